@@ -18,10 +18,10 @@ use couchdb_sim::{Cluster, Config, Database, Exchange};
 use measured::{Failure, cpu, say};
 use recliner::{
     model::{
-        memory::{Change, Ending, Keeper as _, Outcome, Owner},
-        target::{Kind, TargetId},
+        records::{JobOwner, JobResult, Outcome, StateChange, StateStore as _},
+        target::{TargetId, TargetKind},
     },
-    store::journal::{self, Directory, Identity},
+    store::journal::{self, ClusterIdentity, DirectoryStorage},
 };
 use std::{
     fs,
@@ -121,12 +121,13 @@ fn world(count: usize, rate: u64) -> Config {
 
 /// How jobs ended in the course of a day.
 async fn remember(dir: &Path) -> Result<(), Failure> {
-    let (_settings, settings) = watch::channel(journal::Settings::default());
-    let (task, journal) = journal::Task::open(Directory::new(dir), Clock::System, settings)?;
+    let (_settings, settings) = watch::channel(journal::JournalSettings::default());
+    let (task, journal) =
+        journal::JournalTask::open(DirectoryStorage::new(dir), Clock::System, settings)?;
     let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
     tasks.spawn(task.run(stop.clone()));
     let nodes = NODES.map(ToOwned::to_owned).into();
-    journal.claim(Identity { uuids: [].into(), nodes }).await?;
+    journal.claim(ClusterIdentity { uuids: [].into(), nodes }).await?;
     let now = Clock::System.now();
     let ended = |(at, node): (u64, &str)| {
         let node = node.to_owned();
@@ -134,24 +135,24 @@ async fn remember(dir: &Path) -> Result<(), Failure> {
         let ended_at = Moment::from_unix(now.unix() - 86_400 * (OUTCOMES - at) / OUTCOMES);
         let outcome = Outcome {
             target: TargetId::Db { node: node.clone(), shard },
-            kind: Kind::Db,
+            kind: TargetKind::Db,
             node,
             design: None,
             channel: Some("ratio_dbs".into()),
-            owner: Owner::Recliner,
+            owner: JobOwner::Recliner,
             ordered_by: None,
             started_at: Moment::from_unix(ended_at.unix() - 30),
             ended_at,
             before_bytes: Some(100 << 20),
             after_bytes: Some(20 << 20),
             predicted_bytes: Some(20 << 20),
-            ending: Ending::Freed,
+            ending: JobResult::Freed,
             why: None,
         };
-        Change::Ended { outcome, closes: None }
+        StateChange::JobEnded { outcome, closes: None }
     };
     let nodes = NODES.into_iter().cycle();
-    journal.keep((0..OUTCOMES).zip(nodes).map(ended).collect()).await?;
+    journal.store((0..OUTCOMES).zip(nodes).map(ended).collect()).await?;
     stop.cancel();
     while tasks.join_next().await.is_some() {}
     Ok(())
@@ -182,10 +183,10 @@ async fn cost() -> Result<(), Failure> {
     time::timeout(Duration::from_secs(300), full).await?;
     time::sleep(2 * POLL).await;
     let (before, requests) = (recliner.cpu()?, site.cluster.requests());
-    site.cluster.clear_wire();
+    site.cluster.clear_exchanges();
     time::sleep(MEASURED).await;
     let used = recliner.cpu()? - before;
-    let (wire, requests) = (site.cluster.wire(), site.cluster.requests() - requests);
+    let (wire, requests) = (site.cluster.exchanges(), site.cluster.requests() - requests);
     let asked = NODES.map(|node| wire.iter().filter(|it| asks_for_tasks(it, node)).count());
     let intervals = MEASURED.as_secs() / POLL.as_secs();
     say(&format!(
@@ -206,7 +207,7 @@ struct Reused {
 
 fn reused(cluster: &Cluster) -> Vec<Reused> {
     let ended = cluster.world(|world| world.compactions());
-    let wire = cluster.wire();
+    let wire = cluster.exchanges();
     let mut took = Vec::new();
     for job in &ended {
         let Some(end) = job.end else { continue };

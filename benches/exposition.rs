@@ -2,7 +2,7 @@
 //! beside the `prometheus` crate's encoder for the same series.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use metrics_text::{Coding, Family, Format, LabelSets, Writer};
+use metrics_text::{Encoding, Family, LabelSets, TextFormat, Writer};
 use prometheus::{
     Encoder, TextEncoder,
     proto::{Gauge, LabelPair, Metric, MetricFamily, MetricType},
@@ -51,7 +51,7 @@ fn targets() -> Vec<Target> {
         .collect()
 }
 
-fn written(format: Format, coding: Coding, targets: &[Target]) -> Vec<u8> {
+fn written(format: TextFormat, coding: Encoding, targets: &[Target]) -> Vec<u8> {
     let mut writer = Writer::new(format, coding);
     for family in FAMILIES {
         let mut samples = writer.family(family);
@@ -63,9 +63,9 @@ fn written(format: Format, coding: Coding, targets: &[Target]) -> Vec<u8> {
 }
 
 /// The same with labels put together once for the three families, as a scrape does it.
-fn written_of_sets(format: Format, coding: Coding, targets: &[Target]) -> Vec<u8> {
+fn written_of_sets(format: TextFormat, coding: Encoding, targets: &[Target]) -> Vec<u8> {
     let mut writer = Writer::new(format, coding);
-    let mut sets = LabelSets::with_room(FAMILIES[0], targets.len(), targets.len() * 80);
+    let mut sets = LabelSets::with_capacity(FAMILIES[0], targets.len(), targets.len() * 80);
     for target in targets {
         sets.push(&target.labels());
     }
@@ -106,11 +106,13 @@ fn gathered(targets: &[Target]) -> Vec<MetricFamily> {
 
 fn exposition(criterion: &mut Criterion) {
     let targets = targets();
-    let size = written(Format::Text, Coding::Identity, &targets).len();
+    let size = written(TextFormat::Text, Encoding::Identity, &targets).len();
     let mut group = criterion.benchmark_group("exposition");
     group.sample_size(20).throughput(Throughput::Bytes(size as u64));
-    for (format, format_name) in [(Format::Text, "text"), (Format::OpenMetrics, "openmetrics")] {
-        for (coding, coding_name) in [(Coding::Identity, "identity"), (Coding::Gzip, "gzip")] {
+    for (format, format_name) in
+        [(TextFormat::Text, "text"), (TextFormat::OpenMetrics, "openmetrics")]
+    {
+        for (coding, coding_name) in [(Encoding::Identity, "identity"), (Encoding::Gzip, "gzip")] {
             let name = |how: &str| format!("{format_name}/{coding_name}/{how}");
             group.bench_function(name("labels_each"), |bench| {
                 bench.iter(|| written(format, coding, black_box(&targets)));

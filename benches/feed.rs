@@ -17,10 +17,10 @@ use axum::{Router, body::Body, extract::Query, routing::get};
 use measured::{Failure, cpu, say};
 use readers::{READERS, Readers, STALLED, resident};
 use recliner::{
-    feeds::feed::{self, Ask, Feed},
+    feeds::feed_server::{self, FeedHandle, FeedRequest},
     model::settings::work,
     serve::http,
-    store::journal::{Directory, Identity, Journal, What},
+    store::journal::{ClusterIdentity, DirectoryStorage, EventDetails, Journal},
 };
 use std::{
     env,
@@ -50,20 +50,22 @@ const MEASURED: Duration = Duration::from_secs(30);
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     match env::var_os(SERVES) {
-        Some(dir) => serve(Directory::new(dir)).await,
+        Some(dir) => serve(DirectoryStorage::new(dir)).await,
         None => measure().await,
     }
 }
 
 /// The process that is measured: the journal, the feed and sockets.
-async fn serve(place: Directory) -> Result<(), Failure> {
+async fn serve(place: DirectoryStorage) -> Result<(), Failure> {
     let (_keep, settings) = watch::channel(work::Journal::default());
-    let (task, journal) = recliner::store::journal::Task::open(place, Clock::System, settings)?;
+    let (task, journal) =
+        recliner::store::journal::JournalTask::open(place, Clock::System, settings)?;
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     tasks.spawn(task.run(stop.clone()));
-    journal.claim(Identity::default()).await?;
-    let (task, feed) = feed::Task::new(journal.clone(), feed::ROOM, stop.clone());
+    journal.claim(ClusterIdentity::default()).await?;
+    let (task, feed) =
+        feed_server::FeedServerTask::new(journal.clone(), feed_server::MAX_READERS, stop.clone());
     tasks.spawn(task.run());
     tasks.spawn(publish(journal));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -74,13 +76,13 @@ async fn serve(place: Directory) -> Result<(), Failure> {
 }
 
 async fn updates(
-    axum::extract::State(feed): axum::extract::State<Feed>,
+    axum::extract::State(feed): axum::extract::State<FeedHandle>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Body, String> {
     let pairs = parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let ask = Ask::read(pairs, None).map_err(|bad| bad.to_string())?;
+    let ask = FeedRequest::parse(pairs, None).map_err(|bad| bad.to_string())?;
     let begun = feed.open(ask).await.map_err(|refused| refused.to_string())?;
-    Ok(Body::from_stream(begun.body.pieces()))
+    Ok(Body::from_stream(begun.body.into_stream()))
 }
 
 async fn publish(journal: Journal) {
@@ -90,8 +92,9 @@ async fn publish(journal: Journal) {
         ticks.tick().await;
         let batch = next..next + EVENTS_PER_SECOND / COMMITS_PER_SECOND;
         next = batch.end;
-        let what = |number| What::Updated { db: format!("tenant-{:04}", number % DATABASES) };
-        journal.publish(batch.map(what).collect());
+        let what =
+            |number| EventDetails::Updated { db: format!("tenant-{:04}", number % DATABASES) };
+        journal.record_batch(batch.map(what).collect());
     }
 }
 

@@ -5,7 +5,7 @@
 //! kernel dropped its caches, which needs root.
 
 use cap::Cap;
-use recliner::datadir::{Known, Roots, walk};
+use recliner::datadir::{NodeDirectories, WalkCache, walk};
 use serde_json::Value;
 use std::{
     env, fs,
@@ -86,7 +86,10 @@ fn find(root: &Path) -> Result<Duration, Failure> {
 }
 
 /// One walk; what it found is counted and dropped.
-fn walked(roots: &Roots, before: &Known) -> Result<(Duration, Known, usize), Failure> {
+fn walked(
+    roots: &NodeDirectories,
+    before: &WalkCache,
+) -> Result<(Duration, WalkCache, usize), Failure> {
     let found = AtomicUsize::new(0);
     let began = Instant::now();
     let walked = walk(roots, before, THREADS, &|batch| {
@@ -94,7 +97,7 @@ fn walked(roots: &Roots, before: &Known) -> Result<(Duration, Known, usize), Fai
         true
     });
     let walked = walked.map_err(|why| why.label())?;
-    Ok((began.elapsed(), walked.known, found.into_inner()))
+    Ok((began.elapsed(), walked.cache, found.into_inner()))
 }
 
 fn scan(root: &Path) -> Result<Duration, Failure> {
@@ -137,14 +140,14 @@ fn main() -> Result<(), Failure> {
     let files = env::var("RECLINER_BENCH_FILES").ok().and_then(|count| count.parse().ok());
     let files: usize = files.unwrap_or(100_000);
     let root = tree(files)?;
-    let roots = Roots { data: root.path().to_owned(), views: None };
+    let roots = NodeDirectories { data: root.path().to_owned(), views: None };
     // Warm, all of it.
     find(root.path())?;
-    walked(&roots, &Known::default())?;
+    walked(&roots, &WalkCache::default())?;
 
     let before = ALLOCATOR.allocated();
     let began = reads()?;
-    let (_, known, found) = walked(&roots, &Known::default())?;
+    let (_, known, found) = walked(&roots, &WalkCache::default())?;
     let read = reads()? - began;
     let kept = ALLOCATOR.allocated().saturating_sub(before);
     say(&format!(
@@ -157,7 +160,7 @@ fn main() -> Result<(), Failure> {
     let (mut finds, mut first, mut again, mut whole) = (vec![], vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
         finds.push(find(root.path())?);
-        first.push(walked(&roots, &Known::default())?.0);
+        first.push(walked(&roots, &WalkCache::default())?.0);
         again.push(walked(&roots, &known)?.0);
         whole.push(scan(root.path())?);
     }
@@ -171,7 +174,7 @@ fn main() -> Result<(), Failure> {
         forget()?;
         let cold = find(root.path())?;
         forget()?;
-        let walk = walked(&roots, &Known::default())?.0;
+        let walk = walked(&roots, &WalkCache::default())?.0;
         say(&format!("cold, once: find {cold:?}, walk {walk:?}"))?;
     }
     Ok(())

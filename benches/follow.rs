@@ -220,7 +220,7 @@ async fn told(site: &Site) -> Result<(), Failure> {
 async fn latency(site: &Site) -> Result<(), Failure> {
     let dir = tempfile::tempdir()?;
     let recliner = site.follow(dir.path(), "").await?;
-    site.cluster.clear_wire();
+    site.cluster.clear_exchanges();
     let (began, used) = (Instant::now(), recliner.cpu()?);
     let mut waiting: Vec<(String, u64, Instant)> = Vec::new();
     let mut took: Vec<f64> = Vec::new();
@@ -255,7 +255,8 @@ async fn latency(site: &Site) -> Result<(), Failure> {
     took.sort_by(f64::total_cmp);
     let of_hundred = |part: usize| took.get(took.len() * part / 100).copied().unwrap_or(f64::NAN);
     let mut reads: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
-    for read in site.cluster.wire().into_iter().filter(|read| read.path.contains("/shards%2F")) {
+    for read in site.cluster.exchanges().into_iter().filter(|read| read.path.contains("/shards%2F"))
+    {
         reads.entry(read.path).or_default().push(read.at);
     }
     let gaps =

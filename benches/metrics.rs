@@ -12,7 +12,7 @@ use http_body_util::BodyExt as _;
 use recliner::{
     model::{
         channel::Channels,
-        facts::{Facts, Known, Measured, Source},
+        facts::{FactSource, Facts, Measurement, OptionalU64},
     },
     plan::{Conditions, Queues},
     serve::http::{self, About, Allow, ConfigStatus, State, Web},
@@ -39,10 +39,10 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
     let mut draft = Draft::new(top);
     let nodes: Vec<_> = (0..NODES)
         .map(|at| {
-            let node = draft.node(&format!("couchdb@node-{at}.example.org"));
-            draft.change_node(node, |node| {
-                node.up = Some(true);
-                node.member = true;
+            let node = draft.get_or_add_node(&format!("couchdb@node-{at}.example.org"));
+            draft.update_node(node, |node| {
+                node.is_up = Some(true);
+                node.is_member = true;
                 node.last_success = Some(NOW);
             });
             node
@@ -51,19 +51,19 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
     let width = u32::MAX / RANGES;
     for at in 0..dbs {
         let name = format!("customers/of-the-{at:07}/orders-and-invoices");
-        let db = draft.db(DbName { db: &name, suffix: ".1521590400" });
+        let db = draft.get_or_add_db(DbName { db: &name, suffix: ".1521590400" });
         for part in 0..RANGES {
             let from = part * (width + 1);
             let node = nodes[(at + part as usize) % NODES];
-            let ix = draft.db_target(node, db, Some(Range { from, to: from + width }));
+            let ix = draft.get_or_add_shard(node, db, Some(Range { from, to: from + width }));
             let active = (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 34;
             draft.set_facts(
                 ix,
                 Facts {
-                    file: Known::new(active * (2 + u64::from(part)) / 2),
-                    active: Known::new(active),
-                    external: Known::new(active * 2),
-                    measured_at: Some(Measured { at: NOW, by: Source::Http }),
+                    file_bytes: OptionalU64::new(active * (2 + u64::from(part)) / 2),
+                    active_bytes: OptionalU64::new(active),
+                    external_bytes: OptionalU64::new(active * 2),
+                    measured_at: Some(Measurement { at: NOW, source: FactSource::Http }),
                     ..Facts::default()
                 },
             );
@@ -71,8 +71,8 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
     }
     let snapshot = draft.publish(NOW);
     let mut queues = Queues::new(Arc::new(Channels::default()));
-    queues.follow(&snapshot, NOW);
-    let plan = queues.publish(&snapshot, &Conditions::default(), &Arc::default(), NOW);
+    queues.apply_snapshot(&snapshot, NOW);
+    let plan = queues.make_plan(&snapshot, &Conditions::default(), &Arc::default(), NOW);
     let (plan, plan_rx) = watch::channel(Arc::new(plan));
     let (status, status_rx) = watch::channel(Arc::default());
     let (config, config_rx) = watch::channel(Arc::new(ConfigStatus::default()));

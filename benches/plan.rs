@@ -10,15 +10,15 @@ use numbers::mixed;
 use recliner::{
     model::{
         channel::{Channels, Mode},
-        facts::{Facts, Known, Measured, Source},
+        facts::{FactSource, Facts, Measurement, OptionalU64},
         settings::limits::Limits,
     },
     plan::{
         Conditions, Plan, Queues, RefusalReason, Rules,
-        disk::{Disks, Space, Volume},
+        disk::{Disks, Volume, VolumeSpace},
     },
-    store::recorder::{Memory, Waiting},
-    table::{DbName, Draft, Ix, NodeIx, Snapshot},
+    store::queue_recorder::{Memory, Waiting},
+    table::{DbName, Draft, NodeIx, Snapshot, TargetIx},
 };
 use std::{hint::black_box, sync::Arc, time::Duration};
 use wall_clock::Moment;
@@ -31,22 +31,22 @@ fn million(nodes: u32) -> Arc<Snapshot> {
     let mut draft = Draft::new(100);
     let nodes: Vec<_> = (0..nodes)
         .map(|at| {
-            let node = draft.node(&format!("couchdb@{at}"));
-            draft.change_node(node, |node| node.member = true);
+            let node = draft.get_or_add_node(&format!("couchdb@{at}"));
+            draft.update_node(node, |node| node.is_member = true);
             node
         })
         .collect();
     for at in 0..TARGETS {
         let name = format!("{:040}", at / 8);
-        let db = draft.db(DbName { db: &name, suffix: ".1795222434" });
+        let db = draft.get_or_add_db(DbName { db: &name, suffix: ".1795222434" });
         let from = (at % 8) << 29;
         let node = nodes[at as usize / 8 % nodes.len()];
-        let ix = draft.db_target(node, db, Some(Range { from, to: from + ((1 << 29) - 1) }));
+        let ix = draft.get_or_add_shard(node, db, Some(Range { from, to: from + ((1 << 29) - 1) }));
         let active = (1 << 20) + mixed(u64::from(at)) % (1 << 30);
         let facts = Facts {
-            file: Known::new(active * 3 + mixed(u64::from(at) + 1) % (1 << 31)),
-            active: Known::new(active),
-            measured_at: Some(Measured { at: NOW, by: Source::Http }),
+            file_bytes: OptionalU64::new(active * 3 + mixed(u64::from(at) + 1) % (1 << 31)),
+            active_bytes: OptionalU64::new(active),
+            measured_at: Some(Measurement { at: NOW, source: FactSource::Http }),
             ..Facts::default()
         };
         draft.set_facts(ix, facts);
@@ -59,7 +59,7 @@ fn conditions(snapshot: &Snapshot, available: u64) -> Conditions {
     let volumes = snapshot.nodes().iter().skip(1).map(|node| Volume {
         name: Arc::clone(&node.name),
         nodes: vec![Arc::clone(&node.name)],
-        space: Some(Space { available, size: None, at: NOW }),
+        space: Some(VolumeSpace { available, size: None, measured_at: NOW }),
         falling_since: None,
         problem: None,
     });
@@ -68,10 +68,12 @@ fn conditions(snapshot: &Snapshot, available: u64) -> Conditions {
 }
 
 fn waiting_in(plan: &Plan) -> usize {
-    plan.queues.iter().map(|queue| queue.waiting().len()).sum()
+    plan.queues.iter().map(|queue| queue.queued().len()).sum()
 }
 
-fn waiting((node, ix, channel, refused): (NodeIx, Ix, usize, Option<RefusalReason>)) -> Waiting {
+fn waiting(
+    (node, ix, channel, refused): (NodeIx, TargetIx, usize, Option<RefusalReason>),
+) -> Waiting {
     Waiting { ix, node, channel, refused }
 }
 
@@ -88,7 +90,7 @@ fn bench(criterion: &mut Criterion) {
     for nodes in [1, 100] {
         let snapshot = million(nodes);
         let mut queues = Queues::new(Arc::clone(&channels));
-        queues.follow(&snapshot, NOW);
+        queues.apply_snapshot(&snapshot, NOW);
         for (name, available, limits) in [
             ("space for all", u64::MAX, few),
             ("space for all, limits of a thousand jobs", u64::MAX, many),
@@ -97,13 +99,13 @@ fn bench(criterion: &mut Criterion) {
             let conditions = conditions(&snapshot, available);
             let rules = Rules { mode: Mode::Enforce, limits, ..Rules::default() };
             let rules = Arc::new(rules);
-            let plan = queues.publish(&snapshot, &conditions, &rules, NOW);
+            let plan = queues.make_plan(&snapshot, &conditions, &rules, NOW);
             let count = waiting_in(&plan);
             assert!(count * 10 > TARGETS as usize * 9, "{count} wait");
             assert_eq!(plan.starts.is_empty(), available < 1 << 30);
             if limits.per_node == few.per_node && available > 1 << 30 {
                 let look = |memory: &mut Memory, now: Moment| {
-                    let waiting = black_box(&plan).waiting().map(waiting);
+                    let waiting = black_box(&plan).queued_targets().map(waiting);
                     let there = |ix| plan.snapshot.target(ix).is_some();
                     memory.look(now, waiting, there, 200)
                 };
@@ -132,7 +134,7 @@ fn bench(criterion: &mut Criterion) {
                 BenchmarkId::new(format!("1M on {nodes} nodes"), name),
                 |bencher| {
                     bencher.iter(|| {
-                        black_box(queues.publish(black_box(&snapshot), &conditions, &rules, NOW))
+                        black_box(queues.make_plan(black_box(&snapshot), &conditions, &rules, NOW))
                     });
                 },
             );

@@ -9,10 +9,10 @@ use numbers::mixed;
 use recliner::{
     model::{
         channel::Channels,
-        facts::{Facts, Known, Measured, Source},
+        facts::{FactSource, Facts, Measurement, OptionalU64},
     },
     plan::Queues,
-    table::{DbName, Draft, Ix, NodeIx, Snapshot},
+    table::{DbName, Draft, NodeIx, Snapshot, TargetIx},
 };
 use std::{hint::black_box, sync::Arc, time::Duration};
 use tikv_jemallocator::Jemalloc;
@@ -28,28 +28,29 @@ const NOW: Moment = Moment::from_unix(1_795_222_434);
 fn facts(seed: u64) -> Facts {
     let active = (1 << 20) + mixed(seed) % (1 << 30);
     Facts {
-        file: Known::new(active * 2 + mixed(seed + 1) % (1 << 31)),
-        active: Known::new(active),
-        external: Known::new(active),
-        update_seq: Known::new(mixed(seed + 2) % 1_000_000),
-        compacted_seq: Known::new(0),
-        docs: Known::new(mixed(seed + 3) % 1_000_000),
-        deleted_docs: Known::new(0),
-        measured_at: Some(Measured { at: NOW, by: Source::Http }),
+        file_bytes: OptionalU64::new(active * 2 + mixed(seed + 1) % (1 << 31)),
+        active_bytes: OptionalU64::new(active),
+        external_bytes: OptionalU64::new(active),
+        update_seq: OptionalU64::new(mixed(seed + 2) % 1_000_000),
+        compacted_seq: OptionalU64::new(0),
+        docs: OptionalU64::new(mixed(seed + 3) % 1_000_000),
+        deleted_docs: OptionalU64::new(0),
+        measured_at: Some(Measurement { at: NOW, source: FactSource::Http }),
         ..Facts::default()
     }
 }
 
 /// A million copies on one node, nearly all of which some channel takes.
-fn million() -> (Draft, Vec<Ix>) {
+fn million() -> (Draft, Vec<TargetIx>) {
     let mut draft = Draft::new(100);
-    let node = draft.node("couchdb@a");
+    let node = draft.get_or_add_node("couchdb@a");
     let ids = (0..TARGETS)
         .map(|at| {
             let name = format!("{:040}", at / 8);
-            let db = draft.db(DbName { db: &name, suffix: ".1795222434" });
+            let db = draft.get_or_add_db(DbName { db: &name, suffix: ".1795222434" });
             let from = (at % 8) << 29;
-            let ix = draft.db_target(node, db, Some(Range { from, to: from + ((1 << 29) - 1) }));
+            let ix =
+                draft.get_or_add_shard(node, db, Some(Range { from, to: from + ((1 << 29) - 1) }));
             draft.set_facts(ix, facts(u64::from(at)));
             ix
         })
@@ -67,7 +68,7 @@ fn channels(capacity: usize) -> Arc<Channels> {
 
 fn in_and_out(channels: &Arc<Channels>, snapshot: &Snapshot) -> usize {
     let mut queues = Queues::new(Arc::clone(channels));
-    queues.follow(snapshot, NOW);
+    queues.apply_snapshot(snapshot, NOW);
     let node = NodeIx::from_usize(1).unwrap_or_default();
     let mut taken = 0;
     for channel in 0..channels.list.len() {
@@ -91,7 +92,7 @@ fn bench(criterion: &mut Criterion) {
     }
     for (name, capacity) in [("whole", TARGETS as usize), ("default", 9_999)] {
         let mut queues = Queues::new(channels(capacity));
-        queues.follow(&draft.publish(NOW), NOW);
+        queues.apply_snapshot(&draft.publish(NOW), NOW);
         let mut round = 0_u64;
         group.bench_function(format!("1,000 of 1M changed, capacity {name}"), |bencher| {
             bencher.iter_batched(
@@ -104,7 +105,7 @@ fn bench(criterion: &mut Criterion) {
                     }
                     draft.publish(NOW)
                 },
-                |snapshot| queues.follow(black_box(&snapshot), NOW),
+                |snapshot| queues.apply_snapshot(black_box(&snapshot), NOW),
                 BatchSize::PerIteration,
             );
         });

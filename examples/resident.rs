@@ -19,20 +19,20 @@ use futures::{
 use recliner::{
     model::{
         channel::Channels,
-        facts::{Facts, Known, Measured, Source as MeasuredBy},
+        facts::{FactSource as MeasuredBy, Facts, Measurement, OptionalU64},
         settings::{self, work},
     },
     plan::{Rules, planner},
     scan,
-    service::Tasks,
+    service::TaskSet,
     sources::inventory::{
-        CopyAt, MapEntry, MapRead, Members, NodeSeen, Observation, Reshard, Source, Stage,
+        CopyAt, MapEntry, MapRead, Members, NodeAnswer, Observation, Reshard, Source, Stage,
     },
     store::{
-        archive,
-        journal::{self, Directory, Identity, Journal},
+        journal::{self, ClusterIdentity, DirectoryStorage, Journal},
+        measurement_archive,
     },
-    table::{Block, SmooshSeen},
+    table::{NodeSmoosh, TableBlock},
 };
 use std::{
     io::Write as _,
@@ -105,14 +105,14 @@ impl MadeUp {
         let changed = if mixed % 1_000 < self.args.changing { *self.sweeps.borrow() } else { 0 };
         let active = (1 << 20) + mixed % (1 << 30);
         Facts {
-            file: Known::new(active * 2 + changed.wrapping_mul(mixed | 1) % (1 << 28)),
-            active: Known::new(active),
-            external: Known::new(active),
-            update_seq: Known::new(1_000_000 + changed),
-            compacted_seq: Known::new(0),
-            docs: Known::new(mixed),
-            deleted_docs: Known::new(0),
-            measured_at: Some(Measured { at: now.now(), by: MeasuredBy::Http }),
+            file_bytes: OptionalU64::new(active * 2 + changed.wrapping_mul(mixed | 1) % (1 << 28)),
+            active_bytes: OptionalU64::new(active),
+            external_bytes: OptionalU64::new(active),
+            update_seq: OptionalU64::new(1_000_000 + changed),
+            compacted_seq: OptionalU64::new(0),
+            docs: OptionalU64::new(mixed),
+            deleted_docs: OptionalU64::new(0),
+            measured_at: Some(Measurement { at: now.now(), source: MeasuredBy::Http }),
             ..Facts::default()
         }
     }
@@ -134,12 +134,12 @@ impl Source for MadeUp {
                 let expected: Vec<String> = self.args.nodes().collect();
                 let members = Members { connected: expected.clone(), expected };
                 let nodes = self.args.nodes().map(|node| {
-                    Observation::Node(NodeSeen {
+                    Observation::Node(NodeAnswer {
                         node,
                         up: Ok(()),
                         version: None,
                         own_address: couchdb_client::OwnAddress::Unknown,
-                        smoosh: SmooshSeen::Unasked,
+                        smoosh: NodeSmoosh::NoDirectAddress,
                     })
                 });
                 let first = [
@@ -208,21 +208,22 @@ fn memory(line: &str) -> Option<usize> {
 async fn opened(
     args: &Args,
     directory: &Path,
-    tasks: &mut Tasks,
+    tasks: &mut TaskSet,
     stop: &CancellationToken,
-) -> std::io::Result<(Journal, Vec<Block>)> {
+) -> std::io::Result<(Journal, Vec<TableBlock>)> {
     let began = Instant::now();
     let (_settings, settings) = watch::channel(work::Journal::default());
-    let opened = journal::Task::open(Directory::new(directory), Clock::System, settings);
+    let opened =
+        journal::JournalTask::open(DirectoryStorage::new(directory), Clock::System, settings);
     let (task, journal) = opened.map_err(std::io::Error::other)?;
     let stopped = stop.clone();
-    tasks.spawn_alone(async move {
+    tasks.spawn_on_own_thread(async move {
         task.run(stopped).await;
         "journal"
     });
-    let identity = Identity { nodes: args.nodes().collect(), ..Identity::default() };
+    let identity = ClusterIdentity { nodes: args.nodes().collect(), ..ClusterIdentity::default() };
     journal.claim(identity).await.map_err(std::io::Error::other)?;
-    let blocks = journal.measured().await.map_err(std::io::Error::other)?;
+    let blocks = journal.load_measurements().await.map_err(std::io::Error::other)?;
     let bytes: usize = blocks.iter().map(|block| block.bytes.len()).sum();
     writeln!(
         std::io::stdout().lock(),
@@ -251,7 +252,7 @@ async fn main() -> std::io::Result<()> {
         parts: true,
         top: 100,
     }));
-    let (_plan, plan) = watch::channel(Arc::new(planner::Settings {
+    let (_plan, plan) = watch::channel(Arc::new(planner::PlannerSettings {
         channels: Arc::new(Channels::default()),
         rules: Rules::default(),
     }));
@@ -261,7 +262,7 @@ async fn main() -> std::io::Result<()> {
         planner::Inputs::facts_only(handle.snapshots.clone()),
         plan,
     );
-    let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
+    let (mut tasks, stop) = (TaskSet::new(), CancellationToken::new());
     let mut before = Vec::new();
     if let Some(directory) = &args.archive {
         // The archive says what it wrote and how long that took.
@@ -271,17 +272,19 @@ async fn main() -> std::io::Result<()> {
         let (status, snapshots) = (handle.status.clone(), handle.snapshots.clone());
         // Nobody writes down what is noticed.
         let settled = watch::channel(u64::MAX).1;
-        let (task, stopped) =
-            (archive::Task::new(status, snapshots, settled, journal), stop.clone());
-        tasks.spawn_alone(async move {
+        let (task, stopped) = (
+            measurement_archive::ArchiveTask::new(status, snapshots, settled, journal),
+            stop.clone(),
+        );
+        tasks.spawn_on_own_thread(async move {
             task.run(stopped).await;
             "archive"
         });
     }
     let (restored, began) = (!before.is_empty(), Instant::now());
     let stopped = stop.clone();
-    tasks.spawn_alone(async move {
-        let before = scan::Before { blocks: before, marks: Vec::new() };
+    tasks.spawn_on_own_thread(async move {
+        let before = scan::EarlierProcess { blocks: before, marks: Vec::new() };
         scanner.run_after(std::future::ready(before), stopped).await;
         "scanner"
     });
@@ -289,7 +292,7 @@ async fn main() -> std::io::Result<()> {
         writeln!(std::io::stdout().lock(), "shown after {:?}", began.elapsed())?;
     }
     let stopped = stop.clone();
-    tasks.spawn_alone(async move {
+    tasks.spawn_on_own_thread(async move {
         planner.run(stopped).await;
         "planner"
     });

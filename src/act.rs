@@ -4,6 +4,6 @@
 //! Owns every request that is not a read. Follows `plan`, and sends nothing in advise mode.
 
 pub mod enforcer;
-pub mod follower;
+pub mod job_state;
 pub mod takeover;
 pub mod warmer;

@@ -12,10 +12,10 @@ mod explain;
 mod import;
 mod inspect;
 mod journal;
-mod once;
 mod orders;
 mod output;
 mod plan;
+mod read_once;
 mod restore_smoosh;
 mod scan;
 mod serve;
@@ -29,7 +29,7 @@ pub use demo::CONFIG as DEMO_CONFIG;
 use crate::{config, serve::report::Conflict};
 use args::{Args, Command};
 use clap::Parser;
-use output::{complain, note, print, print_json, printable};
+use output::{print, print_error, print_json, print_note, printable};
 use std::{
     ffi::OsString,
     io::{self, Write},
@@ -40,7 +40,7 @@ use tokio::runtime::Builder;
 /// Threads of a service for requests, answers and timers; tables and rendering have their own
 /// threads. CouchDB is slower than one thread, and two threads would wake each other at every
 /// answer.
-const WORKERS: usize = 1;
+const WORKER_THREADS: usize = 1;
 
 /// The runtime of a command. A service needs other threads to answer while its tables are being
 /// processed; every other command waits for one thing, and a second thread would only add
@@ -50,7 +50,7 @@ fn runtime(command: &Command) -> Builder {
         return Builder::new_current_thread();
     }
     let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(WORKERS);
+    builder.worker_threads(WORKER_THREADS);
     builder
 }
 
@@ -62,7 +62,7 @@ pub enum Exit {
     /// Failed.
     Failed,
     /// Part of the cluster could not be read.
-    Unseen,
+    Incomplete,
     /// Bad usage or configuration.
     Usage,
 }
@@ -72,7 +72,7 @@ impl From<Exit> for ExitCode {
         Self::from(match exit {
             Exit::Done => 0,
             Exit::Failed => 1,
-            Exit::Unseen => 2,
+            Exit::Incomplete => 2,
             Exit::Usage => 64,
         })
     }
@@ -80,22 +80,22 @@ impl From<Exit> for ExitCode {
 
 /// Why a command ends early: a sentence for the user, and the exit code.
 #[derive(Debug)]
-struct Failure {
+struct CommandError {
     exit: Exit,
     why: String,
     /// The conflict that an order met, if the service reported one.
     conflict: Option<Box<Conflict>>,
     /// Whether the same request may succeed later.
-    passes: bool,
+    is_transient: bool,
 }
 
-impl Failure {
+impl CommandError {
     fn usage(why: impl ToString) -> Self {
-        Self { exit: Exit::Usage, why: why.to_string(), conflict: None, passes: false }
+        Self { exit: Exit::Usage, why: why.to_string(), conflict: None, is_transient: false }
     }
 
     fn failed(why: impl ToString) -> Self {
-        Self { exit: Exit::Failed, why: why.to_string(), conflict: None, passes: false }
+        Self { exit: Exit::Failed, why: why.to_string(), conflict: None, is_transient: false }
     }
 }
 
@@ -106,17 +106,17 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
         Ok(args) => args,
         Err(refused) => {
             let exit = if refused.use_stderr() { Exit::Usage } else { Exit::Done };
-            return if told(&refused, &words).is_ok() { exit } else { Exit::Failed };
+            return if print_usage_error(&refused, &words).is_ok() { exit } else { Exit::Failed };
         }
     };
     // One TLS provider is selected once: with two in one program, rustls refuses both.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
-        complain("the TLS provider was installed twice");
+        print_error("the TLS provider was installed twice");
     }
     let runtime = match runtime(&args.command).enable_all().build() {
         Ok(runtime) => runtime,
         Err(why) => {
-            complain(&format!("cannot start the runtime: {why}"));
+            print_error(&format!("cannot start the runtime: {why}"));
             return Exit::Failed;
         }
     };
@@ -147,7 +147,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
     match ended {
         Ok(exit) => exit,
         Err(failure) => {
-            complain(&failure.why);
+            print_error(&failure.why);
             failure.exit
         }
     }
@@ -155,7 +155,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
 
 /// Prints a command line error, or the help that was requested. Words of the command line may be
 /// URLs with a password in them.
-fn told(refused: &clap::Error, words: &[OsString]) -> io::Result<()> {
+fn print_usage_error(refused: &clap::Error, words: &[OsString]) -> io::Result<()> {
     let said = refused.render().to_string();
     let words = words.iter().filter_map(|word| word.to_str());
     let values = words.flat_map(|word| {
@@ -163,7 +163,7 @@ fn told(refused: &clap::Error, words: &[OsString]) -> io::Result<()> {
         value.into_iter().chain([word])
     });
     let shown = values.fold(said.clone(), |said, value| {
-        let shown = config::without_secrets(value);
+        let shown = config::redact_secrets(value);
         if shown == value { said } else { said.replace(value, &shown) }
     });
     // Only the original rendering has colours.

@@ -21,10 +21,10 @@ mod web;
 pub mod write;
 
 pub use changes::{Change, When, changes};
-pub use flags::{Flags, open_to_strangers};
-pub use problem::{Finding, FindingKind, Place, Problem, Problems, without_secrets};
-pub use web::{Clients, PasswordHash, Pem, WebConfig, WebTls, Written, read_web};
-pub use write::{schema, shown, to_yaml};
+pub use flags::{Flags, admin_api_exposed};
+pub use problem::{Finding, FindingKind, Place, Problem, Problems, redact_secrets};
+pub use web::{ClientCertificates, PasswordHash, Pem, Placed, WebConfig, WebTls, read_web};
+pub use write::{schema, to_json, to_yaml};
 
 use crate::model::settings::Settings;
 use std::{

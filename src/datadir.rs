@@ -5,23 +5,23 @@
 //! directories; reports what exists and does not judge what is stale. The `files` source calls
 //! [`walk()`] once for each sweep, on threads that may block.
 
-mod known;
-mod meaning;
-mod opened;
-mod problem;
+mod file_meaning;
+mod open_file;
 mod read;
+mod read_problem;
 mod space;
 mod walk;
+mod walk_cache;
 
-pub use known::Known;
-pub use meaning::{Meaning, meaning};
-pub use opened::Opened;
-pub use problem::Problem;
-pub use read::{Numbers, owner};
-pub use space::Space;
-pub use walk::{Walked, walk};
+pub use file_meaning::{FileMeaning, file_meaning};
+pub use open_file::OpenFile;
+pub use read::{HeaderValues, directory_owner};
+pub use read_problem::ReadProblem;
+pub use space::FileSystemSpace;
+pub use walk::{WalkResult, walk};
+pub use walk_cache::WalkCache;
 
-use couchdb_files::Reported;
+use couchdb_files::ReportMatch;
 use couchdb_names::Signature;
 use std::{
     path::{Path, PathBuf},
@@ -31,7 +31,7 @@ use wall_clock::Moment;
 
 /// The directories of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Roots {
+pub struct NodeDirectories {
     /// `[couchdb] database_dir`.
     pub data: PathBuf,
     /// `[couchdb] view_index_dir`, if it is a different directory.
@@ -40,7 +40,7 @@ pub struct Roots {
 
 /// The content of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tree {
+pub enum DirectoryContent {
     /// Databases and view indexes.
     Both,
     /// Databases.
@@ -51,51 +51,51 @@ pub enum Tree {
 
 /// A file system that holds a node's directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Volume {
+pub struct DirectoryVolume {
     /// The directory on it; the database directory if both are on it.
     pub directory: Box<str>,
     /// The content of that directory.
-    pub holds: Tree,
+    pub content: DirectoryContent,
     /// Its free space, where the system reports it.
-    pub space: Option<Space>,
+    pub space: Option<FileSystemSpace>,
 }
 
-impl Roots {
+impl NodeDirectories {
     /// The file systems that hold them.
     #[must_use]
-    pub fn volumes(&self) -> Vec<Volume> {
-        let volume = |directory: &Path, holds| Volume {
+    pub fn volumes(&self) -> Vec<DirectoryVolume> {
+        let volume = |directory: &Path, holds| DirectoryVolume {
             directory: directory.display().to_string().into(),
-            holds,
-            space: Space::of(directory).ok(),
+            content: holds,
+            space: FileSystemSpace::of(directory).ok(),
         };
-        let data = volume(&self.data, Tree::Databases);
-        let views = self.views.as_deref().map(|views| volume(views, Tree::Views));
-        let device = |volume: &Volume| volume.space.map(|space| space.device);
+        let data = volume(&self.data, DirectoryContent::Databases);
+        let views = self.views.as_deref().map(|views| volume(views, DirectoryContent::Views));
+        let device = |volume: &DirectoryVolume| volume.space.map(|space| space.device);
         match views {
             Some(views) if device(&data).is_none() || device(&data) != device(&views) => {
                 vec![data, views]
             }
-            Some(_) | None => vec![Volume { holds: Tree::Both, ..data }],
+            Some(_) | None => vec![DirectoryVolume { content: DirectoryContent::Both, ..data }],
         }
     }
 }
 
 /// One item that the walk found.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum WalkItem {
     /// A database file.
     Db {
         /// CouchDB's name for it.
         shard: Box<str>,
         /// The values of its header.
-        numbers: Numbers,
+        values: HeaderValues,
         /// Whether CouchDB would report the same values.
-        reported: Reported,
+        reported: ReportMatch,
         /// Whether it is the file that the previous walk found there, even if it grew.
-        same: bool,
+        is_same_file: bool,
         /// Why its header could not be read, if so.
-        problem: Option<Problem>,
+        problem: Option<ReadProblem>,
     },
     /// A view index of one shard.
     View {
@@ -104,11 +104,11 @@ pub enum Found {
         /// The signature that names it.
         signature: Signature,
         /// The values of its header.
-        numbers: Numbers,
+        values: HeaderValues,
         /// Versions of the ICU collation that its rows were sorted with.
         collators: Arc<[Arc<str>]>,
         /// Why its header could not be read, if so.
-        problem: Option<Problem>,
+        problem: Option<ReadProblem>,
     },
     /// A file written by a running compaction or left over from one.
     Compaction {
@@ -119,20 +119,20 @@ pub enum Found {
         /// Its size.
         bytes: u64,
         /// When it last changed, by the file system.
-        changed: Moment,
+        modified_at: Moment,
     },
     /// Something that could not be read.
     Unread {
         /// Its path relative to the directory, as far as it is valid text.
         path: String,
         /// Why.
-        problem: Problem,
+        problem: ReadProblem,
     },
 }
 
 /// Everything else in the directories, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
+pub struct OtherFileSums {
     /// Number of files found.
     pub files: u64,
     /// Files that CouchDB has deleted but that still exist.
@@ -149,7 +149,7 @@ pub struct Sums {
     pub other: u64,
 }
 
-impl Sums {
+impl OtherFileSums {
     fn add(&mut self, other: &Self) {
         let Self { files, trash, trash_of_views, nouveau, clouseau, misplaced, other: foreign } =
             other;

@@ -2,5 +2,5 @@
 //!
 //! Owns the received events and the positions in the feeds. Never scores and never starts anything.
 
-pub mod changes;
-pub mod feed;
+pub mod feed_client;
+pub mod feed_server;

@@ -19,7 +19,7 @@ mod source;
 mod term;
 
 pub use finding::{Finding, Severity};
-pub use ini::{Oddity, Problem};
+pub use ini::{Problem, ProblemKind};
 pub use merge::{Group, Imported};
 pub use source::{NodeConfig, Sections};
 
@@ -56,7 +56,7 @@ pub enum ImportError {
 ///
 /// # Errors
 /// When there is no node to read, or none that runs smoosh.
-pub fn import(nodes: &[NodeConfig]) -> Result<Imported, ImportError> {
+pub fn import_smoosh(nodes: &[NodeConfig]) -> Result<Imported, ImportError> {
     if nodes.is_empty() {
         return Err(ImportError::NoNodes);
     }

@@ -4,32 +4,34 @@
 //! job state task updates it from the scanner's polls; `plan` counts limits and disk space by it;
 //! metrics and the API display it.
 
-mod history;
-mod judge;
+mod constraints;
 mod progress;
-mod running;
+mod running_tasks;
 mod tracker;
+mod verdict;
 
-pub use history::History;
-pub use running::{Polled, Running, Task};
-pub use tracker::{Ended, Rules, Sent, StartRefused, Step, Tracker};
+pub use constraints::TargetConstraints;
+pub use running_tasks::{NodePoll, Running, RunningTask};
+pub use tracker::{
+    EndedJob, JobTracker, RequestResult, StartRejected, TrackerChanges, TrackerInputs,
+};
 
 use crate::{
-    model::{memory::Owner, target::Kind},
-    table::{Ix, NodeIx},
+    model::{records::JobOwner, target::TargetKind},
+    table::{NodeIx, TargetIx},
 };
 use std::sync::Arc;
 use wall_clock::Moment;
 
 /// What a job does.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Work {
+pub enum JobKind {
     /// Compacts a database shard.
-    Db,
+    CompactDb,
     /// Compacts the view index of a design document, given by id.
-    View(Arc<str>),
+    CompactView(Arc<str>),
     /// Builds the view index of a design document, given by id.
-    Build(Arc<str>),
+    BuildView(Arc<str>),
     /// Builds a search index, given by design document id and index name.
     BuildSearch(Arc<str>, Arc<str>),
 }
@@ -43,12 +45,12 @@ pub struct JobKey {
     /// Name of the shard file.
     pub shard: Arc<str>,
     /// What the job does.
-    pub work: Work,
+    pub kind: JobKind,
 }
 
 /// The stage a job has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum JobPhase {
     /// The request was sent, or is about to be sent, and CouchDB does not show the task yet.
     Starting,
     /// CouchDB shows the task as running.
@@ -59,7 +61,7 @@ pub enum Phase {
     Ending,
 }
 
-impl Phase {
+impl JobPhase {
     /// The value in JSON.
     #[must_use]
     pub const fn label(self) -> &'static str {
@@ -78,23 +80,23 @@ pub struct Job {
     /// Identity of the job.
     pub key: JobKey,
     /// The target, if the tables contain it.
-    pub target: Option<Ix>,
+    pub target: Option<TargetIx>,
     /// Kind of the target.
-    pub kind: Kind,
+    pub target_kind: TargetKind,
     /// Who started the job.
-    pub owner: Owner,
+    pub owner: JobOwner,
     /// The channel that started the job, or the channel that takes its target.
     pub channel: Option<Arc<str>>,
     /// When the job was started, or first seen if the start is unknown.
-    pub since: Moment,
+    pub started_at: Moment,
     /// The stage the job has reached.
-    pub phase: Phase,
+    pub phase: JobPhase,
     /// Completed share from 0 to 1, with phases weighted; `None` while CouchDB reports no progress.
     pub progress: Option<f64>,
     /// When CouchDB last reported progress.
-    pub last_progress: Moment,
+    pub last_progress_at: Moment,
     /// Bytes the job may still write to its volume.
-    pub reserved: u64,
+    pub reserved_bytes: u64,
     /// Size of the target's file before the job.
     pub file_bytes: Option<u64>,
     /// Predicted size of the file after the job.
@@ -104,8 +106,8 @@ pub struct Job {
 impl Job {
     /// Whether the job is a compaction rather than an index build.
     #[must_use]
-    pub const fn compacts(&self) -> bool {
-        matches!(self.key.work, Work::Db | Work::View(_))
+    pub const fn is_compaction(&self) -> bool {
+        matches!(self.key.kind, JobKind::CompactDb | JobKind::CompactView(_))
     }
 }
 
@@ -116,27 +118,27 @@ pub struct Jobs {
     pub list: Vec<Job>,
     /// Nodes whose tasks are known, with the time of their last poll. Nothing is known about other
     /// nodes.
-    pub polled: Vec<(NodeIx, Moment)>,
+    pub polled_nodes: Vec<(NodeIx, Moment)>,
     /// Number of this process's starts that these jobs include. A plan based on older jobs may
     /// assign the same capacity twice.
-    pub taken: u64,
+    pub starts_accepted: u64,
 }
 
 impl Jobs {
     /// Number of compactions running or starting on a node.
     #[must_use]
-    pub fn on_node(&self, node: NodeIx) -> usize {
+    pub fn compactions_on(&self, node: NodeIx) -> usize {
         self.compactions().filter(|job| job.key.node == node).count()
     }
 
     /// All compactions that are running or starting.
     pub fn compactions(&self) -> impl Iterator<Item = &Job> {
-        self.list.iter().filter(|job| job.compacts())
+        self.list.iter().filter(|job| job.is_compaction())
     }
 
     /// Number of index builds running on a node.
     #[must_use]
     pub fn builds_on(&self, node: NodeIx) -> usize {
-        self.list.iter().filter(|job| !job.compacts() && job.key.node == node).count()
+        self.list.iter().filter(|job| !job.is_compaction() && job.key.node == node).count()
     }
 }

@@ -19,7 +19,7 @@
 //! | queue | a channel's queued targets on one node, bounded, best first | [`queue`](model::queue) |
 //! | plan | each target's queue, the starts due now, and one refusal for every other queued target | [`plan`] |
 //! | job | a running compaction or index build, including those that other clients started | [`job`](jobs) |
-//! | outcome | how a job ended, with bytes before and after | [`memory::Outcome`](model::memory::Outcome) |
+//! | outcome | how a job ended, with bytes before and after | [`records::Outcome`](model::records::Outcome) |
 //! | journal | the durable, ordered record of what happened and how jobs ended | [`journal`](store::journal) |
 //! | refusal | why a queued target does not start | [`plan::RefusalReason`] |
 //! | answer | the response to an API route or an order; one type for server, commands and tests | [`report`](serve::report) |
@@ -41,20 +41,20 @@
 //!                                            └──> journal
 //! ```
 //!
-//! [`changes`](feeds::changes) listens to CouchDB's feeds: it reports to the scanner which databases were
+//! [`feed_client`](feeds::feed_client) listens to CouchDB's feeds: it reports to the scanner which databases were
 //! named and since when no event was missed, and writes the events to the journal.
 //!
-//! [`feed`](feeds::feed) serves database events from the journal to clients of [`http`](serve::http).
+//! [`feed_server`](feeds::feed_server) serves database events from the journal to clients of [`http`](serve::http).
 //!
 //! The [`enforcer`](act::enforcer) is the only task that starts a compaction, the [`warmer`](act::warmer) the only one that has
 //! an index built, and [`takeover`](act::takeover) the only one that changes CouchDB's settings. A start is
-//! stored in the [`journal`](store::journal) before its request is sent; the [`follower`](act::follower) tracks it until its
+//! stored in the [`journal`](store::journal) before its request is sent; the [`job_state`](act::job_state) tracks it until its
 //! outcome.
 //!
 //! Each arrow between tasks is a `tokio::sync::watch`: the newest value, never a backlog. A
 //! scrape or a request reads the last published value and never waits for CouchDB.
 //! [`service`] starts the tasks, passes on reloads, and ends the process when one of them ends.
-//! Commands that read the cluster once use [`service::Watch`] alone.
+//! Commands that read the cluster once use [`service::ClusterMonitor`] alone.
 //!
 //! # Rooms
 //!
@@ -85,29 +85,29 @@
 //!
 //! # Invariants
 //!
-//! 1. ***Advise mode only reads and logs in.** Every request is built by [`couchdb_client::Route`];
+//! 1. **Advise mode only reads and logs in.** Every request is built by [`couchdb_client::Route`];
 //!    requests that change something are only sent by [`enforcer`](act::enforcer), [`warmer`](act::warmer) and [`takeover`](act::takeover), in
 //!    enforce mode. One exception: `_info` makes CouchDB create the index of a view that was never
 //!    built.
-//! 2. ***A name reaches CouchDB unchanged or not at all.** A name that a URL would normalise to
+//! 2. **A name reaches CouchDB unchanged or not at all.** A name that a URL would normalise to
 //!    another path is [`couchdb_client::Unaddressable`] and never sent.
-//! 3. ***No request is sent with a login that was refused.** One request checks the login, at start
+//! 3. **No request is sent with a login that was refused.** One request checks the login, at start
 //!    and after each change; a 401 or 403 blocks all other requests.
-//! 4. **Unknown is never zero.** It is [`facts::Known`](model::facts::Known) without a value, `null` in JSON, and
+//! 4. **Unknown is never zero.** It is [`facts::OptionalU64`](model::facts::OptionalU64) without a value, `null` in JSON, and
 //!    no sample in metrics.
-//! 5. ***A failing source leaves the old facts with their age.** Only a complete answer, of the
+//! 5. **A failing source leaves the old facts with their age.** Only a complete answer, of the
 //!    shard map or of a node's list of files, removes a target.
-//! 6. ***The score is exactly smoosh's** and a pure function of channel and facts
+//! 6. **The score is exactly smoosh's** and a pure function of channel and facts
 //!    ([`score::score`](model::score::score)). The plan is a pure function of snapshot, channels and now: no I/O,
 //!    no clock, no logging.
-//! 7. ***Each target has one decision**: it would start, it has one refusal, or no channel takes it.
+//! 7. **Each target has one decision**: it would start, it has one refusal, or no channel takes it.
 //!    Misses are computed on request.
-//! 8. ***Each state is owned by one task.** Others hold a handle. No lock is held across an `await`.
-//! 9. ***A configuration takes effect completely or not at all**, at start and at reload.
+//! 8. **Each state is owned by one task.** Others hold a handle. No lock is held across an `await`.
+//! 9. **A configuration takes effect completely or not at all**, at start and at reload.
 //! 10. **Credentials are never shown**: not in logs, errors, `/api/v1/config`, metrics or
 //!     `Debug`. They are only sent to configured addresses, or to the host in a node's name if
 //!     TLS verified it with the operator's own authorities, or the operator trusts it by name.
-//! 11. ***No external input causes a panic.** A panic in a task is a bug and ends the process, so that
+//! 11. **No external input causes a panic.** A panic in a task is a bug and ends the process, so that
 //!     it never continues with inconsistent state.
 //!
 //! # Failures and their symptoms

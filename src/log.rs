@@ -10,10 +10,10 @@
 //! only, and no environment variable can change that, because HTTP and TLS libraries log headers
 //! and bodies at finer levels. Passwords are held in types that do not print their value.
 
-mod repeats;
+mod deduplicate;
 
 use crate::text::escape;
-use repeats::Repeats;
+use deduplicate::DeduplicateLayer;
 use std::io::{self, Write};
 use tracing::Subscriber;
 use tracing_subscriber::{
@@ -26,7 +26,7 @@ use tracing_subscriber::{
 
 /// Severity of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum LogLevel {
     /// Something failed and needs attention.
     Error,
     /// Something is not as it should be, but work continues.
@@ -40,7 +40,7 @@ pub enum Level {
     Trace,
 }
 
-impl Level {
+impl LogLevel {
     /// Every level, most severe first.
     pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
 
@@ -69,7 +69,7 @@ impl Level {
 
 /// Output format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum LogFormat {
     /// One line of `key=value` pairs per event.
     #[default]
     Logfmt,
@@ -77,7 +77,7 @@ pub enum Format {
     Json,
 }
 
-impl Format {
+impl LogFormat {
     /// Every format.
     pub const ALL: [Self; 2] = [Self::Logfmt, Self::Json];
 
@@ -96,18 +96,18 @@ impl Format {
 pub enum LogError {
     /// A subscriber is already installed.
     #[error("the log is already set up; it can be set up only once per process")]
-    Twice(#[source] tracing::subscriber::SetGlobalDefaultError),
+    AlreadyInitialized(#[source] tracing::subscriber::SetGlobalDefaultError),
 }
 
 /// Sends the process's log events to standard error from now on.
 ///
 /// # Errors
 /// If the process already has a subscriber.
-pub fn init(level: Level, format: Format) -> Result<(), LogError> {
-    let repeats = Repeats::default();
+pub fn init(level: LogLevel, format: LogFormat) -> Result<(), LogError> {
+    let repeats = DeduplicateLayer::default();
     let shown = subscriber(level, format, io::stderr).with(repeats.clone());
-    tracing::subscriber::set_global_default(shown).map_err(LogError::Twice)?;
-    repeats.report();
+    tracing::subscriber::set_global_default(shown).map_err(LogError::AlreadyInitialized)?;
+    repeats.spawn_reporter();
     Ok(())
 }
 
@@ -115,13 +115,17 @@ pub fn init(level: Level, format: Format) -> Result<(), LogError> {
 const OWN_CRATES: [&str; 2] = ["recliner", "couchdb_client"];
 
 /// Builds the subscriber for any writer.
-fn subscriber<W>(level: Level, format: Format, writer: W) -> impl Subscriber + Send + Sync
+fn subscriber<W>(level: LogLevel, format: LogFormat, writer: W) -> impl Subscriber + Send + Sync
 where
     W: for<'w> MakeWriter<'w> + Clone + Send + Sync + 'static,
 {
     // A line of another crate is meaningful only with its module.
-    let own = layer(format, level >= Level::Debug, Escaping { inner: writer.clone(), format });
-    let others = layer(format, true, Escaping { inner: writer, format });
+    let own = format_layer(
+        format,
+        level >= LogLevel::Debug,
+        MakeEscapingWriter { inner: writer.clone(), format },
+    );
+    let others = format_layer(format, true, MakeEscapingWriter { inner: writer, format });
     let of_own = Targets::new().with_targets(OWN_CRATES.map(|own| (own, level.filter())));
     // Never shows more of other crates than the chosen level.
     let of_others = Targets::new()
@@ -131,16 +135,20 @@ where
 }
 
 /// Builds the layer for one format, with or without the module of each line.
-fn layer<S, W>(format: Format, modules: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
+fn format_layer<S, W>(
+    format: LogFormat,
+    modules: bool,
+    writer: W,
+) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     match format {
-        Format::Logfmt => {
+        LogFormat::Logfmt => {
             tracing_logfmt::builder().with_target(modules).layer().with_writer(writer).boxed()
         }
-        Format::Json => tracing_subscriber::fmt::layer()
+        LogFormat::Json => tracing_subscriber::fmt::layer()
             .json()
             .flatten_event(true)
             .with_target(modules)
@@ -151,12 +159,12 @@ where
 
 /// Creates writers that escape control and invisible characters.
 #[derive(Clone, Debug)]
-struct Escaping<M> {
+struct MakeEscapingWriter<M> {
     inner: M,
-    format: Format,
+    format: LogFormat,
 }
 
-impl<'w, M: MakeWriter<'w>> MakeWriter<'w> for Escaping<M> {
+impl<'w, M: MakeWriter<'w>> MakeWriter<'w> for MakeEscapingWriter<M> {
     type Writer = EscapingWriter<M::Writer>;
 
     fn make_writer(&'w self) -> Self::Writer {
@@ -168,15 +176,15 @@ impl<'w, M: MakeWriter<'w>> MakeWriter<'w> for Escaping<M> {
 #[derive(Debug)]
 struct EscapingWriter<W> {
     inner: W,
-    format: Format,
+    format: LogFormat,
 }
 
 impl<W: Write> Write for EscapingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         let line = match self.format {
-            Format::Logfmt => escape::lines(&text),
-            Format::Json => escape::json_line(&text),
+            LogFormat::Logfmt => escape::escape_lines(&text),
+            LogFormat::Json => escape::escape_json_line(&text),
         };
         self.inner.write_all(line.as_bytes())?;
         Ok(bytes.len())
@@ -206,7 +214,7 @@ mod tests {
         }
     }
 
-    fn logged(level: Level, format: Format, work: impl FnOnce()) -> String {
+    fn logged(level: LogLevel, format: LogFormat, work: impl FnOnce()) -> String {
         let (lines, read) = mpsc::channel();
         let subscriber = subscriber(level, format, move || Lines(lines.clone()));
         tracing::subscriber::with_default(subscriber, work);
@@ -230,12 +238,12 @@ mod tests {
     #[test]
     fn other_crates_are_never_logged_below_warn() {
         for (level, expected) in [
-            (Level::Debug, vec!["sent", "answered", "gave up", "odd handshake"]),
-            (Level::Info, vec!["answered", "gave up", "odd handshake"]),
-            (Level::Warn, vec!["gave up", "odd handshake"]),
-            (Level::Error, vec!["gave up"]),
+            (LogLevel::Debug, vec!["sent", "answered", "gave up", "odd handshake"]),
+            (LogLevel::Info, vec!["answered", "gave up", "odd handshake"]),
+            (LogLevel::Warn, vec!["gave up", "odd handshake"]),
+            (LogLevel::Error, vec!["gave up"]),
         ] {
-            for format in [Format::Logfmt, Format::Json] {
+            for format in [LogFormat::Logfmt, LogFormat::Json] {
                 assert_eq!(messages(&logged(level, format, events)), expected, "{level:?}");
             }
         }
@@ -244,7 +252,7 @@ mod tests {
     #[test]
     fn a_name_with_a_line_break_stays_on_one_line() {
         let name = "_design/a\nlevel=error b=\"c\"";
-        let text = logged(Level::Info, Format::Logfmt, || {
+        let text = logged(LogLevel::Info, LogFormat::Logfmt, || {
             tracing::info!(target: "recliner", ddoc = name, other = %name, "seen");
         });
         assert_eq!(text.lines().count(), 1, "{text}");
@@ -255,28 +263,28 @@ mod tests {
 
     #[test]
     fn modules_are_shown_from_debug_on_and_for_other_crates() {
-        for format in [Format::Logfmt, Format::Json] {
+        for format in [LogFormat::Logfmt, LogFormat::Json] {
             let modules = |level| {
                 let text = logged(level, format, events);
                 ["couchdb_client", "rustls::conn"].map(|module| text.contains(module))
             };
-            assert_eq!(modules(Level::Info), [false, true], "{format:?}");
-            assert_eq!(modules(Level::Debug), [true, true], "{format:?}");
+            assert_eq!(modules(LogLevel::Info), [false, true], "{format:?}");
+            assert_eq!(modules(LogLevel::Debug), [true, true], "{format:?}");
         }
     }
 
     #[test]
     fn control_and_invisible_characters_are_escaped() {
         let name = "a\u{202e}b\u{200b}c\u{9b}d\u{1b}e\u{7f}";
-        for format in [Format::Logfmt, Format::Json] {
-            let text = logged(Level::Info, format, || {
+        for format in [LogFormat::Logfmt, LogFormat::Json] {
+            let text = logged(LogLevel::Info, format, || {
                 tracing::info!(target: "recliner", node = name, other = %name, why = ?name, "x\u{202e}");
             });
             assert_eq!(text.lines().count(), 1, "{text}");
             let line = text.strip_suffix('\n').unwrap();
             assert!(!line.contains(escape::is_hidden), "{line:?}");
         }
-        let text = logged(Level::Info, Format::Json, || {
+        let text = logged(LogLevel::Info, LogFormat::Json, || {
             tracing::info!(target: "recliner", node = name, "x");
         });
         let line: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -285,7 +293,7 @@ mod tests {
 
     #[test]
     fn json_lines_carry_the_fields_beside_the_message() {
-        let text = logged(Level::Info, Format::Json, || {
+        let text = logged(LogLevel::Info, LogFormat::Json, || {
             tracing::info!(target: "recliner", ddoc = "a\nb", bytes = 17, "seen");
         });
         let line: serde_json::Value = serde_json::from_str(&text).unwrap();

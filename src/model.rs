@@ -5,8 +5,8 @@
 pub mod channel;
 pub mod estimate;
 pub mod facts;
-pub mod memory;
 pub mod queue;
+pub mod records;
 pub mod score;
 pub mod settings;
 pub mod target;

@@ -7,58 +7,58 @@
 //! queued.
 
 mod admission;
-mod brief;
-mod choose;
-mod claim;
+mod candidate_summary;
 mod conditions;
-mod counts;
+mod db_copies;
+mod decision_counts;
 pub mod disk;
 mod forecast;
 mod freshness;
 mod gates;
-mod ledger;
-mod ordered;
+mod orders;
 mod placement;
 pub mod planner;
 pub mod pressure;
+mod queue_bounds;
 mod queues;
 mod refusal;
-mod room;
 mod rules;
-mod running;
-mod sites;
+mod selection;
+mod slot_reservation;
+mod slots;
 mod start;
-mod terms;
+mod target_activity;
+mod volume_space;
 
-pub use claim::Claim;
 pub use conditions::Conditions;
-pub use counts::Counts;
+pub use decision_counts::DecisionCounts;
 pub use forecast::Forecast;
 pub use freshness::Freshness;
-pub use gates::{Gate, Opening};
-pub use ordered::Answer;
+pub use gates::{Gate, WindowState};
+pub use orders::OrderAnswer;
 pub use placement::{Placement, first_channel, miss_of};
 pub use queues::Queues;
 pub use refusal::{Refusal, RefusalReason};
 pub use rules::Rules;
-pub use start::{Caveat, Request, Start};
+pub use slot_reservation::SlotReservation;
+pub use start::{Caveat, CompactionRequest, PlannedStart};
 
 use crate::{
     model::{
         channel::{Channel, Channels},
         score::Miss,
-        target::Kind,
+        target::TargetKind,
     },
-    table::{Chunked, Ix, NodeIx, Snapshot, TargetRef},
+    table::{ChunkedTable, NodeIx, Snapshot, TargetIx, TargetRef},
 };
-use admission::{Admission, Present};
-use brief::{Brief, Shape};
-use choose::{Ballot, Lane};
-use claim::Claimed;
-use counts::Reasons;
-use gates::Doors;
-use queues::Waiting;
-use sites::Sites;
+use admission::{Admission, AdmissionInputs};
+use candidate_summary::{CandidateSummary, CompactionUnit};
+use db_copies::CopyMap;
+use decision_counts::RefusalReasons;
+use gates::GateInputs;
+use queues::PublishedQueues;
+use selection::{SelectionContext, SelectionQueue};
+use slot_reservation::ReservationDecision;
 use std::sync::Arc;
 use wall_clock::Moment;
 
@@ -68,27 +68,27 @@ pub struct QueueView {
     /// The node, or the pseudo node for views and cleanups of the whole cluster.
     pub node: NodeIx,
     /// The channel's index in the configured order.
-    pub channel: usize,
+    pub channel_index: usize,
     /// Maximum number of queued targets.
     pub capacity: usize,
     /// Targets that the channel takes but that do not fit into the queue.
     pub overflow: usize,
     /// Largest and smallest priority in the queue; absent when the queue is empty.
-    pub priority: Option<(f64, f64)>,
+    pub priority_range: Option<(f64, f64)>,
     /// When the oldest queued target was queued.
-    pub oldest: Option<Moment>,
+    pub oldest_queued_at: Option<Moment>,
     /// Bytes on disk that compacting every queued target would free, as far as sizes are known.
-    pub reclaimable: u64,
+    pub reclaimable_bytes: u64,
     /// Running jobs whose target this channel takes, including jobs that others started.
-    pub active: usize,
+    pub active_jobs: usize,
     /// A summary of each queued target, best first.
-    briefs: Arc<[Brief]>,
+    summaries: Arc<[CandidateSummary]>,
 }
 
 impl QueueView {
     /// Queued targets, best first.
-    pub fn waiting(&self) -> impl ExactSizeIterator<Item = Ix> {
-        self.briefs.iter().map(|brief| brief.ix)
+    pub fn queued(&self) -> impl ExactSizeIterator<Item = TargetIx> {
+        self.summaries.iter().map(|brief| brief.ix)
     }
 }
 
@@ -116,140 +116,154 @@ pub struct Plan {
     /// The settings the plan was made with.
     pub rules: Arc<Rules>,
     /// The time of planning.
-    pub made_at: Moment,
+    pub planned_at: Moment,
     /// Every queue that can exist, ordered by node and then channel: queues of database channels
     /// on every node, all other queues on the pseudo node.
     pub queues: Arc<[Arc<QueueView>]>,
     /// What would start now, in order.
-    pub starts: Arc<[Start]>,
+    pub starts: Arc<[PlannedStart]>,
     /// Number of starts and refusals among each queue's candidates, in the order of `queues`.
-    pub candidates: Arc<[Counts]>,
+    pub decision_counts: Arc<[DecisionCounts]>,
     /// The window state of each channel, in the channels' order.
-    pub openings: Arc<[Opening]>,
+    pub window_states: Arc<[WindowState]>,
     /// The target for which slots are reserved.
-    pub claim: Option<Claim>,
+    pub slot_reservation: Option<SlotReservation>,
     /// The next time at which the plan changes through the clock alone, apart from facts becoming
     /// stale.
     pub next_change: Option<Moment>,
     /// Why each queued target does not start, in the order of `queues`.
-    reasons: Arc<[Reasons]>,
-    placements: Chunked<Placement>,
+    refusal_reasons: Arc<[RefusalReasons]>,
+    placements: ChunkedTable<Placement>,
     admission: Arc<Admission>,
 }
 
 impl Plan {
     /// The plan for these queues: the starts, best first, and the state that explains why the
     /// other candidates do not start.
-    fn of(
-        waiting: Waiting,
+    fn build(
+        waiting: PublishedQueues,
         snapshot: &Arc<Snapshot>,
         conditions: &Conditions,
         rules: &Arc<Rules>,
         now: Moment,
     ) -> Self {
-        let Waiting { channels, queues, placements, active } = waiting;
-        let openings: Arc<[Opening]> =
-            channels.list.iter().map(|channel| Opening::of(&channel.windows, now)).collect();
-        let orders = &conditions.history.orders;
-        let first = ordered::first(snapshot, &channels, conditions, &placements);
-        let mut lanes: Vec<Lane<'_>> = queues
+        let PublishedQueues { channels, queues, placements, running_targets: active } = waiting;
+        let window_states: Arc<[WindowState]> =
+            channels.list.iter().map(|channel| WindowState::of(&channel.windows, now)).collect();
+        let orders = &conditions.constraints.orders;
+        let first = orders::leading_candidates(snapshot, &channels, conditions, &placements);
+        let mut lanes: Vec<SelectionQueue<'_>> = queues
             .iter()
             .map(|view| {
-                let own = first.iter().filter(|it| it.place == (view.node, view.channel));
-                Lane { view, first: own.map(|it| it.brief).collect(), claimant: None }
+                let own = first.iter().filter(|it| it.queue_key == (view.node, view.channel_index));
+                SelectionQueue {
+                    queue: view,
+                    leading: own.map(|it| it.summary).collect(),
+                    reserved_target: None,
+                }
             })
             .collect();
-        let clustered = lanes.iter().filter(|lane| lane.view.node == NodeIx::CLUSTER);
-        let of_views = |brief: &&Brief| matches!(brief.shape, Shape::Copy | Shape::Whole);
-        let views = clustered.flat_map(|lane| lane.briefs(orders)).filter(of_views);
+        let clustered = lanes.iter().filter(|lane| lane.queue.node == NodeIx::CLUSTER);
+        let of_views = |brief: &&CandidateSummary| {
+            matches!(brief.unit, CompactionUnit::SingleCopy | CompactionUnit::AllCopies)
+        };
+        let views = clustered.flat_map(|lane| lane.candidates(orders)).filter(of_views);
         let wanted = views.map(|brief| brief.db).collect();
-        let sites = Arc::new(Sites::of(snapshot, &wanted));
-        let present = Present {
+        let sites = Arc::new(CopyMap::find(snapshot, &wanted));
+        let present = AdmissionInputs {
             snapshot,
             channels: &channels,
             conditions,
             rules,
             now,
-            openings: &openings,
+            window_states: &window_states,
             placements: &placements,
-            sites: &sites,
+            copies: &sites,
         };
         let mut admission = Admission::new(&present, active.into_iter());
-        let rate = conditions.history.rate.filter(|rate| *rate > 0.0);
-        let ballot = Ballot {
+        let rate = conditions.constraints.rewrite_bytes_per_second.filter(|rate| *rate > 0.0);
+        let ballot = SelectionContext {
             snapshot,
             channels: &channels,
             placements: &placements,
             orders,
-            rests: &conditions.history.rests,
+            backoffs: &conditions.constraints.backoffs,
             now,
-            wait: rules.limits.wait,
-            rate,
+            start_interval: rules.limits.wait,
+            bytes_per_second: rate,
         };
-        let Claimed { claim, next_change } = Claimed::of(&lanes, ballot, &admission);
+        let ReservationDecision { reservation: claim, next_change } =
+            ReservationDecision::decide(&lanes, ballot, &admission);
         if let Some(claim) = &claim {
-            admission.keep(claim);
-            let place = (claim.node, claim.channel);
-            let lane = lanes.iter_mut().find(|it| (it.view.node, it.view.channel) == place);
+            admission.reserve(claim);
+            let place = (claim.node, claim.channel_index);
+            let lane = lanes.iter_mut().find(|it| (it.queue.node, it.queue.channel_index) == place);
             if let Some(lane) = lane {
-                lane.put_first(claim.ix, orders);
+                lane.move_reserved_first(claim.ix, orders);
             }
         }
-        let starts = choose::choose(&lanes, ballot, &mut admission);
-        let (counts, reasons): (Vec<Counts>, Vec<Reasons>) =
-            lanes.iter().map(|lane| choose::count(lane, &starts, orders, &admission)).unzip();
+        let starts = selection::select_starts(&lanes, ballot, &mut admission);
+        let (counts, reasons): (Vec<DecisionCounts>, Vec<RefusalReasons>) = lanes
+            .iter()
+            .map(|lane| selection::count_decisions(lane, &starts, orders, &admission))
+            .unzip();
         drop(lanes);
-        let doors = Doors { rules, conditions, now, running: 0 };
+        let doors = GateInputs { rules, conditions, now, running_compactions: 0 };
         Self {
-            next_change: gates::next_change(&doors, &openings).into_iter().chain(next_change).min(),
-            claim,
+            next_change: gates::next_change(&doors, &window_states)
+                .into_iter()
+                .chain(next_change)
+                .min(),
+            slot_reservation: claim,
             snapshot: Arc::clone(snapshot),
             conditions: conditions.clone(),
             rules: Arc::clone(rules),
-            made_at: now,
+            planned_at: now,
             starts: starts.into(),
-            candidates: counts.into(),
-            reasons: reasons.into(),
+            decision_counts: counts.into(),
+            refusal_reasons: reasons.into(),
             admission: Arc::new(admission),
             channels,
             queues,
-            openings,
+            window_states,
             placements,
         }
     }
 
     /// The planned start of a target, if it starts.
     #[must_use]
-    pub fn start(&self, ix: Ix) -> Option<&Start> {
+    pub fn start(&self, ix: TargetIx) -> Option<&PlannedStart> {
         self.starts.iter().find(|start| start.ix == ix)
     }
 
     /// Why a node's gate holds back every start, if it is closed.
     #[must_use]
-    pub fn gate(&self, gate: Gate, at: NodeIx) -> Option<Refusal> {
-        let doors = Doors {
+    pub fn gate_refusal(&self, gate: Gate, at: NodeIx) -> Option<Refusal> {
+        let doors = GateInputs {
             rules: &self.rules,
             conditions: &self.conditions,
-            now: self.made_at,
-            running: self.conditions.jobs.compactions().count(),
+            now: self.planned_at,
+            running_compactions: self.conditions.jobs.compactions().count(),
         };
-        doors.shut(gate, at, self.snapshot.node(at)?)
+        doors.gate_refusal(gate, at, self.snapshot.node(at)?)
     }
 
     /// The channel that takes a target, its priority there, and when it was queued.
     #[must_use]
-    pub fn placement(&self, ix: Ix) -> Option<(&Channel, Placement)> {
+    pub fn placement(&self, ix: TargetIx) -> Option<(&Channel, Placement)> {
         let target = self.snapshot.target(ix)?;
         let placement = *self.placements.get(target.ix().as_usize())?;
-        Some((self.channels.list.get(placement.channel()?)?, placement))
+        Some((self.channels.list.get(placement.channel_index()?)?, placement))
     }
 
     /// Every queued target: the queue's node, the target, its channel's index, and the reason why
     /// it does not start; none if it starts.
-    pub fn waiting(&self) -> impl Iterator<Item = (NodeIx, Ix, usize, Option<RefusalReason>)> {
-        self.queues.iter().zip(self.reasons.iter()).flat_map(|(queue, reasons)| {
-            let waiting = queue.waiting().zip(reasons.iter());
-            waiting.map(|(ix, reason)| (queue.node, ix, queue.channel, reason))
+    pub fn queued_targets(
+        &self,
+    ) -> impl Iterator<Item = (NodeIx, TargetIx, usize, Option<RefusalReason>)> {
+        self.queues.iter().zip(self.refusal_reasons.iter()).flat_map(|(queue, reasons)| {
+            let waiting = queue.queued().zip(reasons.iter());
+            waiting.map(|(ix, reason)| (queue.node, ix, queue.channel_index, reason))
         })
     }
 
@@ -258,7 +272,7 @@ impl Plan {
     pub fn queue(&self, node: NodeIx, channel: usize) -> Option<&QueueView> {
         let at = self
             .queues
-            .binary_search_by_key(&(node, channel), |queue| (queue.node, queue.channel))
+            .binary_search_by_key(&(node, channel), |queue| (queue.node, queue.channel_index))
             .ok()?;
         self.queues.get(at).map(AsRef::as_ref)
     }
@@ -274,7 +288,7 @@ impl Plan {
     /// The rule by which a target's facts count as fresh; none if they are stale.
     #[must_use]
     pub fn freshness(&self, target: TargetRef<'_>) -> Option<Freshness> {
-        Freshness::of(&self.snapshot, target.ix(), &self.rules, self.made_at)
+        Freshness::of(&self.snapshot, target.ix(), &self.rules, self.planned_at)
     }
 
     /// The decision about a target.
@@ -283,18 +297,20 @@ impl Plan {
         if self.start(target.ix()).is_some() {
             return Decision::Start;
         }
-        let Some((channel, waits_since)) = self.candidacy(target) else {
+        let Some((channel, waits_since)) = self.start_channel_index(target) else {
             return match target.kind() {
-                Kind::Cleanup if !target.facts().flags.evidence => {
-                    Decision::Refused(Refusal::plain(RefusalReason::NoEvidence))
+                TargetKind::Cleanup if !target.facts().flags.evidence => {
+                    Decision::Refused(Refusal::without_numbers(RefusalReason::NoEvidence))
                 }
-                Kind::Db | Kind::View | Kind::Cleanup | Kind::Search => Decision::NotTaken,
+                TargetKind::Db | TargetKind::View | TargetKind::Cleanup | TargetKind::Search => {
+                    Decision::NotTaken
+                }
             };
         };
-        let brief = Brief::of(target);
-        let mut refusal = self.admission.decide(target.node_ix(), channel, &brief);
+        let brief = CandidateSummary::of(target);
+        let mut refusal = self.admission.refusal(target.node_ix(), channel, &brief);
         if refusal.value.is_none() {
-            self.complete(&mut refusal, target, channel);
+            self.add_numbers(&mut refusal, target, channel);
         }
         refusal.since = refusal.since.or(waits_since);
         Decision::Refused(refusal)
@@ -302,19 +318,23 @@ impl Plan {
 
     /// The target whose slot reservation causes this refusal.
     #[must_use]
-    pub fn kept_for(&self, refusal: &Refusal) -> Option<(TargetRef<'_>, &Claim)> {
-        let claim = self.claim.as_ref().filter(|_| refusal.below_its_limit())?;
+    pub fn reservation_behind(
+        &self,
+        refusal: &Refusal,
+    ) -> Option<(TargetRef<'_>, &SlotReservation)> {
+        let claim =
+            self.slot_reservation.as_ref().filter(|_| refusal.is_caused_by_reservation())?;
         Some((self.snapshot.target(claim.ix)?, claim))
     }
 
     /// Adds the numbers of a refusal that the selection itself does not need.
-    fn complete(&self, refusal: &mut Refusal, target: TargetRef<'_>, channel: usize) {
+    fn add_numbers(&self, refusal: &mut Refusal, target: TargetRef<'_>, channel: usize) {
         let numbers = if refusal.reason == RefusalReason::Building {
-            brief::behind(&target.facts())
+            candidate_summary::index_lag(&target.facts())
                 .map(|(pending, allowed)| (pending as f64, allowed as f64))
         } else if refusal.reason == RefusalReason::ChannelLimit {
             self.queue(target.node_ix(), channel)
-                .map(|queue| (queue.waiting().len() as f64, queue.capacity as f64))
+                .map(|queue| (queue.queued().len() as f64, queue.capacity as f64))
         } else {
             None
         };

@@ -34,15 +34,15 @@ mod sweep;
 mod targets;
 mod views;
 
-pub use db_events::{Became, Before, Noticed};
-pub use feed_update::{Named, News, Stale};
-pub use status::{Progress, Shards, Status};
+pub use db_events::{DbEvent, DbEventBatch, EarlierProcess};
+pub use feed_update::{FeedUpdate, NamedDb, Stale};
+pub use status::{Progress, Status, SweptShards};
 
 use crate::{
     jobs::Running,
     model::settings::Nodes,
     sources::inventory::{Reshard, Source},
-    table::{Ix, Snapshot},
+    table::{Snapshot, TargetIx},
 };
 use db_events::EventBus;
 use readings::Readings;
@@ -105,13 +105,13 @@ pub enum Command {
     /// Sweep now.
     Sweep,
     /// Read these targets again, beside the sweep: something may have changed them.
-    Reread(Vec<Ix>),
+    Reread(Vec<TargetIx>),
     /// These shards are being split now, which no sweep may have found yet.
     Splitting(Arc<Reshard>),
     /// What feeds named.
-    Heard(News),
+    FeedUpdate(FeedUpdate),
     /// CouchDB was asked to clean up after this target: it has no evidence any more.
-    Cleaned(Ix),
+    CleanupRequested(TargetIx),
 }
 
 /// The way to talk to the scanner.
@@ -192,7 +192,7 @@ impl Task {
     /// and polls. The process is not ready before one pass over the nodes that answer.
     pub async fn run_after(
         mut self,
-        before: impl Future<Output = Before>,
+        before: impl Future<Output = EarlierProcess>,
         stop: CancellationToken,
     ) {
         let before = stop.run_until_cancelled(time::timeout(RESTORE_TIMEOUT, before)).await;

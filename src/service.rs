@@ -1,33 +1,33 @@
 //! The service: creates and connects all tasks, in one place and in order.
 //!
-//! Owns startup, reload and shutdown. [`Watch`] contains the client, scanner and planner of a
+//! Owns startup, reload and shutdown. [`ClusterMonitor`] contains the client, scanner and planner of a
 //! cluster; commands that look once use it on its own. [`Service`] adds the web server, signals and
 //! orders. If a task ends on its own, the process ends.
 
+mod cluster_monitor;
 mod descriptors;
-mod memory;
-mod operator;
+mod journal_claim;
 mod operator_log;
-mod orders;
+mod order_dispatcher;
+mod signals;
 mod tasks;
-mod watch;
 
-pub use tasks::Tasks;
-pub use watch::{Surroundings, Watch};
+pub use cluster_monitor::{ClusterMonitor, Dependencies};
+pub use tasks::TaskSet;
 
 use crate::{
     config::{self, Loaded, Problems},
-    feeds::feed,
+    feeds::feed_server,
     model::settings::Settings,
-    plan::disk::Meter,
+    plan::disk::SpaceMeter,
     serve::http::{self, About, ConfigStatus, Order},
     sources::{couchdb::SetupError, inventory::Directories},
-    store::journal::{self, Journal, Place},
+    store::journal::{self, Journal, Storage},
 };
 use couchdb_client::{CertificateEnds, Client, Transport};
 use futures::FutureExt as _;
-use operator::Operator;
-use orders::Signals;
+use order_dispatcher::OrderDispatcher;
+use signals::ProcessSignals;
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot, watch as latest},
@@ -37,13 +37,13 @@ use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
 /// Time limit for tasks to end.
-const GRACE: Duration = Duration::from_secs(20);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Maximum number of waiting HTTP orders.
-const ORDERS: usize = 8;
+const ORDER_QUEUE_LEN: usize = 8;
 
 /// Reads the configuration again.
-pub type Reload = Box<dyn FnMut() -> Result<Loaded, String> + Send>;
+pub type ReloadFn = Box<dyn FnMut() -> Result<Loaded, String> + Send>;
 
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +70,7 @@ pub enum StartError {
     Connect(#[from] SetupError),
     /// The journal cannot be opened.
     #[error(transparent)]
-    Journal(#[from] journal::OpenError),
+    Journal(#[from] journal::JournalOpenError),
     /// Two metrics have the same name.
     #[error("cannot register metrics: {0}")]
     Metrics(#[from] prometheus::Error),
@@ -78,18 +78,18 @@ pub enum StartError {
 
 /// Why the service ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ServiceEnd {
     /// It was asked to stop.
-    Told,
+    Stopped,
     /// The named task ended unexpectedly.
-    Died(&'static str),
+    TaskEnded(&'static str),
 }
 
 /// Access to machines other than through CouchDB.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct HostAccess {
     /// Measures free space.
-    pub meter: Arc<dyn Meter>,
+    pub meter: Arc<dyn SpaceMeter>,
     /// Directories of nodes in addition to those in the settings.
     pub directories: Option<Arc<dyn Directories>>,
 }
@@ -98,30 +98,30 @@ pub struct Machine {
 #[derive(Debug)]
 pub struct Service {
     address: SocketAddr,
-    watch: Watch,
-    tasks: Tasks,
+    monitor: ClusterMonitor,
+    tasks: TaskSet,
     stop: CancellationToken,
     /// Tasks that store data for the others; they end last.
-    keepers: Tasks,
-    keepers_stop: CancellationToken,
-    keep: latest::Sender<journal::Settings>,
+    storage_tasks: TaskSet,
+    storage_stop: CancellationToken,
+    journal_settings: latest::Sender<journal::JournalSettings>,
     web: http::Web,
     settings: Settings,
     /// The settings at startup: changes that need a restart are not in force yet.
-    started: Box<Settings>,
+    initial_settings: Box<Settings>,
     config: latest::Sender<Arc<ConfigStatus>>,
     certificates: latest::Sender<CertificateEnds>,
-    signals: Signals,
+    signals: ProcessSignals,
     orders: mpsc::Receiver<Order>,
-    operator: Operator,
+    order_dispatcher: OrderDispatcher,
     clock: Clock,
 }
 
 /// Runs the journal apart from all other tasks, so that it can end last.
-fn keep_the_journal(journal: journal::Task) -> (Tasks, CancellationToken) {
-    let (mut keepers, stop) = (Tasks::new(), CancellationToken::new());
+fn keep_the_journal(journal: journal::JournalTask) -> (TaskSet, CancellationToken) {
+    let (mut keepers, stop) = (TaskSet::new(), CancellationToken::new());
     let ended = stop.clone();
-    keepers.spawn_alone(async move {
+    keepers.spawn_on_own_thread(async move {
         journal.run(ended).await;
         "journal"
     });
@@ -133,17 +133,17 @@ fn surroundings(
     client: &Client,
     settings: &Settings,
     journal: &Journal,
-    machine: Machine,
-) -> Surroundings {
+    machine: HostAccess,
+) -> Dependencies {
     let (before, measured_before) = oneshot::channel();
-    let whose = match watch::only_node(settings) {
-        Some(node) => memory::Whose::Node(node),
-        None => memory::Whose::Cluster(client.clone()),
+    let whose = match cluster_monitor::files_only_node(settings) {
+        Some(node) => journal_claim::JournalOwner::Node(node),
+        None => journal_claim::JournalOwner::Cluster(client.clone()),
     };
-    Surroundings {
-        keeper: Arc::new(journal.clone()),
-        recovering: memory::recover(journal.clone(), whose, before).boxed(),
-        measured_before: measured_before.map(Result::unwrap_or_default).boxed(),
+    Dependencies {
+        state_store: Arc::new(journal.clone()),
+        recovered_state: journal_claim::claim_and_recover(journal.clone(), whose, before).boxed(),
+        previous_facts: measured_before.map(Result::unwrap_or_default).boxed(),
         meter: Some(machine.meter),
         directories: machine.directories,
     }
@@ -161,11 +161,11 @@ impl Service {
         transport: Transport,
         about: About,
         clock: Clock,
-        place: impl Place + 'static,
-        machine: Machine,
+        place: impl Storage + 'static,
+        machine: HostAccess,
     ) -> Result<Self, StartError> {
         let web = http::Web::open(settings.web.config_file.as_deref())?;
-        if let Some(problem) = config::open_to_strangers(&settings, web.has_users()) {
+        if let Some(problem) = config::admin_api_exposed(&settings, web.has_users()) {
             return Err(Problems::new(vec![problem]).into());
         }
         let address = settings.web.listen_address;
@@ -174,12 +174,12 @@ impl Service {
         let registry = prometheus::Registry::new();
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         let stop = CancellationToken::new();
-        let mut tasks = Tasks::new();
-        orders::outlive_file_size_limit().map_err(StartError::Signals)?;
+        let mut tasks = TaskSet::new();
+        signals::ignore_file_size_signal().map_err(StartError::Signals)?;
         // Before the service reports that it serves, because it may be asked to stop from then on.
-        let signals = Signals::new().map_err(StartError::Signals)?;
+        let signals = ProcessSignals::new().map_err(StartError::Signals)?;
         let (keep, keep_rx) = latest::channel(settings.journal);
-        let (journal_task, journal) = journal::Task::open(place, clock, keep_rx)?;
+        let (journal_task, journal) = journal::JournalTask::open(place, clock, keep_rx)?;
         // After the journal, which guarantees that no other process uses the directory.
         let socket = match &settings.web.admin_socket {
             Some(path) => Some(http::AdminSocket::open(path).await?),
@@ -187,30 +187,32 @@ impl Service {
         };
         let (keepers, keepers_stop) = keep_the_journal(journal_task);
         let around = |client: &Client| surroundings(client, &settings, &journal, machine);
-        let watch =
-            Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)?;
-        watch.enforce(&mut tasks);
-        watch.archive(journal.clone(), &mut tasks);
-        watch.record(journal.clone(), &mut tasks);
+        let watch = ClusterMonitor::start(
+            &settings, transport, clock, &registry, &mut tasks, &stop, around,
+        )?;
+        watch.start_enforcer(&mut tasks);
+        watch.start_archive(journal.clone(), &mut tasks);
+        watch.start_recorder(journal.clone(), &mut tasks);
         let luck = u64::from(std::process::id()) ^ clock.now().unix();
-        let warmer = watch.warm(Some(journal.clone()), luck, &mut tasks);
+        let warmer = watch.start_warmer(Some(journal.clone()), luck, &mut tasks);
         // Leave enough descriptors for connections to CouchDB.
-        let room = http::Room::of(descriptors::raised());
-        let (feed_task, feed) = feed::Task::new(journal.clone(), room.for_feeds(), stop.clone());
+        let room = http::Room::of(descriptors::raise_file_limit());
+        let (feed_task, feed) =
+            feed_server::FeedServerTask::new(journal.clone(), room.for_feeds(), stop.clone());
         tasks.spawn(async move {
             feed_task.run().await;
             "feed"
         });
-        let changes = watch.listen(Some(journal.clone()), &mut tasks);
-        let takeover = watch.take_over(Arc::new(journal.clone()), &mut tasks);
-        let couchdb = watch.log(&mut tasks);
+        let changes = watch.start_feed_client(Some(journal.clone()), &mut tasks);
+        let takeover = watch.start_takeover(Arc::new(journal.clone()), &mut tasks);
+        let couchdb = watch.start_operator_log(&mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (certificates, certificates_rx) = latest::channel(watch.client.certificate_ends());
-        let (orders_tx, orders) = mpsc::channel(ORDERS);
+        let (orders_tx, orders) = mpsc::channel(ORDER_QUEUE_LEN);
         let state = http::State {
             plan: watch.planner.plan.clone(),
             status: watch.scanner.status.clone(),
-            counts: watch.follower.counts.clone(),
+            counts: watch.job_state.counters.clone(),
             couchdb,
             about: Arc::new(about),
             clock,
@@ -226,7 +228,7 @@ impl Service {
             allow: http::Allow {
                 lifecycle: settings.web.enable_lifecycle,
                 admin: settings.web.enable_admin_api,
-                names: orders::own_names().into(),
+                names: signals::host_names().into(),
             },
             web: web.clone(),
             stop: stop.clone(),
@@ -245,19 +247,19 @@ impl Service {
             "web server"
         });
         let started = Box::new(settings.clone());
-        let operator = Operator::new(&watch, clock);
+        let operator = OrderDispatcher::new(&watch, clock);
         Ok(Self {
-            operator,
+            order_dispatcher: operator,
             address,
-            watch,
+            monitor: watch,
             tasks,
             stop,
-            keepers,
-            keepers_stop,
-            keep,
+            storage_tasks: keepers,
+            storage_stop: keepers_stop,
+            journal_settings: keep,
             web,
             settings,
-            started,
+            initial_settings: started,
             config,
             certificates,
             signals,
@@ -280,33 +282,33 @@ impl Service {
 
     /// The client, scanner and planner.
     #[must_use]
-    pub const fn watch(&self) -> &Watch {
-        &self.watch
+    pub const fn monitor(&self) -> &ClusterMonitor {
+        &self.monitor
     }
 
     /// A token that stops the service as a signal would.
     #[must_use]
-    pub fn stopper(&self) -> CancellationToken {
+    pub fn stop_token(&self) -> CancellationToken {
         self.stop.clone()
     }
 
     /// Serves until a signal, an order, or an unexpected end of a task.
-    pub async fn run(mut self, mut reload: Reload) -> Ended {
+    pub async fn run(mut self, mut reload: ReloadFn) -> ServiceEnd {
         let ended = loop {
             // Every arm is cancel-safe, and no arm's body awaits. The stop token comes first: after
             // it, tasks end too, which is not unexpected.
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => break Ended::Told,
+                () = self.stop.cancelled() => break ServiceEnd::Stopped,
                 signal = self.signals.next() => match signal {
-                    orders::Signal::Stop => break Ended::Told,
-                    orders::Signal::Reload => {
+                    signals::ProcessSignal::Stop => break ServiceEnd::Stopped,
+                    signals::ProcessSignal::Reload => {
                         // The result is logged; nobody waits for it.
                         let _logged = self.reload(&mut reload);
                     }
                 },
                 Some(order) = self.orders.recv() => match order {
-                    Order::Quit => break Ended::Told,
+                    Order::Quit => break ServiceEnd::Stopped,
                     Order::Reload(answer) => {
                         // The requester may be gone; the reload takes effect anyway.
                         let _gone = answer.send(self.reload(&mut reload));
@@ -316,15 +318,15 @@ impl Service {
                     | Order::Compact(..)
                     | Order::Rescan(_)
                     | Order::Flush(..)
-                    | Order::Release(..)) => self.operator.take(order),
+                    | Order::Release(..)) => self.order_dispatcher.dispatch(order),
                 },
-                Some(name) = self.tasks.next_ended() => break Ended::Died(name),
-                Some(name) = self.keepers.next_ended() => break Ended::Died(name),
+                Some(name) = self.tasks.next_ended() => break ServiceEnd::TaskEnded(name),
+                Some(name) = self.storage_tasks.next_ended() => break ServiceEnd::TaskEnded(name),
             }
         };
         self.stop.cancel();
         tracing::info!("stopping");
-        let grace = time::sleep(GRACE);
+        let grace = time::sleep(SHUTDOWN_TIMEOUT);
         tokio::pin!(grace);
         loop {
             tokio::select! {
@@ -332,21 +334,21 @@ impl Service {
                     tracing::warn!("some tasks did not end in time");
                     break;
                 }
-                orders::Signal::Stop = self.signals.next() => break,
+                signals::ProcessSignal::Stop = self.signals.next() => break,
                 ended = self.tasks.next_ended() => if ended.is_none() { break },
             }
         }
-        self.keepers_stop.cancel();
-        let kept = async { while self.keepers.next_ended().await.is_some() {} };
-        if time::timeout(GRACE, kept).await.is_err() {
+        self.storage_stop.cancel();
+        let kept = async { while self.storage_tasks.next_ended().await.is_some() {} };
+        if time::timeout(SHUTDOWN_TIMEOUT, kept).await.is_err() {
             tracing::warn!("the journal was not closed in time");
         }
         ended
     }
 
     /// Reads the configuration again and logs the result.
-    fn reload(&mut self, read: &mut Reload) -> Result<(), String> {
-        let reloaded = self.take_over(read);
+    fn reload(&mut self, read: &mut ReloadFn) -> Result<(), String> {
+        let reloaded = self.apply_reloaded(read);
         match &reloaded {
             Ok(changed) if changed.is_empty() => {
                 tracing::info!("configuration reloaded: nothing has changed");
@@ -367,8 +369,8 @@ impl Service {
 
     /// Reads the configuration again. A valid one takes effect as a whole, an invalid one not at
     /// all. Returns the changed keys.
-    fn take_over(&mut self, read: &mut Reload) -> Result<Vec<&'static str>, String> {
-        let still_closed = |loaded: Loaded| match config::open_to_strangers(
+    fn apply_reloaded(&mut self, read: &mut ReloadFn) -> Result<Vec<&'static str>, String> {
+        let still_closed = |loaded: Loaded| match config::admin_api_exposed(
             &loaded.settings,
             self.web.has_users(),
         ) {
@@ -377,7 +379,7 @@ impl Service {
         };
         let loaded = read().and_then(still_closed)?;
         let changes = config::changes(&self.settings, &loaded.settings);
-        let needs_restart: Vec<String> = config::changes(&self.started, &loaded.settings)
+        let needs_restart: Vec<String> = config::changes(&self.initial_settings, &loaded.settings)
             .iter()
             .filter(|change| change.when == config::When::Restart)
             .map(|change| change.key.to_string())
@@ -389,11 +391,11 @@ impl Service {
                 "some changed settings need a restart and keep their old values until then"
             );
         }
-        self.watch
+        self.monitor
             .reconfigure(&self.settings, &loaded.settings, &mut self.tasks)
             .map_err(|why| why.to_string())?;
-        self.certificates.send_replace(self.watch.client.certificate_ends());
-        self.keep.send_replace(loaded.settings.journal);
+        self.certificates.send_replace(self.monitor.client.certificate_ends());
+        self.journal_settings.send_replace(loaded.settings.journal);
         self.settings = loaded.settings;
         let status = ConfigStatus { needs_restart, ..status(&self.settings, self.clock) };
         self.config.send_replace(Arc::new(status));
@@ -403,7 +405,7 @@ impl Service {
 
 fn status(settings: &Settings, clock: Clock) -> ConfigStatus {
     ConfigStatus {
-        shown: config::shown(settings),
+        shown: config::to_json(settings),
         mode: settings.mode,
         reload_successful: true,
         loaded_at: clock.now(),

@@ -7,5 +7,5 @@
 mod directories;
 mod disks;
 
-pub use directories::Directories;
-pub use disks::Disks;
+pub use directories::SimulatedDirectories;
+pub use disks::SimulatedDisks;

@@ -2,6 +2,6 @@
 //!
 //! Holds the embedded database and its records. Makes no decisions.
 
-pub mod archive;
 pub mod journal;
-pub mod recorder;
+pub mod measurement_archive;
+pub mod queue_recorder;

@@ -9,41 +9,43 @@
 //! cloning everything for a thousand changed rows fifteen times the time, compared with rows that
 //! refer to their database by number and are copied 64 at a time.
 
-mod bits;
-mod chunked;
+mod chunked_table;
 mod draft;
-mod kept;
-mod mark;
-mod names;
+mod index_set;
+mod indexes;
+mod name_table;
 mod node;
-mod packed;
-mod place;
+mod packed_facts;
+mod persisted;
+mod published_state;
 mod target_ref;
-mod top;
+mod top_databases;
 mod totals;
 mod view;
 
-pub use bits::Bits;
 pub use draft::Draft;
-pub use kept::{Block, Damaged, Loose};
-pub use mark::{Mark, Marked};
-pub use names::DbName;
-pub use node::{Node, NodeIx, OnDisk, OnVolume, SmooshChannel, SmooshSeen, WaitingPriority};
-pub use place::{DbIx, Ix};
+pub use index_set::IndexSet;
+pub use indexes::{DbIx, TargetIx};
+pub use name_table::DbName;
+pub use node::{DiskUsage, Node, NodeIx, NodeSmoosh, PriorityRange, SmooshChannel, VolumeUsage};
+pub use persisted::{DamagedBlock, TableBlock, UncompressedBlock};
+pub use published_state::{PublishedDbState, PublishedUpdateSeqs};
 pub use target_ref::TargetRef;
-pub use top::{DbSums, FileSums, TARGETS_FOR_EACH, Top, TopDb};
-pub use totals::{Sum, Sums, Totals};
-pub use view::{PartSums, Query, Search, View};
+pub use top_databases::{
+    DbSums, ExportedDatabase, ExportedDatabases, FileSums, MAX_TARGETS_PER_DATABASE,
+};
+pub use totals::{PartialSum, TargetSums, Totals};
+pub use view::{IndexQuery, PartSums, SearchAttributes, View};
 
-pub(crate) use chunked::Chunked;
+pub(crate) use chunked_table::ChunkedTable;
 
 use crate::{
-    datadir::Problem,
-    model::target::{Kind, State},
+    datadir::ReadProblem,
+    model::target::{TargetKind, TargetState},
 };
 use couchdb_names::Range;
-use names::Names;
-use packed::Packed;
+use name_table::NameTable;
+use packed_facts::PackedFacts;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use wall_clock::Moment;
 
@@ -51,20 +53,20 @@ use wall_clock::Moment;
 ///
 /// Facts are in a separate table: they change with every sweep, identities hardly ever.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct TargetRow {
     db: u32,
     /// For a db target its range index plus one; for a view its index in the table of views.
-    extra: u32,
+    range_or_view_index: u32,
     node: NodeIx,
-    kind: Option<Kind>,
-    state: State,
+    kind: Option<TargetKind>,
+    state: TargetState,
     /// Number of targets that had this row before.
     generation: u32,
 }
 
 /// The shard map's entry for one database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DbMap {
+pub struct ShardMapEntry {
     /// Number of shard copies on all nodes together.
     pub copies: u32,
     /// Ranges the hash ring is split into (q).
@@ -76,21 +78,21 @@ pub struct DbMap {
 pub struct Snapshot {
     version: u64,
     generated_at: Moment,
-    rows: Chunked<Row>,
-    facts: Chunked<Packed>,
-    names: Names,
-    maps: Chunked<DbMap>,
-    views: Chunked<Arc<View>>,
+    rows: ChunkedTable<TargetRow>,
+    facts: ChunkedTable<PackedFacts>,
+    names: NameTable,
+    shard_maps: ChunkedTable<ShardMapEntry>,
+    views: ChunkedTable<Arc<View>>,
     ranges: Arc<Vec<Range>>,
     nodes: Vec<Arc<Node>>,
     totals: Arc<Totals>,
-    top: Arc<Top>,
-    changed: Arc<[Ix]>,
-    sweep: Option<Duration>,
-    followed_since: Option<Moment>,
-    in_doubt: Arc<Bits>,
+    top: Arc<ExportedDatabases>,
+    changed_targets: Arc<[TargetIx]>,
+    sweep_duration: Option<Duration>,
+    feeds_complete_since: Option<Moment>,
+    unconfirmed: Arc<IndexSet>,
     /// Why a file's header could not be read, for the few targets concerned.
-    problems: Arc<BTreeMap<Ix, Problem>>,
+    problems: Arc<BTreeMap<TargetIx, ReadProblem>>,
     quiet: bool,
 }
 
@@ -109,15 +111,15 @@ impl Snapshot {
 
     /// Duration of the last sweep over all targets.
     #[must_use]
-    pub const fn sweep(&self) -> Option<Duration> {
-        self.sweep
+    pub const fn sweep_duration(&self) -> Option<Duration> {
+        self.sweep_duration
     }
 
     /// When the feeds began to report every database that is written to, created or deleted; none
     /// while they do not.
     #[must_use]
-    pub const fn followed_since(&self) -> Option<Moment> {
-        self.followed_since
+    pub const fn feeds_complete_since(&self) -> Option<Moment> {
+        self.feeds_complete_since
     }
 
     /// Whether the feeds reported no change and no job was running for a while.
@@ -140,17 +142,18 @@ impl Snapshot {
     /// without notice. Compactions are not reported either; one that no poll saw leaves facts that
     /// are too large, and a target is read again just before its start.
     #[must_use]
-    pub fn is_confirmed(&self, ix: Ix) -> bool {
-        let Some(since) = self.followed_since else { return false };
-        let Some(target) = self.target(ix).filter(|_| !self.in_doubt.has(ix.as_usize())) else {
+    pub fn is_confirmed(&self, ix: TargetIx) -> bool {
+        let Some(since) = self.feeds_complete_since else { return false };
+        let Some(target) = self.target(ix).filter(|_| !self.unconfirmed.contains(ix.as_usize()))
+        else {
             return false;
         };
         let facts = target.facts();
         let whole = match target.kind() {
-            Kind::Db => true,
-            Kind::View => facts.updates_pending.get() == Some(0),
+            TargetKind::Db => true,
+            TargetKind::View => facts.updates_pending.get() == Some(0),
             // Their progress is only known within bounds.
-            Kind::Cleanup | Kind::Search => false,
+            TargetKind::Cleanup | TargetKind::Search => false,
         };
         whole && facts.measured_at.is_some_and(|measured| measured.at >= since)
     }
@@ -158,8 +161,8 @@ impl Snapshot {
     /// The targets that changed, were added or were removed since the previous version. For a
     /// reused row, the removed target comes before the added one.
     #[must_use]
-    pub fn changed(&self) -> &[Ix] {
-        &self.changed
+    pub fn changed_targets(&self) -> &[TargetIx] {
+        &self.changed_targets
     }
 
     /// The same targets without their facts, for holders that need identities for a long time:
@@ -167,30 +170,30 @@ impl Snapshot {
     /// one.
     #[must_use]
     pub fn without_facts(&self) -> Self {
-        Self { facts: Chunked::default(), ..self.clone() }
+        Self { facts: ChunkedTable::default(), ..self.clone() }
     }
 
-    /// Number of rows; an upper bound of every [`Ix`].
+    /// Number of rows; an upper bound of every [`TargetIx`].
     #[must_use]
-    pub const fn capacity(&self) -> usize {
+    pub const fn row_count(&self) -> usize {
         self.rows.len()
     }
 
     /// The target at `ix`, unless it was removed; never another target that reuses its row.
     #[must_use]
-    pub fn target(&self, ix: Ix) -> Option<TargetRef<'_>> {
+    pub fn target(&self, ix: TargetIx) -> Option<TargetRef<'_>> {
         TargetRef::new(self, ix)
     }
 
     /// The target that occupies a row now, if any.
     #[must_use]
     pub fn target_at(&self, place: usize) -> Option<TargetRef<'_>> {
-        self.target(self.ix_at(u32::try_from(place).ok()?))
+        self.target(self.latest_ix(u32::try_from(place).ok()?))
     }
 
     /// The index of the last target in a row.
-    fn ix_at(&self, place: u32) -> Ix {
-        Ix::of(place, self.rows.get(place as usize).map_or(0, |row| row.generation))
+    fn latest_ix(&self, place: u32) -> TargetIx {
+        TargetIx::of(place, self.rows.get(place as usize).map_or(0, |row| row.generation))
     }
 
     /// Every target, in the order in which they were first seen.
@@ -222,7 +225,7 @@ impl Snapshot {
 
     /// The databases with the most reclaimable bytes, which are exported by name.
     #[must_use]
-    pub fn top(&self) -> &Top {
+    pub fn top(&self) -> &ExportedDatabases {
         &self.top
     }
 }

@@ -6,7 +6,7 @@ use tokio::task::JoinError;
 
 /// The result of a task; `None` if it was cancelled, as at shutdown of the runtime.
 #[must_use]
-pub fn joined<T>(ended: Result<T, JoinError>) -> Option<T> {
+pub fn unwrap_join<T>(ended: Result<T, JoinError>) -> Option<T> {
     match ended.map_err(JoinError::try_into_panic) {
         Ok(value) => Some(value),
         Err(Ok(panic)) => resume_unwind(panic),
@@ -24,12 +24,13 @@ mod tests {
     async fn a_panic_is_resumed_and_a_cancelled_task_has_no_result() {
         let mut tasks = JoinSet::new();
         tasks.spawn(async { 7 });
-        assert_eq!(tasks.join_next().await.map(joined), Some(Some(7)));
+        assert_eq!(tasks.join_next().await.map(unwrap_join), Some(Some(7)));
         tasks.spawn(std::future::pending()).abort();
-        assert_eq!(tasks.join_next().await.map(joined), Some(None));
+        assert_eq!(tasks.join_next().await.map(unwrap_join), Some(None));
         tasks.spawn(async { panic!("on purpose") });
         let panics = tasks.join_next().await.unwrap();
-        let went_on = std::panic::catch_unwind(AssertUnwindSafe(|| joined(panics))).unwrap_err();
+        let went_on =
+            std::panic::catch_unwind(AssertUnwindSafe(|| unwrap_join(panics))).unwrap_err();
         assert_eq!(went_on.downcast_ref::<&str>(), Some(&"on purpose"));
     }
 }

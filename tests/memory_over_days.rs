@@ -11,9 +11,9 @@ use recliner::{
     cli::DEMO_CONFIG,
     config::{self, Flags},
     serve::http::About,
-    service::{Machine, Service},
-    simulated::{Directories, Disks},
-    store::journal::{Directory, InMemory, Place},
+    service::{HostAccess, Service},
+    simulated::{SimulatedDirectories, SimulatedDisks},
+    store::journal::{DirectoryStorage, InMemory, Storage},
 };
 use std::{alloc::System, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, time::sleep};
@@ -51,7 +51,7 @@ impl Watched {
     async fn start(
         world: Config,
         yaml: &str,
-        place: impl Place + 'static,
+        place: impl Storage + 'static,
         reads_directories: bool,
     ) -> Self {
         // What the command installs before anything else; a second time does nothing.
@@ -73,9 +73,9 @@ impl Watched {
         let cluster = Cluster::new(world, 1, clock).expect("it is sound");
         let transport = Transport::in_process(cluster.by_host());
         let about = About { version: "0", revision: "0", simulated: true };
-        let directories = Directories(cluster.clone());
-        let machine = Machine {
-            meter: Arc::new(Disks(cluster.clone())),
+        let directories = SimulatedDirectories(cluster.clone());
+        let machine = HostAccess {
+            meter: Arc::new(SimulatedDisks(cluster.clone())),
             directories: if reads_directories { Some(Arc::new(directories)) } else { None },
         };
         let service = Service::start(settings, transport, about, clock, place, machine).await;
@@ -95,7 +95,7 @@ impl Watched {
                 sleep(LOOK).await;
                 here = here.max(ALLOCATOR.allocated());
             }
-            let sweeps = service.watch().scanner.status.borrow().sweeps;
+            let sweeps = service.monitor().scanner.status.borrow().sweeps;
             let mb = here as f64 / 1e6;
             println!("hour {hour}: {mb:.2} MB, {} requests, {sweeps} sweeps", cluster.requests());
             assert!(sweeps >= hour as u64, "it does its work");
@@ -163,7 +163,7 @@ fn come_and_go(cluster: &Cluster, hour: usize) {
 async fn serve(count: usize, yaml: &str) -> Vec<usize> {
     let _alone = ALONE.acquire().await;
     let directory = tempfile::tempdir().expect("there is room");
-    let place = Directory::new(directory.path());
+    let place = DirectoryStorage::new(directory.path());
     let watched = Watched::start(small_cluster(), yaml, place, false).await;
     watched.hours(count, come_and_go).await
 }

@@ -8,10 +8,10 @@ use couchdb_names::Range;
 use recliner::{
     model::{
         channel::Channels,
-        facts::{Facts, Known, Measured, Source},
+        facts::{FactSource, Facts, Measurement, OptionalU64},
     },
     plan::{Conditions, Plan, Queues},
-    table::{DbName, Draft, Ix, NodeIx},
+    table::{DbName, Draft, NodeIx, TargetIx},
 };
 use std::{alloc::System, sync::Arc};
 use wall_clock::Moment;
@@ -28,7 +28,7 @@ struct Cluster {
     node: NodeIx,
     queues: Queues,
     plan: Plan,
-    targets: Vec<Ix>,
+    targets: Vec<TargetIx>,
     /// Databases made so far, for names.
     made: usize,
 }
@@ -36,18 +36,18 @@ struct Cluster {
 impl Cluster {
     fn new() -> Self {
         let mut draft = Draft::new(100);
-        let node = draft.node("couchdb@a");
-        draft.change_node(node, |node| node.member = true);
+        let node = draft.get_or_add_node("couchdb@a");
+        draft.update_node(node, |node| node.is_member = true);
         let queues = Queues::new(Arc::new(Channels::default()));
         let targets = Vec::with_capacity(TARGETS);
         Self { draft, node, queues, plan: Plan::default(), targets, made: 0 }
     }
 
-    fn make(&mut self) -> Ix {
+    fn make(&mut self) -> TargetIx {
         self.made += 1;
         let name = format!("tenant-{:033}", self.made);
-        let db = self.draft.db(DbName { db: &name, suffix: ".1795222434" });
-        self.draft.db_target(self.node, db, Some(WHOLE))
+        let db = self.draft.get_or_add_db(DbName { db: &name, suffix: ".1795222434" });
+        self.draft.get_or_add_shard(self.node, db, Some(WHOLE))
     }
 
     /// Measures every target, publishing every so often as the scanner does; some change,
@@ -67,10 +67,10 @@ impl Cluster {
             }
             let changed = if mixed % 50 == number % 50 { number + 1 } else { 0 };
             let facts = Facts {
-                file: Known::new(mixed * (3 + changed)),
-                active: Known::new(mixed),
-                external: Known::new(mixed),
-                measured_at: Some(Measured { at: now, by: Source::Http }),
+                file_bytes: OptionalU64::new(mixed * (3 + changed)),
+                active_bytes: OptionalU64::new(mixed),
+                external_bytes: OptionalU64::new(mixed),
+                measured_at: Some(Measurement { at: now, source: FactSource::Http }),
                 ..Facts::default()
             };
             self.draft.set_facts(self.targets[at], facts);
@@ -83,9 +83,9 @@ impl Cluster {
 
     fn publish(&mut self, now: Moment) {
         let snapshot = self.draft.publish(now);
-        self.queues.follow(&snapshot, now);
+        self.queues.apply_snapshot(&snapshot, now);
         let conditions = Conditions::default();
-        self.plan = self.queues.publish(&snapshot, &conditions, &Arc::default(), now);
+        self.plan = self.queues.make_plan(&snapshot, &conditions, &Arc::default(), now);
     }
 }
 
@@ -98,7 +98,7 @@ fn a_target_takes_few_bytes_however_often_it_is_read() {
         cluster.targets.push(ix);
     }
     // The test's own list, and all that is not the tables'.
-    let own = cluster.targets.capacity() * size_of::<Ix>();
+    let own = cluster.targets.capacity() * size_of::<TargetIx>();
     let bytes = || (ALLOCATOR.allocated() - before - own) / TARGETS;
     for sweep in 0..3 {
         cluster.sweep(sweep);

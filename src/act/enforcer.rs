@@ -7,22 +7,22 @@
 
 mod attempt;
 mod check;
-mod hands;
+mod compaction_api;
 mod splits;
 
-pub use hands::{Hands, Order};
+pub use compaction_api::{CompactionApi, CompactionCommand};
 
 use crate::{
-    act::follower,
-    model::{channel::Mode, memory::IntentKey},
-    plan::{Plan, Start},
+    act::job_state,
+    model::{channel::Mode, records::IntentKey},
+    plan::{Plan, PlannedStart},
     scan,
     sources::inventory::Source,
-    table::{Ix, NodeIx},
-    tasks::joined,
+    table::{NodeIx, TargetIx},
+    tasks::unwrap_join,
 };
-use attempt::{Decided, Tools};
-use splits::Splits;
+use attempt::{AttemptContext, StartDecision};
+use splits::SplitsCache;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
@@ -38,70 +38,71 @@ use wall_clock::Clock;
 
 /// How long a start that was cancelled just before its request is not retried. The plan may not
 /// know the reason yet.
-const PAUSE: Duration = Duration::from_secs(30);
+const PAUSE_AFTER_CANCEL: Duration = Duration::from_secs(30);
 
 /// How long to wait for answers to sent requests when the program stops.
-const GRACE: Duration = Duration::from_secs(5);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// Inputs of the enforcer.
 #[derive(Clone, Debug)]
-pub struct Inputs {
+pub struct EnforcerInputs {
     /// The plans whose starts are executed.
     pub plans: watch::Receiver<Arc<Plan>>,
     /// Source for reading facts again.
     pub source: watch::Receiver<Arc<dyn Source>>,
     /// Sends the requests.
-    pub hands: watch::Receiver<Arc<dyn Hands>>,
+    pub api: watch::Receiver<Arc<dyn CompactionApi>>,
     /// Tracks the started jobs and stores the intents.
-    pub follower: follower::Handle,
+    pub follower: job_state::JobStateHandle,
     /// Rereads targets that turned out to have changed.
     pub scanner: scan::Handle,
     /// The poll interval.
-    pub settings: watch::Receiver<Arc<scan::Settings>>,
+    pub scan_settings: watch::Receiver<Arc<scan::Settings>>,
 }
 
 /// The task that executes the plan.
 #[derive(Debug)]
-pub struct Task {
-    tools: Tools,
+pub struct EnforcerTask {
+    context: AttemptContext,
     plans: watch::Receiver<Arc<Plan>>,
-    settings: watch::Receiver<Arc<scan::Settings>>,
-    splits: Splits,
+    scan_settings: watch::Receiver<Arc<scan::Settings>>,
+    splits: SplitsCache,
     /// The plan whose starts are being executed.
     plan: Arc<Plan>,
-    waiting: VecDeque<Start>,
-    deciding: JoinSet<(Place, Decided)>,
-    sending: JoinSet<(Place, Gone)>,
-    busy: BTreeSet<NodeIx>,
-    paused: BTreeMap<Place, Instant>,
+    waiting_starts: VecDeque<PlannedStart>,
+    deciding: JoinSet<(TargetOnNode, StartDecision)>,
+    sending: JoinSet<(TargetOnNode, WasSent)>,
+    busy_nodes: BTreeSet<NodeIx>,
+    paused_until: BTreeMap<TargetOnNode, Instant>,
     /// Number of starts the job state task has accepted.
-    taken: u64,
+    starts_accepted: u64,
 }
 
 /// A target on a node.
-type Place = (Ix, NodeIx);
+type TargetOnNode = (TargetIx, NodeIx);
 
 /// Whether a request was sent.
-type Gone = bool;
+type WasSent = bool;
 
-impl Task {
+impl EnforcerTask {
     /// Creates the task.
     #[must_use]
-    pub fn new(clock: Clock, inputs: Inputs) -> Self {
-        let Inputs { plans, source, hands, follower, scanner, settings } = inputs;
-        let tools = Tools { clock, source, hands, plans: plans.clone(), follower, scanner };
+    pub fn new(clock: Clock, inputs: EnforcerInputs) -> Self {
+        let EnforcerInputs { plans, source, api: hands, follower, scanner, scan_settings } = inputs;
+        let context =
+            AttemptContext { clock, source, api: hands, plans: plans.clone(), follower, scanner };
         Self {
-            tools,
+            context,
             plans,
-            settings,
-            splits: Splits::default(),
+            scan_settings,
+            splits: SplitsCache::default(),
             plan: Arc::default(),
-            waiting: VecDeque::new(),
+            waiting_starts: VecDeque::new(),
             deciding: JoinSet::new(),
             sending: JoinSet::new(),
-            busy: BTreeSet::new(),
-            paused: BTreeMap::new(),
-            taken: 0,
+            busy_nodes: BTreeSet::new(),
+            paused_until: BTreeMap::new(),
+            starts_accepted: 0,
         }
     }
 
@@ -113,81 +114,93 @@ impl Task {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some(sent) = self.sending.join_next() => self.sent(sent),
-                Some(decided) = self.deciding.join_next() => self.decided(decided),
+                Some(sent) = self.sending.join_next() => self.handle_sent(sent),
+                Some(decided) = self.deciding.join_next() => self.handle_decision(decided),
                 news = self.plans.changed(), if self.deciding.is_empty() => {
                     if news.is_err() {
                         break;
                     }
-                    self.adopt();
+                    self.adopt_plan();
                 }
             }
-            self.pump();
+            self.begin_starts();
         }
         self.deciding.abort_all();
         // The next process finds unanswered intents open and judges them.
         let out = async { while self.sending.join_next().await.is_some() {} };
-        let _late = time::timeout(GRACE, out).await;
+        let _late = time::timeout(SHUTDOWN_GRACE, out).await;
     }
 
     /// Adopts the newest plan if it includes every start accepted so far.
-    fn adopt(&mut self) {
+    fn adopt_plan(&mut self) {
         let plan = Arc::clone(&self.plans.borrow_and_update());
-        self.waiting.clear();
-        if plan.rules.mode == Mode::Enforce && plan.conditions.jobs.taken >= self.taken {
+        self.waiting_starts.clear();
+        if plan.rules.mode == Mode::Enforce
+            && plan.conditions.jobs.starts_accepted >= self.starts_accepted
+        {
             let now = Instant::now();
-            self.paused.retain(|_, until| *until > now);
+            self.paused_until.retain(|_, until| *until > now);
             let starts = plan.starts.iter();
-            let starts = starts.filter(|start| !self.paused.contains_key(&(start.ix, start.node)));
-            self.waiting.extend(starts.cloned());
+            let starts =
+                starts.filter(|start| !self.paused_until.contains_key(&(start.ix, start.node)));
+            self.waiting_starts.extend(starts.cloned());
         }
         self.plan = plan;
     }
 
     /// Begins waiting starts, one per node.
-    fn pump(&mut self) {
-        for start in std::mem::take(&mut self.waiting) {
-            if !self.busy.insert(start.node) {
-                self.waiting.push_back(start);
+    fn begin_starts(&mut self) {
+        for start in std::mem::take(&mut self.waiting_starts) {
+            if !self.busy_nodes.insert(start.node) {
+                self.waiting_starts.push_back(start);
                 continue;
             }
             let place = (start.ix, start.node);
-            let every = self.settings.borrow().poll;
-            let splits = self.splits.read(&self.tools.source.borrow(), every);
-            let decides = self.tools.clone().decide(Arc::clone(&self.plan), start, splits);
+            let every = self.scan_settings.borrow().poll;
+            let splits = self.splits.read(&self.context.source.borrow(), every);
+            let decides = self.context.clone().decide(Arc::clone(&self.plan), start, splits);
             self.deciding.spawn(async move { (place, decides.await) });
         }
     }
 
-    fn decided(&mut self, decided: Result<(Place, Decided), tokio::task::JoinError>) {
-        let Some((place, decided)) = joined(decided) else { return };
+    fn handle_decision(
+        &mut self,
+        decided: Result<(TargetOnNode, StartDecision), tokio::task::JoinError>,
+    ) {
+        let Some((place, decided)) = unwrap_join(decided) else { return };
         let target = self.plan.snapshot.target(place.0).map(|target| target.id().to_string());
         let target = target.unwrap_or_default();
         match decided {
-            Decided::Goes { key, order, taken } => {
-                self.taken = self.taken.max(taken);
-                self.go(place, key, order, &target);
+            StartDecision::Send { key, order, taken } => {
+                self.starts_accepted = self.starts_accepted.max(taken);
+                self.send_request(place, key, order, &target);
             }
-            Decided::Off(why) => {
+            StartDecision::Cancelled(why) => {
                 tracing::info!(target_id = target, why, "start cancelled");
-                self.paused.insert(place, Instant::now() + PAUSE);
-                self.busy.remove(&place.1);
+                self.paused_until.insert(place, Instant::now() + PAUSE_AFTER_CANCEL);
+                self.busy_nodes.remove(&place.1);
             }
         }
     }
 
-    fn go(&mut self, place: Place, key: IntentKey, order: Order, target: &str) {
+    fn send_request(
+        &mut self,
+        place: TargetOnNode,
+        key: IntentKey,
+        order: CompactionCommand,
+        target: &str,
+    ) {
         tracing::info!(target_id = target, node = key.node, "compaction started");
-        let sends = self.tools.clone().send(key, order);
+        let sends = self.context.clone().send(key, order);
         self.sending.spawn(async move { (place, sends.await) });
     }
 
-    fn sent(&mut self, sent: Result<(Place, Gone), tokio::task::JoinError>) {
-        let Some((place, gone)) = joined(sent) else { return };
-        self.busy.remove(&place.1);
+    fn handle_sent(&mut self, sent: Result<(TargetOnNode, WasSent), tokio::task::JoinError>) {
+        let Some((place, gone)) = unwrap_join(sent) else { return };
+        self.busy_nodes.remove(&place.1);
         if !gone {
             // Whatever prevented the request rarely ends at once.
-            self.paused.insert(place, Instant::now() + PAUSE);
+            self.paused_until.insert(place, Instant::now() + PAUSE_AFTER_CANCEL);
         }
     }
 }

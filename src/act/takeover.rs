@@ -2,55 +2,55 @@
 //!
 //! Owns the changes made to a node's configuration for this, and their records: the channel's
 //! `concurrency` is "0" while this program enforces in its place. Never compacts anything, and
-//! never changes a value that it did not set. The service runs the [`Task`]; the command
-//! `restore-smoosh` calls [`restore()`].
+//! never changes a value that it did not set. The service runs the [`TakeoverTask`]; the command
+//! `restore-smoosh` calls [`restore_node()`].
 //!
 //! All values on a node are set until the node restarts and never written to its files
-//! (`X-Couch-Persist: false`). This applies to the "0" and to the [`Mark`] that records it, so
+//! (`X-Couch-Persist: false`). This applies to the "0" and to the [`MARK_SECTION`] that records it, so
 //! after a restart of CouchDB both are gone, smoosh works again, and the task takes it over
 //! again. No ini file ever contains a stopped smoosh. The mark contains the value before, so that
-//! any machine can restore it. The [`Ledger`] contains it too, and records which takeovers belong
+//! any machine can restore it. The [`TakeoverStore`] contains it too, and records which takeovers belong
 //! to this program.
 //!
 //! The order of writes makes every crash harmless. Taking over: record, mark, value. Restoring:
 //! value, mark, record. A crash in between leaves an extra record, but never a stopped channel
 //! without one.
 
-mod hands;
-mod ledger;
-mod lines;
+mod channel_action;
+mod config_api;
+mod log_lines;
 mod mark;
 mod node;
 mod restore;
-mod rule;
+mod takeover_store;
 mod task;
 
-pub use hands::Hands;
-pub use ledger::{Fleeting, Ledger, TakenOver};
-pub use mark::{Mark, SECTION, Stopped, undo};
-pub use restore::{Restored, restore};
-pub use task::{Handle, Settings, Task};
+pub use config_api::ConfigApi;
+pub use mark::{MARK_SECTION, StoppedChannel, TakeoverMark, undo_takeovers};
+pub use restore::{RestoredChannel, restore_node};
+pub use takeover_store::{InMemoryTakeoverStore, TakeoverRecord, TakeoverStore};
+pub use task::{TakeoverHandle, TakeoverSettings, TakeoverTask};
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Key in a smoosh channel's section that sets how many jobs it runs.
-const KEY: &str = "concurrency";
+const CONCURRENCY_KEY: &str = "concurrency";
 /// Its value while the channel is taken over: nothing new starts, and running jobs continue
 /// (`smoosh_channel:maybe_start_compaction/1`).
-const STOPPED: &str = "0";
+const STOPPED_CONCURRENCY: &str = "0";
 
 /// Configuration section of a smoosh channel.
-fn section(channel: &str) -> String {
+fn channel_section(channel: &str) -> String {
     format!("smoosh.{channel}")
 }
 
 /// State of smoosh on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NodeState {
+pub struct NodeTakeover {
     /// Channels stopped because this program compacts in their place.
-    pub taken: BTreeSet<String>,
+    pub taken_over: BTreeSet<String>,
     /// Channels that should be taken over and are not, with the reason.
-    pub not_taken: BTreeMap<String, String>,
+    pub not_taken_over: BTreeMap<String, String>,
     /// Channels stopped by a takeover that this process does not maintain.
     pub stranded: BTreeSet<String>,
     /// Channels in which both smoosh and this program start compactions.
@@ -61,18 +61,18 @@ pub struct NodeState {
     pub problem: Option<String>,
 }
 
-impl NodeState {
+impl NodeTakeover {
     /// Number of channels stopped by any takeover; `None` if the node could not be read.
     #[must_use]
-    pub fn stopped(&self) -> Option<usize> {
-        let stopped = self.taken.union(&self.stranded).count();
+    pub fn stopped_count(&self) -> Option<usize> {
+        let stopped = self.taken_over.union(&self.stranded).count();
         (stopped > 0 || self.problem.is_none()).then_some(stopped)
     }
 
     /// Whether every channel that should be taken over is.
     #[must_use]
     pub fn is_taken_over(&self) -> bool {
-        !self.taken.is_empty() && self.not_taken.is_empty()
+        !self.taken_over.is_empty() && self.not_taken_over.is_empty()
     }
 }
 
@@ -80,5 +80,5 @@ impl NodeState {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Takeovers {
     /// By node name; a node that was not read yet is absent.
-    pub nodes: BTreeMap<String, NodeState>,
+    pub nodes: BTreeMap<String, NodeTakeover>,
 }

@@ -4,9 +4,9 @@
 //! Owns the order of attempts, and the message that names the recliner if the user did not.
 
 use super::{
-    Failure,
+    CommandError,
     args::OrderArgs,
-    complain,
+    print_error,
     service_client::{DEFAULT_URL, ServiceClient},
 };
 use crate::model::settings::{Settings, service::Web};
@@ -14,7 +14,7 @@ use std::{io, path::Path, time::Duration};
 use tokio::{net::UnixStream, time};
 
 /// Maximum wait for a connection to a socket.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl OrderArgs {
     /// A client for the named recliner. Without a name, for the one with its socket in the default
@@ -23,7 +23,7 @@ impl OrderArgs {
     /// # Errors
     ///
     /// If the named recliner cannot be reached, or the login or a TLS file cannot be used.
-    pub(super) async fn client(&self) -> Result<ServiceClient, Failure> {
+    pub(super) async fn client(&self) -> Result<ServiceClient, CommandError> {
         if self.service.url.is_some() {
             return self.service.client();
         }
@@ -33,14 +33,14 @@ impl OrderArgs {
             return self.service.client();
         };
         let named = self.storage.is_some() || self.admin_socket.is_some();
-        match reached(&path).await {
+        match check_socket(&path).await {
             Ok(()) => ServiceClient::over_socket(&path),
             // The order must not reach a different recliner than the named one.
-            Err(why) if named => Err(Failure::failed(format!(
+            Err(why) if named => Err(CommandError::failed(format!(
                 "{why}; check that recliner is running there, or connect over TCP with --recliner.url"
             ))),
             Err(why) => {
-                complain(&format!("{why}; asking {DEFAULT_URL}"));
+                print_error(&format!("{why}; asking {DEFAULT_URL}"));
                 self.service.client()
             }
         }
@@ -48,9 +48,9 @@ impl OrderArgs {
 }
 
 /// Checks that a process listens on a socket and accepts this user; otherwise returns why not.
-async fn reached(path: &Path) -> Result<(), String> {
+async fn check_socket(path: &Path) -> Result<(), String> {
     let name = path.display();
-    match time::timeout(PATIENCE, UnixStream::connect(path)).await {
+    match time::timeout(CONNECT_TIMEOUT, UnixStream::connect(path)).await {
         Ok(Ok(_)) => Ok(()),
         Err(_) => Err(format!("no answer on the Unix socket {name}")),
         Ok(Err(why)) if why.kind() == io::ErrorKind::NotFound => {

@@ -3,7 +3,7 @@
 #![expect(clippy::doc_markdown, reason = "they are printed, not rendered")]
 
 use super::service_client::{ServiceArgs, ServiceLogin};
-use crate::model::memory::{ParseScopeError, Scope};
+use crate::model::records::{ParseScopeError, SuspensionScope};
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -416,5 +416,5 @@ pub(super) struct FlushArgs {
 
 /// A scope, checked before anything is sent.
 fn scope(text: &str) -> Result<String, ParseScopeError> {
-    text.parse::<Scope>().map(|scope| scope.to_string())
+    text.parse::<SuspensionScope>().map(|scope| scope.to_string())
 }

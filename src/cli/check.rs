@@ -1,27 +1,27 @@
 //! `recliner check-config`: everything that is wrong, and what is in force; or the schema.
 
-use super::{Exit, Failure, args::CheckArgs, once, print};
+use super::{CommandError, Exit, args::CheckArgs, print, read_once};
 use crate::{
     config::{self, Flags},
     serve::http::Web,
 };
 
-pub(super) fn run(args: &CheckArgs) -> Result<Exit, Failure> {
+pub(super) fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
     if args.schema {
         print(&format!("{:#}\n", config::schema()))?;
         return Ok(Exit::Done);
     }
-    let flags = Flags { mode: args.mode.clone(), ..args.web.over(args.source.flags()) };
-    let loaded = once::load(&flags, args.source.config_file.as_deref());
-    let web = Web::open(flags.web_config_file.as_deref()).map_err(Failure::usage);
+    let flags = Flags { mode: args.mode.clone(), ..args.web.apply_to(args.source.flags()) };
+    let loaded = read_once::load(&flags, args.source.config_file.as_deref());
+    let web = Web::open(flags.web_config_file.as_deref()).map_err(CommandError::usage);
     // Whoever repairs one file wants to know of the other.
     let (loaded, web) = match (loaded, web) {
         (Ok(loaded), Ok(web)) => (loaded, web),
-        (Err(one), Err(other)) => return Err(Failure::usage([one.why, other.why].join("\n"))),
+        (Err(one), Err(other)) => return Err(CommandError::usage([one.why, other.why].join("\n"))),
         (Err(failure), Ok(_)) | (Ok(_), Err(failure)) => return Err(failure),
     };
-    if let Some(problem) = config::open_to_strangers(&loaded.settings, web.has_users()) {
-        return Err(Failure::usage(problem));
+    if let Some(problem) = config::admin_api_exposed(&loaded.settings, web.has_users()) {
+        return Err(CommandError::usage(problem));
     }
     let mut text = String::new();
     for finding in &loaded.findings {

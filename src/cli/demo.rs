@@ -1,11 +1,13 @@
 //! `recliner demo`: a simulated cluster inside the process, to explore recliner.
 
-use super::{Exit, Failure, args::DemoArgs, note, once, serve, service_client::DEFAULT_URL};
+use super::{
+    CommandError, Exit, args::DemoArgs, print_note, read_once, serve, service_client::DEFAULT_URL,
+};
 use crate::{
     config::{self, Flags},
     model::channel::Mode,
-    service::{Machine, Reload, Service},
-    simulated::{Directories, Disks},
+    service::{HostAccess, ReloadFn, Service},
+    simulated::{SimulatedDirectories, SimulatedDisks},
     store::journal,
 };
 use couchdb_client::Transport;
@@ -51,23 +53,23 @@ headroom:
       prometheus: {url: 'http://simulation', query: couchdb@sim-3.local}
 ";
 
-pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
+pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
     let world = demo_config();
     let Some(user) = world.users.first().cloned() else {
-        return Err(Failure::failed("the simulated cluster has no user"));
+        return Err(CommandError::failed("the simulated cluster has no user"));
     };
     let cluster_nodes: Vec<String> = world.nodes.iter().map(|node| node.name.clone()).collect();
     let flags = Flags {
         couchdb_urls: cluster_nodes
             .iter()
-            .map(|node| format!("http://{}:5984", host(node)))
+            .map(|node| format!("http://{}:5984", host_of(node)))
             .collect(),
         couchdb_username: Some(user.name.clone()),
         env_password: Some(user.password.as_str().into()),
         mode: args.mode.clone(),
         log_level: args.log.level.clone().or_else(|| Some("warn".to_owned())),
         log_format: args.log.format.clone(),
-        ..args.web.over(Flags::default())
+        ..args.web.apply_to(Flags::default())
     };
     // Nothing can be harmed, and a newcomer wants to try orders: they are accepted over TCP from
     // this machine. There is no directory for a socket.
@@ -81,19 +83,19 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
         let file = config::File { name: "demo".as_ref(), bytes: CONFIG.as_bytes() };
         config::load(&flags, Some(file))
     };
-    let loaded = load().map_err(Failure::usage)?;
-    once::start_log(&loaded.settings)?;
+    let loaded = load().map_err(CommandError::usage)?;
+    read_once::start_log(&loaded.settings)?;
     let mode = loaded.settings.mode;
-    let cluster = Cluster::new(world, args.seed, Clock::System).map_err(Failure::failed)?;
+    let cluster = Cluster::new(world, args.seed, Clock::System).map_err(CommandError::failed)?;
     let transport = Transport::in_process(cluster.by_host());
-    let (about, place) = (serve::about(true), journal::InMemory);
-    let machine = Machine {
-        meter: Arc::new(Disks(cluster.clone())),
-        directories: Some(Arc::new(Directories(cluster.clone()))),
+    let (about, place) = (serve::build_info(true), journal::InMemory);
+    let machine = HostAccess {
+        meter: Arc::new(SimulatedDisks(cluster.clone())),
+        directories: Some(Arc::new(SimulatedDirectories(cluster.clone()))),
     };
     let service = Service::start(loaded.settings, transport, about, Clock::System, place, machine)
         .await
-        .map_err(serve::unstarted)?;
+        .map_err(serve::start_error)?;
     let mut servers = JoinSet::new();
     let scheme = if service.web().is_encrypted() { "https" } else { "http" };
     let own = format!("{scheme}://{}", service.address());
@@ -108,34 +110,34 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
         "A simulated cluster: three CouchDB nodes inside this process, without real data."
             .to_owned(),
         acts.to_owned(),
-        line("page", &format!("{own}/")),
-        line("metrics", &format!("{own}/metrics")),
-        line("plan", &format!("recliner plan{flag}")),
-        line("explain", &format!("recliner explain sessions{flag}")),
-        line("events", &format!("recliner events --follow{flag}")),
+        info_line("page", &format!("{own}/")),
+        info_line("metrics", &format!("{own}/metrics")),
+        info_line("plan", &format!("recliner plan{flag}")),
+        info_line("explain", &format!("recliner explain sessions{flag}")),
+        info_line("events", &format!("recliner events --follow{flag}")),
     ];
     if let Some(first) = args.port {
         for (node, port) in cluster_nodes.iter().zip(first..=u16::MAX) {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-            let listener = TcpListener::bind(address)
-                .await
-                .map_err(|why| Failure::failed(format!("cannot listen on {address}: {why}")))?;
+            let listener = TcpListener::bind(address).await.map_err(|why| {
+                CommandError::failed(format!("cannot listen on {address}: {why}"))
+            })?;
             let router = cluster.router(node);
             servers.spawn(async move { axum::serve(listener, router).await });
-            lines.push(line("as CouchDB", &format!("http://{address}/ is {node}")));
+            lines.push(info_line("as CouchDB", &format!("http://{address}/ is {node}")));
         }
-        lines.push(line("login", &format!("{}, password {}", user.name, user.password)));
+        lines.push(info_line("login", &format!("{}, password {}", user.name, user.password)));
     }
     lines.push("Stop it with ctrl-c.".to_owned());
-    lines.iter().for_each(|line| note(line));
-    let again: Reload = Box::new(move || load().map_err(|problems| problems.to_string()));
-    serve::ended(service.run(again).await)
+    lines.iter().for_each(|line| print_note(line));
+    let again: ReloadFn = Box::new(move || load().map_err(|problems| problems.to_string()));
+    serve::exit_result(service.run(again).await)
 }
 
-fn line(what: &str, value: &str) -> String {
+fn info_line(what: &str, value: &str) -> String {
     format!("  {what:<14}{value}")
 }
 
-fn host(node: &str) -> &str {
+fn host_of(node: &str) -> &str {
     node.split_once('@').map_or(node, |(_, host)| host)
 }

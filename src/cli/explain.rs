@@ -1,10 +1,10 @@
 //! `recliner explain`: why a target is or is not a candidate.
 
 use super::{
-    Exit, Failure,
+    CommandError, Exit,
     args::{ExplainArgs, Format},
-    once::{self, Whom},
     print, print_json,
+    read_once::{self, AnswerSource},
     service_client::ServiceClient,
     table,
 };
@@ -19,11 +19,19 @@ struct Answer<'a> {
     memory: bool,
 }
 
-pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
-    let (targets, unseen) = match args.source.whom(args.recliner.as_deref(), &args.login)? {
-        Whom::Service(client) => (asked(&client, &args.target).await?, None),
-        Whom::Default(client) => (asked(&client, &args.target).await.map_err(once::unnamed)?, None),
-        Whom::Cluster => read(&args).await.map(|(targets, unseen)| (targets, Some(unseen)))?,
+pub(super) async fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
+    let (targets, unseen) = match args
+        .source
+        .answer_source(args.recliner.as_deref(), &args.login)?
+    {
+        AnswerSource::Service(client) => (ask_service(&client, &args.target).await?, None),
+        AnswerSource::Default(client) => (
+            ask_service(&client, &args.target).await.map_err(read_once::missing_source_error)?,
+            None,
+        ),
+        AnswerSource::Cluster => {
+            read_cluster(&args).await.map(|(targets, unseen)| (targets, Some(unseen)))?
+        }
     };
     let memory = unseen.is_none();
     match args.format {
@@ -44,27 +52,27 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
 }
 
 /// Reads the cluster; also returns whether part of it could not be read.
-async fn read(args: &ExplainArgs) -> Result<(Vec<Explained>, Exit), Failure> {
-    let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
-    once::start_log_if_asked(&args.source.log, &loaded.settings)?;
-    let look = once::look(&loaded.settings).await?;
+async fn read_cluster(args: &ExplainArgs) -> Result<(Vec<Explained>, Exit), CommandError> {
+    let loaded = read_once::load(&args.source.flags(), args.source.config_file.as_deref())?;
+    read_once::start_log_if_asked(&args.source.log, &loaded.settings)?;
+    let look = read_once::read_cluster(&loaded.settings).await?;
     let plan = &look.plan;
     let found = report::find(plan, &args.target).all();
     if found.is_empty() {
-        once::warn_of(&look.status);
-        return Err(Failure::failed(report::no_match(plan, &args.target)));
+        read_once::print_read_errors(&look.status);
+        return Err(CommandError::failed(report::no_match(plan, &args.target)));
     }
     let views = WholeViews::of(plan, &found);
     let explained = |target| Explained::of(plan, target, &views);
     let targets =
         found.into_iter().filter_map(|ix| plan.snapshot.target(ix)).map(explained).collect();
-    once::warn_of(&look.status);
+    read_once::print_read_errors(&look.status);
     let unseen = !look.status.errors.is_empty();
-    Ok((targets, if unseen { Exit::Unseen } else { Exit::Done }))
+    Ok((targets, if unseen { Exit::Incomplete } else { Exit::Done }))
 }
 
 /// Asks a running recliner.
-async fn asked(client: &ServiceClient, target: &str) -> Result<Vec<Explained>, Failure> {
+async fn ask_service(client: &ServiceClient, target: &str) -> Result<Vec<Explained>, CommandError> {
     let query = [("target", target), ("limit", "10000")];
     let explanations: Explanations = client.get("/api/v1/explain", &query).await?;
     Ok(explanations.targets)

@@ -1,28 +1,29 @@
 //! `recliner import`: the recliner.yml equal in effect to CouchDB's own settings.
 
 use super::{
-    Exit, Failure,
+    CommandError, Exit,
     args::{Daemon, ImportArgs},
-    note, once, print,
+    print, print_note, read_once,
 };
 use crate::{
     config,
     import::{self, Imported, NodeConfig},
     model::window,
+    sources::couchdb::describe,
 };
 
-pub(super) async fn run(args: ImportArgs) -> Result<Exit, Failure> {
+pub(super) async fn run(args: ImportArgs) -> Result<Exit, CommandError> {
     let nodes = if args.ini.is_empty() { asked(&args).await? } else { vec![from_files(&args)?] };
     let imported = match args.daemon {
-        Daemon::Smoosh => import::import(&nodes),
+        Daemon::Smoosh => import::import_smoosh(&nodes),
         Daemon::CompactionDaemon => {
-            let zone = window::zone(&args.zone).map_err(Failure::usage)?;
+            let zone = window::parse_zone(&args.zone).map_err(CommandError::usage)?;
             import::import_daemon(&nodes, &zone)
         }
     }
-    .map_err(Failure::failed)?;
+    .map_err(CommandError::failed)?;
     print(&yaml(&imported))?;
-    imported.findings.iter().for_each(|finding| note(&finding.to_string()));
+    imported.findings.iter().for_each(|finding| print_note(&finding.to_string()));
     Ok(if imported.is_equal() { Exit::Done } else { Exit::Failed })
 }
 
@@ -36,11 +37,11 @@ fn yaml(imported: &Imported) -> String {
     text
 }
 
-fn from_files(args: &ImportArgs) -> Result<NodeConfig, Failure> {
+fn from_files(args: &ImportArgs) -> Result<NodeConfig, CommandError> {
     let mut files = Vec::new();
     for path in &args.ini {
         let bytes = std::fs::read(path)
-            .map_err(|why| Failure::usage(format!("cannot read {}: {why}", path.display())))?;
+            .map_err(|why| CommandError::usage(format!("cannot read {}: {why}", path.display())))?;
         files.push((path.display().to_string(), bytes));
     }
     let version = args.version.as_deref().unwrap_or(match args.daemon {
@@ -52,15 +53,19 @@ fn from_files(args: &ImportArgs) -> Result<NodeConfig, Failure> {
 }
 
 /// Asks every node for its settings.
-async fn asked(args: &ImportArgs) -> Result<Vec<NodeConfig>, Failure> {
-    let once::Connected { client, .. } = &once::connect(&args.source)?;
-    let members = client.membership().await.map_err(Failure::failed)?;
+async fn asked(args: &ImportArgs) -> Result<Vec<NodeConfig>, CommandError> {
+    let read_once::Connected { client, .. } = &read_once::connect(&args.source)?;
+    let members = client.membership().await.map_err(unanswered)?;
     let mut nodes = Vec::new();
     for node in members.cluster_nodes.unwrap_or_default() {
-        let version = client.node_welcome(&node).await.map_err(Failure::failed)?.version;
-        let sections = client.config(&node).await.map_err(Failure::failed)?;
+        let version = client.node_welcome(&node).await.map_err(unanswered)?.version;
+        let sections = client.config(&node).await.map_err(unanswered)?;
         let version = version.unwrap_or_default();
         nodes.push(NodeConfig { node, version, sections, problems: Vec::new() });
     }
     Ok(nodes)
+}
+
+fn unanswered(error: couchdb_client::Error) -> CommandError {
+    CommandError::failed(describe(&error))
 }

@@ -4,27 +4,27 @@
 //! writes nothing.
 
 use super::{
-    Exit, Failure,
+    CommandError, Exit,
     args::{Format, InspectArgs},
     print, print_json, table,
 };
-use crate::datadir::Opened;
+use crate::datadir::OpenFile;
 use couchdb_files::{
-    self, Bytes as _, DbHeader, Difference, Headed, Header, Index, IndexForm, Opening, Place, Role,
-    Tree, Unreadable, ViewHeader,
+    self, Bytes as _, CommittedIndex, DbHeader, Difference, FileHeader, Header, HeaderError,
+    HeaderPosition, IndexForm, OpenAction, Role, TreeSize, ViewHeader,
 };
 use serde::Serialize;
 use std::{io, path::Path};
 
 /// The JSON answer.
 #[derive(Serialize)]
-struct Answer<'a> {
-    files: &'a [Inspected],
+struct InspectAnswer<'a> {
+    files: &'a [InspectedFile],
 }
 
 /// One file. Unknown is null.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Inspected {
+pub(super) struct InspectedFile {
     pub(super) path: String,
     /// Its role, by its name.
     pub(super) role: Option<&'static str>,
@@ -42,24 +42,24 @@ pub(super) struct Inspected {
     pub(super) uuid: Option<String>,
     pub(super) signature: Option<String>,
     pub(super) collator_versions: Option<Vec<String>>,
-    pub(super) header: Option<FoundHeader>,
+    pub(super) header: Option<HeaderInfo>,
     pub(super) trees: Vec<NamedTree>,
-    pub(super) views: Option<Vec<Group>>,
-    pub(super) epochs: Option<Vec<Epoch>>,
+    pub(super) views: Option<Vec<ViewGroupInfo>>,
+    pub(super) epochs: Option<Vec<EpochInfo>>,
     pub(super) purges: Option<u64>,
     pub(super) purge_infos_limit: Option<u64>,
     pub(super) revs_limit: Option<u64>,
     /// CouchDB's action when it opens the file.
-    pub(super) opening: Option<Said>,
+    pub(super) opening: Option<Explanation>,
     /// Values that CouchDB would report differently, and why.
-    pub(super) differences: Vec<Differs>,
+    pub(super) differences: Vec<DifferenceLine>,
     /// Why the file could not be read.
-    pub(super) error: Option<Said>,
+    pub(super) error: Option<Explanation>,
 }
 
 /// The position of the header.
 #[derive(Debug, Serialize)]
-pub(super) struct FoundHeader {
+pub(super) struct HeaderInfo {
     pub(super) form: Option<&'static str>,
     pub(super) disk_version: Option<u64>,
     pub(super) offset: u64,
@@ -78,7 +78,7 @@ pub(super) struct NamedTree {
 
 /// Views of one index that share map and options.
 #[derive(Debug, Serialize)]
-pub(super) struct Group {
+pub(super) struct ViewGroupInfo {
     pub(super) rows: Option<u64>,
     pub(super) reduces: Option<usize>,
     pub(super) active_bytes: Option<u64>,
@@ -87,37 +87,37 @@ pub(super) struct Group {
 
 /// An owner of the file.
 #[derive(Debug, Serialize)]
-pub(super) struct Epoch {
+pub(super) struct EpochInfo {
     pub(super) node: String,
     pub(super) since: u64,
 }
 
 /// A label for programs and a sentence for people.
 #[derive(Debug, Serialize)]
-pub(super) struct Said {
+pub(super) struct Explanation {
     pub(super) is: &'static str,
     pub(super) says: String,
 }
 
 /// Values that CouchDB reports differently.
 #[derive(Debug, Serialize)]
-pub(super) struct Differs {
+pub(super) struct DifferenceLine {
     pub(super) facts: &'static [&'static str],
     pub(super) why: &'static str,
 }
 
-pub(super) fn run(args: &InspectArgs) -> Result<Exit, Failure> {
-    let files: Vec<Inspected> = args.files.iter().map(|path| Inspected::of(path)).collect();
+pub(super) fn run(args: &InspectArgs) -> Result<Exit, CommandError> {
+    let files: Vec<InspectedFile> = args.files.iter().map(|path| InspectedFile::of(path)).collect();
     match args.format {
         Format::Table => print(&table::inspected(&files, table::width()))?,
-        Format::Json => print_json(&Answer { files: &files })?,
+        Format::Json => print_json(&InspectAnswer { files: &files })?,
     }
     let failed = files.iter().any(|file| file.error.is_some());
     Ok(if failed { Exit::Failed } else { Exit::Done })
 }
 
 /// Opens a regular file; a pipe or a device could block or be endless.
-fn open(path: &Path) -> Result<Opened, String> {
+fn open(path: &Path) -> Result<OpenFile, String> {
     let failed = |why: io::Error| format!("cannot be opened: {why}");
     let found = path.metadata().map_err(failed)?;
     if found.is_dir() {
@@ -126,35 +126,35 @@ fn open(path: &Path) -> Result<Opened, String> {
     if !found.is_file() {
         return Err("is not a file".to_owned());
     }
-    Opened::named(path).map_err(failed)
+    OpenFile::open_path(path).map_err(failed)
 }
 
-impl Inspected {
+impl InspectedFile {
     fn of(path: &Path) -> Self {
         let mut inspected = Self { path: path.display().to_string(), ..Self::default() };
         let opened = match open(path) {
             Ok(opened) => opened,
             Err(why) => {
-                inspected.error = Some(Said { is: "read_failed", says: why });
+                inspected.error = Some(Explanation { is: "read_failed", says: why });
                 return inspected;
             }
         };
         let name = path.file_name().map(|name| name.to_string_lossy());
         let role = Role::of(name.as_deref().unwrap_or_default());
         let mut read = couchdb_files::read(&opened);
-        if let Ok(Headed { header: Header::Db(db), .. }) = &mut read {
+        if let Ok(FileHeader { header: Header::Db(db), .. }) = &mut read {
             db.purge_seq = couchdb_files::last_purge(&opened, db);
         }
         inspected.fill(role, opened.size(), read);
         inspected
     }
 
-    fn fill(&mut self, role: Role, size: u64, read: Result<Headed, Unreadable>) {
-        let opening = Opening::of(role, &read);
+    fn fill(&mut self, role: Role, size: u64, read: Result<FileHeader, HeaderError>) {
+        let opening = OpenAction::of(role, &read);
         self.role = Some(role.label());
         self.file_bytes = Some(size);
-        self.opening = Some(Said { is: opening.label(), says: opening.to_string() });
-        let differs = |it: Difference| Differs { facts: it.facts, why: it.why };
+        self.opening = Some(Explanation { is: opening.label(), says: opening.to_string() });
+        let differs = |it: Difference| DifferenceLine { facts: it.facts, why: it.why };
         self.differences = Difference::of(role, &read).into_iter().map(differs).collect();
         self.kind = match role {
             Role::Db | Role::CompactData | Role::CompactMeta | Role::Compacted => Some("db"),
@@ -165,19 +165,19 @@ impl Inspected {
             Ok(headed) => headed,
             Err(why) => {
                 let mut version = None;
-                if let Unreadable::UnknownDiskVersion { version: unknown, .. } = why {
+                if let HeaderError::UnknownDiskVersion { version: unknown, .. } = why {
                     version = Some(unknown);
                 }
-                self.header = why.place().map(|place| FoundHeader::at(place, None, version));
-                self.error = Some(Said { is: why.label(), says: why.to_string() });
+                self.header = why.position().map(|place| HeaderInfo::at(place, None, version));
+                self.error = Some(Explanation { is: why.label(), says: why.to_string() });
                 return;
             }
         };
-        let place = headed.place;
+        let place = headed.position;
         match headed.header {
-            Header::Db(db) => self.of_db(db, place, "db_header"),
-            Header::Compaction(db) => self.of_db(db, place, "comp_header"),
-            Header::View(view) => self.of_view(view, place),
+            Header::Db(db) => self.fill_db(db, place, "db_header"),
+            Header::Compaction(db) => self.fill_db(db, place, "comp_header"),
+            Header::View(view) => self.fill_view(view, place),
         }
         if role == Role::CompactMeta {
             // Its trees belong to another file.
@@ -189,7 +189,7 @@ impl Inspected {
             .map(|active| size as f64 / active as f64);
     }
 
-    fn of_db(&mut self, db: DbHeader, place: Place, form: &'static str) {
+    fn fill_db(&mut self, db: DbHeader, place: HeaderPosition, form: &'static str) {
         self.kind = Some("db");
         self.active_bytes = db.active;
         self.external_bytes = db.external;
@@ -199,7 +199,7 @@ impl Inspected {
         self.docs = db.docs;
         self.deleted_docs = db.deleted_docs;
         self.uuid = db.uuid;
-        self.header = Some(FoundHeader::at(place, Some(form), Some(db.disk_version.into())));
+        self.header = Some(HeaderInfo::at(place, Some(form), Some(db.disk_version.into())));
         let trees = db.trees;
         self.trees = [
             ("id", trees.id),
@@ -210,34 +210,34 @@ impl Inspected {
         ]
         .map(|(name, tree)| NamedTree::of(name, tree))
         .into();
-        let epoch = |it: couchdb_files::Epoch| Epoch { node: it.node, since: it.since };
+        let epoch = |it: couchdb_files::Epoch| EpochInfo { node: it.node, since: it.since };
         self.epochs = Some(db.epochs.into_iter().map(epoch).collect());
         self.purges = db.purges;
         self.purge_infos_limit = Some(db.purge_infos_limit);
         self.revs_limit = Some(db.revs_limit);
     }
 
-    fn of_view(&mut self, view: ViewHeader, place: Place) {
+    fn fill_view(&mut self, view: ViewHeader, place: HeaderPosition) {
         self.kind = Some("view");
         self.signature = Some(view.signature.to_string());
         let Some(index) = view.committed else {
             // CouchDB reports the same for an index without a commit.
             (self.active_bytes, self.update_seq) = (Some(0), Some(0));
-            self.header = Some(FoundHeader::at(place, Some("nil"), None));
+            self.header = Some(HeaderInfo::at(place, Some("nil"), None));
             return;
         };
         self.active_bytes = index.active;
         self.external_bytes = index.external;
         self.update_seq = Some(index.update_seq);
         self.purge_seq = Some(index.purge_seq);
-        self.header = Some(FoundHeader::at(place, Some(form(index.form)), None));
+        self.header = Some(HeaderInfo::at(place, Some(form_label(index.form)), None));
         self.trees = vec![NamedTree::of("id", index.id_tree)];
-        self.views = Some(groups(&index));
+        self.views = Some(group_infos(&index));
         self.collator_versions = Some(index.collators);
     }
 }
 
-const fn form(form: IndexForm) -> &'static str {
+const fn form_label(form: IndexForm) -> &'static str {
     match form {
         IndexForm::V1_2 => "index_header of 1.2",
         IndexForm::Plain => "mrheader of 1.3 to 1.6 or 3.0 to 3.2",
@@ -246,8 +246,8 @@ const fn form(form: IndexForm) -> &'static str {
     }
 }
 
-fn groups(index: &Index) -> Vec<Group> {
-    let group = |it: &couchdb_files::Group| Group {
+fn group_infos(index: &CommittedIndex) -> Vec<ViewGroupInfo> {
+    let group = |it: &couchdb_files::ViewGroup| ViewGroupInfo {
         rows: it.rows,
         reduces: it.reduces,
         active_bytes: it.tree.bytes(),
@@ -256,22 +256,26 @@ fn groups(index: &Index) -> Vec<Group> {
     index.views.iter().map(group).collect()
 }
 
-impl FoundHeader {
-    const fn at(place: Place, form: Option<&'static str>, disk_version: Option<u64>) -> Self {
+impl HeaderInfo {
+    const fn at(
+        place: HeaderPosition,
+        form: Option<&'static str>,
+        disk_version: Option<u64>,
+    ) -> Self {
         Self {
             form,
             disk_version,
             offset: place.at,
-            bytes: place.bytes,
+            bytes: place.length,
             checksum: place.checksum.label(),
-            rejected: place.rejected,
-            tail: place.tail,
+            rejected: place.false_headers,
+            tail: place.bytes_after,
         }
     }
 }
 
 impl NamedTree {
-    const fn of(name: &'static str, tree: Tree) -> Self {
+    const fn of(name: &'static str, tree: TreeSize) -> Self {
         Self { name, active_bytes: tree.bytes() }
     }
 }

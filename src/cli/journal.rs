@@ -3,18 +3,17 @@
 mod follow;
 
 use super::{
-    Exit, Failure,
+    CommandError, Exit,
     args::{EventsArgs, Format, HistoryArgs},
-    complain, note,
     output::{print_json_lines, print_part},
-    print, print_json, table,
+    print, print_error, print_json, print_note, table,
 };
 use crate::{
     serve::report::{EventLine, Events, Outcomes},
-    store::journal::Type,
+    store::journal::EventType,
 };
 
-pub(super) async fn history(args: HistoryArgs) -> Result<Exit, Failure> {
+pub(super) async fn history(args: HistoryArgs) -> Result<Exit, CommandError> {
     let limit = args.limit.to_string();
     let query = [
         ("target", args.target.as_deref()),
@@ -23,7 +22,8 @@ pub(super) async fn history(args: HistoryArgs) -> Result<Exit, Failure> {
         ("result", args.result.as_deref()),
         ("limit", Some(&limit)),
     ];
-    let answer: Outcomes = args.service.client()?.get("/api/v1/history", &given(query)).await?;
+    let answer: Outcomes =
+        args.service.client()?.get("/api/v1/history", &present_params(query)).await?;
     match args.format {
         Format::Json => print_json(&answer)?,
         Format::Table => print(&table::outcomes(&answer.outcomes, table::width()))?,
@@ -31,20 +31,20 @@ pub(super) async fn history(args: HistoryArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-pub(super) async fn events(args: EventsArgs) -> Result<Exit, Failure> {
+pub(super) async fn events(args: EventsArgs) -> Result<Exit, CommandError> {
     let limit = args.limit.to_string();
     let client = args.service.client()?;
     let types = if args.types.is_empty() && !args.all {
-        complain("database events (created, updated, deleted) are hidden; show them with --all");
-        let own = Type::ALL.into_iter().filter(|it| !it.is_of_database());
+        print_error("database events (created, updated, deleted) are hidden; show them with --all");
+        let own = EventType::ALL.into_iter().filter(|it| !it.is_database_event());
         own.map(|it| it.label().to_owned()).collect()
     } else {
         args.types
     };
     let types = types.join(",");
     if args.follow {
-        let shown = Shown::new(args.format);
-        let wanted = follow::Wanted { types: &types, target: args.target.as_deref() };
+        let shown = EventOutput::new(args.format);
+        let wanted = follow::EventFilter { types: &types, target: args.target.as_deref() };
         return follow::follow(&client, wanted, args.since, &limit, shown).await;
     }
     let query = [
@@ -53,7 +53,7 @@ pub(super) async fn events(args: EventsArgs) -> Result<Exit, Failure> {
         ("since", args.since.as_deref()),
         ("limit", Some(&limit)),
     ];
-    let answer: Events = client.get("/api/v1/events", &given(query)).await?;
+    let answer: Events = client.get("/api/v1/events", &present_params(query)).await?;
     let rows = &answer.events;
     match args.format {
         Format::Json => print_json(&answer)?,
@@ -61,7 +61,7 @@ pub(super) async fn events(args: EventsArgs) -> Result<Exit, Failure> {
         Format::Table => print(&table::Events::new(table::width()).rows(rows))?,
     }
     if let (true, Some(last)) = (answer.more, rows.last()) {
-        note(&format!(
+        print_note(&format!(
             "There are more events: continue with --since {}, or raise --limit.",
             last.seq
         ));
@@ -71,12 +71,12 @@ pub(super) async fn events(args: EventsArgs) -> Result<Exit, Failure> {
 
 /// The output of continuing events.
 #[derive(Debug)]
-enum Shown {
+enum EventOutput {
     Table(table::Events),
     Json,
 }
 
-impl Shown {
+impl EventOutput {
     fn new(format: Format) -> Self {
         match format {
             Format::Json => Self::Json,
@@ -85,16 +85,16 @@ impl Shown {
     }
 
     /// Prints more events; returns whether the reader is still there.
-    fn print(&mut self, rows: &[EventLine]) -> Result<bool, Failure> {
+    fn print(&mut self, rows_of: &[EventLine]) -> Result<bool, CommandError> {
         match self {
-            _ if rows.is_empty() => Ok(true),
-            Self::Table(table) => print_part(&table.rows(rows)),
-            Self::Json => print_json_lines(rows),
+            _ if rows_of.is_empty() => Ok(true),
+            Self::Table(table) => print_part(&table.rows(rows_of)),
+            Self::Json => print_json_lines(rows_of),
         }
     }
 }
 
-fn given<'a, const N: usize>(
+fn present_params<'a, const N: usize>(
     all: [(&'static str, Option<&'a str>); N],
 ) -> Vec<(&'static str, &'a str)> {
     all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()

@@ -3,7 +3,7 @@
 //! Owns the request of each order and the text of its answer; the rules are the service's.
 
 use super::{
-    Exit, Failure,
+    CommandError, Exit,
     args::{CompactArgs, FlushArgs, Format, OrderArgs, ReleaseArgs, ResumeArgs, SuspendArgs},
     print, print_json, printable,
 };
@@ -17,10 +17,10 @@ use crate::serve::report::{
 use serde::{Serialize, de::DeserializeOwned};
 
 /// `recliner suspend`.
-pub(super) async fn suspend(args: SuspendArgs) -> Result<Exit, Failure> {
-    let scope = covered(&args.scope);
+pub(super) async fn suspend(args: SuspendArgs) -> Result<Exit, CommandError> {
+    let scope = scope_subject(&args.scope);
     let body = SuspendOrder { scope: Some(args.scope), why: args.why };
-    order(&args.order, "suspend", &body, |done: &Suspended| {
+    send_order(&args.order, "suspend", &body, |done: &Suspended| {
         let since = printable(&done.since);
         let text = if done.already {
             let by = done.by.as_deref().map(|by| format!(" by {}", printable(by)));
@@ -48,16 +48,16 @@ pub(super) async fn suspend(args: SuspendArgs) -> Result<Exit, Failure> {
 }
 
 /// `recliner resume`.
-pub(super) async fn resume(args: ResumeArgs) -> Result<Exit, Failure> {
+pub(super) async fn resume(args: ResumeArgs) -> Result<Exit, CommandError> {
     let body = ResumeOrder { scope: Some(args.scope.clone()) };
-    order(&args.order, "resume", &body, |done: &Resumed| {
-        let lifted = words(&done.lifted);
+    send_order(&args.order, "resume", &body, |done: &Resumed| {
+        let lifted = string_items(&done.lifted);
         let mut text = match lifted.is_empty() {
             true if args.scope == "all" => "Nothing is suspended.".to_owned(),
-            true => format!("{} is not suspended.", covered(&args.scope)),
+            true => format!("{} is not suspended.", scope_subject(&args.scope)),
             false => format!("Resumed: {}.", lifted.join(", ")),
         };
-        let remaining = words(&done.remaining);
+        let remaining = string_items(&done.remaining);
         if !remaining.is_empty() {
             text.push_str(&format!("\nStill suspended: {}.", remaining.join(", ")));
         }
@@ -67,9 +67,9 @@ pub(super) async fn resume(args: ResumeArgs) -> Result<Exit, Failure> {
 }
 
 /// `recliner compact`. In advise mode, prints the request that would be sent.
-pub(super) async fn compact(args: CompactArgs) -> Result<Exit, Failure> {
+pub(super) async fn compact(args: CompactArgs) -> Result<Exit, CommandError> {
     let body = CompactOrder { target: args.target.clone(), force: args.force };
-    let ordered = order(&args.order, "compact", &body, |done: &Compacting| {
+    let ordered = send_order(&args.order, "compact", &body, |done: &Compacting| {
         let target = printable(&args.target);
         let mut text = match &done.waits {
             None => format!("Ordered: {target} starts now."),
@@ -80,13 +80,13 @@ pub(super) async fn compact(args: CompactArgs) -> Result<Exit, Failure> {
                 )
             }
         };
-        for request in words(&done.requests) {
+        for request in string_items(&done.requests) {
             text.push_str(&format!("\n  {request}"));
         }
         text
     })
     .await;
-    if let Err(Failure { conflict: Some(conflict), .. }) = &ordered
+    if let Err(CommandError { conflict: Some(conflict), .. }) = &ordered
         && let Some(request) = Conflict::request(conflict)
     {
         match args.order.format {
@@ -98,10 +98,10 @@ pub(super) async fn compact(args: CompactArgs) -> Result<Exit, Failure> {
 }
 
 /// `recliner release`.
-pub(super) async fn release(args: ReleaseArgs) -> Result<Exit, Failure> {
+pub(super) async fn release(args: ReleaseArgs) -> Result<Exit, CommandError> {
     let body = ReleaseOrder { target: args.target, all: args.all };
-    order(&args.order, "release", &body, |done: &Released| {
-        let released = words(&done.targets);
+    send_order(&args.order, "release", &body, |done: &Released| {
+        let released = string_items(&done.targets);
         match released.is_empty() {
             true => "Nothing was quarantined.".to_owned(),
             false => format!("Released:\n  {}", released.join("\n  ")),
@@ -111,8 +111,8 @@ pub(super) async fn release(args: ReleaseArgs) -> Result<Exit, Failure> {
 }
 
 /// `recliner rescan`.
-pub(super) async fn rescan(args: OrderArgs) -> Result<Exit, Failure> {
-    order(&args, "rescan", &RescanOrder {}, |done: &Rescanning| {
+pub(super) async fn rescan(args: OrderArgs) -> Result<Exit, CommandError> {
+    send_order(&args, "rescan", &RescanOrder {}, |done: &Rescanning| {
         let says = match done.begins {
             true => "A sweep starts now.",
             false => "A sweep is running; another one follows.",
@@ -123,9 +123,9 @@ pub(super) async fn rescan(args: OrderArgs) -> Result<Exit, Failure> {
 }
 
 /// `recliner flush`.
-pub(super) async fn flush(args: FlushArgs) -> Result<Exit, Failure> {
+pub(super) async fn flush(args: FlushArgs) -> Result<Exit, CommandError> {
     let body = FlushOrder { node: args.node, channel: args.channel };
-    order(&args.order, "flush", &body, |done: &Flushed| match done.targets {
+    send_order(&args.order, "flush", &body, |done: &Flushed| match done.targets {
         1 => "Removed 1 target from its queue.".to_owned(),
         many => format!("Removed {many} targets from their queues."),
     })
@@ -133,12 +133,12 @@ pub(super) async fn flush(args: FlushArgs) -> Result<Exit, Failure> {
 }
 
 /// Sends an order and prints its answer, as text from `tell`.
-async fn order<A: DeserializeOwned + Serialize>(
+async fn send_order<A: DeserializeOwned + Serialize>(
     args: &OrderArgs,
     name: &str,
     body: &(impl Serialize + Sync),
     tell: impl FnOnce(&A) -> String,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandError> {
     let done: A = args.client().await?.post(&format!("/api/v1/{name}"), body).await?;
     match args.format {
         Format::Json => print_json(&done)?,
@@ -148,7 +148,7 @@ async fn order<A: DeserializeOwned + Serialize>(
 }
 
 /// A scope as the start of a sentence.
-fn covered(scope: &str) -> String {
+fn scope_subject(scope: &str) -> String {
     match scope.split_once(':') {
         Some((kind, name)) => {
             format!("{} {}", if kind == "node" { "Node" } else { "Channel" }, printable(name))
@@ -157,6 +157,6 @@ fn covered(scope: &str) -> String {
     }
 }
 
-fn words(list: &[String]) -> Vec<String> {
+fn string_items(list: &[String]) -> Vec<String> {
     list.iter().map(|word| printable(word)).collect()
 }

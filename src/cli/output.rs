@@ -4,67 +4,69 @@
 //! here, whichever command prints it: no character of it controls a terminal or is invisible. A
 //! value within one line is passed through [`printable`] first, which escapes line breaks too.
 
-use super::Failure;
+use super::CommandError;
 use crate::text::escape;
 use serde::Serialize;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 /// Prints on standard error why a command ends; errors of that are ignored.
-pub(super) fn complain(why: &str) {
-    let _closed = writeln!(io::stderr(), "recliner: {}", escape::lines(why));
+pub(super) fn print_error(why: &str) {
+    let _closed = writeln!(io::stderr(), "recliner: {}", escape::escape_lines(why));
 }
 
 /// Prints a line on standard error in addition to the answer.
-pub(super) fn note(line: &str) {
-    let _closed = writeln!(io::stderr(), "{}", escape::lines(line));
+pub(super) fn print_note(line: &str) {
+    let _closed = writeln!(io::stderr(), "{}", escape::escape_lines(line));
 }
 
 /// External text in a form that fits in one line: line breaks and terminal control characters are
 /// escaped.
 pub(super) fn printable(text: &str) -> String {
-    escape::line(text).into_owned()
+    escape::escape_line(text).into_owned()
 }
 
 /// Prints an answer; a closed pipe (`| head`) ends the command quietly.
-pub(super) fn print(text: &str) -> Result<(), Failure> {
+pub(super) fn print(text: &str) -> Result<(), CommandError> {
     print_part(text).map(drop)
 }
 
 /// Prints an answer as JSON piece by piece: the answer of a large cluster would otherwise fill
 /// memory.
-pub(super) fn print_json(answer: &impl Serialize) -> Result<(), Failure> {
+pub(super) fn print_json(answer: &impl Serialize) -> Result<(), CommandError> {
     print_json_lines([answer]).map(drop)
 }
 
 /// Prints part of an ongoing answer; returns whether the reader is still there.
-pub(super) fn print_part(text: &str) -> Result<bool, Failure> {
-    printed(|out| out.write_all(escape::lines(text).as_bytes()))
+pub(super) fn print_part(text: &str) -> Result<bool, CommandError> {
+    write_stdout(|out| out.write_all(escape::escape_lines(text).as_bytes()))
 }
 
 /// Prints values as JSON, one line each; returns whether the reader is still there.
 pub(super) fn print_json_lines<T: Serialize>(
     values: impl IntoIterator<Item = T>,
-) -> Result<bool, Failure> {
-    printed(|out| {
+) -> Result<bool, CommandError> {
+    write_stdout(|out| {
         let mut out = BufWriter::new(out);
         for value in values {
-            json(&mut out, &value)?;
+            write_json_line(&mut out, &value)?;
         }
         out.flush()
     })
 }
 
 /// One line of JSON.
-fn json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
-    escape::write_json(&mut *out, value)?;
+fn write_json_line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    escape::write_escaped_json(&mut *out, value)?;
     out.write_all(b"\n")
 }
 
-fn printed(write: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>) -> Result<bool, Failure> {
+fn write_stdout(
+    write: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>,
+) -> Result<bool, CommandError> {
     let mut out = io::stdout().lock();
     match write(&mut out).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(why) if why.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(why) => Err(Failure::failed(format!("cannot print the answer: {why}"))),
+        Err(why) => Err(CommandError::failed(format!("cannot print the answer: {why}"))),
     }
 }

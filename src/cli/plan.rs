@@ -1,10 +1,10 @@
 //! `recliner plan`: what would start now, and why the rest does not.
 
 use super::{
-    Exit, Failure,
+    CommandError, Exit,
     args::{Format, PlanArgs},
-    once::{self, Whom},
     print, print_json,
+    read_once::{self, AnswerSource},
     service_client::ServiceClient,
     table,
 };
@@ -21,13 +21,18 @@ struct Answer<'a> {
 }
 
 /// Maximum number of refused targets in the JSON, as in a service's answer.
-const LIMIT: usize = 10_000;
+const MAX_REFUSED_TARGETS: usize = 10_000;
 
-pub(super) async fn run(args: PlanArgs) -> Result<Exit, Failure> {
-    let (plan, unseen) = match args.source.whom(args.recliner.as_deref(), &args.login)? {
-        Whom::Service(client) => (asked(&client, args.format).await?, None),
-        Whom::Default(client) => (asked(&client, args.format).await.map_err(once::unnamed)?, None),
-        Whom::Cluster => read(&args).await.map(|(plan, unseen)| (plan, Some(unseen)))?,
+pub(super) async fn run(args: PlanArgs) -> Result<Exit, CommandError> {
+    let (plan, unseen) = match args.source.answer_source(args.recliner.as_deref(), &args.login)? {
+        AnswerSource::Service(client) => (ask_service(&client, args.format).await?, None),
+        AnswerSource::Default(client) => (
+            ask_service(&client, args.format).await.map_err(read_once::missing_source_error)?,
+            None,
+        ),
+        AnswerSource::Cluster => {
+            read_cluster(&args).await.map(|(plan, unseen)| (plan, Some(unseen)))?
+        }
     };
     let memory = unseen.is_none();
     match args.format {
@@ -48,19 +53,19 @@ pub(super) async fn run(args: PlanArgs) -> Result<Exit, Failure> {
 }
 
 /// Asks a running recliner.
-async fn asked(client: &ServiceClient, format: Format) -> Result<Planned, Failure> {
+async fn ask_service(client: &ServiceClient, format: Format) -> Result<Planned, CommandError> {
     let limit = if format == Format::Json { "10000" } else { "0" };
     client.get("/api/v1/plan", &[("limit", limit)]).await
 }
 
 /// Reads the cluster; also returns whether part of it could not be read.
-async fn read(args: &PlanArgs) -> Result<(Planned, Exit), Failure> {
-    let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
-    once::start_log_if_asked(&args.source.log, &loaded.settings)?;
-    let look = once::look(&loaded.settings).await?;
-    let wanted = Wanted { limit: LIMIT, ..Wanted::default() };
+async fn read_cluster(args: &PlanArgs) -> Result<(Planned, Exit), CommandError> {
+    let loaded = read_once::load(&args.source.flags(), args.source.config_file.as_deref())?;
+    read_once::start_log_if_asked(&args.source.log, &loaded.settings)?;
+    let look = read_once::read_cluster(&loaded.settings).await?;
+    let wanted = Wanted { limit: MAX_REFUSED_TARGETS, ..Wanted::default() };
     let plan = Planned::of(&look.plan, wanted);
-    once::warn_of(&look.status);
+    read_once::print_read_errors(&look.status);
     let unseen = !look.status.errors.is_empty();
-    Ok((plan, if unseen { Exit::Unseen } else { Exit::Done }))
+    Ok((plan, if unseen { Exit::Incomplete } else { Exit::Done }))
 }

@@ -1,25 +1,25 @@
 //! `recliner restore-smoosh`: restores the smoosh channels that a takeover stopped.
 
-use super::{Exit, Failure, args::SourceArgs, complain, once, print, printable};
-use crate::act::takeover::{self, Restored};
+use super::{CommandError, Exit, args::SourceArgs, print, print_error, printable, read_once};
+use crate::act::takeover::{self, RestoredChannel};
 use futures::future::join_all;
 
-pub(super) async fn run(args: &SourceArgs) -> Result<Exit, Failure> {
-    let once::Connected { settings, client, .. } = &once::connect(args)?;
-    let members = client.membership().await.map_err(Failure::failed)?.cluster_nodes;
+pub(super) async fn run(args: &SourceArgs) -> Result<Exit, CommandError> {
+    let read_once::Connected { settings, client, .. } = &read_once::connect(args)?;
+    let members = client.membership().await.map_err(CommandError::failed)?.cluster_nodes;
     let members = members.unwrap_or_default();
     let nodes: Vec<&String> = members.iter().filter(|node| settings.nodes.has(node)).collect();
     if nodes.is_empty() {
-        return Err(Failure::failed("none of the selected nodes belongs to the cluster"));
+        return Err(CommandError::failed("none of the selected nodes belongs to the cluster"));
     }
     let restored =
-        join_all(nodes.iter().map(async |node| takeover::restore(client, node).await)).await;
+        join_all(nodes.iter().map(async |node| takeover::restore_node(client, node).await)).await;
     let (mut lines, mut failed) = (Vec::new(), 0);
     for (node, restored) in nodes.iter().zip(restored) {
         match restored {
-            Ok(restored) => lines.extend(restored.iter().map(line)),
+            Ok(restored) => lines.extend(restored.iter().map(result_line)),
             Err(why) => {
-                complain(&format!("{node}: {why}"));
+                print_error(&format!("{node}: {why}"));
                 failed += 1;
             }
         }
@@ -31,12 +31,12 @@ pub(super) async fn run(args: &SourceArgs) -> Result<Exit, Failure> {
     Ok(match failed {
         0 => Exit::Done,
         failed if failed == nodes.len() => Exit::Failed,
-        _ => Exit::Unseen,
+        _ => Exit::Incomplete,
     })
 }
 
-fn line(restored: &Restored) -> String {
-    let Restored { node, channel, value, was_stopped } = restored;
+fn result_line(restored: &RestoredChannel) -> String {
+    let RestoredChannel { node, channel, value, was_stopped } = restored;
     let is = value.as_ref().map_or_else(|| "unset".to_owned(), |value| format!("{value:?}"));
     let says = if *was_stopped {
         "was restored: its concurrency is"

@@ -1,9 +1,9 @@
 //! `recliner scan`: reads the cluster once and prints it.
 
 use super::{
-    Exit, Failure,
+    CommandError, Exit,
     args::{Format, ScanArgs},
-    once, print, print_json, table,
+    print, print_json, read_once, table,
 };
 use crate::{
     plan::Plan,
@@ -13,26 +13,26 @@ use serde::{Serialize, Serializer};
 
 /// The result of a scan as JSON.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct ScanAnswer<'a> {
     generated_at: String,
     nodes: Vec<NodeLine>,
-    #[serde(serialize_with = "targets")]
+    #[serde(serialize_with = "serialize_targets")]
     targets: &'a Plan,
 }
 
 /// Every target, serialised while it is written.
-fn targets<S: Serializer>(plan: &Plan, out: S) -> Result<S::Ok, S::Error> {
+fn serialize_targets<S: Serializer>(plan: &Plan, out: S) -> Result<S::Ok, S::Error> {
     out.collect_seq(plan.snapshot.targets().map(|target| Target::of(plan, target)))
 }
 
-pub(super) async fn run(args: ScanArgs) -> Result<Exit, Failure> {
-    let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
+pub(super) async fn run(args: ScanArgs) -> Result<Exit, CommandError> {
+    let loaded = read_once::load(&args.source.flags(), args.source.config_file.as_deref())?;
     let mut settings = loaded.settings;
     if args.no_pace {
         settings.couchdb.cold_reads_per_second = 0;
     }
-    once::start_log_if_asked(&args.source.log, &settings)?;
-    let look = once::look(&settings).await?;
+    read_once::start_log_if_asked(&args.source.log, &settings)?;
+    let look = read_once::read_cluster(&settings).await?;
     let plan = &look.plan;
     match args.format {
         Format::Table => {
@@ -46,15 +46,15 @@ pub(super) async fn run(args: ScanArgs) -> Result<Exit, Failure> {
             print(&parts.join("\n"))?;
         }
         Format::Json => {
-            print_json(&Answer {
+            print_json(&ScanAnswer {
                 generated_at: plan.snapshot.generated_at().rfc3339(),
                 nodes: report::nodes(plan).collect(),
                 targets: plan,
             })?;
         }
     }
-    once::warn_of_nodes(plan);
-    once::warn_of(&look.status);
+    read_once::print_node_findings(plan);
+    read_once::print_read_errors(&look.status);
     let unseen = !look.status.errors.is_empty();
-    Ok(if unseen { Exit::Unseen } else { Exit::Done })
+    Ok(if unseen { Exit::Incomplete } else { Exit::Done })
 }

@@ -1,15 +1,15 @@
 //! `recliner serve`: watches a cluster until stopped.
 
 use super::{
-    Exit, Failure,
+    CommandError, Exit,
     args::{ServeArgs, WebArgs},
-    once,
+    read_once,
 };
 use crate::{
     config::{Finding, Flags},
-    plan::disk::Instruments,
+    plan::disk::SystemMeter,
     serve::http::About,
-    service::{Ended, Machine, Reload, Service, StartError},
+    service::{HostAccess, ReloadFn, Service, ServiceEnd, StartError},
     sources::couchdb::{SetupError, USER_AGENT},
     store::journal,
 };
@@ -18,7 +18,7 @@ use std::{path::PathBuf, sync::Arc};
 use wall_clock::Clock;
 
 /// The identity of this build.
-pub(super) fn about(simulated: bool) -> About {
+pub(super) fn build_info(simulated: bool) -> About {
     About {
         version: env!("CARGO_PKG_VERSION"),
         revision: option_env!("RECLINER_REVISION").unwrap_or("unknown"),
@@ -28,7 +28,7 @@ pub(super) fn about(simulated: bool) -> About {
 
 impl WebArgs {
     /// Applies these flags over others.
-    pub(super) fn over(&self, flags: Flags) -> Flags {
+    pub(super) fn apply_to(&self, flags: Flags) -> Flags {
         Flags {
             web_listen_address: self.listen.map(|address| address.to_string()),
             web_enable_lifecycle: self.lifecycle,
@@ -40,65 +40,67 @@ impl WebArgs {
     }
 }
 
-pub(super) async fn run(args: ServeArgs) -> Result<Exit, Failure> {
+pub(super) async fn run(args: ServeArgs) -> Result<Exit, CommandError> {
     let flags = Flags {
         mode: args.mode.clone(),
         storage_path: args.storage.clone(),
-        ..args.web.over(args.source.flags())
+        ..args.web.apply_to(args.source.flags())
     };
     let file = args.source.config_file;
-    let loaded = once::load(&flags, file.as_deref())?;
-    once::start_log(&loaded.settings)?;
-    tell(&loaded.findings);
+    let loaded = read_once::load(&flags, file.as_deref())?;
+    read_once::start_log(&loaded.settings)?;
+    log_findings(&loaded.findings);
     let settings = loaded.settings;
     let transport = Transport::http(&settings.couchdb, USER_AGENT)
-        .map_err(|why| Failure::usage(SetupError(why)))?;
-    let place = journal::Directory::new(&settings.storage_path);
-    let meter = Instruments::new().map_err(|why| {
-        Failure::failed(format!("cannot set up the client for Prometheus: {why}"))
+        .map_err(|why| CommandError::usage(SetupError(why)))?;
+    let place = journal::DirectoryStorage::new(&settings.storage_path);
+    let meter = SystemMeter::new().map_err(|why| {
+        CommandError::failed(format!("cannot set up the client for Prometheus: {why}"))
     })?;
-    let about = about(false);
-    let machine = Machine { meter: Arc::new(meter), directories: None };
+    let about = build_info(false);
+    let machine = HostAccess { meter: Arc::new(meter), directories: None };
     let service = Service::start(settings, transport, about, Clock::System, place, machine)
         .await
-        .map_err(unstarted)?;
+        .map_err(start_error)?;
     let (tls, users) = (service.web().is_encrypted(), service.web().has_users());
     tracing::info!(address = %service.address(), tls, users, "serving");
-    ended(service.run(again(flags, file)).await)
+    exit_result(service.run(reloader(flags, file)).await)
 }
 
 /// Reads the same file with the same flags again.
-fn again(flags: Flags, file: Option<PathBuf>) -> Reload {
+fn reloader(flags: Flags, file: Option<PathBuf>) -> ReloadFn {
     Box::new(move || {
-        let loaded = once::load(&flags, file.as_deref()).map_err(|failure| failure.why)?;
-        tell(&loaded.findings);
+        let loaded = read_once::load(&flags, file.as_deref()).map_err(|failure| failure.why)?;
+        log_findings(&loaded.findings);
         Ok(loaded)
     })
 }
 
-fn tell(findings: &[Finding]) {
+fn log_findings(findings: &[Finding]) {
     for finding in findings {
         tracing::warn!("{finding}");
     }
 }
 
 /// Converts a start error: an unusable flag is bad usage.
-pub(super) fn unstarted(why: StartError) -> Failure {
+pub(super) fn start_error(why: StartError) -> CommandError {
     match why {
-        StartError::Web(_) => Failure::usage(why),
+        StartError::Web(_) => CommandError::usage(why),
         StartError::Listen { .. }
         | StartError::Journal(_)
         | StartError::Socket(_)
         | StartError::Signals(_)
         | StartError::Connect(_)
-        | StartError::Metrics(_) => Failure::failed(why),
+        | StartError::Metrics(_) => CommandError::failed(why),
     }
 }
 
 /// The exit of the process after the service has ended.
-pub(super) fn ended(how: Ended) -> Result<Exit, Failure> {
+pub(super) fn exit_result(how: ServiceEnd) -> Result<Exit, CommandError> {
     match how {
-        Ended::Told => Ok(Exit::Done),
-        Ended::Died(task) => Err(Failure::failed(format!("the {task} ended unexpectedly"))),
+        ServiceEnd::Stopped => Ok(Exit::Done),
+        ServiceEnd::TaskEnded(task) => {
+            Err(CommandError::failed(format!("the {task} ended unexpectedly")))
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 #![expect(clippy::doc_markdown, reason = "the flags' comments are printed, not rendered")]
 
-use super::{Exit, Failure, complain, printable};
+use super::{CommandError, Exit, print_error, printable};
 use crate::serve::report::{Failed, Success};
 use clap::Args as Flags;
 use couchdb_client::Address;
@@ -93,7 +93,7 @@ impl ServiceArgs {
     ///
     /// # Errors
     /// When the address, the login or a file for TLS cannot be used: bad usage.
-    pub(super) fn client(&self) -> Result<ServiceClient, Failure> {
+    pub(super) fn client(&self) -> Result<ServiceClient, CommandError> {
         match &self.url {
             Some(url) => self.login.client(url),
             None => self.login.default_client(),
@@ -107,9 +107,9 @@ impl ServiceLogin {
     ///
     /// # Errors
     /// As [`client`](Self::client).
-    pub(super) fn default_client(&self) -> Result<ServiceClient, Failure> {
+    pub(super) fn default_client(&self) -> Result<ServiceClient, CommandError> {
         let client = self.client(DEFAULT_URL)?;
-        complain(&format!("asking {}, the default of --recliner.url", client.base));
+        print_error(&format!("asking {}, the default of --recliner.url", client.base));
         Ok(client)
     }
 
@@ -117,10 +117,10 @@ impl ServiceLogin {
     ///
     /// # Errors
     /// When the address, the login or a file for TLS cannot be used: bad usage.
-    pub(super) fn client(&self, url: &str) -> Result<ServiceClient, Failure> {
+    pub(super) fn client(&self, url: &str) -> Result<ServiceClient, CommandError> {
         // The text is not repeated: it may hold a password.
         let base = url.parse::<Address>().map_err(|_| {
-            Failure::usage(format!(
+            CommandError::usage(format!(
                 "--recliner.url is no URL of a recliner; write it without user and password, such as {DEFAULT_URL}"
             ))
         })?;
@@ -143,13 +143,13 @@ impl ServiceLogin {
             builder = builder.identity(identity);
         }
         let client = builder.build().map_err(|why| {
-            Failure::usage(format!("cannot set up the client for {base}: {}", causes(&why)))
+            CommandError::usage(format!("cannot set up the client for {base}: {}", causes(&why)))
         })?;
         Ok(ServiceClient { name: base.to_string(), base, client, login: self.login()? })
     }
 
     /// The user by flag, else by environment; the password likewise, each on its own.
-    fn login(&self) -> Result<Option<(String, SecretString)>, Failure> {
+    fn login(&self) -> Result<Option<(String, SecretString)>, CommandError> {
         let env = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
         let password = match &self.password_file {
             Some(path) => {
@@ -166,16 +166,16 @@ impl ServiceLogin {
         };
         match (self.username.clone().or_else(|| env("RECLINER_USER")), password) {
             (Some(user), _) if user.contains(':') || user.contains(char::is_control) => {
-                Err(Failure::usage(
+                Err(CommandError::usage(
                     "--recliner.username holds a colon or a control character, which no login can carry",
                 ))
             }
             (Some(user), Some(password)) => Ok(Some((user, password))),
             (None, None) => Ok(None),
-            (Some(_), None) => Err(Failure::usage(
+            (Some(_), None) => Err(CommandError::usage(
                 "there is a user, but no password; give --recliner.password-file or RECLINER_PASSWORD",
             )),
-            (None, Some(_)) => Err(Failure::usage(
+            (None, Some(_)) => Err(CommandError::usage(
                 "there is a password, but no user; give --recliner.username or RECLINER_USER",
             )),
         }
@@ -201,10 +201,10 @@ impl ServiceClient {
     ///
     /// # Errors
     /// When the library cannot be set up.
-    pub(super) fn over_socket(path: &Path) -> Result<Self, Failure> {
+    pub(super) fn over_socket(path: &Path) -> Result<Self, CommandError> {
         let name = format!("the Unix socket {}", path.display());
         let failed = |why: &dyn std::fmt::Display| {
-            Failure::failed(format!("cannot set up the client for {name}: {why}"))
+            CommandError::failed(format!("cannot set up the client for {name}: {why}"))
         };
         // No name is looked up for it.
         let base = "http://localhost".parse::<Address>().map_err(|why| failed(&why))?;
@@ -227,7 +227,7 @@ impl ServiceClient {
         &self,
         path: &str,
         query: &[(&str, &str)],
-    ) -> Result<T, Failure> {
+    ) -> Result<T, CommandError> {
         let mut at = self.url(path)?;
         if !query.is_empty() {
             at.query_pairs_mut().extend_pairs(query);
@@ -244,26 +244,26 @@ impl ServiceClient {
         &self,
         path: &str,
         body: &(impl Serialize + Sync),
-    ) -> Result<T, Failure> {
-        let body = serde_json::to_vec(body).map_err(Failure::failed)?;
+    ) -> Result<T, CommandError> {
+        let body = serde_json::to_vec(body).map_err(CommandError::failed)?;
         let request = self.client.post(self.url(path)?);
         let request = request.header("content-type", "application/json").body(body);
         let answer = self.send(request).await?;
         self.data(answer).await
     }
 
-    fn url(&self, path: &str) -> Result<reqwest::Url, Failure> {
-        reqwest::Url::parse(&[self.base.as_str(), path].concat()).map_err(Failure::usage)
+    fn url(&self, path: &str) -> Result<reqwest::Url, CommandError> {
+        reqwest::Url::parse(&[self.base.as_str(), path].concat()).map_err(CommandError::usage)
     }
 
-    async fn send(&self, mut request: RequestBuilder) -> Result<Response, Failure> {
+    async fn send(&self, mut request: RequestBuilder) -> Result<Response, CommandError> {
         if let Some((user, password)) = &self.login {
             request = request.basic_auth(user, Some(password.expose_secret()));
         }
         request.send().await.map_err(|why| self.unanswered(&causes(&why)))
     }
 
-    async fn data<T: DeserializeOwned>(&self, mut answer: Response) -> Result<T, Failure> {
+    async fn data<T: DeserializeOwned>(&self, mut answer: Response) -> Result<T, CommandError> {
         let status = answer.status();
         let mut body = Vec::new();
         while let Some(piece) =
@@ -284,7 +284,7 @@ impl ServiceClient {
                 }
                 Some(_) => "it refused the user or the password",
             };
-            return Err(Failure { passes: false, ..self.unanswered(says) });
+            return Err(CommandError { is_transient: false, ..self.unanswered(says) });
         }
         let strange = |why: serde_json::Error| {
             self.unanswered(&if why.is_data() {
@@ -301,14 +301,14 @@ impl ServiceClient {
         Err(refused(status, failed))
     }
 
-    fn too_large(&self) -> Failure {
+    fn too_large(&self) -> CommandError {
         let why = "its answer is larger than any of recliner's; is that a recliner?";
-        Failure { passes: false, ..self.unanswered(why) }
+        CommandError { is_transient: false, ..self.unanswered(why) }
     }
 
-    fn unanswered(&self, why: &str) -> Failure {
+    fn unanswered(&self, why: &str) -> CommandError {
         let why = format!("cannot ask recliner at {}: {why}", self.name);
-        Failure { passes: true, ..Failure::failed(why) }
+        CommandError { is_transient: true, ..CommandError::failed(why) }
     }
 }
 
@@ -318,22 +318,23 @@ fn values(body: &[u8]) -> usize {
 }
 
 /// What the service refused, with the targets that a text may have meant.
-fn refused(status: StatusCode, failed: Failed) -> Failure {
+fn refused(status: StatusCode, failed: Failed) -> CommandError {
     let exit = if status == StatusCode::BAD_REQUEST { Exit::Usage } else { Exit::Failed };
     let mut why = printable(&failed.error);
     for candidate in failed.data.iter().flat_map(|conflict| conflict.candidates()) {
         why.push_str(&format!("\n  {}", printable(candidate)));
     }
-    Failure { exit, why, conflict: failed.data, passes: status.is_server_error() }
+    CommandError { exit, why, conflict: failed.data, is_transient: status.is_server_error() }
 }
 
-fn read(flag: &str, path: &PathBuf) -> Result<Vec<u8>, Failure> {
-    fs::read(path)
-        .map_err(|why| Failure::usage(format!("{flag}={} cannot be read: {why}", path.display())))
+fn read(flag: &str, path: &PathBuf) -> Result<Vec<u8>, CommandError> {
+    fs::read(path).map_err(|why| {
+        CommandError::usage(format!("{flag}={} cannot be read: {why}", path.display()))
+    })
 }
 
-fn unusable(flag: &str, path: &Path, holds: &str) -> Failure {
-    Failure::usage(format!("{flag}={} cannot be used: it holds {holds}", path.display()))
+fn unusable(flag: &str, path: &Path, holds: &str) -> CommandError {
+    CommandError::usage(format!("{flag}={} cannot be used: it holds {holds}", path.display()))
 }
 
 /// An error of the library with what caused it, in one line, without its URL.

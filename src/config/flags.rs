@@ -8,7 +8,7 @@ use super::{
     values::{self, read_couchdb_url, read_listen_address, read_node_name, read_one_of},
 };
 use crate::{
-    log::{Format, Level},
+    log::{LogFormat, LogLevel},
     model::{
         channel::Mode,
         settings::{Nodes, Settings, service},
@@ -71,7 +71,7 @@ impl fmt::Debug for Flags {
 /// The problem with these settings when anyone who reaches the process could start
 /// compactions.
 #[must_use]
-pub fn open_to_strangers(settings: &Settings, has_users: bool) -> Option<Problem> {
+pub fn admin_api_exposed(settings: &Settings, has_users: bool) -> Option<Problem> {
     let web = &settings.web;
     let closed = settings.mode == Mode::Advise
         || !web.enable_admin_api
@@ -188,18 +188,18 @@ impl Flags {
         }
         // Whether a web configuration file has users is known once it was opened.
         if web.config_file.is_none() {
-            report.problems.extend(open_to_strangers(&settings, false));
+            report.problems.extend(admin_api_exposed(&settings, false));
         }
         let log = &mut settings.log;
         if let Some(level) = log_level
             && let Some(level) =
-                report.flag("--log.level", level, read_one_of(Level::ALL, Level::label))
+                report.flag("--log.level", level, read_one_of(LogLevel::ALL, LogLevel::label))
         {
             log.level = level;
         }
         if let Some(format) = log_format
             && let Some(format) =
-                report.flag("--log.format", format, read_one_of(Format::ALL, Format::label))
+                report.flag("--log.format", format, read_one_of(LogFormat::ALL, LogFormat::label))
         {
             log.format = format;
         }

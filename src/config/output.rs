@@ -35,7 +35,7 @@ impl Output {
 
     /// A duration in the notation that is read.
     pub(super) fn duration(span: Duration) -> Self {
-        Self::Text(duration::exact(span))
+        Self::Text(duration::format_exact(span))
     }
 
     /// Bytes, in the largest unit that says them exactly.

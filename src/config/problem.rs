@@ -130,7 +130,7 @@ impl fmt::Display for Finding {
 /// A text as a message may repeat it: quoted, short, and without what may be secret in a URL.
 pub(super) fn quoted(text: &str) -> String {
     const MAX_CHARS: usize = 60;
-    let text = without_secrets(text);
+    let text = redact_secrets(text);
     if text.chars().count() > MAX_CHARS {
         let start: String = text.chars().take(MAX_CHARS).collect();
         return format!("{start:?}…");
@@ -141,7 +141,7 @@ pub(super) fn quoted(text: &str) -> String {
 /// A text with what may be the user and the password of a URL replaced, also in a misspelt URL,
 /// and with a URL's query and fragment replaced. Any other text is unchanged.
 #[must_use]
-pub fn without_secrets(text: &str) -> Cow<'_, str> {
+pub fn redact_secrets(text: &str) -> Cow<'_, str> {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (Some(scheme), rest),
         None => (None, text),

@@ -6,7 +6,7 @@ use super::{
     problem::{alternatives, quoted, suggestion},
     section::scalar,
 };
-use crate::text::{duration as durations, pattern::Patterns, size};
+use crate::text::{duration as durations, pattern::NamePatterns, size};
 use couchdb_client::{Address, HostPattern, ParseAddressError};
 use serde_json::{Value as Json, json};
 use std::{
@@ -42,7 +42,7 @@ fn read_duration(text: &str, min: Duration) -> Read<Duration> {
         )
     })?;
     if found < min {
-        let min = durations::exact(min);
+        let min = durations::format_exact(min);
         return Err(format!("found {}, but {min} is the minimum", quoted(text)));
     }
     if found > MAX_DURATION {
@@ -335,9 +335,9 @@ pub(super) fn read_node_name(text: &str) -> Read<String> {
 }
 
 /// Patterns of names.
-pub(super) fn patterns() -> Form<Patterns> {
+pub(super) fn patterns() -> Form<NamePatterns> {
     list(pattern()).map(
-        |texts| Patterns::new(&texts).map_err(|why| Some(why.to_string())),
+        |texts| NamePatterns::new(&texts).map_err(|why| Some(why.to_string())),
         |patterns| patterns.texts().to_vec(),
     )
 }
@@ -350,7 +350,7 @@ pub(super) fn pattern() -> Form<String> {
                 "found an empty pattern; write a name, with * for any characters".to_owned()
             );
         }
-        Patterns::new(&[text]).map(|_| text.to_owned()).map_err(|why| why.to_string())
+        NamePatterns::new(&[text]).map(|_| text.to_owned()).map_err(|why| why.to_string())
     };
     Form::scalar(read, |pattern| written(pattern), json!({"type": "string", "minLength": 1}))
 }

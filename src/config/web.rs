@@ -30,11 +30,11 @@ pub struct WebConfig {
 #[derive(Clone, Debug)]
 pub struct WebTls {
     /// The certificate chain, in PEM.
-    pub cert: Written<Pem>,
+    pub cert: Placed<Pem>,
     /// Its private key, in PEM.
-    pub key: Written<Pem>,
+    pub key: Placed<Pem>,
     /// What is asked of clients.
-    pub clients: Clients,
+    pub clients: ClientCertificates,
     /// Whether TLS 1.2 is spoken.
     pub tls12: bool,
     /// Whether TLS 1.3 is spoken.
@@ -50,18 +50,18 @@ pub struct WebTls {
 
 /// What is asked of clients before they may send anything.
 #[derive(Clone, Debug)]
-pub enum Clients {
+pub enum ClientCertificates {
     /// No certificate.
-    Any,
+    NotRequested,
     /// A certificate by these authorities, if one is sent at all.
-    IfGiven(Written<Pem>),
+    Optional(Placed<Pem>),
     /// A certificate by these authorities.
-    Certified(Written<Pem>),
+    Required(Placed<Pem>),
 }
 
 /// A value with the place to name when it turns out unusable.
 #[derive(Clone, Debug)]
-pub struct Written<T> {
+pub struct Placed<T> {
     /// The value.
     pub value: T,
     /// Where it is written.
@@ -217,7 +217,7 @@ fn named<T: Copy>(table: &'static [(&'static str, T)]) -> impl Fn(&str) -> value
 enum Given {
     Absent,
     Wrong,
-    As(Written<Pem>),
+    As(Placed<Pem>),
 }
 
 /// A text in PEM, or the file that holds it.
@@ -236,7 +236,7 @@ fn pem(section: &mut Section<'_, '_>, inline: &'static str, file: &'static str) 
         path: found.path,
     });
     match path.or(text) {
-        Some(found) => Given::As(Written {
+        Some(found) => Given::As(Placed {
             place: section.report.place(found.at, &found.path),
             value: found.value,
         }),
@@ -245,7 +245,7 @@ fn pem(section: &mut Section<'_, '_>, inline: &'static str, file: &'static str) 
     }
 }
 
-fn clients(section: &mut Section<'_, '_>) -> Option<Clients> {
+fn clients(section: &mut Section<'_, '_>) -> Option<ClientCertificates> {
     let given = section.key_at("client_auth_type").is_some();
     let asked = section.spanned("client_auth_type", |text| {
         let auth = [ClientAuth::No, ClientAuth::IfGiven, ClientAuth::Required];
@@ -270,7 +270,7 @@ fn clients(section: &mut Section<'_, '_>) -> Option<Clients> {
     };
     match (auth.value, authorities) {
         (_, Given::Wrong) => None,
-        (ClientAuth::No, Given::Absent) => Some(Clients::Any),
+        (ClientAuth::No, Given::Absent) => Some(ClientCertificates::NotRequested),
         (ClientAuth::No, Given::As(_)) => {
             let says = "client_ca_file is given, but certificates are not asked for; write client_auth_type: RequireAndVerifyClientCert";
             section.report.refuse(auth.at, &auth.path, says);
@@ -281,8 +281,12 @@ fn clients(section: &mut Section<'_, '_>) -> Option<Clients> {
             section.report.refuse(auth.at, &auth.path, says);
             None
         }
-        (ClientAuth::IfGiven, Given::As(authorities)) => Some(Clients::IfGiven(authorities)),
-        (ClientAuth::Required, Given::As(authorities)) => Some(Clients::Certified(authorities)),
+        (ClientAuth::IfGiven, Given::As(authorities)) => {
+            Some(ClientCertificates::Optional(authorities))
+        }
+        (ClientAuth::Required, Given::As(authorities)) => {
+            Some(ClientCertificates::Required(authorities))
+        }
     }
 }
 

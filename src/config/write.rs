@@ -14,7 +14,7 @@ use couchdb_client::Login;
 /// The effective configuration as JSON, in the shape of the file, with what flags alone
 /// say beside it. Secrets read `"<secret>"`.
 #[must_use]
-pub fn shown(settings: &Settings) -> serde_json::Value {
+pub fn to_json(settings: &Settings) -> serde_json::Value {
     let mut shown = file(settings).json();
     for flag in &FLAGS {
         let (section, key) = flag.shown;

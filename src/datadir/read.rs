@@ -1,11 +1,11 @@
 //! Reads one file: opens it once, takes its size and decodes its last header.
 
 use super::{
-    opened::{Opened, size},
-    problem::Problem,
+    open_file::{OpenFile, size},
+    read_problem::ReadProblem,
 };
-use crate::model::facts::Known;
-use couchdb_files::{self, Bytes as _, Header, Reported};
+use crate::model::facts::OptionalU64;
+use couchdb_files::{self, Bytes as _, Header, ReportMatch};
 use couchdb_names::Signature;
 use rustix::{
     fd::AsFd,
@@ -21,51 +21,51 @@ use std::{
 
 /// The values of a header that become facts. Unknown is not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Numbers {
+pub struct HeaderValues {
     /// The file's size in bytes.
-    pub file: u64,
+    pub file_bytes: u64,
     /// Active bytes.
-    pub active: Known,
+    pub active_bytes: OptionalU64,
     /// Uncompressed bytes.
-    pub external: Known,
+    pub external_bytes: OptionalU64,
     /// The last sequence committed or indexed.
-    pub update_seq: Known,
+    pub update_seq: OptionalU64,
     /// The sequence at the last compaction; databases only.
-    pub compacted_seq: Known,
+    pub compacted_seq: OptionalU64,
     /// Documents that are not deleted; databases only.
-    pub docs: Known,
+    pub docs: OptionalU64,
     /// Deleted documents; databases only.
-    pub deleted_docs: Known,
+    pub deleted_docs: OptionalU64,
     /// Whether a compaction would write a newer format or a single collation version.
     pub needs_upgrade: bool,
 }
 
 /// The reading of one file, and the file's state at that time.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct File {
+pub(super) struct FileReading {
     /// A hash of device, inode, size and time of the last change.
-    pub(super) stamp: u64,
+    pub(super) change_stamp: u64,
     /// A hash of device and inode: a compaction replaces the file.
-    pub(super) inode: u32,
+    pub(super) file_identity: u32,
     /// Whether it is the same file as in the previous walk.
-    pub(super) same: bool,
+    pub(super) is_same_file: bool,
     /// Whether CouchDB would report the same values; databases only.
-    pub(super) reported: Reported,
-    pub(super) numbers: Numbers,
-    pub(super) problem: Option<Problem>,
+    pub(super) reported: ReportMatch,
+    pub(super) values: HeaderValues,
+    pub(super) problem: Option<ReadProblem>,
     /// An index's collation versions, if it has a header.
     pub(super) collators: Option<Arc<[Arc<str>]>>,
 }
 
-impl File {
+impl FileReading {
     /// A file without a decoded header.
-    fn unread(stat: &Stat, numbers: Numbers) -> Self {
+    fn without_header(stat: &Stat, values: HeaderValues) -> Self {
         Self {
-            stamp: stamp(stat),
-            inode: inode(stat),
-            same: false,
-            reported: Reported::Otherwise,
-            numbers,
+            change_stamp: change_stamp_of(stat),
+            file_identity: file_identity_of(stat),
+            is_same_file: false,
+            reported: ReportMatch::Different,
+            values,
             problem: None,
             collators: None,
         }
@@ -74,7 +74,7 @@ impl File {
 
 /// The expected content of a file, by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expected {
+pub(super) enum ExpectedContent {
     Db,
     View(Signature),
 }
@@ -86,25 +86,25 @@ const LATEST_FORMAT: u8 = 8;
 /// which would take a walk too long for files without a header. Data written by up to five seconds
 /// of an index build, or by an upload, can follow the last header; by default no attachment is
 /// larger than this.
-const FURTHEST: u64 = 1 << 30;
+const MAX_HEADER_DISTANCE: u64 = 1 << 30;
 
 /// Reusable state of a reading thread.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct FileReader {
     /// The most recent collation versions: most indexes share them.
     collators: Arc<[Arc<str>]>,
-    none: Arc<[Arc<str>]>,
+    no_versions: Arc<[Arc<str>]>,
 }
 
-impl Reader {
+impl FileReader {
     pub(super) fn new() -> Self {
-        let none: Arc<[Arc<str>]> = Arc::new([]);
-        Self { collators: Arc::clone(&none), none }
+        let no_versions: Arc<[Arc<str>]> = Arc::new([]);
+        Self { collators: Arc::clone(&no_versions), no_versions }
     }
 
     /// The collation versions of an index whose header names none.
     pub(super) fn no_collators(&self) -> Arc<[Arc<str>]> {
-        Arc::clone(&self.none)
+        Arc::clone(&self.no_versions)
     }
 
     /// Reads the file `name` in `dir`, unless it is unchanged since `before`. `None` if it is
@@ -112,85 +112,93 @@ impl Reader {
     ///
     /// A file that changes, vanishes or is replaced during the read is read once more: a
     /// compaction replaces the file, and the second attempt finds the new one.
-    pub(super) fn file(
+    pub(super) fn read_file(
         &mut self,
         dir: impl AsFd,
         name: &CStr,
-        expected: Expected,
-        before: Option<&File>,
-    ) -> Option<File> {
+        expected: ExpectedContent,
+        before: Option<&FileReading>,
+    ) -> Option<FileReading> {
         if let Some(before) = before
             && let Ok(stat) = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)
-            && stamp(&stat) == before.stamp
+            && change_stamp_of(&stat) == before.change_stamp
         {
-            return Some(File { same: true, ..before.clone() });
+            return Some(FileReading { is_same_file: true, ..before.clone() });
         }
-        let held = |file: File| {
-            let same = before.is_some_and(|before| before.inode == file.inode);
-            Some(File { same, ..file })
+        let held = |file: FileReading| {
+            let same = before.is_some_and(|before| before.file_identity == file.file_identity);
+            Some(FileReading { is_same_file: same, ..file })
         };
-        let first = self.once(&dir, name, expected);
+        let first = self.read_once(&dir, name, expected);
         if let Ok(file) = first
             && file.problem.is_none()
         {
             return held(file);
         }
-        match self.once(&dir, name, expected) {
+        match self.read_once(&dir, name, expected) {
             Ok(file) => held(file),
             Err(Errno::NOENT) => None,
             Err(why) => {
                 let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-                let numbers = Numbers { file: size(&stat), ..Numbers::default() };
+                let numbers = HeaderValues { file_bytes: size(&stat), ..HeaderValues::default() };
                 // Permissions may change without a new stamp, so this reading is not cached as
                 // valid.
-                let file = File::unread(&stat, numbers);
-                Some(File { stamp: 0, problem: Some(why.into()), ..file })
+                let file = FileReading::without_header(&stat, numbers);
+                Some(FileReading { change_stamp: 0, problem: Some(why.into()), ..file })
             }
         }
     }
 
-    fn once(&mut self, dir: impl AsFd, name: &CStr, expected: Expected) -> Result<File, Errno> {
-        let opened = Opened::at(dir, name)?;
-        let (stat, size) = (opened.stat(), opened.size());
-        let read = couchdb_files::read_within(&opened, FURTHEST);
-        let mut file = File::unread(stat, Numbers { file: size, ..Numbers::default() });
+    fn read_once(
+        &mut self,
+        dir: impl AsFd,
+        name: &CStr,
+        expected: ExpectedContent,
+    ) -> Result<FileReading, Errno> {
+        let opened = OpenFile::open_at(dir, name)?;
+        let (stat, size) = (opened.metadata(), opened.size());
+        let read = couchdb_files::read_within(&opened, MAX_HEADER_DISTANCE);
+        let mut file = FileReading::without_header(
+            stat,
+            HeaderValues { file_bytes: size, ..HeaderValues::default() },
+        );
         match (read.map(|headed| headed.header), expected) {
-            (Ok(Header::Db(header)), Expected::Db) => {
-                file.reported = Reported::of(&header);
-                file.numbers = Numbers {
-                    file: size,
-                    active: header.active.into(),
-                    external: header.external.into(),
-                    update_seq: Known::new(header.update_seq),
-                    compacted_seq: Known::new(header.compacted_seq),
+            (Ok(Header::Db(header)), ExpectedContent::Db) => {
+                file.reported = ReportMatch::of(&header);
+                file.values = HeaderValues {
+                    file_bytes: size,
+                    active_bytes: header.active.into(),
+                    external_bytes: header.external.into(),
+                    update_seq: OptionalU64::new(header.update_seq),
+                    compacted_seq: OptionalU64::new(header.compacted_seq),
                     docs: header.docs.into(),
                     deleted_docs: header.deleted_docs.into(),
                     needs_upgrade: header.disk_version < LATEST_FORMAT,
                 };
             }
-            (Ok(Header::View(header)), Expected::View(signature)) => {
+            (Ok(Header::View(header)), ExpectedContent::View(signature)) => {
                 if header.signature != signature {
-                    file.problem = Some(Problem::WrongSignature);
+                    file.problem = Some(ReadProblem::WrongSignature);
                 } else if let Some(index) = header.committed {
-                    file.numbers.active = index.active.into();
-                    file.numbers.external = index.external.into();
-                    file.numbers.update_seq = Known::new(index.update_seq);
-                    file.numbers.needs_upgrade = index.collators.len() >= 2;
-                    file.collators = Some(self.shared(&index.collators));
+                    file.values.active_bytes = index.active.into();
+                    file.values.external_bytes = index.external.into();
+                    file.values.update_seq = OptionalU64::new(index.update_seq);
+                    file.values.needs_upgrade = index.collators.len() >= 2;
+                    file.collators = Some(self.intern_collators(&index.collators));
                 } else {
                     // Opened or reset without a commit: CouchDB reports zeros.
-                    file.numbers.active = Known::new(0);
-                    file.numbers.external = Known::new(0);
-                    file.numbers.update_seq = Known::new(0);
+                    file.values.active_bytes = OptionalU64::new(0);
+                    file.values.external_bytes = OptionalU64::new(0);
+                    file.values.update_seq = OptionalU64::new(0);
                 }
             }
-            (Ok(_), _) => file.problem = Some(Problem::WrongKind),
+            (Ok(_), _) => file.problem = Some(ReadProblem::WrongKind),
             (Err(why), _) => file.problem = Some((&why).into()),
         }
         Ok(file)
     }
 
-    fn shared(&mut self, collators: &[String]) -> Arc<[Arc<str>]> {
+    fn intern_collators(&mut self, collators: &[String]) -> Arc<[Arc<str>]> {
         if !self.collators.iter().map(|known| &**known).eq(collators.iter().map(String::as_str)) {
             self.collators = collators.iter().map(|version| Arc::from(&**version)).collect();
         }
@@ -201,17 +209,17 @@ impl Reader {
 /// The node that a data directory belongs to, according to the headers of its node-local
 /// databases; for a directory restored elsewhere, the last node that wrote there.
 #[must_use]
-pub fn owner(data: &Path) -> Option<String> {
+pub fn directory_owner(data: &Path) -> Option<String> {
     ["_dbs.couch", "_nodes.couch", "_users.couch"].into_iter().find_map(|name| {
-        let opened = Opened::at(CWD, data.join(name)).ok()?;
-        let read = couchdb_files::read_within(&opened, FURTHEST);
+        let opened = OpenFile::open_at(CWD, data.join(name)).ok()?;
+        let read = couchdb_files::read_within(&opened, MAX_HEADER_DISTANCE);
         let Ok(Header::Db(header)) = read.map(|headed| headed.header) else { return None };
         header.epochs.into_iter().next().map(|epoch| epoch.node)
     })
 }
 
 /// A hash that changes with every change of a file.
-pub(super) fn stamp(stat: &Stat) -> u64 {
+pub(super) fn change_stamp_of(stat: &Stat) -> u64 {
     let mut hasher = DefaultHasher::new();
     (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec).hash(&mut hasher);
     // Zero marks a file that was never read.
@@ -219,7 +227,7 @@ pub(super) fn stamp(stat: &Stat) -> u64 {
 }
 
 /// A hash that distinguishes a file from earlier files with the same name.
-fn inode(stat: &Stat) -> u32 {
+fn file_identity_of(stat: &Stat) -> u32 {
     let mut hasher = DefaultHasher::new();
     (stat.st_dev, stat.st_ino).hash(&mut hasher);
     #[expect(clippy::cast_possible_truncation, reason = "the low half of a hash is one")]

@@ -5,7 +5,7 @@ use std::{io, os::unix::fs::MetadataExt as _, path::Path};
 
 /// The space that a file system reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
+pub struct FileSystemSpace {
     /// Bytes that a process without special rights may still write.
     pub available: u64,
     /// Its size in bytes.
@@ -14,7 +14,7 @@ pub struct Space {
     pub device: u64,
 }
 
-impl Space {
+impl FileSystemSpace {
     /// The space of the file system that holds `directory`.
     ///
     /// # Errors

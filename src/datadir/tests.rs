@@ -54,59 +54,68 @@ fn tree() -> TempDir {
     root
 }
 
-fn roots(root: &TempDir) -> Roots {
-    Roots { data: root.path().to_owned(), views: None }
+fn roots(root: &TempDir) -> NodeDirectories {
+    NodeDirectories { data: root.path().to_owned(), views: None }
 }
 
 /// One walk on two threads, with its findings by name.
-fn walked(roots: &Roots, before: &Known) -> (Walked, BTreeMap<String, Found>) {
-    let (sender, found) = mpsc::channel::<Vec<Found>>();
+fn walked(roots: &NodeDirectories, before: &WalkCache) -> (WalkResult, BTreeMap<String, WalkItem>) {
+    let (sender, found) = mpsc::channel::<Vec<WalkItem>>();
     let walked = walk(roots, before, 2, &|found| sender.send(found).is_ok()).unwrap();
     drop(sender);
-    let name = |found: &Found| match found {
-        Found::Db { shard, .. } => shard.to_string(),
-        Found::View { shard, signature, .. } => format!("{shard} {signature}"),
-        Found::Compaction { shard, signature, .. } => {
+    let name = |found: &WalkItem| match found {
+        WalkItem::Db { shard, .. } => shard.to_string(),
+        WalkItem::View { shard, signature, .. } => format!("{shard} {signature}"),
+        WalkItem::Compaction { shard, signature, .. } => {
             format!("{shard} compaction{}", if signature.is_some() { " of a view" } else { "" })
         }
-        Found::Unread { path, problem } => format!("{path} {}", problem.label()),
+        WalkItem::Unread { path, problem } => format!("{path} {}", problem.label()),
     };
     (walked, found.into_iter().flatten().map(|found| (name(&found), found)).collect())
 }
 
-fn numbers(found: &Found) -> Numbers {
+fn numbers(found: &WalkItem) -> HeaderValues {
     match found {
-        Found::Db { numbers, .. } | Found::View { numbers, .. } => *numbers,
-        Found::Compaction { .. } | Found::Unread { .. } => panic!("{found:?} has no numbers"),
+        WalkItem::Db { values: numbers, .. } | WalkItem::View { values: numbers, .. } => *numbers,
+        WalkItem::Compaction { .. } | WalkItem::Unread { .. } => panic!("{found:?} has no numbers"),
     }
 }
 
 #[test]
 fn a_walk_finds_everything_once_with_the_values_of_its_header() {
     let root = tree();
-    let (walked, found) = walked(&roots(&root), &Known::default());
+    let (walked, found) = walked(&roots(&root), &WalkCache::default());
     let index = index_of("view_multi.view");
     let view = format!("{SHARD} {index}");
     let names: Vec<&str> = found.keys().map(String::as_str).collect();
     let compaction = format!("{SHARD} compaction");
     let of_view = format!("{SHARD} compaction of a view");
     assert_eq!(names, ["_dbs", SHARD, &view, &compaction, &of_view]);
-    assert!(walked.whole);
-    let sums =
-        Sums { files: 10, trash: 1500, nouveau: 200, clouseau: 100, other: 4, ..Sums::default() };
-    assert_eq!((walked.sums, walked.known.len()), (sums, 3));
+    assert!(walked.is_complete);
+    let sums = OtherFileSums {
+        files: 10,
+        trash: 1500,
+        nouveau: 200,
+        clouseau: 100,
+        other: 4,
+        ..OtherFileSums::default()
+    };
+    assert_eq!((walked.sums, walked.cache.len()), (sums, 3));
     for (name, file) in [(SHARD, "updates.couch"), (&view, "view_multi.view")] {
         let (read, expected) = (numbers(&found[name]), expected(file));
         let sizes = &expected["sizes"];
-        assert_eq!(Some(read.file), sizes["file"].as_u64(), "{file}");
-        assert_eq!(read.active.get(), sizes["active"].as_u64(), "{file}");
-        assert_eq!(read.external.get(), sizes["external"].as_u64(), "{file}");
+        assert_eq!(Some(read.file_bytes), sizes["file"].as_u64(), "{file}");
+        assert_eq!(read.active_bytes.get(), sizes["active"].as_u64(), "{file}");
+        assert_eq!(read.external_bytes.get(), sizes["external"].as_u64(), "{file}");
         assert_eq!(read.update_seq.get(), expected["update_seq"].as_u64(), "{file}");
         assert_eq!(read.docs.get(), expected["doc_count"].as_u64(), "{file}");
     }
-    let Found::View { collators, .. } = &found[&view] else { panic!("an index") };
+    let WalkItem::View { collators, .. } = &found[&view] else { panic!("an index") };
     assert_eq!(collators.len(), 1);
-    assert_eq!(owner(root.path()).as_deref(), expected("deletes.couch")["epochs"][0][0].as_str());
+    assert_eq!(
+        directory_owner(root.path()).as_deref(),
+        expected("deletes.couch")["epochs"][0][0].as_str()
+    );
 }
 
 #[test]
@@ -121,20 +130,20 @@ fn every_real_file_is_read_and_a_damaged_file_affects_only_itself() {
         put(root.path(), &format!("{shard}.couch"), &real(name));
         shards.insert(shard, name.clone());
     }
-    let (walked, found) = walked(&roots(&root), &Known::default());
-    assert!(walked.whole, "a damaged file is not an unread directory");
+    let (walked, found) = walked(&roots(&root), &WalkCache::default());
+    assert!(walked.is_complete, "a damaged file is not an unread directory");
     let mut unreadable = 0;
     for (shard, name) in shards {
         let (read, expected) = (numbers(&found[&shard]), expected(&name));
         let sizes = &expected["sizes"];
-        assert_eq!(read.file, real(&name).len() as u64, "{name}");
+        assert_eq!(read.file_bytes, real(&name).len() as u64, "{name}");
         if expected["error"].is_string() {
             unreadable += 1;
             let said =
                 found.keys().filter(|key| key.starts_with(&format!("{shard}.couch "))).count();
-            assert_eq!((read.active.get(), said), (None, 1), "{name}");
+            assert_eq!((read.active_bytes.get(), said), (None, 1), "{name}");
         } else {
-            assert_eq!(read.active.get(), sizes["active"].as_u64(), "{name}");
+            assert_eq!(read.active_bytes.get(), sizes["active"].as_u64(), "{name}");
             assert_eq!(read.compacted_seq.get(), expected["compacted_seq"].as_u64(), "{name}");
         }
     }
@@ -145,14 +154,15 @@ fn every_real_file_is_read_and_a_damaged_file_affects_only_itself() {
 fn directories_on_one_file_system_are_one_volume() {
     let (data, views) = (tree(), tree());
     let one = roots(&data).volumes();
-    assert_eq!((one.len(), one[0].holds), (1, Tree::Both));
+    assert_eq!((one.len(), one[0].content), (1, DirectoryContent::Both));
     assert!(one[0].space.is_some_and(|space| space.size >= space.available));
     assert_eq!(*one[0].directory, *data.path().display().to_string());
-    let two = |views: &Path| Roots { data: data.path().into(), views: Some(views.into()) };
+    let two =
+        |views: &Path| NodeDirectories { data: data.path().into(), views: Some(views.into()) };
     assert_eq!(two(views.path()).volumes(), one);
     let unknown = two(&views.path().join("gone")).volumes();
-    let holds: Vec<Tree> = unknown.iter().map(|volume| volume.holds).collect();
-    assert_eq!(holds, [Tree::Databases, Tree::Views]);
+    let holds: Vec<DirectoryContent> = unknown.iter().map(|volume| volume.content).collect();
+    assert_eq!(holds, [DirectoryContent::Databases, DirectoryContent::Views]);
     assert_eq!(unknown[1].space, None);
 }
 
@@ -160,7 +170,7 @@ fn directories_on_one_file_system_are_one_volume() {
 fn a_second_walk_reads_only_what_changed() {
     let root = tree();
     let roots = roots(&root);
-    let (first, before) = walked(&roots, &Known::default());
+    let (first, before) = walked(&roots, &WalkCache::default());
     // Content that changed without new metadata, which CouchDB never causes, shows which files
     // were read again.
     let shard = root.path().join(format!("{SHARD}.couch"));
@@ -170,27 +180,27 @@ fn a_second_walk_reads_only_what_changed() {
     bytes[length - 4096..].fill(0);
     fs::write(&shard, &bytes).unwrap();
     fs::File::options().write(true).open(&shard).unwrap().set_modified(modified).unwrap();
-    let (second, same) = walked(&roots, &first.known);
-    let unmoved = |found: &Found| matches!(found, Found::Db { same: true, .. });
+    let (second, same) = walked(&roots, &first.cache);
+    let unmoved = |found: &WalkItem| matches!(found, WalkItem::Db { is_same_file: true, .. });
     assert_eq!(numbers(&same[SHARD]), numbers(&before[SHARD]));
     assert!(unmoved(&same[SHARD]) && !unmoved(&before[SHARD]));
     fs::OpenOptions::new().append(true).open(&shard).unwrap().write_all(&[0; 10]).unwrap();
-    let (_, changed) = walked(&roots, &second.known);
+    let (_, changed) = walked(&roots, &second.cache);
     assert_ne!(numbers(&changed[SHARD]), numbers(&before[SHARD]));
     assert!(unmoved(&changed[SHARD]), "it grew");
     // A compaction replaced the file.
     put(root.path(), "new", &real("deletes.couch"));
     fs::rename(root.path().join("new"), &shard).unwrap();
-    let (third, swapped) = walked(&roots, &second.known);
+    let (third, swapped) = walked(&roots, &second.cache);
     assert_eq!(
         numbers(&swapped[SHARD]).update_seq.get(),
         expected("deletes.couch")["update_seq"].as_u64()
     );
     assert!(!unmoved(&swapped[SHARD]), "it is a different file");
     fs::remove_file(&shard).unwrap();
-    let (fourth, gone) = walked(&roots, &third.known);
-    assert!(!gone.contains_key(SHARD) && fourth.whole);
-    assert_eq!(fourth.known.len(), third.known.len() - 1);
+    let (fourth, gone) = walked(&roots, &third.cache);
+    assert!(!gone.contains_key(SHARD) && fourth.is_complete);
+    assert_eq!(fourth.cache.len(), third.cache.len() - 1);
 }
 
 #[test]
@@ -204,18 +214,18 @@ fn links_odd_names_and_deep_paths_are_not_followed() {
     symlink(file, root.path().join("shards/00000000-7fffffff/linked.1.couch")).unwrap();
     let odd = std::ffi::OsStr::from_bytes(b"shards/\xff\xfe.couch");
     fs::write(root.path().join(odd), b"123").unwrap();
-    let (plain, _) = walked(&roots(&tree()), &Known::default());
-    let (odd, found) = walked(&roots(&root), &Known::default());
-    assert_eq!(odd.sums, Sums { files: 11, other: 7, ..plain.sums });
-    assert!(odd.whole && found.len() == 5);
+    let (plain, _) = walked(&roots(&tree()), &WalkCache::default());
+    let (odd, found) = walked(&roots(&root), &WalkCache::default());
+    assert_eq!(odd.sums, OtherFileSums { files: 11, other: 7, ..plain.sums });
+    assert!(odd.is_complete && found.len() == 5);
 
     let mut deep = root.path().join("shards/00000000-7fffffff");
     for _ in 0..200 {
         deep.push("a");
     }
     fs::create_dir_all(&deep).unwrap();
-    let (deep, found) = walked(&roots(&root), &Known::default());
-    assert!(!deep.whole && found.keys().any(|name| name.ends_with("too_deep")), "{found:?}");
+    let (deep, found) = walked(&roots(&root), &WalkCache::default());
+    assert!(!deep.is_complete && found.keys().any(|name| name.ends_with("too_deep")), "{found:?}");
 }
 
 #[test]
@@ -229,12 +239,15 @@ fn unreadable_files_are_reported_and_the_walk_continues() {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
     let file = root.path().join(format!("{SHARD}.couch"));
     fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
-    let (walked, found) = walked(&roots(&root), &Known::default());
-    assert!(!walked.whole);
+    let (walked, found) = walked(&roots(&root), &WalkCache::default());
+    assert!(!walked.is_complete);
     assert!(found.contains_key("shards/closed/ permission"), "{found:?}");
     assert!(found.contains_key(&format!("{SHARD}.couch permission")), "{found:?}");
     let read = numbers(&found[SHARD]);
-    assert_eq!((read.file, read.active.get()), (real("updates.couch").len() as u64, None));
+    assert_eq!(
+        (read.file_bytes, read.active_bytes.get()),
+        (real("updates.couch").len() as u64, None)
+    );
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
 }
 
@@ -244,19 +257,20 @@ fn nested_data_and_view_directories_are_two_trees() {
     let index = index_of("view_multi.view");
     let inside = root.path().join("views");
     put(&inside, &format!(".{SHARD}_design/mrview/{index}.view"), &real("view_multi.view"));
-    let both = Roots { data: root.path().to_owned(), views: Some(inside) };
-    let (walked_both, found) = walked(&both, &Known::default());
+    let both = NodeDirectories { data: root.path().to_owned(), views: Some(inside) };
+    let (walked_both, found) = walked(&both, &WalkCache::default());
     assert!(found.contains_key(&format!("{SHARD} {index}")));
     let old = real("view_multi.view").len() as u64 + 5;
     assert_eq!(walked_both.sums.misplaced, old, "indexes from before the directory was set");
     // The same directory given twice counts once.
-    let same = Roots { data: root.path().to_owned(), views: Some(root.path().join(".")) };
-    let (one, _) = walked(&same, &Known::default());
+    let same = NodeDirectories { data: root.path().to_owned(), views: Some(root.path().join(".")) };
+    let (one, _) = walked(&same, &WalkCache::default());
     assert_eq!((one.sums.files, one.sums.misplaced), (11, 0));
-    let gone = Roots { data: root.path().to_owned(), views: Some(root.path().join("gone")) };
-    assert!(!walked(&gone, &Known::default()).0.whole);
-    let gone = Roots { data: root.path().join("gone"), views: None };
-    assert_eq!(walk(&gone, &Known::default(), 2, &|_| true).unwrap_err(), Problem::Io);
+    let gone =
+        NodeDirectories { data: root.path().to_owned(), views: Some(root.path().join("gone")) };
+    assert!(!walked(&gone, &WalkCache::default()).0.is_complete);
+    let gone = NodeDirectories { data: root.path().join("gone"), views: None };
+    assert_eq!(walk(&gone, &WalkCache::default(), 2, &|_| true).unwrap_err(), ReadProblem::Io);
 }
 
 #[test]
@@ -265,8 +279,8 @@ fn a_receiver_that_stops_ends_the_walk_as_incomplete() {
     for at in 0..2000 {
         put(root.path(), &format!("shards/00000000-ffffffff/db.{at}.couch"), b"x");
     }
-    let walked = walk(&roots(&root), &Known::default(), 2, &|_| false).unwrap();
-    assert!(!walked.whole && walked.sums.files < 2000, "{:?}", walked.sums);
+    let walked = walk(&roots(&root), &WalkCache::default(), 2, &|_| false).unwrap();
+    assert!(!walked.is_complete && walked.sums.files < 2000, "{:?}", walked.sums);
 }
 
 #[test]
@@ -303,11 +317,11 @@ fn files_that_change_during_a_read_show_one_consistent_state() {
                 at += 1;
             }
         });
-        let mut known = Known::default();
+        let mut known = WalkCache::default();
         for _ in 0..200 {
             let (next, found) = walked(&roots, &known);
-            known = next.known;
-            assert!(next.whole);
+            known = next.cache;
+            assert!(next.is_complete);
             if let Some(found) = found.get(SHARD) {
                 let seq = numbers(found).update_seq.get();
                 assert!(states.iter().any(|(_, state)| *state == seq), "{found:?}");

@@ -5,11 +5,11 @@
 //! directory of a million files needs no more memory than one of ten.
 
 use super::{
-    Found, Known, Meaning, Problem, Roots, Sums, Tree,
-    known::{self, Entry},
-    meaning,
-    opened::size,
-    read::{Expected, File, Reader},
+    DirectoryContent, FileMeaning, NodeDirectories, OtherFileSums, ReadProblem, WalkCache,
+    WalkItem, file_meaning,
+    open_file::size,
+    read::{ExpectedContent, FileReader, FileReading},
+    walk_cache::{self, CacheEntry},
 };
 use rustix::{
     fd::OwnedFd,
@@ -30,33 +30,33 @@ use std::{
 use wall_clock::Moment;
 
 /// Maximum depth below a directory. A database name has at most 238 bytes, half of them slashes.
-const DEEPEST: usize = 160;
+const MAX_DEPTH: usize = 160;
 
 /// Files in a batch.
-const BATCH: usize = 128;
+const FILES_PER_BATCH: usize = 128;
 
 /// Maximum number of directories that one batch keeps open: most index directories hold one file
 /// each.
-const DIRECTORIES: usize = 32;
+const MAX_OPEN_DIRECTORIES: usize = 32;
 
 /// Queued batches for each reading thread.
-const WAITING: usize = 2;
+const MAX_QUEUED_BATCHES: usize = 2;
 
 /// Findings that are passed on at once.
-const FOUND: usize = 256;
+const ITEMS_PER_HANDOVER: usize = 256;
 
 /// The buffer for a directory's entries.
-const ENTRIES: usize = 16 << 10;
+const DIRECTORY_BUFFER_BYTES: usize = 16 << 10;
 
 /// The result of a walk.
 #[derive(Debug)]
-pub struct Walked {
+pub struct WalkResult {
     /// Bytes of files that are not targets.
-    pub sums: Sums,
+    pub sums: OtherFileSums,
     /// Whether every directory was read: only then are missing files really gone.
-    pub whole: bool,
+    pub is_complete: bool,
     /// The cached readings for the next walk.
-    pub known: Known,
+    pub cache: WalkCache,
 }
 
 /// Walks both directories on `threads` threads, at least one, and passes its findings to `take`
@@ -67,13 +67,13 @@ pub struct Walked {
 /// If the data directory itself cannot be read; an unreadable view directory is reported like any
 /// other problem.
 pub fn walk(
-    roots: &Roots,
-    before: &Known,
+    roots: &NodeDirectories,
+    before: &WalkCache,
     threads: usize,
-    take: &(dyn Fn(Vec<Found>) -> bool + Sync),
-) -> Result<Walked, Problem> {
-    let data = root(&roots.data)?;
-    let views = roots.views.as_deref().map(root);
+    take: &(dyn Fn(Vec<WalkItem>) -> bool + Sync),
+) -> Result<WalkResult, ReadProblem> {
+    let data = open_root(&roots.data)?;
+    let views = roots.views.as_deref().map(open_root);
     let place = |fd: &OwnedFd| fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino));
     let places = [place(&data), views.as_ref().and_then(|fd| place(fd.as_ref().ok()?))];
     let one_tree = views.is_none() || places[0] == places[1];
@@ -81,36 +81,44 @@ pub fn walk(
     let ended = thread::scope(|scope| {
         let (helpers, running): (Vec<_>, Vec<_>) = (1..threads)
             .map(|_| {
-                let (batches, waiting) = sync_channel(WAITING);
+                let (batches, waiting) = sync_channel(MAX_QUEUED_BATCHES);
                 let stop = &stop;
-                let hands = Hands::new(before, take, stop);
-                (batches, scope.spawn(move || hands.read(&waiting)))
+                let hands = WalkWorker::new(before, take, stop);
+                (batches, scope.spawn(move || hands.run(&waiting)))
             })
             .unzip();
-        let mut walker = Walker {
-            helpers,
-            next: 0,
+        let mut walker = DirectoryWalker {
+            worker_queues: helpers,
+            next_worker: 0,
             batch: Vec::new(),
             directories: 0,
             buffers: Vec::new(),
             roots: places,
-            whole: true,
-            hands: Hands::new(before, take, &stop),
+            is_complete: true,
+            worker: WalkWorker::new(before, take, &stop),
         };
-        let tree = if one_tree { Tree::Both } else { Tree::Databases };
-        walker.directory(&Arc::new(Dir { fd: data, path: Vec::new(), tree }), 0);
+        let tree = if one_tree { DirectoryContent::Both } else { DirectoryContent::Databases };
+        walker.walk_directory(&Arc::new(OpenDirectory { fd: data, path: Vec::new(), tree }), 0);
         match views {
             _ if one_tree => {}
             Some(Ok(fd)) => {
-                walker.directory(&Arc::new(Dir { fd, path: Vec::new(), tree: Tree::Views }), 0);
+                walker.walk_directory(
+                    &Arc::new(OpenDirectory {
+                        fd,
+                        path: Vec::new(),
+                        tree: DirectoryContent::Views,
+                    }),
+                    0,
+                );
             }
-            Some(Err(problem)) => walker.unread(b"the view directory", problem),
+            Some(Err(problem)) => walker.report_unread(b"the view directory", problem),
             None => {}
         }
-        walker.deal();
-        let Walker { helpers, whole, hands, .. } = walker;
+        walker.dispatch_batch();
+        let DirectoryWalker { worker_queues: helpers, is_complete: whole, worker: hands, .. } =
+            walker;
         drop(helpers);
-        let mut parts = vec![hands.ended()];
+        let mut parts = vec![hands.finish()];
         for helper in running {
             match helper.join() {
                 Ok(part) => parts.push(part),
@@ -120,60 +128,61 @@ pub fn walk(
         (parts, whole)
     });
     let (parts, whole) = ended;
-    let (mut sums, mut entries) = (Sums::default(), Vec::new());
+    let (mut sums, mut entries) = (OtherFileSums::default(), Vec::new());
     entries.reserve_exact(parts.iter().map(|part| part.1.len()).sum());
     for (part, mut read) in parts {
         sums.add(&part);
         entries.append(&mut read);
     }
     let whole = whole && !stop.load(Ordering::Relaxed);
-    Ok(Walked { sums, whole, known: Known::of(entries) })
+    Ok(WalkResult { sums, is_complete: whole, cache: WalkCache::from_entries(entries) })
 }
 
 /// Opens a root directory. Only here are links followed, because a user named the path.
-fn root(path: &Path) -> Result<OwnedFd, Problem> {
+fn open_root(path: &Path) -> Result<OwnedFd, ReadProblem> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
-    open(path, flags, Mode::empty()).map_err(Problem::from)
+    open(path, flags, Mode::empty()).map_err(ReadProblem::from)
 }
 
 /// An open directory.
 #[derive(Debug)]
-struct Dir {
+struct OpenDirectory {
     fd: OwnedFd,
     /// Its path below the root, with a trailing slash; empty for the root itself.
     path: Vec<u8>,
-    tree: Tree,
+    tree: DirectoryContent,
 }
 
 /// A file to be read.
 #[derive(Debug)]
-struct Item {
-    dir: Arc<Dir>,
+struct FileItem {
+    dir: Arc<OpenDirectory>,
     name: CString,
 }
 
 /// Traverses the directories.
 #[derive(Debug)]
-struct Walker<'a> {
-    helpers: Vec<SyncSender<Vec<Item>>>,
-    next: usize,
-    batch: Vec<Item>,
+struct DirectoryWalker<'a> {
+    worker_queues: Vec<SyncSender<Vec<FileItem>>>,
+    next_worker: usize,
+    batch: Vec<FileItem>,
     directories: usize,
     buffers: Vec<Vec<u8>>,
     /// Device and inode of both roots: neither is walked as part of the other.
     roots: [Option<(u64, u64)>; 2],
-    whole: bool,
-    hands: Hands<'a>,
+    is_complete: bool,
+    worker: WalkWorker<'a>,
 }
 
-impl Walker<'_> {
-    fn directory(&mut self, dir: &Arc<Dir>, depth: usize) {
-        if depth > DEEPEST {
-            self.unread(&dir.path, Problem::TooDeep);
+impl DirectoryWalker<'_> {
+    fn walk_directory(&mut self, dir: &Arc<OpenDirectory>, depth: usize) {
+        if depth > MAX_DEPTH {
+            self.report_unread(&dir.path, ReadProblem::TooDeep);
             return;
         }
         self.directories += 1;
-        let mut buffer = self.buffers.pop().unwrap_or_else(|| Vec::with_capacity(ENTRIES));
+        let mut buffer =
+            self.buffers.pop().unwrap_or_else(|| Vec::with_capacity(DIRECTORY_BUFFER_BYTES));
         let mut entries = RawDir::new(&dir.fd, buffer.spare_capacity_mut());
         loop {
             let entry = match entries.next() {
@@ -182,7 +191,7 @@ impl Walker<'_> {
                 // Deleted meanwhile: it has no more entries.
                 Some(Err(Errno::NOENT)) => break,
                 Some(Err(why)) => {
-                    self.unread(&dir.path, why.into());
+                    self.report_unread(&dir.path, why.into());
                     break;
                 }
             };
@@ -198,26 +207,26 @@ impl Walker<'_> {
             }
             // Links may lead outside, and CouchDB only has regular files.
             if kind == FileType::RegularFile {
-                let item = Item { dir: Arc::clone(dir), name: name.to_owned() };
+                let item = FileItem { dir: Arc::clone(dir), name: name.to_owned() };
                 self.batch.push(item);
-                if self.batch.len() >= BATCH {
-                    self.deal();
+                if self.batch.len() >= FILES_PER_BATCH {
+                    self.dispatch_batch();
                 }
             } else if kind == FileType::Directory {
-                self.enter(dir, name.to_owned(), depth);
+                self.enter_directory(dir, name.to_owned(), depth);
             }
-            if self.hands.stop.load(Ordering::Relaxed) {
+            if self.worker.stop.load(Ordering::Relaxed) {
                 break;
             }
         }
         buffer.clear();
         self.buffers.push(buffer);
-        if self.directories >= DIRECTORIES {
-            self.deal();
+        if self.directories >= MAX_OPEN_DIRECTORIES {
+            self.dispatch_batch();
         }
     }
 
-    fn enter(&mut self, parent: &Arc<Dir>, name: CString, depth: usize) {
+    fn enter_directory(&mut self, parent: &Arc<OpenDirectory>, name: CString, depth: usize) {
         let mut path = parent.path.clone();
         path.extend_from_slice(name.to_bytes());
         path.push(b'/');
@@ -226,191 +235,216 @@ impl Walker<'_> {
             Ok(fd) => {
                 // Only near the top: an extra call for each of a million directories would be
                 // noticeable.
-                if depth < 4 && self.is_root(&fd) {
+                if depth < 4 && self.is_root_directory(&fd) {
                     return;
                 }
-                self.directory(&Arc::new(Dir { fd, path, tree: parent.tree }), depth + 1);
+                self.walk_directory(
+                    &Arc::new(OpenDirectory { fd, path, tree: parent.tree }),
+                    depth + 1,
+                );
             }
             // Deleted, or replaced by another kind of file.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-            Err(why) => self.unread(&path, why.into()),
+            Err(why) => self.report_unread(&path, why.into()),
         }
     }
 
-    fn is_root(&self, fd: &OwnedFd) -> bool {
+    fn is_root_directory(&self, fd: &OwnedFd) -> bool {
         let [_, Some(_)] = self.roots else { return false };
         fstat(fd).is_ok_and(|stat| self.roots.contains(&Some((stat.st_dev, stat.st_ino))))
     }
 
-    fn unread(&mut self, path: &[u8], problem: Problem) {
-        self.whole = false;
-        self.hands.unread(path, problem);
+    fn report_unread(&mut self, path: &[u8], problem: ReadProblem) {
+        self.is_complete = false;
+        self.worker.report_unread(path, problem);
     }
 
     /// Passes the batch to a thread with a free slot, or reads it on this one.
-    fn deal(&mut self) {
+    fn dispatch_batch(&mut self) {
         self.directories = 0;
         let mut batch = std::mem::take(&mut self.batch);
-        for _ in 0..self.helpers.len() {
-            self.next = (self.next + 1) % self.helpers.len().max(1);
-            let Some(helper) = self.helpers.get(self.next) else { break };
+        for _ in 0..self.worker_queues.len() {
+            self.next_worker = (self.next_worker + 1) % self.worker_queues.len().max(1);
+            let Some(helper) = self.worker_queues.get(self.next_worker) else { break };
             match helper.try_send(batch) {
                 Ok(()) => return,
                 Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => batch = back,
             }
         }
-        self.hands.batch(&batch);
+        self.worker.read_batch(&batch);
         batch.clear();
         self.batch = batch;
     }
 }
 
 /// Reads files; one instance for each thread.
-struct Hands<'a> {
-    before: &'a Known,
-    take: &'a (dyn Fn(Vec<Found>) -> bool + Sync),
+struct WalkWorker<'a> {
+    before: &'a WalkCache,
+    take: &'a (dyn Fn(Vec<WalkItem>) -> bool + Sync),
     stop: &'a AtomicBool,
-    reader: Reader,
-    found: Vec<Found>,
-    sums: Sums,
-    entries: Vec<Entry>,
+    reader: FileReader,
+    found: Vec<WalkItem>,
+    sums: OtherFileSums,
+    entries: Vec<CacheEntry>,
     path: Vec<u8>,
 }
 
-impl fmt::Debug for Hands<'_> {
+impl fmt::Debug for WalkWorker<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Hands").field("sums", &self.sums).finish_non_exhaustive()
     }
 }
 
-impl<'a> Hands<'a> {
+impl<'a> WalkWorker<'a> {
     fn new(
-        before: &'a Known,
-        take: &'a (dyn Fn(Vec<Found>) -> bool + Sync),
+        before: &'a WalkCache,
+        take: &'a (dyn Fn(Vec<WalkItem>) -> bool + Sync),
         stop: &'a AtomicBool,
     ) -> Self {
         Self {
             before,
             take,
             stop,
-            reader: Reader::new(),
+            reader: FileReader::new(),
             found: Vec::new(),
-            sums: Sums::default(),
+            sums: OtherFileSums::default(),
             entries: Vec::new(),
             path: Vec::new(),
         }
     }
 
     /// Reads batches until the sender is dropped.
-    fn read(mut self, waiting: &Receiver<Vec<Item>>) -> (Sums, Vec<Entry>) {
+    fn run(mut self, waiting: &Receiver<Vec<FileItem>>) -> (OtherFileSums, Vec<CacheEntry>) {
         while let Ok(batch) = waiting.recv() {
-            self.batch(&batch);
+            self.read_batch(&batch);
         }
-        self.ended()
+        self.finish()
     }
 
-    fn ended(mut self) -> (Sums, Vec<Entry>) {
-        self.hand_over();
+    fn finish(mut self) -> (OtherFileSums, Vec<CacheEntry>) {
+        self.pass_on_items();
         (self.sums, self.entries)
     }
 
-    fn batch(&mut self, batch: &[Item]) {
+    fn read_batch(&mut self, batch: &[FileItem]) {
         for item in batch {
             if self.stop.load(Ordering::Relaxed) {
                 return;
             }
-            self.item(item);
-            if self.found.len() >= FOUND {
-                self.hand_over();
+            self.read_item(item);
+            if self.found.len() >= ITEMS_PER_HANDOVER {
+                self.pass_on_items();
             }
         }
     }
 
-    fn hand_over(&mut self) {
+    fn pass_on_items(&mut self) {
         if !self.found.is_empty() && !(self.take)(std::mem::take(&mut self.found)) {
             self.stop.store(true, Ordering::Relaxed);
         }
     }
 
-    fn item(&mut self, item: &Item) {
+    fn read_item(&mut self, item: &FileItem) {
         let mut path = std::mem::take(&mut self.path);
         path.clear();
         path.extend_from_slice(&item.dir.path);
         path.extend_from_slice(item.name.to_bytes());
         self.sums.files += 1;
         let tree = item.dir.tree;
-        match meaning(&path) {
-            Meaning::Db { shard } if tree != Tree::Views => {
-                if let Some(file) = self.file(item, &path, Expected::Db) {
-                    let File { numbers, reported, same, problem, .. } = file;
+        match file_meaning(&path) {
+            FileMeaning::Db { shard } if tree != DirectoryContent::Views => {
+                if let Some(file) = self.read_cached(item, &path, ExpectedContent::Db) {
+                    let FileReading {
+                        values: numbers, reported, is_same_file: same, problem, ..
+                    } = file;
                     let shard = shard.into();
-                    self.found.push(Found::Db { shard, numbers, reported, same, problem });
+                    self.found.push(WalkItem::Db {
+                        shard,
+                        values: numbers,
+                        reported,
+                        is_same_file: same,
+                        problem,
+                    });
                 }
             }
-            Meaning::View { shard, signature } if tree != Tree::Databases => {
-                if let Some(file) = self.file(item, &path, Expected::View(signature)) {
+            FileMeaning::View { shard, signature } if tree != DirectoryContent::Databases => {
+                if let Some(file) = self.read_cached(item, &path, ExpectedContent::View(signature))
+                {
                     let collators = file.collators.unwrap_or_else(|| self.reader.no_collators());
-                    let (shard, numbers, problem) = (shard.into(), file.numbers, file.problem);
-                    self.found.push(Found::View { shard, signature, numbers, collators, problem });
+                    let (shard, numbers, problem) = (shard.into(), file.values, file.problem);
+                    self.found.push(WalkItem::View {
+                        shard,
+                        signature,
+                        values: numbers,
+                        collators,
+                        problem,
+                    });
                 }
             }
-            Meaning::Compaction { shard } if tree != Tree::Views => {
-                self.compaction(item, shard, None);
+            FileMeaning::Compaction { shard } if tree != DirectoryContent::Views => {
+                self.report_compaction(item, shard, None);
             }
-            Meaning::ViewCompaction { shard, signature } if tree != Tree::Databases => {
-                self.compaction(item, shard, Some(signature));
+            FileMeaning::ViewCompaction { shard, signature }
+                if tree != DirectoryContent::Databases =>
+            {
+                self.report_compaction(item, shard, Some(signature));
             }
-            Meaning::View { .. } | Meaning::ViewCompaction { .. } => {
-                self.sums.misplaced += bytes(item);
+            FileMeaning::View { .. } | FileMeaning::ViewCompaction { .. } => {
+                self.sums.misplaced += file_bytes(item);
             }
-            Meaning::Trash => {
-                let bytes = bytes(item);
+            FileMeaning::Trash => {
+                let bytes = file_bytes(item);
                 self.sums.trash += bytes;
-                self.sums.trash_of_views += if tree == Tree::Views { bytes } else { 0 };
+                self.sums.trash_of_views += if tree == DirectoryContent::Views { bytes } else { 0 };
             }
-            Meaning::Nouveau => self.sums.nouveau += bytes(item),
-            Meaning::Clouseau => self.sums.clouseau += bytes(item),
-            Meaning::Db { .. } | Meaning::Compaction { .. } | Meaning::Other => {
-                self.sums.other += bytes(item);
+            FileMeaning::Nouveau => self.sums.nouveau += file_bytes(item),
+            FileMeaning::Clouseau => self.sums.clouseau += file_bytes(item),
+            FileMeaning::Db { .. } | FileMeaning::Compaction { .. } | FileMeaning::Other => {
+                self.sums.other += file_bytes(item);
             }
         }
         self.path = path;
     }
 
-    fn file(&mut self, item: &Item, path: &[u8], expected: Expected) -> Option<File> {
-        let key = known::key(path, item.dir.tree == Tree::Views);
+    fn read_cached(
+        &mut self,
+        item: &FileItem,
+        path: &[u8],
+        expected: ExpectedContent,
+    ) -> Option<FileReading> {
+        let key = walk_cache::path_key(path, item.dir.tree == DirectoryContent::Views);
         let before = self.before.get(key);
-        let file = self.reader.file(&item.dir.fd, &item.name, expected, before)?;
+        let file = self.reader.read_file(&item.dir.fd, &item.name, expected, before)?;
         if let Some(problem) = file.problem {
-            self.unread(path, problem);
+            self.report_unread(path, problem);
         }
-        self.entries.push(Entry { key, file: file.clone() });
+        self.entries.push(CacheEntry { key, file: file.clone() });
         Some(file)
     }
 
-    fn compaction(
+    fn report_compaction(
         &mut self,
-        item: &Item,
+        item: &FileItem,
         shard: &str,
         signature: Option<couchdb_names::Signature>,
     ) {
         let Ok(stat) = statat(&item.dir.fd, &item.name, AtFlags::SYMLINK_NOFOLLOW) else { return };
-        self.found.push(Found::Compaction {
+        self.found.push(WalkItem::Compaction {
             shard: shard.into(),
             signature,
             bytes: size(&stat),
-            changed: Moment::from_unix(u64::try_from(stat.st_mtime).unwrap_or_default()),
+            modified_at: Moment::from_unix(u64::try_from(stat.st_mtime).unwrap_or_default()),
         });
     }
 
-    fn unread(&mut self, path: &[u8], problem: Problem) {
+    fn report_unread(&mut self, path: &[u8], problem: ReadProblem) {
         let path = String::from_utf8_lossy(path).into_owned();
-        self.found.push(Found::Unread { path, problem });
+        self.found.push(WalkItem::Unread { path, problem });
     }
 }
 
 /// A file's size; zero if it is gone.
-fn bytes(item: &Item) -> u64 {
+fn file_bytes(item: &FileItem) -> u64 {
     let stat = statat(&item.dir.fd, &item.name, AtFlags::SYMLINK_NOFOLLOW);
     stat.map_or(0, |stat| size(&stat))
 }

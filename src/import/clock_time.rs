@@ -117,7 +117,7 @@ mod tests {
             let open = match daily(from, to, &TimeZone::UTC) {
                 Daily::Always => true,
                 Daily::Never => false,
-                Daily::Within(window) => window.open_at(Moment::from_unix(1_700_006_400 + minute * 60)),
+                Daily::Within(window) => window.is_open_at(Moment::from_unix(1_700_006_400 + minute * 60)),
             };
             prop_assert_eq!(open, rule);
         }

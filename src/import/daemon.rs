@@ -17,8 +17,8 @@ use super::{
     number::integer,
 };
 use crate::model::{
-    channel::{Channel, Priority},
-    target::Kind,
+    channel::{Channel, PriorityKind},
+    target::TargetKind,
 };
 use couchdb_names::ShardName;
 use jiff::tz::TimeZone;
@@ -40,12 +40,12 @@ pub(super) fn read(node: &NodeConfig, zone: &TimeZone) -> Reading {
         rules.iter().map(|(name, _)| name.clone()).filter(|name| name != DEFAULT).collect();
     let mut used = BTreeSet::new();
     let mut channels = Vec::new();
-    for kind in [Kind::Db, Kind::View] {
+    for kind in [TargetKind::Db, TargetKind::View] {
         for (name, rule) in &rules {
             let Some(threshold) = threshold(name, rule, kind, &mut remarks) else { continue };
             let unique = channel_name(name, kind, &used);
             used.insert(unique.clone());
-            let mut channel = Channel::with_defaults(&unique, kind, Priority::Ratio);
+            let mut channel = Channel::with_defaults(&unique, kind, PriorityKind::Ratio);
             channel.min_priority = threshold.min_priority;
             channel.min_size = if threshold.any_size {
                 0
@@ -161,10 +161,15 @@ struct Threshold {
 }
 
 /// `None` where the rule never compacts this kind, or no channel can say it.
-fn threshold(name: &str, rule: &Rule, kind: Kind, remarks: &mut Remarks) -> Option<Threshold> {
+fn threshold(
+    name: &str,
+    rule: &Rule,
+    kind: TargetKind,
+    remarks: &mut Remarks,
+) -> Option<Threshold> {
     let (key, percent) = match kind {
-        Kind::View => ("view_fragmentation", rule.view),
-        Kind::Db | Kind::Cleanup | Kind::Search => ("db_fragmentation", rule.db),
+        TargetKind::View => ("view_fragmentation", rule.view),
+        TargetKind::Db | TargetKind::Cleanup | TargetKind::Search => ("db_fragmentation", rule.db),
     };
     let mut remark = |severity, message: String| {
         remarks.add_key(severity, RULES, Some(name.to_owned()), message);
@@ -276,13 +281,13 @@ fn general(channels: &[Effective], parallel: bool, remarks: &mut Remarks) {
 }
 
 /// A channel's name made of a database's, which may hold slashes and worse.
-fn channel_name(db: &str, kind: Kind, used: &BTreeSet<String>) -> String {
+fn channel_name(db: &str, kind: TargetKind, used: &BTreeSet<String>) -> String {
     let base: String = if db == DEFAULT {
         "default".to_owned()
     } else {
         db.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect()
     };
-    let ending = if kind == Kind::View { "views" } else { "dbs" };
+    let ending = if kind == TargetKind::View { "views" } else { "dbs" };
     let first = format!("{base}_{ending}");
     let more = (2_usize..).map(|at| format!("{base}_{at}_{ending}"));
     std::iter::once(first.clone()).chain(more).find(|name| !used.contains(name)).unwrap_or(first)

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     act::takeover,
-    model::{channel::Channel, target::Kind},
+    model::{channel::Channel, target::TargetKind},
 };
 use std::collections::BTreeSet;
 
@@ -52,10 +52,10 @@ pub(super) struct Effective {
 }
 
 /// The keys of the channel lists and the built-in channels, in the order up to 3.2.
-const LISTS: [(&str, Kind, &[&str]); 3] = [
-    ("db_channels", Kind::Db, &["upgrade_dbs", "ratio_dbs", "slack_dbs"]),
-    ("view_channels", Kind::View, &["upgrade_views", "ratio_views", "slack_views"]),
-    ("cleanup_channels", Kind::Cleanup, &["index_cleanup"]),
+const LISTS: [(&str, TargetKind, &[&str]); 3] = [
+    ("db_channels", TargetKind::Db, &["upgrade_dbs", "ratio_dbs", "slack_dbs"]),
+    ("view_channels", TargetKind::View, &["upgrade_views", "ratio_views", "slack_views"]),
+    ("cleanup_channels", TargetKind::Cleanup, &["index_cleanup"]),
 ];
 
 /// Reads one node's smoosh settings.
@@ -148,7 +148,9 @@ pub(super) fn read(node: &NodeConfig) -> Reading {
 /// The node's settings with the concurrencies that smoosh had before it was taken over.
 fn before_takeover(node: &NodeConfig, remarks: &mut Remarks) -> NodeConfig {
     let mut node = node.clone();
-    for takeover::Stopped { channel, was } in takeover::undo(&mut node.sections) {
+    for takeover::StoppedChannel { channel, previous: was } in
+        takeover::undo_takeovers(&mut node.sections)
+    {
         let before = was.map_or_else(
             || "the key was not set then, so its default is used here".to_owned(),
             |was| format!("the {was:?} from before is used here"),
@@ -168,16 +170,16 @@ fn listed(
     node: &NodeConfig,
     rules: Rules,
     key: &'static str,
-    kind: Kind,
+    kind: TargetKind,
     builtin: &[&str],
     remarks: &mut Remarks,
 ) -> Vec<String> {
-    if kind == Kind::Cleanup && !cleans_up(node, rules, remarks) {
+    if kind == TargetKind::Cleanup && !cleans_up(node, rules, remarks) {
         return Vec::new();
     }
     let builtin = builtin.iter().map(|name| (*name).to_owned());
     let written = node.value("smoosh", key).map(|text| split(text, rules));
-    if kind == Kind::Cleanup && !rules.adds_channels() {
+    if kind == TargetKind::Cleanup && !rules.adds_channels() {
         return builtin.collect();
     }
     if !rules.adds_channels() {
@@ -280,11 +282,11 @@ fn split(text: &str, rules: Rules) -> Vec<String> {
 }
 
 /// A channel's name in `recliner.yml`, where none may be empty or used twice.
-fn unique_name(name: &str, kind: Kind, used: &BTreeSet<String>) -> String {
+fn unique_name(name: &str, kind: TargetKind, used: &BTreeSet<String>) -> String {
     let ending = match kind {
-        Kind::Db => "dbs",
-        Kind::View => "views",
-        Kind::Cleanup | Kind::Search => "cleanup",
+        TargetKind::Db => "dbs",
+        TargetKind::View => "views",
+        TargetKind::Cleanup | TargetKind::Search => "cleanup",
     };
     let first = if name.is_empty() { format!("unnamed_{ending}") } else { name.to_owned() };
     let second = format!("{first}_{ending}");

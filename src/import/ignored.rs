@@ -153,7 +153,7 @@ pub(super) fn escaped(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::pattern::Patterns;
+    use crate::text::pattern::NamePatterns;
     use proptest::prelude::*;
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
             name in "[a-z*?\\[\\]{}!\\\\,/.+()$~ é-]{1,12}",
             other in "[a-z*?\\[\\]{}!\\\\,/.+()$~ é-]{1,12}",
         ) {
-            let patterns = Patterns::new(&[escaped(&name)]).unwrap();
+            let patterns = NamePatterns::new(&[escaped(&name)]).unwrap();
             prop_assert!(patterns.matches(&name));
             prop_assert_eq!(patterns.matches(&other), name == other);
         }

@@ -29,12 +29,12 @@ pub struct Problem {
     /// The section of the line; empty before the first.
     pub section: String,
     /// What is odd.
-    pub kind: Oddity,
+    pub kind: ProblemKind,
 }
 
 /// What is odd about a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Oddity {
+pub enum ProblemKind {
     /// It starts like a section's name and is none.
     NotASection,
     /// It is before the first section.
@@ -51,15 +51,15 @@ impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}:{}: ", self.file, self.line)?;
         match &self.kind {
-            Oddity::NotASection => write!(
+            ProblemKind::NotASection => write!(
                 out,
                 "starts with [ but is no section: write [name] with nothing after it; the lines below still belong to [{}]",
                 self.section
             ),
-            Oddity::NoSection => out.write_str("is before the first [section] and is ignored"),
-            Oddity::NotASetting => out.write_str("is no setting: write key = value"),
-            Oddity::SetTwice(key) => write!(out, "sets {key} a second time in this file"),
-            Oddity::EmptyValue(key) => write!(
+            ProblemKind::NoSection => out.write_str("is before the first [section] and is ignored"),
+            ProblemKind::NotASetting => out.write_str("is no setting: write key = value"),
+            ProblemKind::SetTwice(key) => write!(out, "sets {key} a second time in this file"),
+            ProblemKind::EmptyValue(key) => write!(
                 out,
                 "gives {key} an empty value, which this version ignores: an earlier file's value stays"
             ),
@@ -74,7 +74,7 @@ enum Line<'a> {
     Set(&'a str, String),
     Continue(String),
     Delete(&'a str),
-    Odd(Oddity),
+    Odd(ProblemKind),
 }
 
 /// One file's settings and deletions, before they are laid over the earlier files.
@@ -110,7 +110,7 @@ impl Ini {
 }
 
 impl File {
-    fn take(&mut self, line: Line<'_>, rules: Rules) -> Option<Oddity> {
+    fn take(&mut self, line: Line<'_>, rules: Rules) -> Option<ProblemKind> {
         match line {
             Line::Nothing => None,
             Line::Section(section) => {
@@ -118,15 +118,17 @@ impl File {
                 None
             }
             Line::Odd(kind) => {
-                let before = self.section.is_empty() && kind == Oddity::NotASetting;
-                Some(if before { Oddity::NoSection } else { kind })
+                let before = self.section.is_empty() && kind == ProblemKind::NotASetting;
+                Some(if before { ProblemKind::NoSection } else { kind })
             }
             // Only the older parser keeps settings outside of any section, where nothing
             // reads them.
-            Line::Set(..) | Line::Delete(_) if self.section.is_empty() => Some(Oddity::NoSection),
+            Line::Set(..) | Line::Delete(_) if self.section.is_empty() => {
+                Some(ProblemKind::NoSection)
+            }
             Line::Continue(part) => {
                 let Some((section, key)) = self.last.take() else {
-                    return Some(Oddity::NotASetting);
+                    return Some(ProblemKind::NotASetting);
                 };
                 let value = self.set.remove(&(section, key.clone())).unwrap_or_default();
                 let at = (self.section.clone(), key);
@@ -148,11 +150,11 @@ impl File {
                     // first of two lines is stored last.
                     self.set.insert(at, first);
                 }
-                Some(Oddity::SetTwice(key.to_owned()))
+                Some(ProblemKind::SetTwice(key.to_owned()))
             }
             Line::Delete(key) => {
                 if !rules.empty_value_deletes() {
-                    return Some(Oddity::EmptyValue(key.to_owned()));
+                    return Some(ProblemKind::EmptyValue(key.to_owned()));
                 }
                 self.deleted.push((self.section.clone(), key.to_owned()));
                 None
@@ -212,7 +214,7 @@ fn folded(line: &str) -> Line<'_> {
     // Later equals signs lose a space on each side as well.
     let value = value.replace(" =", "=").replace("= ", "=");
     match (key, before_comment(&value)) {
-        ("", _) => Line::Odd(Oddity::NotASetting),
+        ("", _) => Line::Odd(ProblemKind::NotASetting),
         (key, "") if value.is_empty() => Line::Delete(key),
         (key, value) => Line::Set(key, value.to_owned()),
     }
@@ -221,12 +223,12 @@ fn folded(line: &str) -> Line<'_> {
 fn section(rest: &str) -> Line<'_> {
     match rest.split_once(']') {
         Some((name, "")) if !name.is_empty() => Line::Section(name),
-        _ => Line::Odd(Oddity::NotASection),
+        _ => Line::Odd(ProblemKind::NotASection),
     }
 }
 
 fn not_a_setting(line: &str) -> Line<'_> {
-    if line.starts_with('#') { Line::Nothing } else { Line::Odd(Oddity::NotASetting) }
+    if line.starts_with('#') { Line::Nothing } else { Line::Odd(ProblemKind::NotASetting) }
 }
 
 /// What stands before a ` ;` or tab-and-`;`.

@@ -6,12 +6,12 @@ mod order;
 pub(super) use order::order;
 
 use super::{
-    NodeConfig, Oddity, Rules,
+    NodeConfig, ProblemKind, Rules,
     effective::Effective,
     finding::{Remarks, Severity},
     number::integer,
 };
-use crate::model::{channel::Priority, target::Kind};
+use crate::model::{channel::PriorityKind, target::TargetKind};
 
 /// Keys of every channel.
 const EVERY: [&str; 5] = ["capacity", "concurrency", "from", "to", "strict_window"];
@@ -22,7 +22,7 @@ const SCORED: [&str; 5] = ["priority", "min_priority", "max_priority", "min_size
 pub(super) fn lines(node: &NodeConfig, sections: &[&str], remarks: &mut Remarks) {
     for problem in &node.problems {
         let root = problem.section.split('.').next().unwrap_or_default();
-        if sections.contains(&root) || problem.kind == Oddity::NotASection {
+        if sections.contains(&root) || problem.kind == ProblemKind::NotASection {
             let section = if problem.section.is_empty() { "no section" } else { &problem.section };
             remarks.add(Severity::Warning, section, None, problem.to_string());
         }
@@ -33,7 +33,7 @@ pub(super) fn lines(node: &NodeConfig, sections: &[&str], remarks: &mut Remarks)
 pub(super) fn unread(
     node: &NodeConfig,
     rules: Rules,
-    channels: &[(String, Kind)],
+    channels: &[(String, TargetKind)],
     remarks: &mut Remarks,
 ) {
     for (section, keys) in &node.sections {
@@ -70,12 +70,12 @@ pub(super) fn unread(
     }
 }
 
-fn reads(key: &str, kinds: &[Kind]) -> bool {
+fn reads(key: &str, kinds: &[TargetKind]) -> bool {
     EVERY.contains(&key)
         || kinds.iter().any(|kind| match kind {
-            Kind::Db => SCORED.contains(&key) || key == "min_changes",
-            Kind::View => SCORED.contains(&key),
-            Kind::Cleanup | Kind::Search => false,
+            TargetKind::Db => SCORED.contains(&key) || key == "min_changes",
+            TargetKind::View => SCORED.contains(&key),
+            TargetKind::Cleanup | TargetKind::Search => false,
         })
 }
 
@@ -114,8 +114,8 @@ fn server_key(key: &str, value: &str, rules: Rules, remarks: &mut Remarks) {
 /// Defaults in force that CouchDB's documentation has wrong.
 pub(super) fn defaults(channels: &[Effective], rules: Rules, remarks: &mut Remarks) {
     for (priority, value, documented, shown) in [
-        (Priority::Ratio, rules.min_ratio(), 5.0, "5.0"),
-        (Priority::Slack, rules.min_slack(), 16_777_216.0, "16 MB"),
+        (PriorityKind::Ratio, rules.min_ratio(), 5.0, "5.0"),
+        (PriorityKind::Slack, rules.min_slack(), 16_777_216.0, "16 MB"),
     ] {
         let names: Vec<_> = channels
             .iter()

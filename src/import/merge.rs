@@ -12,9 +12,9 @@ use super::{
 use crate::{
     model::{
         channel::{Channel, Channels},
-        target::Kind,
+        target::TargetKind,
     },
-    text::pattern::{Names, Patterns},
+    text::pattern::{NameFilter, NamePatterns},
 };
 use std::collections::BTreeSet;
 
@@ -111,7 +111,7 @@ pub(super) fn merge(readings: Vec<Reading>) -> Result<Imported, ImportError> {
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let (channels, per_node) = match groups.first() {
         Some(group) => (group.channels.clone(), group.per_node),
-        None => (Channels { list: Vec::new(), ignore: Patterns::default() }, 0),
+        None => (Channels { list: Vec::new(), ignore: NamePatterns::default() }, 0),
     };
     Ok(Imported { channels, per_node, groups, findings })
 }
@@ -128,7 +128,7 @@ fn channels(
 ) -> Result<Channels, crate::text::pattern::PatternError> {
     let list: Result<_, _> = reading.channels.iter().map(|one| channel(one, merged)).collect();
     let files: Vec<_> = merged.ignored.files.iter().map(|name| escaped(name)).collect();
-    Ok(Channels { list: list?, ignore: Patterns::new(&files)? })
+    Ok(Channels { list: list?, ignore: NamePatterns::new(&files)? })
 }
 
 fn channel(
@@ -137,14 +137,14 @@ fn channel(
 ) -> Result<Channel, crate::text::pattern::PatternError> {
     let none = BTreeSet::new();
     let left_out = match one.channel.kind {
-        Kind::Db | Kind::Search => &none,
-        Kind::View => &merged.views_of,
-        Kind::Cleanup => &merged.ignored.cleanups_of,
+        TargetKind::Db | TargetKind::Search => &none,
+        TargetKind::View => &merged.views_of,
+        TargetKind::Cleanup => &merged.ignored.cleanups_of,
     };
     let patterns = |names: &mut dyn Iterator<Item = &String>| -> Vec<_> {
         names.map(|name| escaped(name)).collect()
     };
     let include = patterns(&mut one.include.iter());
     let exclude = patterns(&mut one.exclude.union(left_out));
-    Ok(Channel { databases: Names::new(&include, &exclude)?, ..one.channel.clone() })
+    Ok(Channel { databases: NameFilter::new(&include, &exclude)?, ..one.channel.clone() })
 }

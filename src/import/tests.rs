@@ -5,7 +5,7 @@ mod nodes;
 mod values;
 
 use super::*;
-use crate::model::channel::{Channel, Channels, Priority};
+use crate::model::channel::{Channel, Channels, PriorityKind};
 
 /// A node whose settings are this ini text.
 fn node(name: &str, version: &str, ini: &str) -> NodeConfig {
@@ -13,7 +13,7 @@ fn node(name: &str, version: &str, ini: &str) -> NodeConfig {
 }
 
 fn import_one(version: &str, ini: &str) -> Imported {
-    import(&[node("n", version, ini)]).unwrap()
+    import_smoosh(&[node("n", version, ini)]).unwrap()
 }
 
 /// The findings as text, without the node's name.
@@ -33,5 +33,5 @@ fn named(channels: &Channels) -> Vec<String> {
 }
 
 fn channel(imported: &Imported, name: &str) -> Channel {
-    imported.channels.named(name).unwrap().1.clone()
+    imported.channels.find(name).unwrap().1.clone()
 }

@@ -5,26 +5,26 @@
 //! process id and restarts its counters in each pass and phase. A node that did not answer ends
 //! no jobs.
 
+mod foreign_jobs;
+mod intent_targets;
 mod intents;
-mod others;
-mod place;
 
-pub use intents::{Sent, StartRefused};
+pub use intents::{RequestResult, StartRejected};
 
 use super::{
-    Job, JobKey, Jobs, Phase, Polled, Running, Task, Work,
-    judge::{self, Before, Gone, Verdict},
-    progress::Progress,
+    Job, JobKey, JobKind, JobPhase, Jobs, NodePoll, Running, RunningTask,
+    progress::JobProgress,
+    verdict::{self, DisappearedTask, FileBefore, JobVerdict},
 };
 use crate::{
     model::{
         facts::Facts,
-        memory::{IntentKey, Left, Outcome, Owner},
-        target::{Kind, TargetId},
+        records::{AfterCompaction, IntentKey, JobOwner, Outcome},
+        target::{TargetId, TargetKind},
     },
-    table::{Ix, NodeIx, Snapshot, TargetRef},
+    table::{NodeIx, Snapshot, TargetIx, TargetRef},
 };
-use intents::Open;
+use intents::OpenIntent;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -34,26 +34,26 @@ use wall_clock::Moment;
 
 /// CouchDB shows a job at the latest this long after it accepted the request. 20 to 70 ms were
 /// measured, and 230 ms on a loaded machine.
-const SETTLES: Duration = Duration::from_secs(2);
+const APPEARS_WITHIN: Duration = Duration::from_secs(2);
 
 /// The same limit if it is unknown whether the request arrived.
-const SETTLES_UNSURE: Duration = Duration::from_secs(30);
+const APPEARS_WITHIN_UNCONFIRMED: Duration = Duration::from_secs(30);
 
 /// How long a file may stay unread after its task disappeared.
-const UNREAD: Duration = Duration::from_secs(900);
+const REREAD_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// How long a job is kept if its node does not answer.
-const SILENT: Duration = Duration::from_secs(3600);
+const NODE_SILENCE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Inputs of the tracker beside task lists and facts.
-pub struct Rules<'a> {
+pub struct TrackerInputs<'a> {
     /// Peak size of a database compaction as a multiple of its active bytes.
     pub headroom_factor: f64,
     /// Returns the channel that takes a target.
     pub channel_of: &'a dyn Fn(TargetRef<'_>) -> Option<Arc<str>>,
 }
 
-impl std::fmt::Debug for Rules<'_> {
+impl std::fmt::Debug for TrackerInputs<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Rules")
             .field("headroom_factor", &self.headroom_factor)
@@ -63,286 +63,301 @@ impl std::fmt::Debug for Rules<'_> {
 
 /// Changes that follow from an observation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Step {
+pub struct TrackerChanges {
     /// Jobs that ended.
-    pub ended: Vec<Ended>,
+    pub ended: Vec<EndedJob>,
     /// Intents whose request was never sent.
     pub withdrawn: Vec<IntentKey>,
     /// Targets that must be read again to determine how their jobs ended.
-    pub reread: BTreeSet<Ix>,
+    pub reread: BTreeSet<TargetIx>,
 }
 
 /// A job that ended, or all jobs of one intent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ended {
+pub struct EndedJob {
     /// How it ended.
     pub outcome: Outcome,
     /// The intent that this closes, if any.
-    pub closes: Option<IntentKey>,
+    pub closed_intent: Option<IntentKey>,
     /// Active bytes the job had to copy: those before it, or for a database those after it if
     /// writes in between made them more.
-    pub active_bytes: Option<u64>,
+    pub copied_bytes: Option<u64>,
     /// Measurements of the file afterwards.
-    pub left: Left,
+    pub after: AfterCompaction,
     /// Number of files the target has in the whole cluster.
     pub copies: u32,
-    /// Whether it ended [`Ending::Lost`](crate::model::memory::Ending::Lost) because it is unknown
+    /// Whether it ended [`JobResult::Lost`](crate::model::records::JobResult::Lost) because it is unknown
     /// whether its request arrived, and no later reading shows that it did not.
     pub may_have_run: bool,
 }
 
 /// All jobs and all open intents.
 #[derive(Debug, Default)]
-pub struct Tracker {
-    jobs: BTreeMap<JobKey, Tracked>,
-    intents: BTreeMap<IntentKey, Open>,
-    polled: Vec<(NodeIx, Moment)>,
-    taken: u64,
+pub struct JobTracker {
+    jobs: BTreeMap<JobKey, TrackedJob>,
+    open_intents: BTreeMap<IntentKey, OpenIntent>,
+    polled_nodes: Vec<(NodeIx, Moment)>,
+    starts_accepted: u64,
 }
 
 /// One job with its state.
 #[derive(Debug)]
-struct Tracked {
-    target: Option<Ix>,
-    id: Option<TargetId>,
-    kind: Kind,
+struct TrackedJob {
+    target: Option<TargetIx>,
+    target_id: Option<TargetId>,
+    kind: TargetKind,
     intent: Option<IntentKey>,
     channel: Option<Arc<str>>,
     /// When the job started, as far as known.
-    since: Moment,
+    started_at: Moment,
     /// When this process first learned of the job.
     first_seen: Moment,
     last_seen: Moment,
-    stage: Stage,
-    progress: Progress,
-    before: Before,
+    stage: JobStage,
+    progress: JobProgress,
+    file_before: FileBefore,
     /// Whether the target's facts describe the file this job works on.
-    measured: bool,
-    peak: u64,
+    is_measured_copy: bool,
+    peak_bytes: u64,
 }
 
 /// How far a job has come.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Stage {
+enum JobStage {
     /// The request is still waiting for its answer.
     Starting,
     /// The request was answered, or may have arrived; no poll shows the task yet.
-    Sent { at: Moment, sure: bool },
+    Sent { at: Moment, confirmed: bool },
     /// A node shows the task.
     Shown { suspended: bool },
     /// No node shows the task any more.
-    Gone(Gone),
+    Disappeared(DisappearedTask),
 }
 
-impl Tracker {
+impl JobTracker {
     /// Applies the task lists of the nodes.
-    pub fn polled(
+    pub fn apply_poll(
         &mut self,
         running: &Running,
         tables: &Snapshot,
-        rules: &Rules<'_>,
+        rules: &TrackerInputs<'_>,
         now: Moment,
-    ) -> Step {
-        self.place(tables, now);
-        self.polled.clear();
+    ) -> TrackerChanges {
+        self.assign_jobs(tables, now);
+        self.polled_nodes.clear();
         for (node, polled) in &running.nodes {
-            let Polled { asked_at, tasks: Some(tasks) } = polled else { continue };
-            self.polled.push((*node, *asked_at));
+            let NodePoll { asked_at, tasks: Some(tasks) } = polled else { continue };
+            self.polled_nodes.push((*node, *asked_at));
             let mut shown = BTreeSet::new();
-            for task in tasks.iter().filter(|task| !helps(task, tasks)) {
-                let helper = tasks.iter().find(|other| helps_with(other, task));
-                self.shown(task, helper, tables, rules, now);
+            for task in tasks.iter().filter(|task| !is_compaction_indexer(task, tasks)) {
+                let helper = tasks.iter().find(|other| is_indexer_of(other, task));
+                self.apply_task(task, helper, tables, rules, now);
                 shown.insert(task.key.clone());
             }
-            self.missed(*node, *asked_at, &shown);
+            self.mark_missing(*node, *asked_at, &shown);
         }
-        let step = self.measured(tables, now);
-        Step { reread: self.unread(tables), ..step }
+        let step = self.apply_facts(tables, now);
+        TrackerChanges { reread: self.targets_to_reread(tables), ..step }
     }
 
     /// Targets whose files must be read to determine how their jobs ended or how large they were
     /// before. Requested with each poll rather than each reading, because a file read in the second
     /// in which a task disappeared may not be conclusive.
     #[must_use]
-    pub fn unread(&self, tables: &Snapshot) -> BTreeSet<Ix> {
-        let wanted = |job: &&Tracked| match job.stage {
-            Stage::Gone(_) => true,
-            Stage::Shown { .. } => job.wants_sizes(tables),
-            Stage::Starting | Stage::Sent { .. } => false,
+    pub fn targets_to_reread(&self, tables: &Snapshot) -> BTreeSet<TargetIx> {
+        let wanted = |job: &&TrackedJob| match job.stage {
+            JobStage::Disappeared(_) => true,
+            JobStage::Shown { .. } => job.wants_sizes(tables),
+            JobStage::Starting | JobStage::Sent { .. } => false,
         };
         let gone = self.jobs.values().filter(wanted);
-        gone.filter_map(|job| Some(job.alive(tables)?.ix())).collect()
+        gone.filter_map(|job| Some(job.current_target(tables)?.ix())).collect()
     }
 
     /// Restarts all waiting periods after the system clock was set.
-    pub fn clock_set(&mut self, now: Moment) {
+    pub fn restart_waits(&mut self, now: Moment) {
         for job in self.jobs.values_mut() {
             job.last_seen = now;
             job.first_seen = job.first_seen.min(now);
             match &mut job.stage {
-                Stage::Sent { at, .. } => *at = now,
-                Stage::Gone(gone) => gone.at = now,
-                Stage::Starting | Stage::Shown { .. } => {}
+                JobStage::Sent { at, .. } => *at = now,
+                JobStage::Disappeared(gone) => gone.missed_at = now,
+                JobStage::Starting | JobStage::Shown { .. } => {}
             }
         }
-        for open in self.intents.values_mut() {
-            open.waits_from(now);
+        for open in self.open_intents.values_mut() {
+            open.restart_wait(now);
         }
     }
 
     /// Applies facts read since the last call.
-    pub fn measured(&mut self, tables: &Snapshot, now: Moment) -> Step {
-        self.place(tables, now);
-        self.jobs.values_mut().for_each(|job| job.find_again(tables));
-        let mut step = Step::default();
+    pub fn apply_facts(&mut self, tables: &Snapshot, now: Moment) -> TrackerChanges {
+        self.assign_jobs(tables, now);
+        self.jobs.values_mut().for_each(|job| job.relocate_target(tables));
+        let mut step = TrackerChanges::default();
         let mut over = Vec::new();
         for (key, job) in &mut self.jobs {
-            job.look_at_sizes(tables);
+            job.update_sizes_before(tables);
             let verdict = match job.stage {
-                Stage::Gone(gone) => job.judged(gone, tables, now),
+                JobStage::Disappeared(gone) => job.judge(gone, tables, now),
                 // Ended between two polls, or while this program was not running.
-                Stage::Sent { .. } if job.swapped(tables, now) => Some(Some(Verdict::Done)),
-                Stage::Starting | Stage::Sent { .. } | Stage::Shown { .. } => {
-                    let silent = job.last_seen.age(now) > SILENT;
+                JobStage::Sent { .. } if job.file_was_replaced(tables, now) => {
+                    Some(Some(JobVerdict::Completed))
+                }
+                JobStage::Starting | JobStage::Sent { .. } | JobStage::Shown { .. } => {
+                    let silent = job.last_seen.age(now) > NODE_SILENCE_TIMEOUT;
                     silent.then(|| {
-                        Some(Verdict::Lost("its node has not answered for an hour".into()))
+                        Some(JobVerdict::Lost("its node has not answered for an hour".into()))
                     })
                 }
             };
             over.extend(verdict.map(|verdict| (key.clone(), verdict)));
         }
         for (key, verdict) in over {
-            self.over(&key, verdict, tables, now, &mut step);
+            self.end_job(&key, verdict, tables, now, &mut step);
         }
-        self.forlorn(tables, now, &mut step);
+        self.close_orphaned_intents(tables, now, &mut step);
         step
     }
 
     /// Whether a start of this target has no outcome yet.
     #[must_use]
-    pub fn has_open(&self, id: &TargetId) -> bool {
-        self.intents.keys().any(|key| key.target == *id)
+    pub fn has_open_intent(&self, id: &TargetId) -> bool {
+        self.open_intents.keys().any(|key| key.target == *id)
     }
 
     /// Number of starts accepted so far.
     #[must_use]
-    pub const fn taken(&self) -> u64 {
-        self.taken
+    pub const fn starts_accepted(&self) -> u64 {
+        self.starts_accepted
     }
 
     /// A snapshot of all jobs.
     #[must_use]
     pub fn jobs(&self) -> Jobs {
-        let list = self.jobs.iter().map(|(key, job)| job.shown(key)).collect();
-        Jobs { list, polled: self.polled.clone(), taken: self.taken }
+        let list = self.jobs.iter().map(|(key, job)| job.to_job(key)).collect();
+        Jobs {
+            list,
+            polled_nodes: self.polled_nodes.clone(),
+            starts_accepted: self.starts_accepted,
+        }
     }
 
-    fn shown(
+    fn apply_task(
         &mut self,
-        task: &Task,
-        helper: Option<&Task>,
+        task: &RunningTask,
+        helper: Option<&RunningTask>,
         tables: &Snapshot,
-        rules: &Rules<'_>,
+        rules: &TrackerInputs<'_>,
         now: Moment,
     ) {
-        let job = self.jobs.entry(task.key.clone()).or_insert_with(|| Tracked::others(task, now));
+        let job =
+            self.jobs.entry(task.key.clone()).or_insert_with(|| TrackedJob::foreign(task, now));
         if job.target.is_none() {
             job.target = task.target;
         }
-        if job.id.is_none()
+        if job.target_id.is_none()
             && let Some(target) = job.target.and_then(|ix| tables.target(ix))
         {
-            job.about(target, &task.key, tables, rules);
+            job.set_target(target, &task.key, tables, rules);
         }
         let suspended = task.seen.process_status.as_deref() == Some("suspended");
-        job.stage = Stage::Shown { suspended };
+        job.stage = JobStage::Shown { suspended };
         job.last_seen = now;
-        job.progress.seen(&task.seen, helper.map(|helper| &helper.seen), now);
+        job.progress.update(&task.seen, helper.map(|helper| &helper.seen), now);
     }
 
     /// Marks jobs that a polled node no longer shows.
-    fn missed(&mut self, node: NodeIx, asked_at: Moment, shown: &BTreeSet<JobKey>) {
+    fn mark_missing(&mut self, node: NodeIx, asked_at: Moment, shown: &BTreeSet<JobKey>) {
         let missing = |key: &JobKey| key.node == node && !shown.contains(key);
         self.jobs.retain(|key, _| {
-            !(missing(key) && matches!(key.work, Work::Build(_) | Work::BuildSearch(..)))
+            !(missing(key) && matches!(key.kind, JobKind::BuildView(_) | JobKind::BuildSearch(..)))
         });
         for (_, job) in self.jobs.iter_mut().filter(|(key, _)| missing(key)) {
-            let gone =
-                Gone { at: asked_at, seen: false, accepted: false, progress: job.progress.share };
+            let gone = DisappearedTask {
+                missed_at: asked_at,
+                was_shown: false,
+                was_accepted: false,
+                last_progress: job.progress.completed,
+            };
             match job.stage {
-                Stage::Shown { .. } => job.stage = Stage::Gone(Gone { seen: true, ..gone }),
-                Stage::Sent { at, sure } => {
-                    let settles = if sure { SETTLES } else { SETTLES_UNSURE };
+                JobStage::Shown { .. } => {
+                    job.stage = JobStage::Disappeared(DisappearedTask { was_shown: true, ..gone })
+                }
+                JobStage::Sent { at, confirmed: sure } => {
+                    let settles = if sure { APPEARS_WITHIN } else { APPEARS_WITHIN_UNCONFIRMED };
                     if asked_at >= at.plus(settles) {
-                        job.stage = Stage::Gone(Gone { accepted: sure, ..gone });
+                        job.stage =
+                            JobStage::Disappeared(DisappearedTask { was_accepted: sure, ..gone });
                     }
                 }
-                Stage::Starting | Stage::Gone(_) => {}
+                JobStage::Starting | JobStage::Disappeared(_) => {}
             }
         }
     }
 
     /// Ends a job: on its own if another program started it, otherwise together with the other jobs
     /// of its intent.
-    fn over(
+    fn end_job(
         &mut self,
         key: &JobKey,
-        verdict: Option<Verdict>,
+        verdict: Option<JobVerdict>,
         tables: &Snapshot,
         now: Moment,
-        step: &mut Step,
+        step: &mut TrackerChanges,
     ) {
         let Some(job) = self.jobs.remove(key) else { return };
-        let verdict = verdict.unwrap_or_else(|| Verdict::Lost("its target is unknown".into()));
+        let verdict = verdict.unwrap_or_else(|| JobVerdict::Lost("its target is unknown".into()));
         let ended_at = match job.stage {
-            Stage::Gone(gone) => gone.at,
-            Stage::Starting | Stage::Sent { .. } | Stage::Shown { .. } => now,
+            JobStage::Disappeared(gone) => gone.missed_at,
+            JobStage::Starting | JobStage::Sent { .. } | JobStage::Shown { .. } => now,
         };
-        let target = job.alive(tables);
+        let target = job.current_target(tables);
         match &job.intent {
             Some(intent) => {
-                let Some(open) = self.intents.get_mut(intent) else { return };
-                open.over(key, verdict, ended_at, &job, target);
-                if open.waits_for_none() {
-                    let open = self.intents.remove(intent);
-                    step.ended.extend(open.map(|open| open.ended(target)));
+                let Some(open) = self.open_intents.get_mut(intent) else { return };
+                open.record_job_end(key, verdict, ended_at, &job, target);
+                if open.has_no_pending_jobs() {
+                    let open = self.open_intents.remove(intent);
+                    step.ended.extend(open.map(|open| open.into_ended(target)));
                 }
             }
-            None => step.ended.extend(job.ended(key, verdict, ended_at, tables, target)),
+            None => step.ended.extend(job.end_foreign(key, verdict, ended_at, tables, target)),
         }
     }
 }
 
 /// Whether a task is the indexer of a compaction that rebuilds its index.
-fn helps(task: &Task, tasks: &[Task]) -> bool {
-    tasks.iter().any(|other| helps_with(task, other))
+fn is_compaction_indexer(task: &RunningTask, tasks: &[RunningTask]) -> bool {
+    tasks.iter().any(|other| is_indexer_of(task, other))
 }
 
 /// Whether a task is the indexer of the given compaction, according to the process id it reports.
-fn helps_with(task: &Task, compaction: &Task) -> bool {
-    matches!((&task.key.work, &compaction.key.work), (Work::Build(one), Work::View(other)) if one == other)
+fn is_indexer_of(task: &RunningTask, compaction: &RunningTask) -> bool {
+    matches!((&task.key.kind, &compaction.key.kind), (JobKind::BuildView(one), JobKind::CompactView(other)) if one == other)
         && task.key.shard == compaction.key.shard
         && task.seen.indexer_pid.is_some()
         && task.seen.indexer_pid == compaction.seen.pid
 }
 
-impl Tracked {
+impl TrackedJob {
     /// The target, if it is still the same one. A job that appeared before the tables knew its file
     /// has no id yet.
-    fn alive<'a>(&self, tables: &'a Snapshot) -> Option<TargetRef<'a>> {
+    fn current_target<'a>(&self, tables: &'a Snapshot) -> Option<TargetRef<'a>> {
         let target = tables.target(self.target?)?;
-        self.id.as_ref().is_none_or(|id| target.id() == *id).then_some(target)
+        self.target_id.as_ref().is_none_or(|id| target.id() == *id).then_some(target)
     }
 
     /// Whether the file was read since and shows that a compaction ended.
-    fn swapped(&self, tables: &Snapshot, now: Moment) -> bool {
-        let Some(target) = self.alive(tables).filter(|_| self.kind == Kind::Db) else {
+    fn file_was_replaced(&self, tables: &Snapshot, now: Moment) -> bool {
+        let Some(target) = self.current_target(tables).filter(|_| self.kind == TargetKind::Db)
+        else {
             return false;
         };
         let facts = target.facts();
         let measured = facts.measured_at.map(|measured| measured.at);
         let since = measured.is_some_and(|at| at >= self.last_seen && at <= now);
-        since && judge::swapped(&self.before, &facts)
+        since && verdict::file_was_replaced(&self.file_before, &facts)
     }
 
     /// How the job ended. `Some(None)` if its target was never known; `None` if its file must be
@@ -351,12 +366,17 @@ impl Tracked {
         clippy::option_option,
         reason = "still waiting, ended with a verdict, or ended without one"
     )]
-    fn judged(&self, gone: Gone, tables: &Snapshot, now: Moment) -> Option<Option<Verdict>> {
-        let unread = gone.at.age(now) > UNREAD;
-        let Some(target) = self.alive(tables) else {
+    fn judge(
+        &self,
+        gone: DisappearedTask,
+        tables: &Snapshot,
+        now: Moment,
+    ) -> Option<Option<JobVerdict>> {
+        let unread = gone.missed_at.age(now) > REREAD_TIMEOUT;
+        let Some(target) = self.current_target(tables) else {
             return match self.target {
-                Some(_) if self.id.is_some() => {
-                    Some(Some(Verdict::Lost("its database or view no longer exists".into())))
+                Some(_) if self.target_id.is_some() => {
+                    Some(Some(JobVerdict::Lost("its database or view no longer exists".into())))
                 }
                 // The tables may still be filling after a start.
                 _ => unread.then_some(None),
@@ -370,84 +390,89 @@ impl Tracked {
             facts
         };
         let verdict = match self.kind {
-            Kind::Db => judge::db(&self.before, gone, &facts),
-            Kind::View | Kind::Cleanup | Kind::Search => {
-                judge::view(&self.before, gone, self.measured, &facts)
+            TargetKind::Db => verdict::judge_db(&self.file_before, gone, &facts),
+            TargetKind::View | TargetKind::Cleanup | TargetKind::Search => {
+                verdict::judge_view(&self.file_before, gone, self.is_measured_copy, &facts)
             }
         };
         if verdict.is_none() && unread {
             let why = "its file could not be read for 15 minutes";
-            return Some(Some(Verdict::Lost(why.into())));
+            return Some(Some(JobVerdict::Lost(why.into())));
         }
         verdict.map(Some)
     }
 
-    fn shown(&self, key: &JobKey) -> Job {
-        let written = self.progress.share.unwrap_or_default();
+    fn to_job(&self, key: &JobKey) -> Job {
+        let written = self.progress.completed.unwrap_or_default();
         Job {
             key: key.clone(),
             target: self.target,
-            kind: self.kind,
-            owner: if self.intent.is_some() { Owner::Recliner } else { Owner::Other },
+            target_kind: self.kind,
+            owner: if self.intent.is_some() { JobOwner::Recliner } else { JobOwner::Other },
             channel: self.channel.clone(),
-            since: self.since,
+            started_at: self.started_at,
             phase: match self.stage {
-                Stage::Starting | Stage::Sent { .. } => Phase::Starting,
-                Stage::Shown { suspended: false } => Phase::Running,
-                Stage::Shown { suspended: true } => Phase::Suspended,
-                Stage::Gone(_) => Phase::Ending,
+                JobStage::Starting | JobStage::Sent { .. } => JobPhase::Starting,
+                JobStage::Shown { suspended: false } => JobPhase::Running,
+                JobStage::Shown { suspended: true } => JobPhase::Suspended,
+                JobStage::Disappeared(_) => JobPhase::Ending,
             },
-            progress: self.progress.share,
-            last_progress: self.progress.moved_at,
-            reserved: scaled(self.peak, 1.0 - written),
-            file_bytes: self.before.file,
-            predicted_bytes: self.before.predicted,
+            progress: self.progress.completed,
+            last_progress_at: self.progress.last_change_at,
+            reserved_bytes: scale_bytes(self.peak_bytes, 1.0 - written),
+            file_bytes: self.file_before.file_bytes,
+            predicted_bytes: self.file_before.predicted_bytes,
         }
     }
 
     /// The outcome of a job that another program started; `None` if its target was never known.
-    fn ended(
+    fn end_foreign(
         &self,
         key: &JobKey,
-        verdict: Verdict,
+        verdict: JobVerdict,
         at: Moment,
         tables: &Snapshot,
         target: Option<TargetRef<'_>>,
-    ) -> Option<Ended> {
+    ) -> Option<EndedJob> {
         let after = target
-            .filter(|_| verdict == Verdict::Done && self.measured)
-            .and_then(|it| it.facts().file.get());
-        let before = self.before.file.filter(|_| self.measured);
+            .filter(|_| verdict == JobVerdict::Completed && self.is_measured_copy)
+            .and_then(|it| it.facts().file_bytes.get());
+        let before = self.file_before.file_bytes.filter(|_| self.is_measured_copy);
         let (ending, why) = intents::ending(verdict, before, after);
         let outcome = Outcome {
-            target: self.id.clone()?,
+            target: self.target_id.clone()?,
             kind: self.kind,
             node: tables.node(key.node)?.name.to_string(),
-            design: key.work.design().map(Into::into),
+            design: key.kind.design().map(Into::into),
             channel: self.channel.as_deref().map(Into::into),
-            owner: Owner::Other,
+            owner: JobOwner::Other,
             ordered_by: None,
-            started_at: self.since,
-            ended_at: at.max(self.since),
+            started_at: self.started_at,
+            ended_at: at.max(self.started_at),
             before_bytes: before,
             after_bytes: after,
-            predicted_bytes: self.before.predicted.filter(|_| self.measured),
+            predicted_bytes: self.file_before.predicted_bytes.filter(|_| self.is_measured_copy),
             ending,
             why,
         };
-        Some(Ended {
+        Some(EndedJob {
             outcome,
-            closes: None,
-            active_bytes: intents::copied(self.before.active, target),
-            left: intents::left(target, after, self.before.update_seq, self.before.needs_upgrade),
-            copies: target.map_or(1, TargetRef::copies),
+            closed_intent: None,
+            copied_bytes: intents::copied_bytes(self.file_before.active_bytes, target),
+            after: intents::measure_after(
+                target,
+                after,
+                self.file_before.update_seq,
+                self.file_before.needs_upgrade,
+            ),
+            copies: target.map_or(1, TargetRef::file_count),
             may_have_run: false,
         })
     }
 }
 
 /// Multiplies a number of bytes by a factor.
-fn scaled(bytes: u64, factor: f64) -> u64 {
+fn scale_bytes(bytes: u64, factor: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -10,14 +10,14 @@ pub use builtin::{
 };
 
 use crate::{
-    model::{target::Kind, window::Window},
-    text::pattern::{Names, Patterns},
+    model::{target::TargetKind, window::Window},
+    text::pattern::{NameFilter, NamePatterns},
 };
 use std::sync::Arc;
 
 /// How a channel ranks its targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Priority {
+pub enum PriorityKind {
     /// File over active bytes.
     Ratio,
     /// File minus active bytes.
@@ -28,7 +28,7 @@ pub enum Priority {
     Cleanup,
 }
 
-impl Priority {
+impl PriorityKind {
     /// Every priority, in the order documentation lists them.
     pub const ALL: [Self; 4] = [Self::Ratio, Self::Slack, Self::Upgrade, Self::Cleanup];
 
@@ -81,7 +81,7 @@ impl Mode {
 
     /// The more cautious of two modes: a channel cannot enforce if the whole process only advises.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn more_cautious(self, other: Self) -> Self {
         self.min(other)
     }
 }
@@ -96,9 +96,9 @@ pub struct Channel {
     /// Its name: unique, used as a metric label.
     pub name: Arc<str>,
     /// The kind of target it takes.
-    pub kind: Kind,
+    pub kind: TargetKind,
     /// How it ranks its targets.
-    pub priority: Priority,
+    pub priority: PriorityKind,
     /// Strict lower bound of the priority: a ratio, or bytes of slack.
     pub min_priority: f64,
     /// Inclusive upper bound of the priority; infinity when there is none.
@@ -116,9 +116,9 @@ pub struct Channel {
     /// Whether it may start anything.
     pub mode: Mode,
     /// The databases it takes, by clustered name.
-    pub databases: Names,
+    pub databases: NameFilter,
     /// The design documents whose views it takes, by id (`_design/x`).
-    pub designs: Names,
+    pub designs: NameFilter,
     /// When it may start jobs; always if empty.
     pub windows: Vec<Window>,
     /// Whether a job that would not end within a window is held back.
@@ -131,19 +131,19 @@ pub struct Channels {
     /// Tried in this order: a target belongs to the first channel that takes it.
     pub list: Vec<Channel>,
     /// Shard file names or database names that no channel takes.
-    pub ignore: Patterns,
+    pub ignore: NamePatterns,
 }
 
 impl Default for Channels {
     fn default() -> Self {
-        Self { list: builtin_channels(), ignore: Patterns::default() }
+        Self { list: builtin_channels(), ignore: NamePatterns::default() }
     }
 }
 
 impl Channels {
     /// The channel with this name and its index.
     #[must_use]
-    pub fn named(&self, name: &str) -> Option<(usize, &Channel)> {
+    pub fn find(&self, name: &str) -> Option<(usize, &Channel)> {
         self.list.iter().enumerate().find(|(_, channel)| &*channel.name == name)
     }
 }
@@ -154,8 +154,8 @@ mod tests {
 
     #[test]
     fn the_more_cautious_mode_wins() {
-        assert_eq!(Mode::Enforce.and(Mode::Advise), Mode::Advise);
-        assert_eq!(Mode::Enforce.and(Mode::Enforce), Mode::Enforce);
+        assert_eq!(Mode::Enforce.more_cautious(Mode::Advise), Mode::Advise);
+        assert_eq!(Mode::Enforce.more_cautious(Mode::Enforce), Mode::Enforce);
     }
 
     #[test]

@@ -38,7 +38,7 @@
 
 use crate::model::{
     facts::{Confidence, Facts},
-    target::Kind,
+    target::TargetKind,
 };
 use couchdb_names::Version;
 
@@ -48,25 +48,25 @@ mod tests;
 /// Header blocks of a freshly compacted database, in bytes: headers are aligned to blocks of 4096
 /// bytes, and a compaction writes about four. Outcomes have 9 to 22 KiB more than active, 15.5 at
 /// the median, and the largest files up to 44 KiB, one block every few megabytes.
-const DB_HEADERS: u64 = 4 * 4096;
+const DB_HEADER_BYTES: u64 = 4 * 4096;
 
 /// The single header of a freshly compacted view, in bytes, plus half a block of padding on
 /// average.
-const VIEW_HEADERS: u64 = 2048;
+const VIEW_HEADER_BYTES: u64 = 2048;
 
 /// Above this number of rewrites a document, one more rewrite costs less than half as much as the
 /// first: the entries of one document are similar and compress well together.
 ///
 /// Chosen by hand; between 6 and 30 the median error stays below 0.7 %.
-const BEND: f64 = 10.0;
+const REWRITES_HALF_POINT: f64 = 10.0;
 
 /// Inverse of the largest part of its active bytes that a database may lose, whatever the number
 /// of rewrites. The largest observed part is 0.33.
-const LARGEST_DB_PART: u64 = 3;
+const MAX_DROPPED_DIVISOR: u64 = 3;
 
 /// Numbers fitted to outcomes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Fit {
+struct FittedParameters {
     /// Bytes that a database's live trees keep for one superseded revision until a compaction
     /// empties its entry in the revision tree (`couch_bt_engine_compactor:copy_docs`).
     bytes_per_rewrite: f64,
@@ -78,7 +78,7 @@ struct Fit {
     share_of_view: f64,
 }
 
-const FITTED: Fit = Fit {
+const FITTED: FittedParameters = FittedParameters {
     bytes_per_rewrite: 55.0,
     share_of_db: 0.075,
     share_of_view_tree: 0.35,
@@ -90,21 +90,21 @@ const FITTED: Fit = Fit {
 /// Unknown if file or active is unknown; a cleanup rewrites no file and has none. It may exceed
 /// the file: compacting a small fresh database does make it larger.
 #[must_use]
-pub fn predicted(kind: Kind, facts: &Facts) -> Option<u64> {
-    FITTED.predicted(kind, facts)
+pub fn predicted_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
+    FITTED.predicted_bytes(kind, facts)
 }
 
 /// Bytes that a compaction would free, never below zero; unknown if file or active is unknown.
 #[must_use]
-pub fn reclaimable(kind: Kind, facts: &Facts) -> Option<u64> {
-    Some(facts.file.get()?.saturating_sub(predicted(kind, facts)?))
+pub fn reclaimable_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
+    Some(facts.file_bytes.get()?.saturating_sub(predicted_bytes(kind, facts)?))
 }
 
 /// File minus active bytes, which is smoosh's slack, never below zero; the baseline for
-/// [`reclaimable`].
+/// [`reclaimable_bytes`].
 #[must_use]
-pub fn naive_reclaimable(facts: &Facts) -> Option<u64> {
-    Some(facts.file.get()?.saturating_sub(facts.active.get()?))
+pub fn naive_reclaimable_bytes(facts: &Facts) -> Option<u64> {
+    Some(facts.file_bytes.get()?.saturating_sub(facts.active_bytes.get()?))
 }
 
 /// The confidence in active bytes, and so in the prediction.
@@ -120,66 +120,66 @@ pub fn naive_reclaimable(facts: &Facts) -> Option<u64> {
 /// version is no evidence against active.
 #[must_use]
 pub fn confidence(
-    kind: Kind,
+    kind: TargetKind,
     version: Option<Version>,
     has_attachments: Option<bool>,
 ) -> Confidence {
-    let Some(version) = version.filter(|_| kind == Kind::Db) else { return Confidence::High };
+    let Some(version) = version.filter(|_| kind == TargetKind::Db) else { return Confidence::High };
     let old_bodies = version < Version::ACTIVE_WITHOUT_OLD_BODIES;
     let old_attachments =
         version < Version::ACTIVE_WITHOUT_OLD_ATTACHMENTS && has_attachments != Some(false);
     if old_bodies || old_attachments { Confidence::Low } else { Confidence::High }
 }
 
-impl Fit {
-    fn predicted(&self, kind: Kind, facts: &Facts) -> Option<u64> {
-        let active = facts.active.get()?;
-        let slack = slack(facts.file.get()?, active);
+impl FittedParameters {
+    fn predicted_bytes(&self, kind: TargetKind, facts: &Facts) -> Option<u64> {
+        let active = facts.active_bytes.get()?;
+        let slack = slack_share(facts.file_bytes.get()?, active);
         let (dropped, headers) = match kind {
-            Kind::Db => {
-                let dropped = match weighed_rewrites(facts) {
+            TargetKind::Db => {
+                let dropped = match weighted_rewrites(facts) {
                     Some(rewrites) => self.bytes_per_rewrite * rewrites,
                     None => self.share_of_db * slack * active as f64,
                 };
-                (whole(dropped).min(active / LARGEST_DB_PART), DB_HEADERS)
+                (to_bytes(dropped).min(active / MAX_DROPPED_DIVISOR), DB_HEADER_BYTES)
             }
-            Kind::View => {
-                let dropped = match facts.external.get() {
+            TargetKind::View => {
+                let dropped = match facts.external_bytes.get() {
                     Some(rows) => {
                         self.share_of_view_tree * slack * active.saturating_sub(rows) as f64
                     }
                     None => self.share_of_view * slack * active as f64,
                 };
-                (whole(dropped), VIEW_HEADERS)
+                (to_bytes(dropped), VIEW_HEADER_BYTES)
             }
-            Kind::Cleanup | Kind::Search => return None,
+            TargetKind::Cleanup | TargetKind::Search => return None,
         };
         Some(active.saturating_sub(dropped).saturating_add(headers))
     }
 }
 
 /// The share of the file that is not active, 0 to 1.
-fn slack(file: u64, active: u64) -> f64 {
+fn slack_share(file: u64, active: u64) -> f64 {
     if file == 0 { 0.0 } else { file.saturating_sub(active) as f64 / file as f64 }
 }
 
 /// Revisions superseded since the last compaction, with lower weight for later ones of the same
-/// document ([`BEND`]).
+/// document ([`REWRITES_HALF_POINT`]).
 ///
 /// Every document's first revision is a change but supersedes nothing. First revisions since the
 /// last compaction cannot be distinguished from earlier ones, so this is the smaller of the
 /// changes since then and all rewrites ever: exact for a database that was never compacted and for
 /// one that was just compacted.
-fn weighed_rewrites(facts: &Facts) -> Option<f64> {
+fn weighted_rewrites(facts: &Facts) -> Option<f64> {
     let documents = facts.docs.get()?.saturating_add(facts.deleted_docs.get()?);
     let ever = facts.update_seq.get()?.saturating_sub(documents);
-    let since = u64::try_from(facts.changes()?).unwrap_or_default();
+    let since = u64::try_from(facts.changes_since_compaction()?).unwrap_or_default();
     let rewrites = since.min(ever);
     if rewrites == 0 || documents == 0 {
         return Some(0.0);
     }
     let (rewrites, documents) = (rewrites as f64, documents as f64);
-    Some(rewrites / (1.0 + rewrites / (BEND * documents)))
+    Some(rewrites / (1.0 + rewrites / (REWRITES_HALF_POINT * documents)))
 }
 
 #[expect(
@@ -187,6 +187,6 @@ fn weighed_rewrites(facts: &Facts) -> Option<f64> {
     clippy::cast_sign_loss,
     reason = "never negative, and a conversion from float saturates"
 )]
-fn whole(bytes: f64) -> u64 {
+fn to_bytes(bytes: f64) -> u64 {
     bytes as u64
 }

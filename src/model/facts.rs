@@ -6,7 +6,7 @@
 
 mod merge;
 
-pub use merge::{Verdict, merged, of_index};
+pub use merge::{ReadingComparison, compare_index, merge};
 
 use wall_clock::Moment;
 
@@ -15,9 +15,9 @@ use wall_clock::Moment;
 /// `Option<u64>` takes sixteen bytes, which matters for a million rows. The largest number
 /// represents unknown: no file, count or sequence reaches it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Known(u64);
+pub struct OptionalU64(u64);
 
-impl Known {
+impl OptionalU64 {
     /// Not known.
     pub const UNKNOWN: Self = Self(u64::MAX);
 
@@ -34,19 +34,19 @@ impl Known {
     }
 }
 
-impl Default for Known {
+impl Default for OptionalU64 {
     fn default() -> Self {
         Self::UNKNOWN
     }
 }
 
-impl From<Option<u64>> for Known {
+impl From<Option<u64>> for OptionalU64 {
     fn from(value: Option<u64>) -> Self {
         value.map_or(Self::UNKNOWN, Self::new)
     }
 }
 
-impl std::fmt::Debug for Known {
+impl std::fmt::Debug for OptionalU64 {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.get() {
             Some(value) => value.fmt(out),
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Known {
 
 /// The origin of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {
+pub enum FactSource {
     /// CouchDB's node interface.
     #[default]
     Http,
@@ -65,7 +65,7 @@ pub enum Source {
     Files,
 }
 
-impl Source {
+impl FactSource {
     /// Every source, in the order in which metrics show them.
     pub const ALL: [Self; 2] = [Self::Http, Self::Files];
 
@@ -81,12 +81,12 @@ impl Source {
 
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fact {
-    /// [`Facts::file`].
+pub enum FactKind {
+    /// [`Facts::file_bytes`].
     File,
-    /// [`Facts::active`].
+    /// [`Facts::active_bytes`].
     Active,
-    /// [`Facts::external`].
+    /// [`Facts::external_bytes`].
     External,
     /// [`Facts::update_seq`].
     UpdateSeq,
@@ -100,7 +100,7 @@ pub enum Fact {
     UpdatesPending,
 }
 
-impl Fact {
+impl FactKind {
     /// Every measurement.
     pub const ALL: [Self; 8] = [
         Self::File,
@@ -133,12 +133,12 @@ impl FactSet {
 
     /// Whether it contains this measurement.
     #[must_use]
-    pub const fn has(self, fact: Fact) -> bool {
+    pub const fn contains(self, fact: FactKind) -> bool {
         self.0 & (1 << fact as u8) != 0
     }
 
     /// Adds or removes a measurement.
-    pub const fn set(&mut self, fact: Fact, has: bool) {
+    pub const fn set(&mut self, fact: FactKind, has: bool) {
         if has {
             self.0 |= 1 << fact as u8;
         } else {
@@ -194,26 +194,26 @@ pub struct Flags {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Size of the file on disk, in bytes, without temporary compaction files.
-    pub file: Known,
+    pub file_bytes: OptionalU64,
     /// Bytes that CouchDB counts as live.
-    pub active: Known,
+    pub active_bytes: OptionalU64,
     /// Uncompressed bytes of the documents or rows, as CouchDB estimates them.
-    pub external: Known,
+    pub external_bytes: OptionalU64,
     /// The last sequence written; for a view, the last one indexed.
-    pub update_seq: Known,
+    pub update_seq: OptionalU64,
     /// The sequence when the last compaction was swapped in; zero if never compacted; databases
     /// only.
-    pub compacted_seq: Known,
+    pub compacted_seq: OptionalU64,
     /// Documents that are not deleted; databases only.
-    pub docs: Known,
+    pub docs: OptionalU64,
     /// Deleted documents; databases only.
-    pub deleted_docs: Known,
+    pub deleted_docs: OptionalU64,
     /// Sequences that the index has not processed; views only.
-    pub updates_pending: Known,
+    pub updates_pending: OptionalU64,
     /// When it was measured.
-    pub measured_at: Option<Measured>,
+    pub measured_at: Option<Measurement>,
     /// The measurements that come from a file's header; all others come from CouchDB.
-    pub by_files: FactSet,
+    pub from_files: FactSet,
     /// Booleans.
     pub flags: Flags,
     /// The confidence in active bytes.
@@ -222,62 +222,62 @@ pub struct Facts {
 
 /// The time and the source of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measured {
+pub struct Measurement {
     /// The time of its last part.
     pub at: Moment,
     /// The source of that part.
-    pub by: Source,
+    pub source: FactSource,
 }
 
 impl Facts {
     /// One measurement.
     #[must_use]
-    pub const fn get(&self, fact: Fact) -> Known {
+    pub const fn get(&self, fact: FactKind) -> OptionalU64 {
         match fact {
-            Fact::File => self.file,
-            Fact::Active => self.active,
-            Fact::External => self.external,
-            Fact::UpdateSeq => self.update_seq,
-            Fact::CompactedSeq => self.compacted_seq,
-            Fact::Docs => self.docs,
-            Fact::DeletedDocs => self.deleted_docs,
-            Fact::UpdatesPending => self.updates_pending,
+            FactKind::File => self.file_bytes,
+            FactKind::Active => self.active_bytes,
+            FactKind::External => self.external_bytes,
+            FactKind::UpdateSeq => self.update_seq,
+            FactKind::CompactedSeq => self.compacted_seq,
+            FactKind::Docs => self.docs,
+            FactKind::DeletedDocs => self.deleted_docs,
+            FactKind::UpdatesPending => self.updates_pending,
         }
     }
 
-    const fn get_mut(&mut self, fact: Fact) -> &mut Known {
+    const fn get_mut(&mut self, fact: FactKind) -> &mut OptionalU64 {
         match fact {
-            Fact::File => &mut self.file,
-            Fact::Active => &mut self.active,
-            Fact::External => &mut self.external,
-            Fact::UpdateSeq => &mut self.update_seq,
-            Fact::CompactedSeq => &mut self.compacted_seq,
-            Fact::Docs => &mut self.docs,
-            Fact::DeletedDocs => &mut self.deleted_docs,
-            Fact::UpdatesPending => &mut self.updates_pending,
+            FactKind::File => &mut self.file_bytes,
+            FactKind::Active => &mut self.active_bytes,
+            FactKind::External => &mut self.external_bytes,
+            FactKind::UpdateSeq => &mut self.update_seq,
+            FactKind::CompactedSeq => &mut self.compacted_seq,
+            FactKind::Docs => &mut self.docs,
+            FactKind::DeletedDocs => &mut self.deleted_docs,
+            FactKind::UpdatesPending => &mut self.updates_pending,
         }
     }
 
     /// The source of a measurement, where it is known.
     #[must_use]
-    pub fn source_of(&self, fact: Fact) -> Option<Source> {
+    pub fn source_of(&self, fact: FactKind) -> Option<FactSource> {
         self.get(fact).get()?;
         self.measured_at?;
-        Some(if self.by_files.has(fact) { Source::Files } else { Source::Http })
+        Some(if self.from_files.contains(fact) { FactSource::Files } else { FactSource::Http })
     }
 
     /// Whether any measurement comes from CouchDB.
     #[must_use]
-    pub fn said_by_couchdb(&self) -> bool {
-        self.measured_at.is_some_and(|measured| measured.by == Source::Http)
-            || Fact::ALL.into_iter().any(|fact| self.source_of(fact) == Some(Source::Http))
+    pub fn includes_couchdb(&self) -> bool {
+        self.measured_at.is_some_and(|measured| measured.source == FactSource::Http)
+            || FactKind::ALL.into_iter().any(|fact| self.source_of(fact) == Some(FactSource::Http))
     }
 
     /// These facts, with all of them marked as read from files' headers.
     #[must_use]
-    pub fn all_by_files(mut self) -> Self {
-        for fact in Fact::ALL {
-            self.by_files.set(fact, self.get(fact).get().is_some());
+    pub fn marked_from_files(mut self) -> Self {
+        for fact in FactKind::ALL {
+            self.from_files.set(fact, self.get(fact).get().is_some());
         }
         self
     }
@@ -287,16 +287,17 @@ impl Facts {
     /// Negative for a file that was restored from before its last compaction; smoosh takes such a
     /// file in no channel, not even in one without a minimum of changes.
     #[must_use]
-    pub fn changes(&self) -> Option<i64> {
-        let signed = |known: Known| known.get().map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));
+    pub fn changes_since_compaction(&self) -> Option<i64> {
+        let signed =
+            |known: OptionalU64| known.get().map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));
         Some(signed(self.update_seq)?.saturating_sub(signed(self.compacted_seq)?))
     }
 
     /// File over active bytes; `None` when either is unknown or active is zero.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
-        let active = self.active.get().filter(|active| *active > 0)?;
-        Some(self.file.get()? as f64 / active as f64)
+        let active = self.active_bytes.get().filter(|active| *active > 0)?;
+        Some(self.file_bytes.get()? as f64 / active as f64)
     }
 }
 
@@ -306,11 +307,15 @@ mod tests {
 
     #[test]
     fn unknown_is_never_zero() {
-        assert_eq!(Known::default().get(), None);
-        assert_eq!(Known::new(0).get(), Some(0));
-        assert_eq!(Known::new(u64::MAX).get(), Some(u64::MAX - 1));
-        assert_eq!(Facts::default().changes(), None);
-        let empty = Facts { file: Known::new(9), active: Known::new(0), ..Facts::default() };
+        assert_eq!(OptionalU64::default().get(), None);
+        assert_eq!(OptionalU64::new(0).get(), Some(0));
+        assert_eq!(OptionalU64::new(u64::MAX).get(), Some(u64::MAX - 1));
+        assert_eq!(Facts::default().changes_since_compaction(), None);
+        let empty = Facts {
+            file_bytes: OptionalU64::new(9),
+            active_bytes: OptionalU64::new(0),
+            ..Facts::default()
+        };
         assert_eq!(empty.ratio(), None);
     }
 

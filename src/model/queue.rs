@@ -20,38 +20,38 @@ use wall_clock::Moment;
 
 /// A waiting target: its sort key and its index in the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<I> {
+pub struct QueueEntry<I> {
     /// The channel's priority.
     pub priority: OrderedFloat<f64>,
     /// When it was queued in this channel.
-    pub since: Moment,
+    pub queued_since: Moment,
     /// The target.
     pub ix: I,
 }
 
-impl<I: Ord + Copy> Entry<I> {
-    fn order(&self) -> (Reverse<OrderedFloat<f64>>, Moment, I) {
-        (Reverse(self.priority), self.since, self.ix)
+impl<I: Ord + Copy> QueueEntry<I> {
+    fn sort_key(&self) -> (Reverse<OrderedFloat<f64>>, Moment, I) {
+        (Reverse(self.priority), self.queued_since, self.ix)
     }
 }
 
-impl<I: Ord + Copy> Ord for Entry<I> {
+impl<I: Ord + Copy> Ord for QueueEntry<I> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.order().cmp(&other.order())
+        self.sort_key().cmp(&other.sort_key())
     }
 }
 
-impl<I: Ord + Copy> PartialOrd for Entry<I> {
+impl<I: Ord + Copy> PartialOrd for QueueEntry<I> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 /// Entries that `near` may hold beyond twice the capacity.
-const SLACK: usize = 64;
+const FRONT_MARGIN: usize = 64;
 
 /// Maximum number of entries that move from `far` to `near` at once.
-const BATCH: usize = 1 << 16;
+const MOVE_BATCH: usize = 1 << 16;
 
 /// The best targets of a channel on a node, and the rest of what the channel takes.
 #[derive(Clone, Debug)]
@@ -59,95 +59,99 @@ pub struct Queue<I> {
     capacity: usize,
     /// The best entries, at least `capacity` if there are that many; the first `capacity` of them
     /// are offered.
-    near: BTreeSet<Entry<I>>,
+    front: BTreeSet<QueueEntry<I>>,
     /// The rest; none is better than any entry in `near`.
-    far: BTreeSet<Entry<I>>,
+    remainder: BTreeSet<QueueEntry<I>>,
 }
 
 impl<I: Ord + Copy> Queue<I> {
     /// An empty queue with this capacity.
     #[must_use]
     pub const fn new(capacity: usize) -> Self {
-        Self { capacity, near: BTreeSet::new(), far: BTreeSet::new() }
+        Self { capacity, front: BTreeSet::new(), remainder: BTreeSet::new() }
     }
 
     /// A queue of all these entries; takes a third of the time of inserting them one by one.
     #[must_use]
-    pub fn of(capacity: usize, mut entries: Vec<Entry<I>>) -> Self {
+    pub fn from_entries(capacity: usize, mut entries: Vec<QueueEntry<I>>) -> Self {
         entries.sort_unstable();
         let far = entries.split_off(capacity.min(entries.len()));
-        Self { capacity, near: entries.into_iter().collect(), far: far.into_iter().collect() }
+        Self {
+            capacity,
+            front: entries.into_iter().collect(),
+            remainder: far.into_iter().collect(),
+        }
     }
 
     /// Adds an entry; if the queue is full, the worst entry becomes overflow.
-    pub fn insert(&mut self, entry: Entry<I>) {
-        let belongs_near = match self.near.last() {
-            Some(worst) => self.far.is_empty() || entry < *worst,
-            None => self.far.is_empty(),
+    pub fn insert(&mut self, entry: QueueEntry<I>) {
+        let belongs_near = match self.front.last() {
+            Some(worst) => self.remainder.is_empty() || entry < *worst,
+            None => self.remainder.is_empty(),
         };
         if !belongs_near {
-            self.far.insert(entry);
+            self.remainder.insert(entry);
             return;
         }
-        self.near.insert(entry);
-        if self.near.len() > self.capacity.saturating_mul(2).saturating_add(SLACK) {
-            while self.near.len() > self.capacity {
-                self.far.extend(self.near.pop_last());
+        self.front.insert(entry);
+        if self.front.len() > self.capacity.saturating_mul(2).saturating_add(FRONT_MARGIN) {
+            while self.front.len() > self.capacity {
+                self.remainder.extend(self.front.pop_last());
             }
         }
     }
 
     /// Removes an entry; the best of the rest moves up.
-    pub fn remove(&mut self, entry: &Entry<I>) {
-        if self.near.remove(entry) {
-            self.fill();
+    pub fn remove(&mut self, entry: &QueueEntry<I>) {
+        if self.front.remove(entry) {
+            self.refill_front();
         } else {
-            self.far.remove(entry);
+            self.remainder.remove(entry);
         }
     }
 
     /// Removes the best entry; the best of the rest moves up.
-    pub fn pop(&mut self) -> Option<Entry<I>> {
+    pub fn pop(&mut self) -> Option<QueueEntry<I>> {
         if self.capacity == 0 {
             return None;
         }
-        let best = self.near.pop_first()?;
-        self.fill();
+        let best = self.front.pop_first()?;
+        self.refill_front();
         Some(best)
     }
 
     /// Refills `near` from `far` when it holds fewer entries than the capacity.
-    fn fill(&mut self) {
-        if self.near.len() >= self.capacity || self.far.is_empty() {
+    fn refill_front(&mut self) {
+        if self.front.len() >= self.capacity || self.remainder.is_empty() {
             return;
         }
-        let batch = self.capacity.clamp(SLACK, BATCH);
-        let mut fetched: BTreeSet<Entry<I>> =
-            std::iter::from_fn(|| self.far.pop_first()).take(batch).collect();
-        self.near.append(&mut fetched);
+        let batch = self.capacity.clamp(FRONT_MARGIN, MOVE_BATCH);
+        let mut fetched: BTreeSet<QueueEntry<I>> =
+            std::iter::from_fn(|| self.remainder.pop_first()).take(batch).collect();
+        self.front.append(&mut fetched);
     }
 
     /// The waiting entries, best first.
-    pub fn iter(&self) -> impl Iterator<Item = &Entry<I>> {
-        self.near.iter().take(self.capacity)
+    pub fn iter(&self) -> impl Iterator<Item = &QueueEntry<I>> {
+        self.front.iter().take(self.capacity)
     }
 
     /// The best entry.
     #[must_use]
-    pub fn first(&self) -> Option<&Entry<I>> {
+    pub fn first(&self) -> Option<&QueueEntry<I>> {
         self.iter().next()
     }
 
     /// The worst entry within the capacity.
     #[must_use]
-    pub fn last(&self) -> Option<&Entry<I>> {
-        if self.near.len() <= self.capacity { self.near.last() } else { self.iter().last() }
+    pub fn last(&self) -> Option<&QueueEntry<I>> {
+        if self.front.len() <= self.capacity { self.front.last() } else { self.iter().last() }
     }
 
     /// Number of offered entries.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.near.len().min(self.capacity)
+        self.front.len().min(self.capacity)
     }
 
     /// Whether no entry is offered.
@@ -159,7 +163,7 @@ impl<I: Ord + Copy> Queue<I> {
     /// Number of entries beyond the capacity.
     #[must_use]
     pub fn overflow(&self) -> usize {
-        self.near.len() + self.far.len() - self.len()
+        self.front.len() + self.remainder.len() - self.len()
     }
 
     /// Maximum number of offered entries.
@@ -174,8 +178,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn entry(priority: f64, since: u64, ix: u32) -> Entry<u32> {
-        Entry { priority: OrderedFloat(priority), since: Moment::from_unix(since), ix }
+    fn entry(priority: f64, since: u64, ix: u32) -> QueueEntry<u32> {
+        QueueEntry { priority: OrderedFloat(priority), queued_since: Moment::from_unix(since), ix }
     }
 
     #[test]
@@ -206,12 +210,12 @@ mod tests {
             start in proptest::collection::vec((0..6_u8, 0..4_u64), 0..200),
             steps in proptest::collection::vec((proptest::bool::weighted(0.7), 0..6_u8, 0..4_u64, 0..300_u32), 0..200),
         ) {
-            let mut model: Vec<Entry<u32>> = start
+            let mut model: Vec<QueueEntry<u32>> = start
                 .iter()
                 .zip(100..)
                 .map(|(&(priority, since), ix)| entry(f64::from(priority), since, ix))
                 .collect();
-            let mut queue = Queue::of(capacity, model.clone());
+            let mut queue = Queue::from_entries(capacity, model.clone());
             for (put, priority, since, ix) in steps {
                 let entry = entry(f64::from(priority), since, ix);
                 if put && !model.contains(&entry) {

@@ -4,9 +4,9 @@
 //! logging. The planner, `explain` and the tests all call this function.
 
 use crate::model::{
-    channel::{Channel, Priority},
+    channel::{Channel, PriorityKind},
     facts::Facts,
-    target::Kind,
+    target::TargetKind,
 };
 
 /// Why one channel does not take a target.
@@ -87,11 +87,11 @@ pub struct Miss {
 impl Miss {
     /// A miss without numbers.
     #[must_use]
-    pub const fn plain(reason: MissReason) -> Self {
+    pub const fn without_numbers(reason: MissReason) -> Self {
         Self { reason, value: None, limit: None }
     }
 
-    const fn compared(reason: MissReason, value: f64, limit: f64) -> Self {
+    const fn with_numbers(reason: MissReason, value: f64, limit: f64) -> Self {
         Self { reason, value: Some(value), limit: Some(limit) }
     }
 }
@@ -109,68 +109,74 @@ impl Miss {
 ///
 /// # Errors
 /// The first condition that failed. A priority of exactly zero counts as a miss.
-pub fn score(channel: &Channel, kind: Kind, facts: &Facts) -> Result<f64, Miss> {
-    if channel.kind != kind || kind == Kind::Search {
-        return Err(Miss::plain(MissReason::NotThisKind));
+pub fn score(channel: &Channel, kind: TargetKind, facts: &Facts) -> Result<f64, Miss> {
+    if channel.kind != kind || kind == TargetKind::Search {
+        return Err(Miss::without_numbers(MissReason::NotThisKind));
     }
-    if kind == Kind::Cleanup {
+    if kind == TargetKind::Cleanup {
         return if facts.flags.evidence {
             Ok(1.0)
         } else {
-            Err(Miss::compared(MissReason::BelowMinPriority, 0.0, channel.min_priority))
+            Err(Miss::with_numbers(MissReason::BelowMinPriority, 0.0, channel.min_priority))
         };
     }
-    if let Some(changes) = facts.changes()
-        && kind == Kind::Db
+    if let Some(changes) = facts.changes_since_compaction()
+        && kind == TargetKind::Db
         && i128::from(changes) < i128::from(channel.min_changes)
     {
-        return Err(Miss::compared(
+        return Err(Miss::with_numbers(
             MissReason::TooFewChanges,
             changes as f64,
             channel.min_changes as f64,
         ));
     }
-    if channel.priority == Priority::Upgrade && facts.flags.needs_upgrade {
+    if channel.priority == PriorityKind::Upgrade && facts.flags.needs_upgrade {
         return Ok(1.0);
     }
-    let sized = sized(channel, facts);
+    let sized = check_sizes(channel, facts);
     match (channel.priority, sized) {
         // An upgrade channel's size thresholds only affect files without live bytes; every other
         // file is taken only for an upgrade.
-        (Priority::Upgrade, Ok(Sized::NoneActive)) => floor_priority(channel),
-        (Priority::Upgrade, _) => Err(Miss::plain(MissReason::NoUpgradeNeeded)),
+        (PriorityKind::Upgrade, Ok(AcceptedSizes::NoActiveBytes)) => floor_priority(channel),
+        (PriorityKind::Upgrade, _) => Err(Miss::without_numbers(MissReason::NoUpgradeNeeded)),
         (_, Err(miss)) => Err(miss),
-        (_, Ok(Sized::NoneActive)) => floor_priority(channel),
-        (Priority::Ratio, Ok(Sized::Both { file, active })) => {
-            within(channel, file as f64 / active as f64)
+        (_, Ok(AcceptedSizes::NoActiveBytes)) => floor_priority(channel),
+        (PriorityKind::Ratio, Ok(AcceptedSizes::WithActiveBytes { file, active })) => {
+            check_priority(channel, file as f64 / active as f64)
         }
-        (Priority::Slack, Ok(Sized::Both { file, active })) => {
-            within(channel, file as f64 - active as f64)
+        (PriorityKind::Slack, Ok(AcceptedSizes::WithActiveBytes { file, active })) => {
+            check_priority(channel, file as f64 - active as f64)
         }
-        (Priority::Cleanup, Ok(Sized::Both { .. })) => Err(Miss::plain(MissReason::NotThisKind)),
+        (PriorityKind::Cleanup, Ok(AcceptedSizes::WithActiveBytes { .. })) => {
+            Err(Miss::without_numbers(MissReason::NotThisKind))
+        }
     }
 }
 
 /// A file whose size the channel accepts.
-enum Sized {
-    NoneActive,
-    Both { file: u64, active: u64 },
+enum AcceptedSizes {
+    NoActiveBytes,
+    WithActiveBytes { file: u64, active: u64 },
 }
 
-fn sized(channel: &Channel, facts: &Facts) -> Result<Sized, Miss> {
-    let file = facts.file.get().ok_or(Miss::plain(MissReason::UnknownSize))?;
+fn check_sizes(channel: &Channel, facts: &Facts) -> Result<AcceptedSizes, Miss> {
+    let file = facts.file_bytes.get().ok_or(Miss::without_numbers(MissReason::UnknownSize))?;
     if file <= channel.min_size {
-        return Err(Miss::compared(MissReason::BelowMinSize, file as f64, channel.min_size as f64));
+        return Err(Miss::with_numbers(
+            MissReason::BelowMinSize,
+            file as f64,
+            channel.min_size as f64,
+        ));
     }
     if let Some(max_size) = channel.max_size
         && file > max_size
     {
-        return Err(Miss::compared(MissReason::AboveMaxSize, file as f64, max_size as f64));
+        return Err(Miss::with_numbers(MissReason::AboveMaxSize, file as f64, max_size as f64));
     }
-    match facts.active.get() {
-        None => Err(Miss::plain(MissReason::UnknownSize)),
-        Some(0) => Ok(Sized::NoneActive),
-        Some(active) => Ok(Sized::Both { file, active }),
+    match facts.active_bytes.get() {
+        None => Err(Miss::without_numbers(MissReason::UnknownSize)),
+        Some(0) => Ok(AcceptedSizes::NoActiveBytes),
+        Some(active) => Ok(AcceptedSizes::WithActiveBytes { file, active }),
     }
 }
 
@@ -179,17 +185,25 @@ fn sized(channel: &Channel, facts: &Facts) -> Result<Sized, Miss> {
 fn floor_priority(channel: &Channel) -> Result<f64, Miss> {
     let floor = channel.min_priority;
     if floor == 0.0 || !floor.is_finite() {
-        return Err(Miss::compared(MissReason::BelowMinPriority, floor, floor));
+        return Err(Miss::with_numbers(MissReason::BelowMinPriority, floor, floor));
     }
     Ok(floor)
 }
 
-fn within(channel: &Channel, priority: f64) -> Result<f64, Miss> {
+fn check_priority(channel: &Channel, priority: f64) -> Result<f64, Miss> {
     if priority <= channel.min_priority || priority == 0.0 {
-        return Err(Miss::compared(MissReason::BelowMinPriority, priority, channel.min_priority));
+        return Err(Miss::with_numbers(
+            MissReason::BelowMinPriority,
+            priority,
+            channel.min_priority,
+        ));
     }
     if priority > channel.max_priority {
-        return Err(Miss::compared(MissReason::AboveMaxPriority, priority, channel.max_priority));
+        return Err(Miss::with_numbers(
+            MissReason::AboveMaxPriority,
+            priority,
+            channel.max_priority,
+        ));
     }
     Ok(priority)
 }

@@ -98,7 +98,7 @@ impl Settings {
     /// The effective mode of a channel: the more careful of the settings' and its own.
     #[must_use]
     pub fn mode_of(&self, channel: &Channel) -> Mode {
-        self.mode.and(channel.mode)
+        self.mode.more_cautious(channel.mode)
     }
 }
 

@@ -7,17 +7,17 @@ mod id;
 mod selector;
 
 pub use id::{ParseTargetError, TargetId};
-pub use selector::{Selector, database};
+pub use selector::{TargetSelector, database_of};
 
 use serde::{Deserialize, Serialize};
 
 /// The pseudo node of cluster-wide targets: views and cleanups read over HTTP.
-pub const CLUSTER: &str = "_cluster";
+pub const CLUSTER_NODE: &str = "_cluster";
 
 /// The kind of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum TargetKind {
     /// One copy of a database shard, on one node; also node-local databases such as `_dbs`.
     Db,
     /// A view index, known by its database (with instance suffix) and signature.
@@ -29,12 +29,12 @@ pub enum Kind {
     Search,
 }
 
-impl Kind {
+impl TargetKind {
     /// Every kind, in the order in which tables and metrics show them.
     pub const ALL: [Self; 4] = [Self::Db, Self::View, Self::Cleanup, Self::Search];
 
     /// The kinds that have a compaction, and therefore channels.
-    pub const COMPACTED: [Self; 3] = [Self::Db, Self::View, Self::Cleanup];
+    pub const WITH_COMPACTION: [Self; 3] = [Self::Db, Self::View, Self::Cleanup];
 
     /// The label in ids, JSON, configuration and metric labels.
     #[must_use]
@@ -56,7 +56,7 @@ impl Kind {
 
 /// The relation between a target and the shard map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum State {
+pub enum TargetState {
     /// In the shard map and on disk.
     #[default]
     Ok,
@@ -70,7 +70,7 @@ pub enum State {
     Unaddressable,
 }
 
-impl State {
+impl TargetState {
     /// Every state, in the order in which tables and metrics show them.
     pub const ALL: [Self; 5] =
         [Self::Ok, Self::Orphan, Self::Missing, Self::Resharding, Self::Unaddressable];
@@ -100,12 +100,12 @@ mod tests {
 
     #[test]
     fn labels_parse_back() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::from_label(kind.label()), Some(kind));
+        for kind in TargetKind::ALL {
+            assert_eq!(TargetKind::from_label(kind.label()), Some(kind));
         }
-        for state in State::ALL {
-            assert_eq!(State::from_label(state.label()), Some(state));
+        for state in TargetState::ALL {
+            assert_eq!(TargetState::from_label(state.label()), Some(state));
         }
-        assert_eq!(Kind::from_label("shard"), None);
+        assert_eq!(TargetKind::from_label("shard"), None);
     }
 }

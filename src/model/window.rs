@@ -8,7 +8,9 @@ mod days;
 mod parse;
 
 pub use days::{DAY_NAMES, Days, ParseDaysError};
-pub use parse::{Edge, ParseTimeError, ParseZoneError, shown_time, time, zone, zone_name};
+pub use parse::{
+    ParseTimeError, ParseZoneError, WindowEnd, format_time, parse_time, parse_zone, zone_name,
+};
 
 use jiff::{
     Timestamp,
@@ -40,23 +42,23 @@ pub struct Window {
 impl Window {
     /// Whether it is open at `now`.
     #[must_use]
-    pub fn open_at(&self, now: Moment) -> bool {
+    pub fn is_open_at(&self, now: Moment) -> bool {
         let Some(local) = self.local(now) else {
             return false;
         };
-        let today = self.days.has(local.date().weekday());
+        let today = self.days.contains(local.date().weekday());
         let time = local.time();
         if self.from < self.to {
             return today && self.from <= time && time < self.to;
         }
         let began_yesterday =
-            local.date().yesterday().is_ok_and(|yesterday| self.days.has(yesterday.weekday()));
+            local.date().yesterday().is_ok_and(|yesterday| self.days.contains(yesterday.weekday()));
         (today && time >= self.from) || (began_yesterday && time < self.to)
     }
 
     /// Whether it is open at all times.
     #[must_use]
-    pub fn never_closes(&self) -> bool {
+    pub fn is_always_open(&self) -> bool {
         self.days == Days::ALL && self.from == self.to
     }
 
@@ -115,28 +117,28 @@ impl Window {
 
 /// Whether any of `windows` is open at `now`; without windows it is always open.
 #[must_use]
-pub fn open_at(windows: &[Window], now: Moment) -> bool {
-    windows.is_empty() || windows.iter().any(|window| window.open_at(now))
+pub fn any_open_at(windows: &[Window], now: Moment) -> bool {
+    windows.is_empty() || windows.iter().any(|window| window.is_open_at(now))
 }
 
-/// When the result of [`open_at`] changes next. `None` if it does not change within the next two
+/// When the result of [`any_open_at`] changes next. `None` if it does not change within the next two
 /// weeks, which means never.
 #[must_use]
 pub fn next_change(windows: &[Window], now: Moment) -> Option<Moment> {
-    let open = open_at(windows, now);
-    edges_after(windows, now).into_iter().find(|at| open_at(windows, *at) != open)
+    let open = any_open_at(windows, now);
+    edges_after(windows, now).into_iter().find(|at| any_open_at(windows, *at) != open)
 }
 
-/// When the result of [`open_at`] last changed. `None` if it did not change for a week and more.
+/// When the result of [`any_open_at`] last changed. `None` if it did not change for a week and more.
 #[must_use]
 pub fn last_change(windows: &[Window], now: Moment) -> Option<Moment> {
     // The search starts at the horizon, so that it includes today's edges and those of a day that
     // daylight saving made longer.
     let horizon = Moment::from_unix(now.unix().saturating_sub(86_400 * (HORIZON_DAYS - 2)));
-    let mut open = open_at(windows, horizon);
+    let mut open = any_open_at(windows, horizon);
     let mut last = None;
     for at in edges_after(windows, horizon).into_iter().take_while(|at| *at <= now) {
-        if open_at(windows, at) != open {
+        if any_open_at(windows, at) != open {
             open = !open;
             last = Some(at);
         }

@@ -2,7 +2,7 @@
 
 use super::Rules;
 use crate::{
-    jobs::{History, Jobs},
+    jobs::{Jobs, TargetConstraints},
     plan::{disk::Disks, pressure::Pressures},
 };
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub struct Conditions {
     /// Running jobs.
     pub jobs: Arc<Jobs>,
     /// Remembered outcomes, orders and suspensions.
-    pub history: Arc<History>,
+    pub constraints: Arc<TargetConstraints>,
     /// Free space.
     pub disks: Arc<Disks>,
     /// Which nodes are too busy, or in maintenance.
@@ -24,6 +24,6 @@ impl Conditions {
     /// Peak size of a database's compaction, as a multiple of its active bytes: the configured
     /// factor, or the observed one if it is larger.
     pub(super) fn headroom_factor(&self, rules: &Rules) -> f64 {
-        rules.headroom.factor.max(self.history.headroom_factor.unwrap_or(0.0))
+        rules.headroom.factor.max(self.constraints.learned_headroom_factor.unwrap_or(0.0))
     }
 }

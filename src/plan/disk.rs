@@ -4,14 +4,14 @@
 //! Prometheus query, or fixed numbers. Never decides whether a job fits: `plan` does, with the
 //! jobs' reservations. Metrics and the API show it.
 
-mod layout;
-mod local;
+mod local_fs;
 mod prometheus;
-mod slope;
+mod space_trend;
 mod task;
+mod volume_specs;
 
-pub use layout::{Local, Place, Source};
-pub use task::{Handle, Instruments, Measured, Meter, Settings, Task};
+pub use task::{DiskSettings, Handle, SpaceMeter, SystemMeter, Task, VolumeMeasurement};
+pub use volume_specs::{LocalDirectories, SpaceSource, VolumeSpec};
 
 use crate::{
     jobs::{Job, Jobs},
@@ -22,13 +22,13 @@ use wall_clock::Moment;
 
 /// Free space of a volume, as last measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
+pub struct VolumeSpace {
     /// Free bytes.
     pub available: u64,
     /// The volume's size in bytes, where it is known.
     pub size: Option<u64>,
     /// The time of the measurement.
-    pub at: Moment,
+    pub measured_at: Moment,
 }
 
 /// One volume.
@@ -39,7 +39,7 @@ pub struct Volume {
     /// The nodes with files on it, by CouchDB's names.
     pub nodes: Vec<Arc<str>>,
     /// Its space; absent where it is unknown or too old to rely on.
-    pub space: Option<Space>,
+    pub space: Option<VolumeSpace>,
     /// When free space began to fall faster than the jobs on the volume explain.
     pub falling_since: Option<Moment>,
     /// Why its space is unknown.
@@ -61,8 +61,8 @@ impl Volume {
 
     /// Bytes that the compactions on it may still use.
     #[must_use]
-    pub fn reserved(&self, jobs: &Jobs, snapshot: &Snapshot) -> u64 {
-        self.jobs(jobs, snapshot).fold(0, |sum, job| sum.saturating_add(job.reserved))
+    pub fn reserved_bytes(&self, jobs: &Jobs, snapshot: &Snapshot) -> u64 {
+        self.jobs(jobs, snapshot).fold(0, |sum, job| sum.saturating_add(job.reserved_bytes))
     }
 }
 

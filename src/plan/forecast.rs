@@ -1,13 +1,13 @@
 //! The expected result of a compaction: the estimator's prediction or, where a target's last
 //! compaction showed that another one would be useless, the size that one left.
 
-use super::{Plan, brief::Brief};
+use super::{Plan, candidate_summary::CandidateSummary};
 use crate::{
     model::{
-        facts::{Fact, Known},
-        memory::Rest,
+        facts::{FactKind, OptionalU64},
+        records::Backoff,
     },
-    table::{Ix, TargetRef},
+    table::{TargetIx, TargetRef},
 };
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forecast {
     /// Bytes left.
-    pub predicted: Option<u64>,
+    pub predicted_bytes: Option<u64>,
     /// Bytes freed.
-    pub reclaimable: Option<u64>,
+    pub reclaimable_bytes: Option<u64>,
     /// Confidence in these numbers: `high`; `low` where active bytes are misleading; `learned`
     /// where the target's own last compaction provides them.
     pub confidence: &'static str,
 }
 
 /// The label for numbers from a target's own last compaction.
-const LEARNED: &str = "learned";
+const CONFIDENCE_LEARNED: &str = "learned";
 
 impl Plan {
     /// The expected result of compacting a target. It never contradicts the decision about the
@@ -32,44 +32,48 @@ impl Plan {
     #[must_use]
     pub fn forecast(&self, target: TargetRef<'_>) -> Forecast {
         let facts = target.facts();
-        let rests = &self.conditions.history.rests;
+        let rests = &self.conditions.constraints.backoffs;
         let confidence = match rests.get(&target.ix()) {
-            Some(Rest::Futile { would_leave: Some(_), .. }) => LEARNED,
-            Some(Rest::Futile { would_leave: None, .. }) => {
+            Some(Backoff::Futile { would_leave: Some(_), .. }) => CONFIDENCE_LEARNED,
+            Some(Backoff::Futile { would_leave: None, .. }) => {
                 crate::model::facts::Confidence::Low.label()
             }
-            Some(Rest::CoolDown { .. } | Rest::Quarantined { .. }) | None => {
+            Some(Backoff::CoolDown { .. } | Backoff::Quarantined { .. }) | None => {
                 facts.confidence.label()
             }
         };
-        let learned = would_leave(rests, target.ix()).zip(facts.active.get());
+        let learned = learned_remaining_bytes(rests, target.ix()).zip(facts.active_bytes.get());
         let Some((left, active)) = learned.filter(|(_, active)| *active > 0) else {
-            let (predicted, reclaimable) = (target.predicted(), target.reclaimable());
-            return Forecast { predicted, reclaimable, confidence };
+            let (predicted, reclaimable) = (target.predicted_bytes(), target.reclaimable_bytes());
+            return Forecast {
+                predicted_bytes: predicted,
+                reclaimable_bytes: reclaimable,
+                confidence,
+            };
         };
         let all = |bytes: u64| {
             let all = u128::from(bytes) * u128::from(left) / u128::from(active);
             u64::try_from(all).unwrap_or(u64::MAX)
         };
-        let predicted = target.on_disk(Fact::Active).map(all);
-        let file = target.on_disk(Fact::File);
+        let predicted = target.disk_bytes(FactKind::Active).map(all);
+        let file = target.disk_bytes(FactKind::File);
         let reclaimable = file.zip(predicted).map(|(file, left)| file.saturating_sub(left));
-        Forecast { predicted, reclaimable, confidence }
+        Forecast { predicted_bytes: predicted, reclaimable_bytes: reclaimable, confidence }
     }
 }
 
-impl Brief {
+impl CandidateSummary {
     /// The same summary with the prediction from the target's last compaction, if there is one.
-    pub(super) fn learned(&self, rests: &BTreeMap<Ix, Rest>) -> Self {
-        let learned = would_leave(rests, self.ix).map(Known::new);
-        Self { predicted: learned.unwrap_or(self.predicted), ..*self }
+    pub(super) fn with_learned_prediction(&self, rests: &BTreeMap<TargetIx, Backoff>) -> Self {
+        let learned = learned_remaining_bytes(rests, self.ix).map(OptionalU64::new);
+        Self { predicted_bytes: learned.unwrap_or(self.predicted_bytes), ..*self }
     }
 }
 
 /// Bytes that another compaction would leave of one file, if the last one provides that number.
-fn would_leave(rests: &BTreeMap<Ix, Rest>, ix: Ix) -> Option<u64> {
+fn learned_remaining_bytes(rests: &BTreeMap<TargetIx, Backoff>, ix: TargetIx) -> Option<u64> {
     match rests.get(&ix)? {
-        Rest::Futile { would_leave, .. } => *would_leave,
-        Rest::CoolDown { .. } | Rest::Quarantined { .. } => None,
+        Backoff::Futile { would_leave, .. } => *would_leave,
+        Backoff::CoolDown { .. } | Backoff::Quarantined { .. } => None,
     }
 }

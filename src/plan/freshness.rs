@@ -1,35 +1,35 @@
 //! Freshness: facts count if they are recent, or if feeds confirm them.
 
 use super::Rules;
-use crate::table::{Ix, Snapshot};
+use crate::table::{Snapshot, TargetIx};
 use wall_clock::Moment;
 
 /// The rule by which a target's facts count as fresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Freshness {
     /// They were measured within `scan.fresh_for`.
-    Measured,
+    RecentlyMeasured,
     /// Feeds that report every change have reported none since the facts were measured.
-    Followed,
+    ConfirmedByFeeds,
 }
 
 impl Freshness {
     /// The rule for a target; none if its facts are stale or it was never measured.
     #[must_use]
-    pub fn of(snapshot: &Snapshot, ix: Ix, rules: &Rules, now: Moment) -> Option<Self> {
+    pub fn of(snapshot: &Snapshot, ix: TargetIx, rules: &Rules, now: Moment) -> Option<Self> {
         let measured = snapshot.target(ix)?.facts().measured_at?;
         if measured.at.age(now) <= rules.fresh_for {
-            return Some(Self::Measured);
+            return Some(Self::RecentlyMeasured);
         }
-        snapshot.is_confirmed(ix).then_some(Self::Followed)
+        snapshot.is_confirmed(ix).then_some(Self::ConfirmedByFeeds)
     }
 
     /// The label in JSON.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
-            Self::Measured => "measured",
-            Self::Followed => "followed",
+            Self::RecentlyMeasured => "measured",
+            Self::ConfirmedByFeeds => "followed",
         }
     }
 }

@@ -4,14 +4,14 @@ use crate::{
     model::{
         channel::{Channel, Channels},
         score::{Miss, MissReason, score},
-        target::State,
+        target::TargetState,
     },
     table::{NodeIx, TargetRef},
 };
 use wall_clock::Moment;
 
 /// No channel.
-const NONE: u8 = u8::MAX;
+const NO_CHANNEL: u8 = u8::MAX;
 
 /// A target's channel and queue position, in sixteen bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,20 +19,20 @@ pub struct Placement {
     /// The target's priority in its channel.
     pub priority: f64,
     /// When the target was queued there.
-    pub since: Moment,
+    pub queued_since: Moment,
     pub(super) node: NodeIx,
     channel: u8,
-    pub(super) running: bool,
+    pub(super) compact_running: bool,
 }
 
 impl Default for Placement {
     fn default() -> Self {
         Self {
             priority: 0.0,
-            since: Moment::default(),
+            queued_since: Moment::default(),
             node: NodeIx::CLUSTER,
-            channel: NONE,
-            running: false,
+            channel: NO_CHANNEL,
+            compact_running: false,
         }
     }
 }
@@ -43,10 +43,10 @@ impl Placement {
         match first_channel(channels, target) {
             Some((channel, priority)) => Self {
                 priority,
-                since,
+                queued_since: since,
                 node: target.node_ix(),
-                channel: u8::try_from(channel).unwrap_or(NONE),
-                running: target.facts().flags.compact_running,
+                channel: u8::try_from(channel).unwrap_or(NO_CHANNEL),
+                compact_running: target.facts().flags.compact_running,
             },
             None => Self::default(),
         }
@@ -54,8 +54,8 @@ impl Placement {
 
     /// The index of its channel, if a channel takes it.
     #[must_use]
-    pub fn channel(self) -> Option<usize> {
-        (self.channel != NONE).then_some(usize::from(self.channel))
+    pub fn channel_index(self) -> Option<usize> {
+        (self.channel != NO_CHANNEL).then_some(usize::from(self.channel))
     }
 }
 
@@ -64,12 +64,12 @@ impl Placement {
 #[must_use]
 pub fn first_channel(channels: &Channels, target: TargetRef<'_>) -> Option<(usize, f64)> {
     // No request starts one part of a view; the view itself is queued for all its parts.
-    if target.is_part() || !waits_at_all(target.state()) || ignored(channels, target) {
+    if target.is_part() || !is_compactable(target.state()) || is_ignored(channels, target) {
         return None;
     }
     channels.list.iter().enumerate().find_map(|(at, channel)| {
         let priority = score(channel, target.kind(), &target.facts()).ok()?;
-        takes_names(channel, target).then_some((at, priority))
+        accepts_names(channel, target).then_some((at, priority))
     })
 }
 
@@ -77,46 +77,52 @@ pub fn first_channel(channels: &Channels, target: TargetRef<'_>) -> Option<(usiz
 #[must_use]
 pub fn miss_of(channels: &Channels, channel: &Channel, target: TargetRef<'_>) -> Option<Miss> {
     if channel.kind != target.kind() {
-        return Some(Miss::plain(MissReason::NotThisKind));
+        return Some(Miss::without_numbers(MissReason::NotThisKind));
     }
-    if ignored(channels, target) {
-        return Some(Miss::plain(MissReason::Ignored));
+    if is_ignored(channels, target) {
+        return Some(Miss::without_numbers(MissReason::Ignored));
     }
-    if !takes_names(channel, target) {
-        return Some(Miss::plain(MissReason::Excluded));
+    if !accepts_names(channel, target) {
+        return Some(Miss::without_numbers(MissReason::Excluded));
     }
     match score(channel, target.kind(), &target.facts()) {
         Err(miss) => Some(miss),
-        Ok(_) => (target.is_part() || !waits_at_all(target.state()))
-            .then_some(Miss::plain(MissReason::Excluded)),
+        Ok(_) => (target.is_part() || !is_compactable(target.state()))
+            .then_some(Miss::without_numbers(MissReason::Excluded)),
     }
 }
 
 /// Whether a channel would take a target of its kind, regardless of sizes.
-pub(super) fn may_take(channels: &Channels, channel: &Channel, target: TargetRef<'_>) -> bool {
-    waits_at_all(target.state()) && !ignored(channels, target) && takes_names(channel, target)
+pub(super) fn accepts_names_and_state(
+    channels: &Channels,
+    channel: &Channel,
+    target: TargetRef<'_>,
+) -> bool {
+    is_compactable(target.state())
+        && !is_ignored(channels, target)
+        && accepts_names(channel, target)
 }
 
 /// A stray file should be deleted, a missing one has nothing to compact, and an unaddressable one
 /// cannot be started.
-const fn waits_at_all(state: State) -> bool {
+const fn is_compactable(state: TargetState) -> bool {
     match state {
-        State::Ok | State::Resharding => true,
-        State::Orphan | State::Missing | State::Unaddressable => false,
+        TargetState::Ok | TargetState::Resharding => true,
+        TargetState::Orphan | TargetState::Missing | TargetState::Unaddressable => false,
     }
 }
 
 /// The ignore list holds shard file names, like `smoosh.ignore`, or database names.
-fn ignored(channels: &Channels, target: TargetRef<'_>) -> bool {
+fn is_ignored(channels: &Channels, target: TargetRef<'_>) -> bool {
     !channels.ignore.texts().is_empty()
         && (channels.ignore.matches(target.db_name().db)
             || target.shard_name().is_some_and(|name| channels.ignore.matches(&name)))
 }
 
-fn takes_names(channel: &Channel, target: TargetRef<'_>) -> bool {
-    (channel.databases.takes_all() || channel.databases.takes(target.db_name().db))
-        && (channel.designs.takes_all()
-            || target
-                .view()
-                .is_none_or(|view| view.designs.iter().any(|design| channel.designs.takes(design))))
+fn accepts_names(channel: &Channel, target: TargetRef<'_>) -> bool {
+    (channel.databases.accepts_all() || channel.databases.accepts(target.db_name().db))
+        && (channel.designs.accepts_all()
+            || target.view().is_none_or(|view| {
+                view.designs.iter().any(|design| channel.designs.accepts(design))
+            }))
 }

@@ -5,10 +5,10 @@
 //! Metrics, the API and the enforcer read the plan published last.
 
 use crate::{
-    jobs::{History, Jobs},
-    model::{channel::Channels, memory::Ordered},
+    jobs::{Jobs, TargetConstraints},
+    model::{channel::Channels, records::CompactionOrder},
     plan::{Conditions, Plan, Queues, Rules, disk::Disks, pressure::Pressures},
-    table::{Ix, Snapshot},
+    table::{Snapshot, TargetIx},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -19,14 +19,14 @@ use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
 /// Interval between plans without any input change, because facts become stale with time.
-const PERIOD: Duration = Duration::from_secs(10);
+const REPLAN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Facts stay fresh for at least this many sweeps.
-const FRESH_SWEEPS: u32 = 3;
+const MIN_FRESH_SWEEPS: u32 = 3;
 
 /// The planner's settings.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct PlannerSettings {
     /// The channels.
     pub channels: Arc<Channels>,
     /// All other settings that decide.
@@ -41,7 +41,7 @@ pub struct Inputs {
     /// Running jobs.
     pub jobs: watch::Receiver<Arc<Jobs>>,
     /// Remembered outcomes, orders and suspensions.
-    pub history: watch::Receiver<Arc<History>>,
+    pub constraints: watch::Receiver<Arc<TargetConstraints>>,
     /// Free space.
     pub disks: watch::Receiver<Arc<Disks>>,
     /// Which nodes are too busy, or in maintenance.
@@ -55,7 +55,7 @@ impl Inputs {
         Self {
             snapshots,
             jobs: watch::channel(Arc::default()).1,
-            history: watch::channel(Arc::default()).1,
+            constraints: watch::channel(Arc::default()).1,
             disks: watch::channel(Arc::default()).1,
             pressures: watch::channel(Arc::default()).1,
         }
@@ -65,7 +65,7 @@ impl Inputs {
     fn conditions(&mut self) -> Conditions {
         Conditions {
             jobs: Arc::clone(&self.jobs.borrow_and_update()),
-            history: Arc::clone(&self.history.borrow_and_update()),
+            constraints: Arc::clone(&self.constraints.borrow_and_update()),
             disks: Arc::clone(&self.disks.borrow_and_update()),
             pressures: Arc::clone(&self.pressures.borrow_and_update()),
         }
@@ -73,22 +73,22 @@ impl Inputs {
 }
 
 /// Orders are rare and answered at once, so a short queue is enough.
-const COMMANDS: usize = 8;
+const COMMAND_QUEUE_LENGTH: usize = 8;
 
 /// Empties the queues of a node, of a channel, or of both; answers how many targets were removed.
 #[derive(Debug)]
 struct Flush {
     node: Option<String>,
     channel: Option<String>,
-    answer: oneshot::Sender<u64>,
+    reply: oneshot::Sender<u64>,
 }
 
 /// Asks for a plan as if a target had been ordered; that plan is not published.
 #[derive(Debug)]
 struct WhatIf {
-    ix: Ix,
-    ordered: Ordered,
-    answer: oneshot::Sender<Arc<Plan>>,
+    ix: TargetIx,
+    ordered: CompactionOrder,
+    reply: oneshot::Sender<Arc<Plan>>,
 }
 
 /// Requests to the planner.
@@ -111,15 +111,15 @@ impl Handle {
     /// measured again; returns how many. `None` if the task has ended.
     pub async fn flush(&self, node: Option<String>, channel: Option<String>) -> Option<u64> {
         let (answer, answered) = oneshot::channel();
-        self.commands.send(Command::Flush(Flush { node, channel, answer })).await.ok()?;
+        self.commands.send(Command::Flush(Flush { node, channel, reply: answer })).await.ok()?;
         answered.await.ok()
     }
 
     /// The plan as it would be if an operator had ordered this target. `None` if the task has
     /// ended.
-    pub async fn what_if(&self, ix: Ix, ordered: Ordered) -> Option<Arc<Plan>> {
+    pub async fn what_if(&self, ix: TargetIx, ordered: CompactionOrder) -> Option<Arc<Plan>> {
         let (answer, answered) = oneshot::channel();
-        self.commands.send(Command::WhatIf(WhatIf { ix, ordered, answer })).await.ok()?;
+        self.commands.send(Command::WhatIf(WhatIf { ix, ordered, reply: answer })).await.ok()?;
         answered.await.ok()
     }
 }
@@ -130,14 +130,14 @@ pub struct Task {
     clock: Clock,
     queues: Queues,
     inputs: Inputs,
-    settings: watch::Receiver<Arc<Settings>>,
+    settings: watch::Receiver<Arc<PlannerSettings>>,
     plan: watch::Sender<Arc<Plan>>,
     commands: mpsc::Receiver<Command>,
 }
 
 enum Event {
     Command(Command),
-    News,
+    InputsChanged,
     Settings,
     Tick,
     Stop,
@@ -149,33 +149,33 @@ impl Task {
     pub fn new(
         clock: Clock,
         inputs: Inputs,
-        settings: watch::Receiver<Arc<Settings>>,
+        settings: watch::Receiver<Arc<PlannerSettings>>,
     ) -> (Self, Handle) {
         let queues = Queues::new(Arc::clone(&settings.borrow().channels));
         let (plan, reader) = watch::channel(Arc::default());
-        let (commands_tx, commands) = mpsc::channel(COMMANDS);
+        let (commands_tx, commands) = mpsc::channel(COMMAND_QUEUE_LENGTH);
         let handle = Handle { plan: reader, commands: commands_tx };
         (Self { clock, queues, inputs, settings, plan, commands }, handle)
     }
 
     /// Plans until `stop`, or until the sender of snapshots is dropped.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut tick = time::interval(PERIOD);
+        let mut tick = time::interval(REPLAN_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let next_change = self.plan.borrow().next_change;
             // Every arm is cancel-safe, and no arm's body awaits.
             let event = tokio::select! {
                 () = stop.cancelled() => Event::Stop,
-                news = self.inputs.snapshots.changed() => if news.is_ok() { Event::News } else { Event::Stop },
+                news = self.inputs.snapshots.changed() => if news.is_ok() { Event::InputsChanged } else { Event::Stop },
                 news = self.settings.changed() => if news.is_ok() { Event::Settings } else { Event::Stop },
                 Some(command) = self.commands.recv() => Event::Command(command),
                 // A sender that is dropped sends no more updates; its last value still counts.
-                Ok(()) = self.inputs.jobs.changed() => Event::News,
-                Ok(()) = self.inputs.history.changed() => Event::News,
-                Ok(()) = self.inputs.disks.changed() => Event::News,
-                Ok(()) = self.inputs.pressures.changed() => Event::News,
-                () = until(self.clock, next_change) => Event::Tick,
+                Ok(()) = self.inputs.jobs.changed() => Event::InputsChanged,
+                Ok(()) = self.inputs.constraints.changed() => Event::InputsChanged,
+                Ok(()) = self.inputs.disks.changed() => Event::InputsChanged,
+                Ok(()) = self.inputs.pressures.changed() => Event::InputsChanged,
+                () = sleep_until_moment(self.clock, next_change) => Event::Tick,
                 _ = tick.tick() => Event::Tick,
             };
             match event {
@@ -185,20 +185,20 @@ impl Task {
                     self.queues.reconfigure(channels);
                 }
                 Event::Command(Command::Flush(flush)) => self.flush(flush),
-                Event::Command(Command::WhatIf(WhatIf { ix, ordered, answer })) => {
-                    let plan = self.planned(|conditions| {
-                        Arc::make_mut(&mut conditions.history).orders.insert(ix, ordered);
+                Event::Command(Command::WhatIf(WhatIf { ix, ordered, reply: answer })) => {
+                    let plan = self.make_plan(|conditions| {
+                        Arc::make_mut(&mut conditions.constraints).orders.insert(ix, ordered);
                     });
                     // The requester may have been dropped.
                     let _gone = answer.send(Arc::new(plan));
                 }
-                Event::News | Event::Tick => {}
+                Event::InputsChanged | Event::Tick => {}
             }
-            self.follow();
+            self.publish_plan();
         }
     }
 
-    fn flush(&mut self, Flush { node, channel, answer }: Flush) {
+    fn flush(&mut self, Flush { node, channel, reply: answer }: Flush) {
         let plan = Arc::clone(&self.plan.borrow());
         let takes = |wanted: &Option<String>, name: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == name)
@@ -206,10 +206,10 @@ impl Task {
         let mut left = 0;
         for queue in plan.queues.iter() {
             let of_node = plan.snapshot.node(queue.node).is_some_and(|it| takes(&node, &it.name));
-            let of_channel = plan.channels.list.get(queue.channel);
+            let of_channel = plan.channels.list.get(queue.channel_index);
             let of_channel = of_channel.is_some_and(|it| takes(&channel, &it.name));
             if of_node && of_channel {
-                while self.queues.pop(queue.node, queue.channel) {
+                while self.queues.pop(queue.node, queue.channel_index) {
                     left += 1;
                 }
             }
@@ -221,13 +221,13 @@ impl Task {
     /// Publishes a new plan.
     ///
     /// Planning a million targets takes a third of a second, so this task runs on its own thread.
-    fn follow(&mut self) {
-        let plan = self.planned(|_| {});
+    fn publish_plan(&mut self) {
+        let plan = self.make_plan(|_| {});
         self.plan.send_replace(Arc::new(plan));
     }
 
     /// Brings the queues up to the snapshot and plans, under conditions that `change` may alter.
-    fn planned(&mut self, change: impl FnOnce(&mut Conditions)) -> Plan {
+    fn make_plan(&mut self, change: impl FnOnce(&mut Conditions)) -> Plan {
         // Conditions are read before the snapshot because they follow from facts. With facts older
         // than the conditions, a job that just ended would be started a second time for the same
         // waste.
@@ -236,17 +236,17 @@ impl Task {
         let snapshot = Arc::clone(&self.inputs.snapshots.borrow_and_update());
         // If pacing makes a sweep longer than the settings assume, facts of the last sweeps still
         // count; otherwise a large cluster would have no fresh facts at all.
-        let sweeps = snapshot.sweep().unwrap_or_default().saturating_mul(FRESH_SWEEPS);
+        let sweeps = snapshot.sweep_duration().unwrap_or_default().saturating_mul(MIN_FRESH_SWEEPS);
         let mut rules = self.settings.borrow().rules.clone();
         rules.fresh_for = rules.fresh_for.max(sweeps);
         let now = self.clock.now();
-        self.queues.follow(&snapshot, now);
-        self.queues.publish(&snapshot, &conditions, &Arc::new(rules), now)
+        self.queues.apply_snapshot(&snapshot, now);
+        self.queues.make_plan(&snapshot, &conditions, &Arc::new(rules), now)
     }
 }
 
 /// Waits until the clock reads `at`, in whole seconds; forever if there is nothing to wait for.
-async fn until(clock: Clock, at: Option<Moment>) {
+async fn sleep_until_moment(clock: Clock, at: Option<Moment>) {
     match at {
         Some(at) => time::sleep(clock.now().age(at)).await,
         None => std::future::pending().await,
@@ -257,12 +257,12 @@ async fn until(clock: Clock, at: Option<Moment>) {
 mod tests {
     use super::*;
     use crate::{
-        jobs::{Job, JobKey, Phase, Work},
+        jobs::{Job, JobKey, JobKind, JobPhase},
         model::{
-            facts::{Facts, Known, Measured, Source},
-            memory::{Owner, Rest},
+            facts::{FactSource, Facts, Measurement, OptionalU64},
+            records::{Backoff, JobOwner},
             settings::limits::Headroom,
-            target::Kind,
+            target::TargetKind,
         },
         plan::Decision,
         table::{DbName, Draft},
@@ -270,11 +270,11 @@ mod tests {
     use tokio::task::JoinSet;
     use wall_clock::Moment;
 
-    fn settings(channels: Arc<Channels>) -> Settings {
+    fn settings(channels: Arc<Channels>) -> PlannerSettings {
         let fresh_for = Duration::from_secs(60);
         // Free disk space is unknown in these tests.
         let headroom = Headroom { blind_limit: u64::MAX, ..Headroom::default() };
-        Settings { channels, rules: Rules { fresh_for, headroom, ..Rules::default() } }
+        PlannerSettings { channels, rules: Rules { fresh_for, headroom, ..Rules::default() } }
     }
 
     async fn plan_where(handle: &mut Handle, wanted: impl FnMut(&Arc<Plan>) -> bool) -> Arc<Plan> {
@@ -286,7 +286,7 @@ mod tests {
     async fn facts_stay_fresh_for_three_sweeps_of_any_duration() {
         let clock = Clock::anchored(Moment::from_unix(1_000));
         let mut draft = Draft::new(5);
-        draft.set_sweep(Duration::from_secs(100));
+        draft.set_sweep_duration(Duration::from_secs(100));
         let (_snapshots, snapshots_rx) = watch::channel(draft.publish(clock.now()));
         let channels: Arc<Channels> = Arc::default();
         let settings = settings(channels);
@@ -304,20 +304,24 @@ mod tests {
     async fn it_plans_again_when_a_job_ends_a_gate_opens_or_a_cool_down_is_over() {
         let clock = Clock::anchored(Moment::from_unix(1_000));
         let mut draft = Draft::new(5);
-        let node = draft.node("couchdb@a");
-        let db = draft.db(DbName { db: "a", suffix: "" });
-        let ix = draft.db_target(node, db, None);
+        let node = draft.get_or_add_node("couchdb@a");
+        let db = draft.get_or_add_db(DbName { db: "a", suffix: "" });
+        let ix = draft.get_or_add_shard(node, db, None);
         let facts = Facts {
-            file: Known::new(100 << 20),
-            active: Known::new(1 << 20),
-            measured_at: Some(Measured { at: Moment::from_unix(1_000), by: Source::Http }),
+            file_bytes: OptionalU64::new(100 << 20),
+            active_bytes: OptionalU64::new(1 << 20),
+            measured_at: Some(Measurement {
+                at: Moment::from_unix(1_000),
+                source: FactSource::Http,
+            }),
             ..Facts::default()
         };
         draft.set_facts(ix, facts);
         let (_snapshots, snapshots) = watch::channel(draft.publish(clock.now()));
         let (jobs, jobs_rx) = watch::channel(Arc::default());
         let (history, history_rx) = watch::channel(Arc::default());
-        let inputs = Inputs { jobs: jobs_rx, history: history_rx, ..Inputs::facts_only(snapshots) };
+        let inputs =
+            Inputs { jobs: jobs_rx, constraints: history_rx, ..Inputs::facts_only(snapshots) };
         let (_settings, settings) = watch::channel(Arc::new(settings(Arc::default())));
         let (task, mut handle) = Task::new(clock, inputs, settings);
         let stop = CancellationToken::new();
@@ -332,18 +336,18 @@ mod tests {
         };
         plan_where(&mut handle, starts).await;
 
-        let key = JobKey { node, shard: "a".into(), work: Work::Db };
+        let key = JobKey { node, shard: "a".into(), kind: JobKind::CompactDb };
         let job = Job {
             key,
             target: Some(ix),
-            kind: Kind::Db,
-            owner: Owner::Other,
+            target_kind: TargetKind::Db,
+            owner: JobOwner::Other,
             channel: None,
-            since: clock.now(),
-            phase: Phase::Running,
+            started_at: clock.now(),
+            phase: JobPhase::Running,
             progress: None,
-            last_progress: clock.now(),
-            reserved: 0,
+            last_progress_at: clock.now(),
+            reserved_bytes: 0,
             file_bytes: None,
             predicted_bytes: None,
         };
@@ -355,13 +359,13 @@ mod tests {
         assert!(before.elapsed() < Duration::from_millis(10), "{:?}", before.elapsed());
 
         let (since, until) = (clock.now(), clock.now().plus(Duration::from_secs(13)));
-        let mut remembered = History::default();
-        remembered.rests.insert(ix, Rest::CoolDown { since, until });
+        let mut remembered = TargetConstraints::default();
+        remembered.backoffs.insert(ix, Backoff::CoolDown { since, until });
         history.send_replace(Arc::new(remembered));
         let plan = plan_where(&mut handle, refused("cool_down")).await;
         assert_eq!(plan.next_change, Some(until));
         let plan = plan_where(&mut handle, starts).await;
-        assert_eq!(plan.made_at, until, "not before, and not at the next tick only");
+        assert_eq!(plan.planned_at, until, "not before, and not at the next tick only");
         stop.cancel();
     }
 
@@ -369,15 +373,18 @@ mod tests {
     async fn it_reacts_to_snapshots_settings_and_the_clock() {
         let clock = Clock::anchored(Moment::from_unix(1_000));
         let mut draft = Draft::new(5);
-        let node = draft.node("couchdb@a");
-        let db = draft.db(DbName { db: "a", suffix: "" });
-        let ix = draft.db_target(node, db, None);
+        let node = draft.get_or_add_node("couchdb@a");
+        let db = draft.get_or_add_db(DbName { db: "a", suffix: "" });
+        let ix = draft.get_or_add_shard(node, db, None);
         draft.set_facts(
             ix,
             Facts {
-                file: Known::new(100 << 20),
-                active: Known::new(1 << 20),
-                measured_at: Some(Measured { at: Moment::from_unix(1_000), by: Source::Http }),
+                file_bytes: OptionalU64::new(100 << 20),
+                active_bytes: OptionalU64::new(1 << 20),
+                measured_at: Some(Measurement {
+                    at: Moment::from_unix(1_000),
+                    source: FactSource::Http,
+                }),
                 ..Facts::default()
             },
         );
@@ -395,11 +402,12 @@ mod tests {
 
         let stale = |plan: &Arc<Plan>| matches!(decision(plan), Some(Decision::Refused(refusal)) if refusal.reason.label() == "stale");
         let plan = plan_where(&mut handle, stale).await;
-        assert!(plan.made_at >= Moment::from_unix(1_061), "{:?}", plan.made_at);
+        assert!(plan.planned_at >= Moment::from_unix(1_061), "{:?}", plan.planned_at);
 
         let mut channels = Channels::default();
         channels.list.clear();
-        settings_tx.send_replace(Arc::new(Settings { channels: Arc::new(channels), ..settings }));
+        settings_tx
+            .send_replace(Arc::new(PlannerSettings { channels: Arc::new(channels), ..settings }));
         plan_where(&mut handle, |plan| decision(plan) == Some(Decision::NotTaken)).await;
 
         stop.cancel();

@@ -5,12 +5,12 @@
 //! them with the signals.
 
 mod gate;
-mod look;
-mod reports;
+mod gate_log;
+mod probe;
 mod task;
 
-pub use look::{Look, Probe};
-pub use task::{Handle, Settings, Task};
+pub use probe::{NodeReading, Probe};
+pub use task::{Handle, PressureSettings, Task};
 
 use crate::table::NodeIx;
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ impl Signal {
 
 /// The signal that holds back a node's starts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Held {
+pub struct PressureHold {
     /// The signal that closed the gate.
     pub signal: Signal,
     /// When it closed the gate.
@@ -65,11 +65,11 @@ pub struct NodePressure {
     /// The last value of each signal; absent where it could not be read.
     pub signals: BTreeMap<Signal, f64>,
     /// The signal that closed the gate, if it is closed.
-    pub held: Option<Held>,
+    pub hold: Option<PressureHold>,
     /// When the node went into maintenance, according to `_up`.
     pub maintenance_since: Option<Moment>,
     /// Whether the last two or more probes got no answer.
-    pub silent: bool,
+    pub is_silent: bool,
 }
 
 /// The state of every node.

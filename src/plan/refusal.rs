@@ -175,13 +175,13 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal without numbers.
     #[must_use]
-    pub const fn plain(reason: RefusalReason) -> Self {
+    pub const fn without_numbers(reason: RefusalReason) -> Self {
         Self { reason, value: None, limit: None, since: None }
     }
 
     /// Whether a limit refuses although it is not reached, because the rest is reserved for
     /// another target.
-    pub(super) fn below_its_limit(&self) -> bool {
+    pub(super) fn is_caused_by_reservation(&self) -> bool {
         let limits = [
             RefusalReason::ChannelLimit,
             RefusalReason::NodeLimit,
@@ -192,7 +192,7 @@ impl Refusal {
     }
 
     /// A refusal with a value and a limit.
-    pub(super) const fn compared(reason: RefusalReason, value: f64, limit: f64) -> Self {
-        Self { value: Some(value), limit: Some(limit), ..Self::plain(reason) }
+    pub(super) const fn with_numbers(reason: RefusalReason, value: f64, limit: f64) -> Self {
+        Self { value: Some(value), limit: Some(limit), ..Self::without_numbers(reason) }
     }
 }

@@ -1,29 +1,29 @@
 //! A start: the request that would be sent, and its expected result.
 
-use super::brief::{Brief, Shape};
+use super::candidate_summary::{CandidateSummary, CompactionUnit};
 use crate::{
-    model::{channel::Channel, facts::Confidence, memory::Ordered},
-    table::{Ix, NodeIx, TargetRef},
+    model::{channel::Channel, facts::Confidence, records::CompactionOrder},
+    table::{NodeIx, TargetIx, TargetRef},
 };
 use couchdb_client::{Route, Unaddressable};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// The request that starts a compaction; its body is `{}`, its content type JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct CompactionRequest {
     /// The HTTP method.
     pub method: http::Method,
     /// The path as sent.
     pub path: String,
 }
 
-impl Request {
+impl CompactionRequest {
     fn of(route: &Route<'_>) -> Result<Self, Unaddressable> {
         Ok(Self { method: route.method(), path: route.path()? })
     }
 }
 
-impl fmt::Display for Request {
+impl fmt::Display for CompactionRequest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} {}", self.method, self.path)
     }
@@ -69,9 +69,9 @@ impl Caveat {
 
 /// One start. Bytes are totals over all files it compacts; unknown values are absent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Start {
+pub struct PlannedStart {
     /// The target.
-    pub ix: Ix,
+    pub ix: TargetIx,
     /// The node of the compacted file; the pseudo node if files on all nodes are compacted.
     pub node: NodeIx,
     /// The shard file's name, if a single file is compacted.
@@ -81,17 +81,17 @@ pub struct Start {
     /// The index of the channel that takes it.
     pub channel: usize,
     /// The operator's order, if that is the reason.
-    pub ordered: Option<Ordered>,
+    pub order: Option<CompactionOrder>,
     /// The exact request.
-    pub request: Request,
+    pub request: CompactionRequest,
     /// Bytes of the files before the compaction.
-    pub file: Option<u64>,
+    pub file_bytes: Option<u64>,
     /// Bytes it frees, as predicted.
-    pub gain: Option<u64>,
+    pub gain_bytes: Option<u64>,
     /// Bytes it writes, as predicted.
-    pub rewrite: Option<u64>,
+    pub rewrite_bytes: Option<u64>,
     /// Bytes it needs on each node's volume in addition to the old file, at its peak.
-    pub peak: u64,
+    pub peak_bytes: u64,
     /// Expected duration at the measured rate.
     pub duration: Option<Duration>,
     /// Why these numbers are uncertain.
@@ -100,16 +100,16 @@ pub struct Start {
 
 /// Inputs of a start's numbers, in addition to the target.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Expected<'a> {
+pub(super) struct StartEstimate<'a> {
     /// Number of compacted files.
-    pub(super) copies: u64,
-    pub(super) peak: u64,
-    pub(super) rate: Option<f64>,
-    pub(super) knows_space: bool,
-    pub(super) ordered: Option<&'a Ordered>,
+    pub(super) file_count: u64,
+    pub(super) peak_bytes: u64,
+    pub(super) bytes_per_second: Option<f64>,
+    pub(super) is_space_known: bool,
+    pub(super) order: Option<&'a CompactionOrder>,
 }
 
-impl Start {
+impl PlannedStart {
     /// The start of a target on a node; `shard` is the target's file there.
     ///
     /// # Errors
@@ -117,40 +117,47 @@ impl Start {
     /// If no request can carry its name.
     pub(super) fn of(
         target: TargetRef<'_>,
-        brief: &Brief,
+        brief: &CandidateSummary,
         (node, name): (NodeIx, &str),
         (at, channel): (usize, &Channel),
         shard: Option<TargetRef<'_>>,
-        expected: Expected<'_>,
+        expected: StartEstimate<'_>,
     ) -> Result<Self, Unaddressable> {
         let db = target.db_name().db;
         let design = target.view().and_then(|view| {
-            let taken = view.designs.iter().find(|design| channel.designs.takes(design));
+            let taken = view.designs.iter().find(|design| channel.designs.accepts(design));
             taken.or_else(|| view.designs.first()).cloned()
         });
         let ddoc = design.as_deref().unwrap_or_default();
-        let file = match brief.shape {
-            Shape::Shard | Shape::Copy => shard.and_then(TargetRef::shard_name),
-            Shape::Whole | Shape::Cleanup | Shape::Nothing => None,
+        let file = match brief.unit {
+            CompactionUnit::ShardFile | CompactionUnit::SingleCopy => {
+                shard.and_then(TargetRef::shard_name)
+            }
+            CompactionUnit::AllCopies
+            | CompactionUnit::Cleanup
+            | CompactionUnit::NotCompactable => None,
         };
         let shard = file.as_deref().unwrap_or_default();
-        let request = Request::of(&match brief.shape {
-            Shape::Shard => Route::NodeCompact { node: name, shard },
-            Shape::Copy => Route::NodeCompactView { node: name, shard, ddoc },
-            Shape::Whole | Shape::Nothing => Route::CompactView { db, ddoc },
-            Shape::Cleanup => Route::ViewCleanup { db },
+        let request = CompactionRequest::of(&match brief.unit {
+            CompactionUnit::ShardFile => Route::NodeCompact { node: name, shard },
+            CompactionUnit::SingleCopy => Route::NodeCompactView { node: name, shard, ddoc },
+            CompactionUnit::AllCopies | CompactionUnit::NotCompactable => {
+                Route::CompactView { db, ddoc }
+            }
+            CompactionUnit::Cleanup => Route::ViewCleanup { db },
         })?;
-        let times = |bytes: Option<u64>| Some(bytes?.saturating_mul(expected.copies));
-        let per_file = brief.predicted.get();
-        let seconds = per_file.zip(expected.rate).map(|(bytes, rate)| bytes as f64 / rate);
+        let times = |bytes: Option<u64>| Some(bytes?.saturating_mul(expected.file_count));
+        let per_file = brief.predicted_bytes.get();
+        let seconds =
+            per_file.zip(expected.bytes_per_second).map(|(bytes, rate)| bytes as f64 / rate);
         let facts = target.facts();
-        let cleanup = brief.shape == Shape::Cleanup;
+        let cleanup = brief.unit == CompactionUnit::Cleanup;
         let caveats = [
-            (Caveat::UnknownDisk, !cleanup && !expected.knows_space),
+            (Caveat::UnknownDisk, !cleanup && !expected.is_space_known),
             (Caveat::LowConfidence, facts.confidence == Confidence::Low),
             (Caveat::Estimated, facts.flags.estimated),
-            (Caveat::EveryCopy, brief.shape == Shape::Whole),
-            (Caveat::UnknownRate, !cleanup && expected.rate.is_none()),
+            (Caveat::EveryCopy, brief.unit == CompactionUnit::AllCopies),
+            (Caveat::UnknownRate, !cleanup && expected.bytes_per_second.is_none()),
         ];
         Ok(Self {
             ix: brief.ix,
@@ -158,12 +165,12 @@ impl Start {
             shard: file.map(Into::into),
             design,
             channel: at,
-            ordered: expected.ordered.cloned(),
+            order: expected.order.cloned(),
             request,
-            file: times(brief.file.get()),
-            gain: times(brief.reclaimable()),
-            rewrite: times(per_file),
-            peak: expected.peak,
+            file_bytes: times(brief.file_bytes.get()),
+            gain_bytes: times(brief.reclaimable_bytes()),
+            rewrite_bytes: times(per_file),
+            peak_bytes: expected.peak_bytes,
             duration: seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             caveats: caveats.iter().filter(|(_, holds)| *holds).map(|(it, _)| *it).collect(),
         })

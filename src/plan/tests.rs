@@ -1,21 +1,21 @@
 //! The queues compared with scoring everything from scratch, and the plan's public answers.
 
-mod claims;
 mod naive;
-mod ordered;
+mod orders;
 mod properties;
+mod slot_reservations;
 mod world;
 
 use super::*;
 use crate::{
     model::{
-        facts::{Facts, Flags, Known, Measured, Source},
+        facts::{FactSource, Facts, Flags, Measurement, OptionalU64},
         score::MissReason,
         settings::limits::Headroom,
-        target::State,
+        target::TargetState,
     },
     table::{DbName, Draft},
-    text::pattern::Patterns,
+    text::pattern::NamePatterns,
 };
 use proptest::prelude::*;
 
@@ -33,27 +33,27 @@ fn at(seconds: u64) -> Moment {
 
 fn facts(file: u64, active: u64, measured: u64) -> Facts {
     Facts {
-        file: Known::new(file),
-        active: Known::new(active),
-        measured_at: Some(Measured { at: at(measured), by: Source::Http }),
+        file_bytes: OptionalU64::new(file),
+        active_bytes: OptionalU64::new(active),
+        measured_at: Some(Measurement { at: at(measured), source: FactSource::Http }),
         ..Facts::default()
     }
 }
 
 fn member(draft: &mut Draft, name: &str) -> NodeIx {
-    let node = draft.node(name);
-    draft.change_node(node, |node| node.member = true);
+    let node = draft.get_or_add_node(name);
+    draft.update_node(node, |node| node.is_member = true);
     node
 }
 
 /// A node with databases of these sizes in MiB.
-fn node_with(draft: &mut Draft, sizes: &[(&str, u64, u64)]) -> Vec<Ix> {
+fn node_with(draft: &mut Draft, sizes: &[(&str, u64, u64)]) -> Vec<TargetIx> {
     let node = member(draft, "couchdb@a");
     sizes
         .iter()
         .map(|(name, file, active)| {
-            let db = draft.db(DbName { db: name, suffix: ".1" });
-            let ix = draft.db_target(node, db, None);
+            let db = draft.get_or_add_db(DbName { db: name, suffix: ".1" });
+            let ix = draft.get_or_add_shard(node, db, None);
             draft.set_facts(ix, facts(file * MIB, active * MIB, 100));
             ix
         })
@@ -63,19 +63,19 @@ fn node_with(draft: &mut Draft, sizes: &[(&str, u64, u64)]) -> Vec<Ix> {
 fn planned(draft: &mut Draft, channels: Channels, now: u64) -> Plan {
     let snapshot = draft.publish(at(now));
     let mut queues = Queues::new(Arc::new(channels));
-    queues.follow(&snapshot, at(now));
-    queues.publish(&snapshot, &Conditions::default(), &rules(), at(now))
+    queues.apply_snapshot(&snapshot, at(now));
+    queues.make_plan(&snapshot, &Conditions::default(), &rules(), at(now))
 }
 
-fn names(plan: &Plan, ids: &[Ix]) -> Vec<String> {
+fn names(plan: &Plan, ids: &[TargetIx]) -> Vec<String> {
     ids.iter().map(|ix| plan.snapshot.target(*ix).unwrap().db_name().db.to_owned()).collect()
 }
 
-fn waits(queue: &QueueView) -> Vec<Ix> {
-    queue.waiting().collect()
+fn waits(queue: &QueueView) -> Vec<TargetIx> {
+    queue.queued().collect()
 }
 
-fn starts(plan: &Plan) -> Vec<Ix> {
+fn starts(plan: &Plan) -> Vec<TargetIx> {
     plan.starts.iter().map(|start| start.ix).collect()
 }
 
@@ -85,7 +85,7 @@ fn a_target_in_a_reused_row_is_queued_from_now_on() {
         let mut draft = Draft::new(5);
         let ids = node_with(&mut draft, &[("old", 100, 10)]);
         let mut queues = Queues::new(Arc::new(Channels::default()));
-        queues.follow(&draft.publish(at(100)), at(100));
+        queues.apply_snapshot(&draft.publish(at(100)), at(100));
         draft.remove(ids[0]);
         let [ix] = node_with(&mut draft, &[("new", 100, 10)])[..] else { panic!("one") };
         assert_eq!(ix.as_usize(), ids[0].as_usize());
@@ -94,9 +94,9 @@ fn a_target_in_a_reused_row_is_queued_from_now_on() {
             draft.publish(at(150));
         }
         let snapshot = draft.publish(at(200));
-        queues.follow(&snapshot, at(200));
-        let plan = queues.publish(&snapshot, &Conditions::default(), &rules(), at(200));
-        assert_eq!(plan.placement(ix).unwrap().1.since, at(200), "skipped: {skipped}");
+        queues.apply_snapshot(&snapshot, at(200));
+        let plan = queues.make_plan(&snapshot, &Conditions::default(), &rules(), at(200));
+        assert_eq!(plan.placement(ix).unwrap().1.queued_since, at(200), "skipped: {skipped}");
         assert_eq!(plan.placement(ids[0]), None);
         let ratio = plan.queue(NodeIx::from_usize(1).unwrap(), 0).unwrap();
         assert_eq!((waits(ratio), ratio.overflow), (vec![ix], 0));
@@ -112,14 +112,14 @@ fn a_target_belongs_to_the_first_channel_that_takes_it() {
     let node = NodeIx::from_usize(1).unwrap();
     let ratio = plan.queue(node, 0).unwrap();
     assert_eq!(names(&plan, &waits(ratio)), ["a", "b"]);
-    assert_eq!(ratio.priority, Some((10.0, 5.0)));
+    assert_eq!(ratio.priority_range, Some((10.0, 5.0)));
     assert_eq!(
-        (ratio.active, ratio.overflow, ratio.capacity, ratio.oldest),
+        (ratio.active_jobs, ratio.overflow, ratio.capacity, ratio.oldest_queued_at),
         (0, 0, 9_999, Some(at(200)))
     );
     assert_eq!(names(&plan, &starts(&plan)), ["a"]);
     assert_eq!(names(&plan, &waits(plan.queue(node, 1).unwrap())), ["c"]);
-    assert_eq!(plan.queue(node, 2).unwrap().waiting().len(), 0, "known to be empty");
+    assert_eq!(plan.queue(node, 2).unwrap().queued().len(), 0, "known to be empty");
     assert!(plan.queue(node, 3).is_none(), "views wait on the pseudo node");
     assert!(plan.queue(NodeIx::CLUSTER, 3).is_some());
 
@@ -171,12 +171,12 @@ fn a_running_stale_or_splitting_target_leaves_its_slot_to_the_next() {
     for (ix, active) in [(ids[2], 4), (ids[3], 5), (ids[4], 9)] {
         draft.set_facts(ix, facts(100 * MIB, active * MIB, 2_000));
     }
-    draft.set_state(ids[2], State::Resharding);
+    draft.set_state(ids[2], TargetState::Resharding);
     let mut channels = Channels::default();
     channels.list[0].concurrency = 2;
     let plan = planned(&mut draft, channels, 2_000);
     let queue = plan.queue(NodeIx::from_usize(1).unwrap(), 0).unwrap();
-    assert_eq!(queue.active, 1);
+    assert_eq!(queue.active_jobs, 1);
     assert_eq!(names(&plan, &starts(&plan)), ["next"]);
     let reasons: Vec<_> = ids
         .iter()
@@ -194,12 +194,13 @@ fn name_patterns_and_states_exclude_targets() {
     let mut draft = Draft::new(5);
     let ids =
         node_with(&mut draft, &[("scratch-1", 100, 1), ("orders", 100, 1), ("stray", 100, 1)]);
-    draft.set_state(ids[2], State::Orphan);
+    draft.set_state(ids[2], TargetState::Orphan);
     let mut channels =
-        Channels { ignore: Patterns::new(&["scratch-*"]).unwrap(), ..Channels::default() };
-    channels.list[0].databases = crate::text::pattern::Names::new(&["*"], &["ord*"]).unwrap();
+        Channels { ignore: NamePatterns::new(&["scratch-*"]).unwrap(), ..Channels::default() };
+    channels.list[0].databases = crate::text::pattern::NameFilter::new(&["*"], &["ord*"]).unwrap();
     let plan = planned(&mut draft, channels, 100);
-    let first = |ix: Ix| plan.misses(plan.snapshot.target(ix).unwrap()).next().unwrap().1.reason;
+    let first =
+        |ix: TargetIx| plan.misses(plan.snapshot.target(ix).unwrap()).next().unwrap().1.reason;
     assert_eq!(
         ids.iter().map(|ix| first(*ix)).collect::<Vec<_>>(),
         [MissReason::Ignored, MissReason::Excluded, MissReason::Excluded,]
@@ -211,13 +212,13 @@ fn the_queues_of_a_node_that_left_are_removed() {
     let mut draft = Draft::new(5);
     let ids = node_with(&mut draft, &[("a", 100, 10)]);
     let mut queues = Queues::new(Arc::default());
-    queues.follow(&draft.publish(at(1)), at(1));
+    queues.apply_snapshot(&draft.publish(at(1)), at(1));
     let node = NodeIx::from_usize(1).unwrap();
-    draft.change_node(node, |node| node.member = false);
+    draft.update_node(node, |node| node.is_member = false);
     draft.remove(ids[0]);
     let snapshot = draft.publish(at(2));
-    queues.follow(&snapshot, at(2));
-    let plan = queues.publish(&snapshot, &Conditions::default(), &rules(), at(2));
+    queues.apply_snapshot(&snapshot, at(2));
+    let plan = queues.make_plan(&snapshot, &Conditions::default(), &rules(), at(2));
     assert_eq!(plan.queue(node, 0), None);
     assert!(plan.queues.iter().all(|queue| queue.node == NodeIx::CLUSTER));
 }
@@ -225,12 +226,12 @@ fn the_queues_of_a_node_that_left_are_removed() {
 #[test]
 fn a_cleanup_without_evidence_is_refused_as_no_evidence() {
     let mut draft = Draft::new(5);
-    let db = draft.db(DbName { db: "a", suffix: ".1" });
-    let ix = draft.cleanup_target(db);
+    let db = draft.get_or_add_db(DbName { db: "a", suffix: ".1" });
+    let ix = draft.get_or_add_cleanup(db);
     let plan = planned(&mut draft, Channels::default(), 100);
     assert_eq!(
         plan.decision(plan.snapshot.target(ix).unwrap()),
-        Decision::Refused(Refusal::plain(RefusalReason::NoEvidence))
+        Decision::Refused(Refusal::without_numbers(RefusalReason::NoEvidence))
     );
 }
 
@@ -255,8 +256,8 @@ proptest! {
             for &(db, file, active, gone, running) in changes {
                 let node = member(&mut draft, if db % 2 == 0 { "a" } else { "b" });
                 let name = format!("db{db}");
-                let place = draft.db(DbName { db: &name, suffix: "" });
-                let ix = draft.db_target(node, place, None);
+                let place = draft.get_or_add_db(DbName { db: &name, suffix: "" });
+                let ix = draft.get_or_add_shard(node, place, None);
                 if gone {
                     draft.remove(ix);
                 } else {
@@ -265,18 +266,18 @@ proptest! {
                 }
             }
             let snapshot = draft.publish(at(1));
-            queues.follow(&snapshot, at(1));
-            let followed = queues.publish(&snapshot, &Conditions::default(), &rules(), at(1));
+            queues.apply_snapshot(&snapshot, at(1));
+            let followed = queues.make_plan(&snapshot, &Conditions::default(), &rules(), at(1));
             let mut anew = Queues::new(Arc::clone(&channels));
-            anew.follow(&snapshot, at(1));
-            let anew = anew.publish(&snapshot, &Conditions::default(), &rules(), at(1));
+            anew.apply_snapshot(&snapshot, at(1));
+            let anew = anew.make_plan(&snapshot, &Conditions::default(), &rules(), at(1));
             prop_assert_eq!(&followed.queues, &anew.queues, "round {}", round);
             last = Some(followed);
         }
         let plan = last.unwrap();
         for target in plan.snapshot.targets() {
             let taken = first_channel(&plan.channels, target).map(|(at, _)| at);
-            prop_assert_eq!(plan.placement(target.ix()).and_then(|(_, placed)| placed.channel()), taken);
+            prop_assert_eq!(plan.placement(target.ix()).and_then(|(_, placed)| placed.channel_index()), taken);
         }
     }
 }

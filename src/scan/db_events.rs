@@ -8,8 +8,8 @@
 
 use super::Handle;
 use crate::{
-    model::target::{Kind, State},
-    table::{Bits, Block, DbIx, Draft, Mark, Marked, TargetRef},
+    model::target::{TargetKind, TargetState},
+    table::{DbIx, Draft, IndexSet, PublishedDbState, PublishedUpdateSeqs, TableBlock, TargetRef},
 };
 use couchdb_client::wire::{DbChange, GLOBAL_CHANGES};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const MAX_BATCHES_BEHIND: usize = 256;
 
 /// Something that happened to a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Became {
+pub struct DbEvent {
     /// Its name.
     pub db: Box<str>,
     /// What happened.
@@ -30,23 +30,23 @@ pub struct Became {
 
 /// What an earlier process knew.
 #[derive(Clone, Debug, Default)]
-pub struct Before {
+pub struct EarlierProcess {
     /// What it had measured.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<TableBlock>,
     /// The states of databases when their last events were emitted, where that is newer.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<PublishedDbState>,
 }
 
 /// A batch of database events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Noticed {
+pub struct DbEventBatch {
     /// Counts the batches, from one.
     pub number: u64,
     /// In the order in which they were detected.
-    pub events: Arc<[Became]>,
+    pub events: Arc<[DbEvent]>,
     /// The states of those databases now, which the next process must know once the events are
     /// kept.
-    pub marks: Arc<[Mark]>,
+    pub marks: Arc<[PublishedDbState]>,
     /// When the sweep began that ended with this, if one did.
     pub swept: Option<Moment>,
 }
@@ -55,23 +55,23 @@ pub struct Noticed {
 #[derive(Debug, Default)]
 pub(super) struct ChangeDetector {
     /// The databases of the last whole listing; none before the first one.
-    there: Option<Bits>,
+    there: Option<IndexSet>,
     /// Those that were made since the last sweep ended.
-    fresh: Bits,
+    fresh: IndexSet,
     /// Databases that were written to, each once, and the order of that.
-    written: Bits,
+    written: IndexSet,
     order: Vec<DbIx>,
-    events: Vec<Became>,
-    marks: Vec<Mark>,
+    events: Vec<DbEvent>,
+    marks: Vec<PublishedDbState>,
     /// How far copies were when an earlier process emitted their events, until they are read.
-    marked: Marked,
+    marked: PublishedUpdateSeqs,
     batches: u64,
 }
 
 /// Carries the events to subscribers, and their confirmation back.
 #[derive(Clone, Debug)]
 pub(super) struct EventBus {
-    events: broadcast::Sender<Noticed>,
+    events: broadcast::Sender<DbEventBatch>,
     confirmed: Arc<watch::Sender<u64>>,
 }
 
@@ -82,7 +82,7 @@ impl Default for EventBus {
 }
 
 impl EventBus {
-    pub(super) fn send(&self, events: Noticed) {
+    pub(super) fn send(&self, events: DbEventBatch) {
         // There may be no subscriber.
         let _unsubscribed = self.events.send(events);
     }
@@ -91,18 +91,18 @@ impl EventBus {
 impl ChangeDetector {
     /// The restored targets say which databases there were.
     pub(super) fn restored(&mut self, draft: &Draft) {
-        let mut there = Bits::default();
+        let mut there = IndexSet::default();
         let mapped = |it: &TargetRef<'_>| {
-            it.kind() == Kind::Db && it.range().is_some() && it.state() != State::Orphan
+            it.kind() == TargetKind::Db && it.range().is_some() && it.state() != TargetState::Orphan
         };
-        draft.now().targets().filter(mapped).for_each(|it| there.set(it.db().as_usize()));
+        draft.current().targets().filter(mapped).for_each(|it| there.insert(it.db().as_usize()));
         self.there = Some(there);
     }
 
     /// An earlier process emitted events of this database, which was in this state then.
-    pub(super) fn marked(&mut self, mark: &Mark, draft: &mut Draft) {
-        let db = draft.marked(mark, &mut self.marked).as_usize();
-        let set = |bits: &mut Bits, on| if on { bits.set(db) } else { bits.unset(db) };
+    pub(super) fn marked(&mut self, mark: &PublishedDbState, draft: &mut Draft) {
+        let db = draft.apply_published_state(mark, &mut self.marked).as_usize();
+        let set = |bits: &mut IndexSet, on| if on { bits.insert(db) } else { bits.remove(db) };
         set(&mut self.fresh, mark.there && mark.fresh);
         if let Some(there) = &mut self.there {
             set(there, mark.there);
@@ -110,14 +110,15 @@ impl ChangeDetector {
     }
 
     /// All databases were listed, and these exist.
-    pub(super) fn listed(&mut self, dbs: &Bits, draft: &Draft) {
+    pub(super) fn listed(&mut self, dbs: &IndexSet, draft: &Draft) {
         let Some(before) = self.there.replace(dbs.clone()) else { return };
-        let differ: Vec<DbIx> = before.differing(dbs).filter_map(DbIx::from_usize).collect();
+        let differ: Vec<DbIx> =
+            before.symmetric_difference(dbs).filter_map(DbIx::from_usize).collect();
         // One that was deleted and made again is another database of the same name.
-        for db in differ.iter().filter(|db| before.has(db.as_usize())) {
+        for db in differ.iter().filter(|db| before.contains(db.as_usize())) {
             self.deleted(*db, draft);
         }
-        for db in differ.iter().filter(|db| dbs.has(db.as_usize())) {
+        for db in differ.iter().filter(|db| dbs.contains(db.as_usize())) {
             self.created(*db, draft);
         }
     }
@@ -125,8 +126,8 @@ impl ChangeDetector {
     /// One database is in the map.
     pub(super) fn db_exists(&mut self, db: DbIx, draft: &Draft) {
         let Some(there) = &mut self.there else { return };
-        if !there.has(db.as_usize()) {
-            there.set(db.as_usize());
+        if !there.contains(db.as_usize()) {
+            there.insert(db.as_usize());
             self.created(db, draft);
         }
     }
@@ -134,48 +135,49 @@ impl ChangeDetector {
     /// One database is no longer in the map.
     pub(super) fn db_removed(&mut self, db: DbIx, draft: &Draft) {
         let Some(there) = &mut self.there else { return };
-        if there.has(db.as_usize()) {
-            there.unset(db.as_usize());
+        if there.contains(db.as_usize()) {
+            there.remove(db.as_usize());
             self.deleted(db, draft);
         }
     }
 
     fn created(&mut self, db: DbIx, draft: &Draft) {
-        self.fresh.set(db.as_usize());
+        self.fresh.insert(db.as_usize());
         self.add(db, DbChange::Created, draft);
     }
 
     fn deleted(&mut self, db: DbIx, draft: &Draft) {
-        self.fresh.unset(db.as_usize());
+        self.fresh.remove(db.as_usize());
         // Another database gets its place soon.
-        self.written.unset(db.as_usize());
+        self.written.remove(db.as_usize());
         self.add(db, DbChange::Deleted, draft);
     }
 
     /// Adds an event, and the state of its database with it. `_db_updates` names no events of the
     /// database that holds them, so neither does this.
     fn add(&mut self, db: DbIx, change: DbChange, draft: &Draft) {
-        let Some(name) = draft.now().db_name(db).filter(|name| name.db != GLOBAL_CHANGES) else {
+        let Some(name) = draft.current().db_name(db).filter(|name| name.db != GLOBAL_CHANGES)
+        else {
             return;
         };
-        self.events.push(Became { db: name.db.into(), change });
-        let (there, fresh) = (change != DbChange::Deleted, self.fresh.has(db.as_usize()));
-        self.marks.extend(draft.mark_of(db, there, fresh));
+        self.events.push(DbEvent { db: name.db.into(), change });
+        let (there, fresh) = (change != DbChange::Deleted, self.fresh.contains(db.as_usize()));
+        self.marks.extend(draft.published_state_of(db, there, fresh));
     }
 
     /// A shard was read, `shard` being its state before; it has this update sequence now.
     pub(super) fn shard_read(&mut self, shard: TargetRef<'_>, now: Option<u64>) {
         let db = shard.db();
-        let of_cluster = shard.kind() == Kind::Db && shard.range().is_some();
+        let of_cluster = shard.kind() == TargetKind::Db && shard.range().is_some();
         let copy = now.zip(shard.range()).map(|(_, range)| (db, shard.node_ix(), range));
         let marked = copy.and_then(|copy| self.marked.remove(&copy));
         let before = match marked.max(shard.facts().update_seq.get()) {
-            None if self.fresh.has(db.as_usize()) => Some(0),
+            None if self.fresh.contains(db.as_usize()) => Some(0),
             before => before,
         };
         let further = before.zip(now).is_some_and(|(before, now)| before < now);
-        if of_cluster && further && !self.written.has(db.as_usize()) {
-            self.written.set(db.as_usize());
+        if of_cluster && further && !self.written.contains(db.as_usize()) {
+            self.written.insert(db.as_usize());
             self.order.push(db);
         }
     }
@@ -191,10 +193,10 @@ impl ChangeDetector {
     }
 
     /// All events that wait; a new database's `updated` comes after its `created`.
-    pub(super) fn take(&mut self, draft: &Draft, swept: Option<Moment>) -> Noticed {
+    pub(super) fn take(&mut self, draft: &Draft, swept: Option<Moment>) -> DbEventBatch {
         for db in std::mem::take(&mut self.order) {
-            if self.written.has(db.as_usize()) {
-                self.written.unset(db.as_usize());
+            if self.written.contains(db.as_usize()) {
+                self.written.remove(db.as_usize());
                 self.add(db, DbChange::Updated, draft);
             }
         }
@@ -204,7 +206,7 @@ impl ChangeDetector {
             self.fresh.clear();
         }
         self.batches += 1;
-        Noticed { number: self.batches, events: events.into(), marks: marks.into(), swept }
+        DbEventBatch { number: self.batches, events: events.into(), marks: marks.into(), swept }
     }
 }
 
@@ -212,12 +214,12 @@ impl Handle {
     /// Subscribes to database events. A subscriber that falls behind gets an error, and has missed
     /// some.
     #[must_use]
-    pub fn noticed(&self) -> broadcast::Receiver<Noticed> {
+    pub fn db_events(&self) -> broadcast::Receiver<DbEventBatch> {
         self.events.events.subscribe()
     }
 
     /// Confirms that all batches up to this number were handed over to be kept, or need not be.
-    pub fn settle(&self, number: u64) {
+    pub fn confirm_events(&self, number: u64) {
         self.events.confirmed.send_if_modified(|confirmed| {
             let news = *confirmed < number;
             *confirmed = number.max(*confirmed);
@@ -227,7 +229,7 @@ impl Handle {
 
     /// Up to which number batches were confirmed.
     #[must_use]
-    pub fn settled(&self) -> watch::Receiver<u64> {
+    pub fn confirmed_events(&self) -> watch::Receiver<u64> {
         self.events.confirmed.subscribe()
     }
 }
@@ -236,29 +238,29 @@ impl Handle {
 mod tests {
     use super::*;
     use crate::{
-        model::facts::{Facts, Known},
-        table::{DbName, Ix},
+        model::facts::{Facts, OptionalU64},
+        table::{DbName, TargetIx},
     };
     use couchdb_names::Range;
 
     const RANGE: Range = Range { from: 0, to: u32::MAX };
 
-    fn db(draft: &mut Draft, name: &str, suffix: &str) -> (DbIx, Ix) {
-        let db = draft.db(DbName { db: name, suffix });
-        let node = draft.node("couchdb@a");
-        (db, draft.db_target(node, db, Some(RANGE)))
+    fn db(draft: &mut Draft, name: &str, suffix: &str) -> (DbIx, TargetIx) {
+        let db = draft.get_or_add_db(DbName { db: name, suffix });
+        let node = draft.get_or_add_node("couchdb@a");
+        (db, draft.get_or_add_shard(node, db, Some(RANGE)))
     }
 
-    fn bits(dbs: &[DbIx]) -> Bits {
-        let mut bits = Bits::default();
-        dbs.iter().for_each(|db| bits.set(db.as_usize()));
+    fn bits(dbs: &[DbIx]) -> IndexSet {
+        let mut bits = IndexSet::default();
+        dbs.iter().for_each(|db| bits.insert(db.as_usize()));
         bits
     }
 
     /// Reads a shard as the tables do.
-    fn reads(detector: &mut ChangeDetector, draft: &mut Draft, ix: Ix, seq: u64) {
-        detector.shard_read(draft.now().target(ix).unwrap(), Some(seq));
-        draft.set_facts(ix, Facts { update_seq: Known::new(seq), ..Facts::default() });
+    fn reads(detector: &mut ChangeDetector, draft: &mut Draft, ix: TargetIx, seq: u64) {
+        detector.shard_read(draft.current().target(ix).unwrap(), Some(seq));
+        draft.set_facts(ix, Facts { update_seq: OptionalU64::new(seq), ..Facts::default() });
     }
 
     fn events(detector: &mut ChangeDetector, draft: &Draft) -> Vec<String> {
@@ -302,7 +304,7 @@ mod tests {
         let (mut draft, mut detector) = (Draft::new(5), ChangeDetector::default());
         let (a, in_a) = db(&mut draft, "a", ".1");
         let (_, stray) = db(&mut draft, "stray", ".1");
-        draft.set_state(stray, State::Orphan);
+        draft.set_state(stray, TargetState::Orphan);
         reads(&mut detector, &mut draft, in_a, 5);
         detector.restored(&draft);
         let (b, _) = db(&mut draft, "b", ".1");
@@ -312,8 +314,8 @@ mod tests {
     }
 
     /// Marks in their order, each in the place of the one before.
-    fn marks(batch: &Noticed) -> Vec<Mark> {
-        let mut marks: Vec<Mark> = Vec::new();
+    fn marks(batch: &DbEventBatch) -> Vec<PublishedDbState> {
+        let mut marks: Vec<PublishedDbState> = Vec::new();
         for mark in &*batch.marks {
             marks.retain(|it| (&it.db, &it.suffix) != (&mark.db, &mark.suffix));
             marks.push(mark.clone());
@@ -343,7 +345,7 @@ mod tests {
             let (mut draft, mut detector) = (Draft::new(5), ChangeDetector::default());
             let (a, in_a) = db(&mut draft, "a", ".1");
             db(&mut draft, "gone", ".1");
-            draft.set_facts(in_a, Facts { update_seq: Known::new(5), ..Facts::default() });
+            draft.set_facts(in_a, Facts { update_seq: OptionalU64::new(5), ..Facts::default() });
             detector.restored(&draft);
             for mark in marks(&batch) {
                 detector.marked(&mark, &mut draft);

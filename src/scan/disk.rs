@@ -7,9 +7,9 @@ mod unused;
 
 use super::{Settings, targets::Targets};
 use crate::{
-    model::{estimate, target::Kind},
-    sources::inventory::{CompactionFile, DbSeen, DiskSeen, FileSeen, PartSeen, Unread},
-    table::{Bits, DbIx, DbName, Draft, Ix, NodeIx, TargetRef, View},
+    model::{estimate, target::TargetKind},
+    sources::inventory::{CompactionFile, DbFile, DiskWalk, FoundFile, PartFile, ReadError},
+    table::{DbIx, DbName, Draft, IndexSet, NodeIx, TargetIx, TargetRef, View},
 };
 use couchdb_names::{Range, ShardName};
 use std::{
@@ -37,13 +37,13 @@ pub(super) struct Disk {
 #[derive(Debug, Default)]
 struct OnNode {
     /// Targets whose file was met.
-    met: Bits,
+    met: IndexSet,
     /// Shards whose file is there, but which are no target yet.
     unlisted: BTreeSet<Box<str>>,
     compactions: Vec<CompactionFile>,
     /// Files that could not be read.
     unread: u64,
-    ended: Option<DiskSeen>,
+    ended: Option<DiskWalk>,
 }
 
 impl Disk {
@@ -70,8 +70,8 @@ impl Disk {
     }
 
     /// Whether a target's file was met on this node in this sweep.
-    pub(super) fn has_file(&self, node: NodeIx, ix: Ix) -> bool {
-        self.nodes.get(&node).is_some_and(|on_node| on_node.met.has(ix.as_usize()))
+    pub(super) fn has_file(&self, node: NodeIx, ix: TargetIx) -> bool {
+        self.nodes.get(&node).is_some_and(|on_node| on_node.met.contains(ix.as_usize()))
     }
 
     /// Applies what was read of some files in a node's directories; answers what could not be read.
@@ -80,23 +80,23 @@ impl Disk {
         &mut self,
         targets: &mut Targets,
         node: NodeIx,
-        files: Vec<FileSeen>,
+        files: Vec<FoundFile>,
         settings: &Settings,
         without_map: bool,
-    ) -> Vec<Unread> {
+    ) -> Vec<ReadError> {
         let mut failed = Vec::new();
         for file in files {
             match file {
-                FileSeen::Db(file) => self.db_file(targets, node, file, without_map),
-                FileSeen::View(part) => {
+                FoundFile::Db(file) => self.db_file(targets, node, file, without_map),
+                FoundFile::View(part) => {
                     if settings.parts {
                         self.part(targets, node, part);
                     }
                 }
-                FileSeen::Compaction(file) => {
+                FoundFile::Compaction(file) => {
                     self.nodes.entry(node).or_default().compactions.push(file);
                 }
-                FileSeen::Unread(unread) => {
+                FoundFile::Unread(unread) => {
                     self.nodes.entry(node).or_default().unread += 1;
                     failed.push(unread);
                 }
@@ -109,48 +109,48 @@ impl Disk {
         &mut self,
         targets: &mut Targets,
         node: NodeIx,
-        mut file: DbSeen,
+        mut file: DbFile,
         without_map: bool,
     ) {
         let on_node = self.nodes.entry(node).or_default();
         let draft = &mut targets.draft;
         let (name, range) = db_and_range(&file.shard);
-        let known = draft.find_db(name).and_then(|db| draft.find_db_target(node, db, range));
+        let known = draft.find_db(name).and_then(|db| draft.find_shard(node, db, range));
         let ix = match known {
             Some(ix) => ix,
             None if without_map => {
-                let db = draft.db(name);
-                draft.db_target(node, db, range)
+                let db = draft.get_or_add_db(name);
+                draft.get_or_add_shard(node, db, range)
             }
             None => {
                 on_node.unlisted.insert(file.shard);
                 return;
             }
         };
-        on_node.met.set(ix.as_usize());
-        let version = draft.now().node(node).and_then(|node| node.version);
+        on_node.met.insert(ix.as_usize());
+        let version = draft.current().node(node).and_then(|node| node.version);
         draft.set_problem(ix, file.problem);
         file.facts.flags.exact = targets.headers.is_exact(ix, &file);
-        file.facts.confidence = estimate::confidence(Kind::Db, version, None);
+        file.facts.confidence = estimate::confidence(TargetKind::Db, version, None);
         targets.record(ix, file.facts);
     }
 
-    fn part(&mut self, targets: &mut Targets, node: NodeIx, part: PartSeen) {
-        let PartSeen { shard, signature, facts, collators, problem } = part;
+    fn part(&mut self, targets: &mut Targets, node: NodeIx, part: PartFile) {
+        let PartFile { shard, signature, facts, collators, problem } = part;
         let (name, range) = db_and_range(&shard);
         let draft = &mut targets.draft;
-        let db = draft.db(name);
-        let ix = draft.part(node, db, range, signature);
-        self.nodes.entry(node).or_default().met.set(ix.as_usize());
+        let db = draft.get_or_add_db(name);
+        let ix = draft.get_or_add_part(node, db, range, signature);
+        self.nodes.entry(node).or_default().met.insert(ix.as_usize());
         self.with_parts.insert(db);
         draft.set_problem(ix, problem);
-        if let Some(view) = draft.now().target(ix).and_then(TargetRef::view)
+        if let Some(view) = draft.current().target(ix).and_then(TargetRef::view)
             && view.collators != collators
         {
             let view = View { collators, ..view.clone() };
             draft.set_view(ix, view);
         }
-        if let Some(target) = draft.now().target(ix) {
+        if let Some(target) = draft.current().target(ix) {
             targets.headers.index_read(ix, &target.facts(), &facts);
         }
         targets.record(ix, facts);
@@ -161,7 +161,7 @@ impl Disk {
         &mut self,
         targets: &mut Targets,
         node: &str,
-        (dbs, parts): (Vec<DbSeen>, Vec<PartSeen>),
+        (dbs, parts): (Vec<DbFile>, Vec<PartFile>),
         (settings, without_map): (&Settings, bool),
         now: Moment,
     ) {
@@ -169,7 +169,7 @@ impl Disk {
         let Some(at) = targets.draft.find_node(node) else { return };
         if settings.nodes.has(node) {
             let longest = settings.interval.saturating_mul(MAX_LAG_SWEEPS);
-            let lags = |file: &DbSeen| {
+            let lags = |file: &DbFile| {
                 let at = file.facts.measured_at.map(|measured| measured.at);
                 at.is_none_or(|at| at.age(now) > longest)
             };
@@ -205,7 +205,7 @@ impl Disk {
         &mut self,
         draft: &mut Draft,
         node: NodeIx,
-        disk: DiskSeen,
+        disk: DiskWalk,
         without_map: bool,
     ) {
         let (on_node, whole) = (self.nodes.entry(node).or_default(), disk.whole);
@@ -226,12 +226,12 @@ fn db_and_range(shard: &str) -> (DbName<'_>, Option<Range>) {
 
 /// Removes the parts of a node whose file is gone; also the databases where only the disk says
 /// which there are.
-fn remove_gone(draft: &mut Draft, node: NodeIx, met: &Bits, without_map: bool) {
-    let places = draft.now().capacity();
+fn remove_gone(draft: &mut Draft, node: NodeIx, met: &IndexSet, without_map: bool) {
+    let places = draft.current().row_count();
     for at in 0..places {
-        let gone = draft.now().target_at(at).filter(|target| {
-            let listed_here = target.is_part() || (without_map && target.kind() == Kind::Db);
-            target.node_ix() == node && listed_here && !met.has(at)
+        let gone = draft.current().target_at(at).filter(|target| {
+            let listed_here = target.is_part() || (without_map && target.kind() == TargetKind::Db);
+            target.node_ix() == node && listed_here && !met.contains(at)
         });
         if let Some(ix) = gone.map(TargetRef::ix) {
             draft.remove(ix);
@@ -246,8 +246,8 @@ mod tests {
     use couchdb_names::Signature;
     use std::time::Duration;
 
-    fn part() -> FileSeen {
-        FileSeen::View(PartSeen {
+    fn part() -> FoundFile {
+        FoundFile::View(PartFile {
             shard: "shards/00000000-ffffffff/a.1".into(),
             signature: Signature([1; 16]),
             facts: Facts::default(),
@@ -256,14 +256,14 @@ mod tests {
         })
     }
 
-    fn walk(whole: bool) -> DiskSeen {
-        DiskSeen { sums: Default::default(), whole, took: Duration::ZERO, volumes: vec![] }
+    fn walk(whole: bool) -> DiskWalk {
+        DiskWalk { sums: Default::default(), whole, took: Duration::ZERO, volumes: vec![] }
     }
 
     /// One part on one node.
     fn one_part() -> (Targets, Disk, NodeIx, DbIx) {
         let (mut targets, mut disk) = (Targets::new(1), Disk::default());
-        let node = targets.draft.node("couchdb@a");
+        let node = targets.draft.get_or_add_node("couchdb@a");
         let settings = Settings::example();
         assert_eq!(disk.files(&mut targets, node, vec![part()], &settings, false), []);
         let db = targets.draft.find_db(DbName { db: "a", suffix: ".1" }).unwrap();
@@ -303,11 +303,11 @@ mod tests {
     fn a_file_of_no_known_target_makes_one_only_where_there_is_no_map() {
         for without_map in [false, true] {
             let (mut targets, mut disk) = (Targets::new(1), Disk::default());
-            let node = targets.draft.node("couchdb@a");
-            let file = FileSeen::Db(DbSeen {
+            let node = targets.draft.get_or_add_node("couchdb@a");
+            let file = FoundFile::Db(DbFile {
                 shard: "_dbs".into(),
                 facts: Facts::default(),
-                reported: couchdb_files::Reported::AsRead,
+                reported: couchdb_files::ReportMatch::Identical,
                 same: true,
                 problem: None,
             });

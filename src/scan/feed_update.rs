@@ -4,20 +4,20 @@ use wall_clock::Moment;
 
 /// What feeds named since the last update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct News {
+pub struct FeedUpdate {
     /// Databases in the order in which they were named.
-    pub named: Vec<Named>,
+    pub named: Vec<NamedDb>,
     /// Since when feeds have named every change, these databases included; none while they do not.
     pub followed_since: Option<Moment>,
 }
 
 /// A database that was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedDb {
     /// Its name.
     pub db: Box<str>,
     /// What has to be read again.
-    pub what: Stale,
+    pub stale: Stale,
 }
 
 /// What of a database has to be read again.

@@ -6,16 +6,16 @@
 
 use super::{
     Settings,
-    feed_update::{Named, News, Stale},
+    feed_update::{FeedUpdate, NamedDb, Stale},
     listing::Listing,
     reread_queue::{Pace, RereadQueue},
     targets::Targets,
     views::Views,
 };
 use crate::{
-    model::target::{Kind, State},
+    model::target::{TargetKind, TargetState},
     sources::inventory::{Lane, Reshard, Stage},
-    table::{DbIx, Draft, Ix, NodeIx, Snapshot},
+    table::{DbIx, Draft, NodeIx, Snapshot, TargetIx},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,13 +42,13 @@ const QUIET_AFTER: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Followed {
     /// Shards, node by node.
-    shards: RereadQueue<NodeIx, Ix>,
+    shards: RereadQueue<NodeIx, TargetIx>,
     /// Entries of the shard map.
     entries: RereadQueue<(), Box<str>>,
     /// Views that a job changed.
-    voided_views: BTreeSet<Ix>,
+    voided_views: BTreeSet<TargetIx>,
     /// Shards that a job changed: what is read of them says how it ended.
-    voided_shards: BTreeSet<Ix>,
+    voided_shards: BTreeSet<TargetIx>,
     /// The last whole listing; none where the next sweep has to list.
     listed: Option<Listed>,
     /// Nodes that did not answer when they were last asked.
@@ -122,7 +122,7 @@ impl Followed {
     }
 
     /// Whether a target is among those that have their turn once in so many sweeps.
-    pub(super) fn is_turn_of(&self, ix: Ix, sweeps: usize) -> bool {
+    pub(super) fn is_turn_of(&self, ix: TargetIx, sweeps: usize) -> bool {
         ix.as_usize() % sweeps == self.turn % sweeps
     }
 
@@ -134,10 +134,10 @@ impl Followed {
     /// Notes whether the cluster is quiet: for a while nothing was named, and nothing ran. Answers
     /// whether that is news.
     pub(super) fn note_quiet(&self, draft: &mut Draft, now: Instant) -> bool {
-        let quiet = draft.now().followed_since().is_some()
+        let quiet = draft.current().feeds_complete_since().is_some()
             && now.duration_since(self.busy) >= QUIET_AFTER
             && self.shards.next_due(|_| true).is_none();
-        let changed = draft.now().is_quiet() != quiet;
+        let changed = draft.current().is_quiet() != quiet;
         draft.set_quiet(quiet);
         changed
     }
@@ -148,25 +148,25 @@ impl Followed {
         &mut self,
         draft: &mut Draft,
         views: &mut Views,
-        update: News,
+        update: FeedUpdate,
         settings: &Settings,
         now: Instant,
     ) -> bool {
         if !update.named.is_empty() {
             self.note_busy(now);
         }
-        if update.named.iter().any(|named| named.what == Stale::Entry) {
+        if update.named.iter().any(|named| named.stale == Stale::Entry) {
             // The map is a database of each node's own, and not every server names it.
             self.written(draft, views, MAP_DB, settings, now);
         }
-        for Named { db, what } in update.named {
+        for NamedDb { db, stale: what } in update.named {
             let known = what == Stale::Shards && self.written(draft, views, &db, settings, now);
             if !known {
                 self.queue_entry(draft, db, settings, now);
             }
         }
-        let changed = draft.now().followed_since() != update.followed_since;
-        draft.set_followed_since(update.followed_since);
+        let changed = draft.current().feeds_complete_since() != update.followed_since;
+        draft.set_feeds_complete_since(update.followed_since);
         changed
     }
 
@@ -180,9 +180,9 @@ impl Followed {
         now: Instant,
     ) -> bool {
         let mut known = false;
-        for instance in draft.instances(db) {
+        for instance in draft.instances_of(db) {
             let copies = draft.copies_of(instance);
-            known |= !copies.is_empty() || draft.map_of(instance).copies > 0;
+            known |= !copies.is_empty() || draft.shard_map(instance).copies > 0;
             self.queue_shards(draft, views, (instance, &copies), settings, now);
         }
         known
@@ -193,22 +193,23 @@ impl Followed {
         &mut self,
         draft: &mut Draft,
         views: &mut Views,
-        (db, copies): (DbIx, &[Ix]),
+        (db, copies): (DbIx, &[TargetIx]),
         settings: &Settings,
         now: Instant,
     ) {
         for ix in copies.iter().copied() {
-            let Some(target) = draft.now().target(ix) else { continue };
-            let there = !matches!(target.state(), State::Missing | State::Unaddressable);
+            let Some(target) = draft.current().target(ix) else { continue };
+            let there =
+                !matches!(target.state(), TargetState::Missing | TargetState::Unaddressable);
             let node = target.node_ix();
-            draft.doubt(ix);
+            draft.mark_unconfirmed(ix);
             // When a node is back, a sweep reads all of it.
-            if there && draft.now().node(node).is_some_and(|node| node.up == Some(true)) {
+            if there && draft.current().node(node).is_some_and(|node| node.is_up == Some(true)) {
                 self.shards.name(node, ix, settings.pace(), now);
             }
         }
         for view in views.of(db) {
-            draft.doubt(*view);
+            draft.mark_unconfirmed(*view);
         }
         views.named(db, now);
     }
@@ -218,26 +219,26 @@ impl Followed {
             self.entries = RereadQueue::default();
             self.listed = None;
         }
-        if self.listed.is_some() || draft.now().followed_since().is_none() {
+        if self.listed.is_some() || draft.current().feeds_complete_since().is_none() {
             self.entries.name((), db, settings.pace(), now);
         }
     }
 
     /// A job changed a target: it is read again at once, beside the sweep.
-    pub(super) fn void(&mut self, draft: &mut Draft, ix: Ix, now: Instant) {
-        let Some(target) = draft.now().target(ix) else { return };
+    pub(super) fn void(&mut self, draft: &mut Draft, ix: TargetIx, now: Instant) {
+        let Some(target) = draft.current().target(ix) else { return };
         let (kind, node) = (target.kind(), target.node_ix());
         self.note_busy(now);
-        draft.doubt(ix);
+        draft.mark_unconfirmed(ix);
         match kind {
-            Kind::Db => {
+            TargetKind::Db => {
                 self.voided_shards.insert(ix);
                 self.shards.name_urgent(node, ix, now);
             }
-            Kind::View | Kind::Search => {
+            TargetKind::View | TargetKind::Search => {
                 self.voided_views.insert(ix);
             }
-            Kind::Cleanup => {}
+            TargetKind::Cleanup => {}
         }
     }
 
@@ -268,13 +269,14 @@ impl Followed {
         free: impl Fn(NodeIx) -> bool,
         now: Instant,
     ) -> Vec<(NodeIx, Lane)> {
-        let taken: BTreeMap<NodeIx, Vec<Ix>> = self.shards.take_due(free, REREAD_BATCH, now);
+        let taken: BTreeMap<NodeIx, Vec<TargetIx>> = self.shards.take_due(free, REREAD_BATCH, now);
         let mut lanes = Vec::with_capacity(taken.len());
-        let snapshot = draft.now();
+        let snapshot = draft.current();
         for (node, targets) in taken {
-            let (there, gone): (Vec<Ix>, Vec<Ix>) = targets.into_iter().partition(|ix| {
-                snapshot.target(*ix).is_some_and(|target| target.node_ix() == node)
-            });
+            let (there, gone): (Vec<TargetIx>, Vec<TargetIx>) =
+                targets.into_iter().partition(|ix| {
+                    snapshot.target(*ix).is_some_and(|target| target.node_ix() == node)
+                });
             if let Some(found) = snapshot.node(node)
                 && !there.is_empty()
             {
@@ -297,14 +299,14 @@ impl Followed {
     pub(super) fn shard_read(
         &mut self,
         draft: &mut Draft,
-        ix: Ix,
+        ix: TargetIx,
         well: bool,
         settings: &Settings,
         now: Instant,
     ) {
         let unnamed = self.shards.finish(&ix, well, settings.pace(), now);
         if unnamed && well {
-            draft.trust(ix);
+            draft.mark_confirmed(ix);
         }
     }
 
@@ -325,9 +327,9 @@ impl Followed {
     }
 
     /// A sweep read a shard: where it is not queued again, what is known of it is trusted.
-    pub(super) fn swept(&self, draft: &mut Draft, ix: Ix) {
+    pub(super) fn swept(&self, draft: &mut Draft, ix: TargetIx) {
         if !self.shards.contains(&ix) {
-            draft.trust(ix);
+            draft.mark_confirmed(ix);
         }
     }
 
@@ -339,7 +341,7 @@ impl Followed {
     }
 
     /// A copy no longer exists.
-    pub(super) fn remove(&mut self, ix: Ix) {
+    pub(super) fn remove(&mut self, ix: TargetIx) {
         self.shards.remove(&ix);
     }
 
@@ -363,7 +365,7 @@ impl Followed {
         now: Instant,
     ) -> bool {
         let snapshot = targets.now();
-        let (Some(since), Some(listed)) = (snapshot.followed_since(), &self.listed) else {
+        let (Some(since), Some(listed)) = (snapshot.feeds_complete_since(), &self.listed) else {
             return true;
         };
         let mut nodes = snapshot.nodes().iter().enumerate().skip(1);
@@ -371,14 +373,15 @@ impl Followed {
             || now.duration_since(listed.at) >= settings.interval_followed
             || listed.splits.as_ref() != listing.splits()
             || nodes.any(|(at, node)| {
-                let read = node.member && node.up == Some(true) && settings.nodes.has(&node.name);
+                let read =
+                    node.is_member && node.is_up == Some(true) && settings.nodes.has(&node.name);
                 read && !NodeIx::from_usize(at).is_some_and(|at| listing.has_listed(at))
             })
     }
 
     /// Whether a sweep reads a target. What feeds confirm it reads only in its turn, unless a
     /// distrusted header alone said it; and it never reads what is queued to be read by itself.
-    pub(super) fn is_due(&self, ix: Ix, targets: &Targets, settings: &Settings) -> bool {
+    pub(super) fn is_due(&self, ix: TargetIx, targets: &Targets, settings: &Settings) -> bool {
         if self.reads_all {
             return true;
         }
@@ -393,12 +396,12 @@ impl Followed {
     /// A node answered, or did not: where that is news, feeds may have missed its changes.
     pub(super) fn node_answered(&mut self, draft: &mut Draft, node: NodeIx, there: bool) {
         let news = if there { self.away.remove(&node) } else { self.away.insert(node) };
-        if !news || draft.now().followed_since().is_none() {
+        if !news || draft.current().feeds_complete_since().is_none() {
             return;
         }
-        let on_node = draft.now().targets().filter(|target| target.node_ix() == node);
+        let on_node = draft.current().targets().filter(|target| target.node_ix() == node);
         for ix in on_node.map(|target| target.ix()).collect::<Vec<_>>() {
-            draft.doubt(ix);
+            draft.mark_unconfirmed(ix);
         }
     }
 
@@ -412,8 +415,8 @@ impl Followed {
 mod tests {
     use super::*;
     use crate::{
-        model::facts::{Facts, Measured, Source},
-        table::{DbMap, DbName},
+        model::facts::{FactSource, Facts, Measurement},
+        table::{DbName, ShardMapEntry},
     };
     use couchdb_names::Range;
 
@@ -423,23 +426,23 @@ mod tests {
     }
 
     /// One shard on a node that is up, measured at 9, which feeds confirm.
-    fn one_shard() -> (Targets, NodeIx, Ix) {
+    fn one_shard() -> (Targets, NodeIx, TargetIx) {
         let mut targets = Targets::new(1);
         let draft = &mut targets.draft;
-        let node = draft.node("couchdb@a");
-        draft.change_node(node, |node| (node.member, node.up) = (true, Some(true)));
-        let db = draft.db(DbName { db: "a", suffix: ".1" });
-        let ix = draft.db_target(node, db, Some(Range { from: 0, to: u32::MAX }));
-        draft.set_map(db, DbMap { copies: 1, ranges: 1 }, &[]);
-        let measured_at = Some(Measured { at: Moment::from_unix(9), by: Source::Http });
+        let node = draft.get_or_add_node("couchdb@a");
+        draft.update_node(node, |node| (node.is_member, node.is_up) = (true, Some(true)));
+        let db = draft.get_or_add_db(DbName { db: "a", suffix: ".1" });
+        let ix = draft.get_or_add_shard(node, db, Some(Range { from: 0, to: u32::MAX }));
+        draft.set_shard_map(db, ShardMapEntry { copies: 1, ranges: 1 }, &[]);
+        let measured_at = Some(Measurement { at: Moment::from_unix(9), source: FactSource::Http });
         draft.set_facts(ix, Facts { measured_at, ..Facts::default() });
-        draft.set_followed_since(Some(Moment::from_unix(1)));
+        draft.set_feeds_complete_since(Some(Moment::from_unix(1)));
         (targets, node, ix)
     }
 
-    fn named(db: &str, what: Stale) -> News {
+    fn named(db: &str, what: Stale) -> FeedUpdate {
         let followed_since = Some(Moment::from_unix(1));
-        News { named: vec![Named { db: db.into(), what }], followed_since }
+        FeedUpdate { named: vec![NamedDb { db: db.into(), stale: what }], followed_since }
     }
 
     #[test]
@@ -483,9 +486,9 @@ mod tests {
         assert_eq!(followed.due_entries(now), ["new"]);
         followed.entry_read("new", true, &settings, now);
         assert_eq!(followed.next_due(|_| true, true), None);
-        let many =
-            (0..=MAX_ENTRIES).map(|at| Named { db: format!("db{at}").into(), what: Stale::Entry });
-        let update = News { named: many.collect(), ..named("new", Stale::Entry) };
+        let many = (0..=MAX_ENTRIES)
+            .map(|at| NamedDb { db: format!("db{at}").into(), stale: Stale::Entry });
+        let update = FeedUpdate { named: many.collect(), ..named("new", Stale::Entry) };
         followed.update(&mut targets.draft, &mut views, update, &settings, now);
         assert_eq!(followed.next_due(|_| true, true), None, "the next sweep lists");
         assert!(followed.must_list(&targets, &Listing::default(), &settings, now));
@@ -515,7 +518,7 @@ mod tests {
         assert!(targets.now().is_confirmed(ix) && !followed.is_any_node_away());
         followed.node_answered(&mut targets.draft, node, false);
         assert!(!targets.now().is_confirmed(ix) && followed.is_any_node_away());
-        targets.draft.trust(ix);
+        targets.draft.mark_confirmed(ix);
         followed.node_answered(&mut targets.draft, node, false);
         assert!(targets.now().is_confirmed(ix), "no news");
         followed.node_answered(&mut targets.draft, node, true);

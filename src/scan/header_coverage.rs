@@ -6,28 +6,28 @@
 //! fsync. Only sweeps use this: what is read just before a start, after a job, or because a feed
 //! named it, CouchDB always says itself.
 
-use super::Shards;
+use super::SweptShards;
 use crate::{
-    model::facts::{Fact, Facts, Verdict},
-    sources::inventory::DbSeen,
-    table::{Bits, Ix, NodeIx, Snapshot, TargetRef},
+    model::facts::{FactKind, Facts, ReadingComparison},
+    sources::inventory::DbFile,
+    table::{IndexSet, NodeIx, Snapshot, TargetIx, TargetRef},
 };
-use couchdb_files::Reported;
+use couchdb_files::ReportMatch;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is remembered from sweep to sweep.
 #[derive(Debug, Default)]
 pub(super) struct HeaderCoverage {
     /// Shards whose last compaction CouchDB said since their file took its place.
-    asked: Bits,
+    asked: IndexSet,
     /// Targets of which two sources last said different things.
-    differ: BTreeSet<Ix>,
+    differ: BTreeSet<TargetIx>,
     /// Nodes with at least one such target when the sweep began: none of their headers is trusted.
     distrusted: BTreeSet<NodeIx>,
     /// Nodes of which two sources were compared in this sweep.
     compared: BTreeSet<NodeIx>,
     /// What this sweep did about shards.
-    shards: Shards,
+    shards: SweptShards,
 }
 
 impl HeaderCoverage {
@@ -36,11 +36,11 @@ impl HeaderCoverage {
         let nodes = self.differ.iter().filter_map(|ix| snapshot.target(*ix));
         self.distrusted = nodes.map(TargetRef::node_ix).collect();
         self.compared.clear();
-        self.shards = Shards::default();
+        self.shards = SweptShards::default();
     }
 
     /// What this sweep did about shards so far.
-    pub(super) const fn shards(&self) -> Shards {
+    pub(super) const fn shards(&self) -> SweptShards {
         self.shards
     }
 
@@ -52,47 +52,47 @@ impl HeaderCoverage {
     /// This sweep asks CouchDB for so many shards, and so many are covered by their headers.
     pub(super) const fn count_shards(&mut self, asked: u64, covered: u64) {
         self.shards.asked += asked;
-        self.shards.spared += covered;
+        self.shards.covered += covered;
     }
 
     /// CouchDB said the facts of a shard.
-    pub(super) fn couchdb_answered(&mut self, ix: Ix) {
-        self.asked.set(ix.as_usize());
+    pub(super) fn couchdb_answered(&mut self, ix: TargetIx) {
+        self.asked.insert(ix.as_usize());
     }
 
     /// Two readings of a target were compared.
-    pub(super) fn compared(&mut self, node: NodeIx, ix: Ix, verdict: Verdict) {
+    pub(super) fn compared(&mut self, node: NodeIx, ix: TargetIx, verdict: ReadingComparison) {
         match verdict {
-            Verdict::None => return,
-            Verdict::Agree => self.differ.remove(&ix),
-            Verdict::Differ => self.differ.insert(ix),
+            ReadingComparison::Incomparable => return,
+            ReadingComparison::Equal => self.differ.remove(&ix),
+            ReadingComparison::Different => self.differ.insert(ix),
         };
         self.compared.insert(node);
     }
 
     /// Whether a header says all that CouchDB would, now that this file was read.
-    pub(super) fn is_exact(&mut self, ix: Ix, file: &DbSeen) -> bool {
+    pub(super) fn is_exact(&mut self, ix: TargetIx, file: &DbFile) -> bool {
         if !file.same {
-            self.asked.unset(ix.as_usize());
+            self.asked.remove(ix.as_usize());
             self.differ.remove(&ix);
         }
         match file.reported {
-            Reported::AsRead => true,
+            ReportMatch::Identical => true,
             // In a file that is still the same, no compaction ended since CouchDB said the last.
-            Reported::ButCompactedSeq => self.asked.has(ix.as_usize()),
-            Reported::Otherwise => false,
+            ReportMatch::ExceptCompactedSeq => self.asked.contains(ix.as_usize()),
+            ReportMatch::Different => false,
         }
     }
 
     /// The header is of a later state than CouchDB's answer, as far as one can say: what was
     /// compared before is out of date.
-    pub(super) fn superseded(&mut self, ix: Ix) {
+    pub(super) fn superseded(&mut self, ix: TargetIx) {
         self.differ.remove(&ix);
     }
 
     /// The header of an index was read again; of another state, what was compared is out of date.
-    pub(super) fn index_read(&mut self, ix: Ix, before: &Facts, now: &Facts) {
-        if [Fact::File, Fact::UpdateSeq].iter().any(|it| before.get(*it) != now.get(*it)) {
+    pub(super) fn index_read(&mut self, ix: TargetIx, before: &Facts, now: &Facts) {
+        if [FactKind::File, FactKind::UpdateSeq].iter().any(|it| before.get(*it) != now.get(*it)) {
             self.superseded(ix);
         }
     }
@@ -121,20 +121,20 @@ impl HeaderCoverage {
 mod tests {
     use super::*;
     use crate::{
-        model::facts::Known,
+        model::facts::OptionalU64,
         table::{DbName, Draft},
     };
 
-    fn file(reported: Reported, same: bool) -> DbSeen {
+    fn file(reported: ReportMatch, same: bool) -> DbFile {
         let (shard, facts) = (Box::default(), Facts::default());
-        DbSeen { shard, facts, reported, same, problem: None }
+        DbFile { shard, facts, reported, same, problem: None }
     }
 
-    fn one_target() -> (Draft, NodeIx, Ix) {
+    fn one_target() -> (Draft, NodeIx, TargetIx) {
         let mut draft = Draft::new(1);
-        let node = draft.node("couchdb@a");
-        let db = draft.db(DbName { db: "a", suffix: ".1" });
-        let ix = draft.db_target(node, db, None);
+        let node = draft.get_or_add_node("couchdb@a");
+        let db = draft.get_or_add_db(DbName { db: "a", suffix: ".1" });
+        let ix = draft.get_or_add_shard(node, db, None);
         (draft, node, ix)
     }
 
@@ -142,46 +142,52 @@ mod tests {
     fn a_header_without_its_compacted_seq_is_exact_once_couchdb_said_that() {
         let (_, _, ix) = one_target();
         let mut headers = HeaderCoverage::default();
-        assert!(headers.is_exact(ix, &file(Reported::AsRead, true)));
-        assert!(!headers.is_exact(ix, &file(Reported::Otherwise, true)));
-        assert!(!headers.is_exact(ix, &file(Reported::ButCompactedSeq, true)));
+        assert!(headers.is_exact(ix, &file(ReportMatch::Identical, true)));
+        assert!(!headers.is_exact(ix, &file(ReportMatch::Different, true)));
+        assert!(!headers.is_exact(ix, &file(ReportMatch::ExceptCompactedSeq, true)));
         headers.couchdb_answered(ix);
-        assert!(headers.is_exact(ix, &file(Reported::ButCompactedSeq, true)));
-        assert!(!headers.is_exact(ix, &file(Reported::ButCompactedSeq, false)), "another file");
-        assert!(!headers.is_exact(ix, &file(Reported::ButCompactedSeq, true)), "not asked since");
+        assert!(headers.is_exact(ix, &file(ReportMatch::ExceptCompactedSeq, true)));
+        assert!(
+            !headers.is_exact(ix, &file(ReportMatch::ExceptCompactedSeq, false)),
+            "another file"
+        );
+        assert!(
+            !headers.is_exact(ix, &file(ReportMatch::ExceptCompactedSeq, true)),
+            "not asked since"
+        );
     }
 
     #[test]
     fn a_node_is_distrusted_from_the_sweep_after_a_disagreement_until_sources_agree() {
         let (draft, node, ix) = one_target();
         let mut headers = HeaderCoverage::default();
-        headers.compared(node, ix, Verdict::None);
+        headers.compared(node, ix, ReadingComparison::Incomparable);
         assert!(!headers.has_compared(node));
-        headers.compared(node, ix, Verdict::Differ);
+        headers.compared(node, ix, ReadingComparison::Different);
         assert!(headers.has_compared(node) && !headers.distrusts(node));
-        assert_eq!(headers.disagreements(draft.now()), BTreeMap::from([(node, 1)]));
-        headers.begin_sweep(draft.now());
+        assert_eq!(headers.disagreements(draft.current()), BTreeMap::from([(node, 1)]));
+        headers.begin_sweep(draft.current());
         assert!(headers.distrusts(node) && !headers.has_compared(node));
-        headers.compared(node, ix, Verdict::Agree);
+        headers.compared(node, ix, ReadingComparison::Equal);
         assert!(headers.distrusts(node), "until the next sweep");
-        headers.begin_sweep(draft.now());
+        headers.begin_sweep(draft.current());
         assert!(!headers.distrusts(node));
-        assert!(headers.disagreements(draft.now()).is_empty());
+        assert!(headers.disagreements(draft.current()).is_empty());
     }
 
     #[test]
     fn an_index_of_another_state_and_a_target_that_is_gone_disagree_no_more() {
         let (mut draft, node, ix) = one_target();
         let mut headers = HeaderCoverage::default();
-        let at = |seq| Facts { update_seq: Known::new(seq), ..Facts::default() };
-        headers.compared(node, ix, Verdict::Differ);
+        let at = |seq| Facts { update_seq: OptionalU64::new(seq), ..Facts::default() };
+        headers.compared(node, ix, ReadingComparison::Different);
         headers.index_read(ix, &at(3), &at(3));
-        assert_eq!(headers.disagreements(draft.now()).len(), 1);
+        assert_eq!(headers.disagreements(draft.current()).len(), 1);
         headers.index_read(ix, &at(3), &at(4));
-        assert!(headers.disagreements(draft.now()).is_empty());
-        headers.compared(node, ix, Verdict::Differ);
+        assert!(headers.disagreements(draft.current()).is_empty());
+        headers.compared(node, ix, ReadingComparison::Different);
         draft.remove(ix);
-        headers.begin_sweep(draft.now());
+        headers.begin_sweep(draft.current());
         assert!(!headers.distrusts(node));
     }
 
@@ -191,8 +197,8 @@ mod tests {
         headers.count_followed(4);
         headers.count_shards(2, 3);
         headers.count_shards(1, 0);
-        assert_eq!(headers.shards(), Shards { asked: 3, spared: 3, followed: 4 });
-        headers.begin_sweep(Draft::new(1).now());
-        assert_eq!(headers.shards(), Shards::default());
+        assert_eq!(headers.shards(), SweptShards { asked: 3, covered: 3, followed: 4 });
+        headers.begin_sweep(Draft::new(1).current());
+        assert_eq!(headers.shards(), SweptShards::default());
     }
 }

@@ -5,11 +5,11 @@
 
 use super::{Settings, views::Views};
 use crate::{
-    model::target::{Kind, State},
+    model::target::{TargetKind, TargetState},
     sources::inventory::{
         Copy, CopyAt, MapEntry, MapRead, Reshard, state_of_absent, state_of_placed, state_of_stray,
     },
-    table::{Bits, DbIx, DbMap, DbName, Draft, Ix, NodeIx, TargetRef},
+    table::{DbIx, DbName, Draft, IndexSet, NodeIx, ShardMapEntry, TargetIx, TargetRef},
 };
 use couchdb_client::wire::Names;
 use couchdb_names::{Range, ShardName};
@@ -33,10 +33,10 @@ pub(super) struct Listing {
     /// Nodes that hold copies by the map.
     holders: BTreeSet<NodeIx>,
     /// Databases the map has, and their targets.
-    dbs: Bits,
-    mapped: Bits,
+    dbs: IndexSet,
+    mapped: IndexSet,
     /// Targets whose file was listed.
-    on_disk: Bits,
+    on_disk: IndexSet,
     /// Nodes whose files were listed.
     listed: BTreeSet<NodeIx>,
     /// Entries of databases with moving copies; the other entries need not be kept.
@@ -120,20 +120,20 @@ impl Listing {
         settings: &Settings,
         entry: MapEntry,
     ) {
-        let db = draft.db(DbName { db: &entry.db, suffix: &entry.suffix });
+        let db = draft.get_or_add_db(DbName { db: &entry.db, suffix: &entry.suffix });
         self.databases += 1;
-        self.dbs.set(db.as_usize());
-        let map = DbMap {
+        self.dbs.insert(db.as_usize());
+        let map = ShardMapEntry {
             copies: u32::try_from(entry.copies.len()).unwrap_or(u32::MAX),
             ranges: u32::try_from(entry.ranges()).unwrap_or(u32::MAX),
         };
-        draft.set_map(db, map, views.of(db));
+        draft.set_shard_map(db, map, views.of(db));
         for copy in &entry.copies {
             if settings.nodes.has(&copy.node) {
-                let node = draft.node(&copy.node);
+                let node = draft.get_or_add_node(&copy.node);
                 self.holders.insert(node);
-                let ix = draft.db_target(node, db, Some(copy.range));
-                self.mapped.set(ix.as_usize());
+                let ix = draft.get_or_add_shard(node, db, Some(copy.range));
+                self.mapped.insert(ix.as_usize());
             }
         }
         if !entry.arriving.is_empty() || !entry.leaving.is_empty() {
@@ -142,24 +142,24 @@ impl Listing {
     }
 
     /// The map got this copy after the listing; CouchDB made its file at the same time.
-    pub(super) fn copy_added(&mut self, ix: Ix) {
-        self.on_disk.set(ix.as_usize());
+    pub(super) fn copy_added(&mut self, ix: TargetIx) {
+        self.on_disk.insert(ix.as_usize());
     }
 
     /// The databases that the map has.
-    pub(super) const fn dbs(&self) -> &Bits {
+    pub(super) const fn dbs(&self) -> &IndexSet {
         &self.dbs
     }
 
     /// A database is no longer in the map.
     pub(super) fn db_removed(&mut self, db: DbIx) {
-        self.dbs.unset(db.as_usize());
+        self.dbs.remove(db.as_usize());
     }
 
     /// A copy no longer exists.
-    pub(super) fn copy_removed(&mut self, ix: Ix) {
-        self.mapped.unset(ix.as_usize());
-        self.on_disk.unset(ix.as_usize());
+    pub(super) fn copy_removed(&mut self, ix: TargetIx) {
+        self.mapped.remove(ix.as_usize());
+        self.on_disk.remove(ix.as_usize());
     }
 
     /// Whether a node's files were listed.
@@ -177,18 +177,18 @@ impl Listing {
         self.listed.insert(node);
         for name in names.iter() {
             let Some(shard) = ShardName::split(name) else {
-                let db = draft.db(DbName { db: name, suffix: "" });
-                let ix = draft.db_target(node, db, None);
-                self.mapped.set(ix.as_usize());
-                self.on_disk.set(ix.as_usize());
+                let db = draft.get_or_add_db(DbName { db: name, suffix: "" });
+                let ix = draft.get_or_add_shard(node, db, None);
+                self.mapped.insert(ix.as_usize());
+                self.on_disk.insert(ix.as_usize());
                 continue;
             };
             let known = draft
                 .find_db(DbName { db: shard.db, suffix: shard.suffix })
-                .and_then(|db| draft.find_db_target(node, db, Some(shard.range)))
-                .filter(|ix| self.mapped.has(ix.as_usize()));
+                .and_then(|db| draft.find_shard(node, db, Some(shard.range)))
+                .filter(|ix| self.mapped.contains(ix.as_usize()));
             match known {
-                Some(ix) => self.on_disk.set(ix.as_usize()),
+                Some(ix) => self.on_disk.insert(ix.as_usize()),
                 None => self.strays.push(Stray {
                     node,
                     db: shard.db.to_owned(),
@@ -233,21 +233,21 @@ impl Listing {
     pub(super) fn settle(&mut self, draft: &mut Draft, settings: &Settings) {
         self.settled = true;
         self.settle_strays(draft);
-        let places = draft.now().capacity();
+        let places = draft.current().row_count();
         // Without the right to ask for the members, no member is known.
-        let members_known = draft.now().nodes().iter().any(|node| node.member);
+        let members_known = draft.current().nodes().iter().any(|node| node.is_member);
         for at in 0..places {
-            let Some(target) = draft.now().target_at(at) else { continue };
+            let Some(target) = draft.current().target_at(at) else { continue };
             let ix = target.ix();
-            if target.kind() != Kind::Db {
+            if target.kind() != TargetKind::Db {
                 continue;
             }
             let (mapped, on_disk) =
-                (self.mapped.has(ix.as_usize()), self.on_disk.has(ix.as_usize()));
+                (self.mapped.contains(ix.as_usize()), self.on_disk.contains(ix.as_usize()));
             let listed = self.listed.contains(&target.node_ix());
             let measured = target.facts().measured_at.is_some();
-            let node = draft.now().node(target.node_ix());
-            let ours = node.is_some_and(|node| node.member && settings.nodes.has(&node.name));
+            let node = draft.current().node(target.node_ix());
+            let ours = node.is_some_and(|node| node.is_member && settings.nodes.has(&node.name));
             match (mapped, on_disk) {
                 (true, true) => {
                     let state = self.placed(draft, ix);
@@ -259,7 +259,7 @@ impl Listing {
                     }
                 }
                 // A node that is no member has no copy of the cluster.
-                (true, false) if members_known && node.is_some_and(|node| !node.member) => {
+                (true, false) if members_known && node.is_some_and(|node| !node.is_member) => {
                     if let Some(state) = self.absent(draft, ix) {
                         draft.set_state(ix, state);
                     }
@@ -280,23 +280,23 @@ impl Listing {
             let name = DbName { db: &stray.db, suffix: &stray.suffix };
             let in_map = draft
                 .find_db(name)
-                .and_then(|db| draft.find_db_target(stray.node, db, Some(stray.range)));
-            if let Some(ix) = in_map.filter(|ix| self.mapped.has(ix.as_usize())) {
+                .and_then(|db| draft.find_shard(stray.node, db, Some(stray.range)));
+            if let Some(ix) = in_map.filter(|ix| self.mapped.contains(ix.as_usize())) {
                 // Its database was made between the two readings.
-                self.on_disk.set(ix.as_usize());
+                self.on_disk.insert(ix.as_usize());
                 continue;
             }
-            let known = draft.find_db(name).is_some_and(|db| draft.map_of(db).copies > 0);
+            let known = draft.find_db(name).is_some_and(|db| draft.shard_map(db).copies > 0);
             let asked = self.asked.contains_key(&stray.db);
             if !self.is_map_whole() || !(known || asked) {
                 // Nobody can say what it is: its state stays, if it has one.
                 if let Some(ix) = in_map {
-                    self.on_disk.set(ix.as_usize());
+                    self.on_disk.insert(ix.as_usize());
                 }
                 continue;
             }
             let entry = self.moving.get(&(stray.db.clone(), stray.suffix.clone()));
-            let node = draft.now().node(stray.node).map(|node| node.name.to_string());
+            let node = draft.current().node(stray.node).map(|node| node.name.to_string());
             let copy = Copy {
                 db: &stray.db,
                 range: stray.range,
@@ -307,66 +307,68 @@ impl Listing {
             let nothing = Reshard::default();
             let splits = self.splits.as_ref().unwrap_or(&nothing);
             let state = state_of_stray(copy, entry, splits, absent);
-            if state == State::Orphan && !known {
+            if state == TargetState::Orphan && !known {
                 if let Some(ix) = in_map {
-                    self.on_disk.set(ix.as_usize());
+                    self.on_disk.insert(ix.as_usize());
                 }
                 self.strays.push(stray);
                 continue;
             }
-            let db = draft.db(name);
-            let ix = draft.db_target(stray.node, db, Some(stray.range));
+            let db = draft.get_or_add_db(name);
+            let ix = draft.get_or_add_shard(stray.node, db, Some(stray.range));
             draft.set_state(ix, state);
-            self.on_disk.set(ix.as_usize());
+            self.on_disk.insert(ix.as_usize());
         }
     }
 
     /// Whether a copy that the map has is not on its node's disk, as far as that was listed.
     fn is_absent(&self, draft: &Draft, name: DbName<'_>, at: &CopyAt) -> bool {
         let Some(node) = draft.find_node(&at.node) else { return false };
-        let ix = draft.find_db(name).and_then(|db| draft.find_db_target(node, db, Some(at.range)));
-        self.listed.contains(&node) && !ix.is_some_and(|ix| self.on_disk.has(ix.as_usize()))
+        let ix = draft.find_db(name).and_then(|db| draft.find_shard(node, db, Some(at.range)));
+        self.listed.contains(&node) && !ix.is_some_and(|ix| self.on_disk.contains(ix.as_usize()))
     }
 
     /// Sets what is being split now; answers whether that changed any state.
     pub(super) fn splitting(&mut self, draft: &mut Draft, splits: &Reshard) -> bool {
         self.splits = Some(splits.clone());
         let splits = |target: &TargetRef<'_>| {
-            target.state() == State::Ok && self.placed(draft, target.ix()) == State::Resharding
+            target.state() == TargetState::Ok
+                && self.placed(draft, target.ix()) == TargetState::Resharding
         };
-        let found: Vec<Ix> = draft.now().targets().filter(splits).map(TargetRef::ix).collect();
+        let found: Vec<TargetIx> =
+            draft.current().targets().filter(splits).map(TargetRef::ix).collect();
         for ix in &found {
-            draft.set_state(*ix, State::Resharding);
+            draft.set_state(*ix, TargetState::Resharding);
         }
         !found.is_empty()
     }
 
     /// The state of a copy that is where it should be.
-    fn placed(&self, draft: &Draft, ix: Ix) -> State {
-        let Some(target) = draft.now().target(ix) else { return State::Ok };
+    fn placed(&self, draft: &Draft, ix: TargetIx) -> TargetState {
+        let Some(target) = draft.current().target(ix) else { return TargetState::Ok };
         let Some(splits) = &self.splits else {
-            let is_split = target.state() == State::Resharding;
-            return if is_split { State::Resharding } else { State::Ok };
+            let is_split = target.state() == TargetState::Resharding;
+            return if is_split { TargetState::Resharding } else { TargetState::Ok };
         };
         let placed = target.range().filter(|_| !splits.is_empty()).map(|range| {
             let db = target.db_name().db;
             state_of_placed(Copy { db, range, node: target.node() }, splits)
         });
-        placed.unwrap_or(State::Ok)
+        placed.unwrap_or(TargetState::Ok)
     }
 
     /// The state of a copy that is not where it should be, if one can tell.
-    fn absent(&self, draft: &Draft, ix: Ix) -> Option<State> {
-        let target = draft.now().target(ix)?;
+    fn absent(&self, draft: &Draft, ix: TargetIx) -> Option<TargetState> {
+        let target = draft.current().target(ix)?;
         let name = target.db_name();
-        let Some(range) = target.range() else { return Some(State::Missing) };
+        let Some(range) = target.range() else { return Some(TargetState::Missing) };
         let copy = Copy { db: name.db, range, node: target.node() };
         let no_moves = MapEntry::default();
         let entry =
             self.moving.get(&(name.db.to_owned(), name.suffix.to_owned())).unwrap_or(&no_moves);
         let nothing = Reshard::default();
         let state = state_of_absent(copy, entry, self.splits.as_ref().unwrap_or(&nothing));
-        (self.splits.is_some() || state == State::Resharding).then_some(state)
+        (self.splits.is_some() || state == TargetState::Resharding).then_some(state)
     }
 }
 
@@ -393,11 +395,11 @@ mod tests {
         listing: &mut Listing,
         (map, files): (Option<MapRead>, Option<&[&str]>),
         mapped: bool,
-    ) -> Vec<State> {
+    ) -> Vec<TargetState> {
         let mut views = Views::default();
         listing.begin();
-        let node = draft.node("n");
-        draft.change_node(node, |node| node.member = true);
+        let node = draft.get_or_add_node("n");
+        draft.update_node(node, |node| node.is_member = true);
         if mapped {
             listing.map_entry(draft, &mut views, &Settings::example(), entry());
         }
@@ -412,7 +414,7 @@ mod tests {
         }
         listing.settle(draft, &Settings::example());
         assert!(listing.is_settled());
-        draft.now().targets().map(|target| target.state()).collect()
+        draft.current().targets().map(|target| target.state()).collect()
     }
 
     #[test]
@@ -421,14 +423,14 @@ mod tests {
         let all: Option<&[&str]> = Some(&[FILE]);
         let none: Option<&[&str]> = Some(&[]);
         for (map, files, mapped, expected) in [
-            (whole, all, true, vec![State::Ok]),
-            (whole, none, true, vec![State::Missing]),
-            (whole, None, true, vec![State::Ok]),
-            (whole, all, false, vec![State::Orphan]),
+            (whole, all, true, vec![TargetState::Ok]),
+            (whole, none, true, vec![TargetState::Missing]),
+            (whole, None, true, vec![TargetState::Ok]),
+            (whole, all, false, vec![TargetState::Orphan]),
             (whole, none, false, vec![]),
-            (whole, None, false, vec![State::Ok]),
-            (None, all, false, vec![State::Ok]),
-            (None, none, false, vec![State::Ok]),
+            (whole, None, false, vec![TargetState::Ok]),
+            (None, all, false, vec![TargetState::Ok]),
+            (None, none, false, vec![TargetState::Ok]),
         ] {
             let (mut draft, mut listing) = (Draft::new(1), Listing::default());
             listing.set_splits(Reshard::default());
@@ -442,14 +444,20 @@ mod tests {
     fn before_it_is_known_what_is_split_a_missing_copy_may_be_on_the_move() {
         let (mut draft, mut listing) = (Draft::new(1), Listing::default());
         let whole = Some(MapRead::Whole);
-        assert_eq!(states(&mut draft, &mut listing, (whole, Some(&[])), true), [State::Ok]);
+        assert_eq!(states(&mut draft, &mut listing, (whole, Some(&[])), true), [TargetState::Ok]);
         listing.set_splits(Reshard::default());
-        assert_eq!(states(&mut draft, &mut listing, (whole, Some(&[])), true), [State::Missing]);
-        assert_eq!(states(&mut draft, &mut listing, (whole, Some(&[FILE])), true), [State::Ok]);
+        assert_eq!(
+            states(&mut draft, &mut listing, (whole, Some(&[])), true),
+            [TargetState::Missing]
+        );
+        assert_eq!(
+            states(&mut draft, &mut listing, (whole, Some(&[FILE])), true),
+            [TargetState::Ok]
+        );
         let mut splits = Reshard::default();
         splits.add("a", RANGE);
         assert!(listing.splitting(&mut draft, &splits));
         assert!(!listing.splitting(&mut draft, &splits), "it is known");
-        assert_eq!(draft.now().targets().next().unwrap().state(), State::Resharding);
+        assert_eq!(draft.current().targets().next().unwrap().state(), TargetState::Resharding);
     }
 }

@@ -4,10 +4,10 @@
 
 use super::views::Views;
 use crate::{
-    jobs::{self, Polled, Task},
+    jobs::{self, NodePoll, RunningTask},
     model::facts::Flags,
-    sources::inventory::{Doing, TaskSeen},
-    table::{DbName, Draft, Ix, NodeIx, TargetRef},
+    sources::inventory::{ActiveTask, TaskKind},
+    table::{DbName, Draft, NodeIx, TargetIx, TargetRef},
 };
 use couchdb_names::ShardName;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +16,8 @@ use wall_clock::Moment;
 /// What the last poll found on each node, and the targets of those jobs.
 #[derive(Debug, Default)]
 pub(super) struct RunningJobs {
-    compacting: BTreeMap<NodeIx, BTreeSet<Ix>>,
-    building: BTreeMap<NodeIx, BTreeSet<Ix>>,
+    compacting: BTreeMap<NodeIx, BTreeSet<TargetIx>>,
+    building: BTreeMap<NodeIx, BTreeSet<TargetIx>>,
     /// What the last poll showed so far.
     shown: jobs::Running,
     polled_at: Moment,
@@ -29,24 +29,24 @@ impl RunningJobs {
         self.polled_at = now;
         for (node, polled) in &mut self.shown.nodes {
             if !asked.contains(node) {
-                *polled = Polled { asked_at: now, tasks: None };
+                *polled = NodePoll { asked_at: now, tasks: None };
             }
         }
     }
 
     /// A poll ended; answers what it showed.
     pub(super) fn end_poll(&mut self) -> jobs::Running {
-        self.shown.polls += 1;
+        self.shown.poll_count += 1;
         self.shown.clone()
     }
 
     /// A node did not say what it runs.
     pub(super) fn poll_failed(&mut self, node: NodeIx) {
-        self.shown.nodes.insert(node, Polled { asked_at: self.polled_at, tasks: None });
+        self.shown.nodes.insert(node, NodePoll { asked_at: self.polled_at, tasks: None });
     }
 
     /// What a node runs by the last poll; `None` where it did not say.
-    pub(super) fn tasks(&self, node: NodeIx) -> Option<&[Task]> {
+    pub(super) fn tasks(&self, node: NodeIx) -> Option<&[RunningTask]> {
         self.shown.nodes.get(&node)?.tasks.as_deref()
     }
 
@@ -57,34 +57,34 @@ impl RunningJobs {
         draft: &mut Draft,
         views: &Views,
         node: NodeIx,
-        tasks: Vec<TaskSeen>,
-    ) -> Vec<Ix> {
+        tasks: Vec<ActiveTask>,
+    ) -> Vec<TargetIx> {
         let (mut compacting, mut building) = (BTreeSet::new(), BTreeSet::new());
         let mut shown = Vec::with_capacity(tasks.len());
         for task in tasks {
             let target = match &task.doing {
-                Doing::Compacts => db_target(draft, node, &task.shard),
-                Doing::CompactsView(design) | Doing::Builds(design) => {
+                TaskKind::Compacts => db_target(draft, node, &task.shard),
+                TaskKind::CompactsView(design) | TaskKind::Builds(design) => {
                     view_target(draft, views, &task.shard, design)
                 }
-                Doing::BuildsSearch { design, index } => {
+                TaskKind::BuildsSearch { design, index } => {
                     search_target(draft, views, &task.shard, design, index)
                 }
             };
             match &task.doing {
-                Doing::Compacts | Doing::CompactsView(_) => compacting.extend(target),
-                Doing::Builds(_) | Doing::BuildsSearch { .. } => building.extend(target),
+                TaskKind::Compacts | TaskKind::CompactsView(_) => compacting.extend(target),
+                TaskKind::Builds(_) | TaskKind::BuildsSearch { .. } => building.extend(target),
             }
-            shown.push(Task::new(node, target, task));
+            shown.push(RunningTask::new(node, target, task));
         }
-        let polled = Polled { asked_at: self.polled_at, tasks: Some(shown) };
+        let polled = NodePoll { asked_at: self.polled_at, tasks: Some(shown) };
         self.shown.nodes.insert(node, polled);
         let mut ended = exchange(&mut self.compacting, node, compacting);
         ended.extend(exchange(&mut self.building, node, building));
-        let runs = |nodes: &BTreeMap<NodeIx, BTreeSet<Ix>>, ix: Ix| {
+        let runs = |nodes: &BTreeMap<NodeIx, BTreeSet<TargetIx>>, ix: TargetIx| {
             nodes.values().any(|running| running.contains(&ix))
         };
-        let touched: BTreeSet<Ix> = self
+        let touched: BTreeSet<TargetIx> = self
             .compacting
             .get(&node)
             .into_iter()
@@ -95,8 +95,8 @@ impl RunningJobs {
             .collect();
         for ix in touched {
             // A job changes it, and no feed names that.
-            draft.doubt(ix);
-            let Some(mut facts) = draft.now().target(ix).map(TargetRef::facts) else {
+            draft.mark_unconfirmed(ix);
+            let Some(mut facts) = draft.current().target(ix).map(TargetRef::facts) else {
                 continue;
             };
             let flags = Flags {
@@ -118,10 +118,10 @@ impl RunningJobs {
 
 /// Replaces what runs on a node; answers what ran before and does not run now.
 fn exchange(
-    nodes: &mut BTreeMap<NodeIx, BTreeSet<Ix>>,
+    nodes: &mut BTreeMap<NodeIx, BTreeSet<TargetIx>>,
     node: NodeIx,
-    now: BTreeSet<Ix>,
-) -> BTreeSet<Ix> {
+    now: BTreeSet<TargetIx>,
+) -> BTreeSet<TargetIx> {
     let before = nodes.insert(node, now).unwrap_or_default();
     match nodes.get(&node) {
         Some(now) => before.difference(now).copied().collect(),
@@ -129,15 +129,15 @@ fn exchange(
     }
 }
 
-fn db_target(draft: &Draft, node: NodeIx, shard: &str) -> Option<Ix> {
+fn db_target(draft: &Draft, node: NodeIx, shard: &str) -> Option<TargetIx> {
     let (name, range) = match ShardName::split(shard) {
         Some(split) => (DbName { db: split.db, suffix: split.suffix }, Some(split.range)),
         None => (DbName { db: shard, suffix: "" }, None),
     };
-    draft.find_db_target(node, draft.find_db(name)?, range)
+    draft.find_shard(node, draft.find_db(name)?, range)
 }
 
-fn view_target(draft: &Draft, views: &Views, shard: &str, design: &str) -> Option<Ix> {
+fn view_target(draft: &Draft, views: &Views, shard: &str, design: &str) -> Option<TargetIx> {
     let split = ShardName::split(shard)?;
     views.with_design(draft, split.db, split.suffix, design)
 }
@@ -148,7 +148,7 @@ fn search_target(
     shard: &str,
     design: &str,
     index: &str,
-) -> Option<Ix> {
+) -> Option<TargetIx> {
     let split = ShardName::split(shard)?;
     let name = DbName { db: split.db, suffix: split.suffix };
     views.search(draft, name, design, index)
@@ -164,16 +164,17 @@ mod tests {
     #[test]
     fn a_job_flags_its_target_while_it_runs_and_names_it_when_it_ended() {
         let mut draft = Draft::new(1);
-        let node = draft.node("couchdb@a");
-        let db = draft.db(DbName { db: "a", suffix: ".1" });
-        let ix = draft.db_target(node, db, Some(Range { from: 0, to: u32::MAX }));
-        let flag = |draft: &Draft| draft.now().target(ix).unwrap().facts().flags.compact_running;
+        let node = draft.get_or_add_node("couchdb@a");
+        let db = draft.get_or_add_db(DbName { db: "a", suffix: ".1" });
+        let ix = draft.get_or_add_shard(node, db, Some(Range { from: 0, to: u32::MAX }));
+        let flag =
+            |draft: &Draft| draft.current().target(ix).unwrap().facts().flags.compact_running;
         let (mut jobs, views) = (RunningJobs::default(), Views::default());
-        let compacts = || vec![TaskSeen::bare(Doing::Compacts, SHARD.to_owned())];
+        let compacts = || vec![ActiveTask::bare(TaskKind::Compacts, SHARD.to_owned())];
         jobs.begin_poll(Moment::from_unix(5), &[node]);
         assert_eq!(jobs.apply(&mut draft, &views, node, compacts()), []);
         assert!(flag(&draft));
-        assert_eq!(jobs.tasks(node).map(<[Task]>::len), Some(1));
+        assert_eq!(jobs.tasks(node).map(<[RunningTask]>::len), Some(1));
 
         // A node that does not say what it runs ends nothing.
         jobs.poll_failed(node);
@@ -181,22 +182,22 @@ mod tests {
         assert_eq!(jobs.apply(&mut draft, &views, node, compacts()), []);
         assert_eq!(jobs.apply(&mut draft, &views, node, vec![]), [ix]);
         assert!(!flag(&draft));
-        assert_eq!(jobs.tasks(node).map(<[Task]>::len), Some(0));
+        assert_eq!(jobs.tasks(node).map(<[RunningTask]>::len), Some(0));
     }
 
     #[test]
     fn each_poll_is_counted_and_forgets_nodes_that_are_not_asked() {
         let mut draft = Draft::new(1);
-        let nodes = ["a", "b"].map(|name| draft.node(name));
+        let nodes = ["a", "b"].map(|name| draft.get_or_add_node(name));
         let (mut jobs, views) = (RunningJobs::default(), Views::default());
         jobs.begin_poll(Moment::from_unix(5), &nodes);
         for node in nodes {
             jobs.apply(&mut draft, &views, node, vec![]);
         }
-        assert_eq!(jobs.end_poll().polls, 1);
+        assert_eq!(jobs.end_poll().poll_count, 1);
         jobs.begin_poll(Moment::from_unix(9), &nodes[..1]);
         assert_eq!(nodes.map(|node| jobs.tasks(node).is_some()), [true, false]);
         let shown = jobs.end_poll();
-        assert_eq!((shown.polls, shown.nodes[&nodes[1]].asked_at), (2, Moment::from_unix(9)));
+        assert_eq!((shown.poll_count, shown.nodes[&nodes[1]].asked_at), (2, Moment::from_unix(9)));
     }
 }

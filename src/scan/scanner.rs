@@ -11,14 +11,15 @@ mod selection;
 mod steps;
 
 use super::{
-    Before, Command, News, Noticed, Settings, Status, disk::Disk, followed::Followed,
-    listing::Listing, running_jobs::RunningJobs, sweep::Sweep, targets::Targets, views::Views,
+    Command, DbEventBatch, EarlierProcess, FeedUpdate, Settings, Status, disk::Disk,
+    followed::Followed, listing::Listing, running_jobs::RunningJobs, sweep::Sweep,
+    targets::Targets, views::Views,
 };
 use crate::{
     jobs::Running,
-    model::target::Kind,
-    sources::inventory::{Observation, Stage, Unread},
-    table::{Ix, NodeIx, Snapshot},
+    model::target::TargetKind,
+    sources::inventory::{Observation, ReadError, Stage},
+    table::{NodeIx, Snapshot, TargetIx},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -91,7 +92,7 @@ pub(super) enum Event {
     /// The task runs.
     Started,
     /// What an earlier process measured was read.
-    Restored(Before),
+    Restored(EarlierProcess),
     /// Other settings are in force.
     Settings(Arc<Settings>),
     /// What is read from now on comes from another source.
@@ -118,7 +119,7 @@ pub(super) enum Effect {
     /// Publish what the last poll showed.
     PublishRunning(Arc<Running>),
     /// Emit database events.
-    Emit(Noticed),
+    Emit(DbEventBatch),
     /// Warn that so many blocks of what an earlier process measured cannot be read.
     WarnDamaged(usize),
 }
@@ -300,15 +301,15 @@ impl Scanner {
             Command::Splitting(splits) => {
                 self.timers.unpublished |= self.listing.splitting(&mut self.targets.draft, &splits);
             }
-            Command::Heard(update) => self.feed_update(update, now),
-            Command::Cleaned(ix) => {
+            Command::FeedUpdate(update) => self.feed_update(update, now),
+            Command::CleanupRequested(ix) => {
                 self.cleaned(ix);
                 self.timers.unpublished = true;
             }
         }
     }
 
-    fn feed_update(&mut self, update: News, now: Now) {
+    fn feed_update(&mut self, update: FeedUpdate, now: Now) {
         let named = !update.named.is_empty();
         if self.targets.now().is_quiet() && named {
             self.timers.poll = self.timers.poll.min(now.at + self.settings.poll);
@@ -323,9 +324,9 @@ impl Scanner {
     }
 
     /// `_view_cleanup` was asked to remove the files: they are no longer evidence.
-    fn cleaned(&mut self, ix: Ix) {
+    fn cleaned(&mut self, ix: TargetIx) {
         let Some(target) = self.targets.now().target(ix) else { return };
-        if target.kind() == Kind::Cleanup {
+        if target.kind() == TargetKind::Cleanup {
             let mut facts = target.facts();
             facts.flags.evidence = false;
             self.targets.draft.set_facts(ix, facts);
@@ -333,7 +334,7 @@ impl Scanner {
     }
 
     /// Restores what an earlier process measured, into tables that are still empty.
-    fn restore(&mut self, before: Before, now: Now, effects: &mut Vec<Effect>) {
+    fn restore(&mut self, before: EarlierProcess, now: Now, effects: &mut Vec<Effect>) {
         let damaged = self.targets.restore(before);
         self.views.restore(self.targets.now());
         self.targets.serve(&self.settings);
@@ -357,7 +358,7 @@ impl Scanner {
 
     /// How soon after the last snapshot another one may show what was read because feeds named it.
     fn short_publish_interval(&self) -> Duration {
-        let targets = u32::try_from(self.targets.now().capacity()).unwrap_or(u32::MAX);
+        let targets = u32::try_from(self.targets.now().row_count()).unwrap_or(u32::MAX);
         PUBLISH_INTERVAL_PER_TARGET
             .saturating_mul(targets)
             .clamp(MIN_PUBLISH_INTERVAL, PUBLISH_INTERVAL)
@@ -525,7 +526,7 @@ impl Scanner {
             return;
         }
         effects.push(Effect::Emit(self.targets.take_events(swept)));
-        self.status.noticed = self.targets.changes.batches();
+        self.status.event_batches = self.targets.changes.batches();
     }
 
     /// A node that did not answer does so again: a sweep reads it soon.
@@ -540,12 +541,12 @@ impl Scanner {
     }
 
     /// Something could not be read: its node, or the cluster, is incomplete in this sweep.
-    fn unread(&mut self, node: NodeIx, unread: &Unread) {
+    fn unread(&mut self, node: NodeIx, unread: &ReadError) {
         self.sweep.unread(node);
         self.count_error(node, unread);
     }
 
-    fn count_error(&mut self, node: NodeIx, unread: &Unread) {
+    fn count_error(&mut self, node: NodeIx, unread: &ReadError) {
         let name = self.targets.now().node(node).map(|node| Arc::clone(&node.name));
         self.status.count_error(name.unwrap_or_default(), unread);
         self.sweep.note_missing_right(unread);

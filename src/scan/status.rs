@@ -1,6 +1,6 @@
 //! What the scanner says of itself.
 
-use crate::sources::inventory::Unread;
+use crate::sources::inventory::ReadError;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -18,9 +18,9 @@ pub struct Status {
     /// Sweeps that ended.
     pub sweeps: u64,
     /// Batches of database events that were emitted.
-    pub noticed: u64,
+    pub event_batches: u64,
     /// How the last sweep read the shards on nodes that answer.
-    pub shards: Shards,
+    pub shards: SweptShards,
     /// The sweep that runs.
     pub progress: Option<Progress>,
     /// How long the last sweep took.
@@ -47,7 +47,7 @@ impl Status {
     }
 
     /// Counts something of a node that could not be read.
-    pub(super) fn count_error(&mut self, node: Arc<str>, unread: &Unread) {
+    pub(super) fn count_error(&mut self, node: Arc<str>, unread: &ReadError) {
         *self.errors.entry((node, unread.reason)).or_default() += 1;
         self.missing_rights.extend(unread.right.map(ToOwned::to_owned));
         self.last_error = Some(unread.message.clone());
@@ -81,11 +81,11 @@ impl Status {
 
 /// Shards of one sweep, by where their facts come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shards {
+pub struct SweptShards {
     /// CouchDB was asked.
     pub asked: u64,
     /// CouchDB was not asked: their headers were read and cover what it would say.
-    pub spared: u64,
+    pub covered: u64,
     /// CouchDB was not asked: feeds confirm their facts, or they are read beside the sweep.
     pub followed: u64,
 }
@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn errors_are_counted_by_node_and_reason_and_a_sweep_ends_with_what_it_found() {
-        let unread = |reason, right| Unread { reason, message: format!("{reason} failed"), right };
+        let unread =
+            |reason, right| ReadError { reason, message: format!("{reason} failed"), right };
         let mut status = Status::default();
         status.count_error("a".into(), &unread("timeout", None));
         status.count_error("a".into(), &unread("timeout", None));

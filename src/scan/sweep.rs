@@ -19,7 +19,7 @@
 
 use super::scanner::Now;
 use crate::{
-    sources::inventory::{Stage, Unread},
+    sources::inventory::{ReadError, Stage},
     table::NodeIx,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -332,7 +332,7 @@ impl Sweep {
         self.incomplete.is_empty()
     }
 
-    pub(super) fn note_missing_right(&mut self, unread: &Unread) {
+    pub(super) fn note_missing_right(&mut self, unread: &ReadError) {
         self.missing_rights.extend(unread.right.map(ToOwned::to_owned));
     }
 

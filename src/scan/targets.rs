@@ -5,16 +5,16 @@
 //! one. Answers questions about nodes and copies; decides nothing about a sweep.
 
 use super::{
-    Before, Noticed, Settings, db_events::ChangeDetector, disk::Disk,
+    DbEventBatch, EarlierProcess, Settings, db_events::ChangeDetector, disk::Disk,
     header_coverage::HeaderCoverage,
 };
 use crate::{
     model::{
-        facts::{Facts, Source, Verdict, merged, of_index},
-        target::{Kind, State},
+        facts::{FactSource, Facts, ReadingComparison, compare_index, merge},
+        target::{TargetKind, TargetState},
     },
-    sources::inventory::{Databases, IndexSeen},
-    table::{DbIx, Draft, Ix, NodeIx, Snapshot, TargetRef},
+    sources::inventory::{Databases, IndexAnswer},
+    table::{DbIx, Draft, NodeIx, Snapshot, TargetIx, TargetRef},
 };
 use std::collections::BTreeMap;
 use wall_clock::Moment;
@@ -38,24 +38,25 @@ impl Targets {
 
     /// The tables with their unpublished changes.
     pub(super) const fn now(&self) -> &Snapshot {
-        self.draft.now()
+        self.draft.current()
     }
 
     /// Records what one source measured of a target, merged with what is known of it.
-    pub(super) fn record(&mut self, ix: Ix, measured: Facts) {
-        let Some(target) = self.draft.now().target(ix) else { return };
+    pub(super) fn record(&mut self, ix: TargetIx, measured: Facts) {
+        let Some(target) = self.draft.current().target(ix) else { return };
         let node = target.node_ix();
-        let (facts, verdict) = merged(&target.facts(), &measured);
+        let (facts, verdict) = merge(&target.facts(), &measured);
         self.changes.shard_read(target, facts.update_seq.get());
-        let source = |facts: &Facts| facts.measured_at.map(|it| it.by);
+        let source = |facts: &Facts| facts.measured_at.map(|it| it.source);
         match source(&measured) {
-            Some(Source::Http) => self.headers.couchdb_answered(ix),
-            Some(Source::Files)
-                if verdict == Verdict::None && source(&target.facts()) == Some(Source::Http) =>
+            Some(FactSource::Http) => self.headers.couchdb_answered(ix),
+            Some(FactSource::Files)
+                if verdict == ReadingComparison::Incomparable
+                    && source(&target.facts()) == Some(FactSource::Http) =>
             {
                 self.headers.superseded(ix);
             }
-            Some(Source::Files) | None => {}
+            Some(FactSource::Files) | None => {}
         }
         self.headers.compared(node, ix, verdict);
         self.draft.set_facts(ix, facts);
@@ -68,20 +69,22 @@ impl Targets {
     /// It names neither the copies nor the moment, so that an index that was built or compacted
     /// since some sidecar read it would break the bounds without anything being wrong; and a
     /// contradiction would be no node's, so that no header could be distrusted for it.
-    pub(super) fn compare_index(&mut self, db: DbIx, index: &IndexSeen, disk: &Disk) {
-        let snapshot = self.draft.now();
+    pub(super) fn compare_index(&mut self, db: DbIx, index: &IndexAnswer, disk: &Disk) {
+        let snapshot = self.draft.current();
         let copy = index.copy.and_then(|ix| snapshot.target(ix));
-        let Some(copy) = copy.filter(|it| it.kind() == Kind::Db && it.db() == db) else { return };
+        let Some(copy) = copy.filter(|it| it.kind() == TargetKind::Db && it.db() == db) else {
+            return;
+        };
         let node = copy.node_ix();
         let part = self.draft.find_part(node, db, copy.range(), index.signature);
         let Some(part) = part.filter(|ix| disk.has_file(node, *ix)) else { return };
         if let Some(header) = snapshot.target(part) {
-            self.headers.compared(node, part, of_index(&header.facts(), &index.facts));
+            self.headers.compared(node, part, compare_index(&header.facts(), &index.facts));
         }
     }
 
     /// Restores what an earlier process measured; answers how many blocks cannot be read.
-    pub(super) fn restore(&mut self, before: Before) -> usize {
+    pub(super) fn restore(&mut self, before: EarlierProcess) -> usize {
         let mut damaged = 0;
         for block in before.blocks {
             if self.draft.restore(&block).is_err() {
@@ -94,7 +97,7 @@ impl Targets {
     }
 
     /// Takes out the database events that wait.
-    pub(super) fn take_events(&mut self, swept: Option<Moment>) -> Noticed {
+    pub(super) fn take_events(&mut self, swept: Option<Moment>) -> DbEventBatch {
         self.changes.take(&self.draft, swept)
     }
 
@@ -102,8 +105,8 @@ impl Targets {
     pub(super) fn serve(&mut self, settings: &Settings) {
         self.draft.set_top(settings.top);
         for at in self.nodes(0) {
-            self.draft.change_node(at, |node| {
-                node.served = match at {
+            self.draft.update_node(at, |node| {
+                node.is_served = match at {
                     NodeIx::CLUSTER => settings.views,
                     _ => settings.nodes.has(&node.name),
                 };
@@ -118,15 +121,14 @@ impl Targets {
 
     /// The names of this process's share of the cluster's members that are up, or are not.
     pub(super) fn members(&self, up: bool, settings: &Settings) -> Vec<String> {
-        let nodes =
-            self.now().nodes().iter().skip(1).filter(|node| {
-                node.member && node.up == Some(up) && settings.nodes.has(&node.name)
-            });
+        let nodes = self.now().nodes().iter().skip(1).filter(|node| {
+            node.is_member && node.is_up == Some(up) && settings.nodes.has(&node.name)
+        });
         nodes.map(|node| node.name.to_string()).collect()
     }
 
     pub(super) fn is_up(&self, node: NodeIx) -> bool {
-        self.now().node(node).is_some_and(|node| node.up == Some(true))
+        self.now().node(node).is_some_and(|node| node.is_up == Some(true))
     }
 
     /// The wanted databases of the map, with the places of their copies.
@@ -140,12 +142,12 @@ impl Targets {
 
     /// The copies of the wanted databases that are where the map has them, database by
     /// database.
-    pub(super) fn copies(&self, wanted: impl Fn(DbIx) -> bool) -> Vec<(DbIx, Ix)> {
-        let mut copies: Vec<(DbIx, Ix)> = self
+    pub(super) fn copies(&self, wanted: impl Fn(DbIx) -> bool) -> Vec<(DbIx, TargetIx)> {
+        let mut copies: Vec<(DbIx, TargetIx)> = self
             .now()
             .targets()
-            .filter(|target| target.kind() == Kind::Db && target.range().is_some())
-            .filter(|target| target.map().copies > 0 && target.state() == State::Ok)
+            .filter(|target| target.kind() == TargetKind::Db && target.range().is_some())
+            .filter(|target| target.shard_map().copies > 0 && target.state() == TargetState::Ok)
             .filter(|target| wanted(target.db()))
             .map(|target| (target.db(), target.ix()))
             .collect();
@@ -155,8 +157,8 @@ impl Targets {
 
     /// Whether CouchDB has to confirm what a header said of a shard. Feeds say that nothing was
     /// written since, and not that the header was exact.
-    pub(super) fn needs_couchdb(&self, ix: Ix) -> bool {
-        let target = self.now().target(ix).filter(|it| it.kind() == Kind::Db);
+    pub(super) fn needs_couchdb(&self, ix: TargetIx) -> bool {
+        let target = self.now().target(ix).filter(|it| it.kind() == TargetKind::Db);
         target.is_some_and(|it| is_by_files(&it.facts()) && !self.is_header_trusted(it))
     }
 
@@ -177,11 +179,11 @@ impl Targets {
 
     /// Counts on each node what two sources say different things of, as far as both were read.
     pub(super) fn count_disagreements(&mut self, disk: &Disk) {
-        let counts = self.headers.disagreements(self.draft.now());
+        let counts = self.headers.disagreements(self.draft.current());
         for at in self.nodes(0) {
             let (compared, met) = (self.headers.has_compared(at), disk.has_met(at));
             let count = counts.get(&at).copied().unwrap_or_default();
-            self.draft.change_node(at, |node| {
+            self.draft.update_node(at, |node| {
                 node.disagreements = if compared { Some(count) } else { node.disagreements };
                 node.disagreements = node.disagreements.filter(|_| met);
             });
@@ -191,21 +193,21 @@ impl Targets {
     /// Notes of each node when the oldest of its facts was measured; what feeds confirm counts as
     /// measured now.
     pub(super) fn note_ages(&mut self, now: Moment) {
-        let mut oldest: BTreeMap<(NodeIx, Source), Moment> = BTreeMap::new();
+        let mut oldest: BTreeMap<(NodeIx, FactSource), Moment> = BTreeMap::new();
         // What is known of a cleanup is evidence, which does not age.
-        for target in self.now().targets().filter(|it| it.kind() != Kind::Cleanup) {
+        for target in self.now().targets().filter(|it| it.kind() != TargetKind::Cleanup) {
             if let Some(measured) = target.facts().measured_at {
                 let confirmed = self.now().is_confirmed(target.ix());
                 let at = if confirmed { now.max(measured.at) } else { measured.at };
-                let first = oldest.entry((target.node_ix(), measured.by)).or_insert(at);
+                let first = oldest.entry((target.node_ix(), measured.source)).or_insert(at);
                 *first = at.min(*first);
             }
         }
         for at in self.nodes(0) {
-            self.draft.change_node(at, |node| {
-                node.oldest_fact = oldest.get(&(at, Source::Http)).copied();
-                if let Some(disk) = &mut node.disk {
-                    disk.oldest_fact = oldest.get(&(at, Source::Files)).copied();
+            self.draft.update_node(at, |node| {
+                node.oldest_fact = oldest.get(&(at, FactSource::Http)).copied();
+                if let Some(disk) = &mut node.disk_usage {
+                    disk.oldest_fact = oldest.get(&(at, FactSource::Files)).copied();
                 }
             });
         }
@@ -213,35 +215,35 @@ impl Targets {
 }
 
 fn is_by_files(facts: &Facts) -> bool {
-    facts.measured_at.is_some_and(|measured| measured.by == Source::Files)
+    facts.measured_at.is_some_and(|measured| measured.source == FactSource::Files)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        model::facts::{Known, Measured},
+        model::facts::{Measurement, OptionalU64},
         table::DbName,
     };
     use couchdb_names::Range;
 
     const RANGE: Range = Range { from: 0, to: u32::MAX };
 
-    fn one_shard() -> (Targets, NodeIx, Ix) {
+    fn one_shard() -> (Targets, NodeIx, TargetIx) {
         let mut targets = Targets::new(1);
         let draft = &mut targets.draft;
-        let node = draft.node("couchdb@a");
-        let db = draft.db(DbName { db: "a", suffix: ".1" });
-        let ix = draft.db_target(node, db, Some(RANGE));
+        let node = draft.get_or_add_node("couchdb@a");
+        let db = draft.get_or_add_db(DbName { db: "a", suffix: ".1" });
+        let ix = draft.get_or_add_shard(node, db, Some(RANGE));
         (targets, node, ix)
     }
 
-    fn measured(by: Source, at: u64, seq: u64, active: u64) -> Facts {
+    fn measured(by: FactSource, at: u64, seq: u64, active: u64) -> Facts {
         Facts {
-            file: Known::new(100),
-            update_seq: Known::new(seq),
-            active: Known::new(active),
-            measured_at: Some(Measured { at: Moment::from_unix(at), by }),
+            file_bytes: OptionalU64::new(100),
+            update_seq: OptionalU64::new(seq),
+            active_bytes: OptionalU64::new(active),
+            measured_at: Some(Measurement { at: Moment::from_unix(at), source: by }),
             ..Facts::default()
         }
     }
@@ -249,34 +251,34 @@ mod tests {
     #[test]
     fn a_recorded_fact_reaches_the_draft_the_headers_and_the_events() {
         let (mut targets, node, ix) = one_shard();
-        targets.record(ix, measured(Source::Http, 5, 3, 10));
-        assert_eq!(targets.now().target(ix).unwrap().facts().active.get(), Some(10));
+        targets.record(ix, measured(FactSource::Http, 5, 3, 10));
+        assert_eq!(targets.now().target(ix).unwrap().facts().active_bytes.get(), Some(10));
         assert_eq!(targets.changes.waiting(), 0, "its first reading is no change");
-        targets.record(ix, measured(Source::Http, 6, 4, 10));
+        targets.record(ix, measured(FactSource::Http, 6, 4, 10));
         assert_eq!(targets.changes.waiting(), 1);
-        let header = measured(Source::Files, 7, 4, 11).all_by_files();
+        let header = measured(FactSource::Files, 7, 4, 11).marked_from_files();
         targets.record(ix, header);
         assert!(targets.headers.has_compared(node), "both say sequence 4");
         assert_eq!(targets.headers.disagreements(targets.now()), BTreeMap::from([(node, 1)]));
         targets.draft.remove(ix);
-        targets.record(ix, measured(Source::Http, 8, 9, 10));
+        targets.record(ix, measured(FactSource::Http, 8, 9, 10));
         assert_eq!(targets.changes.waiting(), 1, "nobody has that place");
     }
 
     #[test]
     fn ages_are_of_the_oldest_fact_of_each_source_and_what_feeds_confirm_is_new() {
         let (mut targets, node, ix) = one_shard();
-        targets.record(ix, measured(Source::Http, 5, 3, 10));
-        let db = targets.draft.db(DbName { db: "b", suffix: ".1" });
-        let other = targets.draft.db_target(node, db, Some(RANGE));
-        targets.record(other, measured(Source::Http, 8, 3, 10));
+        targets.record(ix, measured(FactSource::Http, 5, 3, 10));
+        let db = targets.draft.get_or_add_db(DbName { db: "b", suffix: ".1" });
+        let other = targets.draft.get_or_add_shard(node, db, Some(RANGE));
+        targets.record(other, measured(FactSource::Http, 8, 3, 10));
         let oldest = |targets: &Targets| targets.now().node(node).unwrap().oldest_fact;
         targets.note_ages(Moment::from_unix(20));
         assert_eq!(oldest(&targets), Some(Moment::from_unix(5)));
-        targets.draft.set_followed_since(Some(Moment::from_unix(5)));
+        targets.draft.set_feeds_complete_since(Some(Moment::from_unix(5)));
         targets.note_ages(Moment::from_unix(20));
         assert_eq!(oldest(&targets), Some(Moment::from_unix(20)));
-        targets.draft.doubt(other);
+        targets.draft.mark_unconfirmed(other);
         targets.note_ages(Moment::from_unix(20));
         assert_eq!(oldest(&targets), Some(Moment::from_unix(8)));
     }
@@ -286,10 +288,10 @@ mod tests {
         let (mut targets, _, ix) = one_shard();
         let db = targets.now().target(ix).unwrap().db();
         assert!(targets.databases(|_| true).is_empty(), "the map does not have it");
-        targets.draft.set_map(db, crate::table::DbMap { copies: 2, ranges: 1 }, &[]);
+        targets.draft.set_shard_map(db, crate::table::ShardMapEntry { copies: 2, ranges: 1 }, &[]);
         assert_eq!(targets.databases(|_| true).copies(0), [ix]);
         assert!(targets.databases(|_| false).is_empty());
-        targets.draft.set_state(ix, State::Missing);
+        targets.draft.set_state(ix, TargetState::Missing);
         assert!(targets.databases(|_| true).is_empty());
     }
 }

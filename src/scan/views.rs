@@ -7,11 +7,11 @@ mod searches;
 
 use crate::{
     model::{
-        facts::{Facts, Known as KnownNumber, Measured, Source},
-        target::{Kind, State},
+        facts::{FactSource, Facts, Measurement, OptionalU64 as KnownNumber},
+        target::{TargetKind, TargetState},
     },
-    sources::inventory::{SearchSeen, Unread, ViewSeen, doc_hash},
-    table::{Bits, DbIx, DbName, Draft, Ix, Snapshot, TargetRef, View},
+    sources::inventory::{ReadError, SearchAnswer, ViewAnswer, doc_hash},
+    table::{DbIx, DbName, Draft, IndexSet, Snapshot, TargetIx, TargetRef, View},
 };
 use couchdb_names::Signature;
 use std::{collections::BTreeMap, sync::Arc};
@@ -31,9 +31,9 @@ pub(super) struct Views {
 #[derive(Debug)]
 pub(super) struct Answer {
     /// The indexes.
-    pub(super) views: Result<Vec<ViewSeen>, Unread>,
+    pub(super) views: Result<Vec<ViewAnswer>, ReadError>,
     /// The search indexes.
-    pub(super) searches: Vec<SearchSeen>,
+    pub(super) searches: Vec<SearchAnswer>,
     /// The signatures that an index file may have, where all design documents were read.
     pub(super) signatures: Option<Vec<Signature>>,
     /// Whether index files of the database were met on some disk.
@@ -46,8 +46,8 @@ pub(super) struct Answer {
 #[derive(Debug, Default)]
 struct DbViews {
     /// Its views and its search indexes.
-    views: Vec<Ix>,
-    cleanup: Option<Ix>,
+    views: Vec<TargetIx>,
+    cleanup: Option<TargetIx>,
     /// Every signature that some design document of the database has, where all are known.
     designed: Option<Vec<Signature>>,
     /// Whether they were asked for since its index files were met; before that they are not kept.
@@ -58,7 +58,7 @@ struct DbViews {
 
 impl Views {
     /// The views of a database instance.
-    pub(super) fn of(&self, db: DbIx) -> &[Ix] {
+    pub(super) fn of(&self, db: DbIx) -> &[TargetIx] {
         self.dbs.get(&db).map_or(&[], |known| &known.views)
     }
 
@@ -72,22 +72,23 @@ impl Views {
     /// Nothing uses so many bytes of a database's index files: evidence for its cleanup.
     pub(super) fn set_stale(&mut self, draft: &mut Draft, db: DbIx, bytes: u64, now: Moment) {
         let Some(cleanup) = self.dbs.get(&db).and_then(|known| known.cleanup) else { return };
-        let mut facts = draft.now().target(cleanup).map_or_else(Facts::default, TargetRef::facts);
+        let mut facts =
+            draft.current().target(cleanup).map_or_else(Facts::default, TargetRef::facts);
         facts.flags.evidence |= bytes > 0;
-        facts.file = KnownNumber::new(bytes);
-        facts.measured_at = Some(Measured { at: now, by: Source::Files });
-        draft.set_facts(cleanup, facts.all_by_files());
+        facts.file_bytes = KnownNumber::new(bytes);
+        facts.measured_at = Some(Measurement { at: now, source: FactSource::Files });
+        draft.set_facts(cleanup, facts.marked_from_files());
     }
 
     /// Finds the indexes that an earlier process left in the tables.
     pub(super) fn restore(&mut self, tables: &Snapshot) {
         for target in tables.targets() {
             match target.kind() {
-                Kind::Db => {}
-                Kind::View | Kind::Search => {
+                TargetKind::Db => {}
+                TargetKind::View | TargetKind::Search => {
                     self.dbs.entry(target.db()).or_default().views.push(target.ix())
                 }
-                Kind::Cleanup => {
+                TargetKind::Cleanup => {
                     self.dbs.entry(target.db()).or_default().cleanup = Some(target.ix());
                 }
             }
@@ -104,9 +105,9 @@ impl Views {
     pub(super) fn due(
         &mut self,
         tables: &Snapshot,
-        copies: impl Iterator<Item = Ix>,
+        copies: impl Iterator<Item = TargetIx>,
         has_parts: impl Fn(DbIx) -> bool,
-        is_due: impl Fn(Ix) -> bool,
+        is_due: impl Fn(TargetIx) -> bool,
     ) -> bool {
         let mut far = Some(0_u32);
         let mut name = None;
@@ -146,13 +147,13 @@ impl Views {
         db: &str,
         suffix: &str,
         design: &str,
-    ) -> Option<Ix> {
+    ) -> Option<TargetIx> {
         let db = draft.find_db(DbName { db, suffix })?;
         self.of(db).iter().copied().find(|ix| {
             draft
-                .now()
+                .current()
                 .target(*ix)
-                .filter(|target| target.kind() == Kind::View)
+                .filter(|target| target.kind() == TargetKind::View)
                 .and_then(|target| target.view())
                 .is_some_and(|view| view.designs.iter().any(|id| **id == *design))
         })
@@ -173,9 +174,9 @@ impl Views {
     }
 
     /// Removes the views of databases that are no longer in the map.
-    pub(super) fn forget_gone(&mut self, draft: &mut Draft, there: &Bits) {
+    pub(super) fn forget_gone(&mut self, draft: &mut Draft, there: &IndexSet) {
         self.dbs.retain(|db, known| {
-            let stays = there.has(db.as_usize());
+            let stays = there.contains(db.as_usize());
             if !stays {
                 for ix in known.views.drain(..).chain(known.cleanup.take()) {
                     draft.remove(ix);
@@ -204,7 +205,7 @@ impl Views {
         db: DbIx,
         answer: Answer,
         (began, now): (Instant, Moment),
-    ) -> Vec<Unread> {
+    ) -> Vec<ReadError> {
         let Answer { views, searches, signatures, has_parts, cleans_itself } = answer;
         let views = match views {
             Ok(views) => views,
@@ -240,7 +241,7 @@ impl Views {
         }
         known.views = current;
         if known.named.is_none_or(|named| named < began) {
-            known.views.iter().for_each(|ix| draft.trust(*ix));
+            known.views.iter().for_each(|ix| draft.mark_confirmed(*ix));
         }
         let evidence = whole && left_files && !cleans_itself;
         let has_views = known.views.iter().any(|ix| is_view(draft, *ix));
@@ -266,9 +267,9 @@ impl DbViews {
         &self,
         draft: &mut Draft,
         db: DbIx,
-        answer: ViewSeen,
-        unread: &mut Vec<Unread>,
-    ) -> Option<Ix> {
+        answer: ViewAnswer,
+        unread: &mut Vec<ReadError>,
+    ) -> Option<TargetIx> {
         let designs: Arc<[Arc<str>]> = answer.designs.iter().map(|id| Arc::from(&**id)).collect();
         let view = |signature, collators: &[String], exact_range| View {
             signature,
@@ -276,11 +277,11 @@ impl DbViews {
             language: answer.language.as_str().into(),
             collators: collators.iter().map(|version| Arc::from(&**version)).collect(),
             exact_range,
-            built_by: answer.built_by.clone(),
+            build_query: answer.built_by.clone(),
             ..View::default()
         };
         let place = |draft: &mut Draft, view: View| match draft
-            .now()
+            .current()
             .find_view(&self.views, view.signature)
         {
             Some(ix) => {
@@ -294,12 +295,12 @@ impl DbViews {
                 let ix =
                     place(draft, view(index.signature, &index.collators, index.copy.is_some()));
                 draft.set_facts(ix, index.facts);
-                draft.set_state(ix, State::Ok);
+                draft.set_state(ix, TargetState::Ok);
                 Some(ix)
             }
             Err(_) if answer.unaddressable => {
                 let ix = place(draft, view(stand_in(&answer.designs), &[], false));
-                draft.set_state(ix, State::Unaddressable);
+                draft.set_state(ix, TargetState::Unaddressable);
                 Some(ix)
             }
             Err(why) => {
@@ -310,19 +311,19 @@ impl DbViews {
     }
 
     fn note_cleanup(&mut self, draft: &mut Draft, db: DbIx, evidence: bool, now: Moment) {
-        let ix = *self.cleanup.get_or_insert_with(|| draft.cleanup_target(db));
-        let before = draft.now().target(ix).map_or_else(Facts::default, TargetRef::facts);
+        let ix = *self.cleanup.get_or_insert_with(|| draft.get_or_add_cleanup(db));
+        let before = draft.current().target(ix).map_or_else(Facts::default, TargetRef::facts);
         if before.measured_at.is_none() || (evidence && !before.flags.evidence) {
             let mut facts = before;
             facts.flags.evidence |= evidence;
-            facts.measured_at = Some(Measured { at: now, by: Source::Http });
+            facts.measured_at = Some(Measurement { at: now, source: FactSource::Http });
             draft.set_facts(ix, facts);
         }
     }
 }
 
-fn is_view(draft: &Draft, ix: Ix) -> bool {
-    draft.now().target(ix).is_some_and(|target| target.kind() == Kind::View)
+fn is_view(draft: &Draft, ix: TargetIx) -> bool {
+    draft.current().target(ix).is_some_and(|target| target.kind() == TargetKind::View)
 }
 
 /// The part of a sequence that differs from sequences near it.
@@ -346,21 +347,21 @@ fn stand_in(designs: &[String]) -> Signature {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sources::inventory::IndexSeen;
+    use crate::sources::inventory::IndexAnswer;
     use couchdb_names::Range;
 
-    fn unread() -> Unread {
-        Unread { reason: "timeout", message: "no answer".to_owned(), right: None }
+    fn unread() -> ReadError {
+        ReadError { reason: "timeout", message: "no answer".to_owned(), right: None }
     }
 
-    fn view(signature: u8, read: bool) -> ViewSeen {
-        let index = IndexSeen {
+    fn view(signature: u8, read: bool) -> ViewAnswer {
+        let index = IndexAnswer {
             signature: Signature([signature; 16]),
             facts: Facts::default(),
             collators: vec![],
             copy: None,
         };
-        ViewSeen {
+        ViewAnswer {
             designs: vec![format!("_design/{signature}")],
             language: "javascript".into(),
             built_by: None,
@@ -369,16 +370,16 @@ mod tests {
         }
     }
 
-    fn answer(views: Vec<ViewSeen>) -> Answer {
+    fn answer(views: Vec<ViewAnswer>) -> Answer {
         let (searches, signatures) = (vec![], None);
         Answer { views: Ok(views), searches, signatures, has_parts: false, cleans_itself: false }
     }
 
-    fn one_db() -> (Draft, DbIx, Ix) {
+    fn one_db() -> (Draft, DbIx, TargetIx) {
         let mut draft = Draft::new(1);
-        let node = draft.node("couchdb@a");
-        let db = draft.db(DbName { db: "a", suffix: ".1" });
-        let ix = draft.db_target(node, db, Some(Range { from: 0, to: u32::MAX }));
+        let node = draft.get_or_add_node("couchdb@a");
+        let db = draft.get_or_add_db(DbName { db: "a", suffix: ".1" });
+        let ix = draft.get_or_add_shard(node, db, Some(Range { from: 0, to: u32::MAX }));
         (draft, db, ix)
     }
 
@@ -394,7 +395,7 @@ mod tests {
             let both = answer(vec![view(1, true), view(2, true)]);
             assert_eq!(views.apply(&mut draft, db, both, asked()), []);
             let evidence = |draft: &Draft| {
-                let cleanup = draft.now().targets().find(|it| it.kind() == Kind::Cleanup);
+                let cleanup = draft.current().targets().find(|it| it.kind() == TargetKind::Cleanup);
                 cleanup.map(|it| it.facts().flags.evidence)
             };
             assert_eq!((views.of(db).len(), evidence(&draft)), (2, Some(false)));
@@ -427,7 +428,7 @@ mod tests {
             draft.set_facts(ix, Facts { update_seq: KnownNumber::new(seq), ..Facts::default() });
         };
         let due = |views: &mut Views, draft: &Draft, has_parts, is_turn| {
-            views.due(draft.now(), [ix].into_iter(), |_| has_parts, |_| is_turn)
+            views.due(draft.current(), [ix].into_iter(), |_| has_parts, |_| is_turn)
         };
         write(&mut draft, 5);
         assert!(due(&mut views, &draft, false, true), "it was never asked");

@@ -30,13 +30,13 @@ pub use socket::{AdminSocket, SocketError};
 pub use web::Web;
 
 use crate::{
-    act::{follower, takeover::Takeovers, warmer::Builds},
-    feeds::{changes, feed::Feed},
+    act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
+    feeds::{feed_client, feed_server::FeedHandle},
     model::channel::Mode,
     plan::Plan,
     scan,
     store::journal::Journal,
-    tasks::joined,
+    tasks::unwrap_join,
 };
 use axum::{
     Extension, Router,
@@ -123,9 +123,9 @@ pub struct State {
     /// What the scanner says of itself.
     pub status: watch::Receiver<Arc<scan::Status>>,
     /// How the URLs of CouchDB in the settings answer.
-    pub couchdb: watch::Receiver<Arc<[couchdb_client::Entry]>>,
+    pub couchdb: watch::Receiver<Arc<[couchdb_client::EntryStatus]>>,
     /// What became of this process's own jobs.
-    pub counts: watch::Receiver<Arc<follower::Counts>>,
+    pub counts: watch::Receiver<Arc<job_state::JobCounters>>,
     /// The program.
     pub about: Arc<About>,
     /// What times in questions count back from.
@@ -133,19 +133,19 @@ pub struct State {
     /// The configuration in force.
     pub config: watch::Receiver<Arc<ConfigStatus>>,
     /// What is heard of databases.
-    pub changes: watch::Receiver<Arc<changes::Status>>,
+    pub changes: watch::Receiver<Arc<feed_client::FeedClientStatus>>,
     /// What is taken over from smoosh.
     pub takeovers: watch::Receiver<Arc<Takeovers>>,
     /// When the certificates end with which CouchDB is reached.
     pub certificates: watch::Receiver<CertificateEnds>,
     /// Which view indexes lag, and what is done about it.
-    pub builds: watch::Receiver<Arc<Builds>>,
+    pub builds: watch::Receiver<Arc<IndexBuilds>>,
     /// Counters and histograms of what happened.
     pub registry: prometheus::Registry,
     /// What is remembered, where anything is.
     pub journal: Option<Journal>,
     /// What happened to databases, where that is written down.
-    pub feed: Option<Feed>,
+    pub feed: Option<FeedHandle>,
     /// Where orders go.
     pub orders: mpsc::Sender<Order>,
     /// Which of them are taken.
@@ -202,7 +202,7 @@ pub fn router(state: State) -> Router {
 /// The answer for work that was lost: its panic goes on here, and where the runtime ends
 /// no client is left to answer.
 fn lost(failed: JoinError) -> Response {
-    let answered = joined::<Response>(Err(failed));
+    let answered = unwrap_join::<Response>(Err(failed));
     answered.unwrap_or_else(|| {
         (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping\n").into_response()
     })

@@ -43,11 +43,11 @@ pub use why::why;
 
 use crate::{
     model::{
-        facts::{Fact, Facts},
-        target::{Kind, State, TargetId},
+        facts::{FactKind, Facts},
+        target::{TargetId, TargetKind, TargetState},
     },
     plan::{Decision, Plan, Refusal},
-    table::{DbIx, Ix, Node, NodeIx, OnDisk, SmooshSeen, TargetRef, Totals},
+    table::{DbIx, DiskUsage, Node, NodeIx, NodeSmoosh, TargetIx, TargetRef, Totals},
 };
 use couchdb_client::OwnAddress;
 use couchdb_names::Signature;
@@ -163,7 +163,7 @@ impl WholeViews {
     /// The views of a plan to which some of these targets belong; one pass over all targets where
     /// any is a part.
     #[must_use]
-    pub fn of(plan: &Plan, found: &[Ix]) -> Self {
+    pub fn of(plan: &Plan, found: &[TargetIx]) -> Self {
         let found = found.iter().filter_map(|ix| plan.snapshot.target(*ix));
         let parts = found.filter(|target| target.is_part()).filter_map(key);
         let wanted: HashSet<(DbIx, Signature)> = parts.collect();
@@ -171,7 +171,7 @@ impl WholeViews {
             return Self::default();
         }
         let views = plan.snapshot.targets();
-        let views = views.filter(|target| target.kind() == Kind::View && !target.is_part());
+        let views = views.filter(|target| target.kind() == TargetKind::View && !target.is_part());
         let views = views.filter_map(|target| Some((key(target)?, target.id())));
         Self(views.filter(|(key, _)| wanted.contains(key)).collect())
     }
@@ -280,16 +280,16 @@ pub struct DiskLine {
 }
 
 impl DiskLine {
-    fn of(disk: OnDisk, volumes: Vec<VolumeLine>) -> Self {
+    fn of(disk: DiskUsage, volumes: Vec<VolumeLine>) -> Self {
         Self {
             files: disk.files,
-            stale_index_bytes: disk.stale_index,
+            stale_index_bytes: disk.stale_index_bytes,
             designs_known: disk.designs_known,
-            leftover_bytes: disk.leftover,
-            trash_bytes: disk.trash,
-            nouveau_bytes: disk.nouveau,
-            clouseau_bytes: disk.clouseau,
-            other_bytes: disk.other,
+            leftover_bytes: disk.leftover_bytes,
+            trash_bytes: disk.trash_bytes,
+            nouveau_bytes: disk.nouveau_bytes,
+            clouseau_bytes: disk.clouseau_bytes,
+            other_bytes: disk.other_bytes,
             volumes,
             duration_seconds: disk.took_ms as f64 / 1e3,
             last_success: disk.last_success.map(Moment::rfc3339),
@@ -323,32 +323,34 @@ impl Target {
                 .unwrap_or_default(),
             // Nothing could ask for the signature of what no URL can name.
             signature: view
-                .filter(|view| target.state() != State::Unaddressable && view.search.is_none())
+                .filter(|view| {
+                    target.state() != TargetState::Unaddressable && view.search_index.is_none()
+                })
                 .map(|view| view.signature.to_string()),
             state: target.state().label().into(),
-            copies: target.copies(),
-            estimated: target.estimated(),
-            file_bytes: target.on_disk(Fact::File),
-            active_bytes: target.on_disk(Fact::Active),
-            external_bytes: target.on_disk(Fact::External),
-            predicted_bytes: forecast.predicted,
-            reclaimable_bytes: forecast.reclaimable,
+            copies: target.file_count(),
+            estimated: target.is_estimated(),
+            file_bytes: target.disk_bytes(FactKind::File),
+            active_bytes: target.disk_bytes(FactKind::Active),
+            external_bytes: target.disk_bytes(FactKind::External),
+            predicted_bytes: forecast.predicted_bytes,
+            reclaimable_bytes: forecast.reclaimable_bytes,
             confidence: forecast.confidence.into(),
             ratio: facts.ratio().and_then(finite),
             update_seq: facts.update_seq.get(),
             compacted_seq: facts.compacted_seq.get(),
             updates_pending: facts.updates_pending.get(),
             collator_versions: view
-                .filter(|view| facts.measured_at.is_some() && view.search.is_none())
+                .filter(|view| facts.measured_at.is_some() && view.search_index.is_none())
                 .map(|view| view.collators.iter().map(ToString::to_string).collect()),
             // A header does not tell what runs.
-            compact_running: (facts.said_by_couchdb() && target.search().is_none())
+            compact_running: (facts.includes_couchdb() && target.search().is_none())
                 .then_some(facts.flags.compact_running),
             sources: sources(&facts),
             measured_at: facts.measured_at.map(|measured| measured.at.rfc3339()),
             problem: target.problem().map(|problem| ProblemLine {
                 reason: problem.label().into(),
-                says: problem.says().into(),
+                says: problem.explanation().into(),
             }),
             channel: placement.map(|(channel, _)| channel.name.to_string()),
             priority: placement.and_then(|(_, placement)| finite(placement.priority)),
@@ -366,12 +368,12 @@ impl Target {
 
 fn sources(facts: &Facts) -> BTreeMap<Word, Word> {
     [
-        ("file_bytes", Fact::File),
-        ("active_bytes", Fact::Active),
-        ("external_bytes", Fact::External),
-        ("update_seq", Fact::UpdateSeq),
-        ("compacted_seq", Fact::CompactedSeq),
-        ("updates_pending", Fact::UpdatesPending),
+        ("file_bytes", FactKind::File),
+        ("active_bytes", FactKind::Active),
+        ("external_bytes", FactKind::External),
+        ("update_seq", FactKind::UpdateSeq),
+        ("compacted_seq", FactKind::CompactedSeq),
+        ("updates_pending", FactKind::UpdatesPending),
     ]
     .into_iter()
     .filter_map(|(name, fact)| Some((name.into(), facts.source_of(fact)?.label().into())))
@@ -402,23 +404,24 @@ impl NodeLine {
 
     /// What a snapshot with these totals knows of the node at `at`.
     fn of(node: &Node, totals: &Totals, at: NodeIx) -> Self {
-        let volumes = || node.volumes.iter().map(|on| VolumeLine::of(on, totals, at)).collect();
+        let volumes =
+            || node.volume_usage.iter().map(|on| VolumeLine::of(on, totals, at)).collect();
         Self {
             node: node.name.to_string(),
-            up: node.up,
-            member: node.member,
-            served: node.served,
+            up: node.is_up,
+            member: node.is_member,
+            served: node.is_served,
             version: node.version.map(|version| version.to_string()),
             own_address: node.own_address.found().is_some(),
             findings: findings(node),
             last_success: node.last_success.map(Moment::rfc3339),
             smoosh: Word::Borrowed(match node.smoosh {
-                SmooshSeen::Unasked => "unasked",
-                SmooshSeen::NotOffered => "not_offered",
-                SmooshSeen::Failed => "failed",
-                SmooshSeen::Channels(_) => "up",
+                NodeSmoosh::NoDirectAddress => "unasked",
+                NodeSmoosh::Unsupported => "not_offered",
+                NodeSmoosh::Failed => "failed",
+                NodeSmoosh::Channels(_) => "up",
             }),
-            disk: node.disk.map(|disk| DiskLine::of(disk, volumes())),
+            disk: node.disk_usage.map(|disk| DiskLine::of(disk, volumes())),
             source_disagreements: node.disagreements,
         }
     }
@@ -426,7 +429,7 @@ impl NodeLine {
 
 /// What an operator could do about a node.
 fn findings(node: &Node) -> Vec<Word> {
-    let ungiven = node.served && matches!(node.own_address, OwnAddress::Ungiven);
+    let ungiven = node.is_served && matches!(node.own_address, OwnAddress::NotConfigured);
     let finding = Word::Borrowed("no direct address: list it under couchdb.nodes");
     ungiven.then_some(finding).into_iter().collect()
 }
@@ -443,14 +446,14 @@ pub fn nodes(plan: &Plan) -> impl Iterator<Item = NodeLine> {
 pub fn title(target: TargetRef<'_>) -> String {
     let db = target.db_name().db;
     match (target.kind(), target.view().and_then(|view| view.designs.first())) {
-        (Kind::View, Some(design)) => format!("view {db}/{design}"),
-        (Kind::Cleanup, _) => format!("index files of {db}"),
-        (Kind::Search, Some(design)) => {
+        (TargetKind::View, Some(design)) => format!("view {db}/{design}"),
+        (TargetKind::Cleanup, _) => format!("index files of {db}"),
+        (TargetKind::Search, Some(design)) => {
             let search = target.search();
             let engine = search.map_or("search", |search| search.engine.label());
             format!("{engine} index {db}/{design}/{}", search.map_or("", |search| &search.index))
         }
-        (Kind::Db | Kind::View | Kind::Search, _) => {
+        (TargetKind::Db | TargetKind::View | TargetKind::Search, _) => {
             format!("{} on {}", target.shard_name().unwrap_or_else(|| db.to_owned()), target.node())
         }
     }

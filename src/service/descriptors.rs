@@ -4,7 +4,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the limit to the maximum the system allows, and returns it. The usual default is too low
 /// for hundreds of waiting readers. `None` if there is no limit.
-pub(super) fn raised() -> Option<u64> {
+pub(super) fn raise_file_limit() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
         match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {

@@ -14,8 +14,8 @@ use crate::{
     table::{NodeIx, Snapshot},
     text::duration,
 };
-use couchdb_client::{Client, Entry};
-use outage::{News, Outage};
+use couchdb_client::{Client, EntryStatus};
+use outage::{Outage, OutageNotice};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -28,32 +28,32 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 /// Interval between checks.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long CouchDB as a whole may be silent before that is logged.
-const GRACE: Duration = Duration::from_secs(3);
+const OUTAGE_GRACE: Duration = Duration::from_secs(3);
 /// The same for one of several URLs, or one node, while others answer.
-const GRACE_OF_ONE: Duration = Duration::from_secs(10);
+const SINGLE_OUTAGE_GRACE: Duration = Duration::from_secs(10);
 
 /// The task that reads published state and logs.
 #[derive(Debug)]
-pub(super) struct Task {
+pub(super) struct OperatorLogTask {
     client: latest::Receiver<Client>,
     status: latest::Receiver<Arc<Status>>,
     snapshots: latest::Receiver<Arc<Snapshot>>,
     pressures: latest::Receiver<Arc<Pressures>>,
-    entries: latest::Sender<Arc<[Entry]>>,
+    entries: latest::Sender<Arc<[EntryStatus]>>,
     log: OperatorLog,
 }
 
-impl Task {
+impl OperatorLogTask {
     /// Creates the task, and a receiver for the state of the configured URLs.
     pub(super) fn new(
         client: latest::Receiver<Client>,
         status: latest::Receiver<Arc<Status>>,
         snapshots: latest::Receiver<Arc<Snapshot>>,
         pressures: latest::Receiver<Arc<Pressures>>,
-    ) -> (Self, latest::Receiver<Arc<[Entry]>>) {
+    ) -> (Self, latest::Receiver<Arc<[EntryStatus]>>) {
         let (entries, reader) = latest::channel(client.borrow().entries(describe).into());
         let log = OperatorLog::default();
         (Self { client, status, snapshots, pressures, entries, log }, reader)
@@ -61,14 +61,14 @@ impl Task {
 
     /// Checks once a second until `stop`.
     pub(super) async fn run(mut self, stop: CancellationToken) {
-        let (began, mut ticks) = (Instant::now(), time::interval(LOOK));
+        let (began, mut ticks) = (Instant::now(), time::interval(CHECK_INTERVAL));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
             let (entries, login_refused) = {
                 let client = self.client.borrow();
                 (client.entries(describe), client.is_login_refused())
             };
-            let look = Look {
+            let look = ObservedState {
                 now: began.elapsed(),
                 entries: &entries,
                 login_refused,
@@ -76,7 +76,7 @@ impl Task {
                 snapshot: &Arc::clone(&self.snapshots.borrow()),
                 pressures: &Arc::clone(&self.pressures.borrow()),
             };
-            self.log.look(&look).iter().for_each(Line::write);
+            self.log.check(&look).iter().for_each(OperatorLogLine::log);
             self.entries.send_if_modified(|published| {
                 let news = **published != *entries;
                 if news {
@@ -89,10 +89,10 @@ impl Task {
 }
 
 /// The state at one moment.
-struct Look<'a> {
+struct ObservedState<'a> {
     /// Time since the start.
     now: Duration,
-    entries: &'a [Entry],
+    entries: &'a [EntryStatus],
     /// Whether nothing is sent because the login was refused; the client logs that itself.
     login_refused: bool,
     status: &'a Status,
@@ -103,118 +103,122 @@ struct Look<'a> {
 /// What has been logged.
 #[derive(Debug, Default)]
 struct OperatorLog {
-    couchdb: Outage,
+    couchdb_outage: Outage,
     /// Whether CouchDB ever answered.
-    answered: bool,
+    ever_answered: bool,
     /// CouchDB answers, but the cluster cannot be read.
-    reading: Outage,
+    read_outage: Outage,
     urls: BTreeMap<String, Outage>,
     nodes: BTreeMap<String, Outage>,
-    rights: BTreeSet<String>,
-    swept: bool,
+    logged_rights: BTreeSet<String>,
+    first_sweep_logged: bool,
 }
 
 /// One log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Line {
-    CouchDb { urls: String, why: String, news: News, before: bool },
-    Reading { why: String, news: News },
-    Url { url: String, why: String, news: News },
-    Node { node: String, news: News },
+enum OperatorLogLine {
+    CouchDbOutage { urls: String, why: String, news: OutageNotice, before: bool },
+    ReadOutage { why: String, news: OutageNotice },
+    UrlOutage { url: String, why: String, news: OutageNotice },
+    NodeOutage { node: String, news: OutageNotice },
     MissingRight(String),
     FirstSweep { nodes: u64, nodes_down: u64, targets: u64, failed_reads: u64, took: Duration },
 }
 
 impl OperatorLog {
-    fn look(&mut self, look: &Look<'_>) -> Vec<Line> {
+    fn check(&mut self, look: &ObservedState<'_>) -> Vec<OperatorLogLine> {
         let mut lines = Vec::new();
-        let answers = self.couchdb(look, &mut lines);
+        let answers = self.check_couchdb(look, &mut lines);
         if answers {
-            self.urls(look, &mut lines);
+            self.check_urls(look, &mut lines);
             let why = look.status.problem.clone();
             let unread = why.is_some() && !look.login_refused;
-            if let Some(news) = self.reading.look(unread, GRACE, look.now) {
-                lines.push(Line::Reading { why: why.unwrap_or_default(), news });
+            if let Some(news) = self.read_outage.update(unread, OUTAGE_GRACE, look.now) {
+                lines.push(OperatorLogLine::ReadOutage { why: why.unwrap_or_default(), news });
             }
             if look.status.problem.is_none() {
-                self.nodes(look, &mut lines);
+                self.check_nodes(look, &mut lines);
             }
         }
         for right in &look.status.missing_rights {
-            if self.rights.insert(right.clone()) {
-                lines.push(Line::MissingRight(right.clone()));
+            if self.logged_rights.insert(right.clone()) {
+                lines.push(OperatorLogLine::MissingRight(right.clone()));
             }
         }
-        if !self.swept && look.status.ready {
-            self.swept = true;
+        if !self.first_sweep_logged && look.status.ready {
+            self.first_sweep_logged = true;
             lines.push(first_sweep(look));
         }
         lines
     }
 
     /// Whether CouchDB answers at any of its URLs, or is not used over HTTP at all.
-    fn couchdb(&mut self, look: &Look<'_>, lines: &mut Vec<Line>) -> bool {
+    fn check_couchdb(
+        &mut self,
+        look: &ObservedState<'_>,
+        lines: &mut Vec<OperatorLogLine>,
+    ) -> bool {
         if look.entries.is_empty() {
             return true;
         }
         let up = look.entries.iter().any(|entry| entry.up == Some(true));
         let asked = look.entries.iter().any(|entry| entry.up.is_some());
-        let before = self.answered;
-        self.answered |= up;
+        let before = self.ever_answered;
+        self.ever_answered |= up;
         // After a reload, nothing is known until the next request. At the start, an answer is
         // overdue after a while even if no request has failed yet.
         if !up && !asked && (before || look.login_refused) {
             return false;
         }
-        if let Some(news) = self.couchdb.look(!up, GRACE, look.now) {
+        if let Some(news) = self.couchdb_outage.update(!up, OUTAGE_GRACE, look.now) {
             let urls: Vec<&str> = look.entries.iter().map(|entry| entry.url.as_str()).collect();
             let why = look.entries.iter().find_map(|entry| entry.why.clone());
             let why = why.unwrap_or_else(|| "no answer so far".to_owned());
-            lines.push(Line::CouchDb { urls: urls.join(" "), why, news, before });
+            lines.push(OperatorLogLine::CouchDbOutage { urls: urls.join(" "), why, news, before });
         }
         up
     }
 
     /// Checks single URLs while others answer.
-    fn urls(&mut self, look: &Look<'_>, lines: &mut Vec<Line>) {
+    fn check_urls(&mut self, look: &ObservedState<'_>, lines: &mut Vec<OperatorLogLine>) {
         self.urls.retain(|url, _| look.entries.iter().any(|entry| entry.url.as_str() == url));
         for entry in look.entries {
             let Some(up) = entry.up else { continue };
             let outage = self.urls.entry(entry.url.to_string()).or_default();
-            if let Some(news) = outage.look(!up, GRACE_OF_ONE, look.now) {
+            if let Some(news) = outage.update(!up, SINGLE_OUTAGE_GRACE, look.now) {
                 let why = entry.why.clone().unwrap_or_default();
-                lines.push(Line::Url { url: entry.url.to_string(), why, news });
+                lines.push(OperatorLogLine::UrlOutage { url: entry.url.to_string(), why, news });
             }
         }
     }
 
-    fn nodes(&mut self, look: &Look<'_>, lines: &mut Vec<Line>) {
+    fn check_nodes(&mut self, look: &ObservedState<'_>, lines: &mut Vec<OperatorLogLine>) {
         // The pressure probe detects a silent node before the next sweep.
         let silent = |at: usize| {
             let pressure = NodeIx::from_usize(at).and_then(|ix| look.pressures.nodes.get(&ix));
-            pressure.is_some_and(|pressure| pressure.silent)
+            pressure.is_some_and(|pressure| pressure.is_silent)
         };
         let nodes = look.snapshot.nodes().iter().enumerate().skip(1);
         let served: BTreeMap<&str, Option<bool>> = nodes
-            .filter(|(_, node)| node.member && node.served)
-            .map(|(at, node)| (&*node.name, node.up.map(|up| up && !silent(at))))
+            .filter(|(_, node)| node.is_member && node.is_served)
+            .map(|(at, node)| (&*node.name, node.is_up.map(|up| up && !silent(at))))
             .collect();
         self.nodes.retain(|name, _| served.contains_key(&**name));
         for (name, up) in served {
             let Some(up) = up else { continue };
             let outage = self.nodes.entry(name.to_owned()).or_default();
-            if let Some(news) = outage.look(!up, GRACE_OF_ONE, look.now) {
-                lines.push(Line::Node { node: name.to_owned(), news });
+            if let Some(news) = outage.update(!up, SINGLE_OUTAGE_GRACE, look.now) {
+                lines.push(OperatorLogLine::NodeOutage { node: name.to_owned(), news });
             }
         }
     }
 }
 
-fn first_sweep(look: &Look<'_>) -> Line {
+fn first_sweep(look: &ObservedState<'_>) -> OperatorLogLine {
     let nodes = look.snapshot.nodes().iter().skip(1);
-    let nodes = nodes.filter(|node| node.member && node.served);
-    let (down, there): (Vec<_>, Vec<_>) = nodes.partition(|node| node.up == Some(false));
-    Line::FirstSweep {
+    let nodes = nodes.filter(|node| node.is_member && node.is_served);
+    let (down, there): (Vec<_>, Vec<_>) = nodes.partition(|node| node.is_up == Some(false));
+    OperatorLogLine::FirstSweep {
         nodes: there.len() as u64,
         nodes_down: down.len() as u64,
         targets: look.snapshot.targets().count() as u64,
@@ -223,70 +227,81 @@ fn first_sweep(look: &Look<'_>) -> Line {
     }
 }
 
-impl Line {
-    fn write(&self) {
+impl OperatorLogLine {
+    fn log(&self) {
         match self {
-            Self::CouchDb { urls, why, news, before } => match news {
-                News::Down => tracing::warn!(
+            Self::CouchDbOutage { urls, why, news, before } => match news {
+                OutageNotice::Down => tracing::warn!(
                     urls,
                     why,
                     "CouchDB does not answer: nothing is read and nothing is started until it does"
                 ),
-                News::StillDown(lasts) => {
-                    let down_for = duration::shown(*lasts);
+                OutageNotice::StillDown(lasts) => {
+                    let down_for = duration::format_rounded(*lasts);
                     tracing::warn!(urls, down_for, why, "CouchDB still does not answer");
                 }
-                News::Up(lasted) if *before => {
-                    tracing::info!(urls, after = duration::shown(*lasted), "CouchDB answers again");
+                OutageNotice::Up(lasted) if *before => {
+                    tracing::info!(
+                        urls,
+                        after = duration::format_rounded(*lasted),
+                        "CouchDB answers again"
+                    );
                 }
-                News::Up(lasted) => {
-                    tracing::info!(urls, after = duration::shown(*lasted), "CouchDB answers");
+                OutageNotice::Up(lasted) => {
+                    tracing::info!(
+                        urls,
+                        after = duration::format_rounded(*lasted),
+                        "CouchDB answers"
+                    );
                 }
             },
-            Self::Reading { why, news } => match news {
-                News::Down => {
+            Self::ReadOutage { why, news } => match news {
+                OutageNotice::Down => {
                     tracing::warn!(why, "CouchDB answers, but the cluster cannot be read");
                 }
-                News::StillDown(lasts) => {
+                OutageNotice::StillDown(lasts) => {
                     tracing::warn!(
                         why,
-                        lasts = duration::shown(*lasts),
+                        lasts = duration::format_rounded(*lasts),
                         "the cluster still cannot be read"
                     );
                 }
-                News::Up(lasted) => {
-                    tracing::info!(after = duration::shown(*lasted), "the cluster can be read");
+                OutageNotice::Up(lasted) => {
+                    tracing::info!(
+                        after = duration::format_rounded(*lasted),
+                        "the cluster can be read"
+                    );
                 }
             },
-            Self::Url { url, why, news } => match news {
-                News::Down => {
+            Self::UrlOutage { url, why, news } => match news {
+                OutageNotice::Down => {
                     tracing::warn!(url, why, "this URL of CouchDB does not answer, but others do");
                 }
-                News::StillDown(lasts) => {
-                    let down_for = duration::shown(*lasts);
+                OutageNotice::StillDown(lasts) => {
+                    let down_for = duration::format_rounded(*lasts);
                     tracing::warn!(url, down_for, why, "this URL of CouchDB still does not answer");
                 }
-                News::Up(lasted) => {
+                OutageNotice::Up(lasted) => {
                     tracing::info!(
                         url,
-                        after = duration::shown(*lasted),
+                        after = duration::format_rounded(*lasted),
                         "this URL of CouchDB answers again"
                     );
                 }
             },
-            Self::Node { node, news } => match news {
-                News::Down => tracing::warn!(
+            Self::NodeOutage { node, news } => match news {
+                OutageNotice::Down => tracing::warn!(
                     node,
                     "this CouchDB node does not answer: its facts get stale, and nothing is started there"
                 ),
-                News::StillDown(lasts) => {
-                    let down_for = duration::shown(*lasts);
+                OutageNotice::StillDown(lasts) => {
+                    let down_for = duration::format_rounded(*lasts);
                     tracing::warn!(node, down_for, "this CouchDB node still does not answer");
                 }
-                News::Up(lasted) => {
+                OutageNotice::Up(lasted) => {
                     tracing::info!(
                         node,
-                        after = duration::shown(*lasted),
+                        after = duration::format_rounded(*lasted),
                         "this CouchDB node answers again"
                     );
                 }
@@ -304,7 +319,7 @@ impl Line {
                     nodes_down = positive(*nodes_down),
                     targets,
                     failed_reads = positive(*failed_reads),
-                    took = duration::shown(*took),
+                    took = duration::format_rounded(*took),
                     "first sweep finished"
                 );
             }

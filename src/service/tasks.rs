@@ -1,6 +1,6 @@
 //! The tasks of a process, and how the end of one is noticed.
 
-use crate::tasks::joined;
+use crate::tasks::unwrap_join;
 use std::future::Future;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
@@ -9,9 +9,9 @@ use tokio::{
 
 /// The tasks of a process; each returns its name when it ends.
 #[derive(Debug, Default)]
-pub struct Tasks(JoinSet<&'static str>);
+pub struct TaskSet(JoinSet<&'static str>);
 
-impl Tasks {
+impl TaskSet {
     /// Creates an empty set.
     #[must_use]
     pub fn new() -> Self {
@@ -31,7 +31,10 @@ impl Tasks {
     ///
     /// A single-threaded runtime keeps such tasks itself: a command that looks once waits for them
     /// anyway, and the paused clock of tests does not advance while another thread works.
-    pub fn spawn_alone(&mut self, task: impl Future<Output = &'static str> + Send + 'static) {
+    pub fn spawn_on_own_thread(
+        &mut self,
+        task: impl Future<Output = &'static str> + Send + 'static,
+    ) {
         let runtime = Handle::current();
         if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
             self.0.spawn(task);
@@ -44,6 +47,6 @@ impl Tasks {
     /// caller.
     pub async fn next_ended(&mut self) -> Option<&'static str> {
         let ended = self.0.join_next().await?;
-        Some(joined(ended).unwrap_or("a cancelled task"))
+        Some(unwrap_join(ended).unwrap_or("a cancelled task"))
     }
 }

@@ -6,7 +6,7 @@ mod views;
 use super::*;
 use crate::{
     config::{File, Flags},
-    simulated::Disks,
+    simulated::SimulatedDisks,
 };
 use couchdb_sim::{Cluster, demo_config};
 use std::{collections::VecDeque, path::Path};
@@ -42,30 +42,30 @@ async fn start(settings: Settings) -> Result<Service, StartError> {
     let cluster = Cluster::new(demo_config(), 1, Clock::System).unwrap();
     let transport = Transport::in_process(cluster.by_host());
     let about = About { version: "0.1.0", revision: "unknown", simulated: true };
-    let machine = Machine { meter: Arc::new(Disks(cluster)), directories: None };
+    let machine = HostAccess { meter: Arc::new(SimulatedDisks(cluster)), directories: None };
     Service::start(settings, transport, about, Clock::System, journal::InMemory, machine).await
 }
 
 /// A running service, and a client for it.
-struct Running {
+struct RunningService {
     url: String,
     client: reqwest::Client,
     watch: (crate::scan::Handle, crate::plan::planner::Handle),
     stop: CancellationToken,
-    tasks: JoinSet<Ended>,
+    tasks: JoinSet<ServiceEnd>,
 }
 
-impl Running {
+impl RunningService {
     /// Starts a service whose reloads read the given configurations one after the other.
     async fn start(reloads: impl IntoIterator<Item = (Flags, String)>) -> Self {
         // Another test may have chosen the same port before.
         let _installed = rustls::crypto::ring::default_provider().install_default();
         let service = start(loaded(&flags(), FILE).unwrap().settings).await.unwrap();
         let url = format!("http://{}", service.address());
-        let watch = (service.watch().scanner.clone(), service.watch().planner.clone());
-        let stop = service.stopper();
+        let watch = (service.monitor().scanner.clone(), service.monitor().planner.clone());
+        let stop = service.stop_token();
         let mut reloads: VecDeque<_> = reloads.into_iter().collect();
-        let reload: Reload = Box::new(move || {
+        let reload: ReloadFn = Box::new(move || {
             let (flags, file) = reloads.pop_front().ok_or("no more reloads are planned")?;
             loaded(&flags, &file)
         });
@@ -89,7 +89,7 @@ impl Running {
         self.get("/metrics").await.lines().any(|it| it == line)
     }
 
-    async fn ended(mut self) -> Ended {
+    async fn ended(mut self) -> ServiceEnd {
         let ended = time::timeout(PATIENCE, self.tasks.join_next()).await;
         ended.expect("it ends").expect("there is one").expect("no panic")
     }
@@ -109,7 +109,7 @@ async fn a_valid_reload_takes_effect_as_a_whole_and_an_invalid_one_not_at_all() 
         channels: [{name: big_dbs, kind: db, priority: slack, min_priority: 1MiB}]\n";
     let bad = "scan: {interval: 3h, intervall: 1h}\nchannels: [{name: x, kind: y}]\n";
     let other = Flags { log_format: Some("json".to_owned()), ..flags() };
-    let mut running = Running::start([
+    let mut running = RunningService::start([
         (flags(), bad.to_owned()),
         (flags(), good.to_owned()),
         (other.clone(), good.to_owned()),
@@ -158,17 +158,17 @@ async fn a_valid_reload_takes_effect_as_a_whole_and_an_invalid_one_not_at_all() 
     // Neither causes an error, and no task has ended on its own.
     assert_eq!(running.post("/-/reload").await.0, 500);
     assert_eq!(running.post("/-/quit").await, (200, "recliner is stopping\n".to_owned()));
-    assert_eq!(running.ended().await, Ended::Told);
+    assert_eq!(running.ended().await, ServiceEnd::Stopped);
 }
 
 #[tokio::test]
 async fn it_stops_on_request_although_a_client_stays_connected() {
-    let running = Running::start([]).await;
+    let running = RunningService::start([]).await;
     // One client never sends a request; another sent one and may send more.
     let silent = tokio::net::TcpStream::connect(running.url.trim_start_matches("http://")).await;
     assert_eq!(running.get("/-/healthy").await, "recliner is healthy\n");
     running.stop.cancel();
-    assert_eq!(running.ended().await, Ended::Told);
+    assert_eq!(running.ended().await, ServiceEnd::Stopped);
     drop(silent);
 }
 

@@ -4,11 +4,11 @@
 //! where a service reads directories, in `recliner demo` and in tests.
 
 use crate::{
-    datadir::{Found, Numbers, Sums},
-    model::facts::Known,
-    sources::inventory::{self, DiskSeen, FileSeen, Observation},
+    datadir::{HeaderValues, OtherFileSums, WalkItem},
+    model::facts::OptionalU64,
+    sources::inventory::{self, DiskWalk, FoundFile, Observation},
 };
-use couchdb_files::Reported;
+use couchdb_files::ReportMatch;
 use couchdb_sim::{Cluster, DiskFile, ShardInfo, ViewFile};
 use futures::{
     StreamExt as _,
@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 /// Reads the directories of every node of a simulated cluster.
 #[derive(Clone, Debug)]
-pub struct Directories(pub Cluster);
+pub struct SimulatedDirectories(pub Cluster);
 
-impl inventory::Directories for Directories {
+impl inventory::Directories for SimulatedDirectories {
     fn read(&self) -> BoxStream<'static, Observation> {
         let nodes = self.0.world(|world| world.nodes());
         let this = self.clone();
@@ -28,69 +28,77 @@ impl inventory::Directories for Directories {
     }
 }
 
-impl Directories {
+impl SimulatedDirectories {
     fn walk(&self, node: &str) -> Vec<Observation> {
         let began = self.0.elapsed();
         let at = self.0.wall();
         let Some(walk) = self.0.walk(node) else { return Vec::new() };
         let node: Arc<str> = node.into();
-        let sums = Sums { files: walk.files.len() as u64, trash: walk.trash, ..Sums::default() };
-        let files = walk.files.into_iter().map(|file| FileSeen::of(found(file), at)).collect();
+        let sums = OtherFileSums {
+            files: walk.files.len() as u64,
+            trash: walk.trash,
+            ..OtherFileSums::default()
+        };
+        let files =
+            walk.files.into_iter().map(|file| FoundFile::of(to_walk_item(file), at)).collect();
         let took = self.0.elapsed().saturating_sub(began);
         vec![
             Observation::Disk { node: Arc::clone(&node), files },
             Observation::DiskEnd {
                 node,
-                disk: Ok(DiskSeen { sums, whole: true, took, volumes: Vec::new() }),
+                disk: Ok(DiskWalk { sums, whole: true, took, volumes: Vec::new() }),
             },
         ]
     }
 }
 
 /// Converts a simulated file into a finding of the walk.
-fn found(file: DiskFile) -> Found {
+fn to_walk_item(file: DiskFile) -> WalkItem {
     match file {
-        DiskFile::Shard(info) => Found::Db {
-            numbers: shard_numbers(&info),
+        DiskFile::Shard(info) => WalkItem::Db {
+            values: shard_numbers(&info),
             shard: info.name.into(),
-            reported: Reported::AsRead,
-            same: true,
+            reported: ReportMatch::Identical,
+            is_same_file: true,
             problem: None,
         },
-        DiskFile::View(view) => Found::View {
-            numbers: view_numbers(&view),
+        DiskFile::View(view) => WalkItem::View {
+            values: view_numbers(&view),
             shard: view.shard.into(),
             signature: view.signature,
             collators: view.collators.iter().map(|version| Arc::from(&**version)).collect(),
             problem: None,
         },
-        DiskFile::Compaction { shard, bytes, changed } => {
-            Found::Compaction { shard: shard.into(), signature: None, bytes, changed }
-        }
+        DiskFile::Compaction { shard, bytes, changed } => WalkItem::Compaction {
+            shard: shard.into(),
+            signature: None,
+            bytes,
+            modified_at: changed,
+        },
     }
 }
 
-fn shard_numbers(info: &ShardInfo) -> Numbers {
-    Numbers {
-        file: info.sizes.file,
-        active: Known::new(info.sizes.active),
-        external: Known::new(info.sizes.external),
-        update_seq: Known::new(info.update_seq),
-        compacted_seq: Known::new(info.compacted_seq),
-        docs: Known::new(info.doc_count),
-        deleted_docs: Known::new(info.doc_del_count),
+fn shard_numbers(info: &ShardInfo) -> HeaderValues {
+    HeaderValues {
+        file_bytes: info.sizes.file,
+        active_bytes: OptionalU64::new(info.sizes.active),
+        external_bytes: OptionalU64::new(info.sizes.external),
+        update_seq: OptionalU64::new(info.update_seq),
+        compacted_seq: OptionalU64::new(info.compacted_seq),
+        docs: OptionalU64::new(info.doc_count),
+        deleted_docs: OptionalU64::new(info.doc_del_count),
         needs_upgrade: false,
     }
 }
 
-fn view_numbers(view: &ViewFile) -> Numbers {
-    Numbers {
-        file: view.sizes.file,
-        active: Known::new(view.sizes.active),
-        external: Known::new(view.sizes.external),
-        update_seq: Known::new(view.update_seq),
+fn view_numbers(view: &ViewFile) -> HeaderValues {
+    HeaderValues {
+        file_bytes: view.sizes.file,
+        active_bytes: OptionalU64::new(view.sizes.active),
+        external_bytes: OptionalU64::new(view.sizes.external),
+        update_seq: OptionalU64::new(view.update_seq),
         needs_upgrade: view.collators.len() >= 2,
-        ..Numbers::default()
+        ..HeaderValues::default()
     }
 }
 
@@ -142,12 +150,12 @@ mod tests {
         views: BTreeMap<Signature, u64>,
         compactions: Vec<(u64, u64)>,
         dbs: usize,
-        sums: Sums,
+        sums: OtherFileSums,
     }
 
     async fn walked(cluster: &Cluster) -> Walked {
         let now = cluster.wall();
-        let seen: Vec<Observation> = Directories(cluster.clone()).read().collect().await;
+        let seen: Vec<Observation> = SimulatedDirectories(cluster.clone()).read().collect().await;
         let [Observation::Disk { files, .. }, Observation::DiskEnd { disk: Ok(end), .. }] = &*seen
         else {
             panic!("{seen:?}")
@@ -156,14 +164,14 @@ mod tests {
         let mut walked = Walked { sums: end.sums, ..Walked::default() };
         for file in files {
             match file {
-                FileSeen::Db(_) => walked.dbs += 1,
-                FileSeen::View(part) => {
-                    walked.views.insert(part.signature, part.facts.file.get().unwrap());
+                FoundFile::Db(_) => walked.dbs += 1,
+                FoundFile::View(part) => {
+                    walked.views.insert(part.signature, part.facts.file_bytes.get().unwrap());
                 }
-                FileSeen::Compaction(file) => {
+                FoundFile::Compaction(file) => {
                     walked.compactions.push((file.bytes, file.changed.age(now).as_secs()));
                 }
-                FileSeen::Unread(unread) => panic!("{unread:?}"),
+                FoundFile::Unread(unread) => panic!("{unread:?}"),
             }
         }
         walked

@@ -3,38 +3,40 @@
 //! Maps volumes to disks: a volume with a Prometheus query uses the node's name as the query.
 //! Never decides whether a job fits. Used by the disk task, in `recliner demo` and in tests.
 
-use crate::plan::disk::{Measured, Meter, Source, Space};
+use crate::plan::disk::{SpaceMeter, SpaceSource, VolumeMeasurement, VolumeSpace};
 use couchdb_sim::Cluster;
 use futures::future::{BoxFuture, FutureExt as _, ready};
 use wall_clock::Moment;
 
 /// Measures the disks of a simulated cluster.
 #[derive(Clone, Debug)]
-pub struct Disks(pub Cluster);
+pub struct SimulatedDisks(pub Cluster);
 
-impl Meter for Disks {
+impl SpaceMeter for SimulatedDisks {
     fn measure(
         &self,
-        source: &Source,
+        source: &SpaceSource,
         now: Moment,
-    ) -> BoxFuture<'static, Result<Measured, String>> {
+    ) -> BoxFuture<'static, Result<VolumeMeasurement, String>> {
         let space = match source {
-            Source::Prometheus { query: node, .. } => self.space(node, now),
-            Source::Fixed(available) => Ok(Space { available: *available, size: None, at: now }),
-            Source::Local(_) => Err("a simulated node has no directory".to_owned()),
+            SpaceSource::Prometheus { query: node, .. } => self.disk_space(node, now),
+            SpaceSource::Fixed(available) => {
+                Ok(VolumeSpace { available: *available, size: None, measured_at: now })
+            }
+            SpaceSource::Local(_) => Err("a simulated node has no directory".to_owned()),
         };
-        ready(space.map(|space| Measured { space, device: None })).boxed()
+        ready(space.map(|space| VolumeMeasurement { space, device: None })).boxed()
     }
 }
 
-impl Disks {
-    fn space(&self, node: &str, at: Moment) -> Result<Space, String> {
+impl SimulatedDisks {
+    fn disk_space(&self, node: &str, at: Moment) -> Result<VolumeSpace, String> {
         let disk = self.0.world(|world| world.disk(node));
         let disk = disk.ok_or_else(|| format!("there is no simulated node {node:?}"))?;
         let available = disk
             .available()
             .ok_or_else(|| format!("the simulated disk of {node} has no size limit"))?;
-        Ok(Space { available, size: disk.capacity, at })
+        Ok(VolumeSpace { available, size: disk.capacity, measured_at: at })
     }
 }
 
@@ -49,9 +51,9 @@ mod tests {
     async fn a_nodes_disk_is_found_by_the_nodes_name() {
         let clock = Clock::System;
         let cluster = Cluster::new(demo_config(), 1, clock).unwrap();
-        let disks = Disks(cluster.clone());
+        let disks = SimulatedDisks(cluster.clone());
         let asked = |query: &str| {
-            let source = Source::Prometheus {
+            let source = SpaceSource::Prometheus {
                 url: "http://simulation".parse().unwrap(),
                 query: query.to_owned(),
                 max_age: Duration::from_secs(60),
@@ -65,7 +67,7 @@ mod tests {
         let apart = space.available.abs_diff(disk.available().unwrap());
         assert!(apart < 1 << 30, "{apart} bytes apart");
         assert!(asked("couchdb@sim-9.local").await.unwrap_err().contains("sim-9"));
-        let fixed = disks.measure(&Source::Fixed(7), clock.now()).await.unwrap();
+        let fixed = disks.measure(&SpaceSource::Fixed(7), clock.now()).await.unwrap();
         assert_eq!((fixed.space.available, fixed.space.size), (7, None));
     }
 }

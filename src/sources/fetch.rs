@@ -24,9 +24,9 @@ pub fn client(within: Duration) -> Result<Client, reqwest::Error> {
 ///
 /// # Errors
 /// Says that it is longer, or how it broke off.
-pub async fn body(mut answer: Response, longest: usize) -> Result<Vec<u8>, String> {
+pub async fn read_body(mut answer: Response, longest: usize) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
-    while let Some(piece) = answer.chunk().await.map_err(words)? {
+    while let Some(piece) = answer.chunk().await.map_err(describe)? {
         if body.len() + piece.len() > longest {
             return Err(format!("its answer is larger than {longest} bytes"));
         }
@@ -37,7 +37,7 @@ pub async fn body(mut answer: Response, longest: usize) -> Result<Vec<u8>, Strin
 
 /// An error with what is behind it, and without the address, which may hold a password.
 #[must_use]
-pub fn words(error: reqwest::Error) -> String {
+pub fn describe(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(&error);

@@ -25,8 +25,8 @@ pub use files::FilesSource;
 pub use http::{HttpSettings, HttpSource};
 pub use map::{CopyAt, MapEntry, doc_hash};
 pub use observation::{
-    CompactionFile, DbSeen, DiskSeen, Doing, FileSeen, IndexSeen, MapRead, Members, NodeSeen,
-    Observation, PartSeen, SearchSeen, TaskSeen, Unread, ViewSeen,
+    ActiveTask, CompactionFile, DbFile, DiskWalk, FoundFile, IndexAnswer, MapRead, Members,
+    NodeAnswer, Observation, PartFile, ReadError, SearchAnswer, TaskKind, ViewAnswer,
 };
 pub use peers::PeersSource;
 pub use stage::{Databases, Lane, Source, Stage};

@@ -1,6 +1,6 @@
 //! Counters of requests to CouchDB, as the client reports them.
 
-use couchdb_client::{Kind, Observer, Route, status_label};
+use couchdb_client::{ErrorKind, Observer, Route, status_label};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
 };
@@ -58,7 +58,7 @@ impl RequestMetrics {
         registry.register(Box::new(requests.clone()))?;
         registry.register(Box::new(durations.clone()))?;
         for route in Route::LABELS {
-            for code in [OK, Kind::Timeout.label(), Kind::Connect.label()] {
+            for code in [OK, ErrorKind::Timeout.label(), ErrorKind::Connect.label()] {
                 requests.with_label_values(&[route, code]);
             }
         }

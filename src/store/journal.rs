@@ -4,37 +4,37 @@
 //! removed first), measured facts, open starts, remembered state of targets, suspensions,
 //! overridden smoosh settings, and learned values. One task on its own thread holds the database;
 //! other tasks use a [`Journal`] handle. Makes no decisions about compaction: the job
-//! state task submits changes ([`crate::model::memory::Keeper`]), the service claims the file for its
+//! state task submits changes ([`crate::model::records::StateStore`]), the service claims the file for its
 //! cluster, and HTTP reads.
 //!
-//! Acknowledged data is on the disk. While the file cannot be written, [`Health`] shows since when
+//! Acknowledged data is on the disk. While the file cannot be written, [`JournalHealth`] shows since when
 //! and why. Changes that must be stored are then refused, and optional events are counted and
 //! dropped. Writing resumes automatically as soon as the disk allows it.
 
 mod event;
-mod feed;
+mod feed_progress;
+mod feed_tables;
 mod handle;
 mod identity;
 mod marks;
 mod measured;
-mod pen;
-mod place;
-mod position;
 mod query;
-mod shelf;
+mod retained_table;
+mod storage;
 mod store;
 mod tables;
 mod task;
+mod write_tx;
 
-pub use event::{Event, Summary, Taken, Type, What};
-pub use feed::{Anew, FeedPage, FeedQuery, Since, Update};
-pub use handle::{ClaimError, Health, Journal, Kept};
-pub use identity::Identity;
-pub use measured::Measured;
-pub use place::{Directory, FileId, InMemory, OpenError, Place};
-pub use position::{Position, Reached};
+pub use event::{EventDetails, EventSummary, EventType, JournalEvent, OverriddenSetting};
+pub use feed_progress::{EventProgress, FeedPosition};
+pub use feed_tables::{FeedEntry, FeedPage, FeedQuery, FeedStart, ResetReason};
+pub use handle::{ClaimError, Journal, JournalHealth, StoredEvents};
+pub use identity::ClusterIdentity;
+pub use measured::MeasuredBlocks;
 pub use query::{EventsQuery, HistoryQuery, Page};
-pub use task::{Settings, Task};
+pub use storage::{DirectoryStorage, FileId, InMemory, JournalOpenError, Storage};
+pub use task::{JournalSettings, JournalTask};
 
 #[cfg(test)]
 mod tests;

@@ -3,14 +3,14 @@
 mod views;
 
 use super::{
-    Bits, Chunked, DbIx, DbMap, DbName, Ix, Node, NodeIx, Packed, PartSums, Row, Snapshot,
-    TargetRef, View, top::TopDatabases,
+    ChunkedTable, DbIx, DbName, IndexSet, Node, NodeIx, PackedFacts, PartSums, ShardMapEntry,
+    Snapshot, TargetIx, TargetRef, TargetRow, View, top_databases::TopDatabases,
 };
 use crate::{
-    datadir::Problem,
+    datadir::ReadProblem,
     model::{
         facts::Facts,
-        target::{CLUSTER, Kind, State},
+        target::{CLUSTER_NODE, TargetKind, TargetState},
     },
 };
 use couchdb_names::{Range, Signature};
@@ -19,28 +19,28 @@ use std::{hash::BuildHasher, sync::Arc, time::Duration};
 use wall_clock::Moment;
 
 /// The values that identify a row.
-type Key = (Option<Kind>, NodeIx, u32, u32);
+type RowKey = (Option<TargetKind>, NodeIx, u32, u32);
 
 /// The scanner's own copy of the snapshot, with the lookup tables that only it needs.
 #[derive(Debug)]
 pub struct Draft {
-    now: Snapshot,
+    current: Snapshot,
     hasher: DefaultHashBuilder,
     by_name: HashTable<u32>,
     by_key: HashTable<u32>,
     /// Parts of views, by their identifying values.
     by_part: HashTable<u32>,
     /// A template for parts, so that they all share the same empty attributes.
-    blank: View,
+    empty_part: View,
     /// Number of targets of each database; a name's row is reused when the last one is removed.
-    uses: Chunked<u32>,
+    targets_by_db: ChunkedTable<u32>,
     free_rows: Vec<u32>,
     free_dbs: Vec<u32>,
     free_views: Vec<u32>,
-    top: TopDatabases,
-    changed: Vec<Ix>,
+    top_databases: TopDatabases,
+    changed: Vec<TargetIx>,
     /// Row indexes that are already in `changed`.
-    marked: Bits,
+    changed_rows: IndexSet,
 }
 
 impl Draft {
@@ -48,87 +48,87 @@ impl Draft {
     #[must_use]
     pub fn new(top: usize) -> Self {
         let mut draft = Self {
-            now: Snapshot::default(),
+            current: Snapshot::default(),
             hasher: DefaultHashBuilder::default(),
             by_name: HashTable::new(),
             by_key: HashTable::new(),
             by_part: HashTable::new(),
-            blank: View { exact_range: true, ..View::default() },
-            uses: Chunked::default(),
+            empty_part: View { exact_range: true, ..View::default() },
+            targets_by_db: ChunkedTable::default(),
             free_rows: Vec::new(),
             free_dbs: Vec::new(),
             free_views: Vec::new(),
-            top: TopDatabases::new(top),
+            top_databases: TopDatabases::new(top),
             changed: Vec::new(),
-            marked: Bits::default(),
+            changed_rows: IndexSet::default(),
         };
-        draft.node(CLUSTER);
+        draft.get_or_add_node(CLUSTER_NODE);
         draft
     }
 
     /// The current tables, including unpublished changes.
     #[must_use]
-    pub const fn now(&self) -> &Snapshot {
-        &self.now
+    pub const fn current(&self) -> &Snapshot {
+        &self.current
     }
 
     /// The node with this name, created if new.
-    pub fn node(&mut self, name: &str) -> NodeIx {
+    pub fn get_or_add_node(&mut self, name: &str) -> NodeIx {
         if let Some(known) = self.find_node(name) {
             return known;
         }
-        let node = Node { name: name.into(), served: true, ..Node::default() };
-        self.now.nodes.push(Arc::new(node));
-        NodeIx(u16::try_from(self.now.nodes.len() - 1).unwrap_or(u16::MAX))
+        let node = Node { name: name.into(), is_served: true, ..Node::default() };
+        self.current.nodes.push(Arc::new(node));
+        NodeIx(u16::try_from(self.current.nodes.len() - 1).unwrap_or(u16::MAX))
     }
 
     /// The node with this name, if it was ever seen.
     #[must_use]
     pub fn find_node(&self, name: &str) -> Option<NodeIx> {
-        let at = self.now.nodes.iter().position(|node| &*node.name == name)?;
+        let at = self.current.nodes.iter().position(|node| &*node.name == name)?;
         NodeIx::from_usize(at)
     }
 
     /// Changes a node's state.
-    pub fn change_node(&mut self, ix: NodeIx, change: impl FnOnce(&mut Node)) {
-        if let Some(node) = self.now.nodes.get_mut(ix.as_usize()) {
+    pub fn update_node(&mut self, ix: NodeIx, change: impl FnOnce(&mut Node)) {
+        if let Some(node) = self.current.nodes.get_mut(ix.as_usize()) {
             change(Arc::make_mut(node));
         }
     }
 
     /// Sets the number of databases exported from the next snapshot on.
     pub fn set_top(&mut self, top: usize) {
-        self.top.set_limit(top);
+        self.top_databases.set_limit(top);
     }
 
     /// Sets the duration of the last sweep.
-    pub fn set_sweep(&mut self, took: Duration) {
-        self.now.sweep = Some(took);
+    pub fn set_sweep_duration(&mut self, took: Duration) {
+        self.current.sweep_duration = Some(took);
     }
 
     /// Sets when the feeds began to report every change of a database; none while they do not.
-    pub const fn set_followed_since(&mut self, since: Option<Moment>) {
-        self.now.followed_since = since;
+    pub const fn set_feeds_complete_since(&mut self, since: Option<Moment>) {
+        self.current.feeds_complete_since = since;
     }
 
     /// Sets whether the cluster is quiet.
     pub const fn set_quiet(&mut self, quiet: bool) {
-        self.now.quiet = quiet;
+        self.current.quiet = quiet;
     }
 
-    /// Marks that a target may have changed: its facts are unconfirmed until [`Self::trust`].
-    pub fn doubt(&mut self, ix: Ix) {
-        if self.now.target(ix).is_some() && !self.now.in_doubt.has(ix.as_usize()) {
-            Arc::make_mut(&mut self.now.in_doubt).set(ix.as_usize());
+    /// Marks that a target may have changed: its facts are unconfirmed until [`Self::mark_confirmed`].
+    pub fn mark_unconfirmed(&mut self, ix: TargetIx) {
+        if self.current.target(ix).is_some() && !self.current.unconfirmed.contains(ix.as_usize()) {
+            Arc::make_mut(&mut self.current.unconfirmed).insert(ix.as_usize());
         }
     }
 
     /// Sets why the header of a target's file could not be read.
-    pub fn set_problem(&mut self, ix: Ix, problem: Option<Problem>) {
-        if self.now.problems.get(&ix).copied() == problem {
+    pub fn set_problem(&mut self, ix: TargetIx, problem: Option<ReadProblem>) {
+        if self.current.problems.get(&ix).copied() == problem {
             return;
         }
-        let problems = Arc::make_mut(&mut self.now.problems);
+        let problems = Arc::make_mut(&mut self.current.problems);
         match problem {
             Some(problem) => problems.insert(ix, problem),
             None => problems.remove(&ix),
@@ -136,32 +136,32 @@ impl Draft {
     }
 
     /// Marks that a target was measured since it may have changed.
-    pub fn trust(&mut self, ix: Ix) {
-        if self.now.target(ix).is_some() && self.now.in_doubt.has(ix.as_usize()) {
-            Arc::make_mut(&mut self.now.in_doubt).unset(ix.as_usize());
+    pub fn mark_confirmed(&mut self, ix: TargetIx) {
+        if self.current.target(ix).is_some() && self.current.unconfirmed.contains(ix.as_usize()) {
+            Arc::make_mut(&mut self.current.unconfirmed).remove(ix.as_usize());
         }
     }
 
     /// The database instance with this name, created if new.
-    pub fn db(&mut self, name: DbName<'_>) -> DbIx {
+    pub fn get_or_add_db(&mut self, name: DbName<'_>) -> DbIx {
         let hash = self.hasher.hash_one(name.db);
-        let names = &self.now.names;
+        let names = &self.current.names;
         let found = self.by_name.find(hash, |at| names.get(*at as usize) == Some(name));
         if let Some(at) = found {
             return DbIx(*at);
         }
         let at = if let Some(free) = self.free_dbs.pop() {
-            self.now.names.replace(free as usize, name);
-            if let Some(map) = self.now.maps.get_mut(free as usize) {
-                *map = DbMap::default();
+            self.current.names.replace(free as usize, name);
+            if let Some(map) = self.current.shard_maps.get_mut(free as usize) {
+                *map = ShardMapEntry::default();
             }
             free
         } else {
-            self.now.maps.push(DbMap::default());
-            self.uses.push(0);
-            place(self.now.names.push(name))
+            self.current.shard_maps.push(ShardMapEntry::default());
+            self.targets_by_db.push(0);
+            row_index(self.current.names.push(name))
         };
-        let (names, hasher) = (&self.now.names, &self.hasher);
+        let (names, hasher) = (&self.current.names, &self.hasher);
         self.by_name.insert_unique(hash, at, |at| hasher.hash_one(name_at(names, *at).db));
         DbIx(at)
     }
@@ -170,232 +170,243 @@ impl Draft {
     #[must_use]
     pub fn find_db(&self, name: DbName<'_>) -> Option<DbIx> {
         let hash = self.hasher.hash_one(name.db);
-        let names = &self.now.names;
+        let names = &self.current.names;
         self.by_name.find(hash, |at| names.get(*at as usize) == Some(name)).map(|at| DbIx(*at))
     }
 
     /// Every instance of a database with any target.
     #[must_use]
-    pub fn instances(&self, db: &str) -> Vec<DbIx> {
-        let names = &self.now.names;
+    pub fn instances_of(&self, db: &str) -> Vec<DbIx> {
+        let names = &self.current.names;
         let alike = self.by_name.iter_hash(self.hasher.hash_one(db)).copied();
         alike.filter(|at| names.get(*at as usize).is_some_and(|it| it.db == db)).map(DbIx).collect()
     }
 
     /// The copies of a database instance on all nodes.
     #[must_use]
-    pub fn copies_of(&self, db: DbIx) -> Vec<Ix> {
-        let ranges = place(self.now.ranges.len());
-        let nodes = (0..self.now.nodes.len()).filter_map(NodeIx::from_usize);
+    pub fn copies_of(&self, db: DbIx) -> Vec<TargetIx> {
+        let ranges = row_index(self.current.ranges.len());
+        let nodes = (0..self.current.nodes.len()).filter_map(NodeIx::from_usize);
         nodes
-            .flat_map(|node| (0..=ranges).map(move |extra| (Some(Kind::Db), node, db.0, extra)))
+            .flat_map(|node| {
+                (0..=ranges).map(move |extra| (Some(TargetKind::Db), node, db.0, extra))
+            })
             .filter_map(|key| self.find(key))
             .collect()
     }
 
     /// The shard map's entry for a database.
     #[must_use]
-    pub fn map_of(&self, db: DbIx) -> DbMap {
-        self.now.maps.get(db.0 as usize).copied().unwrap_or_default()
+    pub fn shard_map(&self, db: DbIx) -> ShardMapEntry {
+        self.current.shard_maps.get(db.0 as usize).copied().unwrap_or_default()
     }
 
     /// Sets the shard map's entry for a database and updates the bytes of its views.
-    pub fn set_map(&mut self, db: DbIx, map: DbMap, views: &[Ix]) {
-        if self.now.maps.get(db.0 as usize) == Some(&map) {
+    pub fn set_shard_map(&mut self, db: DbIx, map: ShardMapEntry, views: &[TargetIx]) {
+        if self.current.shard_maps.get(db.0 as usize) == Some(&map) {
             return;
         }
         for ix in views {
-            self.uncount(*ix);
+            self.remove_from_sums(*ix);
         }
-        if let Some(row) = self.now.maps.get_mut(db.0 as usize) {
+        if let Some(row) = self.current.shard_maps.get_mut(db.0 as usize) {
             *row = map;
         }
         for ix in views {
-            self.count(*ix);
-            self.mark(*ix);
+            self.add_to_sums(*ix);
+            self.mark_changed(*ix);
         }
     }
 
     /// The copy of a shard on a node, created if new.
-    pub fn db_target(&mut self, node: NodeIx, db: DbIx, range: Option<Range>) -> Ix {
-        let extra = range.map_or(0, |range| self.range(range) + 1);
-        self.row((Some(Kind::Db), node, db.0, extra))
+    pub fn get_or_add_shard(&mut self, node: NodeIx, db: DbIx, range: Option<Range>) -> TargetIx {
+        let extra = range.map_or(0, |range| self.range_index(range) + 1);
+        self.get_or_add_row((Some(TargetKind::Db), node, db.0, extra))
     }
 
     /// The same, if it exists.
     #[must_use]
-    pub fn find_db_target(&self, node: NodeIx, db: DbIx, range: Option<Range>) -> Option<Ix> {
+    pub fn find_shard(&self, node: NodeIx, db: DbIx, range: Option<Range>) -> Option<TargetIx> {
         let extra = match range {
             None => 0,
-            Some(range) => place(self.now.ranges.iter().position(|known| *known == range)?) + 1,
+            Some(range) => {
+                row_index(self.current.ranges.iter().position(|known| *known == range)?) + 1
+            }
         };
-        self.find((Some(Kind::Db), node, db.0, extra))
+        self.find((Some(TargetKind::Db), node, db.0, extra))
     }
 
     /// A database's cleanup target, created if new.
-    pub fn cleanup_target(&mut self, db: DbIx) -> Ix {
-        self.row((Some(Kind::Cleanup), NodeIx::CLUSTER, db.0, 0))
+    pub fn get_or_add_cleanup(&mut self, db: DbIx) -> TargetIx {
+        self.get_or_add_row((Some(TargetKind::Cleanup), NodeIx::CLUSTER, db.0, 0))
     }
 
     /// Sets a target's facts.
-    pub fn set_facts(&mut self, ix: Ix, facts: Facts) {
-        let Some(kind) = self.now.target(ix).map(TargetRef::kind) else { return };
-        self.uncount(ix);
-        if let Some(known) = self.now.facts.get_mut(ix.as_usize()) {
-            *known = Packed::of(kind, &facts);
+    pub fn set_facts(&mut self, ix: TargetIx, facts: Facts) {
+        let Some(kind) = self.current.target(ix).map(TargetRef::kind) else { return };
+        self.remove_from_sums(ix);
+        if let Some(known) = self.current.facts.get_mut(ix.as_usize()) {
+            *known = PackedFacts::pack(kind, &facts);
         }
-        self.count(ix);
-        self.mark(ix);
+        self.add_to_sums(ix);
+        self.mark_changed(ix);
     }
 
     /// Sets a target's relation to the shard map.
-    pub fn set_state(&mut self, ix: Ix, state: State) {
-        if self.now.target(ix).is_none_or(|target| target.state() == state) {
+    pub fn set_state(&mut self, ix: TargetIx, state: TargetState) {
+        if self.current.target(ix).is_none_or(|target| target.state() == state) {
             return;
         }
-        self.uncount(ix);
-        if let Some(row) = self.now.rows.get_mut(ix.as_usize()) {
+        self.remove_from_sums(ix);
+        if let Some(row) = self.current.rows.get_mut(ix.as_usize()) {
             row.state = state;
-            self.top.target_changed(DbIx(row.db));
+            self.top_databases.target_changed(DbIx(row.db));
         }
-        self.count(ix);
-        self.mark(ix);
+        self.add_to_sums(ix);
+        self.mark_changed(ix);
     }
 
     /// Removes a target; its row is reused.
-    pub fn remove(&mut self, ix: Ix) {
-        if self.now.target(ix).is_none() {
+    pub fn remove(&mut self, ix: TargetIx) {
+        if self.current.target(ix).is_none() {
             return;
         }
-        let Some(&row) = self.now.rows.get(ix.as_usize()) else { return };
-        self.trust(ix);
-        self.uncount(ix);
-        let place = ix.place();
-        if let Some(part) = part_at(&self.now, place)
+        let Some(&row) = self.current.rows.get(ix.as_usize()) else { return };
+        self.mark_confirmed(ix);
+        self.remove_from_sums(ix);
+        let place = ix.row();
+        if let Some(part) = part_at(&self.current, place)
             && let Ok(entry) =
                 self.by_part.find_entry(self.hasher.hash_one(part), |at| *at == place)
         {
             entry.remove();
         }
-        let hash = self.hasher.hash_one(key(&row));
+        let hash = self.hasher.hash_one(row_key(&row));
         if let Ok(entry) = self.by_key.find_entry(hash, |at| *at == place) {
             entry.remove();
         }
-        if matches!(row.kind, Some(Kind::View | Kind::Search)) {
-            self.free_views.push(row.extra);
+        if matches!(row.kind, Some(TargetKind::View | TargetKind::Search)) {
+            self.free_views.push(row.range_or_view_index);
         }
-        if let Some(row) = self.now.rows.get_mut(ix.as_usize()) {
+        if let Some(row) = self.current.rows.get_mut(ix.as_usize()) {
             row.kind = None;
         }
         self.free_rows.push(place);
         self.set_problem(ix, None);
-        self.mark(ix);
-        self.top.target_changed(DbIx(row.db));
-        self.release(row.db);
+        self.mark_changed(ix);
+        self.top_databases.target_changed(DbIx(row.db));
+        self.release_db(row.db);
     }
 
     /// Publishes the current tables.
     pub fn publish(&mut self, now: Moment) -> Arc<Snapshot> {
-        if let Some(top) = self.top.choose(&self.now, now) {
-            self.now.top = Arc::new(top);
+        if let Some(top) = self.top_databases.choose(&self.current, now) {
+            self.current.top = Arc::new(top);
         }
-        self.now.version += 1;
-        self.now.generated_at = now;
+        self.current.version += 1;
+        self.current.generated_at = now;
         for ix in &self.changed {
-            self.marked.unset(ix.as_usize());
+            self.changed_rows.remove(ix.as_usize());
         }
-        self.now.changed = std::mem::take(&mut self.changed).into();
-        Arc::new(self.now.clone())
+        self.current.changed_targets = std::mem::take(&mut self.changed).into();
+        Arc::new(self.current.clone())
     }
 
-    fn range(&mut self, range: Range) -> u32 {
-        if let Some(at) = self.now.ranges.iter().position(|known| *known == range) {
-            return place(at);
+    fn range_index(&mut self, range: Range) -> u32 {
+        if let Some(at) = self.current.ranges.iter().position(|known| *known == range) {
+            return row_index(at);
         }
-        let ranges = Arc::make_mut(&mut self.now.ranges);
+        let ranges = Arc::make_mut(&mut self.current.ranges);
         ranges.push(range);
-        place(ranges.len() - 1)
+        row_index(ranges.len() - 1)
     }
 
-    fn find(&self, wanted: Key) -> Option<Ix> {
-        let rows = &self.now.rows;
+    fn find(&self, wanted: RowKey) -> Option<TargetIx> {
+        let rows = &self.current.rows;
         self.by_key
             .find(self.hasher.hash_one(wanted), |at| key_at(rows, *at) == wanted)
-            .map(|at| self.now.ix_at(*at))
+            .map(|at| self.current.latest_ix(*at))
     }
 
-    fn row(&mut self, wanted: Key) -> Ix {
+    fn get_or_add_row(&mut self, wanted: RowKey) -> TargetIx {
         if let Some(ix) = self.find(wanted) {
             return ix;
         }
         let (kind, node, db, extra) = wanted;
-        let mut row = Row { db, extra, node, kind, state: State::Ok, generation: 0 };
+        let mut row = TargetRow {
+            db,
+            range_or_view_index: extra,
+            node,
+            kind,
+            state: TargetState::Ok,
+            generation: 0,
+        };
         let at = match self.free_rows.pop() {
             Some(free) => {
-                if let Some(place) = self.now.rows.get_mut(free as usize) {
+                if let Some(place) = self.current.rows.get_mut(free as usize) {
                     row.generation = place.generation.wrapping_add(1);
                     *place = row;
                 }
-                if let Some(facts) = self.now.facts.get_mut(free as usize) {
-                    *facts = Packed::UNKNOWN;
+                if let Some(facts) = self.current.facts.get_mut(free as usize) {
+                    *facts = PackedFacts::UNKNOWN;
                 }
                 free
             }
             None => {
-                self.now.facts.push(Packed::UNKNOWN);
-                place(self.now.rows.push(row))
+                self.current.facts.push(PackedFacts::UNKNOWN);
+                row_index(self.current.rows.push(row))
             }
         };
-        let (rows, hasher) = (&self.now.rows, &self.hasher);
+        let (rows, hasher) = (&self.current.rows, &self.hasher);
         self.by_key
             .insert_unique(hasher.hash_one(wanted), at, |at| hasher.hash_one(key_at(rows, *at)));
-        if let Some(uses) = self.uses.get_mut(db as usize) {
+        if let Some(uses) = self.targets_by_db.get_mut(db as usize) {
             *uses += 1;
         }
-        let ix = Ix::of(at, row.generation);
-        self.count(ix);
+        let ix = TargetIx::of(at, row.generation);
+        self.add_to_sums(ix);
         // If another target just left this row, both are reported: the removed one and the new
         // one.
-        self.marked.set(ix.as_usize());
+        self.changed_rows.insert(ix.as_usize());
         self.changed.push(ix);
-        self.top.target_changed(DbIx(db));
+        self.top_databases.target_changed(DbIx(db));
         ix
     }
 
-    fn count(&mut self, ix: Ix) {
-        let Some(target) = self.now.target(ix) else { return };
+    fn add_to_sums(&mut self, ix: TargetIx) {
+        let Some(target) = self.current.target(ix) else { return };
         let (db, contribution) = (target.db(), target.contribution());
-        self.top.add(db, &contribution);
-        Arc::make_mut(&mut self.now.totals).add(&contribution);
+        self.top_databases.add(db, &contribution);
+        Arc::make_mut(&mut self.current.totals).add(&contribution);
     }
 
-    fn uncount(&mut self, ix: Ix) {
-        let Some(target) = self.now.target(ix) else { return };
+    fn remove_from_sums(&mut self, ix: TargetIx) {
+        let Some(target) = self.current.target(ix) else { return };
         let (db, contribution) = (target.db(), target.contribution());
-        self.top.remove(db, &contribution);
-        Arc::make_mut(&mut self.now.totals).remove(&contribution);
+        self.top_databases.remove(db, &contribution);
+        Arc::make_mut(&mut self.current.totals).remove(&contribution);
     }
 
-    fn mark(&mut self, ix: Ix) {
-        if !self.marked.has(ix.as_usize()) {
-            self.marked.set(ix.as_usize());
+    fn mark_changed(&mut self, ix: TargetIx) {
+        if !self.changed_rows.contains(ix.as_usize()) {
+            self.changed_rows.insert(ix.as_usize());
             self.changed.push(ix);
         }
     }
 
-    fn release(&mut self, db: u32) {
-        let Some(uses) = self.uses.get_mut(db as usize) else { return };
+    fn release_db(&mut self, db: u32) {
+        let Some(uses) = self.targets_by_db.get_mut(db as usize) else { return };
         *uses = uses.saturating_sub(1);
         if *uses > 0 {
             return;
         }
-        if let Some(name) = self.now.names.get(db as usize)
+        if let Some(name) = self.current.names.get(db as usize)
             && let Ok(entry) =
                 self.by_name.find_entry(self.hasher.hash_one(name.db), |at| *at == db)
         {
             entry.remove();
             self.free_dbs.push(db);
-            self.top.forget(DbIx(db));
+            self.top_databases.remove_database(DbIx(db));
         }
     }
 }
@@ -404,10 +415,10 @@ impl Draft {
 impl Snapshot {
     /// The view index of a database with this signature.
     #[must_use]
-    pub fn find_view(&self, views: &[Ix], signature: Signature) -> Option<Ix> {
+    pub fn find_view(&self, views: &[TargetIx], signature: Signature) -> Option<TargetIx> {
         views.iter().copied().find(|ix| {
             self.target(*ix)
-                .filter(|target| target.kind() == Kind::View)
+                .filter(|target| target.kind() == TargetKind::View)
                 .and_then(TargetRef::view)
                 .is_some_and(|view| view.signature == signature)
         })
@@ -415,27 +426,28 @@ impl Snapshot {
 }
 
 /// The values that identify a part.
-type Part = (NodeIx, u32, Option<Range>, Signature);
+type PartKey = (NodeIx, u32, Option<Range>, Signature);
 
-fn part_at(tables: &Snapshot, at: u32) -> Option<Part> {
+fn part_at(tables: &Snapshot, at: u32) -> Option<PartKey> {
     let row = tables.rows.get(at as usize).filter(|row| row.node != NodeIx::CLUSTER)?;
-    let view = (row.kind == Some(Kind::View)).then(|| tables.views.get(row.extra as usize))??;
+    let view = (row.kind == Some(TargetKind::View))
+        .then(|| tables.views.get(row.range_or_view_index as usize))??;
     Some((row.node, row.db, view.range, view.signature))
 }
 
-fn key(row: &Row) -> Key {
-    (row.kind, row.node, row.db, row.extra)
+fn row_key(row: &TargetRow) -> RowKey {
+    (row.kind, row.node, row.db, row.range_or_view_index)
 }
 
-fn key_at(rows: &Chunked<Row>, at: u32) -> Key {
-    rows.get(at as usize).map_or((None, NodeIx::CLUSTER, 0, 0), key)
+fn key_at(rows: &ChunkedTable<TargetRow>, at: u32) -> RowKey {
+    rows.get(at as usize).map_or((None, NodeIx::CLUSTER, 0, 0), row_key)
 }
 
-fn name_at(names: &super::names::Names, at: u32) -> DbName<'_> {
+fn name_at(names: &super::name_table::NameTable, at: u32) -> DbName<'_> {
     names.get(at as usize).unwrap_or(DbName { db: "", suffix: "" })
 }
 
 /// Tables have far fewer than four billion rows: a row takes more than 200 bytes.
-fn place(at: usize) -> u32 {
+fn row_index(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }

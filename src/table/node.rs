@@ -1,6 +1,6 @@
 //! The state of each node.
 
-use crate::datadir::Volume;
+use crate::datadir::DirectoryVolume;
 use couchdb_client::OwnAddress;
 use couchdb_names::Version;
 use std::sync::Arc;
@@ -33,14 +33,14 @@ pub struct Node {
     /// CouchDB's name for it, `couchdb@host`.
     pub name: Arc<str>,
     /// Whether it answered its last request; absent before the first.
-    pub up: Option<bool>,
+    pub is_up: Option<bool>,
     /// Whether it is still a member of the cluster.
-    pub member: bool,
+    pub is_member: bool,
     /// Whether its targets belong to this process's share. Nothing is known here of nodes that
     /// other processes serve, not even zero.
-    pub served: bool,
+    pub is_served: bool,
     /// Whether only its files are read and no request is sent for it.
-    pub files_alone: bool,
+    pub files_only: bool,
     /// Its CouchDB version, where its own address is known.
     pub version: Option<Version>,
     /// The address it listens on itself; requests go there and not through another node.
@@ -50,20 +50,20 @@ pub struct Node {
     /// The time of the oldest fact among its targets, at the end of the last sweep.
     pub oldest_fact: Option<Moment>,
     /// The state of its own smoosh.
-    pub smoosh: SmooshSeen,
+    pub smoosh: NodeSmoosh,
     /// Whether the last sweep left out some of its shards, so that CouchDB may have closed them.
-    pub spared: bool,
+    pub skipped_shards: bool,
     /// The content of its directories, if this process can read them.
-    pub disk: Option<OnDisk>,
+    pub disk_usage: Option<DiskUsage>,
     /// The volumes that hold these directories.
-    pub volumes: Vec<OnVolume>,
+    pub volume_usage: Vec<VolumeUsage>,
     /// Targets for which CouchDB and files' headers disagree, if both were read.
     pub disagreements: Option<u64>,
 }
 
 /// The content of a node's directories at the last walk. Bytes; unknown is not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OnDisk {
+pub struct DiskUsage {
     /// When a walk last read every directory.
     pub last_success: Option<Moment>,
     /// When the oldest known file data was read.
@@ -74,46 +74,46 @@ pub struct OnDisk {
     pub files: u64,
     /// View index files that nothing uses: of a signature without design document, or of a shard
     /// that is gone; as far as they can be judged.
-    pub stale_index: u64,
+    pub stale_index_bytes: u64,
     /// Number of such files.
     pub stale_index_files: u64,
     /// Whether design documents were known, so that signatures could be judged.
     pub designs_known: bool,
     /// Files left over from compactions.
-    pub leftover: u64,
+    pub leftover_bytes: u64,
     /// Number of such files.
     pub leftover_files: u64,
     /// Files that CouchDB has deleted but that still exist.
-    pub trash: u64,
+    pub trash_bytes: u64,
     /// Nouveau's indexes, if they are inside these directories.
-    pub nouveau: u64,
+    pub nouveau_bytes: u64,
     /// Clouseau's indexes, if they are inside these directories.
-    pub clouseau: u64,
+    pub clouseau_bytes: u64,
     /// Any file that does not belong to CouchDB.
-    pub other: u64,
+    pub other_bytes: u64,
 }
 
 /// Bytes on one file system that nothing uses, at the last walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OnVolume {
+pub struct VolumeUsage {
     /// The volume.
-    pub volume: Volume,
+    pub volume: DirectoryVolume,
     /// View index files that nothing uses.
-    pub stale_index: u64,
+    pub stale_index_bytes: u64,
     /// Files left over from compactions.
-    pub leftover: u64,
+    pub leftover_bytes: u64,
     /// Files that CouchDB has deleted but that still exist.
-    pub trash: u64,
+    pub trash_bytes: u64,
 }
 
 /// The state of smoosh on a node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum SmooshSeen {
+pub enum NodeSmoosh {
     /// Not asked yet, or the node has no direct address.
     #[default]
-    Unasked,
+    NoDirectAddress,
     /// The server is older than 3.4 and does not report smoosh over HTTP.
-    NotOffered,
+    Unsupported,
     /// It did not answer.
     Failed,
     /// Its channels, by name.
@@ -132,12 +132,12 @@ pub struct SmooshChannel {
     /// Queued objects.
     pub waiting: u64,
     /// Smallest and largest priority in its queue, as quantised by smoosh.
-    pub priority: Option<WaitingPriority>,
+    pub priority_range: Option<PriorityRange>,
 }
 
 /// Smallest and largest priority in one of smoosh's queues.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WaitingPriority {
+pub struct PriorityRange {
     /// The smallest.
     pub min: f64,
     /// The largest; infinity for objects that were restored after a restart.

@@ -1,15 +1,15 @@
 //! The readers' view of one target.
 
 use super::{
-    DbIx, DbMap, DbName, Ix, NodeIx, Packed, PartSums, Row, Search, Snapshot, View,
-    totals::Contribution,
+    DbIx, DbName, NodeIx, PackedFacts, PartSums, SearchAttributes, ShardMapEntry, Snapshot,
+    TargetIx, TargetRow, View, totals::Contribution,
 };
 use crate::{
-    datadir::Problem,
+    datadir::ReadProblem,
     model::{
         estimate,
-        facts::{Fact, Facts},
-        target::{CLUSTER, Kind, State, TargetId},
+        facts::{FactKind, Facts},
+        target::{CLUSTER_NODE, TargetId, TargetKind, TargetState},
     },
 };
 use couchdb_names::{Engine, Range};
@@ -18,49 +18,49 @@ use couchdb_names::{Engine, Range};
 #[derive(Clone, Copy, Debug)]
 pub struct TargetRef<'a> {
     snapshot: &'a Snapshot,
-    row: &'a Row,
-    facts: &'a Packed,
-    ix: Ix,
-    kind: Kind,
+    row: &'a TargetRow,
+    facts: &'a PackedFacts,
+    ix: TargetIx,
+    kind: TargetKind,
 }
 
 impl<'a> TargetRef<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot, ix: Ix) -> Option<Self> {
+    pub(super) fn new(snapshot: &'a Snapshot, ix: TargetIx) -> Option<Self> {
         let row = snapshot.rows.get(ix.as_usize())?;
         if row.generation != ix.generation() {
             return None;
         }
-        let facts = snapshot.facts.get(ix.as_usize()).unwrap_or(&Packed::UNKNOWN);
+        let facts = snapshot.facts.get(ix.as_usize()).unwrap_or(&PackedFacts::UNKNOWN);
         Some(Self { snapshot, row, facts, ix, kind: row.kind? })
     }
 
     /// Its index in the snapshot.
     #[must_use]
-    pub const fn ix(self) -> Ix {
+    pub const fn ix(self) -> TargetIx {
         self.ix
     }
 
     /// Its kind.
     #[must_use]
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> TargetKind {
         self.kind
     }
 
     /// Its relation to the shard map.
     #[must_use]
-    pub const fn state(self) -> State {
+    pub const fn state(self) -> TargetState {
         self.row.state
     }
 
     /// Its facts, per file.
     #[must_use]
     pub fn facts(self) -> Facts {
-        self.facts.facts(self.kind)
+        self.facts.unpack(self.kind)
     }
 
     /// Why the header of its file could not be read, if so.
     #[must_use]
-    pub fn problem(self) -> Option<Problem> {
+    pub fn problem(self) -> Option<ReadProblem> {
         self.snapshot.problems.get(&self.ix).copied()
     }
 
@@ -73,7 +73,7 @@ impl<'a> TargetRef<'a> {
     /// Its node's name, or that of the pseudo node.
     #[must_use]
     pub fn node(self) -> &'a str {
-        self.snapshot.node(self.row.node).map_or(CLUSTER, |node| &node.name)
+        self.snapshot.node(self.row.node).map_or(CLUSTER_NODE, |node| &node.name)
     }
 
     /// The database's index: equal for all targets of one database instance.
@@ -90,24 +90,26 @@ impl<'a> TargetRef<'a> {
 
     /// The shard map's entry for its database.
     #[must_use]
-    pub fn map(self) -> DbMap {
-        self.snapshot.maps.get(self.db().as_usize()).copied().unwrap_or_default()
+    pub fn shard_map(self) -> ShardMapEntry {
+        self.snapshot.shard_maps.get(self.db().as_usize()).copied().unwrap_or_default()
     }
 
     /// Whether it is the part of a view that indexes one shard.
     #[must_use]
     pub fn is_part(self) -> bool {
-        self.kind == Kind::View && self.row.node != NodeIx::CLUSTER
+        self.kind == TargetKind::View && self.row.node != NodeIx::CLUSTER
     }
 
     /// The shard range of a db target or of a view's part; none for node-local databases and stray
     /// files.
     #[must_use]
     pub fn range(self) -> Option<Range> {
-        if self.kind == Kind::View {
+        if self.kind == TargetKind::View {
             return self.view()?.range;
         }
-        let at = (self.kind == Kind::Db).then_some(self.row.extra)?.checked_sub(1)?;
+        let at = (self.kind == TargetKind::Db)
+            .then_some(self.row.range_or_view_index)?
+            .checked_sub(1)?;
         self.snapshot.ranges.get(at as usize).copied()
     }
 
@@ -115,7 +117,7 @@ impl<'a> TargetRef<'a> {
     /// `shards/<range>/<db><suffix>`.
     #[must_use]
     pub fn shard_name(self) -> Option<String> {
-        if self.kind != Kind::Db && !self.is_part() {
+        if self.kind != TargetKind::Db && !self.is_part() {
             return None;
         }
         let name = self.db_name();
@@ -128,28 +130,29 @@ impl<'a> TargetRef<'a> {
     /// A view's attributes, or a search index's.
     #[must_use]
     pub fn view(self) -> Option<&'a View> {
-        let at = matches!(self.kind, Kind::View | Kind::Search).then_some(self.row.extra)?;
+        let at = matches!(self.kind, TargetKind::View | TargetKind::Search)
+            .then_some(self.row.range_or_view_index)?;
         self.snapshot.views.get(at as usize).map(AsRef::as_ref)
     }
 
     /// The attributes that only a search index has.
     #[must_use]
-    pub fn search(self) -> Option<&'a Search> {
-        self.view()?.search.as_ref()
+    pub fn search(self) -> Option<&'a SearchAttributes> {
+        self.view()?.search_index.as_ref()
     }
 
     /// Its identity.
     #[must_use]
     pub fn id(self) -> TargetId {
         match (self.kind, self.view()) {
-            (Kind::View, Some(view)) => TargetId::View {
+            (TargetKind::View, Some(view)) => TargetId::View {
                 node: self.node().to_owned(),
                 db: self.shard_name().unwrap_or_else(|| self.db_name().to_string()),
                 signature: view.signature,
             },
-            (Kind::Cleanup, _) => TargetId::Cleanup { db: self.db_name().db.to_owned() },
-            (Kind::Search, view) => {
-                let search = view.and_then(|view| view.search.as_ref());
+            (TargetKind::Cleanup, _) => TargetId::Cleanup { db: self.db_name().db.to_owned() },
+            (TargetKind::Search, view) => {
+                let search = view.and_then(|view| view.search_index.as_ref());
                 TargetId::Search {
                     db: self.db_name().db.to_owned(),
                     engine: search.map_or(Engine::Nouveau, |search| search.engine),
@@ -159,7 +162,7 @@ impl<'a> TargetRef<'a> {
                     index: search.map_or_else(String::new, |search| search.index.to_string()),
                 }
             }
-            (Kind::Db | Kind::View, _) => TargetId::Db {
+            (TargetKind::Db | TargetKind::View, _) => TargetId::Db {
                 node: self.node().to_owned(),
                 shard: self.shard_name().unwrap_or_default(),
             },
@@ -169,58 +172,64 @@ impl<'a> TargetRef<'a> {
     /// Number of files that one compaction rewrites: a cluster-wide view or search index has one
     /// for every copy of every range.
     #[must_use]
-    pub fn copies(self) -> u32 {
+    pub fn file_count(self) -> u32 {
         match self.kind {
-            Kind::View | Kind::Search if self.row.node == NodeIx::CLUSTER => {
-                self.map().copies.max(1)
+            TargetKind::View | TargetKind::Search if self.row.node == NodeIx::CLUSTER => {
+                self.shard_map().copies.max(1)
             }
-            Kind::Db | Kind::View | Kind::Cleanup | Kind::Search => 1,
+            TargetKind::Db | TargetKind::View | TargetKind::Cleanup | TargetKind::Search => 1,
         }
     }
 
     /// Bytes on disk of a fact that counts bytes: for a view the known sums of its parts, plus the
     /// size of one file for each further copy.
     #[must_use]
-    pub fn on_disk(self, fact: Fact) -> Option<u64> {
-        let parts = self.parts();
+    pub fn disk_bytes(self, fact: FactKind) -> Option<u64> {
+        let parts = self.part_sums();
         let of_parts = match fact {
-            Fact::File => parts.file,
-            Fact::Active => parts.active,
-            Fact::External => parts.external,
-            Fact::UpdateSeq
-            | Fact::CompactedSeq
-            | Fact::Docs
-            | Fact::DeletedDocs
-            | Fact::UpdatesPending => 0,
+            FactKind::File => parts.file_bytes,
+            FactKind::Active => parts.active_bytes,
+            FactKind::External => parts.external_bytes,
+            FactKind::UpdateSeq
+            | FactKind::CompactedSeq
+            | FactKind::Docs
+            | FactKind::DeletedDocs
+            | FactKind::UpdatesPending => 0,
         };
-        self.beside(of_parts, self.facts().get(fact).get())
+        self.with_estimated_copies(of_parts, self.facts().get(fact).get())
     }
 
     /// Predicted bytes on disk after a compaction.
     #[must_use]
-    pub fn predicted(self) -> Option<u64> {
-        self.beside(self.parts().predicted, estimate::predicted(self.kind, &self.facts()))
+    pub fn predicted_bytes(self) -> Option<u64> {
+        self.with_estimated_copies(
+            self.part_sums().predicted_bytes,
+            estimate::predicted_bytes(self.kind, &self.facts()),
+        )
     }
 
     /// Predicted bytes on disk that a compaction would free.
     #[must_use]
-    pub fn reclaimable(self) -> Option<u64> {
-        self.beside(self.parts().reclaimable, estimate::reclaimable(self.kind, &self.facts()))
+    pub fn reclaimable_bytes(self) -> Option<u64> {
+        self.with_estimated_copies(
+            self.part_sums().reclaimable_bytes,
+            estimate::reclaimable_bytes(self.kind, &self.facts()),
+        )
     }
 
     /// Whether its sizes on disk are one copy's size multiplied by the number of copies.
     #[must_use]
-    pub fn estimated(self) -> bool {
-        self.facts().flags.estimated && self.copies() > self.parts().count
+    pub fn is_estimated(self) -> bool {
+        self.facts().flags.estimated && self.file_count() > self.part_sums().count
     }
 
-    fn parts(self) -> PartSums {
+    fn part_sums(self) -> PartSums {
         let view = self.view().filter(|_| !self.is_part());
-        view.map_or_else(PartSums::default, |view| view.parts)
+        view.map_or_else(PartSums::default, |view| view.part_sums)
     }
 
-    fn beside(self, parts: u64, per_file: Option<u64>) -> Option<u64> {
-        let (copies, known) = (self.copies(), self.parts().count);
+    fn with_estimated_copies(self, parts: u64, per_file: Option<u64>) -> Option<u64> {
+        let (copies, known) = (self.file_count(), self.part_sums().count);
         if known >= copies {
             return Some(parts);
         }
@@ -232,11 +241,11 @@ impl<'a> TargetRef<'a> {
             node: self.row.node,
             kind: self.kind,
             state: self.row.state,
-            copies: self.copies(),
-            file: self.on_disk(Fact::File),
-            active: self.on_disk(Fact::Active),
-            external: self.on_disk(Fact::External),
-            reclaimable: self.reclaimable(),
+            file_count: self.file_count(),
+            file_bytes: self.disk_bytes(FactKind::File),
+            active_bytes: self.disk_bytes(FactKind::Active),
+            external_bytes: self.disk_bytes(FactKind::External),
+            reclaimable_bytes: self.reclaimable_bytes(),
         }
     }
 }

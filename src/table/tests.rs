@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::{
-    facts::{Facts, Flags, Known},
+    facts::{Facts, Flags, OptionalU64},
     target::TargetId,
 };
 use couchdb_names::Signature;
@@ -10,7 +10,11 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 fn facts(file: u64, active: u64) -> Facts {
-    Facts { file: Known::new(file), active: Known::new(active), ..Facts::default() }
+    Facts {
+        file_bytes: OptionalU64::new(file),
+        active_bytes: OptionalU64::new(active),
+        ..Facts::default()
+    }
 }
 
 fn name(db: &str) -> DbName<'_> {
@@ -22,9 +26,9 @@ const RANGE: Range = Range { from: 0, to: u32::MAX };
 #[test]
 fn readers_see_the_published_state_and_no_later_change() {
     let mut draft = Draft::new(10);
-    let node = draft.node("couchdb@a");
-    let db = draft.db(name("app/orders"));
-    let ix = draft.db_target(node, db, Some(RANGE));
+    let node = draft.get_or_add_node("couchdb@a");
+    let db = draft.get_or_add_db(name("app/orders"));
+    let ix = draft.get_or_add_shard(node, db, Some(RANGE));
     draft.set_facts(ix, facts(100, 40));
     let before = draft.publish(Moment::from_unix(5));
     draft.set_facts(ix, facts(200, 40));
@@ -32,51 +36,55 @@ fn readers_see_the_published_state_and_no_later_change() {
 
     let seen = |snapshot: &Snapshot| {
         let target = snapshot.target(ix).unwrap();
-        (target.id().to_string(), target.facts().file.get(), snapshot.version())
+        (target.id().to_string(), target.facts().file_bytes.get(), snapshot.version())
     };
     let id = "db:couchdb@a/shards%2F00000000-ffffffff%2Fapp%2Forders.17";
     assert_eq!(seen(&before), (id.to_owned(), Some(100), 1));
     assert_eq!(seen(&after), (id.to_owned(), Some(200), 2));
-    assert_eq!(after.changed(), [ix]);
+    assert_eq!(after.changed_targets(), [ix]);
     assert_eq!(after.generated_at(), Moment::from_unix(6));
-    assert_eq!(draft.publish(Moment::from_unix(7)).changed(), []);
+    assert_eq!(draft.publish(Moment::from_unix(7)).changed_targets(), []);
 }
 
 #[test]
 fn a_row_is_reused_after_removal_and_its_targets_are_never_confused() {
     let mut draft = Draft::new(10);
-    let node = draft.node("couchdb@a");
-    let old = draft.db(name("old"));
-    let gone = draft.db_target(node, old, Some(RANGE));
+    let node = draft.get_or_add_node("couchdb@a");
+    let old = draft.get_or_add_db(name("old"));
+    let gone = draft.get_or_add_shard(node, old, Some(RANGE));
     draft.set_facts(gone, facts(7, 1));
     let before = draft.publish(Moment::default());
     draft.remove(gone);
     assert_eq!(draft.find_db(name("old")), None);
-    let fresh = draft.db(name("fresh"));
-    let ix = draft.db_target(node, fresh, None);
+    let fresh = draft.get_or_add_db(name("fresh"));
+    let ix = draft.get_or_add_shard(node, fresh, None);
     assert_eq!((ix.as_usize(), fresh), (gone.as_usize(), old));
     // Late operations on the removed target do not affect the new one.
     draft.set_facts(gone, facts(9, 9));
-    draft.set_state(gone, State::Orphan);
-    draft.doubt(gone);
+    draft.set_state(gone, TargetState::Orphan);
+    draft.mark_unconfirmed(gone);
     draft.set_problem(gone, None);
     draft.remove(gone);
-    assert!(!draft.now().in_doubt.has(ix.as_usize()));
+    assert!(!draft.current().unconfirmed.contains(ix.as_usize()));
     let snapshot = draft.publish(Moment::default());
-    assert_eq!(snapshot.changed(), [gone, ix], "one removed, one added");
+    assert_eq!(snapshot.changed_targets(), [gone, ix], "one removed, one added");
     assert!(before.target(gone).is_some() && before.target(ix).is_none());
     assert!(snapshot.target(gone).is_none());
     assert_eq!(snapshot.targets().count(), 1);
     let target = snapshot.target(ix).unwrap();
     assert_eq!(target.shard_name().as_deref(), Some("fresh.17"));
-    assert_eq!(target.facts().file.get(), None);
-    assert_eq!(snapshot.totals().of(node, Kind::Db).file.get(), None, "one target, size unknown");
+    assert_eq!(target.facts().file_bytes.get(), None);
+    assert_eq!(
+        snapshot.totals().sums_of(node, TargetKind::Db).file_bytes.get(),
+        None,
+        "one target, size unknown"
+    );
 }
 
 #[test]
 fn a_view_counts_all_its_copies_on_disk() {
     let mut draft = Draft::new(10);
-    let db = draft.db(name("app"));
+    let db = draft.get_or_add_db(name("app"));
     let view = View {
         signature: Signature([7; 16]),
         designs: ["_design/a".into()].into(),
@@ -87,11 +95,14 @@ fn a_view_counts_all_its_copies_on_disk() {
     };
     let ix = draft.add_view(db, view);
     draft.set_facts(ix, Facts { flags: Flags::default(), ..facts(100, 40) });
-    draft.set_map(db, DbMap { copies: 6, ranges: 2 }, &[ix]);
+    draft.set_shard_map(db, ShardMapEntry { copies: 6, ranges: 2 }, &[ix]);
     let snapshot = draft.publish(Moment::default());
     let target = snapshot.target(ix).unwrap();
-    assert_eq!(target.on_disk(crate::model::facts::Fact::File), Some(600));
-    assert_eq!(snapshot.totals().of(NodeIx::CLUSTER, Kind::View).file.get(), Some(600.0));
+    assert_eq!(target.disk_bytes(crate::model::facts::FactKind::File), Some(600));
+    assert_eq!(
+        snapshot.totals().sums_of(NodeIx::CLUSTER, TargetKind::View).file_bytes.get(),
+        Some(600.0)
+    );
     assert_eq!(
         target.id(),
         TargetId::View {
@@ -126,26 +137,26 @@ proptest! {
     #[test]
     fn totals_top_and_lookups_agree_with_a_plain_model(steps in steps()) {
         let mut draft = Draft::new(3);
-        let mut model: BTreeMap<(u8, u8), (Ix, Facts, State)> = BTreeMap::new();
+        let mut model: BTreeMap<(u8, u8), (TargetIx, Facts, TargetState)> = BTreeMap::new();
         for step in steps {
             match step {
                 Step::Set { db, node, file, active } => {
                     let facts = Facts {
-                        file: Known::new(u64::from(file)),
-                        active: active.map(u64::from).into(),
+                        file_bytes: OptionalU64::new(u64::from(file)),
+                        active_bytes: active.map(u64::from).into(),
                         ..Facts::default()
                     };
-                    let at = draft.node(&format!("n{node}"));
-                    let place = draft.db(name(&format!("db{db}")));
-                    let ix = draft.db_target(at, place, Some(RANGE));
+                    let at = draft.get_or_add_node(&format!("n{node}"));
+                    let place = draft.get_or_add_db(name(&format!("db{db}")));
+                    let ix = draft.get_or_add_shard(at, place, Some(RANGE));
                     draft.set_facts(ix, facts);
-                    let entry = model.entry((db, node)).or_insert((ix, facts, State::Ok));
+                    let entry = model.entry((db, node)).or_insert((ix, facts, TargetState::Ok));
                     prop_assert_eq!(entry.0, ix);
                     entry.1 = facts;
                 }
                 Step::State { db, node, state } => {
                     if let Some((ix, _, known)) = model.get_mut(&(db, node)) {
-                        *known = State::ALL[usize::from(state)];
+                        *known = TargetState::ALL[usize::from(state)];
                         draft.set_state(*ix, *known);
                     }
                 }
@@ -161,7 +172,7 @@ proptest! {
         let snapshot = draft.publish(Moment::from_unix(86_400));
         prop_assert_eq!(snapshot.targets().count(), model.len());
         let mut fresh = Totals::default();
-        let mut dbs: BTreeMap<DbIx, (u64, DbSums, Vec<Ix>)> = BTreeMap::new();
+        let mut dbs: BTreeMap<DbIx, (u64, DbSums, Vec<TargetIx>)> = BTreeMap::new();
         for ((db, node), (ix, facts, state)) in &model {
             let target = snapshot.target(*ix).unwrap();
             prop_assert_eq!(target.facts(), *facts);
@@ -170,25 +181,25 @@ proptest! {
             prop_assert_eq!(target.db_name(), name(&text));
             prop_assert_eq!(target.node(), format!("n{node}"));
             fresh.add(&target.contribution());
-            if !matches!(*state, State::Missing | State::Orphan) {
+            if !matches!(*state, TargetState::Missing | TargetState::Orphan) {
                 let (rank, DbSums { shards, .. }, targets) = dbs.entry(target.db()).or_default();
-                *rank += target.reclaimable().unwrap_or_default();
-                shards.copies += 1;
-                shards.file.add(facts.file.get());
-                shards.active.add(facts.active.get());
-                shards.reclaimable.add(target.reclaimable());
+                *rank += target.reclaimable_bytes().unwrap_or_default();
+                shards.file_count += 1;
+                shards.file_bytes.add(facts.file_bytes.get());
+                shards.active_bytes.add(facts.active_bytes.get());
+                shards.reclaimable_bytes.add(target.reclaimable_bytes());
                 targets.push(*ix);
             }
         }
         for node in snapshot.nodes().iter().enumerate().map(|(at, _)| NodeIx(u16::try_from(at).unwrap())) {
-            prop_assert_eq!(fresh.of(node, Kind::Db), snapshot.totals().of(node, Kind::Db));
+            prop_assert_eq!(fresh.sums_of(node, TargetKind::Db), snapshot.totals().sums_of(node, TargetKind::Db));
         }
         let top = snapshot.top();
-        let chosen: BTreeMap<DbIx, TopDb> = top.databases.iter().map(|it| (it.db, *it)).collect();
+        let chosen: BTreeMap<DbIx, ExportedDatabase> = top.databases.iter().map(|it| (it.db, *it)).collect();
         prop_assert_eq!(chosen.len(), dbs.len().min(6));
-        let whole: Vec<&TopDb> = top.databases.iter().filter(|it| it.whole).collect();
-        prop_assert_eq!((whole.len(), top.not_whole), (dbs.len().min(3), dbs.len() - whole.len()));
-        let mut targets: Vec<Ix> = whole.iter().flat_map(|it| dbs[&it.db].2.clone()).collect();
+        let whole: Vec<&ExportedDatabase> = top.databases.iter().filter(|it| it.is_complete).collect();
+        prop_assert_eq!((whole.len(), top.incomplete_count), (dbs.len().min(3), dbs.len() - whole.len()));
+        let mut targets: Vec<TargetIx> = whole.iter().flat_map(|it| dbs[&it.db].2.clone()).collect();
         targets.sort_unstable();
         prop_assert_eq!(&top.targets, &targets, "every target of the fully exported databases and no other");
         let rank = |db: &DbIx| dbs[db].0;
@@ -198,7 +209,7 @@ proptest! {
             match chosen.get(db) {
                 Some(it) => {
                     prop_assert_eq!(it.sums, *sums);
-                    prop_assert!(it.whole || *rank <= weakest_whole + weakest_whole / 4);
+                    prop_assert!(it.is_complete || *rank <= weakest_whole + weakest_whole / 4);
                 }
                 None => prop_assert!(*rank <= weakest + weakest / 4),
             }

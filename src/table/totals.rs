@@ -1,26 +1,26 @@
 //! Totals, updated with every change and not summed at scrape time.
 
 use super::NodeIx;
-use crate::model::target::{Kind, State};
+use crate::model::target::{TargetKind, TargetState};
 
 /// A sum with the number of known and unknown summands.
 ///
 /// Without any known summand the sum is unknown, not zero, unless there was nothing to sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sum {
+pub struct PartialSum {
     total: u128,
-    known: u64,
-    unknown: u64,
+    known_count: u64,
+    unknown_count: u64,
 }
 
-impl Sum {
+impl PartialSum {
     pub(super) fn add(&mut self, value: Option<u64>) {
         match value {
             Some(value) => {
                 self.total = self.total.saturating_add(u128::from(value));
-                self.known += 1;
+                self.known_count += 1;
             }
-            None => self.unknown += 1,
+            None => self.unknown_count += 1,
         }
     }
 
@@ -28,22 +28,22 @@ impl Sum {
         match value {
             Some(value) => {
                 self.total = self.total.saturating_sub(u128::from(value));
-                self.known = self.known.saturating_sub(1);
+                self.known_count = self.known_count.saturating_sub(1);
             }
-            None => self.unknown = self.unknown.saturating_sub(1),
+            None => self.unknown_count = self.unknown_count.saturating_sub(1),
         }
     }
 
     /// The sum of the known values; `None` if none is known.
     #[must_use]
     pub const fn get(self) -> Option<f64> {
-        if self.known == 0 && self.unknown > 0 { None } else { Some(self.total as f64) }
+        if self.known_count == 0 && self.unknown_count > 0 { None } else { Some(self.total as f64) }
     }
 
     /// Number of unknown summands.
     #[must_use]
-    pub const fn unknown(self) -> u64 {
-        self.unknown
+    pub const fn unknown_count(self) -> u64 {
+        self.unknown_count
     }
 }
 
@@ -53,87 +53,89 @@ impl Sum {
 /// pseudo node are complete, and the parts of views on the other nodes are the same files again,
 /// listed by node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
-    /// Number of targets, by state in the order of [`State::ALL`].
-    pub states: [u64; State::ALL.len()],
+pub struct TargetSums {
+    /// Number of targets, by state in the order of [`TargetState::ALL`].
+    pub counts_by_state: [u64; TargetState::ALL.len()],
     /// File bytes.
-    pub file: Sum,
+    pub file_bytes: PartialSum,
     /// Active bytes.
-    pub active: Sum,
+    pub active_bytes: PartialSum,
     /// External bytes.
-    pub external: Sum,
+    pub external_bytes: PartialSum,
     /// Bytes that a compaction would free.
-    pub reclaimable: Sum,
-    /// File bytes of targets in state [`State::Orphan`]; also included in the sums above.
-    pub orphan: Sum,
+    pub reclaimable_bytes: PartialSum,
+    /// File bytes of targets in state [`TargetState::Orphan`]; also included in the sums above.
+    pub orphan_file: PartialSum,
 }
 
 /// One target's contribution, in bytes on disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contribution {
     pub(super) node: NodeIx,
-    pub(super) kind: Kind,
-    pub(super) state: State,
+    pub(super) kind: TargetKind,
+    pub(super) state: TargetState,
     /// Number of its files.
-    pub(super) copies: u32,
-    pub(super) file: Option<u64>,
-    pub(super) active: Option<u64>,
-    pub(super) external: Option<u64>,
-    pub(super) reclaimable: Option<u64>,
+    pub(super) file_count: u32,
+    pub(super) file_bytes: Option<u64>,
+    pub(super) active_bytes: Option<u64>,
+    pub(super) external_bytes: Option<u64>,
+    pub(super) reclaimable_bytes: Option<u64>,
 }
 
 impl Contribution {
     /// Whether it is the part of a view.
     pub(super) fn is_part(&self) -> bool {
-        self.kind == Kind::View && self.node != NodeIx::CLUSTER
+        self.kind == TargetKind::View && self.node != NodeIx::CLUSTER
     }
 }
 
 /// Counts and bytes by node and kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    nodes: Vec<[Sums; Kind::ALL.len()]>,
+    nodes: Vec<[TargetSums; TargetKind::ALL.len()]>,
 }
 
 impl Totals {
     /// The sums of one node and kind.
     #[must_use]
-    pub fn of(&self, node: NodeIx, kind: Kind) -> Sums {
-        self.nodes.get(node.as_usize()).map_or_else(Sums::default, |kinds| kinds[kind as usize])
+    pub fn sums_of(&self, node: NodeIx, kind: TargetKind) -> TargetSums {
+        self.nodes
+            .get(node.as_usize())
+            .map_or_else(TargetSums::default, |kinds| kinds[kind as usize])
     }
 
     pub(super) fn add(&mut self, target: &Contribution) {
-        self.change(target, Sum::add, |count| *count += 1);
+        self.update(target, PartialSum::add, |count| *count += 1);
     }
 
     pub(super) fn remove(&mut self, target: &Contribution) {
-        self.change(target, Sum::remove, |count| *count = count.saturating_sub(1));
+        self.update(target, PartialSum::remove, |count| *count = count.saturating_sub(1));
     }
 
-    fn change(
+    fn update(
         &mut self,
         target: &Contribution,
-        sum: impl Fn(&mut Sum, Option<u64>),
+        sum: impl Fn(&mut PartialSum, Option<u64>),
         count: impl Fn(&mut u64),
     ) {
         let at = target.node.as_usize();
         if self.nodes.len() <= at {
-            self.nodes.resize(at + 1, [Sums::default(); Kind::ALL.len()]);
+            self.nodes.resize(at + 1, [TargetSums::default(); TargetKind::ALL.len()]);
         }
         let sums = &mut self.nodes[at][target.kind as usize];
-        count(&mut sums.states[target.state as usize]);
+        count(&mut sums.counts_by_state[target.state as usize]);
         // A missing file has no bytes, known or unknown, and a cleanup is not a file. Unused parts
         // of views count as stale index files.
-        let stale = target.is_part() && target.state == State::Orphan;
-        if target.state == State::Missing || target.kind == Kind::Cleanup || stale {
+        let stale = target.is_part() && target.state == TargetState::Orphan;
+        if target.state == TargetState::Missing || target.kind == TargetKind::Cleanup || stale {
             return;
         }
-        sum(&mut sums.file, target.file);
-        if target.state == State::Orphan {
-            sum(&mut sums.orphan, target.file);
+        sum(&mut sums.file_bytes, target.file_bytes);
+        if target.state == TargetState::Orphan {
+            sum(&mut sums.orphan_file, target.file_bytes);
         }
-        sum(&mut sums.active, target.active);
-        sum(&mut sums.external, target.external);
-        sum(&mut sums.reclaimable, target.reclaimable);
+        sum(&mut sums.active_bytes, target.active_bytes);
+        sum(&mut sums.external_bytes, target.external_bytes);
+        sum(&mut sums.reclaimable_bytes, target.reclaimable_bytes);
     }
 }

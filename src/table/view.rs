@@ -12,7 +12,7 @@ pub struct View {
     /// The range of a part's shard; none for a node-local database.
     pub range: Option<Range>,
     /// The sums of a cluster-wide view's known parts.
-    pub parts: PartSums,
+    pub part_sums: PartSums,
     /// The design documents that share the index, by id (`_design/x`), sorted.
     pub designs: Arc<[Arc<str>]>,
     /// The language of its functions.
@@ -24,25 +24,25 @@ pub struct View {
     pub exact_range: bool,
     /// The query that makes CouchDB build it; none if its documents leave building to readers'
     /// queries (`autoupdate`), and until they were read.
-    pub built_by: Option<Query>,
+    pub build_query: Option<IndexQuery>,
     /// The attributes of a search index; its `signature` has no meaning.
-    pub search: Option<Search>,
+    pub search_index: Option<SearchAttributes>,
 }
 
 /// The attributes of a search index in addition to its design document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Search {
+pub struct SearchAttributes {
     /// The engine that builds it.
     pub engine: Engine,
     /// Its name in its design document.
     pub index: Arc<str>,
     /// Whether the cluster has that engine; none if no node could tell.
-    pub offered: Option<bool>,
+    pub is_supported: Option<bool>,
 }
 
 /// A view of a design document, or a search index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Query {
+pub struct IndexQuery {
     /// The document's id.
     pub design: Arc<str>,
     /// Its name in the design document.
@@ -55,13 +55,13 @@ impl Default for View {
         Self {
             signature: Signature([0; 16]),
             range: None,
-            parts: PartSums::default(),
+            part_sums: PartSums::default(),
             designs: Arc::new([]),
             language: Arc::from(""),
             collators: Arc::new([]),
             exact_range: false,
-            built_by: None,
-            search: None,
+            build_query: None,
+            search_index: None,
         }
     }
 }
@@ -72,25 +72,25 @@ pub struct PartSums {
     /// Number of parts.
     pub count: u32,
     /// Their sizes.
-    pub file: u64,
+    pub file_bytes: u64,
     /// Active bytes.
-    pub active: u64,
+    pub active_bytes: u64,
     /// Uncompressed bytes.
-    pub external: u64,
+    pub external_bytes: u64,
     /// Predicted sizes after a compaction.
-    pub predicted: u64,
+    pub predicted_bytes: u64,
     /// Predicted bytes that compacting each part would free.
-    pub reclaimable: u64,
+    pub reclaimable_bytes: u64,
 }
 
 impl PartSums {
     /// Adds a part.
     pub const fn add(&mut self, other: &Self) {
         self.count += other.count;
-        self.file = self.file.saturating_add(other.file);
-        self.active = self.active.saturating_add(other.active);
-        self.external = self.external.saturating_add(other.external);
-        self.predicted = self.predicted.saturating_add(other.predicted);
-        self.reclaimable = self.reclaimable.saturating_add(other.reclaimable);
+        self.file_bytes = self.file_bytes.saturating_add(other.file_bytes);
+        self.active_bytes = self.active_bytes.saturating_add(other.active_bytes);
+        self.external_bytes = self.external_bytes.saturating_add(other.external_bytes);
+        self.predicted_bytes = self.predicted_bytes.saturating_add(other.predicted_bytes);
+        self.reclaimable_bytes = self.reclaimable_bytes.saturating_add(other.reclaimable_bytes);
     }
 }

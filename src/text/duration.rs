@@ -17,7 +17,7 @@ const UNITS: [(&str, u128); 7] = [
 ];
 
 /// Rounding steps: durations below the first value (nanoseconds) are rounded to the second.
-const GRAINS: [(u128, u128); 6] = [
+const ROUNDING_STEPS: [(u128, u128); 6] = [
     (1_000_000_000, 1_000_000),
     (10_000_000_000, 100_000_000),
     (3_600_000_000_000, 1_000_000_000),
@@ -34,16 +34,16 @@ pub fn parse(text: &str) -> Option<Duration> {
 
 /// Formats a duration exactly, in the notation that [`parse`] accepts: `400d`, `1h 30m`, `25ms`.
 #[must_use]
-pub fn exact(span: Duration) -> String {
-    written(span.as_nanos())
+pub fn format_exact(span: Duration) -> String {
+    format_nanos(span.as_nanos())
 }
 
 /// Formats a duration for people, rounded to at most two units: `340ms`, `2.3s`, `12m 30s`, `4d
 /// 7h`, `400d`.
 #[must_use]
-pub fn shown(span: Duration) -> String {
+pub fn format_rounded(span: Duration) -> String {
     let nanos = span.as_nanos();
-    let rounded = GRAINS.iter().find_map(|(below, grain)| {
+    let rounded = ROUNDING_STEPS.iter().find_map(|(below, grain)| {
         let rounded = (nanos + grain / 2) / grain * grain;
         (rounded < *below).then_some(rounded)
     });
@@ -51,11 +51,11 @@ pub fn shown(span: Duration) -> String {
     let second = 1_000_000_000;
     match (rounded / second, rounded % second) {
         (1..=9, tenths @ 1..) => format!("{}.{}s", rounded / second, tenths / (second / 10)),
-        _ => written(rounded),
+        _ => format_nanos(rounded),
     }
 }
 
-fn written(mut nanos: u128) -> String {
+fn format_nanos(mut nanos: u128) -> String {
     if nanos == 0 {
         return "0s".to_owned();
     }
@@ -98,16 +98,16 @@ mod tests {
             (Duration::from_secs(400 * DAY), "400d"),
             (Duration::from_secs(400 * DAY + 50_000), "401d"),
         ] {
-            assert_eq!(shown(span), expected, "{span:?}");
+            assert_eq!(format_rounded(span), expected, "{span:?}");
         }
     }
 
     #[test]
     fn a_setting_is_formatted_in_its_usual_notation() {
         for text in ["400d", "7d", "1h 30m", "20m", "25ms", "1s 500ms", "0s"] {
-            assert_eq!(exact(parse(text).unwrap()), text);
+            assert_eq!(format_exact(parse(text).unwrap()), text);
         }
-        assert_eq!(exact(parse("36h").unwrap()), "1d 12h");
+        assert_eq!(format_exact(parse("36h").unwrap()), "1d 12h");
         assert_eq!(parse("yesterday"), None);
     }
 
@@ -115,13 +115,13 @@ mod tests {
         #[test]
         fn an_exact_duration_parses_back(seconds in 0_u64..100 * 366 * 86_400, nanos in 0_u32..1_000_000_000) {
             let span = Duration::new(seconds, nanos);
-            prop_assert_eq!(parse(&exact(span)), Some(span));
+            prop_assert_eq!(parse(&format_exact(span)), Some(span));
         }
 
         #[test]
         fn a_rounded_duration_is_within_a_tenth(seconds in 1_u64..1_000_000_000) {
             let span = Duration::from_secs(seconds);
-            let text = shown(span);
+            let text = format_rounded(span);
             prop_assert!(text.split(' ').count() <= 2, "{}", text);
             let read = parse(&text).unwrap().as_secs_f64();
             let off = (read - span.as_secs_f64()).abs() / span.as_secs_f64();

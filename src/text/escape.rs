@@ -12,7 +12,7 @@ use std::{borrow::Cow, io};
 /// Characters without width or that change how their neighbours are displayed: direction marks,
 /// zero-width joiners and spaces, fillers, variation selectors, tags. Taken from Unicode's format
 /// characters (`Cf`), line and paragraph separators, and `Default_Ignorable_Code_Point`.
-const HIDDEN: [(char, char); 25] = [
+const HIDDEN_RANGES: [(char, char); 25] = [
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),
     ('\u{600}', '\u{605}'),
@@ -44,8 +44,8 @@ const HIDDEN: [(char, char); 25] = [
 #[must_use]
 pub fn is_hidden(letter: char) -> bool {
     let beyond_ascii = || {
-        let after = HIDDEN.partition_point(|(first, _)| *first <= letter);
-        let range = after.checked_sub(1).and_then(|at| HIDDEN.get(at));
+        let after = HIDDEN_RANGES.partition_point(|(first, _)| *first <= letter);
+        let range = after.checked_sub(1).and_then(|at| HIDDEN_RANGES.get(at));
         range.is_some_and(|(_, last)| letter <= *last)
     };
     letter.is_control() || (!letter.is_ascii() && beyond_ascii())
@@ -53,20 +53,20 @@ pub fn is_hidden(letter: char) -> bool {
 
 /// Escapes a text for use on one line; line breaks are escaped too.
 #[must_use]
-pub fn line(text: &str) -> Cow<'_, str> {
-    escaped(text, is_hidden)
+pub fn escape_line(text: &str) -> Cow<'_, str> {
+    escape_where(text, is_hidden)
 }
 
 /// Escapes a text that may span several lines, such as a table; line breaks are kept.
 #[must_use]
-pub fn lines(text: &str) -> Cow<'_, str> {
-    escaped(text, |letter| letter != '\n' && is_hidden(letter))
+pub fn escape_lines(text: &str) -> Cow<'_, str> {
+    escape_where(text, |letter| letter != '\n' && is_hidden(letter))
 }
 
 /// Escapes a line of JSON that is already serialised. Outside of strings, JSON contains none of
 /// these characters except whitespace, so the line need not be parsed.
 #[must_use]
-pub fn json_line(text: &str) -> Cow<'_, str> {
+pub fn escape_json_line(text: &str) -> Cow<'_, str> {
     // Most texts are ASCII, where only DEL needs escaping; this check is fast.
     let plain = text.is_ascii() && !text.as_bytes().contains(&0x7f);
     if plain || !text.contains(is_hidden_in_json) {
@@ -74,21 +74,25 @@ pub fn json_line(text: &str) -> Cow<'_, str> {
     }
     let mut out = String::with_capacity(text.len() + 8);
     for letter in text.chars() {
-        if is_hidden_in_json(letter) { push_json(letter, &mut out) } else { out.push(letter) }
+        if is_hidden_in_json(letter) {
+            push_json_escape(letter, &mut out)
+        } else {
+            out.push(letter)
+        }
     }
     Cow::Owned(out)
 }
 
 /// `serde_json`'s compact format, with every hidden character as `\uXXXX`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Json;
+pub struct EscapingJsonFormatter;
 
-impl Formatter for Json {
+impl Formatter for EscapingJsonFormatter {
     fn write_string_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()>
     where
         W: ?Sized + io::Write,
     {
-        writer.write_all(json_line(fragment).as_bytes())
+        writer.write_all(escape_json_line(fragment).as_bytes())
     }
 
     /// Raw JSON was serialised elsewhere and may contain hidden characters.
@@ -96,7 +100,7 @@ impl Formatter for Json {
     where
         W: ?Sized + io::Write,
     {
-        writer.write_all(json_line(fragment).as_bytes())
+        writer.write_all(escape_json_line(fragment).as_bytes())
     }
 }
 
@@ -104,11 +108,14 @@ impl Formatter for Json {
 ///
 /// # Errors
 /// When writing to `out` fails, or when a map key of the value is not a string.
-pub fn write_json(out: impl io::Write, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
-    Ok(value.serialize(&mut Serializer::with_formatter(out, Json))?)
+pub fn write_escaped_json(
+    out: impl io::Write,
+    value: &(impl Serialize + ?Sized),
+) -> io::Result<()> {
+    Ok(value.serialize(&mut Serializer::with_formatter(out, EscapingJsonFormatter))?)
 }
 
-fn escaped(text: &str, hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
+fn escape_where(text: &str, hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.contains(&hidden) {
         return Cow::Borrowed(text);
     }
@@ -124,7 +131,7 @@ fn is_hidden_in_json(letter: char) -> bool {
     letter >= '\u{7f}' && is_hidden(letter)
 }
 
-fn push_json(letter: char, out: &mut String) {
+fn push_json_escape(letter: char, out: &mut String) {
     for unit in letter.encode_utf16(&mut [0; 2]) {
         out.push_str(&format!("\\u{unit:04x}"));
     }
@@ -148,40 +155,41 @@ mod tests {
             ("ad\u{200b}min\u{feff}\u{2066}", "ad\\u{200b}min\\u{feff}\\u{2066}"),
             ("x\u{e0041}\u{fe0f}\u{ad}", "x\\u{e0041}\\u{fe0f}\\u{ad}"),
         ] {
-            assert_eq!(line(text), expected);
+            assert_eq!(escape_line(text), expected);
         }
-        assert_eq!(lines("a\nb\u{85}"), "a\nb\\u{85}");
+        assert_eq!(escape_lines("a\nb\u{85}"), "a\nb\\u{85}");
         assert_eq!(
-            json_line("{\"a\":\"\u{9b}\u{e0041}\"}\n"),
+            escape_json_line("{\"a\":\"\u{9b}\u{e0041}\"}\n"),
             "{\"a\":\"\\u009b\\udb40\\udc41\"}\n"
         );
     }
 
     #[test]
     fn hidden_ranges_are_sorted() {
-        let ends: Vec<char> = HIDDEN.iter().flat_map(|(first, last)| [*first, *last]).collect();
+        let ends: Vec<char> =
+            HIDDEN_RANGES.iter().flat_map(|(first, last)| [*first, *last]).collect();
         assert!(ends.is_sorted());
     }
 
     proptest! {
         #[test]
         fn no_hidden_character_is_left(text in "(.|[\u{0}-\u{9f}]|[\u{2000}-\u{2070}])*") {
-            prop_assert!(!line(&text).contains(is_hidden));
-            prop_assert!(!lines(&text).contains(|letter| letter != '\n' && is_hidden(letter)));
+            prop_assert!(!escape_line(&text).contains(is_hidden));
+            prop_assert!(!escape_lines(&text).contains(|letter| letter != '\n' && is_hidden(letter)));
         }
 
         #[test]
         fn escaped_json_parses_to_the_same_value(text in "(.|[\u{0}-\u{9f}]|[\u{2000}-\u{2070}]|[\u{e0000}-\u{e0fff}])*") {
             let mut out = Vec::new();
             let value = Value::from(text.clone());
-            write_json(&mut out, &value).unwrap();
+            write_escaped_json(&mut out, &value).unwrap();
             let written = String::from_utf8(out).unwrap();
             prop_assert!(!written.contains(is_hidden), "{:?}", written);
             prop_assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), value.clone());
             let plain = serde_json::to_string(&value).unwrap();
-            prop_assert_eq!(json_line(&plain), &*written);
+            prop_assert_eq!(escape_json_line(&plain), &*written);
             let mut raw = Vec::new();
-            write_json(&mut raw, &RawValue::from_string(plain).unwrap()).unwrap();
+            write_escaped_json(&mut raw, &RawValue::from_string(plain).unwrap()).unwrap();
             prop_assert_eq!(String::from_utf8(raw).unwrap(), written);
         }
     }

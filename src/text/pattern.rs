@@ -8,29 +8,29 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 /// An include and an exclude list. A name passes if it matches any pattern of `include`, or
 /// `include` is empty, and no pattern of `exclude`.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
-    include: Patterns,
-    exclude: Patterns,
+pub struct NameFilter {
+    include: NamePatterns,
+    exclude: NamePatterns,
 }
 
-impl Names {
+impl NameFilter {
     /// Compiles both lists.
     ///
     /// # Errors
     /// If a pattern cannot be compiled: the first such pattern and the reason.
     pub fn new<S: AsRef<str>>(include: &[S], exclude: &[S]) -> Result<Self, PatternError> {
-        Ok(Self { include: Patterns::new(include)?, exclude: Patterns::new(exclude)? })
+        Ok(Self { include: NamePatterns::new(include)?, exclude: NamePatterns::new(exclude)? })
     }
 
     /// Whether `name` passes the filter.
     #[must_use]
-    pub fn takes(&self, name: &str) -> bool {
+    pub fn accepts(&self, name: &str) -> bool {
         (self.include.texts.is_empty() || self.include.matches(name)) && !self.exclude.matches(name)
     }
 
     /// Whether every name passes, so that callers can skip the check.
     #[must_use]
-    pub fn takes_all(&self) -> bool {
+    pub fn accepts_all(&self) -> bool {
         self.include.texts.is_empty() && self.exclude.texts.is_empty()
     }
 
@@ -41,7 +41,7 @@ impl Names {
     }
 }
 
-impl PartialEq for Names {
+impl PartialEq for NameFilter {
     fn eq(&self, other: &Self) -> bool {
         self.texts() == other.texts()
     }
@@ -49,12 +49,12 @@ impl PartialEq for Names {
 
 /// A list of patterns, compiled.
 #[derive(Clone, Debug, Default)]
-pub struct Patterns {
+pub struct NamePatterns {
     texts: Vec<String>,
     set: GlobSet,
 }
 
-impl Patterns {
+impl NamePatterns {
     /// Compiles `texts`.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl Patterns {
     }
 }
 
-impl PartialEq for Patterns {
+impl PartialEq for NamePatterns {
     fn eq(&self, other: &Self) -> bool {
         self.texts == other.texts
     }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn patterns_match_names_with_slashes() {
-        let names = Names::new(&["orders-*", "app/*"], &["*-test"]).unwrap();
+        let names = NameFilter::new(&["orders-*", "app/*"], &["*-test"]).unwrap();
         for (name, taken) in [
             ("orders-1", true),
             ("orders-1-test", false),
@@ -120,15 +120,15 @@ mod tests {
             ("xorders-1", false),
             ("app", false),
         ] {
-            assert_eq!(names.takes(name), taken, "{name}");
+            assert_eq!(names.accepts(name), taken, "{name}");
         }
-        assert!(Names::default().takes("anything"));
-        assert!(Names::default().takes_all());
+        assert!(NameFilter::default().accepts("anything"));
+        assert!(NameFilter::default().accepts_all());
     }
 
     #[test]
     fn an_invalid_pattern_is_named_in_the_error() {
-        let error = Patterns::new(&["a["]).unwrap_err().to_string();
+        let error = NamePatterns::new(&["a["]).unwrap_err().to_string();
         assert!(error.contains("\"a[\""), "{error}");
     }
 }

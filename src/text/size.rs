@@ -27,14 +27,14 @@ pub fn parse(text: &str) -> Result<u64, ParseSizeError> {
 
 /// Formats bytes for tables: `873 B`, `1.5 MiB`, `12.0 GiB`.
 #[must_use]
-pub fn shown(bytes: u64) -> impl fmt::Display {
+pub fn format_size(bytes: u64) -> impl fmt::Display {
     bytesize::ByteSize(bytes).display().iec()
 }
 
 /// Formats bytes for a sentence, with at most three digits and no trailing zero: `1.5 MiB`, `512
 /// MiB`.
 #[must_use]
-pub fn short(bytes: u64) -> String {
+pub fn format_size_short(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = bytes as f64;
     let mut units = UNITS.iter();
@@ -69,7 +69,7 @@ mod tests {
             (20 << 30, "20 GiB"),
             (u64::MAX, "16 EiB"),
         ] {
-            assert_eq!(short(bytes), expected);
+            assert_eq!(format_size_short(bytes), expected);
         }
     }
 
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn formats_binary_units() {
-        assert_eq!(shown(873).to_string(), "873 B");
-        assert_eq!(shown(12 << 30).to_string(), "12.0 GiB");
+        assert_eq!(format_size(873).to_string(), "873 B");
+        assert_eq!(format_size(12 << 30).to_string(), "12.0 GiB");
     }
 }

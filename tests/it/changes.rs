@@ -5,11 +5,11 @@ mod breaks;
 use crate::support::{A, B, C, NODES, Rig, dbs_seen, dbs_there, nodes, small, targets};
 use couchdb_sim::{Config, Database, Design, Effect, Exchange, Fault, Fleet};
 use recliner::{
-    feeds::changes::{Handle, Status},
-    model::target::{Kind, State},
+    feeds::feed_client::{FeedClientHandle, FeedClientStatus},
+    model::target::{TargetKind, TargetState},
     plan::{Freshness, Plan},
     store::journal::{EventsQuery, Journal},
-    table::Ix,
+    table::TargetIx,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
@@ -26,13 +26,16 @@ fn world() -> Config {
         .with(small("quiet", 100))
 }
 
-async fn wait_for_status(handle: &mut Handle, wanted: impl Fn(&Status) -> bool) -> Arc<Status> {
+async fn wait_for_status(
+    handle: &mut FeedClientHandle,
+    wanted: impl Fn(&FeedClientStatus) -> bool,
+) -> Arc<FeedClientStatus> {
     let waited = timeout(HOUR, handle.status.wait_for(|status| wanted(status))).await;
     Arc::clone(&waited.expect("it comes within the hour").expect("the listener lives"))
 }
 
 /// A process that follows both feeds and has read everything since.
-async fn following(world: Config, yaml: &str) -> (Rig, Handle) {
+async fn following(world: Config, yaml: &str) -> (Rig, FeedClientHandle) {
     let mut rig = Rig::new(world, yaml);
     rig.sweep().await;
     let mut handle = rig.follow_feeds();
@@ -43,7 +46,7 @@ async fn following(world: Config, yaml: &str) -> (Rig, Handle) {
 }
 
 fn seqs(plan: &Plan, db: &str) -> BTreeMap<String, Option<u64>> {
-    targets(plan, Kind::Db)
+    targets(plan, TargetKind::Db)
         .filter(|target| target.db_name().db == db)
         .map(|target| (target.id().to_string(), target.facts().update_seq.get()))
         .collect()
@@ -68,7 +71,7 @@ async fn time_until_seen(
 async fn a_written_database_is_read_at_once_and_no_other() {
     let (mut rig, _handle) = following(world(), SELDOM).await;
     let before = seqs(&*rig.planned().await, "app");
-    rig.cluster.clear_wire();
+    rig.cluster.clear_exchanges();
     let sweeps = rig.status().sweeps;
     rig.cluster.world(|world| world.write("app", 50));
     let took = time_until_seen(&mut rig, "app", &before).await;
@@ -86,7 +89,8 @@ async fn a_new_database_appears_at_once_and_a_deleted_one_disappears() {
     let began = Instant::now();
     rig.cluster.world(|world| world.create(small("new", 10))).unwrap();
     let measured = |plan: &Plan| {
-        let mut all = targets(plan, Kind::Db).filter(|it| it.db_name().db == "new").peekable();
+        let mut all =
+            targets(plan, TargetKind::Db).filter(|it| it.db_name().db == "new").peekable();
         all.peek().is_some() && all.all(|it| it.facts().measured_at.is_some())
     };
     rig.plan_where(measured).await;
@@ -94,7 +98,7 @@ async fn a_new_database_appears_at_once_and_a_deleted_one_disappears() {
     // The map itself was read a moment ago and is not read again at once.
     sleep(Duration::from_secs(5)).await;
     let plan = rig.planned().await;
-    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
 
     let began = Instant::now();
     rig.cluster.world(|world| world.delete("app", false));
@@ -104,19 +108,19 @@ async fn a_new_database_appears_at_once_and_a_deleted_one_disappears() {
     // The map itself was read a moment ago and is not read again at once.
     sleep(Duration::from_secs(5)).await;
     let plan = rig.planned().await;
-    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
 
     rig.cluster.world(|world| world.create(Database { q: 1, ..Database::new("app") })).unwrap();
-    let back = |plan: &Plan| targets(plan, Kind::Db).any(|it| it.db_name().db == "app");
+    let back = |plan: &Plan| targets(plan, TargetKind::Db).any(|it| it.db_name().db == "app");
     rig.plan_where(back).await;
     sleep(MINUTE).await;
     let plan = rig.planned().await;
-    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
     assert_eq!(rig.status().sweeps, sweeps);
     let plan = rig.sweep().await;
     assert_eq!(
         dbs_seen(&plan),
-        dbs_there(&rig.cluster, |_, _| State::Ok),
+        dbs_there(&rig.cluster, |_, _| TargetState::Ok),
         "nor does a sweep differ"
     );
     assert_eq!(rig.errors(), []);
@@ -130,13 +134,13 @@ async fn databases_that_no_feed_names_stay_fresh_with_a_reason() {
     let plan = rig.planned().await;
     let rules = |plan: &Plan| {
         let mut rules: BTreeMap<Option<Freshness>, usize> = BTreeMap::new();
-        for target in plan.snapshot.targets().filter(|it| it.kind() != Kind::Cleanup) {
+        for target in plan.snapshot.targets().filter(|it| it.kind() != TargetKind::Cleanup) {
             *rules.entry(plan.freshness(target)).or_default() += 1;
         }
         rules
     };
     let found = rules(&plan);
-    assert!(found.contains_key(&Some(Freshness::Followed)), "{found:?}");
+    assert!(found.contains_key(&Some(Freshness::ConfirmedByFeeds)), "{found:?}");
     assert!(!found.contains_key(&None), "{found:?}");
 
     // Without the feed, what is old is stale until it is read again: within two sweeps.
@@ -146,7 +150,7 @@ async fn databases_that_no_feed_names_stay_fresh_with_a_reason() {
     assert!(rules(&plan).contains_key(&None), "{:?}", rules(&plan));
     sleep(10 * MINUTE).await;
     let plan = rig.planned().await;
-    assert_eq!(rules(&plan).into_keys().collect::<Vec<_>>(), [Some(Freshness::Measured)]);
+    assert_eq!(rules(&plan).into_keys().collect::<Vec<_>>(), [Some(Freshness::RecentlyMeasured)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,27 +159,27 @@ async fn a_running_job_makes_measurements_doubtful_without_any_feed_event() {
     config.compaction_rate = 1 << 20;
     let (mut rig, _handle) = following(config, SELDOM).await;
     let target = |plan: &Plan| {
-        let mut found = targets(plan, Kind::Db);
+        let mut found = targets(plan, TargetKind::Db);
         found.find(|it| it.node() == A && it.db_name().db == "big").unwrap().ix()
     };
     let plan = rig.planned().await;
     let ix = target(&plan);
     assert!(plan.snapshot.is_confirmed(ix));
     let file = plan.snapshot.target(ix).unwrap().shard_name().unwrap();
-    let before = plan.snapshot.target(ix).unwrap().facts().file.get();
+    let before = plan.snapshot.target(ix).unwrap().facts().file_bytes.get();
     rig.cluster.world(|world| world.compact(A, &file)).unwrap();
     let plan = rig.plan_where(|plan| !plan.snapshot.is_confirmed(ix)).await;
     assert!(plan.snapshot.target(ix).unwrap().facts().flags.compact_running);
     let smaller = |plan: &Plan| {
         let facts = plan.snapshot.target(ix).unwrap().facts();
-        facts.file.get() < before && plan.snapshot.is_confirmed(ix)
+        facts.file_bytes.get() < before && plan.snapshot.is_confirmed(ix)
     };
     rig.plan_where(smaller).await;
 }
 
 /// What is asked in an hour, by the label of its route, without what a test does.
 fn asked(rig: &Rig, part: &str) -> usize {
-    rig.cluster.wire().iter().filter(|it| it.path.contains(part)).count()
+    rig.cluster.exchanges().iter().filter(|it| it.path.contains(part)).count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,7 +208,7 @@ async fn a_broken_feed_costs_few_requests_and_is_followed_again() {
             for node in [A, B, C] {
                 rig.cluster.faults().restart(node);
             }
-            rig.cluster.clear_wire();
+            rig.cluster.clear_exchanges();
             rig.cluster.world(|world| world.write("app", 50));
             sleep(HOUR).await;
             let asked = asked(&rig, path);
@@ -247,10 +251,10 @@ async fn a_feed_that_appears_later_and_vanishes_again_is_noticed() {
 
 /// The journal's database events after a sequence number, without their times.
 async fn events_since(journal: &Journal, since: u64) -> Vec<String> {
-    let query = EventsQuery { since: Some(since), limit: 10_000, ..EventsQuery::default() };
+    let query = EventsQuery { after_seq: Some(since), limit: 10_000, ..EventsQuery::default() };
     let page = journal.events(query).await.expect("it can be read");
     let told = page.entries.into_iter().map(|(_, event)| {
-        let json = serde_json::to_value(&event.what).expect("it is JSON");
+        let json = serde_json::to_value(&event.details).expect("it is JSON");
         let word = |name: &str| json[name].as_str().expect("it is of a database").to_owned();
         [word("type"), word("db")].join(" ")
     });
@@ -267,7 +271,7 @@ async fn the_scanner_reports_changes_without_a_feed_and_none_is_reported_twice()
     config.global_changes = false;
     let mut rig = Rig::new(config, "scan: {interval: 5m}\n");
     let (mut handle, journal) = rig.follow_feeds_with_journal().await;
-    let absent = |it: &Status| it.feeds.get("_db_updates").is_some_and(|it| it.absent);
+    let absent = |it: &FeedClientStatus| it.feeds.get("_db_updates").is_some_and(|it| it.absent);
     wait_for_status(&mut handle, absent).await;
     rig.sweep().await;
     sleep(20 * MINUTE).await;
@@ -356,9 +360,9 @@ async fn a_login_without_rights_to_feeds_asks_rarely_and_a_refused_login_never()
         rig.cluster.faults().restart(node);
     }
     wait_for_status(&mut handle, |status| status.followed_since.is_none()).await;
-    rig.cluster.clear_wire();
+    rig.cluster.clear_exchanges();
     sleep(HOUR).await;
-    let logins: Vec<Exchange> = rig.cluster.wire();
+    let logins: Vec<Exchange> = rig.cluster.exchanges();
     assert!(logins.len() <= 40, "{}", logins.len());
     rig.cluster.faults().password("admin", "secret");
     wait_for_status(&mut handle, |status| status.followed_since.is_some()).await;
@@ -376,21 +380,22 @@ async fn ten_thousand_shards_without_changes_cost_less_than_a_request_a_second()
     let mut handle = rig.follow_feeds();
     wait_for_status(&mut handle, |status| status.followed_since.is_some()).await;
     sleep(20 * MINUTE).await;
-    let shards = targets(&*rig.planned().await, Kind::Db).count();
+    let shards = targets(&*rig.planned().await, TargetKind::Db).count();
     assert!(shards >= 9_990, "{shards}");
     let before = rig.cluster.requests();
     sleep(6 * HOUR).await;
     let asked = rig.cluster.requests() - before;
     let rate = asked as f64 / (6.0 * 3_600.0);
     let mut routes: BTreeMap<String, usize> = BTreeMap::new();
-    for exchange in rig.cluster.wire() {
+    for exchange in rig.cluster.exchanges() {
         let route = exchange.path.split(['?']).next().unwrap_or_default();
         let route = route.split("/shards").next().unwrap_or_default().to_owned();
         *routes.entry(route).or_default() += 1;
     }
     assert!(rate <= 1.0, "{rate} requests a second; the latest were {routes:#?}");
     let plan = rig.planned().await;
-    let unconfirmed = targets(&plan, Kind::Db).filter(|it| !plan.snapshot.is_confirmed(it.ix()));
+    let unconfirmed =
+        targets(&plan, TargetKind::Db).filter(|it| !plan.snapshot.is_confirmed(it.ix()));
     assert_eq!(unconfirmed.count(), 0);
     println!("{rate:.3} requests a second over {shards} shards");
 }
@@ -402,12 +407,12 @@ async fn writes_to_a_thousand_databases_show_within_two_seconds_without_reading_
     config.fleets.push(Fleet::named(like, 1_000, 12));
     let (mut rig, _handle) = following(config, SELDOM).await;
     let plan = rig.planned().await;
-    let places: Vec<(String, Ix, u64)> = targets(&plan, Kind::Db)
+    let places: Vec<(String, TargetIx, u64)> = targets(&plan, TargetKind::Db)
         .filter(|it| it.db_name().db.starts_with("tenant-"))
         .map(|it| (it.db_name().db.to_owned(), it.ix(), it.facts().update_seq.get().unwrap()))
         .collect();
     assert_eq!(places.len(), 1_000);
-    rig.cluster.clear_wire();
+    rig.cluster.clear_exchanges();
 
     let mut written = vec![0_u64; places.len()];
     let mut waiting: Vec<(usize, u64, Instant)> = Vec::new();

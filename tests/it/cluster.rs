@@ -7,8 +7,8 @@ use crate::support::{
 use couchdb_names::{ShardName, Version};
 use couchdb_sim::{Config, Database, Design, Fleet, Node, Orphan, demo_config};
 use recliner::{
-    model::target::{Kind, State},
-    table::SmooshSeen,
+    model::target::{TargetKind, TargetState},
+    table::NodeSmoosh,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -56,17 +56,19 @@ async fn one_sweep_sees_every_file_of_every_node_as_it_is() {
     let plan = rig.sweep().await;
 
     let mut there = dbs_there(&rig.cluster, |_, file| match ShardName::split(file) {
-        _ if file == orphan => State::Orphan,
+        _ if file == orphan => TargetState::Orphan,
         // The first of two ranges, on every node, and what it is split into.
-        Some(shard) if shard.db == "splits" && shard.range.to <= u32::MAX / 2 => State::Resharding,
-        _ => State::Ok,
+        Some(shard) if shard.db == "splits" && shard.range.to <= u32::MAX / 2 => {
+            TargetState::Resharding
+        }
+        _ => TargetState::Ok,
     });
     assert!(
-        there.values().any(|db| db.state == State::Resharding),
+        there.values().any(|db| db.state == TargetState::Resharding),
         "a split shows its files and its source"
     );
     let (_, torn) = files_of(&rig, A, "torn").into_iter().enumerate().nth(1).unwrap();
-    there.insert(db_id(B, &torn), Db::unmeasured(State::Missing));
+    there.insert(db_id(B, &torn), Db::unmeasured(TargetState::Missing));
     assert_eq!(dbs_seen(&plan), there);
     for local in ["_dbs", "_nodes"] {
         assert!(NODES.iter().all(|node| there.contains_key(&db_id(node, local))), "{local}");
@@ -106,7 +108,7 @@ async fn odd_names_are_sent_exactly_or_not_at_all() {
     let mut rig = Rig::new(world.with(Database { designs, ..Database::new("designs") }), ON_DEMAND);
     let plan = rig.sweep().await;
 
-    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
     let mut there = BTreeMap::new();
     for db in ["with/slash", "a+b", "app/_design/x", "odd_$()-+/", &long] {
         let key = (db.to_owned(), "_design/x".to_owned());
@@ -119,7 +121,7 @@ async fn odd_names_are_sent_exactly_or_not_at_all() {
     }
     for name in ["_design/..", "_design/."] {
         let line = ViewLine {
-            state: State::Unaddressable,
+            state: TargetState::Unaddressable,
             designs: vec![name.to_owned()],
             exact: false,
             copies: 6,
@@ -130,7 +132,7 @@ async fn odd_names_are_sent_exactly_or_not_at_all() {
     }
     assert_eq!(views_seen(&plan), there);
 
-    for exchange in rig.cluster.wire() {
+    for exchange in rig.cluster.exchanges() {
         let path = exchange.path.split('?').next().unwrap();
         let plain = path.to_ascii_lowercase().replace("%2e", ".");
         let dots = plain.split('/').any(|part| part == ".." || part == ".");
@@ -172,8 +174,8 @@ async fn an_index_is_read_once_a_sweep_and_only_where_one_exists() {
     let asked: Vec<String> = rig.asked("_info").into_iter().map(|asked| asked.path).collect();
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert!(asked.iter().all(|path| path.starts_with("/_node/")), "one copy, exactly: {asked:?}");
-    assert_eq!(targets(&plan, Kind::Cleanup).count(), 1);
-    rig.cluster.clear_wire();
+    assert_eq!(targets(&plan, TargetKind::Cleanup).count(), 1);
+    rig.cluster.clear_exchanges();
     rig.sweep().await;
     assert_eq!(rig.asked("_info").len(), 2);
 }
@@ -185,7 +187,7 @@ async fn no_design_document_is_read_where_views_are_off() {
     let plan = rig.sweep().await;
     assert_eq!(views_seen(&plan), BTreeMap::new());
     assert_eq!(rig.asked("_design"), []);
-    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,21 +203,21 @@ async fn each_node_is_asked_only_what_its_version_knows() {
     let of = |name| {
         let seen = node(&plan, name);
         let smoosh = match &seen.smoosh {
-            SmooshSeen::Channels(channels) => Ok(channels.len()),
-            SmooshSeen::Unasked | SmooshSeen::NotOffered | SmooshSeen::Failed => {
+            NodeSmoosh::Channels(channels) => Ok(channels.len()),
+            NodeSmoosh::NoDirectAddress | NodeSmoosh::Unsupported | NodeSmoosh::Failed => {
                 Err(seen.smoosh.clone())
             }
         };
         (
-            seen.up,
-            seen.member,
+            seen.is_up,
+            seen.is_member,
             seen.version.unwrap().to_string(),
             seen.own_address.found().is_some(),
             smoosh,
         )
     };
     assert_eq!(of(A), (Some(true), true, "3.5.0".to_owned(), true, Ok(7)));
-    let none = Err(SmooshSeen::NotOffered);
+    let none = Err(NodeSmoosh::Unsupported);
     assert_eq!(of(B), (Some(true), true, "3.3.3".to_owned(), true, none));
     assert_eq!(of(C), (Some(true), true, "3.5.0".to_owned(), true, Ok(7)));
     for asked in rig.asked("_smoosh") {
@@ -235,20 +237,20 @@ async fn a_compaction_started_by_others_is_shown_and_reread_at_its_end() {
     let file = files_of(&rig, A, "big").remove(0);
     let id = db_id(A, &file);
     assert_eq!(queue(&plan, "ratio_dbs"), (3, 0));
-    let before = target(&plan, &id).unwrap().facts().file.get().unwrap();
+    let before = target(&plan, &id).unwrap().facts().file_bytes.get().unwrap();
 
     let plan = rig.plan_where(|plan| queue(plan, "ratio_dbs").1 == 1).await;
     let facts = target(&plan, &id).unwrap().facts();
     assert!(facts.flags.compact_running);
-    assert_eq!(facts.file.get(), Some(before), "sizes are those that were measured");
+    assert_eq!(facts.file_bytes.get(), Some(before), "sizes are those that were measured");
     let sweeps = rig.status().sweeps;
 
     let shrunk = |plan: &recliner::plan::Plan| {
-        target(plan, &id).is_some_and(|target| target.facts().file.get() < Some(before / 2))
+        target(plan, &id).is_some_and(|target| target.facts().file_bytes.get() < Some(before / 2))
     };
     let plan = rig.plan_where(shrunk).await;
     let seen = dbs_seen(&plan).remove(&id);
-    assert_eq!(seen, dbs_there(&rig.cluster, |_, _| State::Ok).remove(&id));
+    assert_eq!(seen, dbs_there(&rig.cluster, |_, _| TargetState::Ok).remove(&id));
     assert_eq!(rig.status().sweeps, sweeps, "no sweep was needed");
     assert_eq!(queue(&plan, "ratio_dbs"), (2, 0), "the other copies wait");
 }
@@ -286,23 +288,26 @@ async fn a_recreated_database_is_a_new_target() {
         })
         .unwrap();
     let second = rig.sweep().await;
-    assert_eq!(dbs_seen(&second), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(dbs_seen(&second), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
     let ids = |plan| dbs_seen(plan).into_keys().filter(|id| id.contains("app")).collect::<Vec<_>>();
     assert!(ids(&first).iter().all(|id| !ids(&second).contains(id)));
     let key = ("app".to_owned(), "_design/v".to_owned());
     let there = view_there(&rig.cluster, "app", &["_design/v"]);
     assert_eq!(views_seen(&second), BTreeMap::from([(key, there)]));
-    assert_eq!(targets(&second, Kind::Cleanup).count(), 1);
+    assert_eq!(targets(&second, TargetKind::Cleanup).count(), 1);
 
     rig.cluster.world(|world| world.delete("app", true));
     let third = rig.sweep().await;
     assert_eq!(
         dbs_seen(&third),
         dbs_there(&rig.cluster, |_, file| {
-            if of_database(file, "app") { State::Orphan } else { State::Ok }
+            if of_database(file, "app") { TargetState::Orphan } else { TargetState::Ok }
         })
     );
-    assert_eq!((views_seen(&third), targets(&third, Kind::Cleanup).count()), (BTreeMap::new(), 0));
+    assert_eq!(
+        (views_seen(&third), targets(&third, TargetKind::Cleanup).count()),
+        (BTreeMap::new(), 0)
+    );
     assert_eq!(rig.errors(), []);
 }
 
@@ -311,8 +316,9 @@ async fn a_changed_signature_is_evidence_for_a_cleanup() {
     let world = nodes().with(Database { designs: vec![design("v")], ..Database::new("app") });
     let mut rig = Rig::new(world, ON_DEMAND);
     let evidence = |plan: &recliner::plan::Plan| {
-        let all: Vec<bool> =
-            targets(plan, Kind::Cleanup).map(|target| target.facts().flags.evidence).collect();
+        let all: Vec<bool> = targets(plan, TargetKind::Cleanup)
+            .map(|target| target.facts().flags.evidence)
+            .collect();
         all
     };
     let plan = rig.sweep().await;
@@ -375,11 +381,11 @@ async fn changed_settings_take_effect_without_a_new_start() {
     assert!(!own.is_empty());
     assert_eq!(dbs_seen(&plan), own, "another node's targets are another process's");
     assert_eq!(views_seen(&plan), BTreeMap::new());
-    assert_eq!(targets(&plan, Kind::Cleanup).count(), 0);
+    assert_eq!(targets(&plan, TargetKind::Cleanup).count(), 0);
 
     rig.reconfigure(ON_DEMAND);
     let plan = rig.sweep().await;
-    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
     assert_eq!(views_seen(&plan).len(), 1);
 }
 
@@ -398,19 +404,21 @@ async fn the_exported_top_databases_hardly_change_during_an_hour_of_compactions(
         let name = |db| snapshot.db_name(db).expect("it is there").db.to_owned();
         let top = snapshot.top();
         let whole: BTreeSet<_> =
-            top.databases.iter().filter(|it| it.whole).map(|it| it.db).collect();
+            top.databases.iter().filter(|it| it.is_complete).map(|it| it.db).collect();
         assert_eq!(whole.len(), TOP);
         // Every target of those, and none of any other.
         let files = snapshot.targets().filter(|target| {
-            let there = !matches!(target.state(), State::Missing | State::Orphan);
-            matches!(target.kind(), Kind::Db | Kind::View) && there && whole.contains(&target.db())
+            let there = !matches!(target.state(), TargetState::Missing | TargetState::Orphan);
+            matches!(target.kind(), TargetKind::Db | TargetKind::View)
+                && there
+                && whole.contains(&target.db())
         });
         assert_eq!(files.map(|target| target.ix()).collect::<Vec<_>>(), top.targets);
         exported.extend(whole.into_iter().map(name));
         let mut reclaimable = BTreeMap::new();
-        for target in snapshot.targets().filter(|target| target.state() == State::Ok) {
+        for target in snapshot.targets().filter(|target| target.state() == TargetState::Ok) {
             *reclaimable.entry(name(target.db())).or_insert(0) +=
-                target.reclaimable().unwrap_or_default();
+                target.reclaimable_bytes().unwrap_or_default();
         }
         let mut order: Vec<(u64, String)> =
             reclaimable.into_iter().map(|(db, bytes)| (bytes, db)).collect();

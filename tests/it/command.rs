@@ -336,7 +336,7 @@ async fn plan_says_what_would_be_sent_and_sends_nothing() {
     let long = |line: &&str| line.chars().count() > 80 && !line.starts_with("curl ");
     assert_eq!(ran.out.lines().find(long), None, "{}", ran.out);
     assert!(ran.out.contains("without a running recliner"), "{}", ran.out);
-    assert_eq!(site.cluster.orders(), []);
+    assert_eq!(site.cluster.write_requests(), []);
 }
 
 #[tokio::test]
@@ -364,7 +364,7 @@ async fn import_writes_settings_equivalent_to_smooshs() {
     let checked = recliner(&["check-config", "--config.file", &file], &[]).await;
     assert_eq!((checked.code, checked.err.as_str()), (0, ""), "{checked:?}");
     assert!(checked.out.contains("big_dbs"), "{}", checked.out);
-    assert!(site.cluster.wire().iter().all(Exchange::is_reading));
+    assert!(site.cluster.exchanges().iter().all(Exchange::is_reading));
 }
 
 #[tokio::test]

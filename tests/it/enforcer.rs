@@ -7,8 +7,8 @@ use crate::support::{A, B, C, NODES, Rig, START, nodes};
 use couchdb_sim::{Config, Database, Design, Effect, Fault, TaskKind};
 use recliner::model::{
     channel::Mode,
-    memory::{Ending, Ordered, Owner, Remembered, Scope, Trouble},
-    target::{Kind, TargetId},
+    records::{CompactionOrder, JobOwner, JobResult, StoreError, SuspensionScope, TargetRecord},
+    target::{TargetId, TargetKind},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -35,27 +35,31 @@ impl Rig {
     /// Paths that were sent by POST and their number, but for logins.
     fn posts(&self) -> BTreeMap<String, usize> {
         let mut posts = BTreeMap::new();
-        for exchange in self.cluster.orders() {
+        for exchange in self.cluster.write_requests() {
             *posts.entry(exchange.path).or_default() += 1;
         }
         posts
     }
 
     /// Endings of what this program started, and of what others did.
-    fn endings(&self) -> Vec<(Kind, Owner, Ending)> {
+    fn endings(&self) -> Vec<(TargetKind, JobOwner, JobResult)> {
         let kept = self.store.kept();
-        kept.recent.iter().map(|outcome| (outcome.kind, outcome.owner, outcome.ending)).collect()
+        kept.recent_outcomes
+            .iter()
+            .map(|outcome| (outcome.kind, outcome.owner, outcome.ending))
+            .collect()
     }
 
     /// Orders the first file of a database, by force, for ten minutes; answers which.
     async fn order(&self, db: &str) -> TargetId {
         let plan = Arc::clone(&self.watch.planner.plan.borrow());
         let mut targets = plan.snapshot.targets();
-        let found = targets.find(|it| it.kind() == Kind::Db && it.db_name().db == db);
+        let found = targets.find(|it| it.kind() == TargetKind::Db && it.db_name().db == db);
         let id = found.expect("it was seen").id();
         let at = self.cluster.wall();
-        let ordered = Ordered { at, until: at.plus(600 * SECOND), by: "ann".into(), force: true };
-        self.watch.follower.order(id.clone(), ordered).await.expect("it is kept");
+        let ordered =
+            CompactionOrder { at, until: at.plus(600 * SECOND), by: "ann".into(), force: true };
+        self.watch.job_state.order(id.clone(), ordered).await.expect("it is kept");
         id
     }
 
@@ -85,26 +89,26 @@ async fn bloated_targets_are_compacted_once_and_recorded() {
     assert!(posts.values().all(|count| *count == 1), "once each: {posts:#?}");
     assert!(posts.keys().all(|path| path.starts_with("/_node/couchdb@sim")), "{posts:#?}");
     assert!(most.0 <= 2 && most.1 <= 8, "{most:?}");
-    assert_eq!(rig.endings(), vec![(Kind::Db, Owner::Recliner, Ending::Freed); 8]);
+    assert_eq!(rig.endings(), vec![(TargetKind::Db, JobOwner::Recliner, JobResult::Freed); 8]);
     let kept = rig.store.kept();
     assert_eq!(kept.intents, []);
-    let lean = |it: &Remembered| {
+    let lean = |it: &TargetRecord| {
         let futile = it.futile.is_some_and(|futile| futile.caught_up.is_none());
-        *it == Remembered { futile: it.futile.filter(|_| futile), ..Remembered::default() }
+        *it == TargetRecord { futile: it.futile.filter(|_| futile), ..TargetRecord::default() }
     };
     assert!(kept.remembered.values().all(lean), "{:?}", kept.remembered);
     let rate = kept.calibration.rate;
     assert!(rate.is_some_and(|rate| (5e5..2e6).contains(&rate)), "{:?}", kept.calibration);
-    for outcome in &kept.recent {
+    for outcome in &kept.recent_outcomes {
         let after = outcome.after_bytes.unwrap();
         let promised = outcome.predicted_bytes.unwrap();
         assert!(after.abs_diff(promised) * 4 < promised, "{after} and not {promised}");
     }
-    let counts = rig.watch.follower.counts.borrow().clone();
+    let counts = rig.watch.job_state.counters.borrow().clone();
     assert_eq!(counts.started.values().sum::<u64>(), 8);
     assert_eq!(counts.finished.values().sum::<u64>(), 8);
-    assert!(counts.reclaimed.values().sum::<u64>() > 8 * 100_000_000);
-    assert_eq!(rig.watch.follower.jobs.borrow().list, []);
+    assert!(counts.reclaimed_bytes.values().sum::<u64>() > 8 * 100_000_000);
+    assert_eq!(rig.watch.job_state.jobs.borrow().list, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,22 +125,26 @@ async fn a_process_killed_at_any_moment_starts_nothing_twice() {
         assert!(posts.values().all(|count| *count == 1), "{lives:?}: {posts:#?}");
         assert_eq!(rig.store.kept().intents, [], "every start has its outcome");
         let endings = rig.endings();
-        assert_eq!(endings, vec![(Kind::Db, Owner::Recliner, Ending::Freed); 4], "{lives:?}");
+        assert_eq!(
+            endings,
+            vec![(TargetKind::Db, JobOwner::Recliner, JobResult::Freed); 4],
+            "{lives:?}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_starts_while_the_journal_cannot_be_written() {
     let mut rig = enforcing(nodes().with(bloated("orders")));
-    rig.store.fails(Some(Trouble("the disk is full".into())));
+    rig.store.fails(Some(StoreError("the disk is full".into())));
     rig.wait(300).await;
     assert_eq!(rig.posts(), BTreeMap::new());
-    let trouble = rig.watch.follower.history.borrow().journal_trouble.clone();
+    let trouble = rig.watch.job_state.constraints.borrow().journal_failure.clone();
     assert!(trouble.is_some_and(|(_, why)| why.contains("full")));
     rig.store.fails(None);
     rig.wait(900).await;
     assert_eq!(rig.posts().len(), 4, "it goes on by itself");
-    assert_eq!(rig.watch.follower.history.borrow().journal_trouble, None);
+    assert_eq!(rig.watch.job_state.constraints.borrow().journal_failure, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +155,7 @@ async fn a_request_whose_answer_is_lost_is_not_sent_again() {
     rig.cluster.faults().plan(post.at("/_compact").times(1));
     rig.wait(300).await;
     assert_eq!(rig.posts().values().sum::<usize>(), 1, "{:#?}", rig.posts());
-    assert_eq!(rig.endings(), [(Kind::Db, Owner::Recliner, Ending::Freed)]);
+    assert_eq!(rig.endings(), [(TargetKind::Db, JobOwner::Recliner, JobResult::Freed)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,13 +164,13 @@ async fn jobs_of_a_node_that_went_down_do_not_count_as_done() {
         Database { q: 1, n: 1, placed_on: vec![B.into()], docs: 80_000, ..bloated("orders") };
     let mut rig = enforcing(nodes().with(database));
     rig.wait(30).await;
-    assert_eq!(rig.watch.follower.jobs.borrow().list.len(), 1);
+    assert_eq!(rig.watch.job_state.jobs.borrow().list.len(), 1);
     rig.cluster.faults().down(B);
     rig.wait(60).await;
     assert_eq!(rig.endings(), [], "silence ends nothing");
     rig.cluster.faults().up(B);
     rig.wait(60).await;
-    assert_eq!(rig.endings(), [(Kind::Db, Owner::Recliner, Ending::Failed)]);
+    assert_eq!(rig.endings(), [(TargetKind::Db, JobOwner::Recliner, JobResult::Failed)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,13 +183,13 @@ async fn jobs_of_others_are_followed_too() {
     let file = targets.find_map(|target| target.shard_name()).expect("one lies there");
     rig.cluster.world(|world| world.compact(C, &file)).unwrap();
     rig.wait(10).await;
-    let jobs = rig.watch.follower.jobs.borrow().clone();
+    let jobs = rig.watch.job_state.jobs.borrow().clone();
     let [job] = jobs.list.as_slice() else { panic!("{jobs:?}") };
-    assert_eq!((&*job.key.shard, job.owner), (file.as_str(), Owner::Other));
-    assert!(job.progress.is_some_and(|share| share > 0.0) && job.reserved > 0);
+    assert_eq!((&*job.key.shard, job.owner), (file.as_str(), JobOwner::Other));
+    assert!(job.progress.is_some_and(|share| share > 0.0) && job.reserved_bytes > 0);
     rig.wait(120).await;
-    assert_eq!(rig.endings(), [(Kind::Db, Owner::Other, Ending::Freed)]);
-    assert_eq!(rig.watch.follower.counts.borrow().finished.len(), 0, "it was not ours");
+    assert_eq!(rig.endings(), [(TargetKind::Db, JobOwner::Other, JobResult::Freed)]);
+    assert_eq!(rig.watch.job_state.counters.borrow().finished.len(), 0, "it was not ours");
 }
 
 fn indexed(q: u32, n: u32) -> Config {
@@ -201,10 +209,13 @@ async fn a_view_of_one_range_is_compacted_copy_by_copy() {
         assert!(one.clone().all(|path| path.ends_with("/_compact/by_date")), "{posts:#?}");
         assert_eq!(one.count(), 1, "{posts:#?}");
     }
-    let recent = rig.store.kept().recent;
+    let recent = rig.store.kept().recent_outcomes;
     let known = recent.iter().filter(|outcome| outcome.after_bytes.is_some()).count();
     assert_eq!(known, 1, "one copy shows its size");
-    assert!(rig.watch.follower.history.borrow().rounds.is_empty(), "the round is over");
+    assert!(
+        rig.watch.job_state.constraints.borrow().partly_compacted_views.is_empty(),
+        "the round is over"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,20 +225,20 @@ async fn a_whole_design_document_is_one_request_and_one_outcome() {
     rig.wait(600).await;
     let posts = rig.posts();
     assert_eq!(posts.into_iter().collect::<Vec<_>>(), [("/orders/_compact/by_date".to_owned(), 1)]);
-    assert_eq!(rig.endings(), [(Kind::View, Owner::Recliner, Ending::Freed)]);
-    assert_eq!(rig.watch.follower.jobs.borrow().list, []);
+    assert_eq!(rig.endings(), [(TargetKind::View, JobOwner::Recliner, JobResult::Freed)]);
+    assert_eq!(rig.watch.job_state.jobs.borrow().list, []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_suspension_outlives_a_restart_until_it_is_resumed() {
     let mut rig = enforcing(nodes().with(bloated("orders")));
-    rig.watch.follower.suspend(Scope::All, None, Some("backup".into())).await.unwrap();
+    rig.watch.job_state.suspend(SuspensionScope::All, None, Some("backup".into())).await.unwrap();
     rig.wait(300).await;
     rig.kill_for(Duration::ZERO).await;
     assert_eq!(rig.posts(), BTreeMap::new());
     rig.wait(300).await;
     assert_eq!(rig.posts(), BTreeMap::new(), "it survives a restart");
-    rig.watch.follower.resume(Scope::All, None).await.unwrap();
+    rig.watch.job_state.resume(SuspensionScope::All, None).await.unwrap();
     rig.wait(600).await;
     assert_eq!(rig.posts().len(), 4);
 }
@@ -236,7 +247,7 @@ async fn a_suspension_outlives_a_restart_until_it_is_resumed() {
 async fn active_tasks_are_read_once_a_poll_and_once_a_start() {
     let mut rig = enforcing(nodes().with(bloated("orders")));
     rig.wait(300).await;
-    let wire = rig.cluster.wire();
+    let wire = rig.cluster.exchanges();
     let asked = wire.iter().filter(|it| it.path.ends_with("/_active_tasks")).count();
     let starts: usize = rig.posts().values().sum();
     assert!(asked <= 3 * 61 + starts, "{asked} questions for {starts} starts");
@@ -280,9 +291,9 @@ async fn an_ordered_target_is_compacted_once_even_if_no_channel_takes_it() {
     let posts = rig.posts();
     assert_eq!(posts.values().copied().collect::<Vec<_>>(), [1], "{posts:#?}");
     let kept = rig.store.kept();
-    let [outcome] = kept.recent.as_slice() else { panic!("{kept:?}") };
+    let [outcome] = kept.recent_outcomes.as_slice() else { panic!("{kept:?}") };
     assert_eq!((&outcome.target, outcome.ordered_by.as_deref()), (&id, Some("ann")));
-    assert!(rig.watch.follower.history.borrow().orders.is_empty(), "it is done");
+    assert!(rig.watch.job_state.constraints.borrow().orders.is_empty(), "it is done");
     assert!(kept.remembered.values().all(|it| it.ordered.is_none()), "{kept:?}");
 }
 
@@ -290,17 +301,17 @@ async fn an_ordered_target_is_compacted_once_even_if_no_channel_takes_it() {
 async fn an_order_survives_a_restart_and_expires() {
     let mut rig = enforcing(nodes().with(lean("orders")));
     rig.wait(60).await;
-    rig.watch.follower.suspend(Scope::All, None, None).await.unwrap();
+    rig.watch.job_state.suspend(SuspensionScope::All, None, None).await.unwrap();
     let id = rig.order("orders").await;
     rig.wait(60).await;
     rig.kill_for(Duration::ZERO).await;
     rig.wait(60).await;
-    let orders = rig.watch.follower.history.borrow().orders.clone();
+    let orders = rig.watch.job_state.constraints.borrow().orders.clone();
     assert_eq!(orders.values().map(|it| it.by.as_str()).collect::<Vec<_>>(), ["ann"]);
     assert!(rig.store.kept().remembered.contains_key(&id));
     rig.wait(600).await;
     assert!(rig.store.kept().remembered.is_empty(), "nobody waits for it any more");
-    rig.watch.follower.resume(Scope::All, None).await.unwrap();
+    rig.watch.job_state.resume(SuspensionScope::All, None).await.unwrap();
     rig.wait(300).await;
     assert_eq!(rig.posts(), BTreeMap::new());
 }

@@ -11,7 +11,7 @@ use couchdb_sim::{Config, Database, Design, Effect, Fault};
 use recliner::{
     model::{
         facts::Facts,
-        target::{Kind, State},
+        target::{TargetKind, TargetState},
     },
     plan::Plan,
 };
@@ -32,7 +32,7 @@ fn split(dbs: BTreeMap<String, Db>, of: &str) -> (BTreeMap<String, Db>, BTreeMap
 }
 
 fn facts_of(plan: &Plan, node: &str) -> BTreeMap<String, Facts> {
-    targets(plan, Kind::Db)
+    targets(plan, TargetKind::Db)
         .filter(|target| target.node() == node)
         .map(|target| (target.id().to_string(), target.facts()))
         .collect()
@@ -57,7 +57,7 @@ async fn strikes(
     let second = rig.sweep().await;
     assert!(began.elapsed() < Duration::from_secs(300), "{name}: {:?}", began.elapsed());
     let (_, others) = split(dbs_seen(&second), B);
-    let (_, there) = split(dbs_there(&rig.cluster, |_, _| State::Ok), B);
+    let (_, there) = split(dbs_there(&rig.cluster, |_, _| TargetState::Ok), B);
     assert_eq!(others, there, "{name}: the rest is read as ever");
     assert_eq!(facts_of(&second, B), facts_of(&first, B), "{name}: old facts with their age");
     let key = ("app".to_owned(), "_design/v".to_owned());
@@ -68,7 +68,7 @@ async fn strikes(
     for (at, reason) in &errors {
         assert!(at == B && reasons.contains(reason), "{name}: {errors:?}");
     }
-    assert_eq!(node(&second, B).up, up, "{name}");
+    assert_eq!(node(&second, B).is_up, up, "{name}");
     assert!(node(&second, B).last_success < node(&second, A).last_success, "{name}");
     assert_eq!(rig.status().problem, None, "{name}");
     assert!(rig.status().last_success < rig.status().last_end, "{name}");
@@ -77,8 +77,8 @@ async fn strikes(
     sleep(Duration::from_secs(120)).await;
     let before = rig.status().errors.clone();
     let third = rig.sweep().await;
-    assert_eq!(dbs_seen(&third), dbs_there(&rig.cluster, |_, _| State::Ok), "{name}");
-    assert_eq!(node(&third, B).up, Some(true), "{name}");
+    assert_eq!(dbs_seen(&third), dbs_there(&rig.cluster, |_, _| TargetState::Ok), "{name}");
+    assert_eq!(node(&third, B).is_up, Some(true), "{name}");
     assert_eq!(rig.status().errors, before, "{name}: no error is left");
     assert_eq!(rig.status().last_success, rig.status().last_end, "{name}");
 }
@@ -126,7 +126,7 @@ async fn a_hanging_node_delays_one_sweep_by_a_timeout_and_later_ones_hardly() {
         let plan = rig.sweep().await;
         took.push(began.elapsed().as_secs());
         let (_, others) = split(dbs_seen(&plan), B);
-        let (_, there) = split(dbs_there(&rig.cluster, |_, _| State::Ok), B);
+        let (_, there) = split(dbs_there(&rig.cluster, |_, _| TargetState::Ok), B);
         assert_eq!(others, there, "the rest is read as ever");
         assert!(
             node(&plan, A).last_success.is_some_and(|at| node(&plan, B).last_success < Some(at))
@@ -137,7 +137,7 @@ async fn a_hanging_node_delays_one_sweep_by_a_timeout_and_later_ones_hardly() {
     rig.cluster.faults().clear();
     sleep(Duration::from_secs(120)).await;
     let plan = rig.sweep().await;
-    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
 }
 
 /// Others do not wait until it is plain that a node hangs, which takes 29 s; where it is a way in
@@ -161,13 +161,13 @@ async fn while_a_node_hangs_the_others_are_read() {
         rig.cluster.faults().plan(Fault::on(B, Effect::Hang));
         let began = START.unix() + start.elapsed().as_secs();
         let plan = rig.sweep().await;
-        let others = targets(&plan, Kind::Db).filter(|target| target.node() != B);
+        let others = targets(&plan, TargetKind::Db).filter(|target| target.node() != B);
         let measured: Vec<_> = others.map(|it| it.facts().measured_at.map(|it| it.at)).collect();
         assert!(!measured.is_empty());
         let last = measured.into_iter().max().flatten().expect("they were read");
         let after = last.unix() - began;
         assert!(after <= within, "{after} s, {ways_in} ways in, met before: {met_before}");
-        assert_eq!(node(&plan, B).up, Some(false), "the sweep ends when it is plain");
+        assert_eq!(node(&plan, B).is_up, Some(false), "the sweep ends when it is plain");
         // Only B can read the design documents of databases that are on B alone.
         let of_cluster = ("_cluster".to_owned(), "node_down");
         let others: Vec<_> = rig.errors().into_iter().filter(|it| *it != of_cluster).collect();
@@ -183,7 +183,7 @@ async fn a_node_that_is_slow_to_say_it_is_up_is_read_after_the_others() {
     rig.cluster.faults().plan(Fault::on(B, Effect::Delay(Duration::from_secs(5))));
     let plan = rig.sweep().await;
     assert_eq!(rig.errors(), []);
-    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
     let views: BTreeMap<_, _> = [("app", "_design/v"), ("its-own", "_design/w")]
         .map(|(db, design)| {
             ((db.to_owned(), design.to_owned()), view_there(&rig.cluster, db, &[design]))
@@ -211,8 +211,8 @@ async fn a_node_that_is_slow_but_alive_is_read_all_the_same() {
     }
     let plan = rig.sweep().await;
     assert_eq!(rig.errors(), []);
-    assert_eq!(node(&plan, B).up, Some(true));
-    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(node(&plan, B).is_up, Some(true));
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,7 +247,7 @@ async fn a_cluster_that_hangs_completely_is_reported_in_bounded_time() {
     rig.until(|status| status.sweeps > sweeps && status.ready).await;
     assert!(began.elapsed() < Duration::from_secs(300), "{:?}", began.elapsed());
     let plan = rig.planned().await;
-    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
 }
 
 #[tokio::test(start_paused = true)]
@@ -258,6 +258,6 @@ async fn shards_that_fail_leave_their_node_up() {
     rig.sweep().await;
     strike(&rig);
     let plan = rig.sweep().await;
-    assert_eq!(node(&plan, B).up, Some(true));
+    assert_eq!(node(&plan, B).is_up, Some(true));
     assert_eq!(rig.errors(), [(B.to_owned(), "status")]);
 }

@@ -18,9 +18,9 @@ use couch::{Couch, PATIENCE, agrees, encoded};
 use couchdb_sim::{Cluster, Config, Database, Design};
 use futures::FutureExt as _;
 use recliner::{
-    model::target::{Kind, State},
+    model::target::{TargetKind, TargetState},
     plan::Plan,
-    table::SmooshSeen,
+    table::NodeSmoosh,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -175,12 +175,12 @@ async fn every_node_of_the_cluster_answers() {
     let version = couch.get("/").await["version"].as_str().unwrap().to_owned();
     for name in couch.nodes().await {
         let seen = node(&plan, &name);
-        assert_eq!((seen.up, seen.member), (Some(true), true), "{name}");
+        assert_eq!((seen.is_up, seen.is_member), (Some(true), true), "{name}");
         assert_eq!(seen.version.map(|seen| seen.to_string()), Some(version.clone()), "{name}");
         if seen.own_address.found().is_some() {
-            assert_ne!(seen.smoosh, SmooshSeen::Failed, "{name}");
+            assert_ne!(seen.smoosh, NodeSmoosh::Failed, "{name}");
         } else {
-            assert_eq!(seen.smoosh, SmooshSeen::Unasked, "{name}");
+            assert_eq!(seen.smoosh, NodeSmoosh::NoDirectAddress, "{name}");
         }
         for local in ["_dbs", "_nodes"] {
             assert!(target(&plan, &db_id(&name, local)).is_some(), "{name} {local}");
@@ -254,7 +254,7 @@ async fn files_and_views_with_odd_names_are_seen_as_couchdb_tells_of_them() {
         agrees(&plan, &prefix, &files);
         let copies = views[&(plain.clone(), twins[0].to_owned())].copies;
         let dots = ViewLine {
-            state: State::Unaddressable,
+            state: TargetState::Unaddressable,
             designs: vec!["_design/..".to_owned()],
             exact: false,
             copies,
@@ -296,7 +296,7 @@ async fn a_compaction_and_a_second_life_are_seen() {
         let (again, _, files) = couch.still_sweep("", look).await;
         agrees(&again, &prefix, &files);
         let ids = |plan: &Plan| -> BTreeSet<String> {
-            targets(plan, Kind::Db)
+            targets(plan, TargetKind::Db)
                 .filter(|target| target.db_name().db == prefix)
                 .map(|target| target.id().to_string())
                 .collect()
@@ -327,12 +327,12 @@ async fn a_member_sees_its_database_and_hears_what_it_lacks() {
         let mut there = BTreeMap::new();
         for node in couch.nodes().await {
             for file in couch.files(&node, &prefix).await {
-                there.insert(db_id(&node, &file), Db::unmeasured(State::Ok));
+                there.insert(db_id(&node, &file), Db::unmeasured(TargetState::Ok));
             }
         }
         assert_eq!(dbs_seen(&plan), there);
         let view = &views_of(&plan, &prefix)[&(prefix.clone(), "_design/x".to_owned())];
-        assert_eq!((view.state, view.exact), (State::Ok, false));
+        assert_eq!((view.state, view.exact), (TargetState::Ok, false));
         assert!(view.sizes.is_some());
         let begins = |what: &str| status.missing_rights.iter().any(|right| right.starts_with(what));
         for right in ["the list of nodes", "the shard map", "the list of databases"] {

@@ -12,8 +12,8 @@ mod troubles;
 use crate::support::{A, B, C, Rig, START, nodes, small};
 use couchdb_sim::{Config, Database, Design, Node};
 use recliner::{
-    model::{channel::Mode, memory::Ordered, target::Kind},
-    plan::{Answer, Decision},
+    model::{channel::Mode, records::CompactionOrder, target::TargetKind},
+    plan::{Decision, OrderAnswer},
     serve::report::why,
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -166,7 +166,7 @@ async fn a_view_that_needs_several_nodes_gets_them_despite_a_stream_of_single_fi
             Decision::Refused(refusal) => Some((target.kind(), why(&plan, target, &refusal))),
             Decision::Start | Decision::NotTaken => None,
         });
-        let said: BTreeSet<(Kind, String)> = refused.collect();
+        let said: BTreeSet<(TargetKind, String)> = refused.collect();
         for (kind, why) in said {
             rig.note(format!("{}: {why}", kind.label()));
         }
@@ -186,14 +186,14 @@ async fn an_order_waits_for_its_limit_and_then_starts_first() {
     let plan = rig.watch.planner.plan.borrow().clone();
     let quiet = plan.snapshot.targets().find(|it| it.db_name().db == "quiet").expect("it is there");
     let now = rig.cluster.wall();
-    let ordered = Ordered { at: now, until: now.plus(HOUR), by: "ann".into(), force: true };
+    let ordered = CompactionOrder { at: now, until: now.plus(HOUR), by: "ann".into(), force: true };
     let planned = rig.watch.planner.what_if(quiet.ix(), ordered.clone()).await.expect("it plans");
-    let answer = planned.answer(planned.snapshot.target(quiet.ix()).expect("it is there"));
-    let Answer::Waits(request, refusal) = answer else { panic!("{answer:?}") };
+    let answer = planned.order_answer(planned.snapshot.target(quiet.ix()).expect("it is there"));
+    let OrderAnswer::Waits(request, refusal) = answer else { panic!("{answer:?}") };
     assert_eq!(refusal.reason.label(), "channel_limit");
-    rig.watch.follower.order(quiet.id(), ordered).await.expect("it is kept");
+    rig.watch.job_state.order(quiet.id(), ordered).await.expect("it is kept");
     rig.run_for(HOUR).await;
     insta::assert_snapshot!(timeline(&rig.record()));
-    let sent = rig.cluster.orders();
+    let sent = rig.cluster.write_requests();
     assert!(sent.iter().any(|it| it.path == request.path), "{request} and {sent:?}");
 }

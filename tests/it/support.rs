@@ -14,19 +14,19 @@ use futures::FutureExt as _;
 use recliner::{
     act::{takeover, warmer},
     config::{self, Flags},
-    feeds::changes,
+    feeds::feed_client,
     model::{
         channel::Mode,
         facts::Facts,
-        memory::Recovered,
+        records::RecoveredState,
         settings::Settings,
-        target::{Kind, State},
+        target::{TargetKind, TargetState},
     },
-    plan::{Plan, disk::Meter},
+    plan::{Plan, disk::SpaceMeter},
     scan::{Command, Status},
-    service::{Surroundings, Tasks, Watch},
-    simulated::Disks,
-    store::journal::{self, Identity, InMemory, Journal},
+    service::{ClusterMonitor, Dependencies, TaskSet},
+    simulated::SimulatedDisks,
+    store::journal::{self, ClusterIdentity, InMemory, Journal},
     table::{Node, TargetRef},
 };
 use recording_store::RecordingStore;
@@ -86,20 +86,20 @@ impl TimeSource for AdjustedClock {
 /// journal a [`RecordingStore`].
 pub(crate) struct Rig {
     pub(crate) cluster: Cluster,
-    pub(crate) watch: Watch,
+    pub(crate) watch: ClusterMonitor,
     pub(crate) store: RecordingStore,
     /// The state of the takeover of smoosh, where all of a service runs.
-    pub(crate) smoosh: Option<takeover::Handle>,
+    pub(crate) smoosh: Option<takeover::TakeoverHandle>,
     /// What the warmer says, where all of a service runs.
-    pub(crate) warmer: Option<warmer::Handle>,
-    ledger: takeover::Fleeting,
+    pub(crate) warmer: Option<warmer::WarmerHandle>,
+    ledger: takeover::InMemoryTakeoverStore,
     clock: Clock,
     adjusted: &'static AdjustedClock,
     /// Whether all of a service runs, or what sees alone.
     whole: bool,
     settings: Settings,
     flags: Flags,
-    tasks: Tasks,
+    tasks: TaskSet,
     stop: CancellationToken,
     record: Record,
 }
@@ -115,7 +115,13 @@ pub(crate) fn small(name: &str, docs: u64) -> Database {
 }
 
 /// What is running of one life of a process.
-type Running = (Watch, Option<takeover::Handle>, Option<warmer::Handle>, Tasks, CancellationToken);
+type Running = (
+    ClusterMonitor,
+    Option<takeover::TakeoverHandle>,
+    Option<warmer::WarmerHandle>,
+    TaskSet,
+    CancellationToken,
+);
 
 impl Rig {
     /// Over a cluster like this, as its administrator.
@@ -150,7 +156,7 @@ impl Rig {
         let cluster = Cluster::new(world, 1, clock).expect("the cluster is sound");
         let settings = load(&flags, yaml);
         let store = RecordingStore::of(&cluster);
-        let ledger = takeover::Fleeting::default();
+        let ledger = takeover::InMemoryTakeoverStore::default();
         let whole = whole || settings.mode == Mode::Enforce;
         let (watch, smoosh, warmer, tasks, stop) =
             run(&cluster, &settings, clock, &store, whole.then_some(&ledger));
@@ -185,7 +191,7 @@ impl Rig {
 
     /// Kills the process, and starts another one after this time.
     pub(crate) async fn kill_for(&mut self, span: Duration) {
-        self.tasks = Tasks::new();
+        self.tasks = TaskSet::new();
         self.stop.cancel();
         time::sleep(span).await;
         self.start_again();
@@ -219,7 +225,7 @@ impl Rig {
     /// An operator lets every target go that failed too often.
     pub(crate) async fn release_all(&mut self) {
         self.record.released.push(self.cluster.elapsed());
-        self.watch.follower.release(None).await.expect("it is kept");
+        self.watch.job_state.release(None).await.expect("it is kept");
     }
 
     /// Lets time pass; the judge looks at the plan each minute.
@@ -236,7 +242,7 @@ impl Rig {
     /// Everything the judge reads, as it is now.
     pub(crate) fn record(&self) -> Record {
         Record {
-            orders: self.cluster.orders(),
+            orders: self.cluster.write_requests(),
             compactions: self.cluster.world(|world| world.compactions()),
             kept: self.store.entries(),
             now: self.cluster.elapsed(),
@@ -253,7 +259,9 @@ impl Rig {
     pub(crate) fn note_refusals(&mut self) {
         let plan = Arc::clone(&self.watch.planner.plan.borrow());
         let mut refused: BTreeMap<String, u64> = BTreeMap::new();
-        for (reason, count) in plan.candidates.iter().flat_map(|counts| counts.reasons()) {
+        for (reason, count) in
+            plan.decision_counts.iter().flat_map(|counts| counts.refusals_by_reason())
+        {
             *refused.entry(reason.label().to_owned()).or_default() += count;
         }
         self.note_counts("refused", refused);
@@ -262,7 +270,7 @@ impl Rig {
     /// Writes into the timeline how many jobs ended how, by the journal.
     pub(crate) fn note_outcomes(&mut self) {
         let mut ended: BTreeMap<String, u64> = BTreeMap::new();
-        for outcome in self.store.kept().recent {
+        for outcome in self.store.kept().recent_outcomes {
             let what = format!("{} {}", outcome.owner.label(), outcome.ending.label());
             *ended.entry(what).or_default() += 1;
         }
@@ -313,7 +321,11 @@ impl Rig {
 
     /// What was asked whose path contains this.
     pub(crate) fn asked(&self, part: &str) -> Vec<Exchange> {
-        self.cluster.wire().into_iter().filter(|exchange| exchange.path.contains(part)).collect()
+        self.cluster
+            .exchanges()
+            .into_iter()
+            .filter(|exchange| exchange.path.contains(part))
+            .collect()
     }
 }
 
@@ -324,46 +336,52 @@ fn run(
     settings: &Settings,
     clock: Clock,
     store: &RecordingStore,
-    ledger: Option<&takeover::Fleeting>,
+    ledger: Option<&takeover::InMemoryTakeoverStore>,
 ) -> Running {
-    let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
+    let (mut tasks, stop) = (TaskSet::new(), CancellationToken::new());
     let transport = Transport::in_process(cluster.by_host());
     let registry = prometheus::Registry::new();
-    let recovered: Recovered = store.recovered(clock.now());
-    let around = |_: &_| Surroundings {
-        keeper: Arc::new(store.clone()),
-        recovering: ready(Some(recovered)).boxed(),
-        measured_before: ready(recliner::scan::Before::default()).boxed(),
-        meter: ledger.map(|_| Arc::new(Disks(cluster.clone())) as Arc<dyn Meter>),
+    let recovered: RecoveredState = store.recovered(clock.now());
+    let around = |_: &_| Dependencies {
+        state_store: Arc::new(store.clone()),
+        recovered_state: ready(Some(recovered)).boxed(),
+        previous_facts: ready(recliner::scan::EarlierProcess::default()).boxed(),
+        meter: ledger.map(|_| Arc::new(SimulatedDisks(cluster.clone())) as Arc<dyn SpaceMeter>),
         directories: None,
     };
-    let watch = Watch::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
-        .expect("the settings are sound");
-    watch.enforce(&mut tasks);
-    let smoosh = ledger.map(|ledger| watch.take_over(Arc::new(ledger.clone()), &mut tasks));
-    let warmer = ledger.map(|_| watch.warm(None, 1, &mut tasks));
+    let watch =
+        ClusterMonitor::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
+            .expect("the settings are sound");
+    watch.start_enforcer(&mut tasks);
+    let smoosh = ledger.map(|ledger| watch.start_takeover(Arc::new(ledger.clone()), &mut tasks));
+    let warmer = ledger.map(|_| watch.start_warmer(None, 1, &mut tasks));
     (watch, smoosh, warmer, tasks, stop)
 }
 
 impl Rig {
     /// Follows feeds from now on, without a journal.
-    pub(crate) fn follow_feeds(&mut self) -> changes::Handle {
-        self.watch.listen(None, &mut self.tasks)
+    pub(crate) fn follow_feeds(&mut self) -> feed_client::FeedClientHandle {
+        self.watch.start_feed_client(None, &mut self.tasks)
     }
 
     /// The same with a journal, which is in memory.
-    pub(crate) async fn follow_feeds_with_journal(&mut self) -> (changes::Handle, Journal) {
+    pub(crate) async fn follow_feeds_with_journal(
+        &mut self,
+    ) -> (feed_client::FeedClientHandle, Journal) {
         let settings = tokio::sync::watch::channel(self.settings.journal).1;
         let (task, journal) =
-            journal::Task::open(InMemory, self.clock, settings).expect("memory holds it");
+            journal::JournalTask::open(InMemory, self.clock, settings).expect("memory holds it");
         let ended = self.stop.clone();
         self.tasks.spawn(async move {
             task.run(ended).await;
             "journal"
         });
         let nodes = NODES.map(ToOwned::to_owned).into();
-        journal.claim(Identity { nodes, ..Identity::default() }).await.expect("it is new");
-        (self.watch.listen(Some(journal.clone()), &mut self.tasks), journal)
+        journal
+            .claim(ClusterIdentity { nodes, ..ClusterIdentity::default() })
+            .await
+            .expect("it is new");
+        (self.watch.start_feed_client(Some(journal.clone()), &mut self.tasks), journal)
     }
 }
 
@@ -373,10 +391,10 @@ impl Drop for Rig {
         if std::thread::panicking() {
             return;
         }
-        let sent = self.cluster.wire();
+        let sent = self.cluster.exchanges();
         assert!(!sent.is_empty(), "something was asked");
         if self.settings.mode == Mode::Advise {
-            let other = self.cluster.orders();
+            let other = self.cluster.write_requests();
             assert!(other.is_empty(), "advise reads and logs in, no more: {other:?}");
             return;
         }
@@ -413,7 +431,7 @@ fn load(flags: &Flags, yaml: &str) -> Settings {
 /// A db target's state and numbers; unknown is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Db {
-    pub(crate) state: State,
+    pub(crate) state: TargetState,
     pub(crate) sizes: Option<[u64; 3]>,
     pub(crate) seqs: Option<[u64; 2]>,
     pub(crate) docs: Option<[u64; 2]>,
@@ -422,13 +440,13 @@ pub(crate) struct Db {
 
 impl Db {
     /// A copy of which only the state can be known.
-    pub(crate) const fn unmeasured(state: State) -> Self {
+    pub(crate) const fn unmeasured(state: TargetState) -> Self {
         Self { state, sizes: None, seqs: None, docs: None, compact_running: false }
     }
 }
 
 fn sizes(facts: &Facts) -> Option<[u64; 3]> {
-    Some([facts.file.get()?, facts.active.get()?, facts.external.get()?])
+    Some([facts.file_bytes.get()?, facts.active_bytes.get()?, facts.external_bytes.get()?])
 }
 
 /// Every db target as recliner sees it, by id.
@@ -444,14 +462,14 @@ pub(crate) fn dbs_seen(plan: &Plan) -> BTreeMap<String, Db> {
             compact_running: facts.flags.compact_running,
         }
     };
-    targets(plan, Kind::Db).map(|target| (target.id().to_string(), of(target))).collect()
+    targets(plan, TargetKind::Db).map(|target| (target.id().to_string(), of(target))).collect()
 }
 
 /// Every file of every node as the world knows it, by the id of its target. `state` says
 /// how a file stands to the shard map.
 pub(crate) fn dbs_there(
     cluster: &Cluster,
-    state: impl Fn(&str, &str) -> State,
+    state: impl Fn(&str, &str) -> TargetState,
 ) -> BTreeMap<String, Db> {
     cluster.world(|world| {
         let mut dbs = BTreeMap::new();
@@ -481,7 +499,7 @@ pub(crate) fn db_id(node: &str, file: &str) -> String {
 /// A view target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ViewLine {
-    pub(crate) state: State,
+    pub(crate) state: TargetState,
     pub(crate) designs: Vec<String>,
     pub(crate) exact: bool,
     pub(crate) copies: u32,
@@ -491,7 +509,7 @@ pub(crate) struct ViewLine {
 
 /// Every view target as recliner sees it, by database and first design document.
 pub(crate) fn views_seen(plan: &Plan) -> BTreeMap<(String, String), ViewLine> {
-    targets(plan, Kind::View)
+    targets(plan, TargetKind::View)
         .map(|target| {
             let view = target.view().expect("a view target has a view");
             let designs: Vec<String> = view.designs.iter().map(ToString::to_string).collect();
@@ -500,7 +518,7 @@ pub(crate) fn views_seen(plan: &Plan) -> BTreeMap<(String, String), ViewLine> {
                 state: target.state(),
                 designs,
                 exact: view.exact_range,
-                copies: target.copies(),
+                copies: target.file_count(),
                 sizes: sizes(&target.facts()),
                 pending: target.facts().updates_pending.get(),
             };
@@ -530,7 +548,7 @@ pub(crate) fn view_there(cluster: &Cluster, db: &str, designs: &[&str]) -> ViewL
         }
         let exact = exact.expect("some node holds it");
         ViewLine {
-            state: State::Ok,
+            state: TargetState::Ok,
             designs: designs.iter().map(|id| (*id).to_owned()).collect(),
             exact: true,
             copies,
@@ -541,7 +559,7 @@ pub(crate) fn view_there(cluster: &Cluster, db: &str, designs: &[&str]) -> ViewL
 }
 
 /// The targets of a kind.
-pub(crate) fn targets(plan: &Plan, kind: Kind) -> impl Iterator<Item = TargetRef<'_>> {
+pub(crate) fn targets(plan: &Plan, kind: TargetKind) -> impl Iterator<Item = TargetRef<'_>> {
     plan.snapshot.targets().filter(move |target| target.kind() == kind)
 }
 
@@ -558,10 +576,10 @@ pub(crate) fn node<'a>(plan: &'a Plan, name: &str) -> &'a Node {
 /// Targets that wait in a channel over all nodes, and those it takes that run.
 pub(crate) fn queue(plan: &Plan, channel: &str) -> (usize, usize) {
     let of_channel = |at: usize| plan.channels.list.get(at).is_some_and(|it| *it.name == *channel);
-    plan.queues.iter().filter(|queue| of_channel(queue.channel)).fold(
+    plan.queues.iter().filter(|queue| of_channel(queue.channel_index)).fold(
         (0, 0),
         |(waiting, active), queue| {
-            (waiting + queue.waiting().len() + queue.overflow, active + queue.active)
+            (waiting + queue.queued().len() + queue.overflow, active + queue.active_jobs)
         },
     )
 }

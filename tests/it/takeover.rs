@@ -5,7 +5,9 @@ use crate::support::{A, B, NODES, START, nodes};
 use couchdb_client::{Address, Client, Login, Settings, Transport};
 use couchdb_sim::Cluster;
 use recliner::{
-    act::takeover::{self, Fleeting, Hands, Ledger, Takeovers, restore},
+    act::takeover::{
+        self, ConfigApi, InMemoryTakeoverStore, TakeoverStore, Takeovers, restore_node,
+    },
     table::{Draft, Snapshot},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -19,36 +21,41 @@ fn connect(settings: Settings, transport: Transport) -> Client {
 
 /// The task, over nodes of these names.
 struct Running {
-    handle: takeover::Handle,
+    handle: takeover::TakeoverHandle,
     stop: CancellationToken,
     tasks: JoinSet<()>,
-    _hands: watch::Sender<Arc<dyn Hands>>,
-    _settings: watch::Sender<Arc<takeover::Settings>>,
+    _hands: watch::Sender<Arc<dyn ConfigApi>>,
+    _settings: watch::Sender<Arc<takeover::TakeoverSettings>>,
     _snapshots: watch::Sender<Arc<Snapshot>>,
 }
 
 impl Running {
-    fn start(client: &Client, ledger: Fleeting, names: &[String], channel: &str) -> Self {
+    fn start(
+        client: &Client,
+        ledger: InMemoryTakeoverStore,
+        names: &[String],
+        channel: &str,
+    ) -> Self {
         let mut draft = Draft::new(5);
         for name in names {
-            let ix = draft.node(name);
-            draft.change_node(ix, |node| {
-                (node.up, node.member, node.served) = (Some(true), true, true);
+            let ix = draft.get_or_add_node(name);
+            draft.update_node(ix, |node| {
+                (node.is_up, node.is_member, node.is_served) = (Some(true), true, true);
             });
         }
-        let settings = takeover::Settings {
+        let settings = takeover::TakeoverSettings {
             enforce: true,
             takeover: [channel.to_owned()].into(),
-            acting: [channel.to_owned()].into(),
+            enforced: [channel.to_owned()].into(),
         };
-        let hands: Arc<dyn Hands> = Arc::new(client.clone());
+        let hands: Arc<dyn ConfigApi> = Arc::new(client.clone());
         let (hands, hands_rx) = watch::channel(hands);
         let (settings, settings_rx) = watch::channel(Arc::new(settings));
         let (snapshots, snapshots_rx) = watch::channel(draft.publish(START));
         let clock = Clock::anchored(START);
         let ledger = Arc::new(ledger);
         let (task, handle) =
-            takeover::Task::new(clock, hands_rx, ledger, settings_rx, snapshots_rx);
+            takeover::TakeoverTask::new(clock, hands_rx, ledger, settings_rx, snapshots_rx);
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
         tasks.spawn(task.run(stop.clone()));
         Self { handle, stop, tasks, _hands: hands, _settings: settings, _snapshots: snapshots }
@@ -76,7 +83,7 @@ fn all_taken(seen: &Takeovers) -> bool {
 async fn told(client: &Client, names: &[String], channel: &str) -> Vec<BTreeMap<String, String>> {
     let mut told = Vec::new();
     for name in names {
-        for section in [format!("smoosh.{channel}"), takeover::SECTION.to_owned()] {
+        for section in [format!("smoosh.{channel}"), takeover::MARK_SECTION.to_owned()] {
             let mut section =
                 client.config_section(name, &section).await.expect("the node answers");
             section.retain(|key, _| key == "concurrency" || key.contains(channel));
@@ -88,7 +95,7 @@ async fn told(client: &Client, names: &[String], channel: &str) -> Vec<BTreeMap<
 
 async fn taken_and_given_back(client: &Client, names: &[String], channel: &str) {
     let before = told(client, names, channel).await;
-    let ledger = Fleeting::default();
+    let ledger = InMemoryTakeoverStore::default();
     let mut running = Running::start(client, ledger.clone(), names, channel);
     running.until(all_taken).await;
     for (at, name) in names.iter().enumerate() {
@@ -98,14 +105,14 @@ async fn taken_and_given_back(client: &Client, names: &[String], channel: &str) 
     }
     running.stop().await;
     assert_eq!(told(client, names, channel).await, before);
-    assert_eq!(ledger.taken().await.expect("it can be read"), []);
+    assert_eq!(ledger.records().await.expect("it can be read"), []);
 
     // A process that is killed leaves it; the command gives it back by the marks alone.
-    let mut killed = Running::start(client, Fleeting::default(), names, channel);
+    let mut killed = Running::start(client, InMemoryTakeoverStore::default(), names, channel);
     killed.until(all_taken).await;
     killed.tasks.abort_all();
     for name in names {
-        let restored = restore(client, name).await.expect("the node answers");
+        let restored = restore_node(client, name).await.expect("the node answers");
         assert!(restored.iter().any(|it| it.channel == channel && it.was_stopped), "{restored:?}");
     }
     assert_eq!(told(client, names, channel).await, before);
@@ -125,7 +132,8 @@ async fn the_simulator_shows_what_couchdb_does() {
     taken_and_given_back(&client, &names, "ratio_dbs").await;
 
     // A restarted node is stopped again, and given back as its files say.
-    let mut running = Running::start(&client, Fleeting::default(), &names, "ratio_dbs");
+    let mut running =
+        Running::start(&client, InMemoryTakeoverStore::default(), &names, "ratio_dbs");
     running.until(all_taken).await;
     cluster.world(|world| {
         for node in [A, B] {

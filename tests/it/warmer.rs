@@ -6,7 +6,7 @@ mod search;
 use crate::support::{A, B, NODES, Rig, START, nodes, small};
 use couchdb_sim::{Config, Database, Design, Effect, Fault};
 use recliner::{
-    act::warmer::{Builds, Class, Ending, Line, Reason, Standing},
+    act::warmer::{BuildClass, BuildRefusal, BuildResult, BuildStatus, IndexBuilds, LaggingIndex},
     model::channel::Mode,
 };
 use std::{
@@ -32,17 +32,17 @@ fn warming(world: Config) -> Rig {
 }
 
 impl Rig {
-    fn builds(&self) -> Arc<Builds> {
+    fn builds(&self) -> Arc<IndexBuilds> {
         Arc::clone(&self.warmer.as_ref().expect("it runs").builds.borrow())
     }
 
-    fn line(&self, db: &str) -> Option<Line> {
-        self.builds().lines.iter().find(|line| line.db == db).cloned()
+    fn line(&self, db: &str) -> Option<LaggingIndex> {
+        self.builds().indexes.iter().find(|line| line.db == db).cloned()
     }
 
     /// Paths of queries that have an index built.
     fn queries(&self) -> Vec<String> {
-        self.cluster.orders().into_iter().map(|order| order.path).collect()
+        self.cluster.write_requests().into_iter().map(|order| order.path).collect()
     }
 
     /// Sequences that each copy of a database's index has not seen.
@@ -64,15 +64,15 @@ impl Rig {
 async fn lag_that_outlives_the_grace_is_built_once() {
     let mut rig = warming(nodes().with(lagging("orders")));
     rig.run_for(MINUTE).await;
-    assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::Grace));
+    assert_eq!(rig.line("orders").unwrap().status, BuildStatus::Waiting(BuildRefusal::Grace));
     assert_eq!(rig.queries(), [""; 0]);
     rig.run_for(5 * MINUTE).await;
     assert_eq!(rig.queries(), ["/orders/_design/x/_view/by_date?limit=0&update=lazy"]);
     assert_eq!(rig.pending("orders"), [0, 0, 0]);
     let builds = rig.builds();
-    assert_eq!(builds.started, [(Class::Batch, 1)].into());
-    assert_eq!(builds.finished, [((Class::Batch, Ending::Built), 1)].into());
-    assert_eq!((builds.lines.len(), builds.stalled), (0, 0));
+    assert_eq!(builds.started, [(BuildClass::Batch, 1)].into());
+    assert_eq!(builds.finished, [((BuildClass::Batch, BuildResult::Built), 1)].into());
+    assert_eq!((builds.indexes.len(), builds.stalled), (0, 0));
 }
 
 /// What is logged, line by line.
@@ -127,9 +127,9 @@ async fn advice_names_what_would_be_built() {
     let mut rig = Rig::in_mode(Mode::Advise, START, world, YAML);
     rig.run_for(10 * MINUTE).await;
     let line = rig.line("orders").unwrap();
-    assert_eq!(line.standing, Standing::Starts);
+    assert_eq!(line.status, BuildStatus::Starting);
     assert_eq!(line.query.unwrap().view.as_ref(), "by_date");
-    assert_eq!(rig.builds().waiting, [(Class::Batch, 1)].into());
+    assert_eq!(rig.builds().waiting, [(BuildClass::Batch, 1)].into());
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,7 +138,7 @@ async fn what_is_not_enabled_builds_nothing() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world, "channels: []\n");
     rig.run_for(20 * MINUTE).await;
     assert_eq!(rig.queries(), [""; 0]);
-    assert_eq!(rig.line("orders").unwrap().standing, Standing::Starts);
+    assert_eq!(rig.line("orders").unwrap().status, BuildStatus::Starting);
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,7 +150,11 @@ async fn what_wants_no_builds_gets_none() {
     rig.run_for(20 * MINUTE).await;
     assert_eq!(rig.queries(), [""; 0]);
     for db in ["orders", "scratch-1"] {
-        assert_eq!(rig.line(db).unwrap().standing, Standing::Waits(Reason::Excluded), "{db}");
+        assert_eq!(
+            rig.line(db).unwrap().status,
+            BuildStatus::Waiting(BuildRefusal::Excluded),
+            "{db}"
+        );
     }
     assert_eq!(rig.builds().waiting, [].into());
 }
@@ -170,7 +174,7 @@ async fn each_copy_counts_against_the_channels_of_its_node() {
         assert!(most.max() <= Some(2), "{tasks:?}");
     }
     assert_eq!(rig.queries().len(), 4);
-    assert_eq!(rig.builds().finished, [((Class::Batch, Ending::Built), 4)].into());
+    assert_eq!(rig.builds().finished, [((BuildClass::Batch, BuildResult::Built), 4)].into());
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,8 +184,8 @@ async fn an_answer_that_says_no_is_a_failure_whatever_is_built() {
     rig.run_for(10 * MINUTE).await;
     // The simulated CouchDB builds all the same, and nothing is left to ask for.
     assert_eq!(rig.queries().len(), 1);
-    assert_eq!(rig.builds().finished, [((Class::Batch, Ending::Failed), 1)].into());
-    assert_eq!((rig.builds().stalled, rig.builds().lines.len()), (0, 0));
+    assert_eq!(rig.builds().finished, [((BuildClass::Batch, BuildResult::Failed), 1)].into());
+    assert_eq!((rig.builds().stalled, rig.builds().indexes.len()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,7 +194,7 @@ async fn indexers_that_do_nothing_are_published_as_stalled() {
     let mut rig = warming(Config { index_rate: 10, ..world });
     rig.run_for(5 * MINUTE).await;
     let line = rig.line("orders").unwrap();
-    assert_eq!((line.standing, line.stalled_since), (Standing::Builds, None));
+    assert_eq!((line.status, line.stalled_since), (BuildStatus::Building, None));
     for node in NODES {
         rig.cluster.world(|world| world.stall(node));
     }
@@ -206,7 +210,7 @@ async fn a_node_in_maintenance_holds_builds_back() {
     rig.cluster.faults().maintenance(B, true);
     rig.run_for(10 * MINUTE).await;
     assert_eq!(rig.queries(), [""; 0]);
-    assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::Maintenance));
+    assert_eq!(rig.line("orders").unwrap().status, BuildStatus::Waiting(BuildRefusal::Maintenance));
     rig.cluster.faults().maintenance(B, false);
     rig.run_for(10 * MINUTE).await;
     assert_eq!(rig.queries().len(), 1);
@@ -226,7 +230,7 @@ async fn a_disk_near_the_monitors_threshold_holds_builds_back() {
         world.set(A, "disk_monitor", "background_view_indexing_threshold", "30");
     });
     rig.run_for(15 * MINUTE).await;
-    assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::Headroom));
+    assert_eq!(rig.line("orders").unwrap().status, BuildStatus::Waiting(BuildRefusal::Headroom));
     assert_eq!(rig.queries(), [""; 0]);
     rig.cluster.world(|world| world.set(A, "disk_monitor", "enable", "false"));
     rig.run_for(20 * MINUTE).await;

@@ -76,7 +76,7 @@ mod tests {
     }
 
     fn moment(text: &str) -> Option<Moment> {
-        Moment::read(text)
+        Moment::parse(text)
     }
 
     #[test]

@@ -12,10 +12,10 @@ mod searches;
 mod writes;
 
 pub use builder::{Builder, OpenError};
-pub use entries::Entry;
+pub use entries::EntryStatus;
 pub use feeds::Updates;
 pub use reads::{Cache, MapPage};
-pub use writes::Written;
+pub use writes::WriteOutcome;
 
 use super::{
     Address, CertificateEnds, Error, Route, Settings,
@@ -65,7 +65,7 @@ pub enum OwnAddress {
     #[default]
     Unknown,
     /// The settings give none, and the host in the node's name must not get the login.
-    Ungiven,
+    NotConfigured,
     /// The server there has told the node's name.
     Found(Address),
 }
@@ -76,7 +76,7 @@ impl OwnAddress {
     pub const fn found(&self) -> Option<&Address> {
         match self {
             Self::Found(address) => Some(address),
-            Self::Unknown | Self::Ungiven => None,
+            Self::Unknown | Self::NotConfigured => None,
         }
     }
 }
@@ -87,7 +87,7 @@ pub struct NodeAccess {
     /// Its own address.
     pub own: OwnAddress,
     /// Whether requests about it are held back because the last ones failed.
-    pub resting: bool,
+    pub held_back: bool,
 }
 
 /// Proves the login and learns addresses, as long as it runs.
@@ -137,17 +137,17 @@ impl Client {
         NodeAccess {
             own: match own.as_ref() {
                 Some(own) => OwnAddress::Found(own.address.clone()),
-                None if node.no_address_given.load(Ordering::Relaxed) => OwnAddress::Ungiven,
+                None if node.no_address_given.load(Ordering::Relaxed) => OwnAddress::NotConfigured,
                 None => OwnAddress::Unknown,
             },
-            resting: own_rests && node.breaker.is_resting(),
+            held_back: own_rests && node.breaker.is_resting(),
         }
     }
 
     /// Whether `node` seems to hang: requests were held back at its own address and through other
     /// servers, and no answer has come since.
     #[must_use]
-    pub fn is_silent(&self, node: &str) -> bool {
+    pub fn seems_to_hang(&self, node: &str) -> bool {
         let Some(node) = self.shared.directory.known(node) else { return false };
         let own = node.own.load();
         own.as_ref().is_none_or(|own| own.breaker.is_tripped()) && node.breaker.is_tripped()

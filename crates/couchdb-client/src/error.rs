@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// A closed word for each destination a request can fail: the metric label `reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum ErrorKind {
     /// No answer in time, or the request was held back because the last ones got no answer.
     Timeout,
     /// No connection, or it broke.
@@ -38,7 +38,7 @@ pub enum Kind {
     Stopped,
 }
 
-impl Kind {
+impl ErrorKind {
     /// Every kind.
     pub const ALL: [Self; 15] = [
         Self::Timeout,
@@ -300,24 +300,24 @@ impl Error {
 
     /// The kind of error.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Timeout { .. } | Self::Hangs { .. } | Self::Resting { .. } => Kind::Timeout,
-            Self::Connect { .. } => Kind::Connect,
-            Self::Tls { .. } => Kind::Tls,
-            Self::Status { .. } => Kind::Status,
-            Self::NodeDown { .. } => Kind::NodeDown,
-            Self::UnknownNode { .. } => Kind::UnknownNode,
-            Self::NotFound { .. } => Kind::NotFound,
-            Self::Forbidden { .. } | Self::NoUser { .. } => Kind::Forbidden,
-            Self::LoginClosed { .. } => Kind::Login,
+            Self::Timeout { .. } | Self::Hangs { .. } | Self::Resting { .. } => ErrorKind::Timeout,
+            Self::Connect { .. } => ErrorKind::Connect,
+            Self::Tls { .. } => ErrorKind::Tls,
+            Self::Status { .. } => ErrorKind::Status,
+            Self::NodeDown { .. } => ErrorKind::NodeDown,
+            Self::UnknownNode { .. } => ErrorKind::UnknownNode,
+            Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::Forbidden { .. } | Self::NoUser { .. } => ErrorKind::Forbidden,
+            Self::LoginClosed { .. } => ErrorKind::Login,
             Self::Unproved(cause) => cause.kind(),
-            Self::TooLarge { .. } => Kind::TooLarge,
-            Self::Garbage { .. } | Self::NotCouchDb { .. } => Kind::Garbage,
-            Self::Redirect { .. } => Kind::Redirect,
-            Self::Unaddressable(_) => Kind::Unaddressable,
-            Self::NoOwnAddress { .. } => Kind::NoOwnAddress,
-            Self::Stopped => Kind::Stopped,
+            Self::TooLarge { .. } => ErrorKind::TooLarge,
+            Self::Garbage { .. } | Self::NotCouchDb { .. } => ErrorKind::Garbage,
+            Self::Redirect { .. } => ErrorKind::Redirect,
+            Self::Unaddressable(_) => ErrorKind::Unaddressable,
+            Self::NoOwnAddress { .. } => ErrorKind::NoOwnAddress,
+            Self::Stopped => ErrorKind::Stopped,
         }
     }
 

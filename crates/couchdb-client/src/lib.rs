@@ -34,13 +34,18 @@ pub mod wire;
 pub use address::{Address, ParseAddressError};
 pub use certificate::CertificateEnds;
 pub use client::{
-    Builder, Cache, Client, Entry, MapPage, NodeAccess, OpenError, OwnAddress, Task, Updates,
-    Written,
+    Builder, Cache, Client, EntryStatus, MapPage, NodeAccess, OpenError, OwnAddress, Task, Updates,
+    WriteOutcome,
 };
-pub use error::{Asked, Error, Kind};
+pub use error::{Asked, Error, ErrorKind};
 pub use host_pattern::{HostPattern, ParseHostPatternError};
 pub use observer::{Observer, status_label};
 pub use paging::Paging;
 pub use route::{Route, Unaddressable};
 pub use settings::{Login, LoginError, Settings, Tls};
 pub use transport::{TlsError, Transport, TransportError};
+
+/// Compiles and runs the examples of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

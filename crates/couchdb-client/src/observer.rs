@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 /// Learns of every request that has ended.
 ///
 /// Both labels are closed sets: `route` is one of [`Route::LABELS`](crate::Route::LABELS),
-/// `code` comes from [`status_label`] or [`Kind::label`](crate::Kind::label). Their
+/// `code` comes from [`status_label`] or [`ErrorKind::label`](crate::ErrorKind::label). Their
 /// concatenations differ too, for metric libraries that join label values without a separator.
 pub trait Observer: fmt::Debug + Send + Sync {
     /// A request to `route` ended with `code`, `took` after it was sent.
@@ -53,13 +53,13 @@ pub const fn status_label(status: u16) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Kind, Route};
+    use crate::{ErrorKind, Route};
     use std::collections::BTreeSet;
 
     #[test]
     fn no_two_pairs_of_labels_read_the_same_when_joined() {
         let codes: BTreeSet<&str> =
-            (100..=599).map(status_label).chain(Kind::ALL.map(Kind::label)).collect();
+            (100..=599).map(status_label).chain(ErrorKind::ALL.map(ErrorKind::label)).collect();
         let mut seen = BTreeSet::new();
         for route in Route::LABELS {
             for code in &codes {

@@ -274,6 +274,15 @@ pub enum Unaddressable {
     /// A design document's id does not begin with `_design/`.
     #[error("{0:?} is not the id of a design document: it does not begin with _design/")]
     NotADesignDocument(String),
+    /// The path and query are longer than the URI of an HTTP request can be.
+    #[error(
+        "a path and query of {bytes} bytes cannot be addressed: the limit is {} bytes",
+        Self::MAX_BYTES
+    )]
+    TooLong {
+        /// Their length, in bytes.
+        bytes: usize,
+    },
     /// The URL library would send another path than the one intended.
     #[error("{intended:?} cannot be addressed: it would be sent as {sent:?}, so it is never sent")]
     Rewritten {
@@ -282,6 +291,11 @@ pub enum Unaddressable {
         /// The path that would be sent.
         sent: String,
     },
+}
+
+impl Unaddressable {
+    /// The longest URI that the `http` crate sends, in bytes.
+    pub(crate) const MAX_BYTES: usize = 65_534;
 }
 
 impl<'a> Route<'a> {

@@ -203,6 +203,10 @@ impl Transport {
 
 /// The URL of a request, unless it would carry another path than the intended one.
 fn url(at: &Address, path: &str) -> Result<Url, Failure> {
+    let bytes = at.prefix().len() + path.len();
+    if bytes > Unaddressable::MAX_BYTES {
+        return Err(Failure::Unaddressable(Unaddressable::TooLong { bytes }));
+    }
     at.url(path).map_err(|sent| {
         let intended = path.to_owned();
         Failure::Unaddressable(Unaddressable::Rewritten { intended, sent })

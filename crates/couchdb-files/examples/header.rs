@@ -7,7 +7,7 @@
 //! The file is opened read-only and may be in use by a running CouchDB.
 #![expect(clippy::print_stdout, reason = "an example prints its result")]
 
-use couchdb_files::{Bytes, DbHeader, Header, Opening, Role, ViewHeader};
+use couchdb_files::{Bytes, DbHeader, Header, OpenAction, Role, ViewHeader};
 use std::{
     env,
     error::Error,
@@ -45,13 +45,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The name decides what CouchDB would do with the file, even if it has no valid header.
     let role = Role::of(&path.file_name().unwrap_or_default().to_string_lossy());
     println!("role:            {}", role.label());
-    println!("CouchDB 3.5:     {}", Opening::of(role, &read));
+    println!("CouchDB 3.5:     {}", OpenAction::of(role, &read));
 
     let headed = read?;
     println!("file size:       {} bytes", headed.file_bytes);
-    println!("header offset:   {}", headed.place.at);
-    println!("checksum:        {}", headed.place.checksum.label());
-    println!("after header:    {} bytes", headed.place.tail);
+    println!("header offset:   {}", headed.position.at);
+    println!("checksum:        {}", headed.position.checksum.label());
+    println!("after header:    {} bytes", headed.position.bytes_after);
     match &headed.header {
         Header::Db(header) | Header::Compaction(header) => print_db(header),
         Header::View(header) => print_view(header),

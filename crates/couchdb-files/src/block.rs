@@ -25,12 +25,12 @@ pub(super) const CHECKSUM: usize = 16;
 
 /// Maximum length of a header. CouchDB sets no limit; its own headers have a few hundred bytes, or
 /// some kilobytes if reduces of views keep much data.
-pub(super) const LONGEST: u32 = 64 << 20;
+pub(super) const MAX_HEADER_BYTES: u32 = 64 << 20;
 
 /// Number of bytes in the file after the record's prefix, including markers; `None` if no header
 /// has such a length.
-pub(super) fn stored(length: u32) -> Option<u64> {
-    let allowed = (CHECKSUM as u64..=LONGEST.into()).contains(&length.into());
+pub(super) fn stored_length(length: u32) -> Option<u64> {
+    let allowed = (CHECKSUM as u64..=MAX_HEADER_BYTES.into()).contains(&length.into());
     allowed.then(|| with_markers(PREFIX, length.into()))
 }
 
@@ -58,7 +58,7 @@ pub(super) fn without_markers(stored: &[u8], into: usize) -> Cow<'_, [u8]> {
 }
 
 /// The length of the header that a block begins with; `None` if it begins with none.
-pub(super) fn length(block: &[u8]) -> Option<u32> {
+pub(super) fn header_length(block: &[u8]) -> Option<u32> {
     match block {
         [HEADER_MARKER, a, b, c, d, ..] => Some(u32::from_be_bytes([*a, *b, *c, *d])),
         _ => None,
@@ -69,7 +69,7 @@ pub(super) fn length(block: &[u8]) -> Option<u32> {
 ///
 /// The file does not tell the kind of checksum: like CouchDB, this tries both, the newer one
 /// first.
-pub(super) fn checked(record: Cow<'_, [u8]>) -> Option<(Cow<'_, [u8]>, Checksum)> {
+pub(super) fn verify_checksum(record: Cow<'_, [u8]>) -> Option<(Cow<'_, [u8]>, Checksum)> {
     let (checksum, data) = record.split_at_checked(CHECKSUM)?;
     let kind = if checksum == xxh3_128(data).to_be_bytes() {
         Checksum::Xxh3

@@ -4,7 +4,7 @@
 //! 3.5's `couch_bt_engine` computes them. Never finds or checks the header.
 
 use super::{
-    Place, Undecodable, Unreadable,
+    DecodeError, HeaderError, HeaderPosition,
     term::{Elements, Term},
 };
 use std::ops::RangeInclusive;
@@ -20,10 +20,10 @@ const PURGE_TREES: u8 = 7;
 const DEFAULT_LIMIT: u64 = 1000;
 
 /// Maximum number of a file's owners.
-const MOST_EPOCHS: usize = 10_000;
+const MAX_EPOCHS: usize = 10_000;
 
 /// Maximum length of a UUID in bytes; CouchDB's have 32.
-const LONGEST_UUID: usize = 64;
+const MAX_UUID_BYTES: usize = 64;
 
 /// The content of a database file's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,12 +70,12 @@ impl DbHeader {
     /// # Errors
     ///
     /// If its version is unknown, or a field does not have CouchDB's form.
-    pub(super) fn decode(term: Term<'_>, place: Place) -> Result<Self, Unreadable> {
-        let undecodable = |why| Unreadable::UndecodableHeader { place, why };
-        let fields = Fields::of(term).ok_or_else(|| undecodable(Undecodable::NoHeader))?;
+    pub(super) fn decode(term: Term<'_>, place: HeaderPosition) -> Result<Self, HeaderError> {
+        let undecodable = |why| HeaderError::UndecodableHeader { place, why };
+        let fields = Fields::of(term).ok_or_else(|| undecodable(DecodeError::NotAHeader))?;
         let version = fields.required(2, "disk_version").map_err(undecodable)?;
         if !VERSIONS.contains(&version) {
-            return Err(Unreadable::UnknownDiskVersion { place, version });
+            return Err(HeaderError::UnknownDiskVersion { place, version });
         }
         fields.read(u8::try_from(version).unwrap_or_default()).map_err(undecodable)
     }
@@ -101,41 +101,41 @@ impl<'a> Fields<'a> {
         self.terms.get(position - 1).copied().filter(|term| !is_absent(*term))
     }
 
-    fn required(&self, position: usize, name: &'static str) -> Result<u64, Undecodable> {
-        self.get(position).and_then(Term::number).ok_or(Undecodable::Field(name))
+    fn required(&self, position: usize, name: &'static str) -> Result<u64, DecodeError> {
+        self.get(position).and_then(Term::number).ok_or(DecodeError::Field(name))
     }
 
-    fn number_or(&self, at: usize, name: &'static str, other: u64) -> Result<u64, Undecodable> {
+    fn number_or(&self, at: usize, name: &'static str, other: u64) -> Result<u64, DecodeError> {
         match self.get(at) {
             None => Ok(other),
-            Some(term) => term.number().ok_or(Undecodable::Field(name)),
+            Some(term) => term.number().ok_or(DecodeError::Field(name)),
         }
     }
 
-    fn tree(&self, at: usize, name: &'static str) -> Result<Root<'a>, Undecodable> {
+    fn tree(&self, at: usize, name: &'static str) -> Result<TreeRoot<'a>, DecodeError> {
         match self.get(at) {
-            None => Ok(Root::EMPTY),
-            Some(term) => Root::decode(term).ok_or(Undecodable::Field(name)),
+            None => Ok(TreeRoot::EMPTY),
+            Some(term) => TreeRoot::decode(term).ok_or(DecodeError::Field(name)),
         }
     }
 
-    fn read(&self, disk_version: u8) -> Result<DbHeader, Undecodable> {
+    fn read(&self, disk_version: u8) -> Result<DbHeader, DecodeError> {
         let id = self.tree(5, "id_tree_state")?;
         let seq = self.tree(6, "seq_tree_state")?;
         let local = self.tree(7, "local_tree_state")?;
         let (purge, purge_seq_tree, purge_seq, purges);
         if disk_version < PURGE_TREES {
-            (purge, purge_seq_tree) = (Root::EMPTY, Root::EMPTY);
+            (purge, purge_seq_tree) = (TreeRoot::EMPTY, TreeRoot::EMPTY);
             let last = self.number_or(8, "purge_seq", 0)?;
             purge_seq = Some(last);
             purges = if last == 0 { Some(0) } else { None };
         } else {
             purge = self.tree(8, "purge_tree_state")?;
             purge_seq_tree = self.tree(9, "purge_seq_tree_state")?;
-            purge_seq = if purge_seq_tree.tree == Tree::Empty { Some(0) } else { None };
+            purge_seq = if purge_seq_tree.tree == TreeSize::Empty { Some(0) } else { None };
             purges = purge_seq_tree.reduction.map_or(Some(0), Term::number);
         }
-        let counts = Counts::of(id);
+        let counts = DocSums::of(id);
         let trees = Trees {
             id: id.tree,
             seq: seq.tree,
@@ -162,7 +162,7 @@ impl<'a> Fields<'a> {
             epochs: self
                 .get(13)
                 .map_or(Some(Vec::new()), epochs)
-                .ok_or(Undecodable::Field("epochs"))?,
+                .ok_or(DecodeError::Field("epochs"))?,
             trees,
             purge_seq,
             purge_seq_root: purge_seq_tree.position,
@@ -178,12 +178,12 @@ fn is_absent(term: Term<'_>) -> bool {
     term.is_atom("undefined") || term.is_atom("nil")
 }
 
-fn uuid(term: Term<'_>) -> Result<String, Undecodable> {
+fn uuid(term: Term<'_>) -> Result<String, DecodeError> {
     term.binary()
-        .filter(|bytes| bytes.len() <= LONGEST_UUID)
+        .filter(|bytes| bytes.len() <= MAX_UUID_BYTES)
         .and_then(|bytes| str::from_utf8(bytes).ok())
         .map(str::to_owned)
-        .ok_or(Undecodable::Field("uuid"))
+        .ok_or(DecodeError::Field("uuid"))
 }
 
 fn epochs(term: Term<'_>) -> Option<Vec<Epoch>> {
@@ -195,21 +195,21 @@ fn epochs(term: Term<'_>) -> Option<Vec<Epoch>> {
             .map_or_else(|_| node.iter().copied().map(char::from).collect(), str::to_owned);
         Some(Epoch { node, since: pair.next()?.number()? })
     };
-    term.list_of_at_most(MOST_EPOCHS)?.map(epoch).collect()
+    term.bounded_list(MAX_EPOCHS)?.map(epoch).collect()
 }
 
 /// The sums in the root of the tree of ids.
-struct Counts {
+struct DocSums {
     docs: Option<u64>,
     deleted: Option<u64>,
     active: Option<u64>,
     external: Option<u64>,
 }
 
-impl Counts {
-    fn of(id: Root<'_>) -> Self {
+impl DocSums {
+    fn of(id: TreeRoot<'_>) -> Self {
         let unknown = Self { docs: None, deleted: None, active: None, external: None };
-        if id.tree == Tree::Empty {
+        if id.tree == TreeSize::Empty {
             return Self { docs: Some(0), deleted: Some(0), active: Some(0), external: Some(0) };
         }
         let Some(mut parts) = id.reduction.and_then(Term::tuple) else { return unknown };
@@ -250,52 +250,52 @@ pub struct Epoch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trees {
     /// Documents by id.
-    pub id: Tree,
+    pub id: TreeSize,
     /// Documents by sequence.
-    pub seq: Tree,
+    pub seq: TreeSize,
     /// `_local` documents, bodies included.
-    pub local: Tree,
+    pub local: TreeSize,
     /// Purges by UUID.
-    pub purge: Tree,
+    pub purge: TreeSize,
     /// Purges by sequence.
-    pub purge_seq: Tree,
+    pub purge_seq: TreeSize,
 }
 
 /// The bytes of a tree's nodes that are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tree {
+pub enum TreeSize {
     /// The tree is empty.
     Empty,
     /// Number of bytes.
-    Sized(u64),
+    Bytes(u64),
     /// Written by CouchDB before 1.2, which does not count bytes.
-    Unsized,
+    Unknown,
 }
 
-impl Tree {
+impl TreeSize {
     /// The bytes, where they are known.
     #[must_use]
     pub const fn bytes(self) -> Option<u64> {
         match self {
             Self::Empty => Some(0),
-            Self::Sized(bytes) => Some(bytes),
-            Self::Unsized => None,
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Unknown => None,
         }
     }
 }
 
 /// The state of a tree in a header.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Root<'a> {
-    pub(super) tree: Tree,
+pub(super) struct TreeRoot<'a> {
+    pub(super) tree: TreeSize,
     /// The offset of its root; `None` for an empty tree.
     pub(super) position: Option<u64>,
     /// The reduction of the whole tree; `None` for an empty tree.
     pub(super) reduction: Option<Term<'a>>,
 }
 
-impl<'a> Root<'a> {
-    pub(super) const EMPTY: Self = Self { tree: Tree::Empty, position: None, reduction: None };
+impl<'a> TreeRoot<'a> {
+    pub(super) const EMPTY: Self = Self { tree: TreeSize::Empty, position: None, reduction: None };
 
     /// `nil`, `{Position, Reduction, Bytes}`, or before CouchDB 1.2 `{Position, Reduction}`.
     pub(super) fn decode(term: Term<'a>) -> Option<Self> {
@@ -306,8 +306,8 @@ impl<'a> Root<'a> {
         let position = Some(parts.next()?.number()?);
         let reduction = Some(parts.next()?);
         let tree = match parts.next() {
-            None => Tree::Unsized,
-            Some(bytes) => Tree::Sized(bytes.number()?),
+            None => TreeSize::Unknown,
+            Some(bytes) => TreeSize::Bytes(bytes.number()?),
         };
         Some(Self { tree, position, reduction })
     }

@@ -19,23 +19,23 @@ pub struct Design {
     pub signature: Signature,
     /// The name before CouchDB 3, which renames such a file when it first opens it.
     pub signature_2x: Signature,
-    /// Groups of views that share map and options, in the order of [`super::Index::views`].
-    pub groups: Vec<EmptyGroup>,
+    /// Groups of views that share map and options, in the order of [`super::CommittedIndex::views`].
+    pub groups: Vec<EmptyGroupBytes>,
 }
 
 /// The external bytes that CouchDB counts for a group of views without rows; `None` if a reduce is
 /// not built in, so that only CouchDB knows.
-pub type EmptyGroup = Option<u64>;
+pub type EmptyGroupBytes = Option<u64>;
 
 /// Why a text has no signature.
 #[derive(Debug, thiserror::Error)]
-pub enum BadDesign {
+pub enum DesignError {
     /// It is not JSON, or its numbers are ambiguous.
     #[error("not a document that can be read: {0}")]
     Json(#[from] serde_json::Error),
     /// A part that must be an object is not; CouchDB cannot index such a document either.
     #[error("{0} of the design document is not an object")]
-    NoObject(&'static str),
+    NotAnObject(&'static str),
 }
 
 impl Design {
@@ -44,32 +44,32 @@ impl Design {
     /// # Errors
     ///
     /// If it is not JSON, or CouchDB could not build its views.
-    pub fn parse(text: &str) -> Result<Self, BadDesign> {
-        let document = object(Some(serde_json::from_str(text)?), "all")?;
+    pub fn parse(text: &str) -> Result<Self, DesignError> {
+        let document = members_of(Some(serde_json::from_str(text)?), "all")?;
         let part = |name| member(&document, name).cloned();
-        let views = object(part("views"), "views")?;
-        let made_of = MadeOf {
-            groups: groups(&views)?,
+        let views = members_of(part("views"), "views")?;
+        let made_of = SignatureInput {
+            groups: group_views(&views)?,
             language: part("language").unwrap_or_else(|| Json::Text("javascript".to_owned())),
-            options: object(part("options"), "options")?,
-            lib: sorted(object(member(&views, "lib").cloned(), "views.lib")?),
+            options: members_of(part("options"), "options")?,
+            lib: sort_library(members_of(member(&views, "lib").cloned(), "views.lib")?),
         };
         Ok(Self {
-            signature: made_of.signature(MadeOf::view_3x),
-            signature_2x: made_of.signature(MadeOf::view_2x),
-            groups: made_of.groups.iter().map(Group::without_rows).collect(),
+            signature: made_of.signature(SignatureInput::view_3x),
+            signature_2x: made_of.signature(SignatureInput::view_2x),
+            groups: made_of.groups.iter().map(ViewGroupInput::empty_bytes).collect(),
         })
     }
 
     /// The external bytes that CouchDB counts for its index before the first commit.
     #[must_use]
-    pub fn without_rows(&self) -> Option<u64> {
+    pub fn empty_bytes(&self) -> Option<u64> {
         self.groups.iter().copied().sum()
     }
 }
 
 /// Views that share map and options, and therefore one tree; later views come first.
-struct Group<'a> {
+struct ViewGroupInput<'a> {
     map: &'a Json,
     options: Pairs,
     maps: Vec<&'a str>,
@@ -77,34 +77,34 @@ struct Group<'a> {
 }
 
 /// The input of a signature.
-struct MadeOf<'a> {
-    groups: Vec<Group<'a>>,
+struct SignatureInput<'a> {
+    groups: Vec<ViewGroupInput<'a>>,
     language: Json,
     options: Pairs,
     lib: Pairs,
 }
 
 /// An object's members; empty if it is absent.
-fn object(value: Option<Json>, name: &'static str) -> Result<Pairs, BadDesign> {
+fn members_of(value: Option<Json>, name: &'static str) -> Result<Pairs, DesignError> {
     match value {
         None => Ok(Vec::new()),
         Some(Json::Object(pairs)) => Ok(pairs),
-        Some(_) => Err(BadDesign::NoObject(name)),
+        Some(_) => Err(DesignError::NotAnObject(name)),
     }
 }
 
 /// The groups of views, ordered by their numbers.
-fn groups(views: &[(String, Json)]) -> Result<Vec<Group<'_>>, BadDesign> {
-    let mut all: Vec<Group<'_>> = Vec::new();
+fn group_views(views: &[(String, Json)]) -> Result<Vec<ViewGroupInput<'_>>, DesignError> {
+    let mut all: Vec<ViewGroupInput<'_>> = Vec::new();
     for (name, view) in views {
         let Json::Object(view) = view else { continue };
         let Some(map) = member(view, "map") else { continue };
-        let options = object(member(view, "options").cloned(), "options of a view")?;
+        let options = members_of(member(view, "options").cloned(), "options of a view")?;
         let known = all.iter_mut().find(|group| group.map == map && group.options == options);
         let group = match known {
             Some(group) => group,
             None => {
-                all.push(Group { map, options, maps: Vec::new(), reduces: Vec::new() });
+                all.push(ViewGroupInput { map, options, maps: Vec::new(), reduces: Vec::new() });
                 let Some(group) = all.last_mut() else { continue };
                 group
             }
@@ -115,26 +115,26 @@ fn groups(views: &[(String, Json)]) -> Result<Vec<Group<'_>>, BadDesign> {
         }
     }
     all.sort_by(|one, other| {
-        one.map.order(other.map).then_with(|| json::pairs(&one.options, &other.options))
+        one.map.cmp_erlang(other.map).then_with(|| json::cmp_pairs(&one.options, &other.options))
     });
     Ok(all)
 }
 
 /// A library with sorted keys at every level.
-fn sorted(lib: Pairs) -> Pairs {
+fn sort_library(lib: Pairs) -> Pairs {
     let mut all: Pairs = lib
         .into_iter()
         .map(|(key, value)| {
             let Json::Object(inner) = value else { return (key, value) };
-            (key, Json::Object(sorted(inner)))
+            (key, Json::Object(sort_library(inner)))
         })
         .collect();
     all.sort_by(|one, other| one.0.as_bytes().cmp(other.0.as_bytes()));
     all
 }
 
-impl MadeOf<'_> {
-    fn signature(&self, view: fn(&Self, &mut Encoder, i128, &Group<'_>)) -> Signature {
+impl SignatureInput<'_> {
+    fn signature(&self, view: fn(&Self, &mut Encoder, i128, &ViewGroupInput<'_>)) -> Signature {
         let mut out = Encoder::new();
         out.tuple(4);
         out.list(self.groups.iter().enumerate(), |out, (number, group)| {
@@ -142,21 +142,21 @@ impl MadeOf<'_> {
         });
         out.json(&self.language);
         out.pairs(&self.options);
-        library(&mut out, &self.lib);
+        encode_library(&mut out, &self.lib);
         Signature(Md5::digest(out.finish()).into())
     }
 
     /// CouchDB's record `mrview` of an index that is not open.
-    fn view_3x(&self, out: &mut Encoder, number: i128, group: &Group<'_>) {
+    fn view_3x(&self, out: &mut Encoder, number: i128, group: &ViewGroupInput<'_>) {
         out.tuple(9);
-        group.head(out, number);
+        group.encode_head(out, number);
         out.pairs(&group.options);
     }
 
     /// The same record in CouchDB 2.
-    fn view_2x(&self, out: &mut Encoder, number: i128, group: &Group<'_>) {
+    fn view_2x(&self, out: &mut Encoder, number: i128, group: &ViewGroupInput<'_>) {
         out.tuple(13);
-        group.head(out, number);
+        group.encode_head(out, number);
         out.atom("nil");
         out.atom("nil");
         for option in ["seq_indexed", "keyseq_indexed"] {
@@ -167,12 +167,12 @@ impl MadeOf<'_> {
 }
 
 /// A sorted library: inner objects are bare lists of pairs.
-fn library(out: &mut Encoder, lib: &[(String, Json)]) {
+fn encode_library(out: &mut Encoder, lib: &[(String, Json)]) {
     out.list(lib.iter(), |out, (key, value)| {
         out.tuple(2);
         out.binary(key);
         match value {
-            Json::Object(inner) => library(out, inner),
+            Json::Object(inner) => encode_library(out, inner),
             Json::Null
             | Json::Bool(_)
             | Json::Integer(_)
@@ -183,9 +183,9 @@ fn library(out: &mut Encoder, lib: &[(String, Json)]) {
     });
 }
 
-impl Group<'_> {
+impl ViewGroupInput<'_> {
     /// The common beginning of the records of all versions.
-    fn head(&self, out: &mut Encoder, number: i128) {
+    fn encode_head(&self, out: &mut Encoder, number: i128) {
         out.atom("mrview");
         out.integer(number);
         out.integer(0);
@@ -201,27 +201,27 @@ impl Group<'_> {
     }
 
     /// The size of the term to which the reduces evaluate without rows.
-    fn without_rows(&self) -> EmptyGroup {
+    fn empty_bytes(&self) -> EmptyGroupBytes {
         let sizes: Option<Vec<u64>> =
-            self.reduces.iter().map(|(_, reduce)| reduced_to(reduce)).collect();
+            self.reduces.iter().map(|(_, reduce)| empty_reduction_bytes(reduce)).collect();
         let sizes = sizes?;
         Some(match sizes.len() as u64 {
             0 => 2,
-            count if sizes.iter().all(|size| *size == ZERO) => 4 + count,
+            count if sizes.iter().all(|size| *size == ZERO_BYTES) => 4 + count,
             _ => 7 + sizes.iter().sum::<u64>(),
         })
     }
 }
 
 /// Size of the number 0 as a term; a list of such numbers is shorter because it is a string.
-const ZERO: u64 = 2;
+const ZERO_BYTES: u64 = 2;
 
 /// Size of the term to which a reduce evaluates without rows.
-fn reduced_to(reduce: &Json) -> Option<u64> {
+fn empty_reduction_bytes(reduce: &Json) -> Option<u64> {
     /// Prefixes of names, because CouchDB compares prefixes.
     const BUILT_IN: [(&str, u64); 8] = [
-        ("_sum", ZERO),
-        ("_count", ZERO),
+        ("_sum", ZERO_BYTES),
+        ("_count", ZERO_BYTES),
         // Five zeros in a tuple.
         ("_stats", 12),
         // The empty sketch of CouchDB 3.5's couch_hyper.

@@ -10,21 +10,21 @@
 //! last header with a valid checksum counts: CouchDB itself starts from it after a crash.
 
 mod block;
-mod chunk;
 mod db;
 mod design;
-mod find;
-mod opening;
+mod header_error;
+mod header_search;
+mod open_action;
+mod purge_seq;
 mod term;
-mod unreadable;
 mod view;
 
-pub use chunk::last_purge;
-pub use db::{DbHeader, Epoch, Tree, Trees};
-pub use design::{BadDesign, Design, EmptyGroup};
-pub use opening::{Difference, Opening, Reported, Role};
-pub use unreadable::{Undecodable, Unreadable};
-pub use view::{Group, Index, IndexForm, ViewHeader};
+pub use db::{DbHeader, Epoch, TreeSize, Trees};
+pub use design::{Design, DesignError, EmptyGroupBytes};
+pub use header_error::{DecodeError, HeaderError};
+pub use open_action::{Difference, OpenAction, ReportMatch, Role};
+pub use purge_seq::last_purge;
+pub use view::{CommittedIndex, IndexForm, ViewGroup, ViewHeader};
 
 use std::io;
 use term::Term;
@@ -60,29 +60,29 @@ impl Bytes for &[u8] {
 
 /// A file with its newest valid header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Headed {
+pub struct FileHeader {
     /// The content of the header.
     pub header: Header,
     /// The file's size, from [`Bytes::size`].
     pub file_bytes: u64,
     /// The position of the header.
-    pub place: Place,
+    pub position: HeaderPosition,
 }
 
 /// The position of a header, and the false headers after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct HeaderPosition {
     /// Offset of the header's block, a multiple of 4096.
     pub at: u64,
     /// Length of checksum and term, according to the header.
-    pub bytes: u32,
+    pub length: u32,
     /// The kind of its valid checksum.
     pub checksum: Checksum,
     /// Number of blocks after it that are marked as headers but are not: damage, or a header that
     /// was being written.
-    pub rejected: u32,
+    pub false_headers: u32,
     /// Bytes after the header: not committed yet, or lost in a crash.
-    pub tail: u64,
+    pub bytes_after: u64,
 }
 
 /// The kind of a header's checksum.
@@ -124,7 +124,7 @@ pub enum Header {
 /// If the file cannot be read, contains no valid header, or one that no CouchDB could use. A
 /// header with a valid checksum that cannot be decoded is an error: CouchDB does not search
 /// further back either.
-pub fn read(bytes: &dyn Bytes) -> Result<Headed, Unreadable> {
+pub fn read(bytes: &dyn Bytes) -> Result<FileHeader, HeaderError> {
     read_within(bytes, u64::MAX)
 }
 
@@ -133,18 +133,18 @@ pub fn read(bytes: &dyn Bytes) -> Result<Headed, Unreadable> {
 ///
 /// # Errors
 ///
-/// Like [`read`]; [`Unreadable::NoHeaderWithin`] if there may be a header further back.
-pub fn read_within(bytes: &dyn Bytes, furthest: u64) -> Result<Headed, Unreadable> {
-    find::newest(bytes, furthest, |record, place| {
+/// Like [`read`]; [`HeaderError::NoHeaderWithin`] if there may be a header further back.
+pub fn read_within(bytes: &dyn Bytes, furthest: u64) -> Result<FileHeader, HeaderError> {
+    header_search::find_newest(bytes, furthest, |record, place| {
         let header = decode(record, place)?;
-        Ok(Headed { header, file_bytes: bytes.size(), place })
+        Ok(FileHeader { header, file_bytes: bytes.size(), position: place })
     })
 }
 
 /// Decodes a header's term; its first element determines the kind.
-fn decode(record: &[u8], place: Place) -> Result<Header, Unreadable> {
-    let undecodable = |why| Unreadable::UndecodableHeader { place, why };
-    let none = || undecodable(Undecodable::NoHeader);
+fn decode(record: &[u8], place: HeaderPosition) -> Result<Header, HeaderError> {
+    let undecodable = |why| HeaderError::UndecodableHeader { place, why };
+    let none = || undecodable(DecodeError::NotAHeader);
     let term = Term::decode(record).map_err(undecodable)?;
     let mut fields = term.tuple().ok_or_else(none)?;
     let count = fields.len();
@@ -167,6 +167,11 @@ fn decode(record: &[u8], place: Place) -> Result<Header, Unreadable> {
         None => Err(none()),
     }
 }
+
+/// Compiles and runs the examples of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@
 //! so that neither depth nor a claimed length costs anything. Never builds a tree of terms. Only
 //! the header decoders of this crate use it.
 
-use super::Undecodable;
+use super::DecodeError;
 
 /// The first byte of `term_to_binary`'s output.
 const VERSION: u8 = 131;
@@ -21,35 +21,35 @@ pub(super) enum Term<'a> {
 impl<'a> Term<'a> {
     /// The term at the beginning of `bytes`, traversed once; like in `binary_to_term`, bytes after
     /// it are ignored.
-    pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, Undecodable> {
+    pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         match bytes {
-            [VERSION, term @ ..] => Ok(Self::Encoded(split(term)?.0)),
-            _ => Err(Undecodable::NoTerm),
+            [VERSION, term @ ..] => Ok(Self::Encoded(split_term(term)?.0)),
+            _ => Err(DecodeError::NotATerm),
         }
     }
 
     /// The elements of a tuple.
     pub(super) fn tuple(self) -> Option<Elements<'a>> {
         let Self::Encoded(bytes) = self else { return None };
-        let Ok(Shape::Tuple(count)) = shape(bytes) else { return None };
-        elements(bytes.get(head(bytes)?..)?, u64::from(count))
+        let Ok(TermShape::Tuple(count)) = term_shape(bytes) else { return None };
+        elements(bytes.get(head_length(bytes)?..)?, u64::from(count))
     }
 
     /// The elements of a proper list.
     pub(super) fn list(self) -> Option<Elements<'a>> {
         let Self::Encoded(bytes) = self else { return None };
-        let rest = bytes.get(head(bytes)?..)?;
-        match shape(bytes).ok()? {
-            Shape::Nil => Some(Elements::Small(&[])),
-            Shape::String(length) => Some(Elements::Small(rest.get(..usize::from(length))?)),
-            Shape::List(count) => {
+        let rest = bytes.get(head_length(bytes)?..)?;
+        match term_shape(bytes).ok()? {
+            TermShape::Nil => Some(Elements::Small(&[])),
+            TermShape::String(length) => Some(Elements::Small(rest.get(..usize::from(length))?)),
+            TermShape::List(count) => {
                 let mut tail = rest;
                 for _ in 0..count {
-                    tail = split(tail).ok()?.1;
+                    tail = split_term(tail).ok()?.1;
                 }
                 if tail == [tag::NIL] { elements(rest, u64::from(count)) } else { None }
             }
-            Shape::Plain(_) | Shape::Tuple(_) | Shape::Map(_) => None,
+            TermShape::Bytes(_) | TermShape::Tuple(_) | TermShape::Map(_) => None,
         }
     }
 
@@ -57,15 +57,15 @@ impl<'a> Term<'a> {
     ///
     /// Decoded elements need more space than their bytes: a list that no CouchDB writes must not
     /// fill the memory.
-    pub(super) fn list_of_at_most(self, most: usize) -> Option<Elements<'a>> {
+    pub(super) fn bounded_list(self, most: usize) -> Option<Elements<'a>> {
         self.list().filter(|list| list.len() <= most)
     }
 
     /// Alternating keys and values of a map.
     pub(super) fn map(self) -> Option<Elements<'a>> {
         let Self::Encoded(bytes) = self else { return None };
-        let Ok(Shape::Map(pairs)) = shape(bytes) else { return None };
-        elements(bytes.get(head(bytes)?..)?, u64::from(pairs) * 2)
+        let Ok(TermShape::Map(pairs)) = term_shape(bytes) else { return None };
+        elements(bytes.get(head_length(bytes)?..)?, u64::from(pairs) * 2)
     }
 
     /// A non-negative integer.
@@ -135,7 +135,7 @@ impl<'a> Iterator for Elements<'a> {
             }
             Self::Encoded { rest, left } => {
                 *left = left.checked_sub(1)?;
-                let (term, behind) = split(rest).ok()?;
+                let (term, behind) = split_term(rest).ok()?;
                 *rest = behind;
                 Some(Term::Encoded(term))
             }
@@ -180,9 +180,9 @@ mod tag {
 
 /// The data after a term's tag and length.
 #[derive(Clone, Copy)]
-enum Shape {
+enum TermShape {
     /// Number of bytes without terms.
-    Plain(u64),
+    Bytes(u64),
     Nil,
     String(u16),
     Tuple(u32),
@@ -193,7 +193,7 @@ enum Shape {
 }
 
 /// Size of tag and length in bytes.
-fn head(term: &[u8]) -> Option<usize> {
+fn head_length(term: &[u8]) -> Option<usize> {
     Some(match *term.first()? {
         tag::SMALL_TUPLE | tag::SMALL_BIG | tag::SMALL_ATOM | tag::SMALL_ATOM_UTF8 => 2,
         tag::STRING | tag::ATOM | tag::ATOM_UTF8 => 3,
@@ -204,58 +204,58 @@ fn head(term: &[u8]) -> Option<usize> {
     })
 }
 
-fn shape(term: &[u8]) -> Result<Shape, Undecodable> {
-    let at = |at: usize| term.get(at).copied().ok_or(Undecodable::CutShort);
+fn term_shape(term: &[u8]) -> Result<TermShape, DecodeError> {
+    let at = |at: usize| term.get(at).copied().ok_or(DecodeError::Truncated);
     let short = || Ok(u16::from_be_bytes([at(1)?, at(2)?]));
     let long = || Ok(u32::from_be_bytes([at(1)?, at(2)?, at(3)?, at(4)?]));
     Ok(match at(0)? {
-        tag::SMALL_INTEGER => Shape::Plain(1),
-        tag::INTEGER => Shape::Plain(4),
-        tag::FLOAT => Shape::Plain(8),
-        tag::FLOAT_TEXT => Shape::Plain(31),
+        tag::SMALL_INTEGER => TermShape::Bytes(1),
+        tag::INTEGER => TermShape::Bytes(4),
+        tag::FLOAT => TermShape::Bytes(8),
+        tag::FLOAT_TEXT => TermShape::Bytes(31),
         // A sign, then the digits.
-        tag::SMALL_BIG => Shape::Plain(u64::from(at(1)?) + 1),
-        tag::LARGE_BIG => Shape::Plain(u64::from(long()?) + 1),
-        tag::SMALL_ATOM | tag::SMALL_ATOM_UTF8 => Shape::Plain(u64::from(at(1)?)),
-        tag::ATOM | tag::ATOM_UTF8 => Shape::Plain(u64::from(short()?)),
-        tag::BINARY | tag::BIT_BINARY => Shape::Plain(u64::from(long()?)),
-        tag::NIL => Shape::Nil,
-        tag::STRING => Shape::String(short()?),
-        tag::SMALL_TUPLE => Shape::Tuple(u32::from(at(1)?)),
-        tag::LARGE_TUPLE => Shape::Tuple(long()?),
-        tag::LIST => Shape::List(long()?),
-        tag::MAP => Shape::Map(long()?),
-        other => return Err(Undecodable::UnknownTag(other)),
+        tag::SMALL_BIG => TermShape::Bytes(u64::from(at(1)?) + 1),
+        tag::LARGE_BIG => TermShape::Bytes(u64::from(long()?) + 1),
+        tag::SMALL_ATOM | tag::SMALL_ATOM_UTF8 => TermShape::Bytes(u64::from(at(1)?)),
+        tag::ATOM | tag::ATOM_UTF8 => TermShape::Bytes(u64::from(short()?)),
+        tag::BINARY | tag::BIT_BINARY => TermShape::Bytes(u64::from(long()?)),
+        tag::NIL => TermShape::Nil,
+        tag::STRING => TermShape::String(short()?),
+        tag::SMALL_TUPLE => TermShape::Tuple(u32::from(at(1)?)),
+        tag::LARGE_TUPLE => TermShape::Tuple(long()?),
+        tag::LIST => TermShape::List(long()?),
+        tag::MAP => TermShape::Map(long()?),
+        other => return Err(DecodeError::UnknownTag(other)),
     })
 }
 
 /// Splits bytes after the term at their beginning.
 ///
 /// Each term takes at least one byte, so more terms than bytes cannot exist, whatever is claimed.
-fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Undecodable> {
+fn split_term(bytes: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
     let mut rest = bytes;
     let mut wanted: u64 = 1;
     while wanted > 0 {
         if wanted > rest.len() as u64 {
-            return Err(Undecodable::CutShort);
+            return Err(DecodeError::Truncated);
         }
-        let (plain, inner) = match shape(rest)? {
-            Shape::Plain(length) => (length, 0),
-            Shape::Nil => (0, 0),
-            Shape::String(length) => (u64::from(length), 0),
-            Shape::Tuple(count) => (0, u64::from(count)),
-            Shape::List(count) => (0, u64::from(count) + 1),
-            Shape::Map(pairs) => (0, u64::from(pairs) * 2),
+        let (plain, inner) = match term_shape(rest)? {
+            TermShape::Bytes(length) => (length, 0),
+            TermShape::Nil => (0, 0),
+            TermShape::String(length) => (u64::from(length), 0),
+            TermShape::Tuple(count) => (0, u64::from(count)),
+            TermShape::List(count) => (0, u64::from(count) + 1),
+            TermShape::Map(pairs) => (0, u64::from(pairs) * 2),
         };
         let length = usize::try_from(plain)
             .ok()
-            .and_then(|plain| plain.checked_add(head(rest)?))
-            .ok_or(Undecodable::CutShort)?;
-        rest = rest.get(length..).ok_or(Undecodable::CutShort)?;
+            .and_then(|plain| plain.checked_add(head_length(rest)?))
+            .ok_or(DecodeError::Truncated)?;
+        rest = rest.get(length..).ok_or(DecodeError::Truncated)?;
         wanted = wanted - 1 + inner;
     }
     let length = bytes.len() - rest.len();
-    bytes.split_at_checked(length).ok_or(Undecodable::CutShort)
+    bytes.split_at_checked(length).ok_or(DecodeError::Truncated)
 }
 
 #[cfg(test)]

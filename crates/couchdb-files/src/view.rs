@@ -4,22 +4,22 @@
 //! computes them. Never finds or checks the header.
 
 use super::{
-    EmptyGroup, Tree, Undecodable,
-    db::Root,
+    DecodeError, EmptyGroupBytes, TreeSize,
+    db::TreeRoot,
     term::{Elements, Term},
 };
 use couchdb_names::Signature;
 use std::iter::zip;
 
 /// The size that CouchDB counts for `[]`, the reductions of a group without reduces.
-const NO_REDUCES: u64 = 2;
+const EMPTY_REDUCTION_BYTES: u64 = 2;
 
 /// Maximum number of view groups in an index.
-const MOST_GROUPS: usize = 100_000;
+const MAX_GROUPS: usize = 100_000;
 /// Maximum number of collator versions that it names.
-const MOST_COLLATORS: usize = 1000;
+const MAX_COLLATORS: usize = 1000;
 /// Maximum number of parts of such a version; ICU's have four.
-const MOST_PARTS: usize = 16;
+const MAX_VERSION_PARTS: usize = 16;
 
 /// The content of a view index's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +27,12 @@ pub struct ViewHeader {
     /// The signature of the definition the index was built for; it also names the file.
     pub signature: Signature,
     /// The index; `None` if it was opened or reset without a commit since.
-    pub committed: Option<Index>,
+    pub committed: Option<CommittedIndex>,
 }
 
 /// A committed view index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Index {
+pub struct CommittedIndex {
     /// The form of its header.
     pub form: IndexForm,
     /// The last indexed sequence.
@@ -45,9 +45,9 @@ pub struct Index {
     /// two bytes here, for `[]`; CouchDB's number depends on its reduces: see `external_with`.
     pub external: Option<u64>,
     /// The tree of documents, which leads to their rows.
-    pub id_tree: Tree,
+    pub id_tree: TreeSize,
     /// Groups of views that share map and options, in the order of [`super::Design::groups`].
-    pub views: Vec<Group>,
+    pub views: Vec<ViewGroup>,
     /// Number of groups without rows.
     pub empty_groups: usize,
     /// Versions of the ICU collation that rows were sorted with, such as `153.120`; two or more
@@ -70,9 +70,9 @@ pub enum IndexForm {
 
 /// Views that share map and options, and therefore one tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct ViewGroup {
     /// The tree of its rows.
-    pub tree: Tree,
+    pub tree: TreeSize,
     /// Number of rows.
     pub rows: Option<u64>,
     /// Number of reduces; unknown without rows.
@@ -87,50 +87,51 @@ impl ViewHeader {
     /// # Errors
     ///
     /// If it is not such a pair.
-    pub(super) fn decode(signature: [u8; 16], header: Term<'_>) -> Result<Self, Undecodable> {
-        let committed = if header.is_atom("nil") { None } else { Some(Index::decode(header)?) };
+    pub(super) fn decode(signature: [u8; 16], header: Term<'_>) -> Result<Self, DecodeError> {
+        let committed =
+            if header.is_atom("nil") { None } else { Some(CommittedIndex::decode(header)?) };
         Ok(Self { signature: Signature(signature), committed })
     }
 }
 
-impl Index {
-    fn decode(header: Term<'_>) -> Result<Self, Undecodable> {
+impl CommittedIndex {
+    fn decode(header: Term<'_>) -> Result<Self, DecodeError> {
         let fields: Vec<Term<'_>> = header
             .tuple()
             .filter(|fields| matches!(fields.len(), 5 | 6))
-            .ok_or(Undecodable::NoHeader)?
+            .ok_or(DecodeError::NotAHeader)?
             .collect();
         let [name, update_seq, purge_seq, id_tree, middle @ .., groups] = fields.as_slice() else {
-            return Err(Undecodable::NoHeader);
+            return Err(DecodeError::NotAHeader);
         };
         let info = middle.first().copied();
         let form = match info {
             None if name.is_atom("index_header") => IndexForm::V1_2,
-            _ if !name.is_atom("mrheader") => return Err(Undecodable::NoHeader),
+            _ if !name.is_atom("mrheader") => return Err(DecodeError::NotAHeader),
             None => IndexForm::Plain,
             Some(info) if info.map().is_some() => IndexForm::Current,
             Some(_) => IndexForm::V2,
         };
-        let id_tree = Root::decode(*id_tree).ok_or(Undecodable::Field("id_btree_state"))?.tree;
-        let views: Vec<Group> = groups
-            .list_of_at_most(MOST_GROUPS)
-            .and_then(|groups| groups.map(Group::decode).collect())
-            .ok_or(Undecodable::Field("view_states"))?;
-        let sum = |of: &dyn Fn(&Group) -> Option<u64>, first: Option<u64>| {
+        let id_tree = TreeRoot::decode(*id_tree).ok_or(DecodeError::Field("id_btree_state"))?.tree;
+        let views: Vec<ViewGroup> = groups
+            .bounded_list(MAX_GROUPS)
+            .and_then(|groups| groups.map(ViewGroup::decode).collect())
+            .ok_or(DecodeError::Field("view_states"))?;
+        let sum = |of: &dyn Fn(&ViewGroup) -> Option<u64>, first: Option<u64>| {
             views.iter().map(of).fold(first, |sum, next| sum?.checked_add(next?))
         };
-        let external = |group: &Group| match group.tree {
-            Tree::Empty => Some(NO_REDUCES),
-            Tree::Sized(_) | Tree::Unsized => group.external,
+        let external = |group: &ViewGroup| match group.tree {
+            TreeSize::Empty => Some(EMPTY_REDUCTION_BYTES),
+            TreeSize::Bytes(_) | TreeSize::Unknown => group.external,
         };
         Ok(Self {
             form,
-            update_seq: update_seq.number().ok_or(Undecodable::Field("seq"))?,
-            purge_seq: purge_seq.number().ok_or(Undecodable::Field("purge_seq"))?,
+            update_seq: update_seq.number().ok_or(DecodeError::Field("seq"))?,
+            purge_seq: purge_seq.number().ok_or(DecodeError::Field("purge_seq"))?,
             active: sum(&|group| group.tree.bytes(), id_tree.bytes()),
             external: sum(&external, Some(0)),
             id_tree,
-            empty_groups: views.iter().filter(|group| group.tree == Tree::Empty).count(),
+            empty_groups: views.iter().filter(|group| group.tree == TreeSize::Empty).count(),
             collators: info.and_then(Term::map).map_or_else(Vec::new, collators),
             views,
         })
@@ -139,36 +140,36 @@ impl Index {
     /// The external size including the bytes that CouchDB adds for groups without rows, given its
     /// number for each group: [`super::Design::groups`]. `None` if one is unknown.
     #[must_use]
-    pub fn external_with(&self, empty: &[EmptyGroup]) -> Option<u64> {
+    pub fn external_with(&self, empty: &[EmptyGroupBytes]) -> Option<u64> {
         if empty.len() != self.views.len() {
             return None;
         }
         zip(&self.views, empty).try_fold(0_u64, |sum, (group, empty)| {
-            let bytes = if group.tree == Tree::Empty { *empty } else { group.external };
+            let bytes = if group.tree == TreeSize::Empty { *empty } else { group.external };
             sum.checked_add(bytes?)
         })
     }
 }
 
-impl Group {
+impl ViewGroup {
     /// `{Tree, …}` since CouchDB 1.3; `nil` before, for a group without rows.
     fn decode(state: Term<'_>) -> Option<Self> {
         let root = match state.tuple() {
-            None if state.is_atom("nil") => Root::EMPTY,
+            None if state.is_atom("nil") => TreeRoot::EMPTY,
             None => return None,
-            Some(mut fields) => Root::decode(fields.next()?)?,
+            Some(mut fields) => TreeRoot::decode(fields.next()?)?,
         };
         let mut reduction = root.reduction.and_then(Term::tuple);
         let mut next = || reduction.as_mut().and_then(Elements::next);
         let (rows, reduces, external) = (next(), next(), next());
-        let rows = if root.tree == Tree::Empty { Some(0) } else { rows.and_then(Term::number) };
+        let rows = if root.tree == TreeSize::Empty { Some(0) } else { rows.and_then(Term::number) };
         Some(Self {
             tree: root.tree,
             rows,
             reduces: reduces.and_then(Term::list).map(|reduces| reduces.len()),
             // Not counted before CouchDB 2; CouchDB itself then uses zero.
             external: match external {
-                None => rows.filter(|_| root.tree != Tree::Empty).map(|_| 0),
+                None => rows.filter(|_| root.tree != TreeSize::Empty).map(|_| 0),
                 Some(bytes) => bytes.number(),
             },
         })
@@ -180,7 +181,7 @@ fn collators(mut info: Elements<'_>) -> Vec<String> {
     while let (Some(key), Some(versions)) = (info.next(), info.next()) {
         if key.is_atom("ucol_vs") {
             return versions
-                .list_of_at_most(MOST_COLLATORS)
+                .bounded_list(MAX_COLLATORS)
                 .map(|all| all.filter_map(version).collect())
                 .unwrap_or_default();
         }
@@ -191,7 +192,7 @@ fn collators(mut info: Elements<'_>) -> Vec<String> {
 /// A version without trailing zeros.
 fn version(parts: Term<'_>) -> Option<String> {
     let parts = parts.tuple().or_else(|| parts.list())?;
-    let parts = Some(parts).filter(|parts| parts.len() <= MOST_PARTS)?;
+    let parts = Some(parts).filter(|parts| parts.len() <= MAX_VERSION_PARTS)?;
     let parts: Vec<u64> = parts.map(Term::number).collect::<Option<_>>()?;
     let used = parts.iter().rposition(|part| *part != 0).map_or(0, |at| at + 1);
     let parts: Vec<String> = parts.iter().take(used).map(u64::to_string).collect();

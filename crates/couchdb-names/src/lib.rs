@@ -21,3 +21,8 @@ pub use range::{ParseRangeError, Range, RangeText, ShardName};
 pub use segment::encode_part;
 pub use signature::{ParseSignatureError, Signature};
 pub use version::{ParseVersionError, Version};
+
+/// Compiles and runs the examples of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -18,7 +18,7 @@ use wall_clock::{Clock, Moment};
 /// Marks a response that stands for a refused connection, for transports that call a
 /// router in process: it is in the response's extensions, with status 503.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused;
+pub struct ConnectionRefused;
 
 /// A simulated CouchDB cluster.
 #[derive(Clone, Debug)]
@@ -95,13 +95,13 @@ impl Cluster {
 
     /// The latest exchanges, oldest first.
     #[must_use]
-    pub fn wire(&self) -> Vec<Exchange> {
+    pub fn exchanges(&self) -> Vec<Exchange> {
         self.locked(|inner| inner.log.kept())
     }
 
     /// The latest exchanges that asked for more than an answer: neither a read nor a login.
     #[must_use]
-    pub fn orders(&self) -> Vec<Exchange> {
+    pub fn write_requests(&self) -> Vec<Exchange> {
         self.locked(|inner| inner.log.orders())
     }
 
@@ -118,7 +118,7 @@ impl Cluster {
     }
 
     /// Forgets the exchanges so far.
-    pub fn clear_wire(&self) {
+    pub fn clear_exchanges(&self) {
         self.locked(|inner| inner.log.clear());
     }
 

@@ -18,7 +18,7 @@ mod server;
 mod system;
 
 use super::{
-    Cluster, Exchange, Refused,
+    Cluster, ConnectionRefused, Exchange,
     access::{Checks, Login, Shown},
     cluster::Inner,
     config::V3_4_0,
@@ -75,7 +75,7 @@ pub(super) fn router(cluster: Cluster, entry: Entry) -> Router {
 fn refused() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    response.extensions_mut().insert(Refused);
+    response.extensions_mut().insert(ConnectionRefused);
     response
 }
 

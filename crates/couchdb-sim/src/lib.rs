@@ -24,7 +24,7 @@ mod session;
 mod wire;
 mod world;
 
-pub use cluster::{Cluster, Refused};
+pub use cluster::{Cluster, ConnectionRefused};
 pub use config::{
     Config, ConfigError, Database, Deploy, Design, Fleet, Interrupted, Node, Orphan, Role,
     SYSTEM_DATABASES, Search, User,
@@ -33,6 +33,11 @@ pub use demo::demo_config;
 pub use fault::{Effect, Fault, Faults};
 pub use wire::Exchange;
 pub use world::{
-    Amiss, By, Compaction, DiskFile, DiskUse, DiskWalk, End, SearchInfo, ShardInfo, Sizes,
-    StartError, Task, TaskKind, ViewFile, ViewInfo, World,
+    Compaction, CompactionEnd, DiskFile, DiskUse, DiskWalk, Obstacle, SearchInfo, ShardInfo, Sizes,
+    StartError, StartedBy, Task, TaskKind, ViewFile, ViewInfo, World,
 };
+
+/// Compiles and runs the examples of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

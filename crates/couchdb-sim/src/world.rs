@@ -19,7 +19,7 @@ mod smoosh;
 mod truth;
 mod updates;
 
-pub use chronicle::{Amiss, By, Compaction, End};
+pub use chronicle::{Compaction, CompactionEnd, Obstacle, StartedBy};
 pub(super) use database::{Gone, Known, Mapped};
 pub use litter::{DiskFile, DiskWalk, ViewFile};
 pub use truth::{DiskUse, SearchInfo, ShardInfo, Sizes, StartError, Task, TaskKind, ViewInfo};

@@ -6,7 +6,7 @@
 //!
 //! Compare the two: a counter's `# TYPE` line, `# UNIT` and `# EOF` differ; the series do not.
 
-use metrics_text::{Coding, Format, Writer};
+use metrics_text::{Encoding, TextFormat, Writer};
 use std::io::{self, Write as _};
 
 metrics_text::families! {
@@ -19,7 +19,7 @@ metrics_text::families! {
 fn main() -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "# {} families\n", ALL.len())?;
-    for format in Format::ALL {
+    for format in TextFormat::ALL {
         writeln!(out, "# Content-Type: {}", format.content_type())?;
         out.write_all(&scrape(format))?;
         writeln!(out)?;
@@ -27,8 +27,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn scrape(format: Format) -> Vec<u8> {
-    let mut writer = Writer::new(format, Coding::Identity);
+fn scrape(format: TextFormat) -> Vec<u8> {
+    let mut writer = Writer::new(format, Encoding::Identity);
 
     let mut jobs = writer.family(&QUEUE_JOBS);
     jobs.sample(&["urgent"], 3_u64);

@@ -2,14 +2,14 @@
 //!
 //! Owns the parsing of `Accept-Encoding` and gzip, the only encoding offered.
 
-use super::negotiation::items;
+use super::negotiation::parse_list;
 
 /// Whether a client accepts gzip and does not prefer an uncompressed answer, given the value of
 /// its `Accept-Encoding` header. Without the header, the answer is not compressed.
 #[must_use]
 pub fn accepts_gzip(accept_encoding: Option<&str>) -> bool {
     let (mut gzip, mut identity, mut any) = (None, None, None);
-    for item in items(accept_encoding.unwrap_or_default()) {
+    for item in parse_list(accept_encoding.unwrap_or_default()) {
         let Some(quality) = item.quality else { continue };
         let named = match item.name.to_ascii_lowercase().as_str() {
             "gzip" | "x-gzip" => &mut gzip,
@@ -25,7 +25,7 @@ pub fn accepts_gzip(accept_encoding: Option<&str>) -> bool {
 
 /// The encoding of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Coding {
+pub enum Encoding {
     /// Plain.
     #[default]
     Identity,

@@ -81,8 +81,8 @@ pub struct Family<const N: usize> {
 impl<const N: usize> Family<N> {
     /// The same without the number of labels in its type, for lists.
     #[must_use]
-    pub const fn describe(&'static self) -> Description {
-        Description {
+    pub const fn describe(&'static self) -> FamilyDescription {
+        FamilyDescription {
             name: self.name,
             metric_type: self.metric_type,
             unit: self.unit,
@@ -94,7 +94,7 @@ impl<const N: usize> Family<N> {
 
 /// A [`Family`] as a row of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Description {
+pub struct FamilyDescription {
     /// The full name.
     pub name: &'static str,
     /// The type of its values.
@@ -114,8 +114,8 @@ pub struct Description {
 ///     QUEUE_SIZE: Gauge None "app_queue_size" ["queue"] "Jobs that wait.";
 /// }
 /// let mut writer = metrics_text::Writer::new(
-///     metrics_text::Format::Text,
-///     metrics_text::Coding::Identity,
+///     metrics_text::TextFormat::Text,
+///     metrics_text::Encoding::Identity,
 /// );
 /// writer.family(&QUEUE_SIZE).sample(&["mail"], 3_u64);
 /// assert!(String::from_utf8(writer.finish()).unwrap().ends_with("app_queue_size{queue=\"mail\"} 3\n"));
@@ -135,6 +135,6 @@ macro_rules! families {
         )*
 
         /// The whole table, in the order above.
-        pub static ALL: &[$crate::Description] = &[$($id.describe()),*];
+        pub static ALL: &[$crate::FamilyDescription] = &[$($id.describe()),*];
     };
 }

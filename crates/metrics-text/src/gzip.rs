@@ -11,27 +11,27 @@ use std::{io::Write as _, mem};
 /// It works in pieces because a hundred thousand series are twenty megabytes: allocating, filling
 /// and rereading that much memory takes a quarter of the whole scrape.
 #[derive(Debug)]
-pub(super) struct Gzip(GzEncoder<Vec<u8>>);
+pub(super) struct GzipEncoder(GzEncoder<Vec<u8>>);
 
-impl Gzip {
+impl GzipEncoder {
     pub(super) fn new() -> Self {
         Self(GzEncoder::new(Vec::new(), Compression::fast()))
     }
 
     /// Compresses the text written so far.
-    pub(super) fn take(&mut self, text: &mut String) {
+    pub(super) fn compress(&mut self, text: &mut String) {
         let _infallible = self.0.write_all(text.as_bytes());
         text.clear();
     }
 
     /// The compressed bytes that are ready and were not returned before.
-    pub(super) fn ready(&mut self) -> Vec<u8> {
+    pub(super) fn take_ready(&mut self) -> Vec<u8> {
         mem::take(self.0.get_mut())
     }
 
     /// Ends the compressed text; returns the bytes that were not returned before.
     pub(super) fn finish(mut self, mut rest: String) -> Vec<u8> {
-        self.take(&mut rest);
+        self.compress(&mut rest);
         // Writing to a Vec does not fail.
         self.0.finish().unwrap_or_default()
     }
@@ -57,11 +57,11 @@ mod tests {
         fn the_text_round_trips_for_any_pieces(
             pieces in prop::collection::vec(".{0,300}", 0..20), rest in ".{0,300}",
         ) {
-            let mut gzip = Gzip::new();
+            let mut gzip = GzipEncoder::new();
             let mut packed = Vec::new();
             for piece in &pieces {
-                gzip.take(&mut piece.clone());
-                packed.extend(gzip.ready());
+                gzip.compress(&mut piece.clone());
+                packed.extend(gzip.take_ready());
             }
             packed.extend(gzip.finish(rest.clone()));
             prop_assert_eq!(unpacked(&packed), pieces.concat() + &rest);

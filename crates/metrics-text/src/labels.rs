@@ -37,7 +37,7 @@ impl<const N: usize> LabelSets<N> {
     /// Too much capacity costs nothing because unused memory is never touched; growing costs
     /// another allocation and a copy.
     #[must_use]
-    pub fn with_room(family: &Family<N>, sets: usize, letters: usize) -> Self {
+    pub fn with_capacity(family: &Family<N>, sets: usize, letters: usize) -> Self {
         let between: usize = family.labels.iter().map(|name| name.len() + r#"="","#.len()).sum();
         Self {
             names: family.labels,

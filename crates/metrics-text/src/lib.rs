@@ -1,6 +1,6 @@
 //! Prometheus's text formats, both written by one writer.
 //!
-//! Owns metric families ([`Family`], declared by [`families!`]), the [`Writer`] that turns samples
+//! Owns metric families ([`FamilyDescription`], declared by [`families!`]), the [`Writer`] that turns samples
 //! into Prometheus text 0.0.4 or OpenMetrics 1.0, and the pure half of the HTTP answer: the
 //! requested format ([`negotiate`]) and whether gzip is accepted. Never measures anything, never
 //! opens a socket, and never decides what is exported. The handler of a scrape calls it with the
@@ -20,20 +20,25 @@ mod registry;
 mod series;
 mod writer;
 
+/// Compiles and runs the examples of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;
+
 #[cfg(test)]
 mod tests;
 
-pub use encoding::{Coding, accepts_gzip};
-pub use family::{Description, Family, MetricType, Unit};
+pub use encoding::{Encoding, accepts_gzip};
+pub use family::{Family, FamilyDescription, MetricType, Unit};
 pub use labels::{LabelSet, LabelSets};
 pub use negotiation::negotiate;
 pub use registry::write_gathered;
 pub use series::duplicate_series;
-pub use writer::{Samples, Sink, Value, Writer};
+pub use writer::{PieceSink, Samples, Value, Writer};
 
 /// A text format that Prometheus scrapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum TextFormat {
     /// Prometheus text 0.0.4, which every client reads.
     #[default]
     Text,
@@ -41,7 +46,7 @@ pub enum Format {
     OpenMetrics,
 }
 
-impl Format {
+impl TextFormat {
     /// Both formats, starting with the one that every client reads.
     pub const ALL: [Self; 2] = [Self::Text, Self::OpenMetrics];
 

@@ -4,7 +4,7 @@
 //! 12.5.1). Never refuses: a scrape that requests an unavailable format gets text 0.0.4, as from
 //! every other exporter.
 
-use super::Format;
+use super::TextFormat;
 
 /// The format of the answer for a value of the `Accept` header (several values joined by commas).
 ///
@@ -13,50 +13,50 @@ use super::Format;
 /// quality are ignored. OpenMetrics 0.0.1 is answered with 1.0.0, and Prometheus text 1.0.0 with
 /// 0.0.4, whose names are legal in both.
 #[must_use]
-pub fn negotiate(accept: Option<&str>) -> Format {
+pub fn negotiate(accept: Option<&str>) -> TextFormat {
     let weigh = |format| {
-        let ranges = items(accept.unwrap_or_default()).enumerate();
+        let ranges = parse_list(accept.unwrap_or_default()).enumerate();
         ranges
             .filter_map(|(place, range)| {
                 let (specificity, quality) = (specificity(&range, format)?, range.quality?);
-                Some(Weight { specificity, quality, earliness: usize::MAX - place })
+                Some(Preference { specificity, quality, position_from_end: usize::MAX - place })
             })
             .max_by(|a, b| {
                 (a.specificity.cmp(&b.specificity))
                     .then(a.quality.total_cmp(&b.quality))
-                    .then(a.earliness.cmp(&b.earliness))
+                    .then(a.position_from_end.cmp(&b.position_from_end))
             })
             .filter(|weight| weight.quality > 0.0)
     };
-    match (weigh(Format::Text), weigh(Format::OpenMetrics)) {
-        (Some(text), Some(open)) if open.preferred_to(&text) => Format::OpenMetrics,
-        (None, Some(_)) => Format::OpenMetrics,
-        _ => Format::Text,
+    match (weigh(TextFormat::Text), weigh(TextFormat::OpenMetrics)) {
+        (Some(text), Some(open)) if open.preferred_to(&text) => TextFormat::OpenMetrics,
+        (None, Some(_)) => TextFormat::OpenMetrics,
+        _ => TextFormat::Text,
     }
 }
 
 /// A client's preference for a format.
-struct Weight {
+struct Preference {
     specificity: u8,
     quality: f64,
-    earliness: usize,
+    position_from_end: usize,
 }
 
-impl Weight {
+impl Preference {
     fn preferred_to(&self, other: &Self) -> bool {
         (self.quality.total_cmp(&other.quality))
             .then(self.specificity.cmp(&other.specificity))
-            .then(self.earliness.cmp(&other.earliness))
+            .then(self.position_from_end.cmp(&other.position_from_end))
             .is_gt()
     }
 }
 
 /// The specificity with which a media range names a format; none if it does not cover it.
-fn specificity(range: &Item<'_>, format: Format) -> Option<u8> {
+fn specificity(range: &ListItem<'_>, format: TextFormat) -> Option<u8> {
     let (kind, subtype) = range.name.split_once('/')?;
     let (own_kind, own_subtype, exact, near) = match format {
-        Format::Text => ("text", "plain", "0.0.4", "1.0.0"),
-        Format::OpenMetrics => ("application", "openmetrics-text", "1.0.0", "0.0.1"),
+        TextFormat::Text => ("text", "plain", "0.0.4", "1.0.0"),
+        TextFormat::OpenMetrics => ("application", "openmetrics-text", "1.0.0", "0.0.1"),
     };
     if kind == "*" {
         return (subtype == "*").then_some(0);
@@ -79,7 +79,7 @@ fn specificity(range: &Item<'_>, format: Format) -> Option<u8> {
 }
 
 /// One member of a weighted list: `name;key=value;q=0.5`.
-pub(super) struct Item<'a> {
+pub(super) struct ListItem<'a> {
     /// The part before the first semicolon.
     pub(super) name: &'a str,
     /// Its weight, 0 to 1; 1 if it has none, and none if it is malformed.
@@ -87,7 +87,7 @@ pub(super) struct Item<'a> {
     parameters: &'a str,
 }
 
-impl<'a> Item<'a> {
+impl<'a> ListItem<'a> {
     fn parameter(&self, wanted: &str) -> Option<&'a str> {
         unquoted_split(self.parameters, ';').find_map(|parameter| {
             let (key, value) = parameter.split_once('=')?;
@@ -99,10 +99,10 @@ impl<'a> Item<'a> {
 }
 
 /// The members of a weighted list, such as the value of `Accept`.
-pub(super) fn items(list: &str) -> impl Iterator<Item = Item<'_>> {
+pub(super) fn parse_list(list: &str) -> impl Iterator<Item = ListItem<'_>> {
     unquoted_split(list, ',').map(|member| {
         let (name, parameters) = member.split_once(';').unwrap_or((member, ""));
-        let mut item = Item { name: name.trim(), quality: None, parameters };
+        let mut item = ListItem { name: name.trim(), quality: None, parameters };
         item.quality = item.parameter("q").map_or(Some(1.0), |text| {
             text.parse().ok().filter(|quality| (0.0..=1.0).contains(quality))
         });
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn clients_get_the_format_they_rank_highest() {
-        use Format::{OpenMetrics, Text};
+        use TextFormat::{OpenMetrics, Text};
         let table = [
             (PROMETHEUS_2, OpenMetrics),
             (PROMETHEUS_2_NATIVE, OpenMetrics),
@@ -192,8 +192,8 @@ mod tests {
     proptest! {
         #[test]
         fn requests_without_a_known_format_get_text(accept in "[^tT]*", listed in "[a-s/*;=,q.0-9\" ]*") {
-            prop_assert_eq!(negotiate(Some(&accept)), Format::Text);
-            prop_assert_eq!(negotiate(Some(&listed)), Format::Text);
+            prop_assert_eq!(negotiate(Some(&accept)), TextFormat::Text);
+            prop_assert_eq!(negotiate(Some(&listed)), TextFormat::Text);
         }
 
         #[test]

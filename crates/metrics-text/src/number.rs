@@ -5,7 +5,7 @@
 //! it: Go's shortest `%g` with `.0` after an integer.
 
 /// Integers below this number (2^53) are exact in an `f64`.
-const WHOLE: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// Appends a count or a size.
 pub(super) fn push_u64(out: &mut String, value: u64) {
@@ -14,7 +14,7 @@ pub(super) fn push_u64(out: &mut String, value: u64) {
 
 /// Appends a sample's value: `17`, `0.25`, `1.5e+06`, `NaN`, `+Inf`.
 pub(super) fn push_f64(out: &mut String, value: f64) {
-    if value.trunc() == value && value.abs() < WHOLE {
+    if value.trunc() == value && value.abs() < MAX_EXACT_INTEGER {
         #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
         out.push_str(itoa::Buffer::new().format(value as i64));
     } else {
@@ -101,8 +101,8 @@ mod tests {
             (1.0, "1"),
             (-3.0, "-3"),
             (1_795_222_434.0, "1795222434"),
-            (WHOLE - 1.0, "9007199254740991"),
-            (WHOLE, "9.007199254740992e+15"),
+            (MAX_EXACT_INTEGER - 1.0, "9007199254740991"),
+            (MAX_EXACT_INTEGER, "9.007199254740992e+15"),
             (0.25, "0.25"),
             (1_500_000.5, "1.5000005e+06"),
             (f64::NAN, "NaN"),

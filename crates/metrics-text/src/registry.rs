@@ -4,7 +4,7 @@
 //! 0.0.4, spells `le` differently from OpenMetrics, and fails the whole scrape over one empty
 //! family. Timestamps are left out, because recliner sets none.
 
-use super::writer::{Header, Writer, push_escaped};
+use super::writer::{FamilyHeader, Writer, push_escaped};
 use super::{family::MetricType as Ours, number};
 use prometheus::proto::{Histogram, LabelPair, Metric, MetricFamily, MetricType, Summary};
 
@@ -13,12 +13,17 @@ use prometheus::proto::{Histogram, LabelPair, Metric, MetricFamily, MetricType, 
 /// series has the same name in both formats.
 pub fn write_gathered(writer: &mut Writer, families: &[MetricFamily]) {
     for family in families {
-        let Some((text_type, open_type)) = types(family) else { continue };
+        let Some((text_type, open_type)) = type_labels(family) else { continue };
         let name = family.name();
         if family.get_metric().is_empty() || writer.was_written(name) {
             continue;
         }
-        writer.header(&Header { name, help: family.help(), text_type, open_type });
+        writer.header(&FamilyHeader {
+            name,
+            help: family.help(),
+            text_type,
+            openmetrics_type: open_type,
+        });
         for metric in family.get_metric() {
             write_metric(writer, name, family.get_field_type(), metric);
         }
@@ -26,7 +31,7 @@ pub fn write_gathered(writer: &mut Writer, families: &[MetricFamily]) {
 }
 
 /// The label of the family's type in text 0.0.4 and in OpenMetrics.
-fn types(family: &MetricFamily) -> Option<(&'static str, &'static str)> {
+fn type_labels(family: &MetricFamily) -> Option<(&'static str, &'static str)> {
     Some(match family.get_field_type() {
         MetricType::COUNTER if family.name().ends_with("_total") => {
             (Ours::Counter.label(), Ours::Counter.label())

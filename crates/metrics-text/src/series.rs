@@ -12,11 +12,11 @@ use std::collections::HashSet;
 pub fn duplicate_series(text: &str) -> Vec<String> {
     let mut seen = HashSet::new();
     let samples = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    samples.map(series).filter(|series| !seen.insert(series.clone())).collect()
+    samples.map(normalized_series).filter(|series| !seen.insert(series.clone())).collect()
 }
 
 /// A line's series with its labels sorted, still escaped.
-fn series(line: &str) -> String {
+fn normalized_series(line: &str) -> String {
     let end = line.find(['{', ' ']).unwrap_or(line.len());
     let (name, mut rest) = line.split_at(end);
     let mut labels = Vec::new();

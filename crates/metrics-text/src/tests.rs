@@ -88,8 +88,8 @@ fn observed_registry() -> Registry {
 
 /// A sample of everything: integers and floats, no label and six, odd names, a counter, a family
 /// without samples, and families of the registry.
-fn specimen(format: Format) -> String {
-    let mut writer = Writer::new(format, Coding::Identity);
+fn specimen(format: TextFormat) -> String {
+    let mut writer = Writer::new(format, Encoding::Identity);
     writer.family(&f::BUILD_INFO).sample(&["0.1.0", "803358d"], true);
     writer
         .family(&f::CONFIG_LAST_RELOAD_SUCCESS_TIMESTAMP)
@@ -115,38 +115,38 @@ fn specimen(format: Format) -> String {
 #[test]
 fn text_matches_the_golden_file() {
     let golden = include_str!("../tests/data/text-0.0.4.txt");
-    assert_eq!(specimen(Format::Text), golden);
+    assert_eq!(specimen(TextFormat::Text), golden);
 }
 
 #[test]
 fn openmetrics_matches_the_golden_file() {
     let golden = include_str!("../tests/data/openmetrics-1.0.0.txt");
-    assert_eq!(specimen(Format::OpenMetrics), golden);
+    assert_eq!(specimen(TextFormat::OpenMetrics), golden);
 }
 
 /// All samples of a text, with names and labels.
-fn samples(format: Format, text: &str) -> Vec<ParsedSample> {
+fn samples(format: TextFormat, text: &str) -> Vec<ParsedSample> {
     parse(format, text).unwrap().into_iter().flat_map(|family| family.samples).collect()
 }
 
 #[test]
 fn a_series_has_one_name_in_both_formats() {
     let of = |format| samples(format, &specimen(format));
-    assert_eq!(of(Format::Text), of(Format::OpenMetrics));
-    assert_eq!(of(Format::Text).len(), 27);
+    assert_eq!(of(TextFormat::Text), of(TextFormat::OpenMetrics));
+    assert_eq!(of(TextFormat::Text).len(), 27);
 }
 
 #[test]
 fn no_series_of_the_specimen_is_written_twice() {
-    for format in Format::ALL {
+    for format in TextFormat::ALL {
         assert_eq!(duplicate_series(&specimen(format)), [""; 0]);
     }
 }
 
 #[test]
 fn a_family_without_samples_is_omitted() {
-    for (format, rest) in [(Format::Text, ""), (Format::OpenMetrics, "# EOF\n")] {
-        let mut writer = Writer::new(format, Coding::Identity);
+    for (format, rest) in [(TextFormat::Text, ""), (TextFormat::OpenMetrics, "# EOF\n")] {
+        let mut writer = Writer::new(format, Encoding::Identity);
         let _ = writer.family(&f::NODE_UP);
         let _ = writer.family(&f::NODE_UP);
         write_gathered(&mut writer, &[prometheus::proto::MetricFamily::default()]);
@@ -158,14 +158,14 @@ fn a_family_without_samples_is_omitted() {
 #[cfg(debug_assertions)]
 #[should_panic(expected = "recliner_node_up was written before")]
 fn reopening_a_family_with_samples_panics_in_debug_builds() {
-    let mut writer = Writer::new(Format::Text, Coding::Identity);
+    let mut writer = Writer::new(TextFormat::Text, Encoding::Identity);
     writer.family(&f::NODE_UP).sample(&["a"], true);
     let _ = writer.family(&f::NODE_UP);
 }
 
 #[test]
 fn a_gathered_family_is_never_written_twice() {
-    let mut writer = Writer::new(Format::Text, Coding::Identity);
+    let mut writer = Writer::new(TextFormat::Text, Encoding::Identity);
     let registry = observed_registry();
     write_gathered(&mut writer, &registry.gather());
     let once = writer.out.clone();
@@ -178,8 +178,8 @@ fn process_metrics_pass_through_both_formats() {
     let registry = Registry::new();
     let process = prometheus::process_collector::ProcessCollector::for_self();
     registry.register(Box::new(process)).unwrap();
-    for format in Format::ALL {
-        let mut writer = Writer::new(format, Coding::Identity);
+    for format in TextFormat::ALL {
+        let mut writer = Writer::new(format, Encoding::Identity);
         write_gathered(&mut writer, &registry.gather());
         let families = parse(format, &text(writer)).unwrap();
         assert!(families.iter().any(|family| family.name == "process_resident_memory_bytes"));
@@ -195,14 +195,14 @@ fn label_values() -> impl Strategy<Value = Vec<String>> {
 proptest! {
     #[test]
     fn label_values_round_trip(values in label_values(), number in any::<f64>()) {
-        for format in Format::ALL {
-            let mut writer = Writer::new(format, Coding::Identity);
+        for format in TextFormat::ALL {
+            let mut writer = Writer::new(format, Encoding::Identity);
             let mut family = writer.family(&f::QUEUE_RATIO_MIN);
             for value in &values {
                 family.sample(&["a", value], number);
             }
             let text = text(writer);
-            prop_assert_eq!(text.ends_with("\n# EOF\n"), format == Format::OpenMetrics);
+            prop_assert_eq!(text.ends_with("\n# EOF\n"), format == TextFormat::OpenMetrics);
             let families = parse(format, &text).map_err(TestCaseError::fail)?;
             let expected = values.iter().map(|value| {
                 let labels = [("node", "a"), ("channel", &**value)];
@@ -225,8 +225,8 @@ proptest! {
         let gauge = Gauge::new("g", &*help).unwrap();
         let registry = Registry::new();
         registry.register(Box::new(gauge)).unwrap();
-        for format in Format::ALL {
-            let mut writer = Writer::new(format, Coding::Identity);
+        for format in TextFormat::ALL {
+            let mut writer = Writer::new(format, Encoding::Identity);
             write_gathered(&mut writer, &registry.gather());
             let families = parse(format, &text(writer)).map_err(TestCaseError::fail)?;
             prop_assert_eq!(&families[0].help, &help);
@@ -242,8 +242,8 @@ proptest! {
         registry.register(Box::new(histogram)).unwrap();
         let below = |bound: f64| observed.iter().filter(|value| **value <= bound).count() as f64;
         let bucket = |le: &str, bound| ParsedSample::new("h_bucket", &[("le", le)], below(bound));
-        for format in Format::ALL {
-            let mut writer = Writer::new(format, Coding::Identity);
+        for format in TextFormat::ALL {
+            let mut writer = Writer::new(format, Encoding::Identity);
             write_gathered(&mut writer, &registry.gather());
             let found = samples(format, &text(writer));
             let all = observed.len() as f64;

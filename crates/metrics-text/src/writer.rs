@@ -10,9 +10,9 @@
 //! still in the processor's cache.
 
 use super::{
-    Coding, Format,
+    Encoding, TextFormat,
     family::{Family, MetricType, Unit},
-    gzip::Gzip,
+    gzip::GzipEncoder,
     labels::LabelSet,
     number,
 };
@@ -23,94 +23,94 @@ use wall_clock::Moment;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
     /// A count, a size or a time; exact.
-    Whole(u64),
+    Integer(u64),
     /// Any other number.
-    Real(f64),
+    Float(f64),
 }
 
 impl From<u64> for Value {
     fn from(value: u64) -> Self {
-        Self::Whole(value)
+        Self::Integer(value)
     }
 }
 
 impl From<u32> for Value {
     fn from(value: u32) -> Self {
-        Self::Whole(u64::from(value))
+        Self::Integer(u64::from(value))
     }
 }
 
 impl From<usize> for Value {
     fn from(value: usize) -> Self {
-        Self::Whole(value as u64)
+        Self::Integer(value as u64)
     }
 }
 
 impl From<f64> for Value {
     fn from(value: f64) -> Self {
-        Self::Real(value)
+        Self::Float(value)
     }
 }
 
 impl From<bool> for Value {
     fn from(value: bool) -> Self {
-        Self::Whole(u64::from(value))
+        Self::Integer(u64::from(value))
     }
 }
 
 impl From<Moment> for Value {
     /// Seconds since 1970.
     fn from(value: Moment) -> Self {
-        Self::Whole(value.unix())
+        Self::Integer(value.unix())
     }
 }
 
 /// The size of a default configuration's text, so that most writers need not grow.
-const ROOM: usize = 256 << 10;
+const INITIAL_CAPACITY: usize = 256 << 10;
 
 /// Size of the text that is compressed at a time.
-const PIECE: usize = 64 << 10;
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Receives a text piece by piece; returns whether more is wanted.
-pub type Sink = Box<dyn FnMut(Vec<u8>) -> bool + Send>;
+pub type PieceSink = Box<dyn FnMut(Vec<u8>) -> bool + Send>;
 
 /// The receiver of pieces.
-struct Pieces {
-    sink: Sink,
+struct PieceOutput {
+    sink: PieceSink,
     /// Compressed bytes that are too few to be passed on yet.
-    packed: Vec<u8>,
-    wanted: bool,
+    pending: Vec<u8>,
+    is_wanted: bool,
 }
 
-impl fmt::Debug for Pieces {
+impl fmt::Debug for PieceOutput {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Pieces").field("wanted", &self.wanted).finish_non_exhaustive()
+        out.debug_struct("Pieces").field("wanted", &self.is_wanted).finish_non_exhaustive()
     }
 }
 
-impl Pieces {
-    fn give(&mut self, piece: Vec<u8>) {
-        self.wanted = self.wanted && (self.sink)(piece);
+impl PieceOutput {
+    fn send(&mut self, piece: Vec<u8>) {
+        self.is_wanted = self.is_wanted && (self.sink)(piece);
     }
 }
 
 /// Writes families one after another into a text.
 #[derive(Debug)]
 pub struct Writer {
-    pub(super) format: Format,
+    pub(super) format: TextFormat,
     pub(super) out: String,
-    gzip: Option<Gzip>,
-    pieces: Option<Pieces>,
+    gzip: Option<GzipEncoder>,
+    pieces: Option<PieceOutput>,
     written: HashSet<Box<str>>,
 }
 
 impl Writer {
     /// A writer of an empty text.
     #[must_use]
-    pub fn new(format: Format, coding: Coding) -> Self {
+    pub fn new(format: TextFormat, coding: Encoding) -> Self {
         let (gzip, room) = match coding {
-            Coding::Identity => (None, ROOM),
-            Coding::Gzip => (Some(Gzip::new()), 2 * PIECE),
+            Encoding::Identity => (None, INITIAL_CAPACITY),
+            Encoding::Gzip => (Some(GzipEncoder::new()), 2 * PIECE_BYTES),
         };
         let out = String::with_capacity(room);
         Self { format, out, gzip, pieces: None, written: HashSet::new() }
@@ -118,12 +118,12 @@ impl Writer {
 
     /// A writer that passes its text on in pieces of some tens of kilobytes, except for the rest.
     #[must_use]
-    pub fn to(format: Format, coding: Coding, sink: Sink) -> Self {
-        let gzip = (coding == Coding::Gzip).then(Gzip::new);
-        let pieces = Some(Pieces { sink, packed: Vec::new(), wanted: true });
+    pub fn to(format: TextFormat, coding: Encoding, sink: PieceSink) -> Self {
+        let gzip = (coding == Encoding::Gzip).then(GzipEncoder::new);
+        let pieces = Some(PieceOutput { sink, pending: Vec::new(), is_wanted: true });
         Self {
             format,
-            out: String::with_capacity(2 * PIECE),
+            out: String::with_capacity(2 * PIECE_BYTES),
             gzip,
             pieces,
             written: HashSet::new(),
@@ -132,22 +132,22 @@ impl Writer {
 
     /// Passes on or compresses the text written so far.
     #[cold]
-    fn hand_on(&mut self) {
+    fn pass_on(&mut self) {
         match (&mut self.gzip, &mut self.pieces) {
-            (_, Some(pieces)) if !pieces.wanted => self.out.clear(),
+            (_, Some(pieces)) if !pieces.is_wanted => self.out.clear(),
             (Some(gzip), pieces) => {
-                gzip.take(&mut self.out);
+                gzip.compress(&mut self.out);
                 if let Some(pieces) = pieces {
-                    pieces.packed.extend(gzip.ready());
-                    if pieces.packed.len() >= PIECE {
-                        let packed = mem::take(&mut pieces.packed);
-                        pieces.give(packed);
+                    pieces.pending.extend(gzip.take_ready());
+                    if pieces.pending.len() >= PIECE_BYTES {
+                        let packed = mem::take(&mut pieces.pending);
+                        pieces.send(packed);
                     }
                 }
             }
             (None, Some(pieces)) => {
-                let piece = mem::replace(&mut self.out, String::with_capacity(2 * PIECE));
-                pieces.give(piece.into_bytes());
+                let piece = mem::replace(&mut self.out, String::with_capacity(2 * PIECE_BYTES));
+                pieces.send(piece.into_bytes());
             }
             (None, None) => {}
         }
@@ -162,10 +162,10 @@ impl Writer {
         let again = self.was_written(family.name);
         debug_assert!(!again, "{} was written before", family.name);
         Samples {
-            header: Header::of(family),
-            heads: heads(family),
+            header: FamilyHeader::of(family),
+            label_heads: label_heads(family),
             names: family.labels,
-            state: State::of(again),
+            state: FamilyState::of(again),
             writer: self,
         }
     }
@@ -181,25 +181,25 @@ impl Writer {
     /// that was not passed on before.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
-        let packed = self.pieces.take().map(|pieces| pieces.packed);
-        self.ended(packed.unwrap_or_default())
+        let packed = self.pieces.take().map(|pieces| pieces.pending);
+        self.finish_text(packed.unwrap_or_default())
     }
 
     /// Ends the text of a writer that passes it on, and passes on the rest. Returns whether all of
     /// it was wanted.
     #[must_use]
-    pub fn hand_over(mut self) -> bool {
+    pub fn finish_to_sink(mut self) -> bool {
         let Some(mut pieces) = self.pieces.take() else { return true };
-        if pieces.wanted {
-            let rest = self.ended(mem::take(&mut pieces.packed));
-            pieces.give(rest);
+        if pieces.is_wanted {
+            let rest = self.finish_text(mem::take(&mut pieces.pending));
+            pieces.send(rest);
         }
-        pieces.wanted
+        pieces.is_wanted
     }
 
     /// The rest of the text, after compressed bytes that were not passed on.
-    fn ended(mut self, mut packed: Vec<u8>) -> Vec<u8> {
-        if self.format == Format::OpenMetrics {
+    fn finish_text(mut self, mut packed: Vec<u8>) -> Vec<u8> {
+        if self.format == TextFormat::OpenMetrics {
             self.out.push_str("# EOF\n");
         }
         match self.gzip {
@@ -216,8 +216,8 @@ impl Writer {
     #[inline]
     pub(super) fn end_line(&mut self) {
         self.out.push('\n');
-        if self.out.len() >= PIECE && (self.gzip.is_some() || self.pieces.is_some()) {
-            self.hand_on();
+        if self.out.len() >= PIECE_BYTES && (self.gzip.is_some() || self.pieces.is_some()) {
+            self.pass_on();
         }
     }
 
@@ -226,24 +226,24 @@ impl Writer {
     }
 
     /// Writes a family's comment lines and records that it was written.
-    pub(super) fn header(&mut self, header: &Header<'_>) {
+    pub(super) fn header(&mut self, header: &FamilyHeader<'_>) {
         self.written.insert(header.name.into());
         let out = &mut self.out;
         let (name, word) = match self.format {
-            Format::Text => (header.name, header.text_type),
-            Format::OpenMetrics => (header.open_name(), header.open_type),
+            TextFormat::Text => (header.name, header.text_type),
+            TextFormat::OpenMetrics => (header.openmetrics_name(), header.openmetrics_type),
         };
         if !header.help.is_empty() {
             out.extend(["# HELP ", name, " "]);
             match self.format {
-                Format::Text => push_help(out, header.help),
-                Format::OpenMetrics => push_escaped(out, header.help),
+                TextFormat::Text => push_help(out, header.help),
+                TextFormat::OpenMetrics => push_escaped(out, header.help),
             }
             out.push('\n');
         }
         out.extend(["# TYPE ", name, " ", word, "\n"]);
         let unit = Unit::ending(header.name);
-        if self.format == Format::OpenMetrics && unit != Unit::None {
+        if self.format == TextFormat::OpenMetrics && unit != Unit::None {
             out.extend(["# UNIT ", name, " ", unit.label(), "\n"]);
         }
     }
@@ -251,22 +251,27 @@ impl Writer {
 
 /// The content of a family's comment lines.
 #[derive(Debug)]
-pub(super) struct Header<'a> {
+pub(super) struct FamilyHeader<'a> {
     pub(super) name: &'a str,
     pub(super) help: &'a str,
     pub(super) text_type: &'static str,
-    pub(super) open_type: &'static str,
+    pub(super) openmetrics_type: &'static str,
 }
 
-impl<'a> Header<'a> {
-    fn of<const N: usize>(family: &Family<N>) -> Header<'static> {
+impl<'a> FamilyHeader<'a> {
+    fn of<const N: usize>(family: &Family<N>) -> FamilyHeader<'static> {
         let word = family.metric_type.label();
-        Header { name: family.name, help: family.help, text_type: word, open_type: word }
+        FamilyHeader {
+            name: family.name,
+            help: family.help,
+            text_type: word,
+            openmetrics_type: word,
+        }
     }
 
     /// In OpenMetrics a counter's family is named without the `_total` of its samples.
-    fn open_name(&self) -> &'a str {
-        if self.open_type == MetricType::Counter.label() {
+    fn openmetrics_name(&self) -> &'a str {
+        if self.openmetrics_type == MetricType::Counter.label() {
             self.name.strip_suffix("_total").unwrap_or(self.name)
         } else {
             self.name
@@ -275,7 +280,7 @@ impl<'a> Header<'a> {
 }
 
 /// The text before each label's value: `name{first="`, then `",second="`.
-fn heads<const N: usize>(family: &Family<N>) -> [String; N] {
+fn label_heads<const N: usize>(family: &Family<N>) -> [String; N] {
     let mut before = [family.name, "{"].concat();
     family.labels.map(|label| {
         let head = [&before, label, "=\""].concat();
@@ -286,16 +291,16 @@ fn heads<const N: usize>(family: &Family<N>) -> [String; N] {
 
 /// The progress of writing a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum FamilyState {
     Empty,
     Open,
     /// The family was already written.
-    Refused,
+    AlreadyWritten,
 }
 
-impl State {
+impl FamilyState {
     const fn of(again: bool) -> Self {
-        if again { Self::Refused } else { Self::Empty }
+        if again { Self::AlreadyWritten } else { Self::Empty }
     }
 }
 
@@ -303,10 +308,10 @@ impl State {
 #[derive(Debug)]
 pub struct Samples<'w, const N: usize> {
     writer: &'w mut Writer,
-    header: Header<'static>,
-    heads: [String; N],
+    header: FamilyHeader<'static>,
+    label_heads: [String; N],
     names: [&'static str; N],
-    state: State,
+    state: FamilyState,
 }
 
 impl<const N: usize> Samples<'_, N> {
@@ -320,7 +325,7 @@ impl<const N: usize> Samples<'_, N> {
             return;
         }
         let out = &mut self.writer.out;
-        for (head, label) in self.heads.iter().zip(labels) {
+        for (head, label) in self.label_heads.iter().zip(labels) {
             out.push_str(head);
             push_escaped(out, label);
         }
@@ -356,7 +361,7 @@ impl<const N: usize> Samples<'_, N> {
         }
         let name = self.header.name;
         let mut own = String::new();
-        for (head, label) in self.heads.iter().zip(labels) {
+        for (head, label) in self.label_heads.iter().zip(labels) {
             // The first head begins with the family's name.
             own.push_str(head.strip_prefix(name).unwrap_or(head));
             push_escaped(&mut own, label);
@@ -367,10 +372,10 @@ impl<const N: usize> Samples<'_, N> {
             out.extend([name, "_bucket", &own, open, "le=\""]);
             number::push_canonical(out, bound);
             out.push_str("\"} ");
-            push_value(out, Value::Whole(values));
+            push_value(out, Value::Integer(values));
             self.writer.end_line();
         }
-        for (ending, value) in [("_sum", Value::Real(sum)), ("_count", Value::Whole(count))] {
+        for (ending, value) in [("_sum", Value::Float(sum)), ("_count", Value::Integer(count))] {
             let out = &mut self.writer.out;
             out.extend([name, ending, &own, close, " "]);
             push_value(out, value);
@@ -380,19 +385,19 @@ impl<const N: usize> Samples<'_, N> {
 
     /// Whether samples may be written; the first call writes the header.
     fn is_open(&mut self) -> bool {
-        if self.state == State::Empty {
+        if self.state == FamilyState::Empty {
             self.writer.header(&self.header);
-            self.state = State::Open;
+            self.state = FamilyState::Open;
         }
-        self.state == State::Open
+        self.state == FamilyState::Open
     }
 }
 
 #[inline]
 fn push_value(out: &mut String, value: Value) {
     match value {
-        Value::Whole(value) => number::push_u64(out, value),
-        Value::Real(value) => number::push_f64(out, value),
+        Value::Integer(value) => number::push_u64(out, value),
+        Value::Float(value) => number::push_f64(out, value),
     }
 }
 

@@ -45,7 +45,7 @@ impl Moment {
 
     /// Parses RFC 3339 or a number of seconds since 1970; none for earlier moments.
     #[must_use]
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let stamp = || Some(text.parse::<jiff::Timestamp>().ok()?.as_second());
         let seconds = text.parse::<u64>().ok();
         seconds.or_else(|| u64::try_from(stamp()?).ok()).map(Self::from_unix)
@@ -106,6 +106,11 @@ impl Clock {
         }
     }
 }
+
+/// Compiles and runs the examples of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;
 
 #[cfg(test)]
 mod tests {

@@ -1,46 +1,46 @@
 //! Checks with freshly read facts whether a planned start is still valid. Pure.
 
 use crate::{
-    model::{channel::Channel, facts::Facts, score::score, target::Kind},
-    plan::Start,
-    sources::inventory::{Doing, TaskSeen},
+    model::{channel::Channel, facts::Facts, score::score, target::TargetKind},
+    plan::PlannedStart,
+    sources::inventory::{ActiveTask, TaskKind},
 };
 
 /// A file that grew by more than this share since the plan may need more space than was reserved.
-const GREW: f64 = 0.25;
+const MAX_GROWTH_SHARE: f64 = 0.25;
 
 /// Growth below this is covered by the free space kept on every volume.
-const LITTLE: u64 = 16 << 20;
+const NEGLIGIBLE_GROWTH_BYTES: u64 = 16 << 20;
 
 /// Facts read just before a start.
 #[derive(Clone, Debug)]
-pub(super) struct Fresh {
+pub(super) struct FreshFacts {
     /// The target's facts; `None` for a cleanup, for which nothing can be read.
     pub(super) facts: Option<Facts>,
     /// Tasks running on the nodes of the start.
-    pub(super) tasks: Vec<TaskSeen>,
+    pub(super) tasks: Vec<ActiveTask>,
     /// Whether a shard to be compacted is being split.
     pub(super) splitting: bool,
 }
 
 /// The start to check, with its context.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted<'a> {
-    pub(super) start: &'a Start,
-    pub(super) kind: Kind,
+pub(super) struct StartToCheck<'a> {
+    pub(super) start: &'a PlannedStart,
+    pub(super) kind: TargetKind,
     pub(super) channel: &'a Channel,
     /// The facts the plan was based on.
     pub(super) planned: &'a Facts,
     /// Whether other copies of the same view were already compacted.
-    pub(super) in_round: bool,
+    pub(super) continues_view: bool,
     /// Limit of compactions on its node.
-    pub(super) per_node: usize,
+    pub(super) node_limit: usize,
 }
 
 /// Why a start must be cancelled, in words; `None` if it is still valid.
-pub(super) fn refusal(wanted: Wanted<'_>, fresh: &Fresh) -> Option<String> {
-    let Wanted { start, kind, channel, planned, .. } = wanted;
-    if kind == Kind::Cleanup {
+pub(super) fn cancel_reason(wanted: StartToCheck<'_>, fresh: &FreshFacts) -> Option<String> {
+    let StartToCheck { start, kind, channel, planned, .. } = wanted;
+    if kind == TargetKind::Cleanup {
         return None;
     }
     let Some(facts) = &fresh.facts else {
@@ -55,18 +55,18 @@ pub(super) fn refusal(wanted: Wanted<'_>, fresh: &Fresh) -> Option<String> {
     if facts.flags.updater_running {
         return Some("its index is being built".into());
     }
-    if let Some(why) = fresh.tasks.iter().find_map(|task| in_the_way(start, task)) {
+    if let Some(why) = fresh.tasks.iter().find_map(|task| conflict(start, task)) {
         return Some(why);
     }
     let compactions = fresh
         .tasks
         .iter()
-        .filter(|task| !matches!(task.doing, Doing::Builds(_) | Doing::BuildsSearch { .. }));
-    if start.shard.is_some() && compactions.count() >= wanted.per_node {
+        .filter(|task| !matches!(task.doing, TaskKind::Builds(_) | TaskKind::BuildsSearch { .. }));
+    if start.shard.is_some() && compactions.count() >= wanted.node_limit {
         return Some("its node has reached its limit of compactions".into());
     }
-    let forced = start.ordered.as_ref().is_some_and(|ordered| ordered.force);
-    if !wanted.in_round
+    let forced = start.order.as_ref().is_some_and(|ordered| ordered.force);
+    if !wanted.continues_view
         && !forced
         && let Err(miss) = score(channel, kind, facts)
     {
@@ -74,21 +74,23 @@ pub(super) fn refusal(wanted: Wanted<'_>, fresh: &Fresh) -> Option<String> {
     }
     let grew = |then: Option<u64>, now: Option<u64>| {
         then.zip(now).is_some_and(|(then, now)| {
-            now.saturating_sub(then) > LITTLE && now as f64 > then as f64 * (1.0 + GREW)
+            now.saturating_sub(then) > NEGLIGIBLE_GROWTH_BYTES
+                && now as f64 > then as f64 * (1.0 + MAX_GROWTH_SHARE)
         })
     };
-    grew(planned.active.get(), facts.active.get()).then(|| "it grew since the plan was made".into())
+    grew(planned.active_bytes.get(), facts.active_bytes.get())
+        .then(|| "it grew since the plan was made".into())
 }
 
 /// How a running task conflicts with a start, if it does.
-fn in_the_way(start: &Start, task: &TaskSeen) -> Option<String> {
+fn conflict(start: &PlannedStart, task: &ActiveTask) -> Option<String> {
     let same_file = start.shard.as_deref().is_none_or(|shard| shard == task.shard);
     let why = match (&task.doing, start.design.as_deref()) {
-        (Doing::Compacts, None) if same_file => "a node is already compacting it",
-        (Doing::CompactsView(other), Some(design)) if same_file && other == design => {
+        (TaskKind::Compacts, None) if same_file => "a node is already compacting it",
+        (TaskKind::CompactsView(other), Some(design)) if same_file && other == design => {
             "a node is already compacting it"
         }
-        (Doing::Builds(other), Some(design)) if same_file && other == design => {
+        (TaskKind::Builds(other), Some(design)) if same_file && other == design => {
             "a node is building its index"
         }
         _ => return None,

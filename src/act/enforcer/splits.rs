@@ -1,6 +1,6 @@
 //! Running shard splits, read once for all starts of the same moment.
 
-use crate::sources::inventory::{Observation, Reshard, Source, Stage, Unread};
+use crate::sources::inventory::{Observation, ReadError, Reshard, Source, Stage};
 use futures::{
     FutureExt as _, StreamExt as _,
     future::{BoxFuture, Shared},
@@ -9,27 +9,27 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// The running splits, or why they are unknown; several starts can wait for one result.
-pub(super) type Read = Shared<BoxFuture<'static, Result<Arc<Reshard>, Unread>>>;
+pub(super) type SplitsFuture = Shared<BoxFuture<'static, Result<Arc<Reshard>, ReadError>>>;
 
 /// The most recent reading.
 #[derive(Debug, Default)]
-pub(super) struct Splits(Option<(Instant, Read)>);
+pub(super) struct SplitsCache(Option<(Instant, SplitsFuture)>);
 
-impl Splits {
+impl SplitsCache {
     /// The running splits. Reads them again if the last reading began more than `every` ago.
-    pub(super) fn read(&mut self, source: &Arc<dyn Source>, every: Duration) -> Read {
+    pub(super) fn read(&mut self, source: &Arc<dyn Source>, every: Duration) -> SplitsFuture {
         if let Some((begun, read)) = &self.0
             && begun.elapsed() < every
         {
             return read.clone();
         }
-        let read = reading(Arc::clone(source)).boxed().shared();
+        let read = read_splits(Arc::clone(source)).boxed().shared();
         self.0 = Some((Instant::now(), read.clone()));
         read
     }
 }
 
-async fn reading(source: Arc<dyn Source>) -> Result<Arc<Reshard>, Unread> {
+async fn read_splits(source: Arc<dyn Source>) -> Result<Arc<Reshard>, ReadError> {
     let mut seen = source.read(Stage::Splits);
     let mut splits = None;
     while let Some(seen) = seen.next().await {

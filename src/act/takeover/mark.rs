@@ -3,42 +3,43 @@
 //! Owns its section, key and format: `[recliner] smoosh.<channel>.concurrency`, with the value
 //! before as JSON.
 
-use super::{KEY, STOPPED, section as section_of};
+use super::{CONCURRENCY_KEY, STOPPED_CONCURRENCY, channel_section as section_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
 /// This program's section in a node's configuration.
-pub const SECTION: &str = "recliner";
+pub const MARK_SECTION: &str = "recliner";
 
 /// The record of a takeover in the node's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Mark {
+pub struct TakeoverMark {
     /// The channel's concurrency before; `None` if the key was absent.
     pub was: Option<String>,
     /// Time of the takeover.
     pub at: Moment,
 }
 
-impl Mark {
+impl TakeoverMark {
     /// The mark as a configuration value.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn to_json(&self) -> String {
         // Serialising strings and numbers cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
 /// Configuration key of a channel's mark.
-pub(super) fn key(channel: &str) -> String {
-    format!("smoosh.{channel}.{KEY}")
+pub(super) fn mark_key(channel: &str) -> String {
+    format!("smoosh.{channel}.{CONCURRENCY_KEY}")
 }
 
 /// The marks in a section, by channel. An unreadable mark still shows that the channel is taken
 /// over; restoring the channel then uses the value in the node's files.
-pub(super) fn marks(section: &BTreeMap<String, String>) -> BTreeMap<String, Mark> {
+pub(super) fn parse_marks(section: &BTreeMap<String, String>) -> BTreeMap<String, TakeoverMark> {
     let channel = |key: &str| {
-        let channel = key.strip_prefix("smoosh.")?.strip_suffix(KEY)?.strip_suffix('.')?;
+        let channel =
+            key.strip_prefix("smoosh.")?.strip_suffix(CONCURRENCY_KEY)?.strip_suffix('.')?;
         (!channel.is_empty()).then(|| channel.to_owned())
     };
     let read = |text: &str| serde_json::from_str(text).unwrap_or_default();
@@ -47,29 +48,31 @@ pub(super) fn marks(section: &BTreeMap<String, String>) -> BTreeMap<String, Mark
 
 /// A channel found stopped by a takeover in a complete copy of the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stopped {
+pub struct StoppedChannel {
     /// The channel.
     pub channel: String,
     /// Its concurrency before the takeover; `None` if the key was absent.
-    pub was: Option<String>,
+    pub previous: Option<String>,
 }
 
 /// Restores the values from before a takeover in a copy of a node's settings, by the marks in it,
 /// as restoring would on the node. A channel whose value was changed since is left alone. Returns
 /// the channels whose value was restored.
-pub fn undo(sections: &mut BTreeMap<String, BTreeMap<String, String>>) -> Vec<Stopped> {
-    let marks = sections.get(SECTION).map(marks).unwrap_or_default();
+pub fn undo_takeovers(
+    sections: &mut BTreeMap<String, BTreeMap<String, String>>,
+) -> Vec<StoppedChannel> {
+    let marks = sections.get(MARK_SECTION).map(parse_marks).unwrap_or_default();
     let mut undone = Vec::new();
-    for (channel, Mark { was, .. }) in marks {
+    for (channel, TakeoverMark { was, .. }) in marks {
         let Some(keys) = sections.get_mut(&section_of(&channel)) else { continue };
-        if keys.get(KEY).map(String::as_str) != Some(STOPPED) {
+        if keys.get(CONCURRENCY_KEY).map(String::as_str) != Some(STOPPED_CONCURRENCY) {
             continue;
         }
         match &was {
-            Some(value) => keys.insert(KEY.to_owned(), value.clone()),
-            None => keys.remove(KEY),
+            Some(value) => keys.insert(CONCURRENCY_KEY.to_owned(), value.clone()),
+            None => keys.remove(CONCURRENCY_KEY),
         };
-        undone.push(Stopped { channel, was });
+        undone.push(StoppedChannel { channel, previous: was });
     }
     undone
 }
@@ -80,22 +83,22 @@ mod tests {
 
     #[test]
     fn a_mark_survives_a_round_trip_and_an_unreadable_one_still_counts() {
-        let mark = |was: Option<&str>| Mark {
+        let mark = |was: Option<&str>| TakeoverMark {
             was: was.map(str::to_owned),
             at: Moment::from_unix(1_795_222_434),
         };
         let section = BTreeMap::from([
-            (key("ratio_dbs"), mark(Some("2")).text()),
-            (key("slack_dbs"), mark(None).text()),
-            (key("odd"), "{".to_owned()),
+            (mark_key("ratio_dbs"), mark(Some("2")).to_json()),
+            (mark_key("slack_dbs"), mark(None).to_json()),
+            (mark_key("odd"), "{".to_owned()),
             ("smoosh..concurrency".to_owned(), "{}".to_owned()),
             ("smoosh.concurrency".to_owned(), "{}".to_owned()),
             ("other".to_owned(), "1".to_owned()),
         ]);
         assert_eq!(
-            marks(&section),
+            parse_marks(&section),
             BTreeMap::from([
-                ("odd".to_owned(), Mark::default()),
+                ("odd".to_owned(), TakeoverMark::default()),
                 ("ratio_dbs".to_owned(), mark(Some("2"))),
                 ("slack_dbs".to_owned(), mark(None)),
             ])
@@ -104,19 +107,21 @@ mod tests {
 
     #[test]
     fn undoing_restores_recorded_values_and_keeps_changed_ones() {
-        let stopped = || BTreeMap::from([(KEY.to_owned(), STOPPED.to_owned())]);
-        let changed = BTreeMap::from([(KEY.to_owned(), "3".to_owned())]);
+        let stopped =
+            || BTreeMap::from([(CONCURRENCY_KEY.to_owned(), STOPPED_CONCURRENCY.to_owned())]);
+        let changed = BTreeMap::from([(CONCURRENCY_KEY.to_owned(), "3".to_owned())]);
         let note = |was: Option<&str>| {
-            Mark { was: was.map(str::to_owned), at: Moment::from_unix(1_795_222_434) }.text()
+            TakeoverMark { was: was.map(str::to_owned), at: Moment::from_unix(1_795_222_434) }
+                .to_json()
         };
         let mut sections = BTreeMap::from([
             (
-                SECTION.to_owned(),
+                MARK_SECTION.to_owned(),
                 BTreeMap::from([
-                    (key("ratio_dbs"), note(Some("2"))),
-                    (key("slack_dbs"), note(None)),
-                    (key("changed"), note(Some("2"))),
-                    (key("gone"), note(Some("2"))),
+                    (mark_key("ratio_dbs"), note(Some("2"))),
+                    (mark_key("slack_dbs"), note(None)),
+                    (mark_key("changed"), note(Some("2"))),
+                    (mark_key("gone"), note(Some("2"))),
                 ]),
             ),
             ("smoosh.ratio_dbs".to_owned(), stopped()),
@@ -125,13 +130,13 @@ mod tests {
             ("smoosh.stopped_by_hand".to_owned(), stopped()),
         ]);
         assert_eq!(
-            undo(&mut sections),
+            undo_takeovers(&mut sections),
             [
-                Stopped { channel: "ratio_dbs".to_owned(), was: Some("2".to_owned()) },
-                Stopped { channel: "slack_dbs".to_owned(), was: None },
+                StoppedChannel { channel: "ratio_dbs".to_owned(), previous: Some("2".to_owned()) },
+                StoppedChannel { channel: "slack_dbs".to_owned(), previous: None },
             ]
         );
-        assert_eq!(sections["smoosh.ratio_dbs"][KEY], "2");
+        assert_eq!(sections["smoosh.ratio_dbs"][CONCURRENCY_KEY], "2");
         assert_eq!(sections["smoosh.slack_dbs"], BTreeMap::new());
         assert_eq!(sections["smoosh.changed"], changed);
         assert_eq!(sections["smoosh.stopped_by_hand"], stopped());

@@ -2,11 +2,14 @@
 //!
 //! Relies only on the marks on the nodes, whichever process left them.
 
-use super::{Hands, KEY, STOPPED, mark, mark::SECTION, node::give_back, section};
+use super::{
+    CONCURRENCY_KEY, ConfigApi, STOPPED_CONCURRENCY, channel_section, mark, mark::MARK_SECTION,
+    node::restore_channel,
+};
 
 /// Result for one channel on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoredChannel {
     /// The node.
     pub node: String,
     /// The channel.
@@ -21,19 +24,22 @@ pub struct Restored {
 ///
 /// # Errors
 /// Why the node could not be read or changed. Channels restored before the error stay restored.
-pub async fn restore(hands: &dyn Hands, node: &str) -> Result<Vec<Restored>, String> {
-    let marks = mark::marks(&hands.section(node, SECTION).await?);
+pub async fn restore_node(
+    hands: &dyn ConfigApi,
+    node: &str,
+) -> Result<Vec<RestoredChannel>, String> {
+    let marks = mark::parse_marks(&hands.section(node, MARK_SECTION).await?);
     let mut restored = Vec::with_capacity(marks.len());
     for (channel, mark) in marks {
-        let section = section(&channel);
-        let value = hands.section(node, &section).await?.remove(KEY);
-        let was_stopped = value.as_deref() == Some(STOPPED);
+        let section = channel_section(&channel);
+        let value = hands.section(node, &section).await?.remove(CONCURRENCY_KEY);
+        let was_stopped = value.as_deref() == Some(STOPPED_CONCURRENCY);
         if was_stopped {
-            give_back(node, &channel, mark.was.as_deref(), hands).await?;
+            restore_channel(node, &channel, mark.was.as_deref(), hands).await?;
         }
-        hands.reset(node, SECTION, &mark::key(&channel)).await?;
-        let value = hands.section(node, &section).await?.remove(KEY);
-        restored.push(Restored { node: node.to_owned(), channel, value, was_stopped });
+        hands.reset(node, MARK_SECTION, &mark::mark_key(&channel)).await?;
+        let value = hands.section(node, &section).await?.remove(CONCURRENCY_KEY);
+        restored.push(RestoredChannel { node: node.to_owned(), channel, value, was_stopped });
     }
     Ok(restored)
 }

@@ -5,8 +5,8 @@
 //! node that does not answer delays no other, and is read again in the next pass.
 
 use super::{
-    Hands, Ledger, NodeState, TakenOver, Takeovers, lines,
-    node::{Pass, Passed},
+    ConfigApi, NodeTakeover, TakeoverRecord, TakeoverStore, Takeovers, log_lines,
+    node::{NodePass, PassResult},
 };
 use crate::{
     model::{
@@ -27,26 +27,26 @@ use wall_clock::Clock;
 
 /// Interval between passes while channels are taken over. Smoosh may work that long after an
 /// unnoticed restart of a node.
-const KEEPING: Duration = Duration::from_secs(30);
+const ACTIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// Interval otherwise, when only takeovers of others are detected.
-const LOOKING: Duration = Duration::from_secs(300);
+const IDLE_INTERVAL: Duration = Duration::from_secs(300);
 /// Time limit for one node. The next pass continues with what was interrupted.
-const WITHIN: Duration = Duration::from_secs(8);
+const NODE_TIMEOUT: Duration = Duration::from_secs(8);
 /// Number of attempts to restore channels at the end.
-const TRIES: u32 = 2;
+const RESTORE_ATTEMPTS: u32 = 2;
 
 /// Settings of the task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct TakeoverSettings {
     /// Whether anything may be changed, i.e. the process enforces.
     pub enforce: bool,
     /// Smoosh channels to stop; empty if smoosh coexists with this program.
     pub takeover: BTreeSet<String>,
     /// Channels in which this program enforces.
-    pub acting: BTreeSet<String>,
+    pub enforced: BTreeSet<String>,
 }
 
-impl From<&settings::Settings> for Settings {
+impl From<&settings::Settings> for TakeoverSettings {
     fn from(settings: &settings::Settings) -> Self {
         let enforce = settings.mode == Mode::Enforce;
         let takes = enforce && settings.smoosh.mode == SmooshMode::Takeover;
@@ -55,66 +55,66 @@ impl From<&settings::Settings> for Settings {
         Self {
             enforce,
             takeover: settings.smoosh.takeover.iter().filter(|_| takes).cloned().collect(),
-            acting: acting.map(|channel| channel.name.to_string()).collect(),
+            enforced: acting.map(|channel| channel.name.to_string()).collect(),
         }
     }
 }
 
 /// Handle for reading the state of smoosh.
 #[derive(Clone, Debug)]
-pub struct Handle {
+pub struct TakeoverHandle {
     /// Result of the last pass.
     pub takeovers: watch::Receiver<Arc<Takeovers>>,
 }
 
 /// The task that owns the channels taken over by this process.
 #[derive(Debug)]
-pub struct Task {
+pub struct TakeoverTask {
     clock: Clock,
-    hands: watch::Receiver<Arc<dyn Hands>>,
-    ledger: Arc<dyn Ledger>,
-    settings: watch::Receiver<Arc<Settings>>,
+    api: watch::Receiver<Arc<dyn ConfigApi>>,
+    store: Arc<dyn TakeoverStore>,
+    settings: watch::Receiver<Arc<TakeoverSettings>>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     takeovers: watch::Sender<Arc<Takeovers>>,
     held: BTreeMap<String, BTreeSet<String>>,
-    yielded: BTreeMap<String, BTreeSet<String>>,
+    left_to_operator: BTreeMap<String, BTreeSet<String>>,
     /// Channels that this process ever tried to take over.
-    tried: BTreeSet<String>,
+    ever_tried: BTreeSet<String>,
     /// The nodes of the last pass.
-    seen: BTreeSet<String>,
+    known_nodes: BTreeSet<String>,
 }
 
-enum Event {
+enum TakeoverEvent {
     Stop,
     Settings,
     Nodes,
     Tick,
 }
 
-impl Task {
+impl TakeoverTask {
     /// Creates the task and its handle.
     #[must_use]
     pub fn new(
         clock: Clock,
-        hands: watch::Receiver<Arc<dyn Hands>>,
-        ledger: Arc<dyn Ledger>,
-        settings: watch::Receiver<Arc<Settings>>,
+        hands: watch::Receiver<Arc<dyn ConfigApi>>,
+        ledger: Arc<dyn TakeoverStore>,
+        settings: watch::Receiver<Arc<TakeoverSettings>>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
-    ) -> (Self, Handle) {
+    ) -> (Self, TakeoverHandle) {
         let (takeovers, reader) = watch::channel(Arc::default());
         let task = Self {
             clock,
-            hands,
-            ledger,
+            api: hands,
+            store: ledger,
             settings,
             snapshots,
             takeovers,
             held: BTreeMap::new(),
-            yielded: BTreeMap::new(),
-            tried: BTreeSet::new(),
-            seen: BTreeSet::new(),
+            left_to_operator: BTreeMap::new(),
+            ever_tried: BTreeSet::new(),
+            known_nodes: BTreeSet::new(),
         };
-        (task, Handle { takeovers: reader })
+        (task, TakeoverHandle { takeovers: reader })
     }
 
     /// Runs until `stop`, or until the sender of settings is gone; then restores all channels
@@ -126,28 +126,28 @@ impl Task {
             // because everything it wrote must be known.
             let event = tokio::select! {
                 biased;
-                () = stop.cancelled() => Event::Stop,
-                news = self.settings.changed() => if news.is_ok() { Event::Settings } else { Event::Stop },
-                () = Self::others(&mut self.snapshots, &self.seen) => Event::Nodes,
-                () = time::sleep_until(next) => Event::Tick,
+                () = stop.cancelled() => TakeoverEvent::Stop,
+                news = self.settings.changed() => if news.is_ok() { TakeoverEvent::Settings } else { TakeoverEvent::Stop },
+                () = Self::nodes_changed(&mut self.snapshots, &self.known_nodes) => TakeoverEvent::Nodes,
+                () = time::sleep_until(next) => TakeoverEvent::Tick,
             };
             let settings = Arc::clone(&self.settings.borrow());
             match event {
-                Event::Stop => break,
-                Event::Settings => self.yielded.clear(),
-                Event::Nodes | Event::Tick => {}
+                TakeoverEvent::Stop => break,
+                TakeoverEvent::Settings => self.left_to_operator.clear(),
+                TakeoverEvent::Nodes | TakeoverEvent::Tick => {}
             }
-            self.pass(&settings).await;
-            let keeping = !settings.takeover.is_empty() || self.holds();
-            next = time::Instant::now() + if keeping { KEEPING } else { LOOKING };
+            self.run_pass(&settings).await;
+            let keeping = !settings.takeover.is_empty() || self.holds_any();
+            next = time::Instant::now() + if keeping { ACTIVE_INTERVAL } else { IDLE_INTERVAL };
         }
-        for _ in 0..TRIES {
-            if self.tried.is_empty() {
+        for _ in 0..RESTORE_ATTEMPTS {
+            if self.ever_tried.is_empty() {
                 return;
             }
-            self.pass(&Settings::default()).await;
+            self.run_pass(&TakeoverSettings::default()).await;
             let state = Arc::clone(&self.takeovers.borrow());
-            if !self.holds() && state.nodes.values().all(|node| node.problem.is_none()) {
+            if !self.holds_any() && state.nodes.values().all(|node| node.problem.is_none()) {
                 return;
             }
         }
@@ -161,33 +161,36 @@ impl Task {
         }
     }
 
-    fn holds(&self) -> bool {
+    fn holds_any(&self) -> bool {
         self.held.values().any(|channels| !channels.is_empty())
     }
 
     /// Waits until the set of reachable nodes differs from the last pass.
-    async fn others(snapshots: &mut watch::Receiver<Arc<Snapshot>>, seen: &BTreeSet<String>) {
+    async fn nodes_changed(
+        snapshots: &mut watch::Receiver<Arc<Snapshot>>,
+        seen: &BTreeSet<String>,
+    ) {
         // The service stops the sender of snapshots and this task together.
-        if snapshots.wait_for(|snapshot| served(snapshot) != *seen).await.is_err() {
+        if snapshots.wait_for(|snapshot| reachable_nodes(snapshot) != *seen).await.is_err() {
             std::future::pending().await
         }
     }
 
-    async fn pass(&mut self, settings: &Settings) {
-        self.seen = served(&self.snapshots.borrow());
-        self.tried.extend(settings.takeover.iter().cloned());
-        let (records, trouble) = match self.ledger.taken().await {
+    async fn run_pass(&mut self, settings: &TakeoverSettings) {
+        self.known_nodes = reachable_nodes(&self.snapshots.borrow());
+        self.ever_tried.extend(settings.takeover.iter().cloned());
+        let (records, trouble) = match self.store.records().await {
             Ok(records) => (records, None),
             Err(why) => (Vec::new(), Some(why)),
         };
-        let mut by_node: BTreeMap<String, BTreeMap<String, TakenOver>> = BTreeMap::new();
+        let mut by_node: BTreeMap<String, BTreeMap<String, TakeoverRecord>> = BTreeMap::new();
         for record in records {
             let of_node = by_node.entry(record.node.clone()).or_default();
             of_node.insert(record.channel.clone(), record);
         }
         let held = self.held.iter().filter(|(_, held)| !held.is_empty()).map(|(node, _)| node);
         let nodes: BTreeSet<String> =
-            self.seen.iter().chain(by_node.keys()).chain(held).cloned().collect();
+            self.known_nodes.iter().chain(by_node.keys()).chain(held).cloned().collect();
         // Without the store nothing new is taken over, because it could not be recorded.
         let wanted = if trouble.is_some() {
             self.held
@@ -200,49 +203,53 @@ impl Task {
             settings.takeover.clone()
         };
         let (none, no_records) = (BTreeSet::new(), BTreeMap::new());
-        let hands = Arc::clone(&self.hands.borrow());
+        let hands = Arc::clone(&self.api.borrow());
         let passes = nodes.iter().map(async |node| {
-            let pass = Pass {
+            let pass = NodePass {
                 node,
                 wanted: &wanted,
-                acting: &settings.acting,
+                enforced: &settings.enforced,
                 records: by_node.get(node).unwrap_or(&no_records),
                 held: self.held.get(node).unwrap_or(&none),
-                yielded: self.yielded.get(node).unwrap_or(&none),
-                may: settings.enforce,
-                tried: &self.tried,
+                left_to_operator: self.left_to_operator.get(node).unwrap_or(&none),
+                may_change: settings.enforce,
+                ever_tried: &self.ever_tried,
                 now: self.clock.now(),
             };
-            let run = pass.run(hands.as_ref(), self.ledger.as_ref());
-            time::timeout(WITHIN, run).await.unwrap_or_else(|_| Passed {
-                state: NodeState {
-                    problem: Some(format!("{node} did not answer within {WITHIN:?}")),
-                    ..NodeState::default()
+            let run = pass.run(hands.as_ref(), self.store.as_ref());
+            time::timeout(NODE_TIMEOUT, run).await.unwrap_or_else(|_| PassResult {
+                state: NodeTakeover {
+                    problem: Some(format!("{node} did not answer within {NODE_TIMEOUT:?}")),
+                    ..NodeTakeover::default()
                 },
                 held: pass.held.clone(),
-                yielded: pass.yielded.clone(),
+                left_to_operator: pass.left_to_operator.clone(),
             })
         });
         let passed = join_all(passes).await;
         let mut takeovers = Takeovers::default();
-        for (node, Passed { mut state, held, yielded }) in nodes.iter().zip(passed) {
+        for (node, PassResult { mut state, held, left_to_operator: yielded }) in
+            nodes.iter().zip(passed)
+        {
             if let Some(why) = &trouble {
                 state.problem.get_or_insert_with(|| why.clone());
             }
             self.held.insert(node.clone(), held);
-            self.yielded.insert(node.clone(), yielded);
+            self.left_to_operator.insert(node.clone(), yielded);
             takeovers.nodes.insert(node.clone(), state);
         }
-        lines::news(&self.takeovers.borrow(), &takeovers).iter().for_each(lines::Line::write);
+        log_lines::changed_lines(&self.takeovers.borrow(), &takeovers)
+            .iter()
+            .for_each(log_lines::LogLine::log);
         self.takeovers.send_replace(Arc::new(takeovers));
     }
 }
 
 /// The served nodes that are not known to be down.
-fn served(snapshot: &Snapshot) -> BTreeSet<String> {
+fn reachable_nodes(snapshot: &Snapshot) -> BTreeSet<String> {
     let nodes = snapshot.nodes().iter().skip(1);
-    let nodes = nodes.filter(|node| node.served && node.member && !node.files_alone);
-    let nodes = nodes.filter(|node| node.up != Some(false));
+    let nodes = nodes.filter(|node| node.is_served && node.is_member && !node.files_only);
+    let nodes = nodes.filter(|node| node.is_up != Some(false));
     nodes.map(|node| node.name.to_string()).collect()
 }
 

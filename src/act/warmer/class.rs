@@ -1,20 +1,20 @@
 //! Build classes, and whether a build slot is free. Pure.
 
-use super::look::Seen;
+use super::index_lag::IndexLag;
 use crate::{model::settings::work::Warmer, table::NodeIx};
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
 /// The class of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
+pub enum BuildClass {
     /// Builds of any size.
     Batch,
     /// Builds of fewer than `max_incremental_updates` updates.
     Incremental,
 }
 
-impl Class {
+impl BuildClass {
     /// Every class.
     pub const ALL: [Self; 2] = [Self::Batch, Self::Incremental];
 
@@ -28,8 +28,8 @@ impl Class {
     }
 
     /// The class for a given lag.
-    pub(super) const fn of(seen: &Seen, settings: &Warmer) -> Self {
-        if seen.pending_of_a_shard() < settings.max_incremental_updates {
+    pub(super) const fn for_lag(seen: &IndexLag, settings: &Warmer) -> Self {
+        if seen.pending_per_shard() < settings.max_incremental_updates {
             Self::Incremental
         } else {
             Self::Batch
@@ -39,33 +39,33 @@ impl Class {
 
 /// The last build of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Last {
+pub(super) struct LastBuild {
     /// Time of its end.
-    pub(super) at: Moment,
+    pub(super) ended_at: Moment,
     /// The sequence it had to reach.
-    pub(super) goal: u64,
+    pub(super) target_seq: u64,
 }
 
 /// Number of indexers on each node, including those of requested builds that do not show yet.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Channels(BTreeMap<NodeIx, usize>);
+pub(super) struct BuildSlots(BTreeMap<NodeIx, usize>);
 
-impl Channels {
-    pub(super) fn take(&mut self, node: NodeIx, indexers: usize) {
+impl BuildSlots {
+    pub(super) fn occupy(&mut self, node: NodeIx, indexers: usize) {
         *self.0.entry(node).or_default() += indexers;
     }
 
     /// Occupies the slots that a build of all copies needs.
-    pub(super) fn take_all(&mut self, seen: &Seen) {
-        for (node, copies) in &seen.database.sites {
-            self.take(*node, *copies);
+    pub(super) fn occupy_all(&mut self, seen: &IndexLag) {
+        for (node, copies) in &seen.database.copies_by_node {
+            self.occupy(*node, *copies);
         }
     }
 
     /// Whether every node has slots for its copies. An index with more copies than slots on a node
     /// is built where nothing else runs, because CouchDB builds all copies or none.
-    fn hold(&self, seen: &Seen, limit: usize) -> bool {
-        seen.database.sites.iter().all(|(node, copies)| {
+    fn have_room(&self, seen: &IndexLag, limit: usize) -> bool {
+        seen.database.copies_by_node.iter().all(|(node, copies)| {
             let active = self.0.get(node).copied().unwrap_or_default();
             limit > 0 && (active == 0 || active.saturating_add(*copies) <= limit)
         })
@@ -73,33 +73,33 @@ impl Channels {
 
     /// The class in which a build may start now, as `ken_server:should_start_job/2` decides; `None`
     /// if it must wait for a slot or its delay.
-    pub(super) fn class(
+    pub(super) fn startable_class(
         &self,
-        seen: &Seen,
-        last: Option<Last>,
+        seen: &IndexLag,
+        last: Option<LastBuild>,
         settings: &Warmer,
         now: Moment,
-    ) -> Option<Class> {
-        let batch = self.hold(seen, settings.batch_channels);
+    ) -> Option<BuildClass> {
+        let batch = self.have_room(seen, settings.batch_channels);
         let all = settings.batch_channels.saturating_add(settings.incremental_channels);
-        let any = self.hold(seen, all);
-        let rested = last.is_none_or(|last| last.at.age(now) > settings.delay);
-        let news = last.map_or(u64::MAX, |last| seen.goal().saturating_sub(last.goal));
+        let any = self.have_room(seen, all);
+        let rested = last.is_none_or(|last| last.ended_at.age(now) > settings.delay);
+        let news = last.map_or(u64::MAX, |last| seen.target_seq().saturating_sub(last.target_seq));
         if batch && (rested || news >= settings.batch_size) {
-            return Some(Class::Batch);
+            return Some(BuildClass::Batch);
         }
         let few = match last {
-            None => Class::of(seen, settings) == Class::Incremental,
+            None => BuildClass::for_lag(seen, settings) == BuildClass::Incremental,
             Some(_) => news / seen.ranges.max(1) < settings.max_incremental_updates,
         };
-        (any && few && rested).then_some(Class::Incremental)
+        (any && few && rested).then_some(BuildClass::Incremental)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{act::warmer::look::Database, table::Ix};
+    use crate::{act::warmer::index_lag::DatabaseCopies, table::TargetIx};
     use couchdb_names::Signature;
     use std::time::Duration;
 
@@ -109,18 +109,18 @@ mod tests {
         NodeIx::from_usize(at).unwrap()
     }
 
-    fn seen(pending: u64) -> Seen {
+    fn seen(pending: u64) -> IndexLag {
         let sites = [(node(1), 2), (node(2), 2)].into();
-        Seen {
-            ix: Ix::from_usize(0).unwrap(),
+        IndexLag {
+            ix: TargetIx::from_usize(0).unwrap(),
             signature: Signature([1; 16]),
             measured_at: NOW,
             pending,
-            indexed: 10_000,
-            unsure: false,
-            search: false,
+            indexed_seq: 10_000,
+            may_be_current: false,
+            is_search: false,
             ranges: 2,
-            database: Database { sites, ..Database::default() },
+            database: DatabaseCopies { copies_by_node: sites, ..DatabaseCopies::default() },
         }
     }
 
@@ -135,8 +135,8 @@ mod tests {
             ..Warmer::default()
         };
         let (long_ago, just_now) = (Moment::from_unix(900), Moment::from_unix(998));
-        let last = |at, goal| Some(Last { at, goal });
-        let (batch, incremental) = (Some(Class::Batch), Some(Class::Incremental));
+        let last = |at, goal| Some(LastBuild { ended_at: at, target_seq: goal });
+        let (batch, incremental) = (Some(BuildClass::Batch), Some(BuildClass::Incremental));
         for (active, pending, last, expected) in [
             (0, 50_000, None, batch),
             (0, 1, None, batch),
@@ -152,9 +152,9 @@ mod tests {
             (2, 2_000, last(long_ago, 10_000), None),
             (2, 100, last(just_now, 10_000), None),
         ] {
-            let mut channels = Channels::default();
-            channels.take(node(2), active);
-            let found = channels.class(&seen(pending), last, &settings, NOW);
+            let mut channels = BuildSlots::default();
+            channels.occupy(node(2), active);
+            let found = channels.startable_class(&seen(pending), last, &settings, NOW);
             assert_eq!(found, expected, "{active} run, {pending} pending, {last:?}");
         }
     }
@@ -162,11 +162,14 @@ mod tests {
     #[test]
     fn an_index_with_more_copies_than_slots_is_built_alone() {
         let settings = Warmer { batch_channels: 1, incremental_channels: 0, ..Warmer::default() };
-        let mut channels = Channels::default();
-        assert_eq!(channels.class(&seen(9), None, &settings, NOW), Some(Class::Batch));
-        channels.take_all(&seen(9));
-        assert_eq!(channels.class(&seen(9), None, &settings, NOW), None);
+        let mut channels = BuildSlots::default();
+        assert_eq!(
+            channels.startable_class(&seen(9), None, &settings, NOW),
+            Some(BuildClass::Batch)
+        );
+        channels.occupy_all(&seen(9));
+        assert_eq!(channels.startable_class(&seen(9), None, &settings, NOW), None);
         let none = Warmer { batch_channels: 0, incremental_channels: 0, ..settings };
-        assert_eq!(Channels::default().class(&seen(9), None, &none, NOW), None);
+        assert_eq!(BuildSlots::default().startable_class(&seen(9), None, &none, NOW), None);
     }
 }

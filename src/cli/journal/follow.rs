@@ -2,52 +2,52 @@
 //!
 //! Owns the position in the journal, and how long to wait for a service that does not answer.
 
-use super::Shown;
+use super::EventOutput;
 use crate::{
-    cli::{Exit, Failure, complain, service_client::ServiceClient},
+    cli::{CommandError, Exit, print_error, service_client::ServiceClient},
     serve::report::Events,
 };
 use std::time::Duration;
 use tokio::time::{self, Instant};
 
 /// How long the service delays an empty answer.
-const WAIT: &str = "30s";
+const LONG_POLL_WAIT: &str = "30s";
 
 /// Maximum number of events in one answer.
-const LIMIT: &str = "1000";
+const EVENTS_PER_ANSWER: &str = "1000";
 
 /// The first and the longest pause before another request to a service that does not answer.
-const FIRST: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// How long to wait for it altogether.
-const PATIENCE: Duration = Duration::from_secs(300);
+const MAX_OUTAGE: Duration = Duration::from_secs(300);
 
 /// Minimum interval between two requests after an empty answer.
-const AT_LEAST: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The position after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum NextPosition {
     /// After this sequence number.
-    Behind(u64),
+    After(u64),
     /// At the beginning: the events so far came from a journal that no longer exists.
-    Anew,
+    Restart,
 }
 
 /// The position after an answer to a request for events after `since`.
-fn next(answer: &Events, since: Option<u64>) -> Next {
+fn next_position(answer: &Events, since: Option<u64>) -> NextPosition {
     let newest = answer.last_seq;
     if since.is_some_and(|since| since > newest) {
-        return Next::Anew;
+        return NextPosition::Restart;
     }
     let last = answer.events.last().map(|event| event.seq);
-    Next::Behind(last.filter(|_| answer.more).unwrap_or(newest))
+    NextPosition::After(last.filter(|_| answer.more).unwrap_or(newest))
 }
 
 /// The events to follow.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct EventFilter<'a> {
     /// Their types, separated by commas; empty for all.
     pub(super) types: &'a str,
     /// Their target.
@@ -58,11 +58,11 @@ pub(super) struct Wanted<'a> {
 /// service and a reader.
 pub(super) async fn follow(
     client: &ServiceClient,
-    wanted: Wanted<'_>,
+    wanted: EventFilter<'_>,
     from: Option<String>,
     limit: &str,
-    mut shown: Shown,
-) -> Result<Exit, Failure> {
+    mut shown: EventOutput,
+) -> Result<Exit, CommandError> {
     let types = Some(wanted.types).filter(|types| !types.is_empty());
     let mut since = from.as_deref().and_then(|text| text.parse::<u64>().ok());
     let mut silent: Option<(Instant, Duration)> = None;
@@ -74,34 +74,37 @@ pub(super) async fn follow(
             ("types", types),
             ("target", wanted.target),
             ("since", behind.as_deref().or(from.as_deref())),
-            ("limit", Some(if waits { LIMIT } else { limit })),
-            ("wait", waits.then_some(WAIT)),
+            ("limit", Some(if waits { EVENTS_PER_ANSWER } else { limit })),
+            ("wait", waits.then_some(LONG_POLL_WAIT)),
         ];
         let asked = Instant::now();
-        let answer: Events = match client.get("/api/v1/events", &super::given(query)).await {
+        let answer: Events = match client.get("/api/v1/events", &super::present_params(query)).await
+        {
             Ok(answer) => answer,
-            Err(why) if first || !why.passes => return Err(why),
+            Err(why) if first || !why.is_transient => return Err(why),
             Err(why) => {
                 let (begun, pause) = silent.unwrap_or_else(|| {
-                    complain(&format!("{}; trying again", why.why));
-                    (Instant::now(), FIRST)
+                    print_error(&format!("{}; trying again", why.why));
+                    (Instant::now(), FIRST_PAUSE)
                 });
-                if begun.elapsed() >= PATIENCE {
+                if begun.elapsed() >= MAX_OUTAGE {
                     return Err(why);
                 }
                 time::sleep(pause).await;
-                silent = Some((begun, (pause * 2).min(LONGEST)));
+                silent = Some((begun, (pause * 2).min(MAX_PAUSE)));
                 continue;
             }
         };
         if silent.take().is_some() {
-            complain("recliner answers again; no event was missed");
+            print_error("recliner answers again; no event was missed");
         }
         first = false;
-        match next(&answer, since) {
-            Next::Behind(seq) => since = Some(seq),
-            Next::Anew => {
-                complain("its journal was replaced; continuing from the beginning of the new one");
+        match next_position(&answer, since) {
+            NextPosition::After(seq) => since = Some(seq),
+            NextPosition::Restart => {
+                print_error(
+                    "its journal was replaced; continuing from the beginning of the new one",
+                );
                 since = Some(0);
             }
         }
@@ -109,7 +112,7 @@ pub(super) async fn follow(
             return Ok(Exit::Done);
         }
         if answer.events.is_empty() {
-            time::sleep_until(asked + AT_LEAST).await;
+            time::sleep_until(asked + MIN_INTERVAL).await;
         }
     }
 }
@@ -126,13 +129,13 @@ mod tests {
             Events { limit: 100, events: seqs.iter().map(event).collect(), more, last_seq }
         };
         for (answer, since, expected) in [
-            (answer(&[3, 5], false, 9), None, Next::Behind(9)),
-            (answer(&[3, 5], true, 9), Some(2), Next::Behind(5)),
-            (answer(&[], false, 9), Some(9), Next::Behind(9)),
-            (answer(&[], false, 0), Some(0), Next::Behind(0)),
-            (answer(&[], false, 3), Some(9), Next::Anew),
+            (answer(&[3, 5], false, 9), None, NextPosition::After(9)),
+            (answer(&[3, 5], true, 9), Some(2), NextPosition::After(5)),
+            (answer(&[], false, 9), Some(9), NextPosition::After(9)),
+            (answer(&[], false, 0), Some(0), NextPosition::After(0)),
+            (answer(&[], false, 3), Some(9), NextPosition::Restart),
         ] {
-            assert_eq!(next(&answer, since), expected, "{answer:?}");
+            assert_eq!(next_position(&answer, since), expected, "{answer:?}");
         }
     }
 }

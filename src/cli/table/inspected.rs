@@ -4,18 +4,18 @@ use super::{
     super::printable,
     layout::{Lines, bytes},
 };
-use crate::cli::inspect::{FoundHeader, Inspected};
+use crate::cli::inspect::{HeaderInfo, InspectedFile};
 
 /// Columns before a fact.
 const INDENT: usize = 14;
 
 /// Each file in some lines.
-pub(in crate::cli) fn inspected(files: &[Inspected], width: u16) -> String {
+pub(in crate::cli) fn inspected(files: &[InspectedFile], width: u16) -> String {
     let all: Vec<String> = files.iter().map(|file| one(file, width)).collect();
     all.join("\n")
 }
 
-fn one(file: &Inspected, width: u16) -> String {
+fn one(file: &InspectedFile, width: u16) -> String {
     let mut lines = Lines::new(format!("{}\n", printable(&file.path)), INDENT, width);
     if let Some(error) = &file.error {
         lines.say("error", &error.says);
@@ -43,7 +43,7 @@ fn one(file: &Inspected, width: u16) -> String {
     lines.into_text()
 }
 
-fn facts(file: &Inspected, lines: &mut Lines) {
+fn facts(file: &InspectedFile, lines: &mut Lines) {
     let number = |it: Option<u64>| it.map_or_else(|| "?".to_owned(), |it| it.to_string());
     lines.say("active", &exact(file.active_bytes));
     lines.say("external", &exact(file.external_bytes));
@@ -93,7 +93,7 @@ fn facts(file: &Inspected, lines: &mut Lines) {
     }
 }
 
-fn place(header: &FoundHeader) -> String {
+fn place(header: &HeaderInfo) -> String {
     let mut text = format!("at {}, {} bytes, {}", header.offset, header.bytes, header.checksum);
     if let Some(form) = header.form {
         text = format!("{form} {text}");

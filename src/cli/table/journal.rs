@@ -5,7 +5,7 @@ use super::{
     layout::{Grid, bytes, short_among, short_range},
 };
 use crate::{
-    model::target::{TargetId, database},
+    model::target::{TargetId, database_of},
     serve::report::{EventLine, OutcomeLine},
     text::duration,
 };
@@ -32,7 +32,7 @@ pub(in crate::cli) fn outcomes(rows: &[OutcomeLine], width: u16) -> String {
         let name = nodes.named(&row.target);
         table.push([
             short(&printable(&row.ended_at)),
-            duration::shown(Duration::from_secs(row.duration_seconds)),
+            duration::format_rounded(Duration::from_secs(row.duration_seconds)),
             bytes(row.before_bytes),
             bytes(row.after_bytes),
             row.freed_bytes.map_or_else(|| "?".to_owned(), signed),
@@ -190,9 +190,9 @@ impl Nodes {
             Ok(TargetId::View { db, signature, .. }) => {
                 // Enough to tell those of one database apart.
                 let signature: String = signature.to_string().chars().take(8).collect();
-                format!("view {signature} of {}", database(&db))
+                format!("view {signature} of {}", database_of(&db))
             }
-            Ok(TargetId::Cleanup { db }) => format!("index files of {}", database(&db)),
+            Ok(TargetId::Cleanup { db }) => format!("index files of {}", database_of(&db)),
             Ok(TargetId::Search { db, engine, design, index }) => {
                 format!("{} index {db}/{design}/{index}", engine.label())
             }

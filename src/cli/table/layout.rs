@@ -235,7 +235,7 @@ pub(super) fn elided(text: &str, most: usize, head: usize) -> String {
 }
 
 pub(super) fn bytes(bytes: Option<u64>) -> String {
-    bytes.map_or_else(|| "?".to_owned(), |bytes| size::shown(bytes).to_string())
+    bytes.map_or_else(|| "?".to_owned(), |bytes| size::format_size(bytes).to_string())
 }
 
 pub(super) fn sum(sum: Option<f64>) -> String {

@@ -74,7 +74,8 @@ fn builds(plan: &Planned, width: u16) -> String {
     if table.is_empty() {
         return String::new();
     }
-    let meaning = |reason: &str| warmer::Reason::from_label(reason).map(warmer::Reason::meaning);
+    let meaning =
+        |reason: &str| warmer::BuildRefusal::from_label(reason).map(warmer::BuildRefusal::meaning);
     let legend = legend(&reasons, meaning, width);
     let requests = if requests.is_empty() { requests } else { format!("\n{requests}") };
     format!("{}{requests}{legend}", table.wrapped(width))
@@ -216,7 +217,7 @@ fn said(caveat: &str) -> Option<&'static str> {
 }
 
 fn span(seconds: f64) -> String {
-    Duration::try_from_secs_f64(seconds).map_or_else(|_| "?".to_owned(), duration::shown)
+    Duration::try_from_secs_f64(seconds).map_or_else(|_| "?".to_owned(), duration::format_rounded)
 }
 
 /// The gates that are closed, a line each with its nodes. Mode and suspensions are said above.

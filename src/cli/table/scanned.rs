@@ -6,12 +6,12 @@ use super::{
 };
 use crate::{
     model::{
-        facts::Fact,
-        target::{Kind, State},
+        facts::FactKind,
+        target::{TargetKind, TargetState},
     },
     plan::Plan,
     serve::report::{self, MissLine, VolumeLine},
-    table::{NodeIx, Sums, TargetRef},
+    table::{NodeIx, TargetRef, TargetSums},
     text::size,
 };
 use wall_clock::Moment;
@@ -21,10 +21,10 @@ const ROWS: usize = 25;
 
 /// When the tables were read, in one line.
 pub(in crate::cli) fn headline(plan: &Plan, simulated: bool) -> String {
-    let nodes = plan.snapshot.nodes().iter().skip(1).filter(|node| node.member).count();
-    let down = plan.snapshot.nodes().iter().filter(|node| node.up == Some(false)).count();
+    let nodes = plan.snapshot.nodes().iter().skip(1).filter(|node| node.is_member).count();
+    let down = plan.snapshot.nodes().iter().filter(|node| node.is_up == Some(false)).count();
     let down = if down > 0 { format!(", {down} of them down") } else { String::new() };
-    let alone = plan.snapshot.nodes().iter().skip(1).all(|node| node.files_alone);
+    let alone = plan.snapshot.nodes().iter().skip(1).all(|node| node.files_only);
     let what = match (simulated, alone) {
         (true, _) => "a simulated cluster",
         (false, true) if nodes > 0 => "the files",
@@ -49,7 +49,7 @@ fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7
     let mut table = Grid::new(head, &[3, 4, 5]);
     for (at, line) in report::nodes(plan).enumerate() {
         let node = NodeIx::from_usize(at + 1).unwrap_or_default();
-        let sums = totals.of(node, Kind::Db);
+        let sums = totals.sums_of(node, TargetKind::Db);
         let served = |number: String| if line.served { number } else { "-".to_owned() };
         let smoosh = line.smoosh_says().to_owned();
         let name = plan.snapshot.node(node).map_or("", |node| &node.name);
@@ -57,16 +57,16 @@ fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7
             printable(named(name)),
             line.up.map_or("?", |up| if up { "yes" } else { "no" }).to_owned(),
             line.version.unwrap_or_else(|| "?".to_owned()),
-            served(sums.states.iter().sum::<u64>().to_string()),
-            served(sum(sums.file.get())),
-            served(sum(sums.reclaimable.get())),
+            served(sums.counts_by_state.iter().sum::<u64>().to_string()),
+            served(sum(sums.file_bytes.get())),
+            served(sum(sums.reclaimable_bytes.get())),
             smoosh,
         ]);
     }
     let nodes = (1..plan.snapshot.nodes().len()).filter_map(NodeIx::from_usize);
-    let parts: Vec<Sums> = nodes.map(|node| totals.of(node, Kind::View)).collect();
-    let of_cluster = totals.of(NodeIx::CLUSTER, Kind::View);
-    let count = |sums: &Sums| sums.states.iter().sum::<u64>();
+    let parts: Vec<TargetSums> = nodes.map(|node| totals.sums_of(node, TargetKind::View)).collect();
+    let of_cluster = totals.sums_of(NodeIx::CLUSTER, TargetKind::View);
+    let count = |sums: &TargetSums| sums.counts_by_state.iter().sum::<u64>();
     let views = match (count(&of_cluster), parts.iter().map(count).sum::<u64>()) {
         (0, 0) => None,
         // Files alone: each shard's index by itself.
@@ -76,7 +76,7 @@ fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7
         (views, _) => Some((format!("{views} views, all copies"), vec![of_cluster])),
     };
     if let Some((views, sums)) = views {
-        let of_all = |bytes: fn(&Sums) -> Option<f64>| {
+        let of_all = |bytes: fn(&TargetSums) -> Option<f64>| {
             sum(sums.iter().map(bytes).try_fold(0.0, |all, bytes| Some(all + bytes?)))
         };
         table.push([
@@ -84,8 +84,8 @@ fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7
             String::new(),
             String::new(),
             String::new(),
-            of_all(|sums| sums.file.get()),
-            of_all(|sums| sums.reclaimable.get()),
+            of_all(|sums| sums.file_bytes.get()),
+            of_all(|sums| sums.reclaimable_bytes.get()),
             String::new(),
         ]);
     }
@@ -143,23 +143,23 @@ fn volumes(volumes: &[(String, VolumeLine)], width: u16) -> String {
 pub(in crate::cli) fn queues(plan: &Plan, width: u16) -> String {
     let head = ["channel", "node", "waiting", "running", "reclaimable", "best"];
     let mut table = Grid::new(head, &[2, 3, 4, 5]);
-    for queue in plan.queues.iter().filter(|it| it.waiting().len() > 0 || it.active > 0) {
+    for queue in plan.queues.iter().filter(|it| it.queued().len() > 0 || it.active_jobs > 0) {
         let (node, channel) =
-            (plan.snapshot.node(queue.node), plan.channels.list.get(queue.channel));
+            (plan.snapshot.node(queue.node), plan.channels.list.get(queue.channel_index));
         let waiting = match queue.overflow {
-            0 => queue.waiting().len().to_string(),
-            more => format!("{} + {more}", queue.waiting().len()),
+            0 => queue.queued().len().to_string(),
+            more => format!("{} + {more}", queue.queued().len()),
         };
         let best = queue
-            .priority
+            .priority_range
             .zip(channel)
             .map(|((best, _), channel)| priority(channel.priority, best));
         table.push([
             channel.map_or_else(String::new, |channel| channel.name.to_string()),
             node.map_or_else(String::new, |node| printable(short_node(plan, &node.name))),
             waiting,
-            queue.active.to_string(),
-            size::shown(queue.reclaimable).to_string(),
+            queue.active_jobs.to_string(),
+            size::format_size(queue.reclaimable_bytes).to_string(),
             best.unwrap_or_default(),
         ]);
     }
@@ -169,27 +169,28 @@ pub(in crate::cli) fn queues(plan: &Plan, width: u16) -> String {
     table.wrapped(width)
 }
 
-fn priority(kind: crate::model::channel::Priority, value: f64) -> String {
-    use crate::model::channel::Priority;
+fn priority(kind: crate::model::channel::PriorityKind, value: f64) -> String {
+    use crate::model::channel::PriorityKind;
     match kind {
-        Priority::Ratio => format!("{value:.1} times"),
-        Priority::Slack => format!("{} slack", sum(Some(value))),
-        Priority::Upgrade => "upgrade".to_owned(),
-        Priority::Cleanup => "stale files".to_owned(),
+        PriorityKind::Ratio => format!("{value:.1} times"),
+        PriorityKind::Slack => format!("{} slack", sum(Some(value))),
+        PriorityKind::Upgrade => "upgrade".to_owned(),
+        PriorityKind::Cleanup => "stale files".to_owned(),
     }
 }
 
 /// The targets with most to reclaim, and files that do not match the shard map.
 pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
     // Parts are the copies of views once more; they count where no view of the cluster is known.
-    let has_views = plan.snapshot.totals().of(NodeIx::CLUSTER, Kind::View) != Sums::default();
+    let has_views =
+        plan.snapshot.totals().sums_of(NodeIx::CLUSTER, TargetKind::View) != TargetSums::default();
     let targets = plan.snapshot.targets().filter(|target| {
-        let queued = matches!(target.state(), State::Ok | State::Resharding);
-        queued && target.reclaimable().is_some_and(|bytes| bytes > 0)
+        let queued = matches!(target.state(), TargetState::Ok | TargetState::Resharding);
+        queued && target.reclaimable_bytes().is_some_and(|bytes| bytes > 0)
     });
     let mut best: Vec<TargetRef<'_>> =
         targets.filter(|target| !has_views || !target.is_part()).collect();
-    best.sort_by_key(|target| std::cmp::Reverse(target.reclaimable()));
+    best.sort_by_key(|target| std::cmp::Reverse(target.reclaimable_bytes()));
     let head = ["target", "where", "on disk", "ratio", "reclaimable", "channel"];
     let mut table = Grid::new(head, &[2, 3, 4]);
     for target in best.iter().take(ROWS) {
@@ -197,9 +198,9 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
         table.push([
             shortened(&printable(&what)),
             printable(&place),
-            bytes(target.on_disk(Fact::File)),
+            bytes(target.disk_bytes(FactKind::File)),
             target.facts().ratio().map_or_else(|| "?".to_owned(), |ratio| format!("{ratio:.2}")),
-            bytes(target.reclaimable()),
+            bytes(target.reclaimable_bytes()),
             channel(plan, *target),
         ]);
     }
@@ -221,8 +222,8 @@ fn channel(plan: &Plan, target: TargetRef<'_>) -> String {
     if let Some((channel, _)) = plan.placement(target.ix()) {
         return channel.name.to_string();
     }
-    let views = plan.snapshot.totals().of(NodeIx::CLUSTER, Kind::View);
-    if target.is_part() && views.states.iter().sum::<u64>() > 0 {
+    let views = plan.snapshot.totals().sums_of(NodeIx::CLUSTER, TargetKind::View);
+    if target.is_part() && views.counts_by_state.iter().sum::<u64>() > 0 {
         return "with its view".to_owned();
     }
     let misses: Vec<MissLine> =
@@ -250,8 +251,8 @@ fn has_one_node(plan: &Plan) -> bool {
 fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
     let db = target.db_name().db;
     match (target.kind(), target.view().and_then(|view| view.designs.first())) {
-        (Kind::View, Some(design)) if !target.is_part() => {
-            let copies = match target.copies() {
+        (TargetKind::View, Some(design)) if !target.is_part() => {
+            let copies = match target.file_count() {
                 1 => "1 copy".to_owned(),
                 more => format!("{more} copies"),
             };
@@ -265,8 +266,8 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
                 (true, None) => "-",
             };
             let what = match (kind, design, target.view()) {
-                (Kind::View, Some(design), _) => format!("{db}/{design}"),
-                (Kind::View, None, Some(view)) => {
+                (TargetKind::View, Some(design), _) => format!("{db}/{design}"),
+                (TargetKind::View, None, Some(view)) => {
                     let signature = view.signature.to_string();
                     format!("{db}/{}…", signature.get(..8).unwrap_or_default())
                 }
@@ -281,7 +282,7 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
 fn unmatched(plan: &Plan, width: u16) -> String {
     let mut table = Grid::new(["state", "files that do not match the shard map"], &[]);
     let mut count = 0;
-    for target in plan.snapshot.targets().filter(|target| target.state() != State::Ok) {
+    for target in plan.snapshot.targets().filter(|target| target.state() != TargetState::Ok) {
         count += 1;
         if count <= ROWS {
             table.push([target.state().label().to_owned(), printable(&report::title(target))]);

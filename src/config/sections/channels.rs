@@ -15,10 +15,10 @@ use crate::{
         },
     },
     model::{
-        channel::{Channel, Mode, Priority},
-        target::Kind,
+        channel::{Channel, Mode, PriorityKind},
+        target::TargetKind,
     },
-    text::pattern::Names,
+    text::pattern::NameFilter,
 };
 use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc};
@@ -48,14 +48,14 @@ pub(super) fn form() -> Form<Vec<Channel>> {
 }
 
 /// The keys of a channel with this priority, which decides how its bounds are written.
-fn keys(priority: Priority) -> Vec<Key<Channel>> {
-    let is_slack = priority == Priority::Slack;
+fn keys(priority: PriorityKind) -> Vec<Key<Channel>> {
+    let is_slack = priority == PriorityKind::Slack;
     keys!(Channel {
         "name" => name, Live, channel_name().map(|name| Ok(Arc::from(name)), |name: &Arc<str>| name.to_string()),
             "The channel's name, unique.";
-        "kind" => kind, Live, one_of(Kind::COMPACTED, Kind::label),
+        "kind" => kind, Live, one_of(TargetKind::WITH_COMPACTION, TargetKind::label),
             "What the channel takes.";
-        "priority" => priority, Live, one_of(Priority::ALL, Priority::label),
+        "priority" => priority, Live, one_of(PriorityKind::ALL, PriorityKind::label),
             "How it ranks targets: ratio, file over active bytes; slack, file minus active bytes; upgrade; cleanup.";
         "min_priority" => min_priority, Live, bound(is_slack, false),
             "Takes what has more than this: a ratio (default 2), or bytes of slack (default 512MiB).";
@@ -88,7 +88,7 @@ fn keys(priority: Priority) -> Vec<Key<Channel>> {
 fn described() -> Form<Channel> {
     let is =
         |key: &str, word: &str| json!({"properties": {key: {"const": word}}, "required": [key]});
-    section(keys(Priority::Slack), |_, _| {}).with_schema(json!({
+    section(keys(PriorityKind::Slack), |_, _| {}).with_schema(json!({
         "type": "object",
         "required": ["name", "kind"],
         "allOf": [
@@ -124,12 +124,12 @@ pub(in crate::config) fn write(channel: &Channel, whole: bool) -> Output {
 /// Whether a key can change anything in a channel of this kind and priority
 /// (`smoosh_server:get_priority/2` and `/4`: an upgrade's sizes and least priority still
 /// decide about files without live bytes).
-fn has_effect(key: &str, kind: Kind, priority: Priority) -> bool {
+fn has_effect(key: &str, kind: TargetKind, priority: PriorityKind) -> bool {
     match key {
-        "designs" => kind == Kind::View,
-        "min_changes" => kind == Kind::Db,
-        "min_size" | "max_size" | "min_priority" => kind != Kind::Cleanup,
-        "max_priority" => matches!(priority, Priority::Ratio | Priority::Slack),
+        "designs" => kind == TargetKind::View,
+        "min_changes" => kind == TargetKind::Db,
+        "min_size" | "max_size" | "min_priority" => kind != TargetKind::Cleanup,
+        "max_priority" => matches!(priority, PriorityKind::Ratio | PriorityKind::Slack),
         _ => true,
     }
 }
@@ -141,11 +141,12 @@ fn read(report: &mut Report, node: &Node, path: &str, _: Option<&Channel>) -> Op
         return None;
     }
     let word = |key: &str| node.child(key).and_then(Node::text);
-    let kind =
-        word("kind").and_then(|word| Kind::COMPACTED.into_iter().find(|kind| kind.label() == word));
-    let implied = if kind == Some(Kind::Cleanup) { Priority::Cleanup } else { Priority::Ratio };
-    let priority = word("priority").and_then(Priority::from_label).unwrap_or(implied);
-    let blank = Channel::with_defaults("", kind.unwrap_or(Kind::Db), priority);
+    let kind = word("kind")
+        .and_then(|word| TargetKind::WITH_COMPACTION.into_iter().find(|kind| kind.label() == word));
+    let implied =
+        if kind == Some(TargetKind::Cleanup) { PriorityKind::Cleanup } else { PriorityKind::Ratio };
+    let priority = word("priority").and_then(PriorityKind::from_label).unwrap_or(implied);
+    let blank = Channel::with_defaults("", kind.unwrap_or(TargetKind::Db), priority);
     let form = section(keys(priority), check);
     form.read(report, node, path, Some(&blank)).filter(|channel| !channel.name.is_empty())
 }
@@ -176,11 +177,11 @@ fn check(channel: &mut Channel, section: &mut Section<'_, '_>) {
 /// Whether the priority can rank targets of the channel's kind.
 fn priority_fits(channel: &Channel, section: &mut Section<'_, '_>) -> bool {
     let Channel { kind, priority, .. } = channel;
-    let fits = (*kind == Kind::Cleanup) == (*priority == Priority::Cleanup);
+    let fits = (*kind == TargetKind::Cleanup) == (*priority == PriorityKind::Cleanup);
     if !fits {
         let allowed = match kind {
-            Kind::Db | Kind::View | Kind::Search => "ratio, slack or upgrade",
-            Kind::Cleanup => "cleanup",
+            TargetKind::Db | TargetKind::View | TargetKind::Search => "ratio, slack or upgrade",
+            TargetKind::Cleanup => "cleanup",
         };
         let says = format!(
             "found \"{}\", but a channel of kind {} ranks by {allowed}",
@@ -214,12 +215,12 @@ fn note_without_effect(channel: &Channel, section: &mut Section<'_, '_>) {
 /// Bounds between which nothing is left are a mistake.
 fn check_bounds(channel: &Channel, section: &mut Section<'_, '_>) {
     let Channel { priority, min_priority, max_priority, min_size, max_size, .. } = channel;
-    if !matches!(priority, Priority::Ratio | Priority::Slack) {
+    if !matches!(priority, PriorityKind::Ratio | PriorityKind::Slack) {
         return;
     }
     if min_priority >= max_priority {
         let shown = |bound: f64| match bound.to_string().parse() {
-            Ok(bytes) if *priority == Priority::Slack => exact_bytes(bytes),
+            Ok(bytes) if *priority == PriorityKind::Slack => exact_bytes(bytes),
             _ => bound.to_string(),
         };
         let says = format!(
@@ -280,7 +281,7 @@ struct NameLists {
     exclude: Vec<String>,
 }
 
-fn names() -> Form<Names> {
+fn names() -> Form<NameFilter> {
     let keys = keys!(NameLists {
         "include" => include, Live, list(pattern()).unless_empty(),
             "Patterns of names that are taken, with * for any characters; default all.";
@@ -289,7 +290,7 @@ fn names() -> Form<Names> {
     });
     section(keys, |_, _| {}).map(
         |NameLists { include, exclude }| {
-            Names::new(&include, &exclude).map_err(|why| Some(why.to_string()))
+            NameFilter::new(&include, &exclude).map_err(|why| Some(why.to_string()))
         },
         |names| {
             let (include, exclude) = names.texts();

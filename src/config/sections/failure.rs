@@ -7,7 +7,7 @@ use crate::{
         values::{SECOND, duration, integer},
     },
     model::settings::limits::Failure,
-    text::duration::exact,
+    text::duration::format_exact,
 };
 
 pub(super) fn form() -> Form<Failure> {
@@ -29,8 +29,8 @@ fn check(failure: &mut Failure, section: &mut Section<'_, '_>) {
     if failure.cool_down > failure.cool_down_max {
         section.refuse(format!(
             "cool_down is {} and cool_down_max is {}; the longest must not be below the first",
-            exact(failure.cool_down),
-            exact(failure.cool_down_max)
+            format_exact(failure.cool_down),
+            format_exact(failure.cool_down_max)
         ));
     }
 }

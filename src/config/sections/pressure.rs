@@ -7,13 +7,13 @@ use crate::{
         values::{SECOND, count, duration},
     },
     model::settings::limits::{Marks, Pressure},
-    text::duration::exact,
+    text::duration::format_exact,
 };
 use std::time::Duration;
 
 pub(super) fn form() -> Form<Pressure> {
     let span = || duration(Duration::from_millis(1));
-    let shown = |span: Duration| exact(span);
+    let shown = |span: Duration| format_exact(span);
     let number = |number: u64| number.to_string();
     let keys = keys!(Pressure {
         "pressure.probe_latency" => probe_latency, Live, marks(span, shown),

@@ -8,7 +8,7 @@ use crate::{
         values::{SECOND, duration, integer, one_of},
     },
     model::settings::{Scan, ScanViews},
-    text::duration::exact,
+    text::duration::format_exact,
 };
 
 pub(super) fn form() -> Form<Scan> {
@@ -35,8 +35,8 @@ fn check(scan: &mut Scan, section: &mut Section<'_, '_>) {
         Some(found) if scan.interval_followed < scan.interval => {
             let says = format!(
                 "found {}, but a followed database is read at most as often as any other, every {} (scan.interval)",
-                exact(scan.interval_followed),
-                exact(scan.interval)
+                format_exact(scan.interval_followed),
+                format_exact(scan.interval)
             );
             section.report.refuse(found.at, &found.path, says);
         }
@@ -49,9 +49,9 @@ fn check(scan: &mut Scan, section: &mut Section<'_, '_>) {
         Some(found) if scan.fresh_for < scan.interval.saturating_mul(Scan::FRESH_INTERVALS) => {
             let says = format!(
                 "{} is less than {} scan intervals of {}: one slow sweep makes every fact stale, and stale facts start nothing",
-                exact(scan.fresh_for),
+                format_exact(scan.fresh_for),
                 Scan::FRESH_INTERVALS,
-                exact(scan.interval)
+                format_exact(scan.interval)
             );
             section.report.note(found.at, &found.path, FindingKind::Doubtful, says);
         }

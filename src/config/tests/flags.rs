@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    log::{Format, Level},
+    log::{LogFormat, LogLevel},
     model::{
         channel::Mode,
         settings::{
@@ -68,7 +68,7 @@ fn explicit_flags_win_over_the_file() {
             admin_socket: Some(PathBuf::from("state/admin.sock")),
         }
     );
-    assert_eq!(found.log, Log { level: Level::Debug, format: Format::Json });
+    assert_eq!(found.log, Log { level: LogLevel::Debug, format: LogFormat::Json });
 }
 
 #[test]

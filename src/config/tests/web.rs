@@ -44,7 +44,9 @@ basic_auth_users: {{ann: {HASH}, 'b o': '{HASH}'}}
     };
     assert_eq!(file(&tls.cert.value), Path::new("dir/tls/own.pem"));
     assert!(matches!(&tls.key.value, Pem::Text(text) if text.expose_secret() == "a key\n"));
-    assert!(matches!(&tls.clients, Clients::Certified(ca) if file(&ca.value) == *"/etc/ca.pem"));
+    assert!(
+        matches!(&tls.clients, ClientCertificates::Required(ca) if file(&ca.value) == *"/etc/ca.pem")
+    );
     assert_eq!((tls.tls12, tls.tls13, tls.prefer_server_order), (false, true, false));
     assert_eq!((tls.cipher_suites.len(), tls.curves.len()), (2, 2));
     assert_eq!(found.headers.len(), 2);
@@ -111,7 +113,7 @@ fn what_clients_must_show_is_said_whole_or_refused() {
         let said = tls(more).unwrap_err();
         assert!(matches!(&*said, [one] if one.contains(says)), "{more}: {said:?}");
     }
-    assert!(matches!(tls("").unwrap().tls.unwrap().clients, Clients::Any));
+    assert!(matches!(tls("").unwrap().tls.unwrap().clients, ClientCertificates::NotRequested));
     let asked = tls(", client_auth_type: VerifyClientCertIfGiven, client_ca_file: c").unwrap();
-    assert!(matches!(asked.tls.unwrap().clients, Clients::IfGiven(_)));
+    assert!(matches!(asked.tls.unwrap().clients, ClientCertificates::Optional(_)));
 }

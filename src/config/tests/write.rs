@@ -3,12 +3,12 @@
 use super::*;
 use crate::{
     model::{
-        channel::{Channel, Channels, Mode, Priority},
+        channel::{Channel, Channels, Mode, PriorityKind},
         settings::{Files, Scan, limits, work},
-        target::Kind,
-        window::{DAY_NAMES, Days, Edge, Window, time, zone},
+        target::TargetKind,
+        window::{DAY_NAMES, Days, Window, WindowEnd, parse_time, parse_zone},
     },
-    text::pattern::{Names, Patterns},
+    text::pattern::{NameFilter, NamePatterns},
 };
 use proptest::prelude::*;
 use std::time::Duration;
@@ -49,18 +49,18 @@ fn the_whole_example_is_understood() {
                 min_size: 20 << 30,
                 max_size: Some(2 << 40),
                 min_changes: 1_000,
-                databases: Names::new(&["orders-*"], &["*-test"]).unwrap(),
-                designs: Names::new(&[] as &[&str], &["_design/old*"]).unwrap(),
+                databases: NameFilter::new(&["orders-*"], &["*-test"]).unwrap(),
+                designs: NameFilter::new(&[] as &[&str], &["_design/old*"]).unwrap(),
                 windows: vec![Window {
                     days: "mon-fri".parse().unwrap(),
-                    from: time("20:00", Edge::From).unwrap(),
-                    to: time("06:00", Edge::To).unwrap(),
-                    zone: zone("Europe/Berlin").unwrap(),
+                    from: parse_time("20:00", WindowEnd::From).unwrap(),
+                    to: parse_time("06:00", WindowEnd::To).unwrap(),
+                    zone: parse_zone("Europe/Berlin").unwrap(),
                 }],
                 strict_window: true,
-                ..Channel::with_defaults("big_dbs", Kind::Db, Priority::Ratio)
+                ..Channel::with_defaults("big_dbs", TargetKind::Db, PriorityKind::Ratio)
             }],
-            ignore: Patterns::new(&["shards/00000000-ffffffff/tmp.1795221991", "scratch-*"])
+            ignore: NamePatterns::new(&["shards/00000000-ffffffff/tmp.1795221991", "scratch-*"])
                 .unwrap(),
         }
     );
@@ -105,7 +105,7 @@ fn no_secret_is_shown() {
         ..flags()
     };
     let loaded = load_text(&flags, "").unwrap();
-    let json = shown(&loaded.settings);
+    let json = to_json(&loaded.settings);
     assert_eq!(json["couchdb"]["password"], "<secret>");
     assert_eq!(json["couchdb"]["username"], "admin");
     for text in [
@@ -120,7 +120,7 @@ fn no_secret_is_shown() {
 
 #[test]
 fn the_effective_configuration_is_shown_in_the_files_shape() {
-    let json = shown(&full().settings);
+    let json = to_json(&full().settings);
     assert_eq!(json["scan"]["interval"], "5m");
     assert_eq!(json["channels"][0]["max_size"], "2TiB");
     assert_eq!(json["channels"][0]["min_priority"], 2);
@@ -135,7 +135,7 @@ fn channels_are_written_with_what_differs() {
     let mut channels = full().settings.channels;
     channels.list.push(Channel {
         min_priority: 1_073_741_824.0,
-        ..Channel::with_defaults("slack_dbs", Kind::Db, Priority::Slack)
+        ..Channel::with_defaults("slack_dbs", TargetKind::Db, PriorityKind::Slack)
     });
     assert_eq!(
         crate::config::write::channels_yaml(&channels),
@@ -177,7 +177,7 @@ fn a_reload_names_what_changed_and_from_when() {
     new.web.admin_socket = None;
     new.poll = Duration::from_secs(9);
     new.couchdb.trust_node_hosts = vec!["couch-b".parse().unwrap()];
-    new.log.level = crate::log::Level::Debug;
+    new.log.level = crate::log::LogLevel::Debug;
     let named: Vec<_> =
         changes(&old, &new).into_iter().map(|change| (change.key, change.when.label())).collect();
     assert_eq!(
@@ -214,9 +214,9 @@ fn any_pattern() -> impl Strategy<Value = String> {
     )
 }
 
-fn any_names() -> impl Strategy<Value = Names> {
+fn any_names() -> impl Strategy<Value = NameFilter> {
     let list = || prop::collection::vec(any_pattern(), 0..3);
-    (list(), list()).prop_map(|(include, exclude)| Names::new(&include, &exclude).unwrap())
+    (list(), list()).prop_map(|(include, exclude)| NameFilter::new(&include, &exclude).unwrap())
 }
 
 fn any_window() -> impl Strategy<Value = Window> {
@@ -227,9 +227,9 @@ fn any_window() -> impl Strategy<Value = Window> {
             .enumerate()
             .filter(|(place, _)| bits & (1 << place) != 0)
             .map(|(_, day)| day.parse().unwrap())
-            .fold(Days::NONE, Days::and);
+            .fold(Days::NONE, Days::union);
         let time = |hour, minute| jiff::civil::Time::new(hour, minute, 0, 0).unwrap();
-        Window { days, from: time(hour, minute), to: time(to, 0), zone: zone(name).unwrap() }
+        Window { days, from: time(hour, minute), to: time(to, 0), zone: parse_zone(name).unwrap() }
     })
 }
 
@@ -237,9 +237,9 @@ prop_compose! {
     fn any_channel()(
         name in "[a-z][a-z0-9_]{0,10}",
         (kind, priority) in prop::sample::select(vec![
-            (Kind::Db, Priority::Ratio), (Kind::Db, Priority::Slack), (Kind::Db, Priority::Upgrade),
-            (Kind::View, Priority::Ratio), (Kind::View, Priority::Slack),
-            (Kind::View, Priority::Upgrade), (Kind::Cleanup, Priority::Cleanup),
+            (TargetKind::Db, PriorityKind::Ratio), (TargetKind::Db, PriorityKind::Slack), (TargetKind::Db, PriorityKind::Upgrade),
+            (TargetKind::View, PriorityKind::Ratio), (TargetKind::View, PriorityKind::Slack),
+            (TargetKind::View, PriorityKind::Upgrade), (TargetKind::Cleanup, PriorityKind::Cleanup),
         ]),
         min_priority in prop_oneof![-1e3..1e3, (0u64..1 << 50).prop_map(|bytes| bytes as f64)],
         above in prop_oneof![Just(f64::INFINITY), 1.0..1e18],
@@ -268,7 +268,7 @@ proptest! {
     ) {
         list.sort_by(|left, right| left.name.cmp(&right.name));
         list.dedup_by(|left, right| left.name == right.name);
-        let channels = Channels { list, ignore: Patterns::new(&ignore).unwrap() };
+        let channels = Channels { list, ignore: NamePatterns::new(&ignore).unwrap() };
         let text = crate::config::write::channels_yaml(&channels);
         match load_text(&flags(), &text) {
             Ok(loaded) => prop_assert_eq!(loaded.settings.channels, channels, "{}", text),

@@ -10,8 +10,8 @@ use crate::{
         number::{Number, integer, number},
     },
     model::{
-        channel::{Channel, Priority},
-        target::Kind,
+        channel::{Channel, PriorityKind},
+        target::TargetKind,
     },
 };
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ pub(super) struct Broken {
 }
 
 impl Broken {
-    pub(super) fn remark(self, after: &[String], kind: Kind, remarks: &mut Remarks) {
+    pub(super) fn remark(self, after: &[String], kind: TargetKind, remarks: &mut Remarks) {
         let Self { section, key, value, min_changes } = self;
         let (what, numbers) = match key {
             "min_changes" => ("integer", "7"),
@@ -64,13 +64,13 @@ pub(super) fn section_of(name: &str) -> String {
 
 /// The priority of a built-in channel, which no setting changes
 /// (`smoosh_server:get_priority/1`).
-pub(in crate::import) fn builtin_priority(name: &str, rules: Rules) -> Option<Priority> {
+pub(in crate::import) fn builtin_priority(name: &str, rules: Rules) -> Option<PriorityKind> {
     match name {
-        "ratio_dbs" | "ratio_views" => Some(Priority::Ratio),
-        "slack_dbs" | "slack_views" => Some(Priority::Slack),
-        "upgrade_dbs" | "upgrade_views" => Some(Priority::Upgrade),
-        "ratio_schemas" if !rules.adds_channels() => Some(Priority::Ratio),
-        "slack_schemas" if !rules.adds_channels() => Some(Priority::Slack),
+        "ratio_dbs" | "ratio_views" => Some(PriorityKind::Ratio),
+        "slack_dbs" | "slack_views" => Some(PriorityKind::Slack),
+        "upgrade_dbs" | "upgrade_views" => Some(PriorityKind::Upgrade),
+        "ratio_schemas" if !rules.adds_channels() => Some(PriorityKind::Ratio),
+        "slack_schemas" if !rules.adds_channels() => Some(PriorityKind::Slack),
         _ => None,
     }
 }
@@ -81,7 +81,7 @@ pub(super) fn read(
     rules: Rules,
     name: &str,
     unique: &str,
-    kind: Kind,
+    kind: TargetKind,
     remarks: &mut Remarks,
 ) -> Result<Effective, Broken> {
     let section = section_of(name);
@@ -95,8 +95,8 @@ pub(super) fn read(
     }
     let reader = Reader { node, section: &section };
     let (mut channel, unscored) = match kind {
-        Kind::Cleanup => (Channel::with_defaults(unique, kind, Priority::Cleanup), false),
-        Kind::Db | Kind::View | Kind::Search => {
+        TargetKind::Cleanup => (Channel::with_defaults(unique, kind, PriorityKind::Cleanup), false),
+        TargetKind::Db | TargetKind::View | TargetKind::Search => {
             reader.scored(rules, name, unique, kind, remarks)?
         }
     };
@@ -104,8 +104,8 @@ pub(super) fn read(
     reader.limits(&mut channel, &mut stopped, remarks);
     reader.window(&mut channel, &mut stopped, remarks);
     let mut floor_only = unscored;
-    if reader.infinite_floor() && kind != Kind::Cleanup {
-        floor_only = channel.priority != Priority::Upgrade;
+    if reader.infinite_floor() && kind != TargetKind::Cleanup {
+        floor_only = channel.priority != PriorityKind::Upgrade;
         if rules.adds_channels() {
             reader.unroundable(&mut channel, &mut stopped, remarks);
         }
@@ -151,7 +151,7 @@ impl Reader<'_> {
         stopped: &mut Option<&'static str>,
         remarks: &mut Remarks,
     ) {
-        if channel.priority != Priority::Upgrade {
+        if channel.priority != PriorityKind::Upgrade {
             *stopped = Some("its min_priority is infinity, which fails on what it takes");
             return;
         }
@@ -186,12 +186,13 @@ impl Reader<'_> {
         rules: Rules,
         name: &str,
         unique: &str,
-        kind: Kind,
+        kind: TargetKind,
         remarks: &mut Remarks,
     ) -> Result<(Channel, bool), Broken> {
         let priority = self.priority(name, rules, kind, remarks);
-        let mut channel = Channel::with_defaults(unique, kind, priority.unwrap_or(Priority::Ratio));
-        if kind == Kind::Db
+        let mut channel =
+            Channel::with_defaults(unique, kind, priority.unwrap_or(PriorityKind::Ratio));
+        if kind == TargetKind::Db
             && let Some(text) = self.value("min_changes")
         {
             let changes = integer(text).ok_or_else(|| self.broken("min_changes", text, 0))?;
@@ -202,7 +203,7 @@ impl Reader<'_> {
             self.number("min_size", Number::Integer(1_048_576), changes)?.min_bytes();
         channel.max_size = self.number("max_size", Number::Infinity, changes)?.max_bytes();
         let floor = match priority {
-            Some(Priority::Slack) => rules.min_slack(),
+            Some(PriorityKind::Slack) => rules.min_slack(),
             _ => rules.min_ratio(),
         };
         channel.min_priority =
@@ -222,9 +223,9 @@ impl Reader<'_> {
         &self,
         name: &str,
         rules: Rules,
-        kind: Kind,
+        kind: TargetKind,
         remarks: &mut Remarks,
-    ) -> Option<Priority> {
+    ) -> Option<PriorityKind> {
         let written = self.value("priority");
         let builtin = builtin_priority(name, rules);
         if let (Some(builtin), Some(written)) = (builtin, written)
@@ -242,9 +243,9 @@ impl Reader<'_> {
         }
         let priority = match (builtin, written.unwrap_or("ratio")) {
             (Some(priority), _) => Some(priority),
-            (None, "ratio") => Some(Priority::Ratio),
-            (None, "slack") => Some(Priority::Slack),
-            (None, "upgrade") => Some(Priority::Upgrade),
+            (None, "ratio") => Some(PriorityKind::Ratio),
+            (None, "slack") => Some(PriorityKind::Slack),
+            (None, "upgrade") => Some(PriorityKind::Upgrade),
             (None, other) => {
                 remarks.add(
                     Severity::Warning,
@@ -257,14 +258,14 @@ impl Reader<'_> {
                 None
             }
         };
-        if priority == Some(Priority::Upgrade) {
+        if priority == Some(PriorityKind::Upgrade) {
             return self.upgrade(kind, remarks);
         }
         priority
     }
 
-    fn upgrade(&self, kind: Kind, remarks: &mut Remarks) -> Option<Priority> {
-        if kind == Kind::Db {
+    fn upgrade(&self, kind: TargetKind, remarks: &mut Remarks) -> Option<PriorityKind> {
+        if kind == TargetKind::Db {
             remarks.add(
                 Severity::Note,
                 self.section,
@@ -280,6 +281,6 @@ impl Reader<'_> {
             );
             return None;
         }
-        Some(Priority::Upgrade)
+        Some(PriorityKind::Upgrade)
     }
 }

@@ -7,7 +7,7 @@ use crate::{
         finding::{Remarks, Severity},
         number::BEYOND,
     },
-    model::channel::{Channel, Priority},
+    model::channel::{Channel, PriorityKind},
     text::size,
 };
 
@@ -55,7 +55,7 @@ fn held(one: &Effective, why: &str, after: &[Effective]) -> String {
 /// Why a channel takes nothing on its own bounds.
 fn nothing(one: &Effective) -> Option<String> {
     let channel = &one.channel;
-    if !matches!(channel.priority, Priority::Ratio | Priority::Slack) {
+    if !matches!(channel.priority, PriorityKind::Ratio | PriorityKind::Slack) {
         return None;
     }
     if channel.min_size == BEYOND {
@@ -90,7 +90,7 @@ fn nothing(one: &Effective) -> Option<String> {
         ));
     }
     let max = channel.max_size.map_or(f64::INFINITY, |max| max as f64);
-    (channel.priority == Priority::Slack && channel.min_priority >= max).then(|| {
+    (channel.priority == PriorityKind::Slack && channel.min_priority >= max).then(|| {
         format!(
             "takes {floor}: a file of at most max_size, {max} bytes, has no slack of more than min_priority, {} bytes",
             channel.min_priority
@@ -108,7 +108,7 @@ fn wider(first: &Channel, one: &Channel) -> bool {
 /// Whether `first`, tried before `one`, takes whatever `one` would.
 fn takes_all_of(first: &Effective, one: &Effective) -> bool {
     let (a, b) = (&first.channel, &one.channel);
-    if a.priority == Priority::Cleanup {
+    if a.priority == PriorityKind::Cleanup {
         return true;
     }
     // A file without live bytes has the least priority itself, which is no if it is zero.
@@ -118,23 +118,29 @@ fn takes_all_of(first: &Effective, one: &Effective) -> bool {
     }
     let min_size = b.min_size as f64;
     match (a.priority, b.priority) {
-        (Priority::Ratio, Priority::Ratio) | (Priority::Slack, Priority::Slack) => {
+        (PriorityKind::Ratio, PriorityKind::Ratio) | (PriorityKind::Slack, PriorityKind::Slack) => {
             a.min_priority <= b.min_priority && a.max_priority >= b.max_priority
         }
         // The least ratio at a given slack is that of the largest file.
-        (Priority::Ratio, Priority::Slack) => {
+        (PriorityKind::Ratio, PriorityKind::Slack) => {
             let least = b.max_size.map_or(1.0, |max| max as f64 / (max as f64 - b.min_priority));
             a.max_priority == f64::INFINITY && b.min_priority >= 0.0 && a.min_priority <= least
         }
         // The least slack at a given ratio is that of the smallest file.
-        (Priority::Slack, Priority::Ratio) => {
+        (PriorityKind::Slack, PriorityKind::Ratio) => {
             a.max_priority == f64::INFINITY
                 && b.min_priority >= 1.0
                 && a.min_priority <= min_size * (1.0 - 1.0 / b.min_priority)
         }
         (
-            Priority::Ratio | Priority::Slack | Priority::Upgrade | Priority::Cleanup,
-            Priority::Ratio | Priority::Slack | Priority::Upgrade | Priority::Cleanup,
+            PriorityKind::Ratio
+            | PriorityKind::Slack
+            | PriorityKind::Upgrade
+            | PriorityKind::Cleanup,
+            PriorityKind::Ratio
+            | PriorityKind::Slack
+            | PriorityKind::Upgrade
+            | PriorityKind::Cleanup,
         ) => false,
     }
 }
@@ -142,7 +148,7 @@ fn takes_all_of(first: &Effective, one: &Effective) -> bool {
 /// What a slack channel gets after a ratio channel that takes the worst of it.
 fn left_by(first: &Effective, one: &Effective) -> Option<String> {
     let (a, b) = (&first.channel, &one.channel);
-    let both = a.priority == Priority::Ratio && b.priority == Priority::Slack;
+    let both = a.priority == PriorityKind::Ratio && b.priority == PriorityKind::Slack;
     let open = a.max_priority == f64::INFINITY && wider(a, b);
     if !both || !open || first.floor_only || a.min_priority <= 1.0 || b.min_priority <= 0.0 {
         return None;
@@ -153,7 +159,7 @@ fn left_by(first: &Effective, one: &Effective) -> Option<String> {
         clippy::cast_sign_loss,
         reason = "positive as checked above; a number to show, which saturates"
     )]
-    let least = size::shown(least as u64);
+    let least = size::format_size(least as u64);
     Some(format!(
         "gets only what {} before it leaves: ratios of at most {}, which for this much slack means files of {least} and more",
         a.name, a.min_priority

@@ -36,7 +36,7 @@ pub(super) fn between(groups: &[Group], readings: &[Reading]) -> Vec<Finding> {
         });
     };
     for (name, section) in &sections {
-        let of = |group: &Group| group.channels.named(name).map(|(_, channel)| channel.clone());
+        let of = |group: &Group| group.channels.find(name).map(|(_, channel)| channel.clone());
         let present: Vec<_> = groups
             .iter()
             .map(|group| {
@@ -61,7 +61,7 @@ pub(super) fn between(groups: &[Group], readings: &[Reading]) -> Vec<Finding> {
     }
     let shared: BTreeSet<&str> = sections
         .keys()
-        .filter(|name| groups.iter().all(|group| group.channels.named(name).is_some()))
+        .filter(|name| groups.iter().all(|group| group.channels.find(name).is_some()))
         .copied()
         .collect();
     let order = |group: &Group| -> Vec<String> {

@@ -3,10 +3,10 @@
 use super::*;
 use crate::{
     model::{
-        target::Kind,
+        target::TargetKind,
         window::{Days, Window},
     },
-    text::pattern::Names,
+    text::pattern::NameFilter,
 };
 use jiff::civil;
 
@@ -18,8 +18,8 @@ fn import_rules(ini: &str) -> Imported {
     import_daemon(&[node("n", "2.3.1", ini)], &berlin()).unwrap()
 }
 
-fn ratio(name: &str, kind: Kind, min_priority: f64, min_size: u64) -> Channel {
-    let channel = Channel::with_defaults(name, kind, Priority::Ratio);
+fn ratio(name: &str, kind: TargetKind, min_priority: f64, min_size: u64) -> Channel {
+    let channel = Channel::with_defaults(name, kind, PriorityKind::Ratio);
     Channel { min_priority, min_size, ..channel }
 }
 
@@ -47,8 +47,8 @@ fn the_rules_of_the_migration_guide_become_ratio_channels() {
     assert_eq!(
         imported.channels.list,
         [
-            ratio("default_dbs", Kind::Db, 1.0 / (1.0 - 0.7), 999),
-            ratio("default_views", Kind::View, 2.5, 999),
+            ratio("default_dbs", TargetKind::Db, 1.0 / (1.0 - 0.7), 999),
+            ratio("default_views", TargetKind::View, 2.5, 999),
         ]
     );
     assert!(imported.is_equal());
@@ -81,8 +81,8 @@ fn a_database_with_a_rule_never_falls_back_to_the_default() {
         to: civil::time(6, 0, 0, 0),
         zone: berlin(),
     }];
-    let only = |name: &str| Names::new(&[name], &[]).unwrap();
-    let rest = Names::new(&[], &["my/db", "my_db"]).unwrap();
+    let only = |name: &str| NameFilter::new(&[name], &[]).unwrap();
+    let rest = NameFilter::new(&[], &["my/db", "my_db"]).unwrap();
     let default = |channel: Channel| Channel {
         databases: rest.clone(),
         windows: night.clone(),
@@ -92,14 +92,20 @@ fn a_database_with_a_rule_never_falls_back_to_the_default() {
     assert_eq!(
         imported.channels.list,
         [
-            Channel { databases: only("my_db"), ..ratio("my_db_dbs", Kind::Db, 4.0, 131_071) },
-            default(ratio("default_dbs", Kind::Db, 2.0, 131_071)),
-            Channel { databases: only("my/db"), ..ratio("my_db_views", Kind::View, 2.0, 131_071) },
             Channel {
                 databases: only("my_db"),
-                ..ratio("my_db_2_views", Kind::View, 2.0, 131_071)
+                ..ratio("my_db_dbs", TargetKind::Db, 4.0, 131_071)
             },
-            default(ratio("default_views", Kind::View, 2.0, 131_071)),
+            default(ratio("default_dbs", TargetKind::Db, 2.0, 131_071)),
+            Channel {
+                databases: only("my/db"),
+                ..ratio("my_db_views", TargetKind::View, 2.0, 131_071)
+            },
+            Channel {
+                databases: only("my_db"),
+                ..ratio("my_db_2_views", TargetKind::View, 2.0, 131_071)
+            },
+            default(ratio("default_views", TargetKind::View, 2.0, 131_071)),
         ]
     );
     assert_eq!(imported.per_node, 2);
@@ -128,7 +134,7 @@ fn rules_the_daemon_cannot_read_are_named_and_left_out() {
     );
     let names: Vec<_> =
         imported.channels.list.iter().map(|channel| channel.databases.clone()).collect();
-    assert_eq!(names, [Names::default(), Names::default()]);
+    assert_eq!(names, [NameFilter::default(), NameFilter::default()]);
     assert_eq!(
         said_of(&imported),
         [
@@ -157,8 +163,8 @@ fn what_no_channel_can_say_is_impossible() {
     assert_eq!(
         imported.channels.list,
         [Channel {
-            databases: Names::new(&["a"], &[]).unwrap(),
-            ..ratio("a_dbs", Kind::Db, 1.0, 0)
+            databases: NameFilter::new(&["a"], &[]).unwrap(),
+            ..ratio("a_dbs", TargetKind::Db, 1.0, 0)
         }]
     );
     assert!(!imported.is_equal());

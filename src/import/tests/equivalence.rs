@@ -3,9 +3,9 @@
 
 use super::*;
 use crate::model::{
-    facts::{Facts, Known},
+    facts::{Facts, OptionalU64},
     score::score,
-    target::Kind,
+    target::TargetKind,
 };
 use proptest::prelude::*;
 use wall_clock::Moment;
@@ -46,7 +46,7 @@ struct Server<'a> {
 
 #[derive(Clone, Copy, Debug)]
 struct Object {
-    kind: Kind,
+    kind: TargetKind,
     file: u64,
     active: u64,
     changes: u64,
@@ -65,10 +65,10 @@ impl Server<'_> {
         Erl::read(self.get(channel, key).unwrap_or(default)).ok_or(Crash)
     }
 
-    fn list(&self, kind: Kind) -> Vec<String> {
+    fn list(&self, kind: TargetKind) -> Vec<String> {
         let (key, builtin) = match kind {
-            Kind::Db => ("db_channels", ["upgrade_dbs", "ratio_dbs", "slack_dbs"]),
-            Kind::View | Kind::Cleanup | Kind::Search => {
+            TargetKind::Db => ("db_channels", ["upgrade_dbs", "ratio_dbs", "slack_dbs"]),
+            TargetKind::View | TargetKind::Cleanup | TargetKind::Search => {
                 ("view_channels", ["upgrade_views", "ratio_views", "slack_views"])
             }
         };
@@ -89,7 +89,7 @@ impl Server<'_> {
 
     fn priority(&self, channel: &str, object: Object) -> Result<Erl, Crash> {
         let changes = self.get(channel, "min_changes").unwrap_or("0");
-        if object.kind == Kind::Db {
+        if object.kind == TargetKind::Db {
             let least: i64 = changes.parse().map_err(|_| Crash)?;
             if (object.changes as i64) < least {
                 return Ok(Erl::Int(0));
@@ -109,7 +109,7 @@ impl Server<'_> {
         let upgrades = self.node.sections.get("view_upgrade").is_none_or(|keys| {
             keys.get("compact_on_collator_upgrade").is_none_or(|value| value != "false")
         });
-        let upgrade = object.upgrade && (object.kind == Kind::Db || upgrades);
+        let upgrade = object.upgrade && (object.kind == TargetKind::Db || upgrades);
         let (file, active) = (object.file as f64, object.active as f64);
         let within = |value: f64, erl: Erl| {
             if value <= min.value() || value > max.value() { Erl::Int(0) } else { erl }
@@ -171,10 +171,10 @@ impl Server<'_> {
 
 fn imported_starts(channels: &Channels, object: Object, minute: u32) -> Option<(String, f64)> {
     let mut facts = Facts {
-        file: Known::new(object.file),
-        active: Known::new(object.active),
-        update_seq: Known::new(1000 + object.changes),
-        compacted_seq: Known::new(1000),
+        file_bytes: OptionalU64::new(object.file),
+        active_bytes: OptionalU64::new(object.active),
+        update_seq: OptionalU64::new(1000 + object.changes),
+        compacted_seq: OptionalU64::new(1000),
         ..Facts::default()
     };
     facts.flags.needs_upgrade = object.upgrade;
@@ -184,7 +184,7 @@ fn imported_starts(channels: &Channels, object: Object, minute: u32) -> Option<(
         .find_map(|channel| Some((channel, score(channel, object.kind, &facts).ok()?)))?;
     let now = Moment::from_unix(1_700_006_400 + u64::from(minute) * 60);
     let open =
-        channel.windows.is_empty() || channel.windows.iter().any(|window| window.open_at(now));
+        channel.windows.is_empty() || channel.windows.iter().any(|window| window.is_open_at(now));
     (open && channel.concurrency > 0).then(|| (channel.name.to_string(), priority))
 }
 
@@ -234,7 +234,7 @@ fn object() -> impl Strategy<Value = Object> {
     let active = prop::sample::select(vec![0_u64, 1, 2, 3, 4, 5, 6, 7]);
     (prop::bool::ANY, file, active, prop::sample::select(vec![0_u64, 9, 10, 50]), prop::bool::ANY)
         .prop_map(|(view, file, active, changes, upgrade)| Object {
-            kind: if view { Kind::View } else { Kind::Db },
+            kind: if view { TargetKind::View } else { TargetKind::Db },
             file,
             active: match active {
                 0 => 0,
@@ -289,7 +289,7 @@ proptest! {
         let node = NodeConfig {
             node: "n".to_owned(), version: version.to_owned(), sections, problems: Vec::new(),
         };
-        let imported = import(std::slice::from_ref(&node)).unwrap();
+        let imported = import_smoosh(std::slice::from_ref(&node)).unwrap();
         let new = version >= "3.3";
         let server = Server {
             node: &node,
@@ -298,7 +298,7 @@ proptest! {
         };
         for (mut object, minute) in objects {
             // Before 3.3 nobody knows a view's collator versions.
-            object.upgrade &= object.kind == Kind::Db || new;
+            object.upgrade &= object.kind == TargetKind::Db || new;
             if !imported.is_equal() {
                 continue;
             }

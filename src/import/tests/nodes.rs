@@ -10,7 +10,7 @@ fn nodes_that_differ_in_writing_alone_are_one_group() {
         "3.3.3",
         "[smoosh.ratio_dbs]\nmin_priority = 3\npriority = ratio\n[smoosh]\nstaleness = 7\n",
     );
-    let imported = import(&[a, b]).unwrap();
+    let imported = import_smoosh(&[a, b]).unwrap();
     assert!(imported.is_equal());
     assert_eq!(imported.per_node, 7);
     assert_eq!(
@@ -29,7 +29,7 @@ fn what_differs_in_effect_is_impossible_and_named_by_node() {
     let b = node("b", "3.5.0", "[smoosh.ratio_dbs]\nmin_priority = 3.0\nfrom = 20:00\n");
     let c = node("c", "3.3.3", "[smoosh.ratio_dbs]\nmin_priority = 3\nfrom = 20:00\n");
     let d = node("d", "3.2.2", "[smoosh]\ncleanup_index_files = true\n");
-    let imported = import(&[a, b, c, d]).unwrap();
+    let imported = import_smoosh(&[a, b, c, d]).unwrap();
     assert!(!imported.is_equal());
     let groups: Vec<Vec<_>> = imported
         .groups
@@ -58,7 +58,7 @@ fn what_differs_in_effect_is_impossible_and_named_by_node() {
 #[test]
 fn a_finding_names_every_node_it_holds_for_once() {
     let ini = "[smoosh.ratio_dbs]\nfoo = 1\n";
-    let imported = import(&[node("a", "3.5.0", ini), node("b", "3.5.0", ini)]).unwrap();
+    let imported = import_smoosh(&[node("a", "3.5.0", ini), node("b", "3.5.0", ini)]).unwrap();
     let first = imported.findings.first().unwrap();
     assert_eq!(
         *first,
@@ -77,7 +77,7 @@ fn ignored_shards_of_all_nodes_are_one_list() {
     let a = node("a", "3.5.0", "[smoosh.ignore]\nshards/00000000-7fffffff/x.1 = true\n");
     let b =
         node("b", "3.5.0", "[smoosh.ignore]\nshards/80000000-ffffffff/x.1 = true\nother = true\n");
-    let imported = import(&[a, b]).unwrap();
+    let imported = import_smoosh(&[a, b]).unwrap();
     assert!(imported.is_equal());
     assert_eq!(
         imported.channels.ignore.texts(),
@@ -120,13 +120,13 @@ fn ignored_shards_of_all_nodes_are_one_list() {
 #[test]
 fn a_node_without_smoosh_is_left_out_and_alone_an_error() {
     let old = || node("old", "2.3.1", "");
-    let imported = import(&[old(), node("new", "3.5.0", "")]).unwrap();
+    let imported = import_smoosh(&[old(), node("new", "3.5.0", "")]).unwrap();
     assert!(!imported.is_equal());
     assert_eq!(imported.groups.len(), 1);
     assert_eq!(imported.channels, Channels::default());
     assert_eq!(
-        import(&[old()]).unwrap_err().to_string(),
+        import_smoosh(&[old()]).unwrap_err().to_string(),
         "none of the nodes (old) runs smoosh, which came with CouchDB 3.0: import compaction-daemon instead"
     );
-    assert!(matches!(import(&[]), Err(ImportError::NoNodes)));
+    assert!(matches!(import_smoosh(&[]), Err(ImportError::NoNodes)));
 }

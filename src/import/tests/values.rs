@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::{
     channel::builtin_channels,
-    target::Kind,
+    target::TargetKind,
     window::{Days, Window},
 };
 use jiff::civil;
@@ -35,7 +35,7 @@ fn up_to_3_2_the_order_is_as_written_and_nothing_is_cleaned_up() {
             .into(),
         ..node("n", "3.2.2", "")
     };
-    assert_eq!(named(&import(&[emptied]).unwrap().channels)[0], "unnamed_dbs");
+    assert_eq!(named(&import_smoosh(&[emptied]).unwrap().channels)[0], "unnamed_dbs");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn every_setting_of_a_channel_is_carried_over() {
                 zone: TimeZone::UTC,
             }],
             strict_window: true,
-            ..Channel::with_defaults("big_dbs", Kind::Db, Priority::Slack)
+            ..Channel::with_defaults("big_dbs", TargetKind::Db, PriorityKind::Slack)
         },
     );
     assert_eq!(imported.channels.list, expected);
@@ -118,7 +118,7 @@ fn odd_values_keep_their_effect() {
         }),
     ] {
         let imported = import_one(version, &format!("[smoosh.ratio_dbs]\n{ini}\n"));
-        let mut expected = Channel::with_defaults("ratio_dbs", Kind::Db, Priority::Ratio);
+        let mut expected = Channel::with_defaults("ratio_dbs", TargetKind::Db, PriorityKind::Ratio);
         edit(&mut expected);
         assert_eq!(channel(&imported, "ratio_dbs"), expected, "{ini}");
     }
@@ -139,7 +139,7 @@ fn an_unknown_priority_takes_files_without_live_bytes_alone() {
     let expected = Channel {
         min_priority: 7.0,
         max_priority: 7.0,
-        ..Channel::with_defaults("odd", Kind::View, Priority::Ratio)
+        ..Channel::with_defaults("odd", TargetKind::View, PriorityKind::Ratio)
     };
     assert_eq!(channel(&import_one("3.5.0", ini), "odd"), expected);
 }
@@ -155,7 +155,7 @@ fn the_cleanup_channel_is_there_when_cleaning_up_is_on() {
         ("3.2.2", "yes", false),
     ] {
         let imported = import_one(version, &format!("[smoosh]\ncleanup_index_files = {value}\n"));
-        let found = imported.channels.named("index_cleanup").is_some();
+        let found = imported.channels.find("index_cleanup").is_some();
         assert_eq!(found, there, "{version} {value}");
     }
 }

@@ -1,17 +1,20 @@
 //! Starts made by this program, from the decision until all their jobs have ended.
 
-use super::{Ended, SETTLES, SETTLES_UNSURE, Stage, Step, Tracked, Tracker, UNREAD, place};
+use super::{
+    APPEARS_WITHIN, APPEARS_WITHIN_UNCONFIRMED, EndedJob, JobStage, JobTracker, REREAD_TIMEOUT,
+    TrackedJob, TrackerChanges, intent_targets,
+};
 use crate::{
     jobs::{
-        JobKey, Work,
-        judge::{Before, Verdict},
-        progress::Progress,
+        JobKey, JobKind,
+        progress::JobProgress,
+        verdict::{FileBefore, JobVerdict},
     },
     model::{
-        memory::{Ending, Intent, IntentKey, Left, Outcome, Owner},
-        target::Kind,
+        records::{AfterCompaction, Intent, IntentKey, JobOwner, JobResult, Outcome},
+        target::TargetKind,
     },
-    table::{Ix, Snapshot, TargetRef},
+    table::{Snapshot, TargetIx, TargetRef},
 };
 use std::collections::BTreeSet;
 use wall_clock::Moment;
@@ -20,7 +23,7 @@ const NEVER_RAN: &str = "there is no evidence that it ever ran";
 
 /// Result of sending a start request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sent {
+pub enum RequestResult {
     /// CouchDB accepted it (202). This does not prove that anything was started.
     Accepted,
     /// CouchDB refused it, with the reason.
@@ -28,53 +31,53 @@ pub enum Sent {
     /// It was not sent, with the reason.
     NotSent(String),
     /// It may have arrived, with the reason for the uncertainty.
-    Unknown(String),
+    MayHaveArrived(String),
 }
 
 /// Why a start is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StartRefused {
+pub enum StartRejected {
     /// An intent with the same key is open.
     #[error("it is already being started")]
-    Open,
+    AlreadyStarting,
     /// A job is working on one of the target's files.
     #[error("a compaction of it is already running")]
-    Runs,
+    AlreadyRunning,
     /// The tables do not contain its node or database.
     #[error("its node or database is no longer known")]
-    Unknown,
+    UnknownTarget,
 }
 
 /// An open intent with the results of its jobs so far.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenIntent {
     intent: Intent,
     /// Jobs that have not ended; `None` while the tables do not know them.
-    waits: Option<BTreeSet<JobKey>>,
-    jobs: usize,
+    pending_jobs: Option<BTreeSet<JobKey>>,
+    job_count: usize,
     /// When this process learned of the intent.
-    since: Moment,
+    tracked_since: Moment,
     /// Why it is uncertain whether the request arrived, if it is.
-    doubt: Option<String>,
-    failed: Option<String>,
-    lost: Option<String>,
+    uncertainty: Option<String>,
+    failure: Option<String>,
+    lost_reason: Option<String>,
     /// Later readings show that one of its jobs never ran.
     never_ran: bool,
-    done: usize,
+    completed_jobs: usize,
     ended_at: Moment,
-    after: Option<u64>,
-    measured: bool,
+    after_bytes: Option<u64>,
+    is_measured: bool,
     needs_upgrade: bool,
 }
 
-impl Tracker {
+impl JobTracker {
     /// Takes over intents that an earlier process left open. Their jobs may still be running, so
     /// nothing is started twice.
     pub fn adopt(&mut self, intents: impl IntoIterator<Item = Intent>, now: Moment) {
         for intent in intents {
             let doubt = "the process that started it ended before the job did".to_owned();
-            let open = Open { doubt: Some(doubt), ..Open::new(intent, now) };
-            self.intents.insert(open.intent.key(), open);
+            let open = OpenIntent { uncertainty: Some(doubt), ..OpenIntent::new(intent, now) };
+            self.open_intents.insert(open.intent.key(), open);
         }
     }
 
@@ -82,63 +85,73 @@ impl Tracker {
     ///
     /// # Errors
     /// If this start, or a compaction of one of its files, is already in progress.
-    pub fn start(
+    pub fn accept_start(
         &mut self,
         intent: Intent,
         tables: &Snapshot,
         now: Moment,
-    ) -> Result<(), StartRefused> {
+    ) -> Result<(), StartRejected> {
         let key = intent.key();
-        if self.intents.contains_key(&key) {
-            return Err(StartRefused::Open);
+        if self.open_intents.contains_key(&key) {
+            return Err(StartRejected::AlreadyStarting);
         }
-        let keys = place::keys(&intent, tables).ok_or(StartRefused::Unknown)?;
+        let keys = intent_targets::job_keys(&intent, tables).ok_or(StartRejected::UnknownTarget)?;
         if keys.iter().any(|key| self.jobs.contains_key(key)) {
-            return Err(StartRefused::Runs);
+            return Err(StartRejected::AlreadyRunning);
         }
-        let mut open = Open::new(intent, now);
-        self.expect(&mut open, keys, Stage::Starting, tables, now);
-        self.intents.insert(key, open);
-        self.taken += 1;
+        let mut open = OpenIntent::new(intent, now);
+        self.expect_jobs(&mut open, keys, JobStage::Starting, tables, now);
+        self.open_intents.insert(key, open);
+        self.starts_accepted += 1;
         Ok(())
     }
 
     /// Applies the result of the request.
-    pub fn sent(&mut self, key: &IntentKey, sent: Sent, tables: &Snapshot, now: Moment) -> Step {
-        let mut step = Step::default();
-        let Some(open) = self.intents.get_mut(key) else { return step };
-        let mine = |job: &Tracked| job.intent.as_ref() == Some(key);
-        let sure = sent == Sent::Accepted;
+    pub fn apply_request_result(
+        &mut self,
+        key: &IntentKey,
+        sent: RequestResult,
+        tables: &Snapshot,
+        now: Moment,
+    ) -> TrackerChanges {
+        let mut step = TrackerChanges::default();
+        let Some(open) = self.open_intents.get_mut(key) else { return step };
+        let mine = |job: &TrackedJob| job.intent.as_ref() == Some(key);
+        let sure = sent == RequestResult::Accepted;
         match sent {
-            Sent::Accepted | Sent::Unknown(_) => {
-                if let Sent::Unknown(why) = sent {
-                    open.doubt = Some(why);
+            RequestResult::Accepted | RequestResult::MayHaveArrived(_) => {
+                if let RequestResult::MayHaveArrived(why) = sent {
+                    open.uncertainty = Some(why);
                 }
                 for job in self.jobs.values_mut().filter(|job| mine(job)) {
-                    if job.stage == Stage::Starting {
-                        job.stage = Stage::Sent { at: now, sure };
+                    if job.stage == JobStage::Starting {
+                        job.stage = JobStage::Sent { at: now, confirmed: sure };
                         job.last_seen = now;
                     }
                 }
                 // CouchDB shows no task for a cleanup: it ends with the answer.
-                if open.waits_for_none()
-                    && let Some(open) = self.intents.remove(key)
+                if open.has_no_pending_jobs()
+                    && let Some(open) = self.open_intents.remove(key)
                 {
-                    let target = place::find(&key.target, tables).and_then(|ix| tables.target(ix));
+                    let target = intent_targets::find_target(&key.target, tables)
+                        .and_then(|ix| tables.target(ix));
                     step.ended.push(
-                        Open { done: usize::from(sure), ended_at: now, ..open }.ended(target),
+                        OpenIntent { completed_jobs: usize::from(sure), ended_at: now, ..open }
+                            .into_ended(target),
                     );
                 }
             }
-            Sent::Refused(why) => {
+            RequestResult::Refused(why) => {
                 self.jobs.retain(|_, job| !mine(job));
-                if let Some(open) = self.intents.remove(key) {
-                    step.ended.push(Open { failed: Some(why), ended_at: now, ..open }.ended(None));
+                if let Some(open) = self.open_intents.remove(key) {
+                    step.ended.push(
+                        OpenIntent { failure: Some(why), ended_at: now, ..open }.into_ended(None),
+                    );
                 }
             }
-            Sent::NotSent(_) => {
+            RequestResult::NotSent(_) => {
                 self.jobs.retain(|_, job| !mine(job));
-                self.intents.remove(key);
+                self.open_intents.remove(key);
                 step.withdrawn.push(key.clone());
             }
         }
@@ -146,187 +159,201 @@ impl Tracker {
     }
 
     /// Assigns jobs to the intents of an earlier process as soon as the tables know their files.
-    pub(super) fn place(&mut self, tables: &Snapshot, now: Moment) {
+    pub(super) fn assign_jobs(&mut self, tables: &Snapshot, now: Moment) {
         let unplaced: Vec<IntentKey> = self
-            .intents
+            .open_intents
             .iter()
-            .filter(|(_, open)| open.waits.is_none())
+            .filter(|(_, open)| open.pending_jobs.is_none())
             .map(|(key, _)| key.clone())
             .collect();
         for key in unplaced {
-            let Some(mut open) = self.intents.remove(&key) else { continue };
-            let keys = place::keys(&open.intent, tables);
-            let known = open.intent.target.kind() == Kind::Cleanup
-                || place::find(&open.intent.target, tables).is_some();
+            let Some(mut open) = self.open_intents.remove(&key) else { continue };
+            let keys = intent_targets::job_keys(&open.intent, tables);
+            let known = open.intent.target.kind() == TargetKind::Cleanup
+                || intent_targets::find_target(&open.intent.target, tables).is_some();
             match keys.filter(|_| known) {
                 Some(keys) => {
                     // The request was sent when it was decided, or never. A request accepted just
                     // before the restart may not show a task yet.
-                    let just_now = now.unix().saturating_sub((SETTLES_UNSURE - SETTLES).as_secs());
+                    let just_now = now
+                        .unix()
+                        .saturating_sub((APPEARS_WITHIN_UNCONFIRMED - APPEARS_WITHIN).as_secs());
                     let at = open.intent.at.max(Moment::from_unix(just_now)).min(now);
-                    let stage = Stage::Sent { at, sure: false };
-                    self.expect(&mut open, keys, stage, tables, now);
+                    let stage = JobStage::Sent { at, confirmed: false };
+                    self.expect_jobs(&mut open, keys, stage, tables, now);
                 }
                 // The target will not appear any more.
-                None if open.since.age(now) > UNREAD => open.waits = Some(BTreeSet::new()),
+                None if open.tracked_since.age(now) > REREAD_TIMEOUT => {
+                    open.pending_jobs = Some(BTreeSet::new())
+                }
                 None => {}
             }
-            self.intents.insert(key, open);
+            self.open_intents.insert(key, open);
         }
     }
 
     /// Ends intents of an earlier process that cannot have a job.
-    pub(super) fn forlorn(&mut self, tables: &Snapshot, now: Moment, step: &mut Step) {
+    pub(super) fn close_orphaned_intents(
+        &mut self,
+        tables: &Snapshot,
+        now: Moment,
+        step: &mut TrackerChanges,
+    ) {
         let over: Vec<IntentKey> = self
-            .intents
+            .open_intents
             .iter()
-            .filter(|(_, open)| open.waits_for_none() && open.doubt.is_some())
+            .filter(|(_, open)| open.has_no_pending_jobs() && open.uncertainty.is_some())
             .map(|(key, _)| key.clone())
             .collect();
         for key in over {
-            let target = place::find(&key.target, tables).and_then(|ix| tables.target(ix));
-            let open = self.intents.remove(&key);
-            step.ended.extend(open.map(|open| Open { ended_at: now, ..open }.ended(target)));
+            let target =
+                intent_targets::find_target(&key.target, tables).and_then(|ix| tables.target(ix));
+            let open = self.open_intents.remove(&key);
+            step.ended
+                .extend(open.map(|open| OpenIntent { ended_at: now, ..open }.into_ended(target)));
         }
     }
 
-    fn expect(
+    fn expect_jobs(
         &mut self,
-        open: &mut Open,
+        open: &mut OpenIntent,
         keys: BTreeSet<JobKey>,
-        stage: Stage,
+        stage: JobStage,
         tables: &Snapshot,
         now: Moment,
     ) {
         let intent = &open.intent;
-        let ix: Option<Ix> = place::find(&intent.target, tables);
+        let ix: Option<TargetIx> = intent_targets::find_target(&intent.target, tables);
         let target = ix.and_then(|ix| tables.target(ix));
         open.needs_upgrade = target.is_some_and(|target| target.facts().flags.needs_upgrade);
         let each = |bytes: Option<u64>| Some(bytes? / keys.len().max(1) as u64);
         for key in &keys {
-            let before = Before {
-                file: each(intent.file_bytes),
-                active: each(intent.active_bytes),
-                predicted: each(intent.predicted_bytes),
+            let before = FileBefore {
+                file_bytes: each(intent.file_bytes),
+                active_bytes: each(intent.active_bytes),
+                predicted_bytes: each(intent.predicted_bytes),
                 update_seq: intent.update_seq,
                 compacted_seq: intent.compacted_seq,
                 needs_upgrade: open.needs_upgrade,
             };
-            let job = self.jobs.entry(key.clone()).or_insert_with(|| Tracked {
+            let job = self.jobs.entry(key.clone()).or_insert_with(|| TrackedJob {
                 target: ix,
-                id: Some(intent.target.clone()),
+                target_id: Some(intent.target.clone()),
                 kind: intent.target.kind(),
                 intent: None,
                 channel: None,
-                since: intent.at,
+                started_at: intent.at,
                 first_seen: now,
                 last_seen: now,
                 stage,
-                progress: Progress::unknown(intent.at),
-                before,
-                measured: false,
-                peak: 0,
+                progress: JobProgress::unknown(intent.at),
+                file_before: before,
+                is_measured_copy: false,
+                peak_bytes: 0,
             });
             // A node may have shown the task before the tables knew its file.
             job.target = ix.or(job.target);
-            job.id = Some(intent.target.clone());
+            job.target_id = Some(intent.target.clone());
             job.intent = Some(intent.key());
             job.channel = Some(intent.channel.as_str().into());
-            job.since = intent.at;
-            job.before = before;
-            job.peak = intent.peak_bytes / keys.len().max(1) as u64;
-            job.measured = target.is_some_and(|target| place::is_measured(target, key, tables));
+            job.started_at = intent.at;
+            job.file_before = before;
+            job.peak_bytes = intent.peak_bytes / keys.len().max(1) as u64;
+            job.is_measured_copy =
+                target.is_some_and(|target| intent_targets::is_measured(target, key, tables));
         }
-        open.jobs = keys.len();
-        open.waits = Some(keys);
+        open.job_count = keys.len();
+        open.pending_jobs = Some(keys);
     }
 }
 
-impl Open {
+impl OpenIntent {
     fn new(intent: Intent, now: Moment) -> Self {
         Self {
             ended_at: intent.at,
             intent,
-            waits: None,
-            jobs: 0,
-            since: now,
-            doubt: None,
-            failed: None,
-            lost: None,
+            pending_jobs: None,
+            job_count: 0,
+            tracked_since: now,
+            uncertainty: None,
+            failure: None,
+            lost_reason: None,
             never_ran: false,
-            done: 0,
-            after: None,
-            measured: false,
+            completed_jobs: 0,
+            after_bytes: None,
+            is_measured: false,
             needs_upgrade: false,
         }
     }
 
     /// Restarts the waiting period.
-    pub(super) fn waits_from(&mut self, now: Moment) {
-        self.since = now;
+    pub(super) fn restart_wait(&mut self, now: Moment) {
+        self.tracked_since = now;
     }
 
     /// Whether all jobs of the intent ended, or it has none.
-    pub(super) fn waits_for_none(&self) -> bool {
-        self.waits.as_ref().is_some_and(BTreeSet::is_empty)
+    pub(super) fn has_no_pending_jobs(&self) -> bool {
+        self.pending_jobs.as_ref().is_some_and(BTreeSet::is_empty)
     }
 
     /// Records that one of the jobs ended.
-    pub(super) fn over(
+    pub(super) fn record_job_end(
         &mut self,
         key: &JobKey,
-        verdict: Verdict,
+        verdict: JobVerdict,
         at: Moment,
-        job: &Tracked,
+        job: &TrackedJob,
         target: Option<TargetRef<'_>>,
     ) {
-        if let Some(waits) = &mut self.waits {
+        if let Some(waits) = &mut self.pending_jobs {
             waits.remove(key);
         }
         self.ended_at = self.ended_at.max(at);
-        if job.measured {
-            self.measured = true;
-            self.after = target
-                .filter(|_| verdict == Verdict::Done)
-                .and_then(|target| target.facts().file.get());
+        if job.is_measured_copy {
+            self.is_measured = true;
+            self.after_bytes = target
+                .filter(|_| verdict == JobVerdict::Completed)
+                .and_then(|target| target.facts().file_bytes.get());
         }
         match verdict {
-            Verdict::Done => self.done += 1,
-            Verdict::Failed(why) => self.failed = Some(why),
-            Verdict::NeverRan => self.never_ran = true,
-            Verdict::Lost(why) => self.lost = Some(why),
+            JobVerdict::Completed => self.completed_jobs += 1,
+            JobVerdict::Failed(why) => self.failure = Some(why),
+            JobVerdict::NeverRan => self.never_ran = true,
+            JobVerdict::Lost(why) => self.lost_reason = Some(why),
         }
     }
 
     /// The outcome of the intent. If one of several copies failed, the whole intent counts as
     /// failed, because it is retried as a whole.
-    pub(super) fn ended(self, target: Option<TargetRef<'_>>) -> Ended {
+    pub(super) fn into_ended(self, target: Option<TargetRef<'_>>) -> EndedJob {
         let Self { intent, .. } = self;
-        let unsure = self.doubt.is_some() && !self.never_ran;
-        let lost = self.lost.or_else(|| self.never_ran.then(|| NEVER_RAN.into()));
-        let verdict = match (self.failed, lost) {
-            (Some(why), _) => Verdict::Failed(why),
-            (None, Some(why)) if self.done == 0 => Verdict::Lost(match self.doubt {
-                Some(doubt) => format!("{doubt}; {why}"),
-                None => why,
-            }),
-            (None, None) if self.done == 0 => {
-                Verdict::Lost(self.doubt.unwrap_or_else(|| "nothing is known about it".into()))
+        let unsure = self.uncertainty.is_some() && !self.never_ran;
+        let lost = self.lost_reason.or_else(|| self.never_ran.then(|| NEVER_RAN.into()));
+        let verdict = match (self.failure, lost) {
+            (Some(why), _) => JobVerdict::Failed(why),
+            (None, Some(why)) if self.completed_jobs == 0 => {
+                JobVerdict::Lost(match self.uncertainty {
+                    Some(doubt) => format!("{doubt}; {why}"),
+                    None => why,
+                })
             }
-            (None, _) => Verdict::Done,
+            (None, None) if self.completed_jobs == 0 => JobVerdict::Lost(
+                self.uncertainty.unwrap_or_else(|| "nothing is known about it".into()),
+            ),
+            (None, _) => JobVerdict::Completed,
         };
-        let all = |per_file: u64| per_file.saturating_mul(self.jobs.max(1) as u64);
-        let after = self.after.filter(|_| verdict == Verdict::Done);
-        let before = intent.file_bytes.filter(|_| self.measured);
+        let all = |per_file: u64| per_file.saturating_mul(self.job_count.max(1) as u64);
+        let after = self.after_bytes.filter(|_| verdict == JobVerdict::Completed);
+        let before = intent.file_bytes.filter(|_| self.is_measured);
         let (ending, why) = ending(verdict, before, after.map(all));
-        let may_have_run = unsure && target.is_some() && ending == Ending::Lost;
+        let may_have_run = unsure && target.is_some() && ending == JobResult::Lost;
         let closes = Some(intent.key());
         let kind = intent.target.kind();
-        Ended {
-            closes,
-            active_bytes: copied(intent.active_bytes, target),
-            left: left(target, after, intent.update_seq, self.needs_upgrade),
-            copies: target.map_or(1, TargetRef::copies),
+        EndedJob {
+            closed_intent: closes,
+            copied_bytes: copied_bytes(intent.active_bytes, target),
+            after: measure_after(target, after, intent.update_seq, self.needs_upgrade),
+            copies: target.map_or(1, TargetRef::file_count),
             may_have_run,
             outcome: Outcome {
                 target: intent.target,
@@ -334,13 +361,13 @@ impl Open {
                 node: intent.node,
                 design: intent.design,
                 channel: Some(intent.channel),
-                owner: Owner::Recliner,
+                owner: JobOwner::Recliner,
                 ordered_by: intent.ordered_by,
                 started_at: intent.at,
                 ended_at: self.ended_at.max(intent.at),
                 before_bytes: before,
                 after_bytes: after.map(all),
-                predicted_bytes: intent.predicted_bytes.filter(|_| self.measured),
+                predicted_bytes: intent.predicted_bytes.filter(|_| self.is_measured),
                 ending,
                 why,
             },
@@ -350,25 +377,25 @@ impl Open {
 
 /// Maps a verdict and the sizes before and after to an ending.
 pub(super) fn ending(
-    verdict: Verdict,
+    verdict: JobVerdict,
     before: Option<u64>,
     after: Option<u64>,
-) -> (Ending, Option<String>) {
+) -> (JobResult, Option<String>) {
     match verdict {
-        Verdict::Failed(why) => (Ending::Failed, Some(why)),
-        Verdict::NeverRan => (Ending::Lost, Some(NEVER_RAN.into())),
-        Verdict::Lost(why) => (Ending::Lost, Some(why)),
-        Verdict::Done => match before.zip(after) {
-            Some((before, after)) if after < before => (Ending::Freed, None),
-            Some((before, after)) if after > before => (Ending::Grew, None),
-            Some(_) => (Ending::NothingFreed, None),
+        JobVerdict::Failed(why) => (JobResult::Failed, Some(why)),
+        JobVerdict::NeverRan => (JobResult::Lost, Some(NEVER_RAN.into())),
+        JobVerdict::Lost(why) => (JobResult::Lost, Some(why)),
+        JobVerdict::Completed => match before.zip(after) {
+            Some((before, after)) if after < before => (JobResult::Freed, None),
+            Some((before, after)) if after > before => (JobResult::Grew, None),
+            Some(_) => (JobResult::NothingFreed, None),
             None => {
                 let unknown = match (before, after) {
                     (None, Some(_)) => "its size before is unknown",
                     (Some(_), None) => "its size after is unknown",
                     _ => "its sizes are unknown",
                 };
-                (Ending::Unmeasured, Some(unknown.into()))
+                (JobResult::Unmeasured, Some(unknown.into()))
             }
         },
     }
@@ -376,43 +403,45 @@ pub(super) fn ending(
 
 /// Active bytes that a job had to copy. If the file is written to during the job, the new data is
 /// copied too.
-pub(super) fn copied(before: Option<u64>, target: Option<TargetRef<'_>>) -> Option<u64> {
-    let db = target.filter(|target| target.kind() == Kind::Db);
-    let after = db.and_then(|target| target.facts().active.get());
+pub(super) fn copied_bytes(before: Option<u64>, target: Option<TargetRef<'_>>) -> Option<u64> {
+    let db = target.filter(|target| target.kind() == TargetKind::Db);
+    let after = db.and_then(|target| target.facts().active_bytes.get());
     before.map(|before| before.max(after.unwrap_or_default()))
 }
 
 /// Measurements of the target after a job; `seq` is the last sequence before it.
-pub(super) fn left(
+pub(super) fn measure_after(
     target: Option<TargetRef<'_>>,
     after: Option<u64>,
     seq: Option<u64>,
     needed_upgrade: bool,
-) -> Left {
+) -> AfterCompaction {
     let facts = target.map(TargetRef::facts).unwrap_or_default();
-    let kind = target.map_or(Kind::Db, TargetRef::kind);
+    let kind = target.map_or(TargetKind::Db, TargetRef::kind);
     // A database's header holds the sequence at the swap; later changes were not copied.
     let swapped_at = match kind {
-        Kind::Db => facts.compacted_seq.get(),
-        Kind::View | Kind::Cleanup | Kind::Search => facts.update_seq.get(),
+        TargetKind::Db => facts.compacted_seq.get(),
+        TargetKind::View | TargetKind::Cleanup | TargetKind::Search => facts.update_seq.get(),
     };
-    Left {
+    AfterCompaction {
         file_bytes: after,
-        active_bytes: facts.active.get(),
-        predicted_bytes: crate::model::estimate::predicted(kind, &facts),
+        active_bytes: facts.active_bytes.get(),
+        predicted_bytes: crate::model::estimate::predicted_bytes(kind, &facts),
         update_seq: facts.update_seq.get(),
         changes: seq.zip(swapped_at).and_then(|(then, now)| now.checked_sub(then)),
         not_upgraded: needed_upgrade && after.is_some() && facts.flags.needs_upgrade,
     }
 }
 
-impl Work {
+impl JobKind {
     /// The design document of the index, if the job works on one.
     #[must_use]
     pub fn design(&self) -> Option<&str> {
         match self {
-            Self::Db => None,
-            Self::View(design) | Self::Build(design) | Self::BuildSearch(design, _) => Some(design),
+            Self::CompactDb => None,
+            Self::CompactView(design) | Self::BuildView(design) | Self::BuildSearch(design, _) => {
+                Some(design)
+            }
         }
     }
 }

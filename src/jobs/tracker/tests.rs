@@ -1,16 +1,16 @@
 //! Sequences of task lists, file facts and requests, and the conclusions of the tracker.
 
-mod doubt;
-mod others;
+mod foreign_jobs;
+mod unconfirmed;
 
 use super::*;
 use crate::{
     model::{
-        facts::{Facts, Flags, Known, Measured, Source},
-        memory::{Ending, Intent},
+        facts::{FactSource, Facts, Flags, Measurement, OptionalU64},
+        records::{Intent, JobResult},
     },
-    sources::inventory::{Doing, TaskSeen},
-    table::{DbMap, DbName, Draft, View},
+    sources::inventory::{ActiveTask, TaskKind},
+    table::{DbName, Draft, ShardMapEntry, View},
 };
 use couchdb_names::{Range, Signature};
 
@@ -23,56 +23,56 @@ fn at(seconds: u64) -> Moment {
 }
 
 /// Two nodes, each with a copy of one database and its view.
-struct Line {
+struct Scenario {
     draft: Draft,
-    tracker: Tracker,
+    tracker: JobTracker,
     nodes: [NodeIx; 2],
-    dbs: [Ix; 2],
-    view: Ix,
+    dbs: [TargetIx; 2],
+    view: TargetIx,
     running: Running,
 }
 
 fn facts(seconds: u64, file: u64, active: u64, seq: u64, compacted: u64) -> Facts {
     Facts {
-        file: Known::new(file),
-        active: Known::new(active),
-        update_seq: Known::new(seq),
-        compacted_seq: Known::new(compacted),
-        measured_at: Some(Measured { at: at(seconds), by: Source::Http }),
+        file_bytes: OptionalU64::new(file),
+        active_bytes: OptionalU64::new(active),
+        update_seq: OptionalU64::new(seq),
+        compacted_seq: OptionalU64::new(compacted),
+        measured_at: Some(Measurement { at: at(seconds), source: FactSource::Http }),
         ..Facts::default()
     }
 }
 
-fn shown(done: u64, total: u64) -> TaskSeen {
-    TaskSeen {
+fn shown(done: u64, total: u64) -> ActiveTask {
+    ActiveTask {
         phase: Some("document_copy".into()),
         changes_done: Some(done),
         total_changes: Some(total),
         pid: Some("<0.1.0>".into()),
-        ..TaskSeen::bare(Doing::Compacts, SHARD.into())
+        ..ActiveTask::bare(TaskKind::Compacts, SHARD.into())
     }
 }
 
-fn view_shown(done: u64) -> TaskSeen {
-    TaskSeen {
+fn view_shown(done: u64) -> ActiveTask {
+    ActiveTask {
         changes_done: Some(done),
         total_changes: Some(100),
         pid: Some("<0.2.0>".into()),
-        ..TaskSeen::bare(Doing::CompactsView(DESIGN.into()), SHARD.into())
+        ..ActiveTask::bare(TaskKind::CompactsView(DESIGN.into()), SHARD.into())
     }
 }
 
-impl Line {
+impl Scenario {
     fn new() -> Self {
         let mut draft = Draft::new(5);
-        let nodes = NODES.map(|name| draft.node(name));
+        let nodes = NODES.map(|name| draft.get_or_add_node(name));
         for node in nodes {
-            draft.change_node(node, |node| (node.up, node.member) = (Some(true), true));
+            draft.update_node(node, |node| (node.is_up, node.is_member) = (Some(true), true));
         }
-        let db = draft.db(DbName { db: "orders", suffix: ".1" });
-        draft.set_map(db, DbMap { copies: 2, ranges: 1 }, &[]);
+        let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });
+        draft.set_shard_map(db, ShardMapEntry { copies: 2, ranges: 1 }, &[]);
         let range = Range { from: 0, to: u32::MAX };
-        let dbs = nodes.map(|node| draft.db_target(node, db, Some(range)));
+        let dbs = nodes.map(|node| draft.get_or_add_shard(node, db, Some(range)));
         for ix in dbs {
             draft.set_facts(ix, facts(0, 900, 100, 50, 10));
         }
@@ -88,37 +88,45 @@ impl Line {
             },
         );
         draft.set_facts(view, facts(0, 600, 60, 50, 0));
-        Self { draft, tracker: Tracker::default(), nodes, dbs, view, running: Running::default() }
+        Self {
+            draft,
+            tracker: JobTracker::default(),
+            nodes,
+            dbs,
+            view,
+            running: Running::default(),
+        }
     }
 
     /// Polls the nodes; each shows the given tasks, or does not answer.
-    fn poll(&mut self, seconds: u64, shown: [Option<&[TaskSeen]>; 2]) -> Step {
+    fn poll(&mut self, seconds: u64, shown: [Option<&[ActiveTask]>; 2]) -> TrackerChanges {
         for (at_node, tasks) in self.nodes.into_iter().zip(shown) {
             let tasks = tasks.map(|tasks| {
-                let target = |task: &TaskSeen| match (&task.doing, at_node == self.nodes[0]) {
-                    (Doing::Compacts, true) => self.dbs[0],
-                    (Doing::Compacts, false) => self.dbs[1],
+                let target = |task: &ActiveTask| match (&task.doing, at_node == self.nodes[0]) {
+                    (TaskKind::Compacts, true) => self.dbs[0],
+                    (TaskKind::Compacts, false) => self.dbs[1],
                     _ => self.view,
                 };
                 tasks
                     .iter()
-                    .map(|task| Task::new(at_node, Some(target(task)), task.clone()))
+                    .map(|task| RunningTask::new(at_node, Some(target(task)), task.clone()))
                     .collect()
             });
-            self.running.nodes.insert(at_node, Polled { asked_at: at(seconds), tasks });
+            self.running.nodes.insert(at_node, NodePoll { asked_at: at(seconds), tasks });
         }
-        let rules = Rules { headroom_factor: 2.0, channel_of: &|_| Some("ratio_dbs".into()) };
-        self.tracker.polled(&self.running, self.draft.now(), &rules, at(seconds))
+        let rules =
+            TrackerInputs { headroom_factor: 2.0, channel_of: &|_| Some("ratio_dbs".into()) };
+        self.tracker.apply_poll(&self.running, self.draft.current(), &rules, at(seconds))
     }
 
-    fn read(&mut self, ix: Ix, read: Facts) -> Step {
+    fn read(&mut self, ix: TargetIx, read: Facts) -> TrackerChanges {
         let now = read.measured_at.unwrap().at;
         self.draft.set_facts(ix, read);
-        self.tracker.measured(self.draft.now(), now)
+        self.tracker.apply_facts(self.draft.current(), now)
     }
 
     fn intent(&self, seconds: u64) -> Intent {
-        let target = self.draft.now().target(self.dbs[0]).unwrap();
+        let target = self.draft.current().target(self.dbs[0]).unwrap();
         Intent {
             target: target.id(),
             node: NODES[0].into(),
@@ -138,7 +146,7 @@ impl Line {
 
     fn view_intent(&self, seconds: u64, node: &str, shard: Option<&str>) -> Intent {
         Intent {
-            target: self.draft.now().target(self.view).unwrap().id(),
+            target: self.draft.current().target(self.view).unwrap().id(),
             node: node.into(),
             shard: shard.map(Into::into),
             design: Some(DESIGN.into()),
@@ -151,32 +159,32 @@ impl Line {
         }
     }
 
-    fn start(&mut self, intent: Intent) -> Result<(), StartRefused> {
+    fn start(&mut self, intent: Intent) -> Result<(), StartRejected> {
         let now = intent.at;
-        self.tracker.start(intent, self.draft.now(), now)
+        self.tracker.accept_start(intent, self.draft.current(), now)
     }
 
-    fn sent(&mut self, seconds: u64, intent: &Intent, sent: Sent) -> Step {
-        self.tracker.sent(&intent.key(), sent, self.draft.now(), at(seconds))
+    fn sent(&mut self, seconds: u64, intent: &Intent, sent: RequestResult) -> TrackerChanges {
+        self.tracker.apply_request_result(&intent.key(), sent, self.draft.current(), at(seconds))
     }
 
     /// Phase, owner, progress in percent and reserved bytes of each job.
-    fn jobs(&self) -> Vec<(Phase, Owner, Option<u64>, u64)> {
-        let percent = |share: f64| scaled(100, share + 0.005);
+    fn jobs(&self) -> Vec<(JobPhase, JobOwner, Option<u64>, u64)> {
+        let percent = |share: f64| scale_bytes(100, share + 0.005);
         let jobs = self.tracker.jobs();
         jobs.list
             .iter()
-            .map(|job| (job.phase, job.owner, job.progress.map(percent), job.reserved))
+            .map(|job| (job.phase, job.owner, job.progress.map(percent), job.reserved_bytes))
             .collect()
     }
 }
 
 /// Ending, owner, sizes before and after, and duration in seconds.
-type End = (Ending, Owner, Option<u64>, Option<u64>, u64);
+type EndSummary = (JobResult, JobOwner, Option<u64>, Option<u64>, u64);
 
 /// How jobs ended.
-fn ends(step: &Step) -> Vec<End> {
-    let of = |ended: &Ended| {
+fn ends(step: &TrackerChanges) -> Vec<EndSummary> {
+    let of = |ended: &EndedJob| {
         let it = &ended.outcome;
         let took = it.started_at.age(it.ended_at).as_secs();
         (it.ending, it.owner, it.before_bytes, it.after_bytes, took)
@@ -184,26 +192,26 @@ fn ends(step: &Step) -> Vec<End> {
     step.ended.iter().map(of).collect()
 }
 
-const IDLE: [Option<&[TaskSeen]>; 2] = [Some(&[]), Some(&[])];
+const IDLE: [Option<&[ActiveTask]>; 2] = [Some(&[]), Some(&[])];
 
 #[test]
 fn a_start_is_tracked_to_its_end() {
-    let mut line = Line::new();
+    let mut line = Scenario::new();
     let intent = line.intent(10);
     line.start(intent.clone()).unwrap();
-    assert_eq!(line.start(intent.clone()), Err(StartRefused::Open), "never twice");
-    assert_eq!(line.jobs(), [(Phase::Starting, Owner::Recliner, None, 200)]);
-    assert_eq!(line.poll(10, IDLE), Step::default(), "the request has no answer yet");
-    line.sent(10, &intent, Sent::Accepted);
-    assert_eq!(line.poll(11, IDLE), Step::default(), "CouchDB takes a moment");
+    assert_eq!(line.start(intent.clone()), Err(StartRejected::AlreadyStarting), "never twice");
+    assert_eq!(line.jobs(), [(JobPhase::Starting, JobOwner::Recliner, None, 200)]);
+    assert_eq!(line.poll(10, IDLE), TrackerChanges::default(), "the request has no answer yet");
+    line.sent(10, &intent, RequestResult::Accepted);
+    assert_eq!(line.poll(11, IDLE), TrackerChanges::default(), "CouchDB takes a moment");
     line.poll(15, [Some(&[shown(100, 200)]), Some(&[])]);
-    assert_eq!(line.jobs(), [(Phase::Running, Owner::Recliner, Some(33), 135)]);
+    assert_eq!(line.jobs(), [(JobPhase::Running, JobOwner::Recliner, Some(33), 135)]);
     let step = line.poll(20, IDLE);
     assert_eq!((ends(&step), step.reread.len()), (vec![], 1));
-    assert_eq!(line.jobs()[0].0, Phase::Ending);
+    assert_eq!(line.jobs()[0].0, JobPhase::Ending);
     let step = line.read(line.dbs[0], facts(20, 110, 100, 50, 50));
-    assert_eq!(ends(&step), [(Ending::Freed, Owner::Recliner, Some(900), Some(110), 10)]);
-    assert_eq!(step.ended[0].closes, Some(intent.key()));
+    assert_eq!(ends(&step), [(JobResult::Freed, JobOwner::Recliner, Some(900), Some(110), 10)]);
+    assert_eq!(step.ended[0].closed_intent, Some(intent.key()));
     assert_eq!(line.jobs(), []);
     line.start(intent).unwrap();
 }
@@ -211,27 +219,27 @@ fn a_start_is_tracked_to_its_end() {
 #[test]
 fn data_written_during_a_job_counts_as_copied() {
     for (active, copied) in [(240, 240), (90, 100)] {
-        let mut line = Line::new();
+        let mut line = Scenario::new();
         let intent = line.intent(10);
         line.start(intent.clone()).unwrap();
-        line.sent(10, &intent, Sent::Accepted);
+        line.sent(10, &intent, RequestResult::Accepted);
         line.poll(15, IDLE);
         let step = line.read(line.dbs[0], facts(15, 300, active, 80, 80));
-        assert_eq!(step.ended[0].active_bytes, Some(copied));
+        assert_eq!(step.ended[0].copied_bytes, Some(copied));
     }
 }
 
 #[test]
 fn a_job_that_ends_between_two_polls_is_completed_if_it_swapped_and_failed_if_not() {
     for (after, ending) in [
-        (facts(15, 110, 100, 50, 50), Ending::Freed),
-        (facts(16, 900, 100, 55, 10), Ending::Failed),
-        (facts(15, 950, 100, 50, 50), Ending::Grew),
+        (facts(15, 110, 100, 50, 50), JobResult::Freed),
+        (facts(16, 900, 100, 55, 10), JobResult::Failed),
+        (facts(15, 950, 100, 50, 50), JobResult::Grew),
     ] {
-        let mut line = Line::new();
+        let mut line = Scenario::new();
         let intent = line.intent(10);
         line.start(intent.clone()).unwrap();
-        line.sent(10, &intent, Sent::Accepted);
+        line.sent(10, &intent, RequestResult::Accepted);
         let step = line.poll(15, IDLE);
         assert!(step.reread.contains(&line.dbs[0]), "only the tracker knows that it must be read");
         assert_eq!(ends(&line.read(line.dbs[0], after))[0].0, ending);
@@ -241,55 +249,55 @@ fn a_job_that_ends_between_two_polls_is_completed_if_it_swapped_and_failed_if_no
 
 #[test]
 fn a_further_pass_is_the_same_job() {
-    let mut line = Line::new();
+    let mut line = Scenario::new();
     line.poll(5, [Some(&[shown(200, 200)]), Some(&[])]);
     let pass =
-        |done| TaskSeen { pid: Some("<0.9.0>".into()), started_on: Some(9), ..shown(done, 10) };
+        |done| ActiveTask { pid: Some("<0.9.0>".into()), started_on: Some(9), ..shown(done, 10) };
     line.poll(10, [Some(&[pass(1)]), Some(&[])]);
-    assert_eq!(line.jobs(), [(Phase::Running, Owner::Other, Some(65), 70)]);
+    assert_eq!(line.jobs(), [(JobPhase::Running, JobOwner::Other, Some(65), 70)]);
     // Between two passes no task is shown, but the file shows that one is running.
     line.poll(15, IDLE);
     let flags = Flags { compact_running: true, ..Flags::default() };
     let step = line.read(line.dbs[0], Facts { flags, ..facts(16, 900, 100, 50, 10) });
     assert_eq!(ends(&step), []);
     line.poll(20, [Some(&[pass(9)]), Some(&[])]);
-    assert_eq!(line.jobs()[0].0, Phase::Running);
+    assert_eq!(line.jobs()[0].0, JobPhase::Running);
     line.poll(25, IDLE);
     let step = line.read(line.dbs[0], facts(25, 120, 110, 60, 60));
-    assert_eq!(ends(&step), [(Ending::Freed, Owner::Other, Some(900), Some(120), 20)]);
+    assert_eq!(ends(&step), [(JobResult::Freed, JobOwner::Other, Some(900), Some(120), 20)]);
 }
 
 #[test]
 fn a_node_that_does_not_answer_ends_no_job_for_an_hour() {
-    let mut line = Line::new();
+    let mut line = Scenario::new();
     line.poll(5, [Some(&[shown(1, 200)]), Some(&[])]);
-    assert_eq!(line.poll(3_600, [None, Some(&[])]), Step::default());
-    assert_eq!(line.tracker.jobs().polled, [(line.nodes[1], at(3_600))]);
-    assert_eq!(line.jobs()[0].0, Phase::Running);
+    assert_eq!(line.poll(3_600, [None, Some(&[])]), TrackerChanges::default());
+    assert_eq!(line.tracker.jobs().polled_nodes, [(line.nodes[1], at(3_600))]);
+    assert_eq!(line.jobs()[0].0, JobPhase::Running);
     let step = line.poll(3_606, [None, Some(&[])]);
-    assert_eq!(ends(&step)[0].0, Ending::Lost);
+    assert_eq!(ends(&step)[0].0, JobResult::Lost);
 }
 
 #[test]
 fn deleting_a_database_ends_its_job() {
-    let mut line = Line::new();
+    let mut line = Scenario::new();
     line.poll(5, [Some(&[shown(1, 200)]), Some(&[])]);
     line.poll(10, IDLE);
     line.draft.remove(line.dbs[0]);
-    let step = line.tracker.measured(line.draft.now(), at(12));
-    assert_eq!(ends(&step)[0].0, Ending::Lost);
+    let step = line.tracker.apply_facts(line.draft.current(), at(12));
+    assert_eq!(ends(&step)[0].0, JobResult::Lost);
     assert!(step.ended[0].outcome.why.as_deref().unwrap().contains("no longer exists"));
 }
 
 #[test]
 fn a_refusal_is_a_failure_and_an_unsent_request_has_no_outcome() {
-    let mut line = Line::new();
+    let mut line = Scenario::new();
     let intent = line.intent(10);
     line.start(intent.clone()).unwrap();
-    let step = line.sent(11, &intent, Sent::Refused("HTTP 500, no".into()));
-    assert_eq!(ends(&step)[0].0, Ending::Failed);
+    let step = line.sent(11, &intent, RequestResult::Refused("HTTP 500, no".into()));
+    assert_eq!(ends(&step)[0].0, JobResult::Failed);
     line.start(intent.clone()).unwrap();
-    let step = line.sent(12, &intent, Sent::NotSent("no connection".into()));
+    let step = line.sent(12, &intent, RequestResult::NotSent("no connection".into()));
     assert_eq!((ends(&step), step.withdrawn), (vec![], vec![intent.key()]));
     assert_eq!(line.jobs(), []);
 }
@@ -298,41 +306,45 @@ fn a_refusal_is_a_failure_and_an_unsent_request_has_no_outcome() {
 fn after_a_restart_running_jobs_are_adopted_and_others_are_judged() {
     // (what the first poll shows, what the file shows, how it ends)
     for (running, after, ending) in [
-        (true, facts(50, 110, 100, 50, 50), Ending::Freed),
-        (false, facts(50, 110, 100, 50, 50), Ending::Freed),
-        (false, facts(50, 900, 100, 50, 10), Ending::Lost),
+        (true, facts(50, 110, 100, 50, 50), JobResult::Freed),
+        (false, facts(50, 110, 100, 50, 50), JobResult::Freed),
+        (false, facts(50, 900, 100, 50, 10), JobResult::Lost),
     ] {
-        let mut line = Line::new();
+        let mut line = Scenario::new();
         let intent = line.intent(0);
         line.tracker.adopt([intent.clone()], at(10));
         let tasks = [shown(5, 200)];
         line.poll(15, [Some(if running { &tasks } else { &[] }), Some(&[])]);
-        assert_eq!(line.start(intent.clone()), Err(StartRefused::Open), "nothing is started twice");
+        assert_eq!(
+            line.start(intent.clone()),
+            Err(StartRejected::AlreadyStarting),
+            "nothing is started twice"
+        );
         let (phase, owner, ..) = line.jobs()[0];
-        let expected = if running { Phase::Running } else { Phase::Starting };
-        assert_eq!((phase, owner), (expected, Owner::Recliner));
+        let expected = if running { JobPhase::Running } else { JobPhase::Starting };
+        assert_eq!((phase, owner), (expected, JobOwner::Recliner));
         line.poll(45, IDLE);
         let step = line.read(line.dbs[0], after);
-        assert_eq!((ends(&step)[0].0, &step.ended[0].closes), (ending, &Some(intent.key())));
+        assert_eq!((ends(&step)[0].0, &step.ended[0].closed_intent), (ending, &Some(intent.key())));
     }
 }
 
 #[test]
 fn a_request_from_long_before_the_restart_shows_at_once_or_never() {
     for (since, settled) in [(0, 102), (90, 120), (1_000, 130)] {
-        let mut line = Line::new();
+        let mut line = Scenario::new();
         line.tracker.adopt([line.intent(since)], at(99));
         line.poll(100, IDLE);
         line.poll(settled - 1, IDLE);
-        assert_eq!(line.jobs()[0].0, Phase::Starting, "asked for at {since}");
+        assert_eq!(line.jobs()[0].0, JobPhase::Starting, "asked for at {since}");
         line.poll(settled, IDLE);
-        assert_eq!(line.jobs()[0].0, Phase::Ending, "asked for at {since}");
+        assert_eq!(line.jobs()[0].0, JobPhase::Ending, "asked for at {since}");
     }
 }
 
 #[test]
 fn after_a_restart_a_swapped_file_proves_completion() {
-    let mut line = Line::new();
+    let mut line = Scenario::new();
     let intent = line.intent(0);
     line.tracker.adopt([intent.clone()], at(10));
     line.poll(12, IDLE);
@@ -343,7 +355,7 @@ fn after_a_restart_a_swapped_file_proves_completion() {
         "it may still appear"
     );
     let step = line.read(line.dbs[0], facts(14, 110, 100, 50, 50));
-    assert_eq!(ends(&step), [(Ending::Freed, Owner::Recliner, Some(900), Some(110), 14)]);
+    assert_eq!(ends(&step), [(JobResult::Freed, JobOwner::Recliner, Some(900), Some(110), 14)]);
     assert_eq!(line.jobs(), []);
 }
 
@@ -352,68 +364,71 @@ fn after_a_clock_change_waiting_jobs_neither_end_at_once_nor_wait_longer() {
     const DAY: u64 = 86_400;
     for (before, after) in [(2 * DAY, DAY), (DAY, 2 * DAY)] {
         // A running job is not lost because of its node's apparent silence.
-        let mut line = Line::new();
+        let mut line = Scenario::new();
         let intent = line.intent(before);
         line.start(intent.clone()).unwrap();
-        line.sent(before, &intent, Sent::Accepted);
+        line.sent(before, &intent, RequestResult::Accepted);
         line.poll(before + 5, [Some(&[shown(100, 200)]), Some(&[])]);
-        line.tracker.clock_set(at(after));
-        assert_eq!(line.tracker.measured(line.draft.now(), at(after)), Step::default());
+        line.tracker.restart_waits(at(after));
+        assert_eq!(
+            line.tracker.apply_facts(line.draft.current(), at(after)),
+            TrackerChanges::default()
+        );
         // Facts read before the clock was set back prove nothing.
         line.draft.set_facts(line.dbs[0], facts(before + 6, 900, 100, 50, 10));
         line.poll(after + 5, IDLE);
         let step = line.poll(after + 10, IDLE);
         assert_eq!(ends(&step), []);
         let step = line.read(line.dbs[0], facts(after + 11, 110, 100, 50, 50));
-        assert_eq!(ends(&step).iter().map(|end| end.0).collect::<Vec<_>>(), [Ending::Freed]);
+        assert_eq!(ends(&step).iter().map(|end| end.0).collect::<Vec<_>>(), [JobResult::Freed]);
 
         // A job that disappeared just before is judged as soon as its file is read.
         line.draft.set_facts(line.dbs[0], facts(0, 900, 100, 50, 10));
         let intent = line.intent(before);
         line.start(intent.clone()).unwrap();
-        line.sent(before, &intent, Sent::Accepted);
+        line.sent(before, &intent, RequestResult::Accepted);
         line.poll(before + 5, IDLE);
-        line.tracker.clock_set(at(after));
+        line.tracker.restart_waits(at(after));
         let step = line.read(line.dbs[0], facts(after + 1, 900, 100, 50, 10));
-        assert_eq!(ends(&step).iter().map(|end| end.0).collect::<Vec<_>>(), [Ending::Failed]);
+        assert_eq!(ends(&step).iter().map(|end| end.0).collect::<Vec<_>>(), [JobResult::Failed]);
     }
 }
 
 #[test]
 fn a_task_shown_before_its_file_was_known_is_judged_like_others() {
     for target in [true, false] {
-        let mut line = Line::new();
+        let mut line = Scenario::new();
         line.tracker.adopt([line.intent(0)], at(10));
         let target = target.then_some(line.dbs[0]);
-        let tasks = Some(vec![Task::new(line.nodes[0], target, shown(5, 200))]);
-        line.running.nodes.insert(line.nodes[0], Polled { asked_at: at(15), tasks });
-        let rules = Rules { headroom_factor: 2.0, channel_of: &|_| None };
-        line.tracker.polled(&line.running, &Snapshot::default(), &rules, at(15));
+        let tasks = Some(vec![RunningTask::new(line.nodes[0], target, shown(5, 200))]);
+        line.running.nodes.insert(line.nodes[0], NodePoll { asked_at: at(15), tasks });
+        let rules = TrackerInputs { headroom_factor: 2.0, channel_of: &|_| None };
+        line.tracker.apply_poll(&line.running, &Snapshot::default(), &rules, at(15));
         assert_eq!(line.poll(20, IDLE).reread, BTreeSet::from([line.dbs[0]]));
         let step = line.read(line.dbs[0], facts(20, 110, 100, 50, 50));
-        assert_eq!(ends(&step)[0].0, Ending::Freed);
+        assert_eq!(ends(&step)[0].0, JobResult::Freed);
         assert_eq!(line.jobs(), []);
     }
 }
 
 #[test]
 fn an_intent_whose_target_never_comes_back_is_lost() {
-    let mut line = Line::new();
+    let mut line = Scenario::new();
     let intent = Intent { shard: Some("shards/x/gone.1".into()), ..line.intent(0) };
     let intent =
         Intent { target: TargetId::Db { node: NODES[0].into(), shard: "gone".into() }, ..intent };
     line.tracker.adopt([intent], at(10));
     assert_eq!(ends(&line.poll(900, IDLE)), []);
-    assert_eq!(ends(&line.poll(911, IDLE))[0].0, Ending::Lost);
+    assert_eq!(ends(&line.poll(911, IDLE))[0].0, JobResult::Lost);
 }
 
 #[test]
 fn only_one_copy_of_a_view_shows_its_size() {
     for (node, sizes) in [(0, (Some(600), Some(61))), (1, (None, None))] {
-        let mut line = Line::new();
+        let mut line = Scenario::new();
         let intent = line.view_intent(10, NODES[node], Some(SHARD));
         line.start(intent.clone()).unwrap();
-        line.sent(10, &intent, Sent::Accepted);
+        line.sent(10, &intent, RequestResult::Accepted);
         let tasks = [view_shown(50)];
         let mut polled = IDLE;
         polled[node] = Some(&tasks);
@@ -434,33 +449,37 @@ fn only_one_copy_of_a_view_shows_its_size() {
 
 #[test]
 fn a_whole_design_document_counts_on_every_node_until_its_last_copy_ends() {
-    let mut line = Line::new();
+    let mut line = Scenario::new();
     let intent = Intent { peak_bytes: 120, ..line.view_intent(10, "_cluster", None) };
     let intent = Intent { file_bytes: Some(1_200), predicted_bytes: Some(124), ..intent };
     line.start(intent.clone()).unwrap();
-    line.sent(10, &intent, Sent::Accepted);
-    assert_eq!(line.jobs(), [(Phase::Starting, Owner::Recliner, None, 60); 2]);
+    line.sent(10, &intent, RequestResult::Accepted);
+    assert_eq!(line.jobs(), [(JobPhase::Starting, JobOwner::Recliner, None, 60); 2]);
     let tasks = [view_shown(50)];
     line.poll(15, [Some(&tasks), Some(&tasks)]);
-    assert_eq!(line.jobs(), [(Phase::Running, Owner::Recliner, Some(50), 30); 2]);
+    assert_eq!(line.jobs(), [(JobPhase::Running, JobOwner::Recliner, Some(50), 30); 2]);
     assert_eq!(ends(&line.poll(20, [Some(&[]), Some(&tasks)])), []);
     assert_eq!(ends(&line.read(line.view, facts(21, 61, 60, 50, 0))), []);
     let step = line.poll(30, IDLE);
-    assert_eq!(ends(&step), [(Ending::Freed, Owner::Recliner, Some(1_200), Some(122), 20)]);
+    assert_eq!(ends(&step), [(JobResult::Freed, JobOwner::Recliner, Some(1_200), Some(122), 20)]);
 }
 
 #[test]
 fn the_indexer_of_a_rebuilding_compaction_is_not_a_job() {
-    let mut line = Line::new();
-    let indexer = |pid: &str, done| TaskSeen {
+    let mut line = Scenario::new();
+    let indexer = |pid: &str, done| ActiveTask {
         indexer_pid: Some(pid.into()),
         changes_done: Some(done),
-        ..TaskSeen::bare(Doing::Builds(DESIGN.into()), SHARD.into())
+        ..ActiveTask::bare(TaskKind::Builds(DESIGN.into()), SHARD.into())
     };
     line.poll(5, [Some(&[view_shown(50), indexer("<0.2.0>", 1)]), Some(&[])]);
     line.poll(65, [Some(&[view_shown(50), indexer("<0.2.0>", 2)]), Some(&[])]);
     assert_eq!(line.jobs().len(), 1);
-    assert_eq!(line.tracker.jobs().list[0].last_progress, at(65), "the indexer's progress counts");
+    assert_eq!(
+        line.tracker.jobs().list[0].last_progress_at,
+        at(65),
+        "the indexer's progress counts"
+    );
     line.poll(70, [Some(&[view_shown(50), indexer("<0.7.0>", 2)]), Some(&[])]);
     assert_eq!(line.tracker.jobs().builds_on(line.nodes[0]), 1);
     line.poll(75, [Some(&[view_shown(50)]), Some(&[])]);
@@ -469,7 +488,7 @@ fn the_indexer_of_a_rebuilding_compaction_is_not_a_job() {
 
 #[test]
 fn cleanups_end_with_the_answer() {
-    let mut line = Line::new();
+    let mut line = Scenario::new();
     let intent = Intent {
         target: TargetId::Cleanup { db: "orders".into() },
         node: "_cluster".into(),
@@ -477,14 +496,14 @@ fn cleanups_end_with_the_answer() {
         ..line.intent(10)
     };
     line.start(intent.clone()).unwrap();
-    let step = line.sent(11, &intent, Sent::Accepted);
-    assert_eq!((ends(&step)[0].0, line.jobs()), (Ending::Unmeasured, vec![]));
+    let step = line.sent(11, &intent, RequestResult::Accepted);
+    assert_eq!((ends(&step)[0].0, line.jobs()), (JobResult::Unmeasured, vec![]));
 }
 
 #[test]
 fn a_suspended_job_is_shown_as_suspended() {
-    let mut line = Line::new();
+    let mut line = Scenario::new();
     let status = Some("suspended".to_owned());
-    line.poll(5, [Some(&[TaskSeen { process_status: status, ..shown(1, 2) }]), Some(&[])]);
-    assert_eq!(line.jobs()[0].0, Phase::Suspended);
+    line.poll(5, [Some(&[ActiveTask { process_status: status, ..shown(1, 2) }]), Some(&[])]);
+    assert_eq!(line.jobs()[0].0, JobPhase::Suspended);
 }

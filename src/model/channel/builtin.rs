@@ -1,8 +1,8 @@
 //! smoosh's seven built-in channels, with the defaults of its code (`smoosh_server`,
 //! `smoosh_utils`, `smoosh_channel`), which differ from its documentation.
 
-use super::{Channel, Mode, Priority};
-use crate::{model::target::Kind, text::pattern::Names};
+use super::{Channel, Mode, PriorityKind};
+use crate::{model::target::TargetKind, text::pattern::NameFilter};
 
 /// Strict lower bound of a ratio channel.
 pub const DEFAULT_MIN_RATIO: f64 = 2.0;
@@ -18,13 +18,13 @@ pub const DEFAULT_CAPACITY: usize = 9_999;
 #[must_use]
 pub fn builtin_channels() -> Vec<Channel> {
     [
-        ("ratio_dbs", Kind::Db, Priority::Ratio),
-        ("slack_dbs", Kind::Db, Priority::Slack),
-        ("upgrade_dbs", Kind::Db, Priority::Upgrade),
-        ("ratio_views", Kind::View, Priority::Ratio),
-        ("slack_views", Kind::View, Priority::Slack),
-        ("upgrade_views", Kind::View, Priority::Upgrade),
-        ("index_cleanup", Kind::Cleanup, Priority::Cleanup),
+        ("ratio_dbs", TargetKind::Db, PriorityKind::Ratio),
+        ("slack_dbs", TargetKind::Db, PriorityKind::Slack),
+        ("upgrade_dbs", TargetKind::Db, PriorityKind::Upgrade),
+        ("ratio_views", TargetKind::View, PriorityKind::Ratio),
+        ("slack_views", TargetKind::View, PriorityKind::Slack),
+        ("upgrade_views", TargetKind::View, PriorityKind::Upgrade),
+        ("index_cleanup", TargetKind::Cleanup, PriorityKind::Cleanup),
     ]
     .into_iter()
     .map(|(name, kind, priority)| Channel::with_defaults(name, kind, priority))
@@ -34,15 +34,15 @@ pub fn builtin_channels() -> Vec<Channel> {
 impl Channel {
     /// A channel with smoosh's defaults for its priority.
     #[must_use]
-    pub fn with_defaults(name: &str, kind: Kind, priority: Priority) -> Self {
+    pub fn with_defaults(name: &str, kind: TargetKind, priority: PriorityKind) -> Self {
         Self {
             name: name.into(),
             kind,
             priority,
             min_priority: match priority {
-                Priority::Ratio | Priority::Upgrade => DEFAULT_MIN_RATIO,
-                Priority::Slack => DEFAULT_MIN_SLACK,
-                Priority::Cleanup => 0.0,
+                PriorityKind::Ratio | PriorityKind::Upgrade => DEFAULT_MIN_RATIO,
+                PriorityKind::Slack => DEFAULT_MIN_SLACK,
+                PriorityKind::Cleanup => 0.0,
             },
             max_priority: f64::INFINITY,
             min_size: DEFAULT_MIN_SIZE,
@@ -51,8 +51,8 @@ impl Channel {
             capacity: DEFAULT_CAPACITY,
             concurrency: 1,
             mode: Mode::Enforce,
-            databases: Names::default(),
-            designs: Names::default(),
+            databases: NameFilter::default(),
+            designs: NameFilter::default(),
             windows: Vec::new(),
             strict_window: false,
         }

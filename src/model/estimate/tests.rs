@@ -1,18 +1,18 @@
 use super::*;
-use crate::model::facts::Known;
+use crate::model::facts::OptionalU64;
 use proptest::prelude::*;
 
 mod outcomes;
 
 fn db(file: u64, active: u64, docs: u64, update_seq: u64) -> Facts {
     Facts {
-        file: Known::new(file),
-        active: Known::new(active),
-        external: Known::new(active / 2),
-        docs: Known::new(docs),
-        deleted_docs: Known::new(0),
-        update_seq: Known::new(update_seq),
-        compacted_seq: Known::new(0),
+        file_bytes: OptionalU64::new(file),
+        active_bytes: OptionalU64::new(active),
+        external_bytes: OptionalU64::new(active / 2),
+        docs: OptionalU64::new(docs),
+        deleted_docs: OptionalU64::new(0),
+        update_seq: OptionalU64::new(update_seq),
+        compacted_seq: OptionalU64::new(0),
         ..Facts::default()
     }
 }
@@ -20,65 +20,77 @@ fn db(file: u64, active: u64, docs: u64, update_seq: u64) -> Facts {
 #[test]
 fn unknown_sizes_predict_nothing() {
     let whole = db(10_000_000, 1_000_000, 1000, 4000);
-    for kind in [Kind::Db, Kind::View] {
-        let no_file = Facts { file: Known::UNKNOWN, ..whole };
-        let no_active = Facts { active: Known::UNKNOWN, ..whole };
+    for kind in [TargetKind::Db, TargetKind::View] {
+        let no_file = Facts { file_bytes: OptionalU64::UNKNOWN, ..whole };
+        let no_active = Facts { active_bytes: OptionalU64::UNKNOWN, ..whole };
         for facts in [no_file, no_active, Facts::default()] {
-            assert_eq!(predicted(kind, &facts), None);
-            assert_eq!(reclaimable(kind, &facts), None);
-            assert_eq!(naive_reclaimable(&facts), None);
+            assert_eq!(predicted_bytes(kind, &facts), None);
+            assert_eq!(reclaimable_bytes(kind, &facts), None);
+            assert_eq!(naive_reclaimable_bytes(&facts), None);
         }
     }
-    assert_eq!(predicted(Kind::Cleanup, &whole), None);
-    assert_eq!(reclaimable(Kind::Cleanup, &whole), None);
+    assert_eq!(predicted_bytes(TargetKind::Cleanup, &whole), None);
+    assert_eq!(reclaimable_bytes(TargetKind::Cleanup, &whole), None);
 }
 
 #[test]
 fn terms_add_up_as_documented() {
     let whole = db(10_000_000, 1_000_000, 1000, 4000);
     // 3000 rewrites of 1000 documents weigh 3000 / 1.3.
-    let by_rewrites = 1_000_000 - 126_923 + DB_HEADERS;
-    assert_eq!(predicted(Kind::Db, &whole), Some(by_rewrites));
+    let by_rewrites = 1_000_000 - 126_923 + DB_HEADER_BYTES;
+    assert_eq!(predicted_bytes(TargetKind::Db, &whole), Some(by_rewrites));
     // 35 % of half of active, times 0.9 of slack.
-    assert_eq!(predicted(Kind::View, &whole), Some(1_000_000 - 157_500 + VIEW_HEADERS));
-    let since_compaction = Facts { compacted_seq: Known::new(3900), ..whole };
+    assert_eq!(
+        predicted_bytes(TargetKind::View, &whole),
+        Some(1_000_000 - 157_500 + VIEW_HEADER_BYTES)
+    );
+    let since_compaction = Facts { compacted_seq: OptionalU64::new(3900), ..whole };
     // 100 rewrites at most since then.
-    assert_eq!(predicted(Kind::Db, &since_compaction), Some(1_000_000 - 5445 + DB_HEADERS));
-    let by_sizes = Some(1_000_000 - 67_500 + DB_HEADERS);
+    assert_eq!(
+        predicted_bytes(TargetKind::Db, &since_compaction),
+        Some(1_000_000 - 5445 + DB_HEADER_BYTES)
+    );
+    let by_sizes = Some(1_000_000 - 67_500 + DB_HEADER_BYTES);
     for facts in [
-        Facts { docs: Known::UNKNOWN, ..whole },
-        Facts { deleted_docs: Known::UNKNOWN, ..whole },
-        Facts { update_seq: Known::UNKNOWN, ..whole },
-        Facts { compacted_seq: Known::UNKNOWN, ..whole },
+        Facts { docs: OptionalU64::UNKNOWN, ..whole },
+        Facts { deleted_docs: OptionalU64::UNKNOWN, ..whole },
+        Facts { update_seq: OptionalU64::UNKNOWN, ..whole },
+        Facts { compacted_seq: OptionalU64::UNKNOWN, ..whole },
     ] {
-        assert_eq!(predicted(Kind::Db, &facts), by_sizes);
+        assert_eq!(predicted_bytes(TargetKind::Db, &facts), by_sizes);
     }
-    let no_rows = Facts { external: Known::UNKNOWN, ..whole };
-    assert_eq!(predicted(Kind::Db, &no_rows), Some(by_rewrites));
-    assert_eq!(predicted(Kind::View, &no_rows), Some(1_000_000 - 27_900 + VIEW_HEADERS));
+    let no_rows = Facts { external_bytes: OptionalU64::UNKNOWN, ..whole };
+    assert_eq!(predicted_bytes(TargetKind::Db, &no_rows), Some(by_rewrites));
+    assert_eq!(
+        predicted_bytes(TargetKind::View, &no_rows),
+        Some(1_000_000 - 27_900 + VIEW_HEADER_BYTES)
+    );
 }
 
 #[test]
 fn rows_that_compress_well_do_not_reduce_the_prediction() {
-    let compressed = Facts { external: Known::new(3_000_000), ..db(10_000_000, 1_000_000, 1, 1) };
-    assert_eq!(predicted(Kind::View, &compressed), Some(1_000_000 + VIEW_HEADERS));
+    let compressed =
+        Facts { external_bytes: OptionalU64::new(3_000_000), ..db(10_000_000, 1_000_000, 1, 1) };
+    assert_eq!(predicted_bytes(TargetKind::View, &compressed), Some(1_000_000 + VIEW_HEADER_BYTES));
 }
 
 #[test]
 fn nearly_all_of_a_file_without_active_bytes_is_reclaimable() {
-    for (kind, headers) in [(Kind::Db, DB_HEADERS), (Kind::View, VIEW_HEADERS)] {
+    for (kind, headers) in
+        [(TargetKind::Db, DB_HEADER_BYTES), (TargetKind::View, VIEW_HEADER_BYTES)]
+    {
         for facts in [db(1 << 30, 0, 0, 9000), db(1 << 30, 0, 0, 0), db(1 << 30, 0, 10, 9000)] {
-            assert_eq!(reclaimable(kind, &facts), Some((1 << 30) - headers));
+            assert_eq!(reclaimable_bytes(kind, &facts), Some((1 << 30) - headers));
         }
-        assert_eq!(reclaimable(kind, &db(0, 0, 0, 0)), Some(0));
+        assert_eq!(reclaimable_bytes(kind, &db(0, 0, 0, 0)), Some(0));
     }
 }
 
 #[test]
 fn a_small_fresh_db_is_predicted_to_grow_and_frees_nothing() {
     let fresh = db(100_000, 96_000, 100, 100);
-    assert_eq!(predicted(Kind::Db, &fresh), Some(96_000 + DB_HEADERS));
-    assert_eq!(reclaimable(Kind::Db, &fresh), Some(0));
+    assert_eq!(predicted_bytes(TargetKind::Db, &fresh), Some(96_000 + DB_HEADER_BYTES));
+    assert_eq!(reclaimable_bytes(TargetKind::Db, &fresh), Some(0));
 }
 
 #[test]
@@ -95,14 +107,14 @@ fn confidence_follows_the_version_the_kind_and_attachments() {
     ] {
         let parsed = version.map(|text| text.parse().unwrap());
         let of = |kind| any.map(|attachments| confidence(kind, parsed, attachments));
-        assert_eq!(of(Kind::Db), by_attachments, "{version:?}");
-        assert_eq!(of(Kind::View), [High; 3], "{version:?}");
-        assert_eq!(of(Kind::Cleanup), [High; 3], "{version:?}");
+        assert_eq!(of(TargetKind::Db), by_attachments, "{version:?}");
+        assert_eq!(of(TargetKind::View), [High; 3], "{version:?}");
+        assert_eq!(of(TargetKind::Cleanup), [High; 3], "{version:?}");
     }
 }
 
-fn known(largest: u64) -> impl Strategy<Value = Known> {
-    prop_oneof![1 => Just(Known::UNKNOWN), 6 => (0..=largest).prop_map(Known::new)]
+fn known(largest: u64) -> impl Strategy<Value = OptionalU64> {
+    prop_oneof![1 => Just(OptionalU64::UNKNOWN), 6 => (0..=largest).prop_map(OptionalU64::new)]
 }
 
 /// Facts of a realistic size, up to a pebibyte, or arbitrary numbers.
@@ -110,9 +122,9 @@ fn facts(largest: u64) -> impl Strategy<Value = Facts> {
     let number = move || known(largest);
     (number(), number(), number(), number(), number(), number(), number()).prop_map(
         |(file, active, external, docs, deleted_docs, update_seq, compacted_seq)| Facts {
-            file,
-            active,
-            external,
+            file_bytes: file,
+            active_bytes: active,
+            external_bytes: external,
             docs,
             deleted_docs,
             update_seq,
@@ -122,16 +134,16 @@ fn facts(largest: u64) -> impl Strategy<Value = Facts> {
     )
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
-    prop_oneof![Just(Kind::Db), Just(Kind::View)]
+fn kind() -> impl Strategy<Value = TargetKind> {
+    prop_oneof![Just(TargetKind::Db), Just(TargetKind::View)]
 }
 
 fn scaled(facts: &Facts, by: u64) -> Facts {
-    let scale = |known: Known| Known::from(known.get().map(|number| number * by));
+    let scale = |known: OptionalU64| OptionalU64::from(known.get().map(|number| number * by));
     Facts {
-        file: scale(facts.file),
-        active: scale(facts.active),
-        external: scale(facts.external),
+        file_bytes: scale(facts.file_bytes),
+        active_bytes: scale(facts.active_bytes),
+        external_bytes: scale(facts.external_bytes),
         docs: scale(facts.docs),
         deleted_docs: scale(facts.deleted_docs),
         update_seq: scale(facts.update_seq),
@@ -146,13 +158,13 @@ proptest! {
         kind in kind(),
         facts in prop_oneof![facts(1 << 50), facts(u64::MAX)],
     ) {
-        let sizes = facts.file.get().zip(facts.active.get());
-        prop_assert_eq!(predicted(kind, &facts).is_some(), sizes.is_some());
-        prop_assert_eq!(reclaimable(kind, &facts).is_some(), sizes.is_some());
+        let sizes = facts.file_bytes.get().zip(facts.active_bytes.get());
+        prop_assert_eq!(predicted_bytes(kind, &facts).is_some(), sizes.is_some());
+        prop_assert_eq!(reclaimable_bytes(kind, &facts).is_some(), sizes.is_some());
         if let Some((file, active)) = sizes {
-            prop_assert!(reclaimable(kind, &facts).unwrap() <= file);
+            prop_assert!(reclaimable_bytes(kind, &facts).unwrap() <= file);
             let least = active - active.div_ceil(2);
-            prop_assert!(predicted(kind, &facts).unwrap() >= least);
+            prop_assert!(predicted_bytes(kind, &facts).unwrap() >= least);
         }
     }
 
@@ -165,8 +177,8 @@ proptest! {
         more in prop_oneof![1..100_u64, 1..1_u64 << 40],
     ) {
         let of = |active| {
-            let (file, active) = (Known::new(file), Known::new(active));
-            predicted(kind, &Facts { file, active, ..facts })
+            let (file, active) = (OptionalU64::new(file), OptionalU64::new(active));
+            predicted_bytes(kind, &Facts { file_bytes: file, active_bytes: active, ..facts })
         };
         prop_assert!(of(active) <= of(active + more));
     }
@@ -178,11 +190,11 @@ proptest! {
         // The file has up to a hundred times its active bytes.
         active in (1_u64 << 30) / 100..1 << 30,
     ) {
-        let file = Known::new(1 << 30);
-        let small = Facts { file, active: Known::new(active), ..facts };
+        let file = OptionalU64::new(1 << 30);
+        let small = Facts { file_bytes: file, active_bytes: OptionalU64::new(active), ..facts };
         let large = scaled(&small, 1024);
         let part = |facts: &Facts| {
-            predicted(kind, facts).unwrap() as f64 / facts.file.get().unwrap() as f64
+            predicted_bytes(kind, facts).unwrap() as f64 / facts.file_bytes.get().unwrap() as f64
         };
         let (small, large) = (part(&small), part(&large));
         prop_assert!((small / large - 1.0).abs() < 0.01, "{small} {large}");

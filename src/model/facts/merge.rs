@@ -3,18 +3,18 @@
 //! Differences that are legitimate between CouchDB and a file's header have a rule here; all other
 //! differences between readings of the same state are disagreements.
 
-use super::{Fact, Facts, Source};
+use super::{FactKind, FactSource, Facts};
 use std::time::Duration;
 
 /// The result of comparing two readings of one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ReadingComparison {
     /// They are not of the same state, or from the same source: nothing follows.
-    None,
+    Incomparable,
     /// The same state with the same numbers.
-    Agree,
+    Equal,
     /// The same state with numbers that differ without explanation.
-    Differ,
+    Different,
 }
 
 /// The facts after merging `seen` into `known`, and whether the two agree.
@@ -28,27 +28,29 @@ pub enum Verdict {
 ///   next commit, so the larger of the two is correct, unless the file was replaced by an older
 ///   one.
 #[must_use]
-pub fn merged(known: &Facts, seen: &Facts) -> (Facts, Verdict) {
-    let Some(now) = seen.measured_at else { return (*known, Verdict::None) };
+pub fn merge(known: &Facts, seen: &Facts) -> (Facts, ReadingComparison) {
+    let Some(now) = seen.measured_at else { return (*known, ReadingComparison::Incomparable) };
     if known.measured_at.is_none() {
-        return (*seen, Verdict::None);
+        return (*seen, ReadingComparison::Incomparable);
     }
-    let verdict = verdict(known, seen, now.by);
-    if now.by == Source::Files
-        && known.measured_at.is_some_and(|last| last.by == Source::Http && last.at > now.at)
+    let verdict = compare_readings(known, seen, now.source);
+    if now.source == FactSource::Files
+        && known.measured_at.is_some_and(|last| last.source == FactSource::Http && last.at > now.at)
     {
         return (*known, verdict);
     }
     let mut all = *seen;
-    for fact in Fact::ALL {
-        let other = known.source_of(fact).is_some_and(|source| source != now.by);
+    for fact in FactKind::ALL {
+        let other = known.source_of(fact).is_some_and(|source| source != now.source);
         let unknown = seen.get(fact).get().is_none();
-        if other && (unknown || (fact == Fact::CompactedSeq && ahead(known, seen))) {
+        if other
+            && (unknown || (fact == FactKind::CompactedSeq && has_newer_compaction(known, seen)))
+        {
             *all.get_mut(fact) = known.get(fact);
-            all.by_files.set(fact, known.by_files.has(fact));
+            all.from_files.set(fact, known.from_files.contains(fact));
         }
     }
-    if now.by == Source::Files {
+    if now.source == FactSource::Files {
         all.flags.compact_running = known.flags.compact_running;
         all.flags.updater_running = known.flags.updater_running;
         all.flags.evidence = known.flags.evidence;
@@ -57,49 +59,49 @@ pub fn merged(known: &Facts, seen: &Facts) -> (Facts, Verdict) {
 }
 
 /// Whether the known last compaction is newer than the one in `seen`.
-fn ahead(known: &Facts, seen: &Facts) -> bool {
+fn has_newer_compaction(known: &Facts, seen: &Facts) -> bool {
     known.compacted_seq.get() > seen.compacted_seq.get()
         && known.update_seq.get() <= seen.update_seq.get()
 }
 
 /// Compares readings of the same state only. Files only grow at their end, so two readings with
 /// equal size and sequence are of the same state.
-fn verdict(known: &Facts, seen: &Facts, by: Source) -> Verdict {
+fn compare_readings(known: &Facts, seen: &Facts, by: FactSource) -> ReadingComparison {
     let other = |fact| known.source_of(fact).is_some_and(|source| source != by);
     let both = |fact| Some((known.get(fact).get()?, seen.get(fact).get()?));
     let same = |fact| other(fact) && both(fact).is_some_and(|(one, two)| one == two);
-    if went_back(known, seen) && other(Fact::File) && other(Fact::UpdateSeq) {
-        return Verdict::Differ;
+    if went_back_in_time(known, seen) && other(FactKind::File) && other(FactKind::UpdateSeq) {
+        return ReadingComparison::Different;
     }
-    if !same(Fact::File) || !same(Fact::UpdateSeq) {
-        return Verdict::None;
+    if !same(FactKind::File) || !same(FactKind::UpdateSeq) {
+        return ReadingComparison::Incomparable;
     }
-    let differ = [Fact::Active, Fact::External, Fact::Docs, Fact::DeletedDocs]
+    let differ = [FactKind::Active, FactKind::External, FactKind::Docs, FactKind::DeletedDocs]
         .into_iter()
         .any(|fact| other(fact) && both(fact).is_some_and(|(one, two)| one != two));
-    let (header, couchdb) = if by == Source::Files { (seen, known) } else { (known, seen) };
-    let compacted = other(Fact::CompactedSeq)
+    let (header, couchdb) = if by == FactSource::Files { (seen, known) } else { (known, seen) };
+    let compacted = other(FactKind::CompactedSeq)
         && header
             .compacted_seq
             .get()
             .zip(couchdb.compacted_seq.get())
             .is_some_and(|(header, said)| header > said);
-    if differ || compacted { Verdict::Differ } else { Verdict::Agree }
+    if differ || compacted { ReadingComparison::Different } else { ReadingComparison::Equal }
 }
 
 /// Minimum distance between two readings for one to be the later: moments have a resolution of one
 /// second, and a sidecar's clock is known to a second.
-const APART: Duration = Duration::from_secs(5);
+const MIN_READING_DISTANCE: Duration = Duration::from_secs(5);
 
 /// Whether the later reading shows an earlier state: then the two are not of the same file. A
 /// higher sequence in a file of the same size is CouchDB's after its purge limit was changed: it
 /// counts that change in memory until the next commit.
-fn went_back(known: &Facts, seen: &Facts) -> bool {
+fn went_back_in_time(known: &Facts, seen: &Facts) -> bool {
     let (one, two) = (known.measured_at, seen.measured_at);
-    let later = one.zip(two).is_some_and(|(one, two)| one.at.age(two.at) >= APART);
+    let later = one.zip(two).is_some_and(|(one, two)| one.at.age(two.at) >= MIN_READING_DISTANCE);
     let less =
         known.update_seq.get().zip(seen.update_seq.get()).is_some_and(|(one, two)| two < one);
-    later && less && known.file != seen.file
+    later && less && known.file_bytes != seen.file_bytes
 }
 
 /// Compares the header of one view index with CouchDB's answer about the same file.
@@ -108,168 +110,211 @@ fn went_back(known: &Facts, seen: &Facts) -> bool {
 /// With equal size and sequence it shows the same state, unless the index is being built or
 /// compacted. External bytes of groups without rows are missing in headers and not compared.
 #[must_use]
-pub fn of_index(header: &Facts, couchdb: &Facts) -> Verdict {
+pub fn compare_index(header: &Facts, couchdb: &Facts) -> ReadingComparison {
     let both = |fact| Some((header.get(fact).get()?, couchdb.get(fact).get()?));
     let same = |fact| both(fact).is_some_and(|(one, two)| one == two);
     let works = couchdb.flags.updater_running || couchdb.flags.compact_running;
-    if works || !same(Fact::File) || !same(Fact::UpdateSeq) {
-        return Verdict::None;
+    if works || !same(FactKind::File) || !same(FactKind::UpdateSeq) {
+        return ReadingComparison::Incomparable;
     }
-    match both(Fact::Active) {
-        None => Verdict::None,
-        Some((one, two)) if one == two => Verdict::Agree,
-        Some(_) => Verdict::Differ,
+    match both(FactKind::Active) {
+        None => ReadingComparison::Incomparable,
+        Some((one, two)) if one == two => ReadingComparison::Equal,
+        Some(_) => ReadingComparison::Different,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::facts::{Flags, Known, Measured};
+    use crate::model::facts::{Flags, Measurement, OptionalU64};
     use wall_clock::Moment;
 
-    fn facts(by: Source, at: u64, file: u64, seq: u64, active: u64, compacted: u64) -> Facts {
+    fn facts(by: FactSource, at: u64, file: u64, seq: u64, active: u64, compacted: u64) -> Facts {
         let facts = Facts {
-            file: Known::new(file),
-            active: Known::new(active),
-            external: Known::new(7),
-            update_seq: Known::new(seq),
-            compacted_seq: Known::new(compacted),
-            docs: Known::new(3),
-            deleted_docs: Known::new(1),
-            measured_at: Some(Measured { at: Moment::from_unix(at), by }),
+            file_bytes: OptionalU64::new(file),
+            active_bytes: OptionalU64::new(active),
+            external_bytes: OptionalU64::new(7),
+            update_seq: OptionalU64::new(seq),
+            compacted_seq: OptionalU64::new(compacted),
+            docs: OptionalU64::new(3),
+            deleted_docs: OptionalU64::new(1),
+            measured_at: Some(Measurement { at: Moment::from_unix(at), source: by }),
             ..Facts::default()
         };
-        if by == Source::Files { facts.all_by_files() } else { facts }
+        if by == FactSource::Files { facts.marked_from_files() } else { facts }
     }
 
     fn http(at: u64, file: u64, seq: u64, active: u64, compacted: u64) -> Facts {
-        facts(Source::Http, at, file, seq, active, compacted)
+        facts(FactSource::Http, at, file, seq, active, compacted)
     }
 
     fn files(at: u64, file: u64, seq: u64, active: u64, compacted: u64) -> Facts {
-        facts(Source::Files, at, file, seq, active, compacted)
+        facts(FactSource::Files, at, file, seq, active, compacted)
     }
 
     #[test]
     fn readings_of_one_state_agree_or_differ() {
         for (case, known, seen, expected) in [
-            ("the same", http(1, 90, 5, 40, 2), files(2, 90, 5, 40, 2), Verdict::Agree),
-            ("the other way round", files(1, 90, 5, 40, 2), http(2, 90, 5, 40, 2), Verdict::Agree),
-            ("it grew", http(1, 90, 5, 40, 2), files(2, 99, 6, 44, 2), Verdict::None),
-            ("a _local document", http(1, 90, 5, 40, 2), files(2, 99, 5, 44, 2), Verdict::None),
+            ("the same", http(1, 90, 5, 40, 2), files(2, 90, 5, 40, 2), ReadingComparison::Equal),
+            (
+                "the other way round",
+                files(1, 90, 5, 40, 2),
+                http(2, 90, 5, 40, 2),
+                ReadingComparison::Equal,
+            ),
+            (
+                "it grew",
+                http(1, 90, 5, 40, 2),
+                files(2, 99, 6, 44, 2),
+                ReadingComparison::Incomparable,
+            ),
+            (
+                "a _local document",
+                http(1, 90, 5, 40, 2),
+                files(2, 99, 5, 44, 2),
+                ReadingComparison::Incomparable,
+            ),
             (
                 "a limit raised in memory",
                 http(1, 90, 6, 40, 2),
                 files(2, 90, 5, 40, 2),
-                Verdict::None,
+                ReadingComparison::Incomparable,
             ),
-            ("other live bytes", http(1, 90, 5, 40, 2), files(2, 90, 5, 41, 2), Verdict::Differ),
+            (
+                "other live bytes",
+                http(1, 90, 5, 40, 2),
+                files(2, 90, 5, 41, 2),
+                ReadingComparison::Different,
+            ),
             (
                 "compacted, not committed",
                 http(1, 90, 5, 40, 5),
                 files(2, 90, 5, 40, 2),
-                Verdict::Agree,
+                ReadingComparison::Equal,
             ),
             (
                 "compacted unknown to CouchDB",
                 http(1, 90, 5, 40, 2),
                 files(2, 90, 5, 40, 5),
-                Verdict::Differ,
+                ReadingComparison::Different,
             ),
             (
                 "another file altogether",
                 http(1, 90, 5, 40, 2),
                 files(6, 80, 4, 40, 2),
-                Verdict::Differ,
+                ReadingComparison::Different,
             ),
-            ("seconds apart", http(2, 90, 5, 40, 2), files(6, 80, 4, 40, 2), Verdict::None),
+            (
+                "seconds apart",
+                http(2, 90, 5, 40, 2),
+                files(6, 80, 4, 40, 2),
+                ReadingComparison::Incomparable,
+            ),
             (
                 "put back, says CouchDB",
                 files(1, 90, 5, 40, 2),
                 http(6, 80, 4, 40, 2),
-                Verdict::Differ,
+                ReadingComparison::Different,
             ),
-            ("one source", files(1, 90, 5, 40, 2), files(2, 90, 5, 41, 2), Verdict::None),
+            (
+                "one source",
+                files(1, 90, 5, 40, 2),
+                files(2, 90, 5, 41, 2),
+                ReadingComparison::Incomparable,
+            ),
         ] {
-            assert_eq!(merged(&known, &seen).1, expected, "{case}");
+            assert_eq!(merge(&known, &seen).1, expected, "{case}");
         }
     }
 
     #[test]
     fn an_idle_index_is_compared_with_its_header() {
         let header = files(1, 90, 5, 40, 0);
-        let said =
-            |file, seq, active| Facts { external: Known::new(9), ..http(2, file, seq, active, 0) };
-        assert_eq!(of_index(&header, &said(90, 5, 40)), Verdict::Agree);
-        assert_eq!(of_index(&header, &said(90, 5, 41)), Verdict::Differ);
-        assert_eq!(of_index(&header, &said(90, 6, 41)), Verdict::None, "not committed");
-        assert_eq!(of_index(&header, &said(94, 5, 41)), Verdict::None, "a second header");
+        let said = |file, seq, active| Facts {
+            external_bytes: OptionalU64::new(9),
+            ..http(2, file, seq, active, 0)
+        };
+        assert_eq!(compare_index(&header, &said(90, 5, 40)), ReadingComparison::Equal);
+        assert_eq!(compare_index(&header, &said(90, 5, 41)), ReadingComparison::Different);
+        assert_eq!(
+            compare_index(&header, &said(90, 6, 41)),
+            ReadingComparison::Incomparable,
+            "not committed"
+        );
+        assert_eq!(
+            compare_index(&header, &said(94, 5, 41)),
+            ReadingComparison::Incomparable,
+            "a second header"
+        );
         for (builds, compacts) in [(true, false), (false, true)] {
             let mut works = said(90, 5, 41);
             works.flags.updater_running = builds;
             works.flags.compact_running = compacts;
-            assert_eq!(of_index(&header, &works), Verdict::None);
+            assert_eq!(compare_index(&header, &works), ReadingComparison::Incomparable);
         }
-        let unknown = Facts { active: Known::UNKNOWN, ..said(90, 5, 0) };
-        assert_eq!(of_index(&header, &unknown), Verdict::None);
+        let unknown = Facts { active_bytes: OptionalU64::UNKNOWN, ..said(90, 5, 0) };
+        assert_eq!(compare_index(&header, &unknown), ReadingComparison::Incomparable);
     }
 
     #[test]
     fn the_later_reading_wins_fact_by_fact() {
         let mut known = http(1, 90, 5, 40, 5);
-        known.updates_pending = Known::new(9);
+        known.updates_pending = OptionalU64::new(9);
         known.flags = Flags { compact_running: true, ..Flags::default() };
-        let (now, _) = merged(&known, &files(2, 99, 6, 44, 2));
+        let (now, _) = merge(&known, &files(2, 99, 6, 44, 2));
         assert_eq!(
-            (now.file.get(), now.active.get(), now.update_seq.get()),
+            (now.file_bytes.get(), now.active_bytes.get(), now.update_seq.get()),
             (Some(99), Some(44), Some(6))
         );
-        assert_eq!(now.source_of(Fact::File), Some(Source::Files));
+        assert_eq!(now.source_of(FactKind::File), Some(FactSource::Files));
         assert_eq!(now.compacted_seq.get(), Some(5), "the header lags");
-        assert_eq!(now.source_of(Fact::CompactedSeq), Some(Source::Http));
-        assert_eq!(now.source_of(Fact::UpdatesPending), Some(Source::Http));
+        assert_eq!(now.source_of(FactKind::CompactedSeq), Some(FactSource::Http));
+        assert_eq!(now.source_of(FactKind::UpdatesPending), Some(FactSource::Http));
         assert!(now.flags.compact_running);
         // The next header has caught up; then CouchDB's own reading replaces every fact.
-        let (now, _) = merged(&now, &files(3, 99, 6, 44, 6));
+        let (now, _) = merge(&now, &files(3, 99, 6, 44, 6));
         assert_eq!(
-            (now.compacted_seq.get(), now.source_of(Fact::CompactedSeq)),
-            (Some(6), Some(Source::Files))
+            (now.compacted_seq.get(), now.source_of(FactKind::CompactedSeq)),
+            (Some(6), Some(FactSource::Files))
         );
-        let (now, _) = merged(&now, &http(4, 99, 6, 44, 6));
-        assert_eq!(now.by_files, crate::model::facts::FactSet::default());
+        let (now, _) = merge(&now, &http(4, 99, 6, 44, 6));
+        assert_eq!(now.from_files, crate::model::facts::FactSet::default());
         // A file that was replaced by an earlier version.
-        let (now, _) = merged(&now, &files(5, 50, 2, 20, 0));
+        let (now, _) = merge(&now, &files(5, 50, 2, 20, 0));
         assert_eq!(now.compacted_seq.get(), Some(0));
     }
 
     #[test]
     fn a_fact_that_a_source_drops_is_unknown_unless_the_other_source_provided_it() {
-        let less = Facts { active: Known::UNKNOWN, ..http(2, 95, 6, 0, 5) };
-        assert_eq!(merged(&http(1, 90, 5, 40, 5), &less).0, less);
-        let beside = merged(&files(1, 90, 5, 40, 5), &less).0;
+        let less = Facts { active_bytes: OptionalU64::UNKNOWN, ..http(2, 95, 6, 0, 5) };
+        assert_eq!(merge(&http(1, 90, 5, 40, 5), &less).0, less);
+        let beside = merge(&files(1, 90, 5, 40, 5), &less).0;
         assert_eq!(
-            (beside.active.get(), beside.source_of(Fact::Active)),
-            (Some(40), Some(Source::Files))
+            (beside.active_bytes.get(), beside.source_of(FactKind::Active)),
+            (Some(40), Some(FactSource::Files))
         );
     }
 
     #[test]
     fn a_header_older_than_couchdbs_answer_adds_nothing() {
         let known = http(9, 99, 6, 44, 5);
-        assert_eq!(merged(&known, &files(8, 90, 5, 40, 5)), (known, Verdict::None));
-        assert_eq!(merged(&known, &files(8, 99, 6, 45, 5)), (known, Verdict::Differ));
+        assert_eq!(
+            merge(&known, &files(8, 90, 5, 40, 5)),
+            (known, ReadingComparison::Incomparable)
+        );
+        assert_eq!(merge(&known, &files(8, 99, 6, 45, 5)), (known, ReadingComparison::Different));
         let at_once = files(9, 99, 6, 44, 5);
-        assert_eq!(merged(&known, &at_once), (at_once, Verdict::Agree));
+        assert_eq!(merge(&known, &at_once), (at_once, ReadingComparison::Equal));
         // A clock that was set back blocks no source forever.
         let later = http(3, 99, 6, 44, 5);
-        assert_eq!(merged(&known, &later).0, later);
+        assert_eq!(merge(&known, &later).0, later);
     }
 
     #[test]
     fn an_unmeasured_reading_changes_nothing() {
         let known = http(1, 90, 5, 40, 5);
-        assert_eq!(merged(&known, &Facts::default()), (known, Verdict::None));
-        assert_eq!(merged(&Facts::default(), &known), (known, Verdict::None));
+        assert_eq!(merge(&known, &Facts::default()), (known, ReadingComparison::Incomparable));
+        assert_eq!(merge(&Facts::default(), &known), (known, ReadingComparison::Incomparable));
     }
 }

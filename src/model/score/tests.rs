@@ -1,25 +1,29 @@
 //! smoosh's own test cases, the edges of its rule, and a comparison with a second implementation.
 
 use super::*;
-use crate::model::facts::{Flags, Known};
+use crate::model::facts::{Flags, OptionalU64};
 use proptest::prelude::*;
 
 fn sizes(file: u64, active: impl Into<Option<u64>>) -> Facts {
-    Facts { file: Known::new(file), active: active.into().into(), ..Facts::default() }
+    Facts {
+        file_bytes: OptionalU64::new(file),
+        active_bytes: active.into().into(),
+        ..Facts::default()
+    }
 }
 
-fn channel(kind: Kind, priority: Priority, min_priority: f64) -> Channel {
+fn channel(kind: TargetKind, priority: PriorityKind, min_priority: f64) -> Channel {
     Channel { min_priority, ..Channel::with_defaults("c", kind, priority) }
 }
 
 /// The scores of the three view channels, with the thresholds of smoosh's own tests.
 fn views(facts: &Facts) -> [f64; 3] {
     [
-        channel(Kind::View, Priority::Ratio, 5.0),
-        channel(Kind::View, Priority::Slack, 16_777_216.0),
-        channel(Kind::View, Priority::Upgrade, 5.0),
+        channel(TargetKind::View, PriorityKind::Ratio, 5.0),
+        channel(TargetKind::View, PriorityKind::Slack, 16_777_216.0),
+        channel(TargetKind::View, PriorityKind::Upgrade, 5.0),
     ]
-    .map(|channel| score(&channel, Kind::View, facts).unwrap_or(0.0))
+    .map(|channel| score(&channel, TargetKind::View, facts).unwrap_or(0.0))
 }
 
 #[test]
@@ -38,11 +42,11 @@ fn smooshs_own_cases_score_as_in_smoosh() {
 
 #[test]
 fn bounds_are_strict_where_smoosh_is_strict() {
-    let mut ratio = channel(Kind::Db, Priority::Ratio, 2.0);
+    let mut ratio = channel(TargetKind::Db, PriorityKind::Ratio, 2.0);
     ratio.max_priority = 4.0;
     ratio.min_size = 100;
     ratio.max_size = Some(1_000);
-    let reason = |file, active| match score(&ratio, Kind::Db, &sizes(file, active)) {
+    let reason = |file, active| match score(&ratio, TargetKind::Db, &sizes(file, active)) {
         Ok(priority) => Err(priority),
         Err(miss) => Ok((miss.reason, miss.value, miss.limit)),
     };
@@ -57,32 +61,32 @@ fn bounds_are_strict_where_smoosh_is_strict() {
         assert_eq!(reason(file, active), expected, "{file}/{active}");
     }
     assert_eq!(
-        score(&ratio, Kind::Db, &sizes(500, None)),
-        Err(Miss::plain(MissReason::UnknownSize))
+        score(&ratio, TargetKind::Db, &sizes(500, None)),
+        Err(Miss::without_numbers(MissReason::UnknownSize))
     );
     assert_eq!(
-        score(&ratio, Kind::View, &sizes(500, 1)),
-        Err(Miss::plain(MissReason::NotThisKind))
+        score(&ratio, TargetKind::View, &sizes(500, 1)),
+        Err(Miss::without_numbers(MissReason::NotThisKind))
     );
 }
 
 #[test]
 fn changes_are_checked_before_anything_else() {
-    let mut upgrade = channel(Kind::Db, Priority::Upgrade, 2.0);
+    let mut upgrade = channel(TargetKind::Db, PriorityKind::Upgrade, 2.0);
     upgrade.min_changes = 10;
     let facts = |update_seq, compacted_seq: Option<u64>| Facts {
-        update_seq: Known::new(update_seq),
+        update_seq: OptionalU64::new(update_seq),
         compacted_seq: compacted_seq.into(),
         flags: Flags { needs_upgrade: true, ..Flags::default() },
         ..sizes(1, 1)
     };
-    assert_eq!(score(&upgrade, Kind::Db, &facts(110, Some(100))), Ok(1.0));
+    assert_eq!(score(&upgrade, TargetKind::Db, &facts(110, Some(100))), Ok(1.0));
     assert_eq!(
-        score(&upgrade, Kind::Db, &facts(109, Some(100))),
+        score(&upgrade, TargetKind::Db, &facts(109, Some(100))),
         Err(Miss { reason: MissReason::TooFewChanges, value: Some(9.0), limit: Some(10.0) })
     );
     assert_eq!(
-        score(&upgrade, Kind::Db, &facts(5, None)),
+        score(&upgrade, TargetKind::Db, &facts(5, None)),
         Ok(1.0),
         "unknown changes block nothing"
     );
@@ -91,32 +95,32 @@ fn changes_are_checked_before_anything_else() {
 #[test]
 fn a_file_without_active_bytes_scores_the_minimum_unless_that_is_zero_or_infinite() {
     for (priority, floor, expected) in [
-        (Priority::Ratio, 2.0, Some(2.0)),
-        (Priority::Slack, 7.0, Some(7.0)),
-        (Priority::Upgrade, 2.0, Some(2.0)),
-        (Priority::Ratio, 0.0, None),
-        (Priority::Ratio, f64::INFINITY, None),
+        (PriorityKind::Ratio, 2.0, Some(2.0)),
+        (PriorityKind::Slack, 7.0, Some(7.0)),
+        (PriorityKind::Upgrade, 2.0, Some(2.0)),
+        (PriorityKind::Ratio, 0.0, None),
+        (PriorityKind::Ratio, f64::INFINITY, None),
     ] {
-        let channel = channel(Kind::Db, priority, floor);
-        assert_eq!(score(&channel, Kind::Db, &sizes(5_000_000, 0)).ok(), expected, "{floor}");
+        let channel = channel(TargetKind::Db, priority, floor);
+        assert_eq!(score(&channel, TargetKind::Db, &sizes(5_000_000, 0)).ok(), expected, "{floor}");
     }
 }
 
 #[test]
 fn a_cleanup_is_taken_only_with_evidence() {
-    let cleanup = Channel::with_defaults("c", Kind::Cleanup, Priority::Cleanup);
+    let cleanup = Channel::with_defaults("c", TargetKind::Cleanup, PriorityKind::Cleanup);
     let mut facts = Facts::default();
-    assert!(score(&cleanup, Kind::Cleanup, &facts).is_err());
+    assert!(score(&cleanup, TargetKind::Cleanup, &facts).is_err());
     facts.flags.evidence = true;
-    assert_eq!(score(&cleanup, Kind::Cleanup, &facts), Ok(1.0));
+    assert_eq!(score(&cleanup, TargetKind::Cleanup, &facts), Ok(1.0));
 }
 
 /// smoosh's rule written a second time, from its description and in another form: a list of
 /// guarded answers of which the first match counts, zero meaning no.
 fn oracle(channel: &Channel, facts: &Facts) -> f64 {
-    let (file, active) = (facts.file.get(), facts.active.get());
+    let (file, active) = (facts.file_bytes.get(), facts.active_bytes.get());
     let gated = match (facts.update_seq.get(), facts.compacted_seq.get()) {
-        (Some(update), Some(compacted)) if channel.kind == Kind::Db => {
+        (Some(update), Some(compacted)) if channel.kind == TargetKind::Db => {
             i128::from(update) - i128::from(compacted) < i128::from(channel.min_changes)
         }
         _ => false,
@@ -124,15 +128,15 @@ fn oracle(channel: &Channel, facts: &Facts) -> f64 {
     if gated {
         return 0.0;
     }
-    let upgrade = channel.priority == Priority::Upgrade;
+    let upgrade = channel.priority == PriorityKind::Upgrade;
     if upgrade && facts.flags.needs_upgrade {
         return 1.0;
     }
     let Some(file) = file else { return 0.0 };
     let measure = |active: u64| match channel.priority {
-        Priority::Ratio => file as f64 / active as f64,
-        Priority::Slack => (i128::from(file) - i128::from(active)) as f64,
-        Priority::Upgrade | Priority::Cleanup => 0.0,
+        PriorityKind::Ratio => file as f64 / active as f64,
+        PriorityKind::Slack => (i128::from(file) - i128::from(active)) as f64,
+        PriorityKind::Upgrade | PriorityKind::Cleanup => 0.0,
     };
     let answers: [(bool, f64); 4] = [
         (file <= channel.min_size, 0.0),
@@ -167,8 +171,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
     #[test]
     fn two_implementations_agree(
-        kind in prop_oneof![Just(Kind::Db), Just(Kind::View)],
-        priority in prop_oneof![Just(Priority::Ratio), Just(Priority::Slack), Just(Priority::Upgrade)],
+        kind in prop_oneof![Just(TargetKind::Db), Just(TargetKind::View)],
+        priority in prop_oneof![Just(PriorityKind::Ratio), Just(PriorityKind::Slack), Just(PriorityKind::Upgrade)],
         min_priority in prop_oneof![Just(0.0), Just(2.0), Just(5.0), Just(536_870_912.0), Just(f64::INFINITY), 0.0..20.0],
         max_priority in prop_oneof![Just(f64::INFINITY), 1.0..1e10],
         min_size in edgy(),
@@ -185,8 +189,8 @@ proptest! {
             ..Channel::with_defaults("c", kind, priority)
         };
         let facts = Facts {
-            file: file.into(),
-            active: active.into(),
+            file_bytes: file.into(),
+            active_bytes: active.into(),
             update_seq: update_seq.into(),
             compacted_seq: compacted_seq.into(),
             flags: Flags { needs_upgrade, ..Flags::default() },

@@ -1,6 +1,6 @@
 //! How the process itself is reached and what it logs. Flags only.
 
-use crate::log::{Format, Level};
+use crate::log::{LogFormat, LogLevel};
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -57,7 +57,7 @@ impl Default for Web {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Log {
     /// The least important level that is logged.
-    pub level: Level,
+    pub level: LogLevel,
     /// The form of a line.
-    pub format: Format,
+    pub format: LogFormat,
 }

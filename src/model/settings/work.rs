@@ -1,6 +1,6 @@
 //! What runs beside the planner: views, smoosh, the feed, the warmer, the journal.
 
-use crate::text::pattern::Patterns;
+use crate::text::pattern::NamePatterns;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
@@ -130,7 +130,7 @@ pub struct Warmer {
     /// How long a changed index is left to its readers first.
     pub grace: Duration,
     /// Databases that are left alone.
-    pub ignore: Patterns,
+    pub ignore: NamePatterns,
     /// Languages of design documents that are built.
     pub languages: Vec<String>,
 }
@@ -146,7 +146,7 @@ impl Default for Warmer {
             delay: Duration::from_secs(5),
             prune_interval: Duration::from_secs(60),
             grace: Duration::from_secs(120),
-            ignore: Patterns::default(),
+            ignore: NamePatterns::default(),
             languages: ["javascript", "query", "erlang"].map(str::to_owned).to_vec(),
         }
     }

@@ -1,6 +1,6 @@
 //! The text form of a target's identity.
 
-use super::Kind;
+use super::TargetKind;
 use couchdb_names::{Engine, ParseSignatureError, Signature, encode_part};
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub enum TargetId {
     },
     /// A view index.
     View {
-        /// The node, or [`CLUSTER`](super::CLUSTER).
+        /// The node, or [`CLUSTER_NODE`](super::CLUSTER_NODE).
         node: String,
         /// The database with its instance suffix.
         db: String,
@@ -49,12 +49,12 @@ pub enum TargetId {
 impl TargetId {
     /// The kind of this target.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> TargetKind {
         match self {
-            Self::Db { .. } => Kind::Db,
-            Self::View { .. } => Kind::View,
-            Self::Cleanup { .. } => Kind::Cleanup,
-            Self::Search { .. } => Kind::Search,
+            Self::Db { .. } => TargetKind::Db,
+            Self::View { .. } => TargetKind::View,
+            Self::Cleanup { .. } => TargetKind::Cleanup,
+            Self::Search { .. } => TargetKind::Search,
         }
     }
 }
@@ -116,7 +116,7 @@ impl FromStr for TargetId {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (kind, rest) = text
             .split_once(':')
-            .and_then(|(kind, rest)| Some((Kind::from_label(kind)?, rest)))
+            .and_then(|(kind, rest)| Some((TargetKind::from_label(kind)?, rest)))
             .ok_or_else(|| ParseTargetError::Kind(text.to_owned()))?;
         let parts = rest
             .split('/')
@@ -127,12 +127,12 @@ impl FromStr for TargetId {
             return Err(ParseTargetError::Parts(text.to_owned()));
         }
         match (kind, <[String; 1]>::try_from(parts)) {
-            (Kind::Cleanup, Ok([db])) => Ok(Self::Cleanup { db }),
-            (Kind::Db, Err(parts)) => match <[String; 2]>::try_from(parts) {
+            (TargetKind::Cleanup, Ok([db])) => Ok(Self::Cleanup { db }),
+            (TargetKind::Db, Err(parts)) => match <[String; 2]>::try_from(parts) {
                 Ok([node, shard]) => Ok(Self::Db { node, shard }),
                 Err(_) => Err(ParseTargetError::Parts(text.to_owned())),
             },
-            (Kind::View, Err(parts)) => match <[String; 3]>::try_from(parts) {
+            (TargetKind::View, Err(parts)) => match <[String; 3]>::try_from(parts) {
                 Ok([node, db, signature]) => Ok(Self::View {
                     node,
                     db,
@@ -142,7 +142,7 @@ impl FromStr for TargetId {
                 }),
                 Err(_) => Err(ParseTargetError::Parts(text.to_owned())),
             },
-            (Kind::Search, Err(parts)) => match <[String; 4]>::try_from(parts) {
+            (TargetKind::Search, Err(parts)) => match <[String; 4]>::try_from(parts) {
                 Ok([db, engine, design, index]) => match Engine::from_label(&engine) {
                     Some(engine) => Ok(Self::Search { db, engine, design, index }),
                     None => Err(ParseTargetError::Parts(text.to_owned())),

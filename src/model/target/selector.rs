@@ -8,68 +8,70 @@ use std::collections::BTreeSet;
 /// The targets that a text selects: one by its id, or all of a shard file, of a database, or of a
 /// design document written `<db>/_design/<name>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selector {
-    named: Named,
+pub struct TargetSelector {
+    selection: Selection,
     /// Further targets known to match: the id of a view does not contain its design documents.
-    known: BTreeSet<TargetId>,
+    also_selected: BTreeSet<TargetId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Named {
+enum Selection {
     Id(TargetId),
     Text(String),
 }
 
-impl Selector {
+impl TargetSelector {
     /// The selection of `text`; `known` are existing targets that it selects.
     #[must_use]
     pub fn new(text: &str, known: impl IntoIterator<Item = TargetId>) -> Self {
-        let named = match text.parse() {
-            Ok(id) => Named::Id(id),
-            Err(_) => Named::Text(text.to_owned()),
+        let selection = match text.parse() {
+            Ok(id) => Selection::Id(id),
+            Err(_) => Selection::Text(text.to_owned()),
         };
-        Self { named, known: known.into_iter().collect() }
+        Self { selection, also_selected: known.into_iter().collect() }
     }
 
     /// Whether a target is selected; `design` is one of its design documents, where known.
     #[must_use]
-    pub fn covers(&self, id: &TargetId, design: Option<&str>) -> bool {
-        let named = match &self.named {
-            Named::Id(wanted) => wanted == id,
-            Named::Text(text) => is_named(text, id, design),
+    pub fn selects(&self, id: &TargetId, design: Option<&str>) -> bool {
+        let named = match &self.selection {
+            Selection::Id(wanted) => wanted == id,
+            Selection::Text(text) => matches_text(text, id, design),
         };
-        named || self.known.contains(id)
+        named || self.also_selected.contains(id)
     }
 
     /// Whether a whole database is selected.
     #[must_use]
-    pub fn covers_database(&self, db: &str) -> bool {
-        matches!(&self.named, Named::Text(text) if text == db)
+    pub fn selects_database(&self, db: &str) -> bool {
+        matches!(&self.selection, Selection::Text(text) if text == db)
     }
 
     /// A text that the id of every selected target contains, if there is one: searching for it is
     /// cheaper than parsing an id.
     #[must_use]
-    pub fn needle(&self) -> Option<String> {
-        match &self.named {
-            Named::Id(id) if self.known.is_empty() => Some(id.to_string()),
+    pub fn id_substring(&self) -> Option<String> {
+        match &self.selection {
+            Selection::Id(id) if self.also_selected.is_empty() => Some(id.to_string()),
             // A design document's name is not part of a view's id.
-            Named::Text(text) if self.known.is_empty() && !text.contains("/_design/") => {
+            Selection::Text(text)
+                if self.also_selected.is_empty() && !text.contains("/_design/") =>
+            {
                 Some(encode_part(text).to_string())
             }
-            Named::Id(_) | Named::Text(_) => None,
+            Selection::Id(_) | Selection::Text(_) => None,
         }
     }
 }
 
-fn is_named(text: &str, id: &TargetId, design: Option<&str>) -> bool {
+fn matches_text(text: &str, id: &TargetId, design: Option<&str>) -> bool {
     let of_design = |db: &str, design: &str| {
         text.strip_prefix(db).and_then(|rest| rest.strip_prefix('/')) == Some(design)
     };
     match id {
-        TargetId::Db { shard, .. } => shard == text || database(shard) == text,
+        TargetId::Db { shard, .. } => shard == text || database_of(shard) == text,
         TargetId::View { db, .. } => {
-            let db = database(db);
+            let db = database_of(db);
             db == text || design.is_some_and(|design| of_design(db, design))
         }
         TargetId::Cleanup { db } => db == text,
@@ -80,7 +82,7 @@ fn is_named(text: &str, id: &TargetId, design: Option<&str>) -> bool {
 /// The database that a shard file, or an instance of a database, belongs to: database names have
 /// no dot.
 #[must_use]
-pub fn database(name: &str) -> &str {
+pub fn database_of(name: &str) -> &str {
     if let Some(shard) = ShardName::split(name) {
         return shard.db;
     }
@@ -116,13 +118,16 @@ mod tests {
             ("orders", &[]),
             ("", &[]),
         ] {
-            let selector = Selector::new(text, []);
+            let selector = TargetSelector::new(text, []);
             let found = all.iter().enumerate().filter(|(_, id)| {
                 let id: TargetId = id.parse().unwrap();
                 let design = matches!(id, TargetId::View { .. }).then_some("_design/reports");
-                let covered = selector.covers(&id, design);
-                let needle = selector.needle();
-                assert!(!covered || needle.is_none_or(|it| id.to_string().contains(&it)), "{text}");
+                let covered = selector.selects(&id, design);
+                let id_substring = selector.id_substring();
+                assert!(
+                    !covered || id_substring.is_none_or(|it| id.to_string().contains(&it)),
+                    "{text}"
+                );
                 covered
             });
             assert_eq!(found.map(|(at, _)| at).collect::<Vec<_>>(), expected, "{text}");
@@ -132,10 +137,10 @@ mod tests {
     #[test]
     fn known_targets_are_selected_too() {
         let view: TargetId = format!("view:_cluster/a.1795222434/{SIGNATURE}").parse().unwrap();
-        let selector = Selector::new("a/_design/x", [view.clone()]);
-        assert!(selector.covers(&view, None) && selector.needle().is_none());
-        assert!(!Selector::new("a/_design/x", []).covers(&view, None));
-        assert!(Selector::new("a", []).covers_database("a"));
-        assert!(!Selector::new("cleanup:a", []).covers_database("a"));
+        let selector = TargetSelector::new("a/_design/x", [view.clone()]);
+        assert!(selector.selects(&view, None) && selector.id_substring().is_none());
+        assert!(!TargetSelector::new("a/_design/x", []).selects(&view, None));
+        assert!(TargetSelector::new("a", []).selects_database("a"));
+        assert!(!TargetSelector::new("cleanup:a", []).selects_database("a"));
     }
 }

@@ -18,14 +18,14 @@ impl Days {
 
     /// Whether `day` is included.
     #[must_use]
-    pub fn has(self, day: Weekday) -> bool {
+    pub fn contains(self, day: Weekday) -> bool {
         let at = usize::try_from(day.to_monday_zero_offset()).unwrap_or_default();
         self.0.get(at).copied().unwrap_or_default()
     }
 
     /// The union of both sets.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn union(self, other: Self) -> Self {
         let mut both = self.0;
         both.iter_mut().zip(other.0).for_each(|(day, too)| *day |= too);
         Self(both)
@@ -33,7 +33,7 @@ impl Days {
 
     /// The days as written in a list, consecutive ones as a range: `mon-fri`, `sun`.
     #[must_use]
-    pub fn texts(self) -> Vec<String> {
+    pub fn ranges(self) -> Vec<String> {
         let mut texts = Vec::new();
         let mut run: Option<(&str, &str, usize)> = None;
         for (name, is_in) in DAY_NAMES.into_iter().zip(self.0).chain([("", false)]) {
@@ -56,7 +56,7 @@ impl Days {
 
 impl fmt::Display for Days {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.texts().join(", "))
+        out.write_str(&self.ranges().join(", "))
     }
 }
 

@@ -11,7 +11,7 @@ static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundl
 
 /// The end of a window that a time belongs to: only a closing time may be `24:00`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Edge {
+pub enum WindowEnd {
     /// When it opens.
     From,
     /// When it closes.
@@ -23,10 +23,10 @@ pub enum Edge {
 /// # Errors
 ///
 /// If the text is not two digits, a colon and two digits, or not a time of day.
-pub fn time(text: &str, edge: Edge) -> Result<Time, ParseTimeError> {
+pub fn parse_time(text: &str, edge: WindowEnd) -> Result<Time, ParseTimeError> {
     let refused = || match edge {
-        Edge::From => ParseTimeError::From { text: text.to_owned() },
-        Edge::To => ParseTimeError::To { text: text.to_owned() },
+        WindowEnd::From => ParseTimeError::From { text: text.to_owned() },
+        WindowEnd::To => ParseTimeError::To { text: text.to_owned() },
     };
     let number = |part: &str| {
         let digits = part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -34,16 +34,16 @@ pub fn time(text: &str, edge: Edge) -> Result<Time, ParseTimeError> {
     };
     let (hours, minutes) = text.split_once(':').ok_or_else(refused)?;
     match (number(hours), number(minutes), edge) {
-        (Some(24), Some(0), Edge::To) => Ok(Time::midnight()),
+        (Some(24), Some(0), WindowEnd::To) => Ok(Time::midnight()),
         (Some(hours), Some(minutes), _) => Time::new(hours, minutes, 0, 0).map_err(|_| refused()),
         _ => Err(refused()),
     }
 }
 
-/// A time of day in the form that [`time`] parses.
+/// A time of day in the form that [`parse_time`] parses.
 #[must_use]
-pub fn shown_time(time: Time, edge: Edge) -> String {
-    if edge == Edge::To && time == Time::midnight() {
+pub fn format_time(time: Time, edge: WindowEnd) -> String {
+    if edge == WindowEnd::To && time == Time::midnight() {
         return "24:00".to_owned();
     }
     format!("{:02}:{:02}", time.hour(), time.minute())
@@ -54,7 +54,7 @@ pub fn shown_time(time: Time, edge: Edge) -> String {
 /// # Errors
 ///
 /// If there is none; the error names the most similar zone.
-pub fn zone(name: &str) -> Result<TimeZone, ParseZoneError> {
+pub fn parse_zone(name: &str) -> Result<TimeZone, ParseZoneError> {
     if name.eq_ignore_ascii_case("utc") {
         return Ok(TimeZone::UTC);
     }
@@ -73,7 +73,7 @@ pub fn zone(name: &str) -> Result<TimeZone, ParseZoneError> {
     })
 }
 
-/// The name with which [`zone`] finds it again.
+/// The name with which [`parse_zone`] finds it again.
 #[must_use]
 pub fn zone_name(zone: &TimeZone) -> &str {
     zone.iana_name().unwrap_or("UTC")

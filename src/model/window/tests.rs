@@ -8,10 +8,10 @@ fn at(text: &str) -> Moment {
 
 fn window(days: &str, from: &str, to: &str, zone_name: &str) -> Window {
     Window {
-        days: days.split(", ").map(|day| day.parse().unwrap()).fold(Days::NONE, Days::and),
-        from: time(from, Edge::From).unwrap(),
-        to: time(to, Edge::To).unwrap(),
-        zone: zone(zone_name).unwrap(),
+        days: days.split(", ").map(|day| day.parse().unwrap()).fold(Days::NONE, Days::union),
+        from: parse_time(from, WindowEnd::From).unwrap(),
+        to: parse_time(to, WindowEnd::To).unwrap(),
+        zone: parse_zone(zone_name).unwrap(),
     }
 }
 
@@ -31,7 +31,7 @@ fn a_window_that_spans_midnight_belongs_to_the_day_it_begins_on() {
         ("2026-11-23T03:00:00Z", false),
         ("2026-11-23T19:00:00Z", true),
     ] {
-        assert_eq!(nights.open_at(at(moment)), open, "{moment}");
+        assert_eq!(nights.is_open_at(at(moment)), open, "{moment}");
     }
 }
 
@@ -52,9 +52,9 @@ fn adjacent_windows_are_merged() {
     let two = [window("sat", "10:00", "24:00", "UTC"), window("sun", "00:00", "08:00", "UTC")];
     assert_eq!(next_change(&two, at("2026-11-21T11:00:00Z")), Some(at("2026-11-22T08:00:00Z")));
     let all_day = [window("mon-sun", "00:00", "24:00", "UTC")];
-    assert!(open_at(&all_day, at("2026-11-21T00:00:00Z")));
+    assert!(any_open_at(&all_day, at("2026-11-21T00:00:00Z")));
     assert_eq!(next_change(&all_day, at("2026-11-21T11:00:00Z")), None);
-    assert!(open_at(&[], at("2026-11-21T11:00:00Z")));
+    assert!(any_open_at(&[], at("2026-11-21T11:00:00Z")));
     assert_eq!(next_change(&[], at("2026-11-21T11:00:00Z")), None);
 }
 
@@ -80,7 +80,7 @@ fn days_are_read_and_shown() {
         (&["fri-mon"], "mon, fri-sun"),
         (&["sun"], "sun"),
     ] {
-        let days = texts.iter().map(|day| day.parse().unwrap()).fold(Days::NONE, Days::and);
+        let days = texts.iter().map(|day| day.parse().unwrap()).fold(Days::NONE, Days::union);
         assert_eq!(days.to_string(), shown, "{texts:?}");
     }
     for bad in ["", "monday", "mon-", "-", "mon-fri-sun", "1"] {
@@ -95,25 +95,25 @@ fn days_are_read_and_shown() {
 
 #[test]
 fn times_are_read_strictly() {
-    assert_eq!(time("24:00", Edge::To), Ok(civil::Time::midnight()));
-    assert_eq!(shown_time(civil::Time::midnight(), Edge::To), "24:00");
-    assert_eq!(shown_time(civil::Time::midnight(), Edge::From), "00:00");
+    assert_eq!(parse_time("24:00", WindowEnd::To), Ok(civil::Time::midnight()));
+    assert_eq!(format_time(civil::Time::midnight(), WindowEnd::To), "24:00");
+    assert_eq!(format_time(civil::Time::midnight(), WindowEnd::From), "00:00");
     for bad in ["", "24:00", "7:00", "07:0", "25:00", "12:60", "+1:00", "12:00:00", "12", "ab:cd"] {
-        assert!(time(bad, Edge::From).is_err(), "{bad}");
+        assert!(parse_time(bad, WindowEnd::From).is_err(), "{bad}");
     }
-    assert!(time("24:01", Edge::To).is_err());
+    assert!(parse_time("24:01", WindowEnd::To).is_err());
 }
 
 #[test]
 fn zones_are_found_by_name_and_errors_suggest_the_nearest() {
-    assert_eq!(zone_name(&zone("europe/berlin").unwrap()), "Europe/Berlin");
-    assert_eq!(zone_name(&zone("UTC").unwrap()), "UTC");
+    assert_eq!(zone_name(&parse_zone("europe/berlin").unwrap()), "Europe/Berlin");
+    assert_eq!(zone_name(&parse_zone("UTC").unwrap()), "UTC");
     assert_eq!(
-        zone("Europe/Berln").unwrap_err().to_string(),
+        parse_zone("Europe/Berln").unwrap_err().to_string(),
         "\"Europe/Berln\" is not a time zone; write a name of the IANA database, such as Europe/Berlin"
     );
-    assert!(zone("").is_err());
-    assert!(zone("../../etc/passwd").is_err());
+    assert!(parse_zone("").is_err());
+    assert!(parse_zone("../../etc/passwd").is_err());
 }
 
 prop_compose! {
@@ -130,9 +130,9 @@ prop_compose! {
             .enumerate()
             .filter(|(place, _)| bits & (1 << place) != 0)
             .map(|(_, day)| day.parse().unwrap())
-            .fold(Days::NONE, Days::and);
+            .fold(Days::NONE, Days::union);
         let time = |half_hours: i8| civil::Time::new(half_hours / 2, half_hours % 2 * 30, 0, 0).unwrap();
-        Window { days, from: time(from), to: time(to), zone: zone(zone_name).unwrap() }
+        Window { days, from: time(from), to: time(to), zone: parse_zone(zone_name).unwrap() }
     }
 }
 
@@ -143,11 +143,11 @@ proptest! {
         start in 1_770_000_000u64..1_800_000_000,
     ) {
         let now = Moment::from_unix(start / 60 * 60);
-        let open = open_at(&windows, now);
+        let open = any_open_at(&windows, now);
         // Every zone above changes at half hours.
         let walked = (1..15 * 48)
             .map(|step| Moment::from_unix(start / 1_800 * 1_800 + step * 1_800))
-            .find(|moment| open_at(&windows, *moment) != open);
+            .find(|moment| any_open_at(&windows, *moment) != open);
         prop_assert_eq!(next_change(&windows, now), walked);
         // The next change is the last change at that moment and until the following one.
         if let Some(next) = walked {
@@ -160,13 +160,13 @@ proptest! {
 
     #[test]
     fn days_print_as_they_are_parsed(window in any_window()) {
-        let read = window.days.texts().iter().map(|day| day.parse().unwrap()).fold(Days::NONE, Days::and);
+        let read = window.days.ranges().iter().map(|day| day.parse().unwrap()).fold(Days::NONE, Days::union);
         prop_assert_eq!(read, window.days);
     }
 
     #[test]
     fn no_text_panics(text in ".{0,12}") {
-        let read = (text.parse::<Days>(), time(&text, Edge::To), zone(&text));
+        let read = (text.parse::<Days>(), parse_time(&text, WindowEnd::To), parse_zone(&text));
         drop(read);
     }
 }

@@ -14,15 +14,15 @@ use std::time::Duration;
 use wall_clock::Moment;
 
 /// Maximum size of an answer. One sample takes some hundred bytes.
-const LONGEST: usize = 1 << 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// The result of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct FreeSpaceSample {
     /// Free bytes.
     pub(super) available: u64,
     /// When they were measured, by the local clock.
-    pub(super) at: Moment,
+    pub(super) measured_at: Moment,
 }
 
 /// Prometheus's envelope.
@@ -31,12 +31,12 @@ struct Envelope {
     #[serde(default)]
     error: Option<String>,
     #[serde(default)]
-    data: Option<Data>,
+    data: Option<QueryResult>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
-enum Data {
+enum QueryResult {
     Vector(Vec<Series>),
     Scalar(Point),
     Matrix(serde::de::IgnoredAny),
@@ -54,9 +54,9 @@ struct Series {
 #[derive(Debug, Deserialize)]
 struct Point(f64, String);
 
-impl Data {
+impl QueryResult {
     /// The only sample.
-    fn one(self) -> Result<Point, String> {
+    fn only_point(self) -> Result<Point, String> {
         match self {
             Self::Scalar(point) => Ok(point),
             Self::Vector(series) if series.is_empty() => Err(
@@ -79,22 +79,22 @@ impl Data {
 }
 
 impl Point {
-    fn number(&self) -> Result<f64, String> {
+    fn finite_number(&self) -> Result<f64, String> {
         let number: f64 = self.1.parse().map_err(|_| format!("{:?} is not a number", self.1))?;
         if number.is_finite() { Ok(number) } else { Err(format!("its sample is {}", self.1)) }
     }
 }
 
 /// Seconds as a duration; zero for negative numbers.
-fn seconds(seconds: f64) -> Duration {
+fn to_duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX)
 }
 
 /// The time of a sample that is `age` old by Prometheus's clock and has the timestamp `stamp`, by
 /// whichever clock makes it older: overestimating the age is the safe side.
-fn taken_at(stamp: f64, age: Duration, now: Moment) -> Moment {
+fn sample_time(stamp: f64, age: Duration, now: Moment) -> Moment {
     let by_theirs = now.unix().saturating_sub(age.as_secs());
-    Moment::from_unix(by_theirs.min(seconds(stamp).as_secs()))
+    Moment::from_unix(by_theirs.min(to_duration(stamp).as_secs()))
 }
 
 /// Asks for the only sample of `query`.
@@ -102,35 +102,35 @@ fn taken_at(stamp: f64, age: Duration, now: Moment) -> Moment {
 /// # Errors
 ///
 /// What was asked and what came back, as a sentence.
-pub(super) async fn ask(
+pub(super) async fn query_free_space(
     http: &reqwest::Client,
     url: &Address,
     query: &str,
     max_age: Duration,
     now: Moment,
-) -> Result<Answer, String> {
+) -> Result<FreeSpaceSample, String> {
     let refused = |why: String| format!("the query {query:?} to {url}: {why}");
-    let point = get(http, url, query, None)
+    let point = send_query(http, url, query, None)
         .await
-        .and_then(|data| data.one().map_err(Failure::Final))
-        .map_err(|failure| refused(failure.into_words()))?;
-    let number = point.number().map_err(refused)?;
+        .and_then(|data| data.only_point().map_err(QueryFailure::Other))
+        .map_err(|failure| refused(failure.into_message()))?;
+    let number = point.finite_number().map_err(refused)?;
     if number < 0.0 {
         return Err(refused(format!("its sample is {number}, which is negative")));
     }
     let evaluated = point.0;
     // A line break before the parenthesis, because the query may end in a comment.
-    let stamp = get(http, url, &format!("timestamp(\n{query}\n)"), Some(evaluated)).await;
+    let stamp = send_query(http, url, &format!("timestamp(\n{query}\n)"), Some(evaluated)).await;
     let stamp = match stamp {
-        Ok(data) => data.one().and_then(|point| point.number()).map_err(refused)?,
+        Ok(data) => data.only_point().and_then(|point| point.finite_number()).map_err(refused)?,
         // A scalar has no timestamp; the time of evaluation counts.
-        Err(Failure::BadQuery(_)) => evaluated,
-        Err(failure) => return Err(refused(failure.into_words())),
+        Err(QueryFailure::BadQuery(_)) => evaluated,
+        Err(failure) => return Err(refused(failure.into_message())),
     };
-    let at = taken_at(stamp, seconds(evaluated - stamp), now);
+    let at = sample_time(stamp, to_duration(evaluated - stamp), now);
     if at.age(now) > max_age {
-        let age = duration::shown(at.age(now));
-        let most = duration::exact(max_age);
+        let age = duration::format_rounded(at.age(now));
+        let most = duration::format_exact(max_age);
         return Err(refused(format!("its sample is {age} old, older than max_age ({most})")));
     }
     #[expect(
@@ -139,56 +139,57 @@ pub(super) async fn ask(
         reason = "not negative, and `as` clamps at the largest"
     )]
     let available = number as u64;
-    Ok(Answer { available, at })
+    Ok(FreeSpaceSample { available, measured_at: at })
 }
 
 /// Why a query has no result.
-enum Failure {
+enum QueryFailure {
     /// Prometheus rejects the query itself.
     BadQuery(String),
     /// Any other failure.
-    Final(String),
+    Other(String),
 }
 
-impl Failure {
-    fn into_words(self) -> String {
+impl QueryFailure {
+    fn into_message(self) -> String {
         match self {
-            Self::BadQuery(why) | Self::Final(why) => why,
+            Self::BadQuery(why) | Self::Other(why) => why,
         }
     }
 }
 
-async fn get(
+async fn send_query(
     http: &reqwest::Client,
     url: &Address,
     query: &str,
     time: Option<f64>,
-) -> Result<Data, Failure> {
+) -> Result<QueryResult, QueryFailure> {
     let at = format!("{}/api/v1/query", url.as_str());
-    let mut at = reqwest::Url::parse(&at).map_err(|why| Failure::Final(why.to_string()))?;
+    let mut at = reqwest::Url::parse(&at).map_err(|why| QueryFailure::Other(why.to_string()))?;
     at.query_pairs_mut().append_pair("query", query);
     if let Some(time) = time {
         at.query_pairs_mut().append_pair("time", &time.to_string());
     }
-    let response = http.get(at).send().await.map_err(|why| Failure::Final(fetch::words(why)))?;
+    let response =
+        http.get(at).send().await.map_err(|why| QueryFailure::Other(fetch::describe(why)))?;
     let status = response.status().as_u16();
-    let body = fetch::body(response, LONGEST).await.map_err(Failure::Final)?;
+    let body = fetch::read_body(response, MAX_ANSWER_BYTES).await.map_err(QueryFailure::Other)?;
     let envelope: Result<Envelope, _> = serde_json::from_slice(&body);
     match (status, envelope) {
         (200, Ok(Envelope { data: Some(data), .. })) => Ok(data),
-        (200, Ok(_)) => Err(Failure::Final(
+        (200, Ok(_)) => Err(QueryFailure::Other(
             "the answer has no data; check that this is a Prometheus server".into(),
         )),
-        (200, Err(why)) => Err(Failure::Final(format!(
+        (200, Err(why)) => Err(QueryFailure::Other(format!(
             "the answer is not valid, {why}; check that this is a Prometheus server"
         ))),
         (400, Ok(Envelope { error: Some(error), .. })) => {
-            Err(Failure::BadQuery(format!("HTTP 400, {error}")))
+            Err(QueryFailure::BadQuery(format!("HTTP 400, {error}")))
         }
         (status, Ok(Envelope { error: Some(error), .. })) => {
-            Err(Failure::Final(format!("HTTP {status}, {error}")))
+            Err(QueryFailure::Other(format!("HTTP {status}, {error}")))
         }
-        (status, _) => Err(Failure::Final(format!("HTTP {status}"))),
+        (status, _) => Err(QueryFailure::Other(format!("HTTP {status}"))),
     }
 }
 

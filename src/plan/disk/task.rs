@@ -3,7 +3,10 @@
 //! Owns the state of each volume and the schedule of measurements. A volume that has not answered
 //! yet is not asked again; after a failure the old value stays, with its age.
 
-use super::{Disks, Local, Place, Source, Space, Volume, layout, local, prometheus, slope::Slope};
+use super::{
+    Disks, LocalDirectories, SpaceSource, Volume, VolumeSpace, VolumeSpec, local_fs, prometheus,
+    space_trend::SpaceTrend, volume_specs,
+};
 use crate::{
     datadir,
     jobs::{Job, Jobs},
@@ -21,24 +24,24 @@ use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
 /// Interval between queries to a Prometheus: as often as most targets are scraped.
-const QUERIES: Duration = Duration::from_secs(30);
+const QUERY_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum wait for an answer.
-const WITHIN: Duration = Duration::from_secs(10);
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time for which a value stays published after it became too old.
-const LONGEST_POLL: Duration = Duration::from_secs(30);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The task's settings.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct DiskSettings {
     /// The configured volumes.
     pub volumes: Vec<limits::Volume>,
     /// The local directories, and the node they belong to.
-    pub local: Option<Local>,
+    pub local: Option<LocalDirectories>,
     /// Interval between measurements of a local file system.
     pub poll: Duration,
 }
 
-impl Settings {
+impl DiskSettings {
     /// Directories belong to the only node that this process serves. If it serves several, they
     /// belong to the `owner`, the node that the files name.
     #[must_use]
@@ -50,73 +53,82 @@ impl Settings {
             .and_then(|data| settings.nodes.only().map(str::to_owned).or_else(|| owner(data)));
         Self {
             volumes: settings.headroom.volumes.clone(),
-            local: local.map(|node| Local { node, directories: directories() }),
-            poll: settings.poll.min(LONGEST_POLL),
+            local: local.map(|node| LocalDirectories { node, directories: directories() }),
+            poll: settings.poll.min(MAX_POLL_INTERVAL),
         }
     }
 }
 
 /// One measurement of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measured {
+pub struct VolumeMeasurement {
     /// Its space.
-    pub space: Space,
+    pub space: VolumeSpace,
     /// The device number, which identifies the file system on this machine.
     pub device: Option<u64>,
 }
 
 /// Measures volumes.
-pub trait Meter: Send + Sync + std::fmt::Debug {
+pub trait SpaceMeter: Send + Sync + std::fmt::Debug {
     /// Measures one volume. Errors are sentences.
-    fn measure(&self, source: &Source, now: Moment)
-    -> BoxFuture<'static, Result<Measured, String>>;
+    fn measure(
+        &self,
+        source: &SpaceSource,
+        now: Moment,
+    ) -> BoxFuture<'static, Result<VolumeMeasurement, String>>;
 }
 
 /// The real meter: the file system, and Prometheus over the network.
 #[derive(Debug)]
-pub struct Instruments {
+pub struct SystemMeter {
     http: reqwest::Client,
 }
 
-impl Instruments {
+impl SystemMeter {
     /// A meter for any settings.
     ///
     /// # Errors
     ///
     /// If the HTTP library cannot be set up.
     pub fn new() -> Result<Self, reqwest::Error> {
-        Ok(Self { http: fetch::client(WITHIN)? })
+        Ok(Self { http: fetch::client(MEASURE_TIMEOUT)? })
     }
 }
 
-impl Meter for Instruments {
+impl SpaceMeter for SystemMeter {
     fn measure(
         &self,
-        source: &Source,
+        source: &SpaceSource,
         now: Moment,
-    ) -> BoxFuture<'static, Result<Measured, String>> {
+    ) -> BoxFuture<'static, Result<VolumeMeasurement, String>> {
         match source.clone() {
-            Source::Local(directory) => async move {
-                let datadir::Space { available, size, device } = local::ask(directory).await?;
-                let space = Space { available, size: Some(size), at: now };
-                Ok(Measured { space, device: Some(device) })
+            SpaceSource::Local(directory) => async move {
+                let datadir::FileSystemSpace { available, size, device } =
+                    local_fs::measure(directory).await?;
+                let space = VolumeSpace { available, size: Some(size), measured_at: now };
+                Ok(VolumeMeasurement { space, device: Some(device) })
             }
             .boxed(),
-            Source::Prometheus { url, query, max_age } => {
+            SpaceSource::Prometheus { url, query, max_age } => {
                 let http = self.http.clone();
                 async move {
-                    let asking = prometheus::ask(&http, &url, &query, max_age, now);
-                    let answer = time::timeout(WITHIN, asking).await.map_err(|_| {
-                        format!("the query {query:?} to {url} got no answer within {WITHIN:?}")
+                    let asking = prometheus::query_free_space(&http, &url, &query, max_age, now);
+                    let answer = time::timeout(MEASURE_TIMEOUT, asking).await.map_err(|_| {
+                        format!(
+                            "the query {query:?} to {url} got no answer within {MEASURE_TIMEOUT:?}"
+                        )
                     })??;
-                    let prometheus::Answer { available, at } = answer;
-                    Ok(Measured { space: Space { available, size: None, at }, device: None })
+                    let prometheus::FreeSpaceSample { available, measured_at: at } = answer;
+                    Ok(VolumeMeasurement {
+                        space: VolumeSpace { available, size: None, measured_at: at },
+                        device: None,
+                    })
                 }
                 .boxed()
             }
-            Source::Fixed(available) => {
-                let space = Space { available, size: None, at: now };
-                std::future::ready(Ok(Measured { space, device: None })).boxed()
+            SpaceSource::Fixed(available) => {
+                let space = VolumeSpace { available, size: None, measured_at: now };
+                std::future::ready(Ok(VolumeMeasurement { space, device: None })).boxed()
             }
         }
     }
@@ -131,43 +143,50 @@ pub struct Handle {
 
 /// The state of one volume.
 #[derive(Debug)]
-struct Known {
-    place: Place,
-    measured: Option<Measured>,
+struct VolumeState {
+    spec: VolumeSpec,
+    measured: Option<VolumeMeasurement>,
     problem: Option<String>,
-    slope: Slope,
+    trend: SpaceTrend,
     /// The time of the next measurement.
-    due: Instant,
+    due_at: Instant,
     /// The start of the pending measurement.
-    asked: Option<Instant>,
+    asked_at: Option<Instant>,
 }
 
-impl Known {
-    fn new(place: Place) -> Self {
-        let due = Instant::now();
-        Self { place, measured: None, problem: None, slope: Slope::default(), due, asked: None }
+impl VolumeState {
+    fn new(spec: VolumeSpec) -> Self {
+        let due_at = Instant::now();
+        Self {
+            spec,
+            measured: None,
+            problem: None,
+            trend: SpaceTrend::default(),
+            due_at,
+            asked_at: None,
+        }
     }
 }
 
-type Answered = (Place, Result<Measured, String>);
+type MeasureResult = (VolumeSpec, Result<VolumeMeasurement, String>);
 
 /// Owns the state of the volumes.
 #[derive(Debug)]
 pub struct Task {
     clock: Clock,
-    meter: Arc<dyn Meter>,
-    settings: watch::Receiver<Arc<Settings>>,
+    meter: Arc<dyn SpaceMeter>,
+    settings: watch::Receiver<Arc<DiskSettings>>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     jobs: watch::Receiver<Arc<Jobs>>,
     disks: watch::Sender<Arc<Disks>>,
-    volumes: Vec<Known>,
+    volumes: Vec<VolumeState>,
 }
 
 enum Event {
     Stop,
     Settings,
     Tick,
-    Answered(Box<Answered>),
+    Answered(Box<MeasureResult>),
 }
 
 impl Task {
@@ -175,8 +194,8 @@ impl Task {
     #[must_use]
     pub fn new(
         clock: Clock,
-        meter: Arc<dyn Meter>,
-        settings: watch::Receiver<Arc<Settings>>,
+        meter: Arc<dyn SpaceMeter>,
+        settings: watch::Receiver<Arc<DiskSettings>>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
         jobs: watch::Receiver<Arc<Jobs>>,
     ) -> (Self, Handle) {
@@ -187,9 +206,10 @@ impl Task {
 
     /// Measures until `stop`, or until the sender of settings is dropped.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut answers: FuturesUnordered<BoxFuture<'static, Answered>> = FuturesUnordered::new();
+        let mut answers: FuturesUnordered<BoxFuture<'static, MeasureResult>> =
+            FuturesUnordered::new();
         let mut next = Instant::now();
-        self.lay_out();
+        self.apply_settings();
         loop {
             // Every arm is cancel-safe, and no arm's body awaits.
             let event = tokio::select! {
@@ -202,13 +222,13 @@ impl Task {
             match event {
                 Event::Stop => return,
                 Event::Settings => {
-                    self.lay_out();
+                    self.apply_settings();
                     next = Instant::now();
                 }
-                Event::Answered(answered) => self.take(*answered),
+                Event::Answered(answered) => self.record_measurement(*answered),
                 Event::Tick => {
                     next = Instant::now() + self.settings.borrow().poll;
-                    self.ask(&answers);
+                    self.measure_due_volumes(&answers);
                 }
             }
             self.publish();
@@ -216,54 +236,57 @@ impl Task {
     }
 
     /// Applies the settings; the state of volumes that stay is kept.
-    fn lay_out(&mut self) {
+    fn apply_settings(&mut self) {
         let settings = Arc::clone(&self.settings.borrow_and_update());
         let mut old = std::mem::take(&mut self.volumes);
-        for place in layout::places(&settings.volumes, settings.local.as_ref()) {
-            let known = old.iter().position(|known| known.place == place);
+        for place in volume_specs::volume_specs(&settings.volumes, settings.local.as_ref()) {
+            let known = old.iter().position(|known| known.spec == place);
             let known = known.map(|at| old.swap_remove(at));
-            self.volumes.push(known.unwrap_or_else(|| Known::new(place)));
+            self.volumes.push(known.unwrap_or_else(|| VolumeState::new(place)));
         }
     }
 
     /// Measures every volume that is due and has no pending measurement.
-    fn ask(&mut self, answers: &FuturesUnordered<BoxFuture<'static, Answered>>) {
+    fn measure_due_volumes(
+        &mut self,
+        answers: &FuturesUnordered<BoxFuture<'static, MeasureResult>>,
+    ) {
         let (now, poll) = (Instant::now(), self.settings.borrow().poll);
         for known in
-            self.volumes.iter_mut().filter(|known| known.asked.is_none() && known.due <= now)
+            self.volumes.iter_mut().filter(|known| known.asked_at.is_none() && known.due_at <= now)
         {
-            let period = match known.place.source {
-                Source::Prometheus { .. } => QUERIES,
-                Source::Local(_) | Source::Fixed(_) => poll,
+            let period = match known.spec.source {
+                SpaceSource::Prometheus { .. } => QUERY_INTERVAL,
+                SpaceSource::Local(_) | SpaceSource::Fixed(_) => poll,
             };
-            known.due = now + period;
-            known.asked = Some(now);
-            let place = known.place.clone();
+            known.due_at = now + period;
+            known.asked_at = Some(now);
+            let place = known.spec.clone();
             let measuring = self.meter.measure(&place.source, self.clock.now());
             answers.push(measuring.map(|measured| (place, measured)).boxed());
         }
     }
 
-    fn take(&mut self, (place, measured): Answered) {
-        let Some(known) = self.volumes.iter_mut().find(|known| known.place == place) else {
+    fn record_measurement(&mut self, (place, measured): MeasureResult) {
+        let Some(known) = self.volumes.iter_mut().find(|known| known.spec == place) else {
             return;
         };
-        known.asked = None;
+        known.asked_at = None;
         match measured {
             Ok(measured) => {
                 if let Some(problem) = known.problem.take() {
                     tracing::info!(volume = %place.name, after = problem, "free space is known again");
                 }
                 known.measured = Some(measured);
-                if !matches!(place.source, Source::Fixed(_)) {
+                if !matches!(place.source, SpaceSource::Fixed(_)) {
                     let snapshot = Arc::clone(&self.snapshots.borrow());
                     let jobs = Arc::clone(&self.jobs.borrow());
-                    let volume = published(known, self.clock.now());
-                    let was = known.slope.falling_since();
-                    let Space { available, at, .. } = measured.space;
+                    let volume = published_volume(known, self.clock.now());
+                    let was = known.trend.falling_since();
+                    let VolumeSpace { available, measured_at: at, .. } = measured.space;
                     let jobs: Vec<&Job> = volume.jobs(&jobs, &snapshot).collect();
-                    known.slope.see(at, available, &jobs);
-                    told(&place, was, known.slope.falling_since(), available);
+                    known.trend.record(at, available, &jobs);
+                    log_trend(&place, was, known.trend.falling_since(), available);
                 }
             }
             Err(problem) => {
@@ -282,12 +305,12 @@ impl Task {
             // Two directories on one file system are one volume, named after the first.
             let device = known.measured.and_then(|measured| measured.device);
             let first = device.map(|device| {
-                *devices.entry(device).or_insert_with(|| Arc::clone(&known.place.name))
-                    == known.place.name
+                *devices.entry(device).or_insert_with(|| Arc::clone(&known.spec.name))
+                    == known.spec.name
             });
             first.unwrap_or(true)
         });
-        let disks = Disks { volumes: volumes.map(|known| published(known, now)).collect() };
+        let disks = Disks { volumes: volumes.map(|known| published_volume(known, now)).collect() };
         self.disks.send_if_modified(|last| {
             let news = **last != disks;
             if news {
@@ -298,7 +321,7 @@ impl Task {
     }
 }
 
-fn told(place: &Place, was: Option<Moment>, is: Option<Moment>, available: u64) {
+fn log_trend(place: &VolumeSpec, was: Option<Moment>, is: Option<Moment>, available: u64) {
     match (was, is) {
         (None, Some(since)) => {
             tracing::warn!(volume = %place.name, available, since = since.rfc3339(), "free space falls faster than running jobs explain; no compaction starts on this volume until that stops");
@@ -311,23 +334,23 @@ fn told(place: &Place, was: Option<Moment>, is: Option<Moment>, available: u64) 
 }
 
 /// The state of a volume as other tasks may rely on it.
-fn published(known: &Known, now: Moment) -> Volume {
-    let place = &known.place;
+fn published_volume(known: &VolumeState, now: Moment) -> Volume {
+    let place = &known.spec;
     let space = known.measured.map(|measured| measured.space);
-    let fresh = space.filter(|space| space.at.age(now) <= place.source.max_age());
+    let fresh = space.filter(|space| space.measured_at.age(now) <= place.source.max_age());
     let old = || {
-        let at = space?.at.rfc3339();
+        let at = space?.measured_at.rfc3339();
         Some(format!("the measurement of {at} is too old to rely on"))
     };
-    let late = known.asked.is_some_and(|asked| asked.elapsed() > WITHIN);
-    let late = late.then(|| format!("no answer within {WITHIN:?}"));
+    let late = known.asked_at.is_some_and(|asked| asked.elapsed() > MEASURE_TIMEOUT);
+    let late = late.then(|| format!("no answer within {MEASURE_TIMEOUT:?}"));
     let problem =
         late.or_else(|| known.problem.clone()).or_else(|| fresh.is_none().then(old).flatten());
     Volume {
         name: Arc::clone(&place.name),
         nodes: place.nodes.clone(),
         space: fresh,
-        falling_since: known.slope.falling_since().filter(|_| fresh.is_some()),
+        falling_since: known.trend.falling_since().filter(|_| fresh.is_some()),
         problem,
     }
 }

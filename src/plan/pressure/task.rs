@@ -4,9 +4,9 @@
 //! was down starts from empty when it is back.
 
 use super::{
-    Look, NodePressure, Pressures, Probe, Signal,
-    gate::{Gate, Told},
-    reports::Reports,
+    NodePressure, NodeReading, Pressures, Probe, Signal,
+    gate::{GateChange, PressureGate},
+    gate_log::GateLog,
 };
 use crate::{
     jobs::Jobs,
@@ -24,14 +24,14 @@ use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
 /// Interval between probes.
-const PERIOD: Duration = Duration::from_secs(10);
+const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// While the cluster is quiet, only one of this many probes is sent.
-const QUIET: u32 = 6;
+const QUIET_PROBE_DIVISOR: u32 = 6;
 
 /// The task's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct PressureSettings {
     /// The marks, and the maximum hold.
     pub pressure: limits::Pressure,
 }
@@ -45,14 +45,14 @@ pub struct Handle {
 
 /// The state of one node.
 #[derive(Debug)]
-struct Known {
+struct NodePressureState {
     name: Arc<str>,
-    gate: Gate,
-    reports: Reports,
+    gate: PressureGate,
+    log: GateLog,
     maintenance_since: Option<Moment>,
-    asking: bool,
+    is_pending: bool,
     /// Whether any probe was answered.
-    answered: bool,
+    has_answered: bool,
 }
 
 /// Owns the gates.
@@ -60,21 +60,21 @@ struct Known {
 pub struct Task {
     clock: Clock,
     probe: watch::Receiver<Arc<dyn Probe>>,
-    settings: watch::Receiver<Arc<Settings>>,
+    settings: watch::Receiver<Arc<PressureSettings>>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     jobs: watch::Receiver<Arc<Jobs>>,
     pressures: watch::Sender<Arc<Pressures>>,
-    nodes: BTreeMap<NodeIx, Known>,
+    nodes: BTreeMap<NodeIx, NodePressureState>,
     ticks: u32,
 }
 
-type Answered = (NodeIx, Look);
+type ProbeResult = (NodeIx, NodeReading);
 
 enum Event {
     Stop,
     Settings,
     Tick,
-    Answered(Answered),
+    Answered(ProbeResult),
 }
 
 impl Task {
@@ -83,7 +83,7 @@ impl Task {
     pub fn new(
         clock: Clock,
         probe: watch::Receiver<Arc<dyn Probe>>,
-        settings: watch::Receiver<Arc<Settings>>,
+        settings: watch::Receiver<Arc<PressureSettings>>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
         jobs: watch::Receiver<Arc<Jobs>>,
     ) -> (Self, Handle) {
@@ -95,8 +95,9 @@ impl Task {
 
     /// Probes until `stop`, or until the sender of settings is dropped.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut answers: FuturesUnordered<BoxFuture<'static, Answered>> = FuturesUnordered::new();
-        let mut tick = time::interval(PERIOD);
+        let mut answers: FuturesUnordered<BoxFuture<'static, ProbeResult>> =
+            FuturesUnordered::new();
+        let mut tick = time::interval(PROBE_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             // Every arm is cancel-safe, and no arm's body awaits.
@@ -111,15 +112,15 @@ impl Task {
                 Event::Stop => return,
                 Event::Settings => {
                     self.settings.mark_unchanged();
-                    self.judge();
+                    self.update_gates();
                 }
-                Event::Answered((node, look)) => self.take(node, look),
+                Event::Answered((node, look)) => self.record_reading(node, look),
                 Event::Tick => {
-                    self.follow();
-                    if self.is_time() {
-                        self.ask(&answers);
+                    self.update_nodes();
+                    if self.is_probe_due() {
+                        self.probe_nodes(&answers);
                     }
-                    self.judge();
+                    self.update_gates();
                 }
             }
             self.publish();
@@ -127,22 +128,23 @@ impl Task {
     }
 
     /// Keeps the nodes that are served and not known to be down.
-    fn follow(&mut self) {
+    fn update_nodes(&mut self) {
         let snapshot = Arc::clone(&self.snapshots.borrow_and_update());
         let mut old = std::mem::take(&mut self.nodes);
         for (at, node) in snapshot.nodes().iter().enumerate() {
-            let asked = node.served && node.member && !node.files_alone && node.up != Some(false);
+            let asked =
+                node.is_served && node.is_member && !node.files_only && node.is_up != Some(false);
             let Some(ix) = NodeIx::from_usize(at).filter(|ix| asked && *ix != NodeIx::CLUSTER)
             else {
                 continue;
             };
-            let known = old.remove(&ix).unwrap_or_else(|| Known {
+            let known = old.remove(&ix).unwrap_or_else(|| NodePressureState {
                 name: Arc::clone(&node.name),
-                gate: Gate::default(),
-                reports: Reports::default(),
+                gate: PressureGate::default(),
+                log: GateLog::default(),
                 maintenance_since: None,
-                asking: false,
-                answered: false,
+                is_pending: false,
+                has_answered: false,
             });
             self.nodes.insert(ix, known);
         }
@@ -150,37 +152,37 @@ impl Task {
 
     /// Whether a probe is due. While no client writes and no job runs, an occasional probe is
     /// enough.
-    fn is_time(&mut self) -> bool {
+    fn is_probe_due(&mut self) -> bool {
         let quiet = self.snapshots.borrow().is_quiet() && self.jobs.borrow().list.is_empty();
         self.ticks = if quiet { self.ticks.wrapping_add(1) } else { 0 };
-        self.ticks.is_multiple_of(QUIET)
+        self.ticks.is_multiple_of(QUIET_PROBE_DIVISOR)
     }
 
-    fn ask(&mut self, answers: &FuturesUnordered<BoxFuture<'static, Answered>>) {
+    fn probe_nodes(&mut self, answers: &FuturesUnordered<BoxFuture<'static, ProbeResult>>) {
         let probe = Arc::clone(&self.probe.borrow());
-        for (ix, known) in self.nodes.iter_mut().filter(|(_, known)| !known.asking) {
-            known.asking = true;
+        for (ix, known) in self.nodes.iter_mut().filter(|(_, known)| !known.is_pending) {
+            known.is_pending = true;
             let ix = *ix;
-            answers.push(probe.look(&known.name).map(move |look| (ix, look)).boxed());
+            answers.push(probe.probe(&known.name).map(move |look| (ix, look)).boxed());
         }
     }
 
-    fn take(&mut self, node: NodeIx, look: Look) {
+    fn record_reading(&mut self, node: NodeIx, look: NodeReading) {
         let jobs = Arc::clone(&self.jobs.borrow());
         let Some(known) = self.nodes.get_mut(&node) else { return };
-        known.asking = false;
-        known.answered |= look != Look::default();
-        known.reports.looked(&look);
-        let polled = jobs.polled.iter().any(|(polled, _)| *polled == node);
+        known.is_pending = false;
+        known.has_answered |= look != NodeReading::default();
+        known.log.record(&look);
+        let polled = jobs.polled_nodes.iter().any(|(polled, _)| *polled == node);
         let indexers = polled.then(|| jobs.builds_on(node) as f64);
         for signal in Signal::ALL {
             let reading = match signal {
                 Signal::ProbeLatency => look.latency.map(|latency| latency.as_secs_f64()),
                 Signal::RunQueue => look.run_queue.map(|length| length as f64),
-                Signal::ReplicationBacklog => look.backlog.map(|count| count as f64),
+                Signal::ReplicationBacklog => look.replication_backlog.map(|count| count as f64),
                 Signal::Indexers => indexers,
             };
-            known.gate.see(signal, reading);
+            known.gate.record(signal, reading);
         }
         match look.maintenance {
             Some(true) => {
@@ -189,28 +191,28 @@ impl Task {
             Some(false) => known.maintenance_since = None,
             None => {}
         }
-        self.judge();
+        self.update_gates();
     }
 
-    fn judge(&mut self) {
+    fn update_gates(&mut self) {
         let settings = Arc::clone(&self.settings.borrow());
         let now = self.clock.now();
         for known in self.nodes.values_mut() {
-            let told = known.gate.judge(&settings.pressure, now);
-            for told in known.reports.report(told, &known.gate.signals()) {
-                say(&known.name, told, &settings.pressure);
+            let told = known.gate.update(&settings.pressure, now);
+            for told in known.log.changes_to_log(told, &known.gate.signals()) {
+                log_change(&known.name, told, &settings.pressure);
             }
         }
     }
 
     fn publish(&self) {
         let settings = Arc::clone(&self.settings.borrow());
-        let nodes = self.nodes.iter().filter(|(_, known)| known.answered).map(|(ix, known)| {
+        let nodes = self.nodes.iter().filter(|(_, known)| known.has_answered).map(|(ix, known)| {
             let pressure = NodePressure {
                 signals: known.gate.signals(),
-                held: known.gate.held(&settings.pressure),
+                hold: known.gate.hold(&settings.pressure),
                 maintenance_since: known.maintenance_since,
-                silent: known.reports.is_silent(),
+                is_silent: known.log.is_silent(),
             };
             (*ix, pressure)
         });
@@ -225,9 +227,9 @@ impl Task {
     }
 }
 
-fn say(node: &str, told: Told, pressure: &limits::Pressure) {
+fn log_change(node: &str, told: GateChange, pressure: &limits::Pressure) {
     match told {
-        Told::Shut(signal, reads) => {
+        GateChange::Closed(signal, reads) => {
             tracing::info!(
                 node,
                 signal = signal.label(),
@@ -235,11 +237,11 @@ fn say(node: &str, told: Told, pressure: &limits::Pressure) {
                 "pressure: no compaction starts on this node"
             );
         }
-        Told::LetGo(signal, reads) => {
+        GateChange::Opened(signal, reads) => {
             tracing::info!(node, signal = signal.label(), reads, "pressure is over");
         }
-        Told::HeldEnough(signal, reads) => {
-            let after = duration::shown(pressure.hold_at_most);
+        GateChange::HoldExpired(signal, reads) => {
+            let after = duration::format_rounded(pressure.hold_at_most);
             tracing::warn!(node, signal = signal.label(), reads, %after, "pressure has held back starts for pressure.hold_at_most; compactions start despite it until it has fallen and risen again");
         }
     }

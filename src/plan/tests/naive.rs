@@ -1,11 +1,11 @@
 //! A second, slow implementation of the plan: it counts everything from scratch for each question.
 
-use super::{claims::Kept, world::World, *};
+use super::{slot_reservations::ExpectedReservation, world::World, *};
 use crate::{
-    jobs::Work,
+    jobs::JobKind,
     model::{
         channel::Mode,
-        memory::{Rest, Scope},
+        records::{Backoff, SuspensionScope},
         settings::work::EnforceViews,
         window,
     },
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 /// A start: the target, its channel, and the node of each compacted file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Chosen {
-    pub(super) ix: Ix,
+    pub(super) ix: TargetIx,
     pub(super) channel: usize,
     pub(super) files: Vec<NodeIx>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Naive<'a> {
     pub(super) plan: &'a Plan,
     pub(super) chosen: Vec<Chosen>,
     /// The slot reservation.
-    pub(super) kept: Option<Kept>,
+    pub(super) reservation: Option<ExpectedReservation>,
 }
 
 /// Whether only running jobs count, or starts too.
@@ -39,7 +39,7 @@ enum Counting {
 impl Naive<'_> {
     /// Chooses until nothing more may start.
     pub(super) fn choose(&mut self) {
-        self.kept = self.keeps();
+        self.reservation = self.reservation();
         while let Some(chosen) = self.next() {
             self.chosen.push(chosen);
         }
@@ -48,16 +48,16 @@ impl Naive<'_> {
     fn next(&self) -> Option<Chosen> {
         let mut best: Option<(f64, Chosen)> = None;
         for queue in self.plan.queues.iter() {
-            let is_new = |ix: &Ix| self.chosen.iter().all(|chosen| chosen.ix != *ix);
+            let is_new = |ix: &TargetIx| self.chosen.iter().all(|chosen| chosen.ix != *ix);
             let mut candidates = self.candidates(queue);
             // The sort is stable.
             candidates.sort_by_key(|ix| {
-                let ordered = self.world.conditions.history.orders.contains_key(ix);
-                (!ordered, !ordered && !self.has_claim(*ix))
+                let ordered = self.world.conditions.constraints.orders.contains_key(ix);
+                (!ordered, !ordered && !self.has_reservation(*ix))
             });
             let head = candidates.into_iter().filter(is_new).find_map(|ix| {
-                let files = self.admitted(queue.channel, ix).ok()?;
-                Some((self.worth(ix), Chosen { ix, channel: queue.channel, files }))
+                let files = self.admitted(queue.channel_index, ix).ok()?;
+                Some((self.worth(ix), Chosen { ix, channel: queue.channel_index, files }))
             });
             if let Some(head) = head
                 && best.as_ref().is_none_or(|best| head.0 > best.0)
@@ -69,14 +69,16 @@ impl Naive<'_> {
     }
 
     /// Orders, then open rounds that no channel takes, then queued targets.
-    pub(super) fn candidates(&self, queue: &QueueView) -> Vec<Ix> {
-        let history = &self.world.conditions.history;
-        let mut ordered: Vec<Ix> = history.orders.keys().copied().collect();
+    pub(super) fn candidates(&self, queue: &QueueView) -> Vec<TargetIx> {
+        let history = &self.world.conditions.constraints;
+        let mut ordered: Vec<TargetIx> = history.orders.keys().copied().collect();
         ordered.sort_by_key(|ix| (history.orders[ix].at, *ix));
         let mut all = ordered;
-        all.extend(history.rounds.keys().filter(|ix| self.plan.placement(**ix).is_none()));
-        all.retain(|ix| self.place(*ix) == Some((queue.node, queue.channel)));
-        all.extend(queue.waiting());
+        all.extend(
+            history.partly_compacted_views.keys().filter(|ix| self.plan.placement(**ix).is_none()),
+        );
+        all.retain(|ix| self.queue_key(*ix) == Some((queue.node, queue.channel_index)));
+        all.extend(queue.queued());
         let mut seen = BTreeSet::new();
         all.retain(|ix| seen.insert(*ix));
         all
@@ -84,48 +86,48 @@ impl Naive<'_> {
 
     /// The queue a target counts for. In these worlds the first channel of a kind excludes no
     /// names.
-    fn place(&self, ix: Ix) -> Option<(NodeIx, usize)> {
-        let (target, history) = (self.target(ix), &self.world.conditions.history);
-        let forced = self.forced(ix) || history.rounds.contains_key(&ix);
+    fn queue_key(&self, ix: TargetIx) -> Option<(NodeIx, usize)> {
+        let (target, history) = (self.target(ix), &self.world.conditions.constraints);
+        let forced = self.forced(ix) || history.partly_compacted_views.contains_key(&ix);
         let first = || self.plan.channels.list.iter().position(|it| it.kind == target.kind());
         let channel = self.channel_of(ix).or_else(|| first().filter(|_| forced))?;
         Some((target.node_ix(), channel))
     }
 
     /// Whether an order makes it a candidate regardless of thresholds and back-off.
-    fn forced(&self, ix: Ix) -> bool {
-        self.world.conditions.history.orders.get(&ix).is_some_and(|ordered| ordered.force)
+    fn forced(&self, ix: TargetIx) -> bool {
+        self.world.conditions.constraints.orders.get(&ix).is_some_and(|ordered| ordered.force)
     }
 
-    pub(super) fn worth(&self, ix: Ix) -> f64 {
-        if self.world.conditions.history.orders.contains_key(&ix) {
+    pub(super) fn worth(&self, ix: TargetIx) -> f64 {
+        if self.world.conditions.constraints.orders.contains_key(&ix) {
             return f64::INFINITY;
         }
-        if self.has_claim(ix) {
+        if self.has_reservation(ix) {
             return f64::MAX;
         }
         let target = self.world.snapshot.target(ix).unwrap();
-        let gain = target.reclaimable().zip(target.predicted());
+        let gain = target.reclaimable_bytes().zip(target.predicted_bytes());
         let frees = gain.map_or(0.0, |(gain, rewrite)| gain as f64 / rewrite as f64).max(0.01);
         let waited = self
             .plan
             .placement(ix)
-            .map_or(0.0, |(_, placed)| placed.since.age(self.plan.made_at).as_secs_f64());
+            .map_or(0.0, |(_, placed)| placed.queued_since.age(self.plan.planned_at).as_secs_f64());
         frees.log2() + waited / (6.0 * 3_600.0)
     }
 
-    pub(super) fn target(&self, ix: Ix) -> TargetRef<'_> {
+    pub(super) fn target(&self, ix: TargetIx) -> TargetRef<'_> {
         self.world.snapshot.target(ix).unwrap()
     }
 
     /// The nodes of all copies of a target's database.
-    pub(super) fn homes(&self, ix: Ix) -> Vec<NodeIx> {
+    pub(super) fn copy_nodes(&self, ix: TargetIx) -> Vec<NodeIx> {
         let db = self.target(ix).db();
         let mut homes: Vec<NodeIx> = self
             .world
             .snapshot
             .targets()
-            .filter(|target| target.kind() == Kind::Db && target.db() == db)
+            .filter(|target| target.kind() == TargetKind::Db && target.db() == db)
             .map(TargetRef::node_ix)
             .collect();
         homes.sort();
@@ -133,31 +135,45 @@ impl Naive<'_> {
     }
 
     /// Whether a target may start: the node of each file, or the reason why not.
-    pub(super) fn admitted(&self, channel: usize, ix: Ix) -> Result<Vec<NodeIx>, RefusalReason> {
+    pub(super) fn admitted(
+        &self,
+        channel: usize,
+        ix: TargetIx,
+    ) -> Result<Vec<NodeIx>, RefusalReason> {
         let target = self.target(ix);
-        if let Some(reason) = self.own(ix) {
+        if let Some(reason) = self.target_refusal(ix) {
             return Err(reason);
         }
         match target.kind() {
-            Kind::Db => self.at(channel, ix, vec![target.node_ix()]).map_err(|it| it.1),
-            Kind::Cleanup | Kind::Search => match self.cleanup(channel) {
+            TargetKind::Db => {
+                self.check_files(channel, ix, vec![target.node_ix()]).map_err(|it| it.1)
+            }
+            TargetKind::Cleanup | TargetKind::Search => match self.cleanup_refusal(channel) {
                 Some(reason) => Err(reason),
                 None => Ok(vec![]),
             },
-            Kind::View if target.map().ranges > 1 => {
-                self.at(channel, ix, self.homes(ix)).map_err(|it| it.1)
+            TargetKind::View if target.shard_map().ranges > 1 => {
+                self.check_files(channel, ix, self.copy_nodes(ix)).map_err(|it| it.1)
             }
-            Kind::View => {
-                let homes = self.homes(ix);
+            TargetKind::View => {
+                let homes = self.copy_nodes(ix);
                 let nothing = BTreeSet::new();
-                let done = self.world.conditions.history.rounds.get(&ix).unwrap_or(&nothing);
+                let done = self
+                    .world
+                    .conditions
+                    .constraints
+                    .partly_compacted_views
+                    .get(&ix)
+                    .unwrap_or(&nothing);
                 let mut left: Vec<NodeIx> =
                     homes.iter().copied().filter(|node| !done.contains(node)).collect();
                 if left.is_empty() {
                     left = homes;
                 }
-                let answers: Vec<_> =
-                    left.into_iter().map(|node| self.at(channel, ix, vec![node])).collect();
+                let answers: Vec<_> = left
+                    .into_iter()
+                    .map(|node| self.check_files(channel, ix, vec![node]))
+                    .collect();
                 if let Some(Ok(files)) = answers.iter().find(|answer| answer.is_ok()) {
                     return Ok(files.clone());
                 }
@@ -168,110 +184,120 @@ impl Naive<'_> {
         }
     }
 
-    pub(super) fn own(&self, ix: Ix) -> Option<RefusalReason> {
+    pub(super) fn target_refusal(&self, ix: TargetIx) -> Option<RefusalReason> {
         let (world, target) = (self.world, self.target(ix));
         let facts = target.facts();
         let views = world.rules.views;
-        if target.kind() == Kind::View
+        if target.kind() == TargetKind::View
             && (views == EnforceViews::None
-                || (views == EnforceViews::Q1 && target.map().ranges > 1))
+                || (views == EnforceViews::Q1 && target.shard_map().ranges > 1))
         {
             return Some(RefusalReason::Excluded);
         }
         let mut jobs = world.conditions.jobs.list.iter().filter(|job| job.target == Some(ix));
-        if facts.flags.compact_running || jobs.clone().any(|job| job.compacts()) {
+        if facts.flags.compact_running || jobs.clone().any(|job| job.is_compaction()) {
             return Some(RefusalReason::Running);
         }
         let splits = |other: TargetRef<'_>| {
-            other.state() == State::Resharding
-                && (other.ix() == ix || (target.kind() == Kind::View && other.db() == target.db()))
+            other.state() == TargetState::Resharding
+                && (other.ix() == ix
+                    || (target.kind() == TargetKind::View && other.db() == target.db()))
         };
         if world.snapshot.targets().any(splits) {
             return Some(RefusalReason::Resharding);
         }
-        let behind = target.kind() == Kind::View && facts.updates_pending.get() > Some(1_000);
-        if behind || jobs.any(|job| !job.compacts()) {
+        let behind = target.kind() == TargetKind::View && facts.updates_pending.get() > Some(1_000);
+        if behind || jobs.any(|job| !job.is_compaction()) {
             return Some(RefusalReason::Building);
         }
         if self.forced(ix) {
             return self.stale(ix);
         }
-        match world.conditions.history.rests.get(&ix) {
-            Some(Rest::CoolDown { until, .. }) if *until > self.plan.made_at => {
+        match world.conditions.constraints.backoffs.get(&ix) {
+            Some(Backoff::CoolDown { until, .. }) if *until > self.plan.planned_at => {
                 return Some(RefusalReason::CoolDown);
             }
-            Some(Rest::Quarantined { .. }) => return Some(RefusalReason::Quarantined),
-            Some(Rest::Futile { .. }) => return Some(RefusalReason::Futile),
-            Some(Rest::CoolDown { .. }) | None => {}
+            Some(Backoff::Quarantined { .. }) => return Some(RefusalReason::Quarantined),
+            Some(Backoff::Futile { .. }) => return Some(RefusalReason::Futile),
+            Some(Backoff::CoolDown { .. }) | None => {}
         }
-        let seq = facts.compacted_seq.get().filter(|seq| *seq > 0 && target.kind() == Kind::Db);
-        let lean = target.reclaimable().is_some_and(|it| it <= facts.file.get().unwrap_or(0) / 100);
+        let seq =
+            facts.compacted_seq.get().filter(|seq| *seq > 0 && target.kind() == TargetKind::Db);
+        let lean = target
+            .reclaimable_bytes()
+            .is_some_and(|it| it <= facts.file_bytes.get().unwrap_or(0) / 100);
         let futile = lean && seq.is_some() && seq == facts.update_seq.get();
         futile.then_some(RefusalReason::Futile).or_else(|| self.stale(ix))
     }
 
-    fn stale(&self, ix: Ix) -> Option<RefusalReason> {
+    fn stale(&self, ix: TargetIx) -> Option<RefusalReason> {
         let fresh_for = self.world.rules.fresh_for;
         let measured = self.target(ix).facts().measured_at;
-        let history = &self.world.conditions.history;
-        let started = history.started.get(&ix).filter(|_| !history.rounds.contains_key(&ix));
+        let history = &self.world.conditions.constraints;
+        let started = history
+            .started_unmeasured
+            .get(&ix)
+            .filter(|_| !history.partly_compacted_views.contains_key(&ix));
         if started.is_some_and(|at| measured.is_some_and(|it| it.at <= *at)) {
             return Some(RefusalReason::Stale);
         }
-        let young = measured.is_some_and(|it| it.at.age(self.plan.made_at) <= fresh_for);
+        let young = measured.is_some_and(|it| it.at.age(self.plan.planned_at) <= fresh_for);
         let fresh = young || (measured.is_some() && self.plan.snapshot.is_confirmed(ix));
         (!fresh).then_some(RefusalReason::Stale)
     }
 
-    pub(super) fn gates(&self, node: NodeIx, at: usize) -> Option<RefusalReason> {
-        let (world, now) = (self.world, self.plan.made_at);
+    pub(super) fn gate_refusal(&self, node: NodeIx, at: usize) -> Option<RefusalReason> {
+        let (world, now) = (self.world, self.plan.planned_at);
         let channel = &world.channels.list[at];
         let enforces = world.rules.mode == Mode::Enforce;
         if enforces && channel.mode == Mode::Advise {
             return Some(RefusalReason::Mode);
         }
-        let history = &world.conditions.history;
+        let history = &world.conditions.constraints;
         let name = world.snapshot.node(node).unwrap().name.to_string();
-        let mut scopes =
-            vec![Scope::All, Scope::Node(name), Scope::Channel(channel.name.to_string())];
-        if channel.kind != Kind::Db {
-            scopes.push(Scope::Node("_cluster".to_owned()));
+        let mut scopes = vec![
+            SuspensionScope::All,
+            SuspensionScope::Node(name),
+            SuspensionScope::Channel(channel.name.to_string()),
+        ];
+        if channel.kind != TargetKind::Db {
+            scopes.push(SuspensionScope::Node("_cluster".to_owned()));
         }
         if scopes.iter().any(|scope| history.suspensions.0.contains_key(scope)) {
             return Some(RefusalReason::Suspended);
         }
-        if enforces && history.journal_trouble.is_some() {
+        if enforces && history.journal_failure.is_some() {
             return Some(RefusalReason::Journal);
         }
         let pressure = world.conditions.pressures.nodes.get(&node);
         if pressure.is_some_and(|it| it.maintenance_since.is_some()) {
             return Some(RefusalReason::Maintenance);
         }
-        if !window::open_at(&channel.windows, now) {
+        if !window::any_open_at(&channel.windows, now) {
             return Some(RefusalReason::Window);
         }
-        let polled = world.conditions.jobs.polled.iter().any(|(at, _)| *at == node);
-        if node != NodeIx::CLUSTER && history.acting_since.is_some() && !polled {
+        let polled = world.conditions.jobs.polled_nodes.iter().any(|(at, _)| *at == node);
+        if node != NodeIx::CLUSTER && history.enforcing_since.is_some() && !polled {
             return Some(RefusalReason::Ramp);
         }
         let wait = world.rules.limits.wait;
-        if history.last_start.get(&node).is_some_and(|last| last.age(now) < wait) {
+        if history.last_start_by_node.get(&node).is_some_and(|last| last.age(now) < wait) {
             return Some(RefusalReason::Ramp);
         }
-        if node != NodeIx::CLUSTER && self.ramped(Counting::Running) {
+        if node != NodeIx::CLUSTER && self.is_ramped(Counting::Running) {
             return Some(RefusalReason::Ramp);
         }
-        pressure.is_some_and(|it| it.held.is_some()).then_some(RefusalReason::Pressure)
+        pressure.is_some_and(|it| it.hold.is_some()).then_some(RefusalReason::Pressure)
     }
 
     /// Whether the ramp after this process began to act allows no further job.
-    fn ramped(&self, counting: Counting) -> bool {
+    fn is_ramped(&self, counting: Counting) -> bool {
         let limits = self.world.rules.limits;
-        let Some(since) = self.world.conditions.history.acting_since else { return false };
+        let Some(since) = self.world.conditions.constraints.enforcing_since else { return false };
         if limits.wait.is_zero() {
             return false;
         }
-        let steps = since.age(self.plan.made_at).as_secs() / limits.wait.as_secs();
+        let steps = since.age(self.plan.planned_at).as_secs() / limits.wait.as_secs();
         let allowed = 2_usize.pow(u32::try_from(steps).unwrap());
         allowed < limits.cluster && self.files(counting).len() >= allowed
     }
@@ -280,7 +306,7 @@ impl Naive<'_> {
     fn files(&self, counting: Counting) -> Vec<NodeIx> {
         let jobs = self.world.conditions.jobs.compactions().map(|job| job.key.node);
         let mut files: Vec<NodeIx> = jobs.collect();
-        files.extend(self.flagged().into_iter().map(|(node, _, _)| node));
+        files.extend(self.flagged_running().into_iter().map(|(node, _, _)| node));
         if counting == Counting::Starts {
             files.extend(self.chosen.iter().flat_map(|chosen| chosen.files.iter().copied()));
         }
@@ -288,7 +314,7 @@ impl Naive<'_> {
     }
 
     /// Targets that only their facts show as running, because their nodes were not asked.
-    fn flagged(&self) -> Vec<(NodeIx, Ix, Option<usize>)> {
+    fn flagged_running(&self) -> Vec<(NodeIx, TargetIx, Option<usize>)> {
         let jobs = &self.world.conditions.jobs;
         self.world
             .snapshot
@@ -296,9 +322,9 @@ impl Naive<'_> {
             .filter(|target| target.facts().flags.compact_running)
             .filter(|target| {
                 let measured = target.facts().measured_at.map(|measured| measured.at);
-                measured.is_some_and(|at| at.age(self.plan.made_at).as_secs() <= 3_600)
+                measured.is_some_and(|at| at.age(self.plan.planned_at).as_secs() <= 3_600)
             })
-            .filter(|target| jobs.polled.iter().all(|(node, _)| *node != target.node_ix()))
+            .filter(|target| jobs.polled_nodes.iter().all(|(node, _)| *node != target.node_ix()))
             .filter(|target| !jobs.compactions().any(|job| job.target == Some(target.ix())))
             .map(|it| (it.node_ix(), it.ix(), self.channel_of(it.ix())))
             // A target without channel is not queued and not considered.
@@ -306,20 +332,20 @@ impl Naive<'_> {
             .collect()
     }
 
-    fn channel_of(&self, ix: Ix) -> Option<usize> {
-        self.plan.placement(ix).and_then(|(_, placed)| placed.channel())
+    fn channel_of(&self, ix: TargetIx) -> Option<usize> {
+        self.plan.placement(ix).and_then(|(_, placed)| placed.channel_index())
     }
 
     /// Targets of a channel that are compacted on a node.
-    fn of_channel(&self, node: NodeIx, channel: usize) -> usize {
+    fn running_of_channel(&self, node: NodeIx, channel: usize) -> usize {
         let jobs = self.world.conditions.jobs.compactions();
-        let mut targets: BTreeSet<Ix> = jobs
+        let mut targets: BTreeSet<TargetIx> = jobs
             .filter(|job| job.key.node == node)
             .filter_map(|job| job.target)
             .filter(|ix| self.channel_of(*ix) == Some(channel))
             .collect();
         targets.extend(
-            self.flagged()
+            self.flagged_running()
                 .into_iter()
                 .filter(|it| it.0 == node && it.2 == Some(channel))
                 .map(|it| it.1),
@@ -329,10 +355,10 @@ impl Naive<'_> {
         targets.len()
     }
 
-    fn cleanup(&self, channel: usize) -> Option<RefusalReason> {
+    fn cleanup_refusal(&self, channel: usize) -> Option<RefusalReason> {
         let starts = self.chosen.iter().filter(|chosen| chosen.files.is_empty()).count();
         let concurrency = self.world.channels.list[channel].concurrency;
-        self.gates(NodeIx::CLUSTER, channel)
+        self.gate_refusal(NodeIx::CLUSTER, channel)
             .or_else(|| (starts >= concurrency).then_some(RefusalReason::ChannelLimit))
             .or_else(|| {
                 let waits = !self.world.rules.limits.wait.is_zero();
@@ -341,17 +367,17 @@ impl Naive<'_> {
     }
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
-    fn peak(&self, ix: Ix) -> u64 {
+    fn peak(&self, ix: TargetIx) -> u64 {
         let target = self.target(ix);
-        let active = target.facts().active.get().unwrap();
+        let active = target.facts().active_bytes.get().unwrap();
         match target.kind() {
-            Kind::Db => (active as f64 * self.world.rules.headroom.factor).ceil() as u64,
-            Kind::View | Kind::Cleanup | Kind::Search => active,
+            TargetKind::Db => (active as f64 * self.world.rules.headroom.factor).ceil() as u64,
+            TargetKind::View | TargetKind::Cleanup | TargetKind::Search => active,
         }
     }
 
     /// Bytes that a volume has left for starts.
-    pub(super) fn left(&self, volume: &disk::Volume, starts: bool) -> Option<i128> {
+    pub(super) fn free_bytes(&self, volume: &disk::Volume, starts: bool) -> Option<i128> {
         let space = volume.space?;
         let percent = self.world.rules.headroom.keep_free_percent;
         let kept = space.size.map_or(0.0, |size| (size as f64 * percent / 100.0).ceil());
@@ -360,7 +386,7 @@ impl Naive<'_> {
             volume.nodes.iter().any(|other| other == name)
         };
         let jobs = self.world.conditions.jobs.list.iter().filter(|job| on_it(job.key.node));
-        let reserved: u64 = jobs.map(|job| job.reserved).sum();
+        let reserved: u64 = jobs.map(|job| job.reserved_bytes).sum();
         let taken = |chosen: &Chosen| {
             let files = chosen.files.iter().filter(|node| on_it(**node)).count();
             i128::from(self.peak(chosen.ix)) * files as i128
@@ -376,14 +402,14 @@ impl Naive<'_> {
         self.world.conditions.disks.of_node(name).collect()
     }
 
-    fn has_space(&self, ix: Ix, files: &[NodeIx], starts: bool) -> bool {
+    fn has_space(&self, ix: TargetIx, files: &[NodeIx], starts: bool) -> bool {
         let all: Vec<_> = files.iter().flat_map(|node| self.volumes(*node)).collect();
         all.iter().all(|volume| {
             let here = files
                 .iter()
                 .filter(|node| self.volumes(**node).iter().any(|other| other.name == volume.name));
             let need = i128::from(self.peak(ix)) * here.count() as i128;
-            let left = self.left(volume, starts);
+            let left = self.free_bytes(volume, starts);
             // A volume below its reserve has no space left, but a start that needs none may still
             // run.
             volume.falling_since.is_none() && left.is_none_or(|left| need <= left.max(0))
@@ -394,17 +420,17 @@ impl Naive<'_> {
     pub(super) fn window_and_space(
         &self,
         channel: usize,
-        ix: Ix,
+        ix: TargetIx,
         files: &[NodeIx],
     ) -> Option<(u8, RefusalReason)> {
         let (world, target) = (self.world, self.target(ix));
         let settings = &world.channels.list[channel];
         if settings.strict_window
-            && let Some(rate) = world.conditions.history.rate
-            && let Some(closes) = window::next_change(&settings.windows, self.plan.made_at)
+            && let Some(rate) = world.conditions.constraints.rewrite_bytes_per_second
+            && let Some(closes) = window::next_change(&settings.windows, self.plan.planned_at)
         {
-            let per_file = target.predicted().unwrap() / u64::from(target.copies());
-            let left = self.plan.made_at.age(closes).as_secs_f64();
+            let per_file = target.predicted_bytes().unwrap() / u64::from(target.file_count());
+            let left = self.plan.planned_at.age(closes).as_secs_f64();
             if per_file as f64 / rate > left {
                 return Some((6, RefusalReason::WouldNotFitWindow));
             }
@@ -413,35 +439,38 @@ impl Naive<'_> {
             let volumes = self.volumes(*node);
             !volumes.is_empty() && volumes.iter().all(|volume| volume.space.is_some())
         });
-        let file = target.facts().file.get().unwrap();
+        let file = target.facts().file_bytes.get().unwrap();
         if !known && file > world.rules.headroom.blind_limit {
             return Some((7, RefusalReason::UnknownDisk));
         }
         (!self.has_space(ix, files, false)).then_some((7, RefusalReason::Headroom))
     }
 
-    pub(super) fn at(
+    pub(super) fn check_files(
         &self,
         channel: usize,
-        ix: Ix,
+        ix: TargetIx,
         files: Vec<NodeIx>,
     ) -> Result<Vec<NodeIx>, (u8, RefusalReason)> {
         let target = self.target(ix);
         let limits = self.world.rules.limits;
         let distinct: BTreeSet<NodeIx> = files.iter().copied().collect();
-        if let Some(reason) = distinct.iter().find_map(|node| self.gates(*node, channel)) {
+        if let Some(reason) = distinct.iter().find_map(|node| self.gate_refusal(*node, channel)) {
             return Err((5, reason));
         }
         if let Some(reason) = self.window_and_space(channel, ix, &files) {
             return Err(reason);
         }
-        if target.kind() == Kind::Db && limits.one_copy_of_a_range && self.other_copy(target) {
+        if target.kind() == TargetKind::Db
+            && limits.one_copy_of_a_range
+            && self.is_other_copy_running(target)
+        {
             return Err((8, RefusalReason::OtherCopyRunning));
         }
-        if let Some(reason) = self.limits(channel, &distinct, &files, target) {
+        if let Some(reason) = self.limit_refusal(channel, &distinct, &files, target) {
             return Err((9, reason));
         }
-        if let Some(reason) = self.yields(channel, ix, &files) {
+        if let Some(reason) = self.reservation_refusal(channel, ix, &files) {
             return Err((9, reason));
         }
         if !self.has_space(ix, &files, true) {
@@ -449,24 +478,27 @@ impl Naive<'_> {
         }
         let waits = !limits.wait.is_zero()
             && self.chosen.iter().any(|it| it.files.iter().any(|node| distinct.contains(node)));
-        if waits || self.ramped(Counting::Starts) {
+        if waits || self.is_ramped(Counting::Starts) {
             return Err((11, RefusalReason::Ramp));
         }
         Ok(files)
     }
 
-    pub(super) fn other_copy(&self, target: TargetRef<'_>) -> bool {
-        let jobs = self.world.conditions.jobs.list.iter().filter(|job| job.key.work == Work::Db);
+    pub(super) fn is_other_copy_running(&self, target: TargetRef<'_>) -> bool {
+        let jobs =
+            self.world.conditions.jobs.list.iter().filter(|job| job.key.kind == JobKind::CompactDb);
         let running = jobs.filter_map(|job| job.target);
-        let flagged = self.flagged().into_iter().map(|it| it.1);
+        let flagged = self.flagged_running().into_iter().map(|it| it.1);
         let starts = self.chosen.iter().map(|chosen| chosen.ix);
         running.chain(flagged).chain(starts).any(|ix| {
             let other = self.target(ix);
-            other.kind() == Kind::Db && other.db() == target.db() && other.range() == target.range()
+            other.kind() == TargetKind::Db
+                && other.db() == target.db()
+                && other.range() == target.range()
         })
     }
 
-    pub(super) fn limits(
+    pub(super) fn limit_refusal(
         &self,
         channel: usize,
         nodes: &BTreeSet<NodeIx>,
@@ -475,7 +507,7 @@ impl Naive<'_> {
     ) -> Option<RefusalReason> {
         let limits = self.world.rules.limits;
         let concurrency = self.world.channels.list[channel].concurrency;
-        if nodes.iter().any(|node| self.of_channel(*node, channel) >= concurrency) {
+        if nodes.iter().any(|node| self.running_of_channel(*node, channel) >= concurrency) {
             return Some(RefusalReason::ChannelLimit);
         }
         let running = self.files(Counting::Starts);
@@ -484,16 +516,21 @@ impl Naive<'_> {
         if nodes.iter().any(over) {
             return Some(RefusalReason::NodeLimit);
         }
-        let whole = target.kind() == Kind::View && target.map().ranges > 1;
-        if running.len() + files.len() > limits.cluster || (whole && self.a_whole_runs()) {
+        let whole = target.kind() == TargetKind::View && target.shard_map().ranges > 1;
+        if running.len() + files.len() > limits.cluster
+            || (whole && self.is_all_copies_job_running())
+        {
             return Some(RefusalReason::ClusterLimit);
         }
-        let history = &self.world.conditions.history;
-        let recent =
-            history.spent.iter().filter(|it| it.0.age(self.plan.made_at).as_secs() < 3_600);
+        let history = &self.world.conditions.constraints;
+        let recent = history
+            .recent_starts
+            .iter()
+            .filter(|it| it.0.age(self.plan.planned_at).as_secs() < 3_600);
         let before: u64 = recent.map(|it| it.1).sum();
-        let bytes =
-            |ix: Ix, files: usize| self.target(ix).facts().file.get().unwrap() * files as u64;
+        let bytes = |ix: TargetIx, files: usize| {
+            self.target(ix).facts().file_bytes.get().unwrap() * files as u64
+        };
         let compacted = self.chosen.iter().filter(|chosen| !chosen.files.is_empty());
         let starts: u64 = compacted.map(|chosen| bytes(chosen.ix, chosen.files.len())).sum();
         let spent = before + starts;

@@ -5,26 +5,27 @@ use super::{
     world::{World, any_calm_spec, any_spec},
     *,
 };
-use crate::model::memory::{Scope, Suspension};
+use crate::model::records::{Suspension, SuspensionScope};
 use proptest::{strategy::ValueTree as _, test_runner::TestRunner};
 use std::collections::BTreeSet;
 
 fn naive_of<'a>(world: &'a World, plan: &'a Plan) -> Naive<'a> {
-    let mut naive = Naive { world, plan, chosen: Vec::new(), kept: None };
+    let mut naive = Naive { world, plan, chosen: Vec::new(), reservation: None };
     naive.choose();
     naive
 }
 
 /// The starts, with the nodes of their files.
 pub(super) fn chosen(plan: &Plan) -> Vec<Chosen> {
-    let files = |start: &Start| {
+    let files = |start: &PlannedStart| {
         let target = plan.snapshot.target(start.ix).unwrap();
         match target.kind() {
-            Kind::Cleanup | Kind::Search => Vec::new(),
-            Kind::Db | Kind::View if start.node != NodeIx::CLUSTER => vec![start.node],
-            Kind::Db | Kind::View => {
+            TargetKind::Cleanup | TargetKind::Search => Vec::new(),
+            TargetKind::Db | TargetKind::View if start.node != NodeIx::CLUSTER => vec![start.node],
+            TargetKind::Db | TargetKind::View => {
                 let shards = plan.snapshot.targets();
-                let shards = shards.filter(|it| it.kind() == Kind::Db && it.db() == target.db());
+                let shards =
+                    shards.filter(|it| it.kind() == TargetKind::Db && it.db() == target.db());
                 let mut nodes: Vec<NodeIx> = shards.map(TargetRef::node_ix).collect();
                 nodes.sort();
                 nodes
@@ -44,7 +45,7 @@ fn any_wait() -> impl Strategy<Value = u64> {
     prop_oneof![0..40_000_u64, claimed, later]
 }
 
-fn reason(plan: &Plan, ix: Ix) -> Option<RefusalReason> {
+fn reason(plan: &Plan, ix: TargetIx) -> Option<RefusalReason> {
     match plan.decision(plan.snapshot.target(ix).unwrap()) {
         Decision::Refused(refusal) => Some(refusal.reason),
         Decision::Start => None,
@@ -59,7 +60,7 @@ fn the_worlds_cover_every_reason_and_every_kind_of_start() {
     let (mut reasons, mut kinds) = (BTreeSet::new(), BTreeSet::new());
     for _ in 0..1_500 {
         let plan = any_spec().new_tree(&mut runner).unwrap().current().build().plan(0);
-        let counted = plan.candidates.iter().flat_map(Counts::reasons);
+        let counted = plan.decision_counts.iter().flat_map(DecisionCounts::refusals_by_reason);
         reasons.extend(counted.map(|(reason, _)| reason));
         kinds.extend(plan.starts.iter().map(|start| {
             (plan.snapshot.target(start.ix).unwrap().kind(), start.node == NodeIx::CLUSTER)
@@ -71,8 +72,12 @@ fn the_worlds_cover_every_reason_and_every_kind_of_start() {
         .filter(|reason| *reason != RefusalReason::NoEvidence && !reasons.contains(reason))
         .collect();
     assert_eq!(missing, []);
-    let shards_copies_wholes_and_cleanups =
-        [(Kind::Db, false), (Kind::View, false), (Kind::View, true), (Kind::Cleanup, true)];
+    let shards_copies_wholes_and_cleanups = [
+        (TargetKind::Db, false),
+        (TargetKind::View, false),
+        (TargetKind::View, true),
+        (TargetKind::Cleanup, true),
+    ];
     assert_eq!(kinds, BTreeSet::from(shards_copies_wholes_and_cleanups));
 }
 
@@ -83,12 +88,12 @@ fn the_calm_worlds_cover_every_kind_of_reservation_and_every_limit_that_yields_t
     let (mut left, mut ready, mut goes, mut large) = (BTreeSet::new(), 0, 0, 0);
     for _ in 0..1_500 {
         let plan = any_calm_spec().new_tree(&mut runner).unwrap().current().build().plan(960);
-        let Some(claim) = &plan.claim else { continue };
-        ready += usize::from(claim.ready);
-        large += usize::from(!claim.whole);
+        let Some(claim) = &plan.slot_reservation else { continue };
+        ready += usize::from(claim.slots_free);
+        large += usize::from(!claim.all_copies);
         goes += usize::from(plan.start(claim.ix).is_some());
         left.extend(plan.snapshot.targets().filter_map(|it| match plan.decision(it) {
-            Decision::Refused(refusal) => plan.kept_for(&refusal).map(|_| refusal.reason),
+            Decision::Refused(refusal) => plan.reservation_behind(&refusal).map(|_| refusal.reason),
             Decision::Start | Decision::NotTaken => None,
         }));
     }
@@ -116,7 +121,7 @@ proptest! {
         for queue in plan.queues.iter() {
             for ix in naive.candidates(queue) {
                 let starts = naive.chosen.iter().any(|chosen| chosen.ix == ix);
-                let expected = naive.admitted(queue.channel, ix).err().filter(|_| !starts);
+                let expected = naive.admitted(queue.channel_index, ix).err().filter(|_| !starts);
                 let found = reason(&plan, ix);
                 prop_assert_eq!(found, expected, "{}", plan.snapshot.target(ix).unwrap().id());
                 prop_assert_eq!(found.is_none(), starts, "a candidate without a reason");
@@ -132,16 +137,16 @@ proptest! {
         let world = spec.build();
         let plan = world.plan(waited);
         prop_assert_eq!(&chosen(&plan), &chosen(&world.plan(waited)), "the same again");
-        prop_assert_eq!(plan.queues.len(), plan.candidates.len());
-        let started: BTreeSet<Ix> = plan.starts.iter().map(|start| start.ix).collect();
+        prop_assert_eq!(plan.queues.len(), plan.decision_counts.len());
+        let started: BTreeSet<TargetIx> = plan.starts.iter().map(|start| start.ix).collect();
         prop_assert_eq!(started.len(), plan.starts.len(), "nothing starts twice");
-        let naive = Naive { world: &world, plan: &plan, chosen: Vec::new(), kept: None };
+        let naive = Naive { world: &world, plan: &plan, chosen: Vec::new(), reservation: None };
         let mut starts = 0;
-        for (queue, counts) in plan.queues.iter().zip(plan.candidates.iter()) {
-            let mut expected = Counts::default();
+        for (queue, counts) in plan.queues.iter().zip(plan.decision_counts.iter()) {
+            let mut expected = DecisionCounts::default();
             for ix in naive.candidates(queue) {
                 match reason(&plan, ix) {
-                    Some(reason) => expected.refuse(reason),
+                    Some(reason) => expected.count_refusal(reason),
                     None => expected.starts += 1,
                 }
             }
@@ -156,7 +161,7 @@ proptest! {
         let world = spec.build();
         let plan = world.plan(0);
         let limits = world.rules.limits;
-        let naive = Naive { world: &world, plan: &plan, chosen: chosen(&plan), kept: None };
+        let naive = Naive { world: &world, plan: &plan, chosen: chosen(&plan), reservation: None };
         let files: Vec<NodeIx> =
             naive.chosen.iter().flat_map(|chosen| chosen.files.iter().copied()).collect();
         let jobs = &world.conditions.jobs;
@@ -165,17 +170,17 @@ proptest! {
         }
         for node in files.iter().collect::<BTreeSet<_>>() {
             let here = files.iter().filter(|it| *it == node).count();
-            prop_assert!(jobs.on_node(*node) + here <= limits.per_node);
+            prop_assert!(jobs.compactions_on(*node) + here <= limits.per_node);
             let name = &world.snapshot.node(*node).unwrap().name;
             for volume in world.conditions.disks.of_node(name) {
-                prop_assert!(naive.left(volume, true).is_none_or(|left| left >= 0));
+                prop_assert!(naive.free_bytes(volume, true).is_none_or(|left| left >= 0));
                 prop_assert_eq!(volume.falling_since, None);
             }
         }
         let mut shards = BTreeSet::new();
         for start in plan.starts.iter().filter(|start| start.design.is_none()) {
             let target = plan.snapshot.target(start.ix).unwrap();
-            if target.kind() == Kind::Db && limits.one_copy_of_a_range {
+            if target.kind() == TargetKind::Db && limits.one_copy_of_a_range {
                 prop_assert!(shards.insert((target.db(), target.range())), "one copy of a range");
             }
         }
@@ -187,23 +192,23 @@ proptest! {
         let before = world.plan(0);
         let name = |at: usize| world.channels.list[at].name.to_string();
         let scope = match which {
-            0 => Scope::All,
-            at @ 1..8 => Scope::Channel(name(at - 1)),
-            8 => Scope::Node("_cluster".to_owned()),
-            at => Scope::Node(format!("n{}", at - 9)),
+            0 => SuspensionScope::All,
+            at @ 1..8 => SuspensionScope::Channel(name(at - 1)),
+            8 => SuspensionScope::Node("_cluster".to_owned()),
+            at => SuspensionScope::Node(format!("n{}", at - 9)),
         };
-        let mut history = (*world.conditions.history).clone();
+        let mut history = (*world.conditions.constraints).clone();
         let suspension = Suspension { since: at(5), by: None, why: None };
         history.suspensions.0.insert(scope.clone(), suspension);
-        world.conditions.history = Arc::new(history);
+        world.conditions.constraints = Arc::new(history);
         let plan = world.plan(0);
         let covered = |chosen: &Chosen| match &scope {
-            Scope::All => true,
-            Scope::Channel(name) => *plan.channels.list[chosen.channel].name == **name,
-            Scope::Node(name) if name == "_cluster" => {
-                plan.channels.list[chosen.channel].kind != Kind::Db
+            SuspensionScope::All => true,
+            SuspensionScope::Channel(name) => *plan.channels.list[chosen.channel].name == **name,
+            SuspensionScope::Node(name) if name == "_cluster" => {
+                plan.channels.list[chosen.channel].kind != TargetKind::Db
             }
-            Scope::Node(name) => chosen.files.iter().any(|node| {
+            SuspensionScope::Node(name) => chosen.files.iter().any(|node| {
                 *plan.snapshot.node(*node).unwrap().name == **name
             }),
         };

@@ -2,18 +2,18 @@
 
 use super::*;
 use crate::{
-    jobs::{History, Job, JobKey, Jobs, Phase, Work},
+    jobs::{Job, JobKey, JobKind, JobPhase, Jobs, TargetConstraints},
     model::{
         channel::Mode,
-        memory::{Ordered, Owner, Rest, Scope, Suspension, Suspensions},
+        records::{Backoff, CompactionOrder, JobOwner, Suspension, SuspensionScope, Suspensions},
         settings::{limits::Limits, work::EnforceViews},
         window::{Days, Window},
     },
     plan::{
-        disk::{Disks, Space, Volume},
-        pressure::{Held, NodePressure, Pressures, Signal},
+        disk::{Disks, Volume, VolumeSpace},
+        pressure::{NodePressure, PressureHold, Pressures, Signal},
     },
-    table::{DbMap, View},
+    table::{ShardMapEntry, View},
 };
 use couchdb_names::{Range, Signature};
 
@@ -36,7 +36,7 @@ pub(super) struct Db {
 
 /// Every input of a plan, in small numbers.
 #[derive(Clone, Debug)]
-pub(super) struct Spec {
+pub(super) struct WorldSpec {
     nodes: usize,
     dbs: Vec<Db>,
     /// For each channel: concurrency, whether it enforces, whether its window is open.
@@ -59,10 +59,10 @@ pub(super) struct Spec {
     /// Target, seconds ago, forced.
     orders: Vec<(usize, u64, bool)>,
     pub(super) suspended: Vec<u8>,
-    pressed: u8,
-    maintained: u8,
+    under_pressure: u8,
+    in_maintenance: u8,
     last_starts: Vec<(usize, u64)>,
-    acting: Option<u64>,
+    enforcing_ago: Option<u64>,
     spent: Vec<(u64, u64)>,
     rate: Option<u64>,
     journal_trouble: bool,
@@ -114,9 +114,9 @@ prop_compose! {
         spent in proptest::collection::vec((0..5_000_u64, 0..80_u64), 0..3),
         rate in proptest::option::of(1..100_u64),
         journal_trouble in rarely(),
-    ) -> Spec {
-        Spec {
-            jobs, polled, rests, rounds, started, orders, suspended, pressed, maintained, last_starts, acting, spent,
+    ) -> WorldSpec {
+        WorldSpec {
+            jobs, polled, rests, rounds, started, orders, suspended, under_pressure: pressed, in_maintenance: maintained, last_starts, enforcing_ago: acting, spent,
             rate, journal_trouble,
             nodes: 1, dbs: Vec::new(), channels: Vec::new(), strict: false, enforce: true,
             limits: (0, 0, 0, 0, true), blind: 0, keep_free: 0, views: EnforceViews::All,
@@ -137,8 +137,8 @@ prop_compose! {
         keep_free in 0..20_u8,
         views in proptest::sample::select(EnforceViews::ALL.to_vec()),
         volumes in proptest::collection::vec((0..8_u8, proptest::option::weighted(0.9, 0..120_u64), any::<bool>(), rarely()), 0..4),
-    ) -> Spec {
-        Spec {
+    ) -> WorldSpec {
+        WorldSpec {
             nodes, dbs, channels, strict, enforce, limits, blind, keep_free, views, volumes,
             ..present
         }
@@ -147,10 +147,11 @@ prop_compose! {
 
 fn known(sizes: (u64, u64), measured: Option<u64>, flags: Flags, pending: Option<u64>) -> Facts {
     Facts {
-        file: Known::new(sizes.0 * MIB),
-        active: Known::new(sizes.1 * MIB),
+        file_bytes: OptionalU64::new(sizes.0 * MIB),
+        active_bytes: OptionalU64::new(sizes.1 * MIB),
         updates_pending: pending.into(),
-        measured_at: measured.map(|ago| Measured { at: at(NOW - ago), by: Source::Http }),
+        measured_at: measured
+            .map(|ago| Measurement { at: at(NOW - ago), source: FactSource::Http }),
         flags,
         ..Facts::default()
     }
@@ -165,7 +166,7 @@ fn node_ix(at: usize) -> NodeIx {
 }
 
 /// Clusters in which little but limits decides: they exercise slot reservations.
-pub(super) fn any_calm_spec() -> impl Strategy<Value = Spec> {
+pub(super) fn any_calm_spec() -> impl Strategy<Value = WorldSpec> {
     any_spec().prop_map(|spec| {
         let dbs = spec.dbs.into_iter().map(|db| Db {
             measured: Some(1),
@@ -176,15 +177,15 @@ pub(super) fn any_calm_spec() -> impl Strategy<Value = Spec> {
         });
         let channels =
             spec.channels.into_iter().map(|(concurrency, _, _)| (concurrency, true, None));
-        Spec {
+        WorldSpec {
             dbs: dbs.collect(),
             channels: channels.collect(),
             blind: u64::MAX,
             views: EnforceViews::All,
             volumes: Vec::new(),
             suspended: Vec::new(),
-            pressed: 0,
-            maintained: 0,
+            under_pressure: 0,
+            in_maintenance: 0,
             polled: u8::MAX,
             journal_trouble: false,
             started: Vec::new(),
@@ -193,7 +194,7 @@ pub(super) fn any_calm_spec() -> impl Strategy<Value = Spec> {
     })
 }
 
-impl Spec {
+impl WorldSpec {
     pub(super) fn build(&self) -> World {
         let (snapshot, all) = self.snapshot();
         let channels = self.channels();
@@ -205,13 +206,13 @@ impl Spec {
         }
     }
 
-    fn snapshot(&self) -> (Arc<Snapshot>, Vec<Ix>) {
+    fn snapshot(&self) -> (Arc<Snapshot>, Vec<TargetIx>) {
         let mut draft = Draft::new(5);
         let nodes: Vec<NodeIx> =
             (0..self.nodes).map(|at| member(&mut draft, &format!("n{at}"))).collect();
         let mut all = Vec::new();
         for (number, spec) in self.dbs.iter().enumerate() {
-            let db = draft.db(DbName { db: &format!("db{number}"), suffix: ".1" });
+            let db = draft.get_or_add_db(DbName { db: &format!("db{number}"), suffix: ".1" });
             let mut homes: Vec<NodeIx> =
                 nodes_in(spec.homes, self.nodes).map(|at| nodes[at]).collect();
             if homes.is_empty() {
@@ -221,13 +222,13 @@ impl Spec {
                 let width = u32::MAX / spec.ranges;
                 let range = Range { from: at * width, to: at * width + (width - 1) };
                 for (copy, node) in homes.iter().enumerate() {
-                    let ix = draft.db_target(*node, db, Some(range));
+                    let ix = draft.get_or_add_shard(*node, db, Some(range));
                     let flags =
                         Flags { compact_running: spec.running && copy == 0, ..Flags::default() };
                     let sizes = (spec.sizes.0 + copy as u64, spec.sizes.1);
                     draft.set_facts(ix, known(sizes, spec.measured, flags, None));
                     if spec.resharding && at == 0 {
-                        draft.set_state(ix, State::Resharding);
+                        draft.set_state(ix, TargetState::Resharding);
                     }
                     all.push(ix);
                 }
@@ -247,11 +248,11 @@ impl Spec {
                     ix,
                     known((file, active), spec.measured, Flags::default(), Some(pending)),
                 );
-                draft.set_map(db, DbMap { copies, ranges: spec.ranges }, &[ix]);
+                draft.set_shard_map(db, ShardMapEntry { copies, ranges: spec.ranges }, &[ix]);
                 all.push(ix);
             }
             if spec.cleanup {
-                let ix = draft.cleanup_target(db);
+                let ix = draft.get_or_add_cleanup(db);
                 let flags = Flags { evidence: true, ..Flags::default() };
                 draft.set_facts(ix, known((0, 0), spec.measured, flags, None));
                 all.push(ix);
@@ -272,14 +273,17 @@ impl Spec {
             channel.windows = window
                 .map(|open| Window {
                     days: Days::ALL,
-                    from: crate::model::window::time("00:00", crate::model::window::Edge::From)
-                        .unwrap(),
-                    to: crate::model::window::time(
-                        if open { "01:00" } else { "00:30" },
-                        crate::model::window::Edge::To,
+                    from: crate::model::window::parse_time(
+                        "00:00",
+                        crate::model::window::WindowEnd::From,
                     )
                     .unwrap(),
-                    zone: crate::model::window::zone("UTC").unwrap(),
+                    to: crate::model::window::parse_time(
+                        if open { "01:00" } else { "00:30" },
+                        crate::model::window::WindowEnd::To,
+                    )
+                    .unwrap(),
+                    zone: crate::model::window::parse_zone("UTC").unwrap(),
                 })
                 .into_iter()
                 .collect();
@@ -308,7 +312,7 @@ impl Spec {
         }
     }
 
-    fn conditions(&self, snapshot: &Snapshot, all: &[Ix], channels: &Channels) -> Conditions {
+    fn conditions(&self, snapshot: &Snapshot, all: &[TargetIx], channels: &Channels) -> Conditions {
         let pick = |at: usize| snapshot.target(all[at % all.len()]).unwrap();
         let list =
             self.jobs.iter().enumerate().map(|(number, (at, on, ours, builds, reserved))| {
@@ -316,81 +320,94 @@ impl Spec {
                 let on_cluster = target.node_ix() == NodeIx::CLUSTER;
                 let node = if on_cluster { node_ix(1 + on % self.nodes) } else { target.node_ix() };
                 let work = match (target.kind(), builds) {
-                    (Kind::Db, _) => Work::Db,
-                    (Kind::Search, _) => Work::BuildSearch("_design/v".into(), "i".into()),
-                    (Kind::View | Kind::Cleanup, true) => Work::Build("_design/v".into()),
-                    (Kind::View | Kind::Cleanup, false) => Work::View("_design/v".into()),
+                    (TargetKind::Db, _) => JobKind::CompactDb,
+                    (TargetKind::Search, _) => JobKind::BuildSearch("_design/v".into(), "i".into()),
+                    (TargetKind::View | TargetKind::Cleanup, true) => {
+                        JobKind::BuildView("_design/v".into())
+                    }
+                    (TargetKind::View | TargetKind::Cleanup, false) => {
+                        JobKind::CompactView("_design/v".into())
+                    }
                 };
                 Job {
-                    key: JobKey { node, shard: format!("shard{number}").into(), work },
+                    key: JobKey { node, shard: format!("shard{number}").into(), kind: work },
                     target: Some(target.ix()),
-                    kind: target.kind(),
-                    owner: if *ours { Owner::Recliner } else { Owner::Other },
+                    target_kind: target.kind(),
+                    owner: if *ours { JobOwner::Recliner } else { JobOwner::Other },
                     channel: None,
-                    since: at_ago(100),
-                    phase: Phase::Running,
+                    started_at: at_ago(100),
+                    phase: JobPhase::Running,
                     progress: None,
-                    last_progress: at_ago(0),
-                    reserved: reserved * MIB,
+                    last_progress_at: at_ago(0),
+                    reserved_bytes: reserved * MIB,
                     file_bytes: None,
                     predicted_bytes: None,
                 }
             });
         let polled = nodes_in(self.polled, self.nodes).map(|at| (node_ix(at + 1), at_ago(1)));
-        let jobs = Jobs { list: list.collect(), polled: polled.collect(), ..Jobs::default() };
+        let jobs = Jobs { list: list.collect(), polled_nodes: polled.collect(), ..Jobs::default() };
         let volumes =
             self.volumes.iter().enumerate().map(|(at, (nodes, available, sized, falling))| {
                 Volume {
                     name: format!("v{at}").into(),
                     nodes: nodes_in(*nodes, self.nodes).map(|at| format!("n{at}").into()).collect(),
-                    space: available.map(|available| Space {
+                    space: available.map(|available| VolumeSpace {
                         available: available * MIB,
                         size: sized.then_some(200 * MIB),
-                        at: at_ago(0),
+                        measured_at: at_ago(0),
                     }),
                     falling_since: falling.then_some(at_ago(9)),
                     problem: None,
                 }
             });
         let nodes = (0..self.nodes).map(|at| {
-            let held = Held { signal: Signal::RunQueue, since: at_ago(5), value: 9.0, low: 4.0 };
+            let held =
+                PressureHold { signal: Signal::RunQueue, since: at_ago(5), value: 9.0, low: 4.0 };
             let pressure = NodePressure {
-                held: (self.pressed & (1 << at) != 0).then_some(held),
-                maintenance_since: (self.maintained & (1 << at) != 0).then_some(at_ago(6)),
+                hold: (self.under_pressure & (1 << at) != 0).then_some(held),
+                maintenance_since: (self.in_maintenance & (1 << at) != 0).then_some(at_ago(6)),
                 ..NodePressure::default()
             };
             (node_ix(at + 1), pressure)
         });
         Conditions {
             jobs: Arc::new(jobs),
-            history: Arc::new(self.history(snapshot, all, channels)),
+            constraints: Arc::new(self.history(snapshot, all, channels)),
             disks: Arc::new(Disks { volumes: volumes.collect() }),
             pressures: Arc::new(Pressures { nodes: nodes.collect() }),
         }
     }
 
-    fn history(&self, snapshot: &Snapshot, all: &[Ix], channels: &Channels) -> History {
+    fn history(
+        &self,
+        snapshot: &Snapshot,
+        all: &[TargetIx],
+        channels: &Channels,
+    ) -> TargetConstraints {
         let pick = |at: usize| all[at % all.len()];
         let rests = self.rests.iter().map(|(which, kind)| {
             let since = at_ago(500);
             let rest = match kind {
-                0 => Rest::CoolDown { since, until: at(NOW + 60) },
-                1 => Rest::CoolDown { since, until: at_ago(60) },
-                2 => Rest::Quarantined { since, failures: 5 },
-                _ => Rest::Futile { since, file_bytes: MIB, would_leave: None, caught_up: false },
+                0 => Backoff::CoolDown { since, until: at(NOW + 60) },
+                1 => Backoff::CoolDown { since, until: at_ago(60) },
+                2 => Backoff::Quarantined { since, failures: 5 },
+                _ => {
+                    Backoff::Futile { since, file_bytes: MIB, would_leave: None, caught_up: false }
+                }
             };
             (pick(*which), rest)
         });
         let rounds = self.rounds.iter().filter_map(|(at, done)| {
-            let view = snapshot.target(pick(*at)).filter(|target| target.kind() == Kind::View)?;
+            let view =
+                snapshot.target(pick(*at)).filter(|target| target.kind() == TargetKind::View)?;
             Some((view.ix(), nodes_in(*done, self.nodes).map(|at| node_ix(at + 1)).collect()))
         });
         let suspended = self.suspended.iter().map(|which| {
             let scope = match usize::from(*which) {
-                0 => Scope::All,
-                at @ 1..8 => Scope::Channel(channels.list[at - 1].name.to_string()),
-                8 => Scope::Node("_cluster".to_owned()),
-                at => Scope::Node(format!("n{}", at % 5)),
+                0 => SuspensionScope::All,
+                at @ 1..8 => SuspensionScope::Channel(channels.list[at - 1].name.to_string()),
+                8 => SuspensionScope::Node("_cluster".to_owned()),
+                at => SuspensionScope::Node(format!("n{}", at % 5)),
             };
             (scope, Suspension { since: at_ago(7), by: None, why: None })
         });
@@ -398,20 +415,24 @@ impl Spec {
         let last_starts = self.last_starts.iter().map(|(at, ago)| (node_ix(*at), at_ago(*ago)));
         let orders = self.orders.iter().map(|(which, ago, force)| {
             let (at, until) = (at_ago(*ago), at(NOW + 60));
-            (pick(*which), Ordered { at, until, by: "ann".into(), force: *force })
+            (pick(*which), CompactionOrder { at, until, by: "ann".into(), force: *force })
         });
-        History {
+        TargetConstraints {
             orders: orders.collect(),
-            rests: rests.collect(),
-            rounds: rounds.collect(),
-            started: started.collect(),
+            backoffs: rests.collect(),
+            partly_compacted_views: rounds.collect(),
+            started_unmeasured: started.collect(),
             suspensions: Suspensions(suspended.collect()),
-            spent: self.spent.iter().map(|(ago, size)| (at_ago(*ago), size * MIB)).collect(),
-            last_start: last_starts.collect(),
-            acting_since: self.acting.map(at_ago),
-            headroom_factor: None,
-            rate: self.rate.map(|rate| rate as f64 * 1_000.0),
-            journal_trouble: self.journal_trouble.then(|| (at_ago(3), "full".to_owned())),
+            recent_starts: self
+                .spent
+                .iter()
+                .map(|(ago, size)| (at_ago(*ago), size * MIB))
+                .collect(),
+            last_start_by_node: last_starts.collect(),
+            enforcing_since: self.enforcing_ago.map(at_ago),
+            learned_headroom_factor: None,
+            rewrite_bytes_per_second: self.rate.map(|rate| rate as f64 * 1_000.0),
+            journal_failure: self.journal_trouble.then(|| (at_ago(3), "full".to_owned())),
         }
     }
 }
@@ -424,7 +445,7 @@ impl World {
     /// The plan of queues in which every target has waited for `waited` seconds.
     pub(super) fn plan(&self, waited: u64) -> Plan {
         let mut queues = Queues::new(Arc::clone(&self.channels));
-        queues.follow(&self.snapshot, at(NOW - waited));
-        queues.publish(&self.snapshot, &self.conditions, &self.rules, at(NOW))
+        queues.apply_snapshot(&self.snapshot, at(NOW - waited));
+        queues.make_plan(&self.snapshot, &self.conditions, &self.rules, at(NOW))
     }
 }

@@ -2,15 +2,15 @@
 
 use super::{Disk, OnNode};
 use crate::{
-    datadir::{Sums, Tree, Volume},
+    datadir::{DirectoryContent, DirectoryVolume, OtherFileSums},
     jobs,
     model::{
-        facts::Fact,
-        target::{Kind, State},
+        facts::FactKind,
+        target::{TargetKind, TargetState},
     },
     scan::{running_jobs::RunningJobs, targets::Targets, views::Views},
     sources::inventory::CompactionFile,
-    table::{DbIx, Draft, Ix, NodeIx, OnDisk, OnVolume, PartSums, TargetRef, View},
+    table::{DbIx, DiskUsage, Draft, NodeIx, PartSums, TargetIx, TargetRef, View, VolumeUsage},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use wall_clock::Moment;
@@ -43,23 +43,23 @@ impl Disk {
         let draft = &mut targets.draft;
         let mut nodes: BTreeMap<NodeIx, Unused> = BTreeMap::new();
         let mut stale_of: BTreeMap<DbIx, u64> = BTreeMap::new();
-        let mut parts_of: BTreeMap<Ix, PartSums> = BTreeMap::new();
-        for at in 0..draft.now().capacity() {
-            let Some(part) = draft.now().target_at(at).filter(|target| target.is_part()) else {
+        let mut parts_of: BTreeMap<TargetIx, PartSums> = BTreeMap::new();
+        for at in 0..draft.current().row_count() {
+            let Some(part) = draft.current().target_at(at).filter(|target| target.is_part()) else {
                 continue;
             };
             let ix = part.ix();
             let (node, db, facts) = (part.node_ix(), part.db(), part.facts());
             let Some(view) = part.view() else { continue };
             let (signature, named) = (view.signature, !view.designs.is_empty());
-            let of = draft.now().find_view(views.of(db), signature);
+            let of = draft.current().find_view(views.of(db), signature);
             let has_shard = self.has_shard(draft, part);
             let designed = views.designed(db, signature);
             let unused = nodes.entry(node).or_default();
             unused.designs_known |= designed.is_some();
             let stale = has_shard == Some(false) || designed == Some(false);
             if stale {
-                let bytes = facts.file.get().unwrap_or_default();
+                let bytes = facts.file_bytes.get().unwrap_or_default();
                 unused.stale_bytes = unused.stale_bytes.saturating_add(bytes);
                 unused.stale_files += 1;
                 // `_view_cleanup` does not remove index files whose shard is gone.
@@ -72,7 +72,7 @@ impl Disk {
                 parts_of.entry(of).or_default().add(&sums);
             }
             if stale || has_shard.is_some() || designed.is_some() {
-                draft.set_state(ix, if stale { State::Orphan } else { State::Ok });
+                draft.set_state(ix, if stale { TargetState::Orphan } else { TargetState::Ok });
             }
             match of {
                 Some(of) => attribute(draft, ix, of),
@@ -94,8 +94,8 @@ impl Disk {
     fn has_shard(&self, draft: &Draft, part: TargetRef<'_>) -> Option<bool> {
         let on_node = self.nodes.get(&part.node_ix())?;
         on_node.ended.as_ref().filter(|disk| disk.whole)?;
-        let shard = draft.find_db_target(part.node_ix(), part.db(), part.range());
-        if shard.is_some_and(|ix| on_node.met.has(ix.as_usize())) {
+        let shard = draft.find_shard(part.node_ix(), part.db(), part.range());
+        if shard.is_some_and(|ix| on_node.met.contains(ix.as_usize())) {
             return Some(true);
         }
         let name = part.shard_name()?;
@@ -104,11 +104,11 @@ impl Disk {
 }
 
 /// Gives each view the sums of its parts.
-fn sum_up(draft: &mut Draft, parts_of: &BTreeMap<Ix, PartSums>) {
-    let views: Vec<Ix> = draft
-        .now()
+fn sum_up(draft: &mut Draft, parts_of: &BTreeMap<TargetIx, PartSums>) {
+    let views: Vec<TargetIx> = draft
+        .current()
         .targets()
-        .filter(|target| target.kind() == Kind::View && !target.is_part())
+        .filter(|target| target.kind() == TargetKind::View && !target.is_part())
         .map(TargetRef::ix)
         .collect();
     for ix in views {
@@ -122,7 +122,7 @@ fn note_disk(
     draft: &mut Draft,
     at: NodeIx,
     on_node: &OnNode,
-    (unused, running): (&Unused, Option<&[jobs::Task]>),
+    (unused, running): (&Unused, Option<&[jobs::RunningTask]>),
     now: Moment,
 ) {
     let Some(ended) = &on_node.ended else { return };
@@ -130,24 +130,24 @@ fn note_disk(
     let whole = ended.whole && on_node.unread == 0;
     let (sums, took) = (ended.sums, ended.took);
     let volumes = ended.volumes.iter().map(|volume| left.on(volume, &sums, unused));
-    let volumes: Vec<OnVolume> = volumes.collect();
-    draft.change_node(at, |node| {
-        let before = node.disk.unwrap_or_default();
-        node.volumes = volumes;
-        node.disk = Some(OnDisk {
+    let volumes: Vec<VolumeUsage> = volumes.collect();
+    draft.update_node(at, |node| {
+        let before = node.disk_usage.unwrap_or_default();
+        node.volume_usage = volumes;
+        node.disk_usage = Some(DiskUsage {
             last_success: if whole { Some(now) } else { before.last_success },
             oldest_fact: before.oldest_fact,
             took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             files: sums.files,
-            stale_index: unused.stale_bytes.saturating_add(sums.misplaced),
+            stale_index_bytes: unused.stale_bytes.saturating_add(sums.misplaced),
             stale_index_files: unused.stale_files,
             designs_known: unused.designs_known,
-            leftover: left.of_dbs.saturating_add(left.of_views),
+            leftover_bytes: left.of_dbs.saturating_add(left.of_views),
             leftover_files: left.files,
-            trash: sums.trash,
-            nouveau: sums.nouveau,
-            clouseau: sums.clouseau,
-            other: sums.other,
+            trash_bytes: sums.trash,
+            nouveau_bytes: sums.nouveau,
+            clouseau_bytes: sums.clouseau,
+            other_bytes: sums.other,
         });
     });
 }
@@ -156,17 +156,17 @@ fn note_disk(
 fn sums(part: TargetRef<'_>) -> Option<PartSums> {
     Some(PartSums {
         count: 1,
-        file: part.on_disk(Fact::File)?,
-        active: part.on_disk(Fact::Active)?,
-        external: part.on_disk(Fact::External).unwrap_or_default(),
-        predicted: part.predicted()?,
-        reclaimable: part.reclaimable()?,
+        file_bytes: part.disk_bytes(FactKind::File)?,
+        active_bytes: part.disk_bytes(FactKind::Active)?,
+        external_bytes: part.disk_bytes(FactKind::External).unwrap_or_default(),
+        predicted_bytes: part.predicted_bytes()?,
+        reclaimable_bytes: part.reclaimable_bytes()?,
     })
 }
 
 /// Gives a part the design documents of its view.
-fn attribute(draft: &mut Draft, part: Ix, of: Ix) {
-    let view = |ix| draft.now().target(ix).and_then(TargetRef::view);
+fn attribute(draft: &mut Draft, part: TargetIx, of: TargetIx) {
+    let view = |ix| draft.current().target(ix).and_then(TargetRef::view);
     let (Some(view), Some(of)) = (view(part), view(of)) else { return };
     if !Arc::ptr_eq(&view.designs, &of.designs) {
         let (designs, language) = (Arc::clone(&of.designs), Arc::clone(&of.language));
@@ -176,8 +176,8 @@ fn attribute(draft: &mut Draft, part: Ix, of: Ix) {
 }
 
 /// The design document that a part had is gone, or is another by now.
-fn unattribute(draft: &mut Draft, part: Ix) {
-    let Some(view) = draft.now().target(part).and_then(TargetRef::view) else { return };
+fn unattribute(draft: &mut Draft, part: TargetIx) {
+    let Some(view) = draft.current().target(part).and_then(TargetRef::view) else { return };
     let view = View { designs: Arc::new([]), language: Arc::from(""), ..view.clone() };
     draft.set_view(part, view);
 }
@@ -195,23 +195,32 @@ struct Leftovers {
 impl Leftovers {
     /// The unused bytes on one volume. Index files where CouchDB does not look for them are among
     /// the databases.
-    fn on(&self, volume: &Volume, sums: &Sums, unused: &Unused) -> OnVolume {
+    fn on(&self, volume: &DirectoryVolume, sums: &OtherFileSums, unused: &Unused) -> VolumeUsage {
         let dbs = [sums.misplaced, self.of_dbs, sums.trash.saturating_sub(sums.trash_of_views)];
         let views = [unused.stale_bytes, self.of_views, sums.trash_of_views];
-        let [stale_index, leftover, trash] = match volume.holds {
-            Tree::Databases => dbs,
-            Tree::Views => views,
-            Tree::Both => std::array::from_fn(|at| {
+        let [stale_index, leftover, trash] = match volume.content {
+            DirectoryContent::Databases => dbs,
+            DirectoryContent::Views => views,
+            DirectoryContent::Both => std::array::from_fn(|at| {
                 let of = |all: &[u64; 3]| all.get(at).copied().unwrap_or_default();
                 of(&dbs).saturating_add(of(&views))
             }),
         };
-        OnVolume { volume: volume.clone(), stale_index, leftover, trash }
+        VolumeUsage {
+            volume: volume.clone(),
+            stale_index_bytes: stale_index,
+            leftover_bytes: leftover,
+            trash_bytes: trash,
+        }
     }
 }
 
 /// Which files compactions left behind, given what runs on the node, where that is known.
-fn leftovers(files: &[CompactionFile], running: Option<&[jobs::Task]>, now: Moment) -> Leftovers {
+fn leftovers(
+    files: &[CompactionFile],
+    running: Option<&[jobs::RunningTask]>,
+    now: Moment,
+) -> Leftovers {
     let left = files.iter().filter(|file| match running {
         Some(tasks) => {
             file.changed.age(now) >= LEFTOVER_AFTER

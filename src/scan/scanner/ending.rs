@@ -29,19 +29,19 @@ impl Scanner {
         self.targets.note_ages(now.wall);
         for at in self.targets.nodes(0) {
             // Of a node that this process serves it was noted when it was read.
-            let not_served = |node: &Node| !node.served && self.sweep.has_answered(at);
+            let not_served = |node: &Node| !node.is_served && self.sweep.has_answered(at);
             let whole = !self.sweep.is_incomplete(at)
                 && (at == NodeIx::CLUSTER || self.targets.now().node(at).is_some_and(not_served));
             if whole {
-                self.targets.draft.change_node(at, |node| node.last_success = Some(now.wall));
+                self.targets.draft.update_node(at, |node| node.last_success = Some(now.wall));
             }
         }
-        let answered = self.targets.now().nodes().iter().any(|node| node.up == Some(true));
+        let answered = self.targets.now().nodes().iter().any(|node| node.is_up == Some(true));
         let answered = answered
             || self.listing.is_readable_alone()
             || (self.listing.is_without_map() && self.disk.was_walked());
         let took = now.at.duration_since(self.sweep.began().at);
-        self.targets.draft.set_sweep(took);
+        self.targets.draft.set_sweep_duration(took);
         let success = self.sweep.is_complete() && answered;
         self.status.sweep_ended((now.wall, took), answered, success);
         self.status.shards = self.targets.headers.shards();

@@ -6,11 +6,11 @@ use crate::{
     sources::{
         couchdb::NO_USER,
         inventory::{
-            DiskSeen, FileSeen, MapEntry, MapRead, Members, NodeSeen, Observation, Stage, TaskSeen,
-            Unread,
+            ActiveTask, DiskWalk, FoundFile, MapEntry, MapRead, Members, NodeAnswer, Observation,
+            ReadError, Stage,
         },
     },
-    table::{DbIx, DbMap, DbName, Ix, Node, NodeIx, Snapshot, TargetRef},
+    table::{DbIx, DbName, Node, NodeIx, ShardMapEntry, Snapshot, TargetIx, TargetRef},
 };
 use couchdb_client::OwnAddress;
 use std::{collections::BTreeSet, sync::Arc};
@@ -27,7 +27,7 @@ impl Scanner {
             Observation::MapEnd(ended) => self.map_ended(ended),
             Observation::Unread(unread) => self.unread(NodeIx::CLUSTER, &unread),
             Observation::Files { node, names } => {
-                let at = self.targets.draft.node(&node);
+                let at = self.targets.draft.get_or_add_node(&node);
                 match names {
                     Ok(names) => self.listing.files(&mut self.targets.draft, at, &names),
                     Err(unread) => self.files_unread(at, &unread),
@@ -70,32 +70,32 @@ impl Scanner {
             Observation::Tasks { node, tasks } => self.tasks(&node, tasks, now),
             Observation::Disk { node, files } => self.files(&node, files),
             Observation::DiskEnd { node, disk } => self.walked(&node, disk),
-            Observation::Told { node, dbs, parts } => {
+            Observation::PeerFiles { node, dbs, parts } => {
                 let from = (&*self.settings, self.listing.is_without_map());
                 self.disk.peer_files(&mut self.targets, &node, (dbs, parts), from, now.wall);
             }
-            Observation::ToldEnd { peer, nodes } => self.peer_ended(&peer, nodes),
+            Observation::PeerEnd { peer, nodes } => self.peer_ended(&peer, nodes),
             // The end of a stage is no observation of the cluster: the caller handles it.
             Observation::StageEnded => {}
         }
     }
 
-    fn members(&mut self, members: Result<Members, Unread>) {
+    fn members(&mut self, members: Result<Members, ReadError>) {
         match members {
             Ok(members) => {
                 self.sweep.members_answered();
                 let expected: BTreeSet<&String> = members.expected.iter().collect();
                 for name in &members.expected {
-                    let at = self.targets.draft.node(name);
-                    self.targets.draft.change_node(at, |node| {
-                        node.member = true;
+                    let at = self.targets.draft.get_or_add_node(name);
+                    self.targets.draft.update_node(at, |node| {
+                        node.is_member = true;
                         // A cluster that answers has a node that is connected.
-                        node.files_alone = members.connected.is_empty();
+                        node.files_only = members.connected.is_empty();
                     });
                 }
                 for at in self.targets.nodes(1) {
-                    self.targets.draft.change_node(at, |node| {
-                        node.member = expected.iter().any(|name| ***name == *node.name);
+                    self.targets.draft.update_node(at, |node| {
+                        node.is_member = expected.iter().any(|name| ***name == *node.name);
                     });
                 }
                 self.status.problem = None;
@@ -107,7 +107,7 @@ impl Scanner {
                 self.sweep.members_failed(unread.was_asked());
                 if !unread.was_asked() {
                     for at in self.targets.nodes(1) {
-                        self.targets.draft.change_node(at, |node| node.up = None);
+                        self.targets.draft.update_node(at, |node| node.is_up = None);
                     }
                 }
                 self.unread(NodeIx::CLUSTER, &unread);
@@ -116,16 +116,16 @@ impl Scanner {
         self.targets.serve(&self.settings);
     }
 
-    fn node(&mut self, answer: NodeSeen) {
+    fn node(&mut self, answer: NodeAnswer) {
         let draft = &mut self.targets.draft;
-        let at = draft.node(&answer.node);
+        let at = draft.get_or_add_node(&answer.node);
         let up = answer.up.is_ok();
         self.followed.node_answered(draft, at, up);
         if up {
             self.sweep.node_answered(at);
         }
-        draft.change_node(at, |node| {
-            node.up = Some(up);
+        draft.update_node(at, |node| {
+            node.is_up = Some(up);
             node.version = answer.version.or(node.version);
             set_own_address(node, answer.own_address);
             node.smoosh = answer.smoosh;
@@ -140,7 +140,7 @@ impl Scanner {
         listing.map_entry(&mut targets.draft, views, settings, entry);
     }
 
-    fn map_ended(&mut self, ended: Result<MapRead, Unread>) {
+    fn map_ended(&mut self, ended: Result<MapRead, ReadError>) {
         let map = match ended {
             Ok(map) => map,
             Err(unread) => return self.unread(NodeIx::CLUSTER, &unread),
@@ -148,7 +148,7 @@ impl Scanner {
         self.listing.map_read(map);
         if map == MapRead::Readable {
             for at in self.listing.holders() {
-                self.targets.draft.change_node(*at, |node| node.member = true);
+                self.targets.draft.update_node(*at, |node| node.is_member = true);
             }
             if self.listing.is_map_empty() {
                 self.status.problem = Some(nothing_readable(self.sweep.missing_rights()));
@@ -157,26 +157,26 @@ impl Scanner {
     }
 
     /// A node did not list its files; it is down when CouchDB says so.
-    fn files_unread(&mut self, at: NodeIx, unread: &Unread) {
+    fn files_unread(&mut self, at: NodeIx, unread: &ReadError) {
         if matches!(unread.reason, "node_down" | "connect" | "timeout") {
-            self.targets.draft.change_node(at, |node| node.up = Some(false));
+            self.targets.draft.update_node(at, |node| node.is_up = Some(false));
         }
         self.unread(at, unread);
     }
 
     /// The map was asked for one database that feeds named.
-    fn named_entry(&mut self, db: &str, entry: Result<Option<MapEntry>, Unread>, now: Now) {
+    fn named_entry(&mut self, db: &str, entry: Result<Option<MapEntry>, ReadError>, now: Now) {
         self.followed.entry_read(db, entry.is_ok(), &self.settings, now.at);
         let entry = match entry {
             Ok(entry) => entry,
             Err(unread) => return self.count_error(NodeIx::CLUSTER, &unread),
         };
-        for instance in self.targets.draft.instances(db) {
+        for instance in self.targets.draft.instances_of(db) {
             let name = self.targets.now().db_name(instance);
             let same = entry
                 .as_ref()
                 .is_some_and(|entry| name.is_some_and(|name| *name.suffix == *entry.suffix));
-            if !same && self.targets.draft.map_of(instance).copies > 0 {
+            if !same && self.targets.draft.shard_map(instance).copies > 0 {
                 self.db_removed(instance);
             }
         }
@@ -191,7 +191,7 @@ impl Scanner {
         self.targets.changes.db_removed(db, draft);
         self.listing.db_removed(db);
         self.views.db_removed(draft, db);
-        draft.set_map(db, DbMap::default(), &[]);
+        draft.set_shard_map(db, ShardMapEntry::default(), &[]);
         for ix in draft.copies_of(db) {
             self.followed.remove(ix);
             self.listing.copy_removed(ix);
@@ -203,8 +203,8 @@ impl Scanner {
     fn db_mapped(&mut self, entry: MapEntry, now: Now) {
         let moves = !entry.arriving.is_empty() || !entry.leaving.is_empty();
         let draft = &mut self.targets.draft;
-        let db = draft.db(DbName { db: &entry.db, suffix: &entry.suffix });
-        let before: BTreeSet<Ix> = draft.copies_of(db).into_iter().collect();
+        let db = draft.get_or_add_db(DbName { db: &entry.db, suffix: &entry.suffix });
+        let before: BTreeSet<TargetIx> = draft.copies_of(db).into_iter().collect();
         let expected = entry.copies.iter().filter(|at| self.settings.nodes.has(&at.node)).count();
         self.listing.map_entry(draft, &mut self.views, &self.settings, entry);
         self.targets.changes.db_exists(db, draft);
@@ -221,7 +221,7 @@ impl Scanner {
     }
 
     /// Whether a target that a stage of shards was to read is still the one in its place.
-    fn is_still(&self, slot: Slot, ix: Ix) -> bool {
+    fn is_still(&self, slot: Slot, ix: TargetIx) -> bool {
         let then = self.shards_stage(slot).and_then(|snapshot| snapshot.target(ix));
         then.zip(self.targets.now().target(ix)).is_some_and(|(then, now)| {
             let place = |it: TargetRef<'_>| (it.kind(), it.node_ix(), it.range());
@@ -239,8 +239,8 @@ impl Scanner {
     fn shard_read(
         &mut self,
         slot: Slot,
-        ix: Ix,
-        (is_still, there): (bool, Result<bool, Unread>),
+        ix: TargetIx,
+        (is_still, there): (bool, Result<bool, ReadError>),
         now: Now,
     ) {
         let node = self.shards_stage(slot).and_then(|it| Some(it.target(ix)?.node_ix()));
@@ -281,14 +281,14 @@ impl Scanner {
     /// changed (`couch_index_cleanup`, 3.5.2 and later).
     fn cleans_itself(&self) -> bool {
         let nodes = self.targets.now().nodes().iter();
-        let mut members = nodes.skip(1).filter(|node| node.member).peekable();
+        let mut members = nodes.skip(1).filter(|node| node.is_member).peekable();
         members.peek().is_some()
             && members.all(|node| node.version.is_some_and(|version| version.cleans_indexes()))
     }
 
-    fn tasks(&mut self, node: &str, tasks: Result<Vec<TaskSeen>, Unread>, now: Now) {
+    fn tasks(&mut self, node: &str, tasks: Result<Vec<ActiveTask>, ReadError>, now: Now) {
         let draft = &mut self.targets.draft;
-        let at = draft.node(node);
+        let at = draft.get_or_add_node(node);
         self.followed.node_answered(draft, at, tasks.is_ok());
         match tasks {
             Ok(tasks) => {
@@ -306,8 +306,8 @@ impl Scanner {
         }
     }
 
-    fn files(&mut self, node: &str, files: Vec<FileSeen>) {
-        let at = self.targets.draft.node(node);
+    fn files(&mut self, node: &str, files: Vec<FoundFile>) {
+        let at = self.targets.draft.get_or_add_node(node);
         let without_map = self.listing.is_without_map();
         let failed = self.disk.files(&mut self.targets, at, files, &self.settings, without_map);
         for unread in failed {
@@ -316,8 +316,8 @@ impl Scanner {
     }
 
     /// A walk of a node's directories ended, or could not be made.
-    fn walked(&mut self, node: &str, disk: Result<DiskSeen, Unread>) {
-        let at = self.targets.draft.node(node);
+    fn walked(&mut self, node: &str, disk: Result<DiskWalk, ReadError>) {
+        let at = self.targets.draft.get_or_add_node(node);
         let without_map = self.listing.is_without_map();
         match disk {
             Ok(disk) => self.disk.walked(&mut self.targets.draft, at, disk, without_map),
@@ -331,7 +331,7 @@ impl Scanner {
     }
 
     /// A sidecar answered for these nodes, or is away: then CouchDB's own numbers count again.
-    fn peer_ended(&mut self, peer: &Arc<str>, nodes: Result<BTreeSet<Arc<str>>, Unread>) {
+    fn peer_ended(&mut self, peer: &Arc<str>, nodes: Result<BTreeSet<Arc<str>>, ReadError>) {
         let draft = &mut self.targets.draft;
         let nodes = match nodes {
             Ok(nodes) => nodes.iter().filter_map(|node| draft.find_node(node)).collect(),
@@ -347,8 +347,8 @@ impl Scanner {
 /// Notes where `node` listens, and logs once of a node that this process serves that its address
 /// was not given.
 fn set_own_address(node: &mut Node, found: OwnAddress) {
-    let is_ungiven = |address: &OwnAddress| matches!(address, OwnAddress::Ungiven);
-    if node.served && is_ungiven(&found) && !is_ungiven(&node.own_address) {
+    let is_ungiven = |address: &OwnAddress| matches!(address, OwnAddress::NotConfigured);
+    if node.is_served && is_ungiven(&found) && !is_ungiven(&node.own_address) {
         tracing::warn!(node = %node.name, "no direct address: list it under couchdb.nodes");
     }
     node.own_address = found;

@@ -4,9 +4,9 @@
 
 use super::Scanner;
 use crate::{
-    model::target::{Kind, State},
+    model::target::{TargetKind, TargetState},
     sources::inventory::{Databases, Lane},
-    table::{Ix, NodeIx},
+    table::{NodeIx, TargetIx},
 };
 use std::collections::BTreeMap;
 
@@ -17,11 +17,13 @@ const SAMPLE_INTERVAL: usize = 64;
 impl Scanner {
     /// What to read on each node of this round.
     pub(super) fn lanes(&mut self) -> Vec<Lane> {
-        let mut due: BTreeMap<NodeIx, Vec<Ix>> = BTreeMap::new();
+        let mut due: BTreeMap<NodeIx, Vec<TargetIx>> = BTreeMap::new();
         let mut followed = 0;
-        for target in self.targets.now().targets().filter(|target| target.kind() == Kind::Db) {
+        for target in self.targets.now().targets().filter(|target| target.kind() == TargetKind::Db)
+        {
             let node = target.node_ix();
-            let there = !matches!(target.state(), State::Missing | State::Unaddressable);
+            let there =
+                !matches!(target.state(), TargetState::Missing | TargetState::Unaddressable);
             if !there || !self.sweep.round().contains(&node) || !self.targets.is_up(node) {
                 continue;
             }
@@ -37,14 +39,15 @@ impl Scanner {
 
     /// Parts what a sweep would read on `node` into what it asks CouchDB for and what headers
     /// cover, and settles the latter.
-    fn lane(&mut self, node: NodeIx, due: Vec<Ix>) -> Option<Lane> {
-        let is_covered = |ix: &Ix| {
+    fn lane(&mut self, node: NodeIx, due: Vec<TargetIx>) -> Option<Lane> {
+        let is_covered = |ix: &TargetIx| {
             let target = self.targets.now().target(*ix);
             !self.followed.reads_all()
                 && !self.followed.is_turn_of(*ix, SAMPLE_INTERVAL)
                 && target.is_some_and(|it| self.targets.is_covered(it, &self.disk))
         };
-        let (covered, asked): (Vec<Ix>, Vec<Ix>) = due.into_iter().partition(is_covered);
+        let (covered, asked): (Vec<TargetIx>, Vec<TargetIx>) =
+            due.into_iter().partition(is_covered);
         let snapshot = self.targets.now();
         let lane = snapshot.node(node).map(|node| {
             let mut lane = Lane::of(&node.name, asked, snapshot);
@@ -54,7 +57,7 @@ impl Scanner {
             }
             lane
         });
-        self.targets.draft.change_node(node, |node| node.spared = !covered.is_empty());
+        self.targets.draft.update_node(node, |node| node.skipped_shards = !covered.is_empty());
         let asked = lane.as_ref().map_or(0, |lane| lane.targets.len());
         self.targets.headers.count_shards(asked as u64, covered.len() as u64);
         for ix in covered {

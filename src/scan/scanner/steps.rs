@@ -9,7 +9,7 @@ use crate::{
         status::Progress,
         sweep::{State, Views},
     },
-    sources::inventory::{Reshard, Stage, Unread},
+    sources::inventory::{ReadError, Reshard, Stage},
     table::NodeIx,
 };
 use std::{collections::BTreeSet, sync::Arc};
@@ -36,7 +36,7 @@ impl Scanner {
         }
         self.sweep.begin(now);
         self.disk.begin_sweep();
-        self.targets.headers.begin_sweep(self.targets.draft.now());
+        self.targets.headers.begin_sweep(self.targets.draft.current());
         self.followed.begin_sweep();
         self.status.progress = Some(Progress { since: now.wall, done: 0, total: None });
         self.start_stage(Stage::Nodes, now, effects);
@@ -104,13 +104,13 @@ impl Scanner {
         }
         let nodes = self.targets.now().nodes().iter().enumerate().skip(1);
         let silent: Vec<NodeIx> = nodes
-            .filter(|(_, node)| node.member)
+            .filter(|(_, node)| node.is_member)
             .filter_map(|(at, _)| NodeIx::from_usize(at))
             .filter(|at| !self.sweep.has_answered(*at))
             .collect();
         for at in silent {
             self.followed.node_answered(&mut self.targets.draft, at, false);
-            self.targets.draft.change_node(at, |node| node.up = Some(false));
+            self.targets.draft.update_node(at, |node| node.is_up = Some(false));
         }
     }
 
@@ -123,7 +123,7 @@ impl Scanner {
             let Some(at) = NodeIx::from_usize(at).filter(|at| self.sweep.is_next(*at)) else {
                 continue;
             };
-            if node.member && node.up == Some(true) && self.settings.nodes.has(&node.name) {
+            if node.is_member && node.is_up == Some(true) && self.settings.nodes.has(&node.name) {
                 round.insert(at);
                 names.push(node.name.to_string());
             }
@@ -184,7 +184,7 @@ impl Scanner {
     /// All that a node answers by itself was asked.
     fn node_read(&mut self, at: NodeIx, now: Now) {
         if self.sweep.node_read(at) && self.targets.is_up(at) {
-            self.targets.draft.change_node(at, |node| node.last_success = Some(now.wall));
+            self.targets.draft.update_node(at, |node| node.last_success = Some(now.wall));
         }
     }
 
@@ -254,7 +254,7 @@ impl Scanner {
     pub(super) fn views_read(&mut self, now: Now) {
         if self.sweep.views_read() {
             let success = Some(now.wall);
-            self.targets.draft.change_node(NodeIx::CLUSTER, |node| node.last_success = success);
+            self.targets.draft.update_node(NodeIx::CLUSTER, |node| node.last_success = success);
         }
     }
 
@@ -267,7 +267,7 @@ impl Scanner {
 
     /// Sets what is being split. Where there is no answer, what was known stays: otherwise a moving
     /// copy would look lost.
-    pub(super) fn splits(&mut self, answer: Result<Reshard, Unread>, now: Now) {
+    pub(super) fn splits(&mut self, answer: Result<Reshard, ReadError>, now: Now) {
         self.sweep.splits_answered();
         match answer {
             Ok(splits) => self.set_splits(splits, now),

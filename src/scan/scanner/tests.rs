@@ -10,15 +10,16 @@ use super::*;
 use crate::{
     jobs,
     model::{
-        facts::{Facts, Known, Measured, Source as MeasuredBy},
+        facts::{FactSource as MeasuredBy, Facts, Measurement, OptionalU64},
         settings::Nodes,
-        target::State,
+        target::TargetState,
     },
     scan::Task,
     sources::inventory::{
-        CopyAt, Doing, IndexSeen, MapEntry, MapRead, Members, NodeSeen, Source, TaskSeen, ViewSeen,
+        ActiveTask, CopyAt, IndexAnswer, MapEntry, MapRead, Members, NodeAnswer, Source, TaskKind,
+        ViewAnswer,
     },
-    table::{Block, SmooshSeen},
+    table::{NodeSmoosh, TableBlock},
 };
 use couchdb_names::{Range, Signature};
 use futures::{
@@ -85,15 +86,15 @@ impl Default for Cluster {
     }
 }
 
-fn unread(reason: &'static str) -> Unread {
-    Unread { reason, message: format!("could not ask: {reason}"), right: None }
+fn unread(reason: &'static str) -> ReadError {
+    ReadError { reason, message: format!("could not ask: {reason}"), right: None }
 }
 
 fn facts(file: u64, active: u64) -> Facts {
     Facts {
-        file: Known::new(file),
-        active: Known::new(active),
-        measured_at: Some(Measured { at: Moment::from_unix(7), by: MeasuredBy::Http }),
+        file_bytes: OptionalU64::new(file),
+        active_bytes: OptionalU64::new(active),
+        measured_at: Some(Measurement { at: Moment::from_unix(7), source: MeasuredBy::Http }),
         ..Facts::default()
     }
 }
@@ -113,15 +114,15 @@ impl Cluster {
         usize::from(node == NODES[1])
     }
 
-    fn views(&self, copy: Option<Ix>) -> Result<Vec<ViewSeen>, Unread> {
+    fn views(&self, copy: Option<TargetIx>) -> Result<Vec<ViewAnswer>, ReadError> {
         if self.views_fail {
             return Err(unread("timeout"));
         }
-        let view = ViewSeen {
+        let view = ViewAnswer {
             designs: vec!["_design/x".into()],
             language: "javascript".into(),
             built_by: None,
-            index: Ok(IndexSeen {
+            index: Ok(IndexAnswer {
                 signature: Signature([self.signature; 16]),
                 facts: Facts { update_seq: self.view_seq.into(), ..facts(50, 5) },
                 collators: vec![],
@@ -146,12 +147,12 @@ impl Cluster {
                 let expected = NODES.map(ToOwned::to_owned).to_vec();
                 let members = Members { connected: expected.clone(), expected };
                 let nodes = NODES.map(|node| {
-                    Observation::Node(NodeSeen {
+                    Observation::Node(NodeAnswer {
                         node: node.into(),
                         up: up(node),
                         version: None,
                         own_address: Default::default(),
-                        smoosh: SmooshSeen::Unasked,
+                        smoosh: NodeSmoosh::NoDirectAddress,
                     })
                 });
                 std::iter::once(Observation::Members(Ok(members))).chain(nodes).collect()
@@ -203,7 +204,7 @@ impl Cluster {
                     let shards = if node == NODES[0] { &*self.compacting } else { &[] };
                     let tasks = shards
                         .iter()
-                        .map(|shard| TaskSeen::bare(Doing::Compacts, (*shard).into()))
+                        .map(|shard| ActiveTask::bare(TaskKind::Compacts, (*shard).into()))
                         .collect();
                     Observation::Tasks { node, tasks: Ok(tasks) }
                 })
@@ -247,7 +248,7 @@ impl Harness {
     }
 
     /// One with what an earlier process measured, and perhaps another source.
-    fn starting(cluster: Cluster, left: Vec<Block>, other: Option<Arc<dyn Source>>) -> Self {
+    fn starting(cluster: Cluster, left: Vec<TableBlock>, other: Option<Arc<dyn Source>>) -> Self {
         let (cluster, cluster_rx) = watch::channel(cluster);
         let settings = Settings::example();
         let now = Now { wall: START, at: Instant::now() };
@@ -264,7 +265,7 @@ impl Harness {
             running: Arc::default(),
         };
         if !left.is_empty() {
-            harness.handle(Event::Restored(Before { blocks: left, marks: Vec::new() }));
+            harness.handle(Event::Restored(EarlierProcess { blocks: left, marks: Vec::new() }));
         }
         harness.handle(Event::Started);
         harness
@@ -361,7 +362,7 @@ fn shown(snapshot: &Snapshot) -> Vec<String> {
     let mut lines: Vec<String> = snapshot
         .targets()
         .map(|target| {
-            let file = target.on_disk(crate::model::facts::Fact::File);
+            let file = target.disk_bytes(crate::model::facts::FactKind::File);
             let file = file.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
             format!("{} {} {file}", target.id(), target.state().label())
         })
@@ -370,7 +371,7 @@ fn shown(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-fn state_of(snapshot: &Snapshot, id: &str) -> Option<State> {
+fn state_of(snapshot: &Snapshot, id: &str) -> Option<TargetState> {
     snapshot.targets().find(|target| target.id().to_string() == id).map(|target| target.state())
 }
 
@@ -401,15 +402,15 @@ fn files_without_an_entry_are_stray_and_entries_without_a_file_missing() {
     let orders = "shards%2F00000000-ffffffff%2Forders.1";
     assert_eq!(
         state_of(&snapshot, "db:couchdb@a/shards%2F00000000-ffffffff%2Fdeleted.9"),
-        Some(State::Orphan)
+        Some(TargetState::Orphan)
     );
-    assert_eq!(state_of(&snapshot, &format!("db:couchdb@b/{orders}")), Some(State::Missing));
+    assert_eq!(state_of(&snapshot, &format!("db:couchdb@b/{orders}")), Some(TargetState::Missing));
 
     // The stray is deleted by hand, the missing copy comes back.
     harness.cluster.send_replace(Cluster::default());
     let snapshot = harness.sweep(2);
     assert_eq!(state_of(&snapshot, "db:couchdb@a/shards%2F00000000-ffffffff%2Fdeleted.9"), None);
-    assert_eq!(state_of(&snapshot, &format!("db:couchdb@b/{orders}")), Some(State::Ok));
+    assert_eq!(state_of(&snapshot, &format!("db:couchdb@b/{orders}")), Some(TargetState::Ok));
 }
 
 #[test]
@@ -419,7 +420,7 @@ fn a_node_that_is_down_and_a_map_that_breaks_take_nothing_away() {
     harness.cluster.send_modify(|cluster| cluster.down[1] = true);
     let snapshot = harness.sweep(2);
     assert_eq!(shown(&snapshot), before);
-    let up: Vec<_> = snapshot.nodes().iter().skip(1).map(|node| node.up).collect();
+    let up: Vec<_> = snapshot.nodes().iter().skip(1).map(|node| node.is_up).collect();
     assert_eq!(up, [Some(true), Some(false)]);
     let success: Vec<_> = snapshot.nodes().iter().skip(1).map(|node| node.last_success).collect();
     assert!(success[0] > success[1], "{success:?}");
@@ -446,7 +447,8 @@ fn targets_that_other_processes_serve_are_left_out() {
         settings.views = false;
     });
     let snapshot = harness.sweep(2);
-    let served: Vec<_> = snapshot.nodes().iter().map(|node| (&*node.name, node.served)).collect();
+    let served: Vec<_> =
+        snapshot.nodes().iter().map(|node| (&*node.name, node.is_served)).collect();
     assert_eq!(served, [("_cluster", false), (NODES[0], true), (NODES[1], false)]);
     assert_eq!(
         shown(&snapshot),
@@ -458,14 +460,14 @@ fn targets_that_other_processes_serve_are_left_out() {
 fn a_signature_that_changed_is_evidence_for_a_cleanup() {
     let mut harness = Harness::after_one_sweep(Cluster::default());
     let evidence = |snapshot: &Snapshot| {
-        let cleanup = snapshot.targets().find(|target| target.kind() == Kind::Cleanup);
+        let cleanup = snapshot.targets().find(|target| target.kind() == TargetKind::Cleanup);
         cleanup.map(|target| target.facts().flags.evidence)
     };
     assert_eq!(evidence(&harness.sweep(1)), Some(false));
     harness.cluster.send_modify(|cluster| cluster.signature = 2);
     let snapshot = harness.sweep(2);
     assert_eq!(evidence(&snapshot), Some(true));
-    let views = snapshot.targets().filter(|target| target.kind() == Kind::View).count();
+    let views = snapshot.targets().filter(|target| target.kind() == TargetKind::View).count();
     assert_eq!(views, 1, "the old index is no target any more");
 }
 
@@ -491,7 +493,7 @@ fn design_documents_are_asked_for_again_after_a_failure_or_by_another_source() {
     let failing = Cluster { seq: Some(5), views_fail: true, ..Cluster::default() };
     let mut harness = Harness::after_one_sweep(failing);
     let views = |snapshot: &Snapshot| {
-        snapshot.targets().filter(|target| target.kind() == Kind::View).count()
+        snapshot.targets().filter(|target| target.kind() == TargetKind::View).count()
     };
     harness.cluster.send_modify(|cluster| {
         cluster.views_fail = false;
@@ -510,7 +512,8 @@ fn a_target_is_read_again_when_a_job_on_it_ends() {
     let id = "db:couchdb@a/shards%2F00000000-ffffffff%2Forders.1";
     let of = |snapshot: &Arc<Snapshot>| {
         let target = snapshot.targets().find(|target| target.id().to_string() == id);
-        target.map(|target| (target.facts().flags.compact_running, target.facts().active.get()))
+        target
+            .map(|target| (target.facts().flags.compact_running, target.facts().active_bytes.get()))
     };
     harness.cluster.send_modify(|cluster| {
         cluster.compacting = vec!["shards/00000000-ffffffff/orders.1"];
@@ -541,8 +544,8 @@ fn each_poll_publishes_what_runs_and_a_silent_node_is_unknown() {
         panic!("{running:?}")
     };
     assert_eq!(
-        (&*task.key.shard, &task.key.work),
-        ("shards/00000000-ffffffff/orders.1", &jobs::Work::Db)
+        (&*task.key.shard, &task.key.kind),
+        ("shards/00000000-ffffffff/orders.1", &jobs::JobKind::CompactDb)
     );
     assert!(task.target.is_some());
     harness.cluster.send_modify(|cluster| cluster.tasks_fail = false);
@@ -555,13 +558,13 @@ fn a_target_is_read_again_on_command_and_a_requested_cleanup_loses_its_evidence(
     harness.cluster.send_modify(|cluster| cluster.signature = 2);
     let snapshot = harness.sweep(2);
     let cleanup = snapshot.targets().find(|target| target.facts().flags.evidence).unwrap().ix();
-    let db = snapshot.targets().find(|target| target.kind() == Kind::Db).unwrap().ix();
-    harness.send(Command::Cleaned(cleanup));
+    let db = snapshot.targets().find(|target| target.kind() == TargetKind::Db).unwrap().ix();
+    harness.send(Command::CleanupRequested(cleanup));
     harness.cluster.send_modify(|cluster| cluster.active = 77);
     harness.send(Command::Reread(vec![db]));
     harness.snapshot_where(|snapshot| {
         let facts = |ix| snapshot.target(ix).map(crate::table::TargetRef::facts).unwrap();
-        !facts(cleanup).flags.evidence && facts(db).active.get() == Some(77)
+        !facts(cleanup).flags.evidence && facts(db).active_bytes.get() == Some(77)
     });
 }
 
@@ -574,7 +577,7 @@ async fn the_task_sweeps_publishes_obeys_commands_and_stops() {
     let (task, mut handle) = Task::new(Clock::anchored(START), source_rx, settings_rx);
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    let before = Before { blocks: restore::left(Cluster::default()), marks: Vec::new() };
+    let before = EarlierProcess { blocks: restore::left(Cluster::default()), marks: Vec::new() };
     tasks.spawn(task.run_after(std::future::ready(before), stop.clone()));
     let long = Duration::from_secs(7_200);
     let first = handle.snapshots.wait_for(|snapshot| snapshot.version() > 0);
@@ -582,7 +585,7 @@ async fn the_task_sweeps_publishes_obeys_commands_and_stops() {
     assert_eq!(shown(&first).len(), 6, "what an earlier process measured");
     let swept = handle.status.wait_for(|status| status.sweeps >= 1);
     assert!(time::timeout(long, swept).await.unwrap().unwrap().ready);
-    let polled = handle.running.wait_for(|running| running.polls > 0);
+    let polled = handle.running.wait_for(|running| running.poll_count > 0);
     drop(time::timeout(long, polled).await.unwrap().unwrap());
 
     // Settings and commands reach the scanner, and time wakes it.

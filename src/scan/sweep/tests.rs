@@ -88,7 +88,7 @@ fn a_new_sweep_forgets_what_the_one_before_found() {
     sweep.unread(node(1));
     sweep.go_on_without_late_nodes();
     sweep.members_failed(true);
-    let right = Unread { reason: "forbidden", message: String::new(), right: Some("members") };
+    let right = ReadError { reason: "forbidden", message: String::new(), right: Some("members") };
     sweep.note_missing_right(&right);
     sweep.set_lists(false);
     sweep.end();

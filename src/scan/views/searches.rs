@@ -2,9 +2,9 @@
 
 use super::{DbViews, Views};
 use crate::{
-    model::target::State,
-    sources::inventory::{SearchSeen, Unread},
-    table::{DbIx, DbName, Draft, Ix, Query, Search, TargetRef, View},
+    model::target::TargetState,
+    sources::inventory::{ReadError, SearchAnswer},
+    table::{DbIx, DbName, Draft, IndexQuery, SearchAttributes, TargetIx, TargetRef, View},
 };
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ impl Views {
         name: DbName<'_>,
         design: &str,
         index: &str,
-    ) -> Option<Ix> {
+    ) -> Option<TargetIx> {
         let all = self.of(draft.find_db(name)?).iter().copied();
-        let target = |ix| draft.now().target(ix);
+        let target = |ix| draft.current().target(ix);
         all.filter_map(target).find(|it| is_named(*it, design, index)).map(TargetRef::ix)
     }
 }
@@ -30,21 +30,21 @@ impl DbViews {
         &self,
         draft: &mut Draft,
         db: DbIx,
-        answer: SearchSeen,
-        unread: &mut Vec<Unread>,
-    ) -> Ix {
-        let SearchSeen { engine, offered, unaddressable, .. } = answer;
+        answer: SearchAnswer,
+        unread: &mut Vec<ReadError>,
+    ) -> TargetIx {
+        let SearchAnswer { engine, offered, unaddressable, .. } = answer;
         let design: Arc<str> = answer.design.as_str().into();
         let index: Arc<str> = answer.index.as_str().into();
-        let query = Query { design: Arc::clone(&design), view: Arc::clone(&index) };
+        let query = IndexQuery { design: Arc::clone(&design), view: Arc::clone(&index) };
         let view = View {
             designs: [design].into(),
             language: answer.language.as_str().into(),
-            built_by: answer.autoupdate.then_some(query),
-            search: Some(Search { engine, index, offered }),
+            build_query: answer.autoupdate.then_some(query),
+            search_index: Some(SearchAttributes { engine, index, is_supported: offered }),
             ..View::default()
         };
-        let tables = draft.now();
+        let tables = draft.current();
         let known = self.views.iter().filter_map(|ix| tables.target(*ix)).find(|it| {
             let same = it.search().is_some_and(|search| search.engine == engine);
             same && is_named(*it, &answer.design, &answer.index)
@@ -56,7 +56,7 @@ impl DbViews {
             }
             None => draft.add_view(db, view),
         };
-        let state = if unaddressable { State::Unaddressable } else { State::Ok };
+        let state = if unaddressable { TargetState::Unaddressable } else { TargetState::Ok };
         draft.set_state(ix, state);
         match answer.facts {
             Ok(Some(mut facts)) => {
@@ -73,12 +73,12 @@ impl DbViews {
     }
 }
 
-fn is_built(draft: &Draft, ix: Ix) -> bool {
-    draft.now().target(ix).is_some_and(|target| target.facts().flags.updater_running)
+fn is_built(draft: &Draft, ix: TargetIx) -> bool {
+    draft.current().target(ix).is_some_and(|target| target.facts().flags.updater_running)
 }
 
 fn is_named(target: TargetRef<'_>, design: &str, index: &str) -> bool {
     let Some(view) = target.view() else { return false };
-    view.search.as_ref().is_some_and(|search| *search.index == *index)
+    view.search_index.as_ref().is_some_and(|search| *search.index == *index)
         && view.designs.iter().any(|id| **id == *design)
 }

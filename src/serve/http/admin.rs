@@ -14,12 +14,12 @@ use super::{
 };
 use crate::{
     model::{
-        memory::Scope,
-        target::{Kind, Selector, TargetId},
+        records::SuspensionScope,
+        target::{TargetId, TargetKind, TargetSelector},
     },
     plan::Plan,
     serve::report::{self, Conflict, Found, orders as answers},
-    table::Ix,
+    table::TargetIx,
 };
 use axum::{
     Extension,
@@ -59,9 +59,9 @@ pub(super) async fn suspend(
     let make = |body: answers::SuspendOrder, plan: &Plan, by, reply| {
         let scope = scope(body.scope.as_deref())?;
         match &scope {
-            Scope::All => {}
-            Scope::Node(name) => known_node(plan, name)?,
-            Scope::Channel(name) => known_channel(plan, name)?,
+            SuspensionScope::All => {}
+            SuspensionScope::Node(name) => known_node(plan, name)?,
+            SuspensionScope::Channel(name) => known_channel(plan, name)?,
         }
         let why = body.why.filter(|why| !why.is_empty());
         if why.as_ref().is_some_and(|why| why.chars().count() > MAX_WHY) {
@@ -88,7 +88,7 @@ pub(super) async fn resume(
     let make = |body: answers::ResumeOrder, _: &Plan, by, reply| {
         Ok(Order::Resume(Resume { scope: scope(body.scope.as_deref())?, by }, reply))
     };
-    let words = |scopes: &[Scope]| scopes.iter().map(ToString::to_string).collect();
+    let words = |scopes: &[SuspensionScope]| scopes.iter().map(ToString::to_string).collect();
     let tell = move |done: Resumed| answers::Resumed {
         lifted: words(&done.lifted),
         remaining: words(&done.remaining),
@@ -257,7 +257,7 @@ impl From<Denied> for Refused {
 }
 
 /// The scope a text means; everything where there is none.
-fn scope(text: Option<&str>) -> Result<Scope, Refused> {
+fn scope(text: Option<&str>) -> Result<SuspensionScope, Refused> {
     text.unwrap_or("all").parse().map_err(Refused::bad)
 }
 
@@ -271,7 +271,7 @@ fn known_node(plan: &Plan, name: &str) -> Result<(), Refused> {
 }
 
 fn known_channel(plan: &Plan, name: &str) -> Result<(), Refused> {
-    if plan.channels.named(name).is_some() {
+    if plan.channels.find(name).is_some() {
         return Ok(());
     }
     let names: Vec<&str> = plan.channels.list.iter().map(|channel| &*channel.name).collect();
@@ -279,7 +279,7 @@ fn known_channel(plan: &Plan, name: &str) -> Result<(), Refused> {
 }
 
 /// All targets that a text means: one that is gone may still be in quarantine.
-fn several(plan: &Plan, text: &str) -> Result<Selector, Refused> {
+fn several(plan: &Plan, text: &str) -> Result<TargetSelector, Refused> {
     if text.parse::<TargetId>().is_err() && report::find(plan, text) == Found::None {
         return Err(Refused::absent(report::no_match(plan, text)));
     }
@@ -288,10 +288,10 @@ fn several(plan: &Plan, text: &str) -> Result<Selector, Refused> {
 
 /// The one target that a text means, among those that have a compaction: of a database with one
 /// file, that.
-fn one_target(plan: &Plan, text: &str) -> Result<(Ix, TargetId), Refused> {
+fn one_target(plan: &Plan, text: &str) -> Result<(TargetIx, TargetId), Refused> {
     let named = |ix| plan.snapshot.target(ix).map(|target| (ix, target.id()));
     let nothing = || Refused::absent(report::no_match(plan, text));
-    let is_search = |(_, id): &(Ix, TargetId)| id.kind() == Kind::Search;
+    let is_search = |(_, id): &(TargetIx, TargetId)| id.kind() == TargetKind::Search;
     let no_compaction = || {
         let why =
             format!("{text:?} is a search index: it has no compaction, Lucene merges its files");
@@ -304,7 +304,7 @@ fn one_target(plan: &Plan, text: &str) -> Result<(Ix, TargetId), Refused> {
         },
         Found::None => Err(nothing()),
         Found::Several(all) => {
-            let mut all: Vec<(Ix, TargetId)> = all.into_iter().filter_map(named).collect();
+            let mut all: Vec<(TargetIx, TargetId)> = all.into_iter().filter_map(named).collect();
             all.retain(|one| !is_search(one));
             if all.is_empty() {
                 return Err(no_compaction());
@@ -312,7 +312,7 @@ fn one_target(plan: &Plan, text: &str) -> Result<(Ix, TargetId), Refused> {
             if let [only] = &all[..] {
                 return Ok(only.clone());
             }
-            let mut files = all.iter().filter(|(_, id)| id.kind() == Kind::Db);
+            let mut files = all.iter().filter(|(_, id)| id.kind() == TargetKind::Db);
             if let (Some(only), None) = (files.next(), files.next()) {
                 return Ok(only.clone());
             }

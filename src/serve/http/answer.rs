@@ -6,7 +6,7 @@
 //! reader holds is one piece and the plan that it is about.
 
 use super::guard::Turns;
-use crate::{serve::report::Listing, tasks::joined, text::escape};
+use crate::{serve::report::Listing, tasks::unwrap_join, text::escape};
 use axum::{
     body::{Body, Bytes},
     http::{HeaderValue, header},
@@ -100,7 +100,7 @@ async fn next(rest: Option<Answer>, turns: Turns) -> Option<(io::Result<Vec<u8>>
         rest.piece(PIECE)
     });
     // Where the runtime ends, the answer breaks off.
-    let (piece, rest) = joined(rendered.await).map_or_else(
+    let (piece, rest) = unwrap_join(rendered.await).map_or_else(
         || (Err(io::Error::other("recliner is stopping")), None),
         |(piece, rest)| (Ok(piece), rest),
     );
@@ -171,7 +171,7 @@ pub(super) fn whole(value: &(impl Serialize + ?Sized)) -> Response {
 pub(super) fn text(value: &(impl Serialize + ?Sized)) -> Vec<u8> {
     let mut out = Vec::with_capacity(128);
     // Nothing here has keys that are no text, which is all that could fail.
-    match escape::write_json(&mut out, value) {
+    match escape::write_escaped_json(&mut out, value) {
         Ok(()) => out,
         Err(_) => b"null".to_vec(),
     }

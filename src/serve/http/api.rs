@@ -19,7 +19,7 @@ use crate::{
         Planned, Queue, Queues, ReadErrors, RefusedLine, Status, Success, SuspensionLine, Sweep,
         TakeoverLine, Target, Targets, Wanted, WholeViews,
     },
-    table::Ix,
+    table::TargetIx,
 };
 use axum::{
     Extension,
@@ -243,14 +243,14 @@ fn one_queue(
 ) -> Option<(Queue, impl Iterator<Item = Target> + use<>)> {
     let queue = plan.queues.get(at)?;
     let node = plan.snapshot.node(queue.node)?;
-    let channel = plan.channels.list.get(queue.channel)?;
+    let channel = plan.channels.list.get(queue.channel_index)?;
     let wanted = query.node.as_deref().is_none_or(|wanted| wanted == &*node.name)
         && query.channel.as_deref().is_none_or(|wanted| wanted == &*channel.name);
     if !wanted {
         return None;
     }
     let head = Queue::of(&node.name, &channel.name, queue);
-    let waiting: Vec<Ix> = queue.waiting().skip(page.offset).take(page.limit).collect();
+    let waiting: Vec<TargetIx> = queue.queued().skip(page.offset).take(page.limit).collect();
     let waiting = waiting
         .into_iter()
         .filter_map(move |ix| Some(Target::of(&plan, plan.snapshot.target(ix)?)));

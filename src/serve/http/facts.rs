@@ -13,13 +13,13 @@ use super::{
 };
 use crate::{
     model::{
-        facts::Source,
-        target::{Kind, State as TargetState, TargetId},
+        facts::FactSource,
+        target::{TargetId, TargetKind, TargetState},
     },
     plan::Plan,
     serve::report::Listing,
     sources::inventory::{FactsLine, FactsPage},
-    table::{Ix, Snapshot, TargetRef},
+    table::{Snapshot, TargetIx, TargetRef},
 };
 use axum::{
     Extension, extract,
@@ -98,9 +98,9 @@ fn page<'a>(
 ) -> (Vec<TargetRef<'a>>, bool) {
     let by_files = |target: &TargetRef<'_>| {
         let measured = target.facts().measured_at;
-        (target.kind() == Kind::Db || target.is_part())
+        (target.kind() == TargetKind::Db || target.is_part())
             && target.state() == TargetState::Ok
-            && measured.is_some_and(|it| it.by == Source::Files)
+            && measured.is_some_and(|it| it.source == FactSource::Files)
     };
     let listed = snapshot.targets().filter(by_files);
     let mut found: Vec<(Place<'a>, TargetRef<'a>)> = listed
@@ -146,7 +146,7 @@ fn answer(plan: Arc<Plan>, query: &FactsQuery) -> Result<Answer, Refused> {
     let mut last = targets.iter().rev().filter_map(|target| FactsLine::of(*target));
     let next = last.next().filter(|_| more).map(|line| line.id);
     let head = FactsPage { facts: Vec::new(), next };
-    let listed: Vec<Ix> = targets.into_iter().map(TargetRef::ix).collect();
+    let listed: Vec<TargetIx> = targets.into_iter().map(TargetRef::ix).collect();
     let lines = listed.into_iter().filter_map(move |ix| {
         let target = plan.snapshot.target(ix)?;
         FactsLine::of(target)

@@ -26,13 +26,13 @@ mod smoosh;
 
 use super::{About, ConfigStatus, State, answer::in_pieces, guard::Turns};
 use crate::{
-    act::{follower, takeover::Takeovers, warmer::Builds},
-    feeds::{changes, feed::Feed},
+    act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
+    feeds::{feed_client, feed_server::FeedHandle},
     plan::Plan,
     scan,
     store::journal::Journal,
     table::{Node, NodeIx},
-    tasks::joined,
+    tasks::unwrap_join,
 };
 use axum::{
     Extension,
@@ -43,7 +43,9 @@ use axum::{
 };
 use couchdb_client::{self, CertificateEnds};
 use futures::stream;
-use metrics_text::{self, Coding, Family, Format, Sink, Writer, accepts_gzip, negotiate};
+use metrics_text::{
+    self, Encoding, Family, PieceSink, TextFormat, Writer, accepts_gzip, negotiate,
+};
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
     runtime::Handle,
@@ -95,7 +97,7 @@ pub(super) async fn metrics(
     let Some(turn) = scrapes.turn().await else { return too_many_scrapes() };
     let format = negotiate(list(&headers, header::ACCEPT).as_deref());
     let gzip = accepts_gzip(list(&headers, header::ACCEPT_ENCODING).as_deref());
-    let coding = if gzip { Coding::Gzip } else { Coding::Identity };
+    let coding = if gzip { Encoding::Gzip } else { Encoding::Identity };
     let (sender, pieces) = mpsc::channel(1);
     let turn_wanted = Arc::clone(&scrapes.turn_wanted);
     let rendering = tokio::task::spawn_blocking(move || {
@@ -151,7 +153,7 @@ impl Rendered {
                 return Ok(Some((piece, Some(rendered))));
             }
             // An error tells the client that the text is incomplete.
-            match joined(rendered.rendering.await) {
+            match unwrap_join(rendered.rendering.await) {
                 Some(true) => Ok(None),
                 Some(false) | None => Err(io::Error::other("the scrape was aborted")),
             }
@@ -160,7 +162,7 @@ impl Rendered {
     }
 }
 
-fn sink(sender: mpsc::Sender<Vec<u8>>, turn_wanted: Arc<Notify>) -> Sink {
+fn sink(sender: mpsc::Sender<Vec<u8>>, turn_wanted: Arc<Notify>) -> PieceSink {
     Box::new(move |piece| send_piece(&sender, &turn_wanted, piece))
 }
 
@@ -201,12 +203,12 @@ fn served_nodes(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
     let nodes = plan.snapshot.nodes().iter().enumerate();
     nodes
         .filter_map(|(ix, node)| Some((NodeIx::from_usize(ix)?, &**node)))
-        .filter(|(ix, node)| node.served && (*ix == NodeIx::CLUSTER || node.member))
+        .filter(|(ix, node)| node.is_served && (*ix == NodeIx::CLUSTER || node.is_member))
 }
 
 /// The cluster's nodes, without the pseudo node.
 fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
-    plan.snapshot.nodes().iter().skip(1).map(AsRef::as_ref).filter(|node| node.member)
+    plan.snapshot.nodes().iter().skip(1).map(AsRef::as_ref).filter(|node| node.is_member)
 }
 
 /// What other tasks published last, read once for a whole scrape, so that all of it shows the same
@@ -216,14 +218,14 @@ pub(super) struct Scrape {
     status: Arc<scan::Status>,
     config: Arc<ConfigStatus>,
     about: Arc<About>,
-    couchdb: Arc<[couchdb_client::Entry]>,
+    couchdb: Arc<[couchdb_client::EntryStatus]>,
     couchdb_certificates: CertificateEnds,
     web_certificates: CertificateEnds,
-    counts: Arc<follower::Counts>,
+    counts: Arc<job_state::JobCounters>,
     takeovers: Arc<Takeovers>,
-    builds: Arc<Builds>,
-    changes: Arc<changes::Status>,
-    feed: Option<Feed>,
+    builds: Arc<IndexBuilds>,
+    changes: Arc<feed_client::FeedClientStatus>,
+    feed: Option<FeedHandle>,
     journal: Option<Journal>,
     registry: prometheus::Registry,
 }
@@ -275,10 +277,10 @@ impl Scrape {
 
     /// Renders the whole text in one format, piece by piece. Returns whether the client took all
     /// of it.
-    fn render(&self, format: Format, coding: Coding, sink: Sink) -> bool {
+    fn render(&self, format: TextFormat, coding: Encoding, sink: PieceSink) -> bool {
         let mut writer = Writer::to(format, coding, sink);
         self.write(&mut writer);
-        writer.hand_over()
+        writer.finish_to_sink()
     }
 }
 

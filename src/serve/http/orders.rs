@@ -7,12 +7,12 @@
 
 use crate::{
     model::{
-        memory::{Scope, Suspension},
-        target::{Selector, TargetId},
+        records::{Suspension, SuspensionScope},
+        target::{TargetId, TargetSelector},
     },
     plan::Refusal,
     serve::report::MissLine,
-    table::Ix,
+    table::TargetIx,
 };
 use tokio::sync::oneshot;
 use wall_clock::Moment;
@@ -98,7 +98,7 @@ pub enum Denied {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspend {
     /// What is suspended; its node and channel exist.
-    pub scope: Scope,
+    pub scope: SuspensionScope,
     /// What the operator gave as the reason.
     pub why: Option<String>,
     /// Who ordered it, and from where.
@@ -116,11 +116,11 @@ pub struct Suspended {
     pub running: Option<u64>,
 }
 
-/// Take suspensions back: of [`Scope::All`] every one, else the one of this scope alone.
+/// Take suspensions back: of [`SuspensionScope::All`] every one, else the one of this scope alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resume {
     /// What is resumed; its node or channel may be gone by now.
-    pub scope: Scope,
+    pub scope: SuspensionScope,
     /// Who ordered it, and from where.
     pub by: String,
 }
@@ -129,9 +129,9 @@ pub struct Resume {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resumed {
     /// Those that were taken back; none where nothing was suspended.
-    pub lifted: Vec<Scope>,
+    pub lifted: Vec<SuspensionScope>,
     /// Those that are still in force.
-    pub remaining: Vec<Scope>,
+    pub remaining: Vec<SuspensionScope>,
 }
 
 /// Compact one target now, before all others, through the same gates and limits.
@@ -140,7 +140,7 @@ pub struct Compact {
     /// The target.
     pub target: TargetId,
     /// Its place in the tables.
-    pub ix: Ix,
+    pub ix: TargetIx,
     /// Whether it may start though no channel takes it for its sizes, or though it rests
     /// after failures or a compaction of no use. Never lifts a limit, a gate, the headroom or
     /// what is being done to it.
@@ -197,7 +197,7 @@ pub enum Release {
     /// Those of these that are in quarantine; [`Denied::Unknown`] where none is.
     Named {
         /// Which.
-        selector: Selector,
+        selector: TargetSelector,
         /// What the operator typed.
         text: String,
     },

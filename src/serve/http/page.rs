@@ -2,7 +2,7 @@
 
 use super::State;
 use crate::{
-    model::{channel::Mode, target::Kind},
+    model::{channel::Mode, target::TargetKind},
     plan::RefusalReason,
     serve::report,
     table::NodeIx,
@@ -98,7 +98,11 @@ fn capital(says: &str) -> String {
 fn sweep_line(status: &crate::scan::Status) -> String {
     let ended = match (status.last_end, status.last_duration) {
         (Some(at), Some(took)) => {
-            format!("The last sweep ended at {} and took {}.", at.rfc3339(), duration::shown(took))
+            format!(
+                "The last sweep ended at {} and took {}.",
+                at.rfc3339(),
+                duration::format_rounded(took)
+            )
         }
         _ => "No sweep has ended yet.".to_owned(),
     };
@@ -114,22 +118,22 @@ fn sweep_line(status: &crate::scan::Status) -> String {
 fn bytes(bytes: Option<f64>) -> String {
     // Sums are whole bytes; a table for people shows three digits of them.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    bytes.map_or_else(|| "?".to_owned(), |bytes| size::shown(bytes as u64).to_string())
+    bytes.map_or_else(|| "?".to_owned(), |bytes| size::format_size(bytes as u64).to_string())
 }
 
 fn nodes(plan: &crate::plan::Plan) -> Markup {
     let lines: Vec<_> = report::nodes(plan).collect();
     let totals = plan.snapshot.totals();
-    let views = totals.of(NodeIx::CLUSTER, Kind::View);
-    let count: u64 = views.states.iter().sum();
+    let views = totals.sums_of(NodeIx::CLUSTER, TargetKind::View);
+    let count: u64 = views.counts_by_state.iter().sum();
     html! {
         h2 { "Nodes" }
         div.wide { table {
             tr { th { "node" } th { "up" } th.rest { "version" } th.n { "shards" } th.n { "on disk" } th.n { "reclaimable" } th.rest { "smoosh" } }
             @for (at, line) in lines.iter().enumerate() {
-                @let sums = NodeIx::from_usize(at + 1).map(|node| totals.of(node, Kind::Db)).unwrap_or_default();
+                @let sums = NodeIx::from_usize(at + 1).map(|node| totals.sums_of(node, TargetKind::Db)).unwrap_or_default();
                 tr {
-                    td { (escape::line(&line.node)) }
+                    td { (escape::escape_line(&line.node)) }
                     td {
                         @match line.up {
                             Some(true) => "yes",
@@ -138,9 +142,9 @@ fn nodes(plan: &crate::plan::Plan) -> Markup {
                         }
                     }
                     td.rest { (line.version.as_deref().unwrap_or("?")) }
-                    td.n { (sums.states.iter().sum::<u64>()) }
-                    td.n { (bytes(sums.file.get())) }
-                    td.n { (bytes(sums.reclaimable.get())) }
+                    td.n { (sums.counts_by_state.iter().sum::<u64>()) }
+                    td.n { (bytes(sums.file_bytes.get())) }
+                    td.n { (bytes(sums.reclaimable_bytes.get())) }
                     td.rest { (line.smoosh_says()) }
                 }
             }
@@ -155,8 +159,8 @@ fn nodes(plan: &crate::plan::Plan) -> Markup {
         p.quiet { "Shards and their bytes are those of databases." }
         @if count > 0 {
             p {
-                (count) " views of the whole cluster, with all their copies: " (bytes(views.file.get()))
-                " on disk, " (bytes(views.reclaimable.get())) " reclaimable."
+                (count) " views of the whole cluster, with all their copies: " (bytes(views.file_bytes.get()))
+                " on disk, " (bytes(views.reclaimable_bytes.get())) " reclaimable."
             }
         }
     }
@@ -167,20 +171,20 @@ fn queues(plan: &crate::plan::Plan) -> Markup {
         h2 { "Queues" }
         div.wide { table {
             tr { th { "node" } th { "channel" } th.n { "waiting" } th.n.rest { "running" } th.n { "reclaimable" } th.n.rest { "longest wait" } }
-            @for queue in plan.queues.iter().filter(|queue| queue.waiting().len() > 0 || queue.active > 0) {
+            @for queue in plan.queues.iter().filter(|queue| queue.queued().len() > 0 || queue.active_jobs > 0) {
                 tr {
-                    td { (escape::line(plan.snapshot.node(queue.node).map_or("", |node| &node.name))) }
-                    td { (plan.channels.list.get(queue.channel).map_or("", |channel| &channel.name)) }
-                    td.n { (queue.waiting().len()) @if queue.overflow > 0 { " + " (queue.overflow) } }
-                    td.n.rest { (queue.active) }
-                    td.n { (size::shown(queue.reclaimable)) }
-                    td.n.rest title=[queue.oldest.map(Moment::rfc3339)] {
-                        (queue.oldest.map(|since| duration::shown(since.age(plan.made_at))).unwrap_or_default())
+                    td { (escape::escape_line(plan.snapshot.node(queue.node).map_or("", |node| &node.name))) }
+                    td { (plan.channels.list.get(queue.channel_index).map_or("", |channel| &channel.name)) }
+                    td.n { (queue.queued().len()) @if queue.overflow > 0 { " + " (queue.overflow) } }
+                    td.n.rest { (queue.active_jobs) }
+                    td.n { (size::format_size(queue.reclaimable_bytes)) }
+                    td.n.rest title=[queue.oldest_queued_at.map(Moment::rfc3339)] {
+                        (queue.oldest_queued_at.map(|since| duration::format_rounded(since.age(plan.planned_at))).unwrap_or_default())
                     }
                 }
             }
         } }
-        @if plan.queues.iter().all(|queue| queue.waiting().len() == 0) {
+        @if plan.queues.iter().all(|queue| queue.queued().len() == 0) {
             p.quiet { "Nothing waits." }
         } @else {
             (decided(plan))
@@ -191,8 +195,8 @@ fn queues(plan: &crate::plan::Plan) -> Markup {
 
 /// How many would start now, and why the others do not, most first.
 fn decided(plan: &crate::plan::Plan) -> Markup {
-    let starts: u64 = plan.candidates.iter().map(|counts| counts.starts).sum();
-    let refused = |reason| plan.candidates.iter().map(|counts| counts.refused(reason)).sum();
+    let starts: u64 = plan.decision_counts.iter().map(|counts| counts.starts).sum();
+    let refused = |reason| plan.decision_counts.iter().map(|counts| counts.refusals(reason)).sum();
     let mut reasons: Vec<(u64, RefusalReason)> =
         RefusalReason::ALL.map(|reason| (refused(reason), reason)).into();
     reasons.retain(|(count, _)| *count > 0);

@@ -2,14 +2,14 @@
 
 use crate::{
     model::{
-        facts::Fact,
-        memory::Ending,
-        target::{Kind, State},
+        facts::FactKind,
+        records::JobResult,
+        target::{TargetKind, TargetState},
     },
     plan::Plan,
     serve::report::words,
-    store::journal::{EventsQuery, HistoryQuery, Type},
-    table::{Ix, TargetRef},
+    store::journal::{EventType, EventsQuery, HistoryQuery},
+    table::{TargetIx, TargetRef},
     text::duration,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -204,8 +204,11 @@ impl HistoryParameters {
     /// Names a parameter whose value nothing can have.
     pub(super) fn read(self, now: Moment) -> Result<HistoryQuery, String> {
         let result = self.result.as_deref().map(|label| {
-            Ending::ALL.into_iter().find(|it| it.label() == label).ok_or_else(|| {
-                format!("{label:?} is not a result: {}", Ending::ALL.map(Ending::label).join(", "))
+            JobResult::ALL.into_iter().find(|it| it.label() == label).ok_or_else(|| {
+                format!(
+                    "{label:?} is not a result: {}",
+                    JobResult::ALL.map(JobResult::label).join(", ")
+                )
             })
         });
         Ok(HistoryQuery {
@@ -240,15 +243,15 @@ impl EventsParameters {
         let types =
             self.types.as_deref().unwrap_or_default().split(',').filter(|it| !it.is_empty());
         let types = types.map(|label| {
-            Type::from_label(label).ok_or_else(|| {
-                let known = Type::ALL.map(Type::label).join(", ");
+            EventType::from_label(label).ok_or_else(|| {
+                let known = EventType::ALL.map(EventType::label).join(", ");
                 format!("{label:?} is not a type of event: {known}")
             })
         });
         let query = EventsQuery {
             types: types.collect::<Result<_, _>>()?,
             target: None,
-            since,
+            after_seq: since,
             from,
             limit: Page::new(None, self.limit)?.limit,
         };
@@ -282,13 +285,13 @@ impl TargetQuery {
     ///
     /// # Errors
     /// Names a filter whose value nothing can have.
-    pub(super) fn select(&self, plan: &Plan) -> Result<Vec<Ix>, String> {
+    pub(super) fn select(&self, plan: &Plan) -> Result<Vec<TargetIx>, String> {
         let kind = self.kind.as_deref().map(|kind| {
-            Kind::from_label(kind)
+            TargetKind::from_label(kind)
                 .ok_or_else(|| format!("{kind:?} is not a kind: db, view, cleanup or search"))
         });
         let state = self.state.as_deref().map(|state| {
-            State::from_label(state).ok_or_else(|| {
+            TargetState::from_label(state).ok_or_else(|| {
                 format!(
                     "{state:?} is not a state: ok, orphan, missing, resharding or unaddressable"
                 )
@@ -326,8 +329,8 @@ impl TargetQuery {
 fn key(plan: &Plan, target: TargetRef<'_>, sort: Sort) -> f64 {
     let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
     let key = match sort {
-        Sort::Reclaimable => bytes(target.reclaimable()),
-        Sort::File => bytes(target.on_disk(Fact::File)),
+        Sort::Reclaimable => bytes(target.reclaimable_bytes()),
+        Sort::File => bytes(target.disk_bytes(FactKind::File)),
         Sort::Ratio => target.facts().ratio(),
         Sort::Priority => plan.placement(target.ix()).map(|(_, placement)| placement.priority),
     };
@@ -335,7 +338,7 @@ fn key(plan: &Plan, target: TargetRef<'_>, sort: Sort) -> f64 {
 }
 
 fn check_channel(plan: &Plan, channel: Option<&str>) -> Result<(), String> {
-    let Some(channel) = channel.filter(|name| plan.channels.named(name).is_none()) else {
+    let Some(channel) = channel.filter(|name| plan.channels.find(name).is_none()) else {
         return Ok(());
     };
     let names: Vec<&str> = plan.channels.list.iter().map(|channel| &*channel.name).collect();
@@ -349,8 +352,8 @@ fn time(text: &str, now: Moment) -> Result<Moment, String> {
         Some(Moment::from_unix(then.as_secs()))
     };
     // A day begins at midnight, in UTC as everywhere here.
-    let day = || Moment::read(&[text, "T00:00:00Z"].concat());
-    Moment::read(text).or_else(ago).or_else(day).ok_or_else(|| {
+    let day = || Moment::parse(&[text, "T00:00:00Z"].concat());
+    Moment::parse(text).or_else(ago).or_else(day).ok_or_else(|| {
         format!("since={text:?} is not a valid time (try 2h or 2026-11-21T00:00:00Z)")
     })
 }

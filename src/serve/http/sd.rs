@@ -29,7 +29,7 @@ pub(super) async fn discovery(extract::State(state): extract::State<State>) -> R
     let groups: Vec<TargetGroup> = snapshot
         .nodes()
         .iter()
-        .filter(|node| node.member)
+        .filter(|node| node.is_member)
         .filter_map(|node| Some(group(node, node.own_address.found()?)))
         .collect();
     answer::whole(&groups)

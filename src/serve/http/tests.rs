@@ -15,18 +15,21 @@ use super::*;
 use crate::{
     model::{
         channel::{Channels, Mode},
-        facts::{Facts, Flags, Known, Measured, Source},
-        target::State as TargetState,
+        facts::{FactSource, Facts, Flags, Measurement, OptionalU64},
+        target::TargetState,
     },
     plan::{Conditions, Queues},
     scan::{Progress, Status},
-    table::{DbMap, DbName, Draft, Ix, SmooshChannel, SmooshSeen, Snapshot, View, WaitingPriority},
+    table::{
+        DbName, Draft, NodeSmoosh, PriorityRange, ShardMapEntry, SmooshChannel, Snapshot, TargetIx,
+        View,
+    },
 };
 use axum::{
     body::Body,
     http::{HeaderMap, Method, Request, StatusCode},
 };
-use couchdb_client::{self, Entry, OwnAddress};
+use couchdb_client::{self, EntryStatus, OwnAddress};
 use couchdb_names::{Range, Signature, Version};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -44,10 +47,13 @@ const ODD_DESIGN: &str = "_design/\"b\\\u{fc}cher\"\n<script>alert(1)</script>&a
 
 fn facts(file: u64, active: u64) -> Facts {
     Facts {
-        file: Known::new(file),
-        active: Known::new(active),
-        external: Known::new(active * 2),
-        measured_at: Some(Measured { at: Moment::from_unix(1_795_222_434), by: Source::Http }),
+        file_bytes: OptionalU64::new(file),
+        active_bytes: OptionalU64::new(active),
+        external_bytes: OptionalU64::new(active * 2),
+        measured_at: Some(Measurement {
+            at: Moment::from_unix(1_795_222_434),
+            source: FactSource::Http,
+        }),
         ..Facts::default()
     }
 }
@@ -55,43 +61,43 @@ fn facts(file: u64, active: u64) -> Facts {
 /// One node that answers and one that does not; targets of every kind and most states.
 fn snapshot() -> Arc<Snapshot> {
     let mut draft = Draft::new(3);
-    let a = draft.node("couchdb@a");
-    let b = draft.node("couchdb@b");
-    draft.change_node(a, |node| {
-        node.up = Some(true);
-        node.member = true;
+    let a = draft.get_or_add_node("couchdb@a");
+    let b = draft.get_or_add_node("couchdb@b");
+    draft.update_node(a, |node| {
+        node.is_up = Some(true);
+        node.is_member = true;
         node.version = Some(Version::new(3, 5, 0));
         node.own_address = OwnAddress::Found("http://couch-a:5984/db".parse().unwrap());
         node.last_success = Some(NOW);
         node.oldest_fact = Some(Moment::from_unix(1_795_222_434));
-        node.smoosh = SmooshSeen::Channels(vec![SmooshChannel {
+        node.smoosh = NodeSmoosh::Channels(vec![SmooshChannel {
             name: "ratio_dbs".into(),
             active: 1,
             starting: 0,
             waiting: 7,
-            priority: Some(WaitingPriority { min: 2.5, max: f64::INFINITY }),
+            priority_range: Some(PriorityRange { min: 2.5, max: f64::INFINITY }),
         }]);
     });
-    draft.change_node(b, |node| {
-        node.up = Some(false);
-        node.member = true;
+    draft.update_node(b, |node| {
+        node.is_up = Some(false);
+        node.is_member = true;
     });
-    let orders = draft.db(DbName { db: "orders", suffix: ".17" });
-    let shard = draft.db_target(a, orders, Some(RANGE));
+    let orders = draft.get_or_add_db(DbName { db: "orders", suffix: ".17" });
+    let shard = draft.get_or_add_shard(a, orders, Some(RANGE));
     draft.set_facts(shard, facts(100 * MIB, 10 * MIB));
-    let unread = draft.db_target(b, orders, Some(RANGE));
+    let unread = draft.get_or_add_shard(b, orders, Some(RANGE));
     draft.set_state(unread, TargetState::Missing);
     // The instance before the present one, its file left behind.
-    let old = draft.db(DbName { db: "orders", suffix: ".16" });
-    let old = draft.db_target(a, old, Some(RANGE));
+    let old = draft.get_or_add_db(DbName { db: "orders", suffix: ".16" });
+    let old = draft.get_or_add_shard(a, old, Some(RANGE));
     draft.set_facts(old, facts(500 * MIB, MIB));
     draft.set_state(old, TargetState::Orphan);
-    let odd = draft.db(DbName { db: ODD_DB, suffix: ".17" });
-    let odd_shard = draft.db_target(a, odd, Some(RANGE));
+    let odd = draft.get_or_add_db(DbName { db: ODD_DB, suffix: ".17" });
+    let odd_shard = draft.get_or_add_shard(a, odd, Some(RANGE));
     draft.set_facts(odd_shard, facts(60 * MIB, 20 * MIB));
     // Node-local: no range, no suffix; and a database of the same name beside it.
-    let dbs = draft.db(DbName { db: "_dbs", suffix: "" });
-    let dbs = draft.db_target(a, dbs, None);
+    let dbs = draft.get_or_add_db(DbName { db: "_dbs", suffix: "" });
+    let dbs = draft.get_or_add_shard(a, dbs, None);
     draft.set_facts(dbs, facts(8_192, 0));
     let mut view = |db, signature, designs: &[&str], file| {
         let view = View {
@@ -103,27 +109,28 @@ fn snapshot() -> Arc<Snapshot> {
             ..View::default()
         };
         let ix = draft.add_view(db, view);
-        draft.set_map(db, DbMap { copies: 3, ranges: 1 }, &[ix]);
+        draft.set_shard_map(db, ShardMapEntry { copies: 3, ranges: 1 }, &[ix]);
         let flags = Flags { estimated: true, ..Flags::default() };
-        let known = Facts { flags, updates_pending: Known::new(4), ..facts(file, MIB) };
+        let known = Facts { flags, updates_pending: OptionalU64::new(4), ..facts(file, MIB) };
         draft.set_facts(ix, known);
     };
     view(orders, 1, &["_design/clients", "_design/customers"], 30 * MIB);
     view(odd, 1, &[ODD_DESIGN], 20 * MIB);
-    draft.cleanup_target(orders);
+    draft.get_or_add_cleanup(orders);
     draft.publish(NOW)
 }
 
 fn planned(snapshot: &Arc<Snapshot>) -> Plan {
     let mut queues = Queues::new(Arc::new(Channels::default()));
-    queues.follow(snapshot, NOW);
-    queues.publish(snapshot, &Conditions::default(), &Arc::default(), NOW)
+    queues.apply_snapshot(snapshot, NOW);
+    queues.make_plan(snapshot, &Conditions::default(), &Arc::default(), NOW)
 }
 
 /// One URL that answers, one that does not, and one that was not asked yet.
-fn entries() -> Arc<[Entry]> {
-    let entry = |url: &str, up| Entry { url: url.parse().unwrap(), up, why: None };
-    let down = Entry { why: Some("no answer".to_owned()), ..entry("http://b:5984", Some(false)) };
+fn entries() -> Arc<[EntryStatus]> {
+    let entry = |url: &str, up| EntryStatus { url: url.parse().unwrap(), up, why: None };
+    let down =
+        EntryStatus { why: Some("no answer".to_owned()), ..entry("http://b:5984", Some(false)) };
     [entry("http://a:5984", Some(true)), down, entry("http://c:5984/couch", None)].into()
 }
 

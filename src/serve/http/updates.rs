@@ -2,9 +2,9 @@
 
 use super::{State, answer};
 use crate::{
-    feeds::feed::{Ask, Bad, Begun, Kind, Refused},
+    feeds::feed_server::{BadRequest, FeedOpenError, FeedRequest, Kind, OpenedFeed},
     serve::report::CouchDbError,
-    store::journal::Anew,
+    store::journal::ResetReason,
 };
 use axum::{
     body::Body,
@@ -39,9 +39,9 @@ pub(super) async fn updates(
     }
     let pairs = parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let last = headers.get(LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
-    let ask = match Ask::read(pairs, last) {
+    let ask = match FeedRequest::parse(pairs, last) {
         Ok(ask) => ask,
-        Err(bad @ (Bad::Integer | Bad::Feed | Bad::Sequence)) => {
+        Err(bad @ (BadRequest::Integer | BadRequest::Feed | BadRequest::Sequence)) => {
             return error(StatusCode::BAD_REQUEST, "bad_request", bad);
         }
     };
@@ -54,19 +54,21 @@ pub(super) async fn updates(
         return streamed(kind, None, Body::empty());
     }
     match feed.open(ask).await {
-        Ok(Begun { tag, anew, body }) if kind == Kind::Normal => {
+        Ok(OpenedFeed { tag, reset: anew, body }) if kind == Kind::Normal => {
             let tag = format!("\"{tag}\"");
             if has(&headers, &tag) {
                 return (StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response();
             }
-            let mut answer = streamed(kind, anew, Body::from_stream(body.pieces()));
+            let mut answer = streamed(kind, anew, Body::from_stream(body.into_stream()));
             if let Ok(tag) = HeaderValue::from_str(&tag) {
                 answer.headers_mut().insert(header::ETAG, tag);
             }
             answer
         }
-        Ok(Begun { anew, body, .. }) => streamed(kind, anew, Body::from_stream(body.pieces())),
-        Err(refused @ (Refused::Full(_) | Refused::Trouble(_))) => {
+        Ok(OpenedFeed { reset: anew, body, .. }) => {
+            streamed(kind, anew, Body::from_stream(body.into_stream()))
+        }
+        Err(refused @ (FeedOpenError::TooManyReaders(_) | FeedOpenError::Store(_))) => {
             let mut answer = error(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", refused);
             answer.headers_mut().insert(header::RETRY_AFTER, AGAIN);
             answer
@@ -75,7 +77,7 @@ pub(super) async fn updates(
 }
 
 /// An answer that is sent piece by piece.
-fn streamed(kind: Kind, anew: Option<Anew>, body: Body) -> Response {
+fn streamed(kind: Kind, anew: Option<ResetReason>, body: Body) -> Response {
     let (content, cache) = match kind {
         Kind::Normal | Kind::Longpoll | Kind::Continuous => ("application/json", "must-revalidate"),
         Kind::EventSource => ("text/event-stream", "no-cache"),
@@ -84,8 +86,8 @@ fn streamed(kind: Kind, anew: Option<Anew>, body: Body) -> Response {
     let mut answer = (headers, body).into_response();
     if let Some(anew) = anew {
         let why = HeaderValue::from_static(match anew {
-            Anew::Foreign => "foreign",
-            Anew::Trimmed => "trimmed",
+            ResetReason::UnknownSequence => "foreign",
+            ResetReason::Trimmed => "trimmed",
         });
         answer.headers_mut().insert(BEGINS_ANEW, why);
     }

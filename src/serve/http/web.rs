@@ -12,8 +12,8 @@ mod users;
 pub(super) use users::{Asker, admit};
 
 use crate::{
-    config::{self, Pem, Problem, Problems, WebConfig, Written},
-    tasks::joined,
+    config::{self, Pem, Placed, Problem, Problems, WebConfig},
+    tasks::unwrap_join,
 };
 use arc_swap::ArcSwap;
 use checks::Checks;
@@ -118,7 +118,7 @@ impl Web {
     pub(super) async fn in_force(&self) -> Arc<InForce> {
         let Some(live) = &self.0 else { return Arc::default() };
         let looks = Arc::clone(live);
-        let looked = joined(tokio::task::spawn_blocking(move || looks.look_again()).await);
+        let looked = unwrap_join(tokio::task::spawn_blocking(move || looks.look_again()).await);
         // Where the runtime ends, what was read before.
         looked.unwrap_or_else(|| Arc::clone(&live.seen.load().in_force))
     }
@@ -213,7 +213,7 @@ fn make(
 
 /// The bytes of a text in PEM, noted down if they are a file's.
 fn text_of(
-    pem: &Written<Pem>,
+    pem: &Placed<Pem>,
     read: &mut BTreeMap<PathBuf, Result<Vec<u8>, String>>,
 ) -> Result<Vec<u8>, Problem> {
     use secrecy::ExposeSecret as _;

@@ -1,7 +1,7 @@
 //! Indexes that lag behind their documents.
 
 use super::{words, words::Word};
-use crate::act::warmer::{self, Standing};
+use crate::act::warmer::{self, BuildStatus};
 use couchdb_client::Route;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -56,23 +56,23 @@ pub struct BuildLine {
     pub request: Option<String>,
 }
 
-impl From<&warmer::Builds> for Builds {
-    fn from(builds: &warmer::Builds) -> Self {
+impl From<&warmer::IndexBuilds> for Builds {
+    fn from(builds: &warmer::IndexBuilds) -> Self {
         Self {
-            looked_at: builds.at.map(Moment::rfc3339),
-            acting: builds.acting,
+            looked_at: builds.checked_at.map(Moment::rfc3339),
+            acting: builds.is_enforcing,
             stalled: builds.stalled,
-            indexes: builds.lines.iter().map(BuildLine::from).collect(),
+            indexes: builds.indexes.iter().map(BuildLine::from).collect(),
         }
     }
 }
 
-impl From<&warmer::Line> for BuildLine {
-    fn from(line: &warmer::Line) -> Self {
-        let (decision, reason) = match line.standing {
-            Standing::Starts => ("starts", None),
-            Standing::Builds => ("builds", None),
-            Standing::Waits(reason) => ("waits", Some(reason.label())),
+impl From<&warmer::LaggingIndex> for BuildLine {
+    fn from(line: &warmer::LaggingIndex) -> Self {
+        let (decision, reason) = match line.status {
+            BuildStatus::Starting => ("starts", None),
+            BuildStatus::Building => ("builds", None),
+            BuildStatus::Waiting(reason) => ("waits", Some(reason.label())),
         };
         Self {
             id: line.id.to_string(),
@@ -85,7 +85,7 @@ impl From<&warmer::Line> for BuildLine {
             updates_pending: line.pending,
             decision: decision.into(),
             reason: reason.map(Word::Borrowed),
-            since: line.since.map(Moment::rfc3339),
+            since: line.lagging_since.map(Moment::rfc3339),
             stalled_since: line.stalled_since.map(Moment::rfc3339),
             request: request(line),
         }
@@ -94,12 +94,12 @@ impl From<&warmer::Line> for BuildLine {
 
 /// The request that makes CouchDB build an index; none where CouchDB has no such request, or
 /// where a URL cannot carry its names.
-fn request(line: &warmer::Line) -> Option<String> {
+fn request(line: &warmer::LaggingIndex) -> Option<String> {
     let query = line.query.as_ref()?;
     let (db, ddoc) = (&*line.db, &*query.design);
     let route = match &line.search {
         None => Route::BuildView { db, ddoc, view: &query.view },
-        Some(search) if search.offered != Some(true) => return None,
+        Some(search) if search.is_supported != Some(true) => return None,
         Some(search) => {
             Route::BuildSearch { engine: search.engine, db, ddoc, index: &search.index }
         }

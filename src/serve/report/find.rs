@@ -1,9 +1,9 @@
 //! From what a person types to the targets it means.
 
 use crate::{
-    model::target::{Kind, Selector, TargetId},
+    model::target::{TargetId, TargetKind, TargetSelector},
     plan::Plan,
-    table::{Ix, TargetRef},
+    table::{TargetIx, TargetRef},
 };
 
 /// How alike a name has to be to what was typed, from 0 to 1, to be suggested.
@@ -13,9 +13,9 @@ const ALIKE: f64 = 0.8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Exactly one target.
-    One(Ix),
+    One(TargetIx),
     /// All targets of one database, or all indexes of one design document.
-    Several(Vec<Ix>),
+    Several(Vec<TargetIx>),
     /// An id or a name that nothing has.
     None,
 }
@@ -23,7 +23,7 @@ pub enum Found {
 impl Found {
     /// Every target that is meant.
     #[must_use]
-    pub fn all(self) -> Vec<Ix> {
+    pub fn all(self) -> Vec<TargetIx> {
         match self {
             Self::One(ix) => vec![ix],
             Self::Several(all) => all,
@@ -34,18 +34,19 @@ impl Found {
 
 /// What a text names, among the targets of a plan and among those that are gone.
 #[must_use]
-pub fn selector(plan: &Plan, text: &str) -> Selector {
+pub fn selector(plan: &Plan, text: &str) -> TargetSelector {
     let found = find(plan, text).all();
     let views = found.into_iter().filter_map(|ix| plan.snapshot.target(ix));
     // All others are known by their ids.
-    let views = views.filter(|target| target.kind() == Kind::View && text.contains("/_design/"));
-    Selector::new(text, views.map(TargetRef::id))
+    let views =
+        views.filter(|target| target.kind() == TargetKind::View && text.contains("/_design/"));
+    TargetSelector::new(text, views.map(TargetRef::id))
 }
 
 /// Says that nothing has a name or an id, with what may have been meant.
 #[must_use]
 pub fn no_match(plan: &Plan, text: &str) -> String {
-    let kind = text.split_once(':').and_then(|(kind, _)| Kind::from_label(kind));
+    let kind = text.split_once(':').and_then(|(kind, _)| TargetKind::from_label(kind));
     if kind.is_some() {
         return match text.parse::<TargetId>() {
             Ok(_) => format!("no target has the id {text:?}"),
@@ -98,7 +99,8 @@ fn nearest(plan: &Plan, text: &str) -> Option<String> {
 pub fn find(plan: &Plan, text: &str) -> Found {
     let targets = || plan.snapshot.targets();
     let matching = |wanted: &dyn Fn(TargetRef<'_>) -> bool| {
-        let ids: Vec<Ix> = targets().filter(|target| wanted(*target)).map(TargetRef::ix).collect();
+        let ids: Vec<TargetIx> =
+            targets().filter(|target| wanted(*target)).map(TargetRef::ix).collect();
         match *ids {
             [] => Found::None,
             [one] => Found::One(one),
@@ -113,7 +115,7 @@ pub fn find(plan: &Plan, text: &str) -> Found {
         return by_db;
     }
     let by_shard = matching(&|target| {
-        target.kind() == Kind::Db && target.shard_name().as_deref() == Some(text)
+        target.kind() == TargetKind::Db && target.shard_name().as_deref() == Some(text)
     });
     if by_shard != Found::None {
         return by_shard;
@@ -125,7 +127,7 @@ pub fn find(plan: &Plan, text: &str) -> Found {
     };
     // The view itself is meant, where it is a target, and not its parts; search indexes where
     // there is no view.
-    let is_view = |target: TargetRef<'_>| target.kind() == Kind::View && has_design(target);
+    let is_view = |target: TargetRef<'_>| target.kind() == TargetKind::View && has_design(target);
     match matching(&|target| !target.is_part() && is_view(target)) {
         Found::None => {}
         found @ (Found::One(_) | Found::Several(_)) => return found,

@@ -2,7 +2,7 @@
 
 use super::{words, words::Word};
 use crate::{
-    jobs::{Job, Work},
+    jobs::{Job, JobKind},
     plan::Plan,
     table::NodeIx,
 };
@@ -75,11 +75,11 @@ impl Jobs {
     pub fn of(plan: &Plan) -> Self {
         let jobs = &plan.conditions.jobs;
         let polled = jobs
-            .polled
+            .polled_nodes
             .iter()
             .map(|(at, asked)| PolledNode { node: node(plan, *at), asked_at: asked.rfc3339() });
         Self {
-            generated_at: plan.made_at.rfc3339(),
+            generated_at: plan.planned_at.rfc3339(),
             nodes: polled.collect(),
             jobs: jobs.list.iter().map(|job| JobLine::of(job, plan)).collect(),
         }
@@ -89,26 +89,26 @@ impl Jobs {
 impl JobLine {
     fn of(job: &Job, plan: &Plan) -> Self {
         let target = job.target.and_then(|ix| plan.snapshot.target(ix));
-        let work = match &job.key.work {
-            Work::Db | Work::View(_) => "compaction",
-            Work::Build(_) | Work::BuildSearch(..) => "build",
+        let work = match &job.key.kind {
+            JobKind::CompactDb | JobKind::CompactView(_) => "compaction",
+            JobKind::BuildView(_) | JobKind::BuildSearch(..) => "build",
         };
         Self {
             node: node(plan, job.key.node),
-            kind: job.kind.label().into(),
+            kind: job.target_kind.label().into(),
             work: work.into(),
             shard: job.key.shard.to_string(),
-            ddoc: job.key.work.design().map(ToString::to_string),
+            ddoc: job.key.kind.design().map(ToString::to_string),
             target: target.map(|target| target.id().to_string()),
             owner: job.owner.label().into(),
             channel: job.channel.as_deref().map(ToOwned::to_owned),
             phase: job.phase.label().into(),
-            since: job.since.rfc3339(),
+            since: job.started_at.rfc3339(),
             progress: job.progress,
-            last_progress: Moment::rfc3339(job.last_progress),
+            last_progress: Moment::rfc3339(job.last_progress_at),
             file_bytes: job.file_bytes,
             predicted_bytes: job.predicted_bytes,
-            reserved_bytes: job.reserved,
+            reserved_bytes: job.reserved_bytes,
         }
     }
 }

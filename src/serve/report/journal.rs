@@ -2,8 +2,8 @@
 
 use super::{Listing, words, words::Word};
 use crate::{
-    model::memory::Outcome,
-    store::journal::{Event, Summary, Taken, What},
+    model::records::Outcome,
+    store::journal::{EventDetails, EventSummary, JournalEvent, OverriddenSetting},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -214,60 +214,70 @@ where
 impl EventLine {
     /// An entry of the journal.
     #[must_use]
-    pub fn of(seq: u64, event: &Event) -> Self {
-        let Event { at, what } = event;
+    pub fn of(seq: u64, event: &JournalEvent) -> Self {
+        let JournalEvent { at, details: what } = event;
         let head = Self {
             seq,
             at: at.rfc3339(),
-            event_type: what.kind().label().into(),
+            event_type: what.event_type().label().into(),
             target: what.target().map(ToString::to_string),
-            db: what.database().map(|(_, db)| db.to_owned()),
+            db: what.database_change().map(|(_, db)| db.to_owned()),
             ..Self::default()
         };
         match what.clone() {
-            What::Queued { channel, summary, .. } => {
+            EventDetails::Queued { channel, summary, .. } => {
                 Self { channel: Some(channel), ..head.summed_up(&summary) }
             }
-            What::Refused { channel, reason, summary, .. } => {
+            EventDetails::Refused { channel, reason, summary, .. } => {
                 Self { channel: Some(channel), reason: Some(reason), ..head.summed_up(&summary) }
             }
-            What::Omitted { of, targets } => Self { of: Some(of), targets: Some(targets), ..head },
-            What::Started { node, channel, ordered_by, .. } => {
+            EventDetails::Omitted { of, targets } => {
+                Self { of: Some(of), targets: Some(targets), ..head }
+            }
+            EventDetails::Started { node, channel, ordered_by, .. } => {
                 Self { node: Some(node), channel: Some(channel), ordered_by, ..head }
             }
-            What::NotStarted { node, why, .. } => Self { node: Some(node), why, ..head },
-            What::Finished { node, owner, result, freed_bytes, .. } => Self {
+            EventDetails::NotStarted { node, why, .. } => Self { node: Some(node), why, ..head },
+            EventDetails::Finished { node, owner, result, freed_bytes, .. } => Self {
                 node: Some(node),
                 owner: Some(owner.label().into()),
                 result: Some(result.label().into()),
                 freed_bytes: Some(freed_bytes),
                 ..head
             },
-            What::Suspended { scope, by, why } => {
+            EventDetails::Suspended { scope, by, why } => {
                 Self { scope: Some(scope.to_string()), by, why, ..head }
             }
-            What::Resumed { scope, by } => Self { scope: Some(scope.to_string()), by, ..head },
-            What::Ordered { by, force, .. } => Self { by: Some(by), force: Some(force), ..head },
-            What::Lapsed { by, .. } => Self { by: Some(by), ..head },
-            What::Quarantined { failures, .. } => Self { failures: Some(failures), ..head },
-            What::TakenOver(Taken { node, section, key, was })
-            | What::Restored(Taken { node, section, key, was }) => Self {
+            EventDetails::Resumed { scope, by } => {
+                Self { scope: Some(scope.to_string()), by, ..head }
+            }
+            EventDetails::Ordered { by, force, .. } => {
+                Self { by: Some(by), force: Some(force), ..head }
+            }
+            EventDetails::Lapsed { by, .. } => Self { by: Some(by), ..head },
+            EventDetails::Quarantined { failures, .. } => Self { failures: Some(failures), ..head },
+            EventDetails::TakenOver(OverriddenSetting { node, section, key, was })
+            | EventDetails::Restored(OverriddenSetting { node, section, key, was }) => Self {
                 node: Some(node),
                 section: Some(section),
                 key: Some(key),
                 was: Some(was),
                 ..head
             },
-            What::IndexBuildStarted { class, .. } => Self { class: Some(class.into()), ..head },
-            What::IndexBuildFinished { result, .. } => Self { result: Some(result.into()), ..head },
-            What::Released { .. }
-            | What::Created { .. }
-            | What::Updated { .. }
-            | What::Deleted { .. } => head,
+            EventDetails::IndexBuildStarted { class, .. } => {
+                Self { class: Some(class.into()), ..head }
+            }
+            EventDetails::IndexBuildFinished { result, .. } => {
+                Self { result: Some(result.into()), ..head }
+            }
+            EventDetails::Released { .. }
+            | EventDetails::Created { .. }
+            | EventDetails::Updated { .. }
+            | EventDetails::Deleted { .. } => head,
         }
     }
 
-    fn summed_up(self, summary: &Summary) -> Self {
+    fn summed_up(self, summary: &EventSummary) -> Self {
         Self {
             also: summary.also.iter().map(ToString::to_string).collect(),
             targets: summary.targets,
@@ -288,11 +298,15 @@ mod tests {
     #[test]
     fn the_moments_of_an_entry_are_all_in_one_form() {
         let at = Moment::from_unix(1_795_222_440);
-        let again =
-            Summary { count: Some(2), first: Some(at), last: Some(at), ..Summary::default() };
+        let again = EventSummary {
+            count: Some(2),
+            first: Some(at),
+            last: Some(at),
+            ..EventSummary::default()
+        };
         let target = "cleanup:orders".parse().unwrap();
         for (summary, expected) in [
-            (Summary::default(), json!({})),
+            (EventSummary::default(), json!({})),
             (
                 again,
                 json!({
@@ -300,9 +314,12 @@ mod tests {
                 }),
             ),
         ] {
-            let what =
-                What::Queued { target: TargetId::clone(&target), channel: "c".into(), summary };
-            let line = EventLine::of(7, &Event { at, what });
+            let what = EventDetails::Queued {
+                target: TargetId::clone(&target),
+                channel: "c".into(),
+                summary,
+            };
+            let line = EventLine::of(7, &JournalEvent { at, details: what });
             let mut shown = json!(line);
             assert_eq!(serde_json::from_value::<EventLine>(shown.clone()).unwrap(), line);
             let shown = shown.as_object_mut().unwrap();
@@ -323,36 +340,36 @@ mod tests {
     fn a_line_has_the_fields_of_its_event_and_null_where_something_is_unknown() {
         let target: TargetId = "cleanup:orders".parse().unwrap();
         let at = Moment::from_unix(1_795_222_440);
-        let taken = Taken {
+        let taken = OverriddenSetting {
             node: "couchdb@a".into(),
             section: "smoosh.ratio_dbs".into(),
             key: "concurrency".into(),
             was: None,
         };
         for what in [
-            What::Released { target: target.clone() },
-            What::TakenOver(taken.clone()),
-            What::Restored(taken),
-            What::Finished {
+            EventDetails::Released { target: target.clone() },
+            EventDetails::TakenOver(taken.clone()),
+            EventDetails::Restored(taken),
+            EventDetails::Finished {
                 target: target.clone(),
                 node: "couchdb@a".into(),
-                owner: crate::model::memory::Owner::Other,
-                result: crate::model::memory::Ending::Lost,
+                owner: crate::model::records::JobOwner::Other,
+                result: crate::model::records::JobResult::Lost,
                 freed_bytes: None,
             },
-            What::Suspended {
-                scope: crate::model::memory::Scope::Node("couchdb@a".into()),
+            EventDetails::Suspended {
+                scope: crate::model::records::SuspensionScope::Node("couchdb@a".into()),
                 by: Some("ann".into()),
                 why: None,
             },
-            What::Ordered { target: target.clone(), by: "ann".into(), force: false },
-            What::Quarantined { target: target.clone(), failures: 5 },
-            What::IndexBuildStarted { target: target.clone(), class: "batch".into() },
-            What::IndexBuildFinished { target, result: "built".into() },
-            What::Omitted { of: "queued".into(), targets: 7 },
-            What::Updated { db: "orders".into() },
+            EventDetails::Ordered { target: target.clone(), by: "ann".into(), force: false },
+            EventDetails::Quarantined { target: target.clone(), failures: 5 },
+            EventDetails::IndexBuildStarted { target: target.clone(), class: "batch".into() },
+            EventDetails::IndexBuildFinished { target, result: "built".into() },
+            EventDetails::Omitted { of: "queued".into(), targets: 7 },
+            EventDetails::Updated { db: "orders".into() },
         ] {
-            let line = EventLine::of(7, &Event { at, what: what.clone() });
+            let line = EventLine::of(7, &JournalEvent { at, details: what.clone() });
             let mut expected = json!(what);
             expected["seq"] = 7.into();
             expected["at"] = at.rfc3339().into();

@@ -111,14 +111,14 @@ impl Queue {
         Self {
             node: node.to_owned(),
             channel: channel.to_owned(),
-            size: queue.waiting().len(),
+            size: queue.queued().len(),
             capacity: queue.capacity,
             overflow: queue.overflow,
-            active: queue.active,
-            reclaimable_bytes: queue.reclaimable,
-            priority_max: queue.priority.map(|(best, _)| best),
-            priority_min: queue.priority.map(|(_, worst)| worst),
-            oldest: queue.oldest.map(Moment::rfc3339),
+            active: queue.active_jobs,
+            reclaimable_bytes: queue.reclaimable_bytes,
+            priority_max: queue.priority_range.map(|(best, _)| best),
+            priority_min: queue.priority_range.map(|(_, worst)| worst),
+            oldest: queue.oldest_queued_at.map(Moment::rfc3339),
             targets: Vec::new(),
         }
     }

@@ -3,7 +3,7 @@
 use super::words;
 use crate::{
     model::{
-        channel::{Channel, Priority},
+        channel::{Channel, PriorityKind},
         score::{Miss, MissReason},
     },
     text::size,
@@ -75,7 +75,7 @@ impl MissLine {
                 clippy::cast_sign_loss,
                 reason = "saturates"
             )]
-            Some(number) if bytes => size::short(number as u64),
+            Some(number) if bytes => size::format_size_short(number as u64),
             Some(number) if number.fract() == 0.0 => format!("{number}"),
             Some(number) => format!("{number:.2}"),
         };
@@ -125,14 +125,14 @@ pub fn not_taken(misses: &[MissLine]) -> Option<&str> {
 }
 
 /// What the numbers of a miss count.
-const fn unit(priority: Priority, reason: MissReason) -> Option<&'static str> {
+const fn unit(priority: PriorityKind, reason: MissReason) -> Option<&'static str> {
     match reason {
         MissReason::BelowMinSize | MissReason::AboveMaxSize => Some("bytes"),
         MissReason::TooFewChanges => Some("changes"),
         MissReason::BelowMinPriority | MissReason::AboveMaxPriority => match priority {
-            Priority::Ratio => Some("ratio"),
-            Priority::Slack => Some("bytes"),
-            Priority::Upgrade | Priority::Cleanup => None,
+            PriorityKind::Ratio => Some("ratio"),
+            PriorityKind::Slack => Some("bytes"),
+            PriorityKind::Upgrade | PriorityKind::Cleanup => None,
         },
         MissReason::NotThisKind
         | MissReason::NoUpgradeNeeded
@@ -151,7 +151,7 @@ mod tests {
     fn a_miss_is_a_sentence_with_units() {
         let channels = Channels::default();
         let line = |channel: &str, reason, value: f64, limit: f64| {
-            let (_, channel) = channels.named(channel).unwrap();
+            let (_, channel) = channels.find(channel).unwrap();
             MissLine::new(channel, Miss { reason, value: Some(value), limit: Some(limit) })
         };
         for (line, word, says) in [
@@ -180,8 +180,8 @@ mod tests {
             let json = serde_json::to_value(&line).unwrap();
             assert_eq!(serde_json::from_value::<MissLine>(json).unwrap(), line);
         }
-        let (_, upgrade) = channels.named("upgrade_dbs").unwrap();
-        let current = MissLine::new(upgrade, Miss::plain(MissReason::NoUpgradeNeeded));
+        let (_, upgrade) = channels.find("upgrade_dbs").unwrap();
+        let current = MissLine::new(upgrade, Miss::without_numbers(MissReason::NoUpgradeNeeded));
         let lean = line("ratio_dbs", MissReason::BelowMinPriority, 1.0, 2.0);
         assert_eq!(not_taken(&[current, lean]), Some("lean"));
         assert_eq!(not_taken(&[]), None);

@@ -2,9 +2,9 @@
 
 use super::{RefusalLine, why};
 use crate::{
-    model::memory::Ordered,
+    model::records::CompactionOrder,
     plan::{Decision, Plan},
-    table::{Ix, TargetRef},
+    table::{TargetIx, TargetRef},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,13 +36,13 @@ impl OrderLine {
     /// The order to compact a target, if there is one.
     #[must_use]
     pub fn of(plan: &Plan, target: TargetRef<'_>) -> Option<Self> {
-        let Ordered { at, until, by, force } =
-            plan.conditions.history.orders.get(&target.ix())?.clone();
+        let CompactionOrder { at, until, by, force } =
+            plan.conditions.constraints.orders.get(&target.ix())?.clone();
         let refusal = match plan.decision(target) {
             Decision::Refused(refusal) => Some(refusal),
             Decision::Start | Decision::NotTaken => None,
         };
-        let channel = plan.candidate_of(target).map(|channel| channel.name.to_string());
+        let channel = plan.start_channel(target).map(|channel| channel.name.to_string());
         let not_taken = channel.is_none().then(|| "no channel takes it any more".to_owned());
         Some(Self {
             id: target.id().to_string(),
@@ -50,7 +50,7 @@ impl OrderLine {
             since: at.rfc3339(),
             until: until.rfc3339(),
             force,
-            request: plan.would_send(target).map(|request| request.to_string()),
+            request: plan.start_request(target).map(|request| request.to_string()),
             why: refusal.map(|refusal| why(plan, target, &refusal)).or(not_taken),
             refusal: refusal.map(RefusalLine::from),
             channel,
@@ -59,8 +59,9 @@ impl OrderLine {
 
     /// Every order that waits, the oldest first.
     pub(super) fn all(plan: &Plan) -> Vec<Self> {
-        let orders = plan.conditions.history.orders.iter();
-        let mut orders: Vec<(_, Ix)> = orders.map(|(ix, ordered)| (ordered.at, *ix)).collect();
+        let orders = plan.conditions.constraints.orders.iter();
+        let mut orders: Vec<(_, TargetIx)> =
+            orders.map(|(ix, ordered)| (ordered.at, *ix)).collect();
         orders.sort_unstable();
         let targets = orders.into_iter().filter_map(|(_, ix)| plan.snapshot.target(ix));
         targets.filter_map(|target| Self::of(plan, target)).collect()

@@ -2,8 +2,8 @@
 
 use super::{Builds, OrderLine, RefusalLine, SuspensionLine, why, words, words::Word};
 use crate::{
-    plan::{Decision, Gate, Plan, Start},
-    table::{Ix, NodeIx, TargetRef},
+    plan::{Decision, Gate, Plan, PlannedStart},
+    table::{NodeIx, TargetIx, TargetRef},
 };
 use couchdb_client::Address;
 use schemars::JsonSchema;
@@ -171,7 +171,7 @@ impl Planned {
 
     /// The same without the refused targets, and which they are: there may be many.
     #[must_use]
-    pub fn outline(plan: &Plan, wanted: Wanted<'_>) -> (Self, Vec<Ix>) {
+    pub fn outline(plan: &Plan, wanted: Wanted<'_>) -> (Self, Vec<TargetIx>) {
         let node_name = |at: NodeIx| plan.snapshot.node(at).map_or("", |node| &node.name);
         let fits = |node: &str, channel: &str| {
             wanted.node.is_none_or(|name| name == node)
@@ -184,21 +184,21 @@ impl Planned {
             .filter(|line| fits(&line.node, &line.channel))
             .collect();
         let mut candidates = Vec::new();
-        let mut waiting: Vec<Ix> = Vec::new();
-        for (queue, counts) in plan.queues.iter().zip(plan.candidates.iter()) {
-            let Some(channel) = plan.channels.list.get(queue.channel) else { continue };
+        let mut waiting: Vec<TargetIx> = Vec::new();
+        for (queue, counts) in plan.queues.iter().zip(plan.decision_counts.iter()) {
+            let Some(channel) = plan.channels.list.get(queue.channel_index) else { continue };
             let node = node_name(queue.node);
             if !fits(node, &channel.name) {
                 continue;
             }
-            waiting.extend(queue.waiting().filter(|ix| plan.start(*ix).is_none()));
-            if counts.starts > 0 || counts.reasons().next().is_some() {
+            waiting.extend(queue.queued().filter(|ix| plan.start(*ix).is_none()));
+            if counts.starts > 0 || counts.refusals_by_reason().next().is_some() {
                 candidates.push(CandidatesLine {
                     node: node.to_owned(),
                     channel: channel.name.to_string(),
                     starts: counts.starts,
                     refused: counts
-                        .reasons()
+                        .refusals_by_reason()
                         .map(|(it, count)| (it.label().into(), count))
                         .collect(),
                 });
@@ -206,14 +206,14 @@ impl Planned {
         }
         let nodes = plan.snapshot.nodes().iter().enumerate();
         let gates = nodes
-            .filter(|(at, node)| *at == 0 || node.member)
+            .filter(|(at, node)| *at == 0 || node.is_member)
             .filter(|(_, node)| wanted.node.is_none_or(|name| name == &*node.name))
             .filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &node.name)))
             .flat_map(|(at, name)| closed_gates(plan, at, name))
             .collect();
         let outline = Self {
             generated_at: plan.snapshot.generated_at().rfc3339(),
-            made_at: plan.made_at.rfc3339(),
+            made_at: plan.planned_at.rfc3339(),
             mode: plan.rules.mode.label().into(),
             address: address(plan, NodeIx::CLUSTER).map(str::to_owned),
             starts,
@@ -236,7 +236,7 @@ impl Planned {
 /// The gates of a node that are closed.
 fn closed_gates(plan: &Plan, at: NodeIx, name: &str) -> impl Iterator<Item = GateLine> {
     Gate::ALL.into_iter().filter_map(move |gate| {
-        let refusal = plan.gate(gate, at)?;
+        let refusal = plan.gate_refusal(gate, at)?;
         Some(GateLine {
             node: name.to_owned(),
             gate: gate.label().into(),
@@ -251,7 +251,7 @@ fn closed_gates(plan: &Plan, at: NodeIx, name: &str) -> impl Iterator<Item = Gat
 /// known.
 fn address(plan: &Plan, node: NodeIx) -> Option<&str> {
     let nodes = plan.snapshot.nodes().iter();
-    let answer = nodes.filter(|node| node.member && node.up == Some(true));
+    let answer = nodes.filter(|node| node.is_member && node.is_up == Some(true));
     let own = plan.snapshot.node(node).into_iter().chain(answer.map(AsRef::as_ref));
     own.filter_map(|node| node.own_address.found()).map(Address::as_str).next()
 }
@@ -259,7 +259,7 @@ fn address(plan: &Plan, node: NodeIx) -> Option<&str> {
 impl StartLine {
     /// One start of a plan.
     #[must_use]
-    pub fn of(plan: &Plan, start: &Start) -> Option<Self> {
+    pub fn of(plan: &Plan, start: &PlannedStart) -> Option<Self> {
         let target = plan.snapshot.target(start.ix)?;
         let channel = plan.channels.list.get(start.channel)?;
         let placed = plan.placement(start.ix).map(|(_, placement)| placement);
@@ -272,15 +272,15 @@ impl StartLine {
             name: start.shard.as_deref().map(str::to_owned),
             ddoc: start.design.as_deref().map(str::to_owned),
             channel: channel.name.to_string(),
-            ordered_by: start.ordered.as_ref().map(|ordered| ordered.by.clone()),
+            ordered_by: start.order.as_ref().map(|ordered| ordered.by.clone()),
             priority: placed.map(|placed| placed.priority).filter(|it| it.is_finite()),
-            since: placed.map(|placed| placed.since.rfc3339()),
+            since: placed.map(|placed| placed.queued_since.rfc3339()),
             request: start.request.to_string(),
             url: address(plan, start.node).map(|at| [at, &start.request.path].concat()),
-            file_bytes: start.file,
-            gain_bytes: start.gain,
-            rewrite_bytes: start.rewrite,
-            peak_bytes: start.peak,
+            file_bytes: start.file_bytes,
+            gain_bytes: start.gain_bytes,
+            rewrite_bytes: start.rewrite_bytes,
+            peak_bytes: start.peak_bytes,
             duration_seconds: start.duration.map(|span| span.as_secs_f64()),
             confidence: plan.forecast(target).confidence.into(),
             caveats: start.caveats.iter().map(|caveat| caveat.label().into()).collect(),
@@ -299,7 +299,7 @@ impl RefusedLine {
             node: target.node().to_owned(),
             channel: channel.name.to_string(),
             priority: Some(placed.priority).filter(|it| it.is_finite()),
-            reclaimable_bytes: plan.forecast(target).reclaimable,
+            reclaimable_bytes: plan.forecast(target).reclaimable_bytes,
             why: why(plan, target, &refusal),
             refusal: refusal.into(),
         })

@@ -1,8 +1,8 @@
 //! What recliner is, sees, and cannot see.
 
 use super::{NodeLine, SuspensionLine, words, words::Word};
-use crate::{act::takeover::Takeovers, feeds::changes, scan};
-use couchdb_client::Entry;
+use crate::{act::takeover::Takeovers, feeds::feed_client, scan};
+use couchdb_client::EntryStatus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
@@ -60,8 +60,8 @@ pub struct EntryLine {
     pub problem: Option<String>,
 }
 
-impl From<&Entry> for EntryLine {
-    fn from(entry: &Entry) -> Self {
+impl From<&EntryStatus> for EntryLine {
+    fn from(entry: &EntryStatus) -> Self {
         Self { url: entry.url.as_str().to_owned(), up: entry.up, problem: entry.why.clone() }
     }
 }
@@ -107,7 +107,7 @@ impl From<&scan::Status> for Sweep {
             total: status.progress.and_then(|progress| progress.total),
             shards: SweptShards {
                 asked: status.shards.asked,
-                spared: status.shards.spared,
+                spared: status.shards.covered,
                 followed: status.shards.followed,
             },
             last_end: status.last_end.map(Moment::rfc3339),
@@ -178,8 +178,8 @@ pub struct FeedLine {
     pub problem: Option<String>,
 }
 
-impl From<&changes::Status> for Feeds {
-    fn from(status: &changes::Status) -> Self {
+impl From<&feed_client::FeedClientStatus> for Feeds {
+    fn from(status: &feed_client::FeedClientStatus) -> Self {
         let list = status.feeds.iter().map(|(name, feed)| FeedLine {
             feed: (*name).to_owned(),
             connected: feed.connected,
@@ -193,8 +193,8 @@ impl From<&changes::Status> for Feeds {
         });
         Self {
             followed_since: status.followed_since.map(Moment::rfc3339),
-            last_event: status.last_event.map(Moment::rfc3339),
-            pending_events: status.pending,
+            last_event: status.last_event_at.map(Moment::rfc3339),
+            pending_events: status.pending_events,
             list: list.collect(),
         }
     }
@@ -219,10 +219,10 @@ impl TakeoverLine {
     /// Every node that was looked at.
     #[must_use]
     pub fn all(takeovers: &Takeovers) -> Vec<Self> {
-        let line = |(node, state): (&String, &crate::act::takeover::NodeState)| Self {
+        let line = |(node, state): (&String, &crate::act::takeover::NodeTakeover)| Self {
             node: node.clone(),
-            taken_over: state.taken.iter().cloned().collect(),
-            not_taken_over: state.not_taken.keys().cloned().collect(),
+            taken_over: state.taken_over.iter().cloned().collect(),
+            not_taken_over: state.not_taken_over.keys().cloned().collect(),
             findings: state.findings.clone(),
             problem: state.problem.clone(),
         };

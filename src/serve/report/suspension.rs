@@ -1,7 +1,7 @@
 //! What an operator suspended, in JSON and in a sentence.
 
 use crate::{
-    model::memory::{Scope, Suspension},
+    model::records::{Suspension, SuspensionScope},
     plan::Plan,
 };
 use schemars::JsonSchema;
@@ -27,11 +27,11 @@ impl SuspensionLine {
     /// Every suspension in force, the widest first.
     #[must_use]
     pub fn all(plan: &Plan) -> Vec<Self> {
-        let in_force = plan.conditions.history.suspensions.0.iter();
+        let in_force = plan.conditions.constraints.suspensions.0.iter();
         in_force.map(|(scope, suspension)| Self::of(scope, suspension)).collect()
     }
 
-    fn of(scope: &Scope, suspension: &Suspension) -> Self {
+    fn of(scope: &SuspensionScope, suspension: &Suspension) -> Self {
         Self {
             scope: scope.to_string(),
             since: suspension.since.rfc3339(),
@@ -43,11 +43,11 @@ impl SuspensionLine {
 }
 
 /// What is suspended, since when, by whom and why, as a part of a sentence.
-pub(super) fn says(scope: &Scope, suspension: &Suspension) -> String {
+pub(super) fn says(scope: &SuspensionScope, suspension: &Suspension) -> String {
     let what = match scope {
-        Scope::All => "all starts are suspended".to_owned(),
-        Scope::Node(node) => format!("starts on {node} are suspended"),
-        Scope::Channel(name) => format!("starts of channel {name} are suspended"),
+        SuspensionScope::All => "all starts are suspended".to_owned(),
+        SuspensionScope::Node(node) => format!("starts on {node} are suspended"),
+        SuspensionScope::Channel(name) => format!("starts of channel {name} are suspended"),
     };
     let since = suspension.since.rfc3339();
     let by = suspension.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
@@ -64,15 +64,20 @@ mod tests {
     fn a_sentence_says_since_when_by_whom_and_why() {
         let since = Moment::from_unix(1_795_222_440);
         for (scope, by, why, expected) in [
-            (Scope::All, None, None, "all starts are suspended since 2026-11-21T00:54:00Z"),
             (
-                Scope::Node("couchdb@a".into()),
+                SuspensionScope::All,
+                None,
+                None,
+                "all starts are suspended since 2026-11-21T00:54:00Z",
+            ),
+            (
+                SuspensionScope::Node("couchdb@a".into()),
                 Some("ann from 10.0.0.7"),
                 Some("its disk is replaced"),
                 "starts on couchdb@a are suspended since 2026-11-21T00:54:00Z by ann from 10.0.0.7: its disk is replaced",
             ),
             (
-                Scope::Channel("big".into()),
+                SuspensionScope::Channel("big".into()),
                 Some("unix socket, uid 0"),
                 None,
                 "starts of channel big are suspended since 2026-11-21T00:54:00Z by unix socket, uid 0",

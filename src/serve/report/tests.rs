@@ -4,10 +4,10 @@ use super::*;
 use crate::{
     model::{
         channel::Channels,
-        facts::{Flags, Known, Measured, Source},
+        facts::{FactSource, Flags, Measurement, OptionalU64},
     },
     plan::{Conditions, Queues},
-    table::{DbMap, DbName, Draft, Ix, View},
+    table::{DbName, Draft, ShardMapEntry, TargetIx, View},
 };
 use couchdb_names::{Range, Signature};
 use std::sync::Arc;
@@ -16,18 +16,21 @@ const MIB: u64 = 1 << 20;
 
 fn facts(file: u64, active: u64) -> Facts {
     Facts {
-        file: Known::new(file),
-        active: Known::new(active),
-        measured_at: Some(Measured { at: Moment::from_unix(1_795_222_434), by: Source::Http }),
+        file_bytes: OptionalU64::new(file),
+        active_bytes: OptionalU64::new(active),
+        measured_at: Some(Measurement {
+            at: Moment::from_unix(1_795_222_434),
+            source: FactSource::Http,
+        }),
         ..Facts::default()
     }
 }
 
-fn plan() -> (Plan, Vec<Ix>) {
+fn plan() -> (Plan, Vec<TargetIx>) {
     let mut draft = Draft::new(5);
-    let node = draft.node("couchdb@a");
-    let orders = draft.db(DbName { db: "app/orders", suffix: ".17" });
-    let shard = draft.db_target(node, orders, Some(Range { from: 0, to: u32::MAX }));
+    let node = draft.get_or_add_node("couchdb@a");
+    let orders = draft.get_or_add_db(DbName { db: "app/orders", suffix: ".17" });
+    let shard = draft.get_or_add_shard(node, orders, Some(Range { from: 0, to: u32::MAX }));
     draft.set_facts(shard, facts(8 * MIB, 9 * MIB));
     let view = View {
         signature: Signature([1; 16]),
@@ -38,15 +41,15 @@ fn plan() -> (Plan, Vec<Ix>) {
         ..View::default()
     };
     let view = draft.add_view(orders, view);
-    draft.set_map(orders, DbMap { copies: 3, ranges: 1 }, &[view]);
+    draft.set_shard_map(orders, ShardMapEntry { copies: 3, ranges: 1 }, &[view]);
     let flags = Flags { estimated: true, ..Flags::default() };
-    draft.set_facts(view, Facts { flags, updates_pending: Known::new(4), ..facts(0, 0) });
-    let odd = draft.db(DbName { db: "app/_design/x", suffix: ".17" });
-    let odd = draft.db_target(node, odd, None);
+    draft.set_facts(view, Facts { flags, updates_pending: OptionalU64::new(4), ..facts(0, 0) });
+    let odd = draft.get_or_add_db(DbName { db: "app/_design/x", suffix: ".17" });
+    let odd = draft.get_or_add_shard(node, odd, None);
     let snapshot = draft.publish(Moment::from_unix(1_795_222_440));
     let mut queues = Queues::new(Arc::new(Channels::default()));
-    queues.follow(&snapshot, Moment::from_unix(1_795_222_440));
-    let plan = queues.publish(
+    queues.apply_snapshot(&snapshot, Moment::from_unix(1_795_222_440));
+    let plan = queues.make_plan(
         &snapshot,
         &Conditions::default(),
         &Arc::default(),

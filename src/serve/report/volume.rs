@@ -1,9 +1,9 @@
 //! What can be freed of each file system.
 
 use crate::{
-    datadir::Tree,
-    model::target::Kind,
-    table::{NodeIx, OnVolume, Totals},
+    datadir::DirectoryContent,
+    model::target::TargetKind,
+    table::{NodeIx, Totals, VolumeUsage},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,12 +28,14 @@ pub struct VolumeLine {
 }
 
 impl VolumeLine {
-    pub(super) fn of(on: &OnVolume, totals: &Totals, node: NodeIx) -> Self {
-        let frees = |kind| totals.of(node, kind).reclaimable.get();
-        let reclaimable = match on.volume.holds {
-            Tree::Databases => frees(Kind::Db),
-            Tree::Views => frees(Kind::View),
-            Tree::Both => frees(Kind::Db).zip(frees(Kind::View)).map(|(dbs, views)| dbs + views),
+    pub(super) fn of(on: &VolumeUsage, totals: &Totals, node: NodeIx) -> Self {
+        let frees = |kind| totals.sums_of(node, kind).reclaimable_bytes.get();
+        let reclaimable = match on.volume.content {
+            DirectoryContent::Databases => frees(TargetKind::Db),
+            DirectoryContent::Views => frees(TargetKind::View),
+            DirectoryContent::Both => {
+                frees(TargetKind::Db).zip(frees(TargetKind::View)).map(|(dbs, views)| dbs + views)
+            }
         };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let whole = |bytes: f64| bytes as u64;
@@ -41,9 +43,9 @@ impl VolumeLine {
             directory: on.volume.directory.to_string(),
             size_bytes: on.volume.space.map(|space| space.size),
             available_bytes: on.volume.space.map(|space| space.available),
-            stale_index_bytes: on.stale_index,
-            leftover_bytes: on.leftover,
-            trash_bytes: on.trash,
+            stale_index_bytes: on.stale_index_bytes,
+            leftover_bytes: on.leftover_bytes,
+            trash_bytes: on.trash_bytes,
             reclaimable_bytes: reclaimable.map(whole),
         }
     }
@@ -53,8 +55,8 @@ impl VolumeLine {
 mod tests {
     use super::*;
     use crate::{
-        datadir::{Space, Volume},
-        model::facts::{Facts, Known, Measured, Source},
+        datadir::{DirectoryVolume, FileSystemSpace},
+        model::facts::{FactSource, Facts, Measurement, OptionalU64},
         table::{DbName, Draft},
     };
     use couchdb_names::Signature;
@@ -63,30 +65,31 @@ mod tests {
     #[test]
     fn compaction_frees_where_its_files_lie_and_what_is_unknown_is_null() {
         let mut draft = Draft::new(1);
-        let node = draft.node("couchdb@a");
-        let db = draft.db(DbName { db: "orders", suffix: ".1" });
+        let node = draft.get_or_add_node("couchdb@a");
+        let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });
         let facts = |file, active| Facts {
-            file: Known::new(file),
-            active,
-            measured_at: Some(Measured { at: Moment::from_unix(7), by: Source::Files }),
+            file_bytes: OptionalU64::new(file),
+            active_bytes: active,
+            measured_at: Some(Measurement { at: Moment::from_unix(7), source: FactSource::Files }),
             ..Facts::default()
         };
-        let shard = draft.db_target(node, db, None);
-        draft.set_facts(shard, facts(90 << 20, Known::new(10 << 20)));
-        let part = draft.part(node, db, None, Signature([1; 16]));
-        draft.set_facts(part, facts(70 << 20, Known::UNKNOWN));
+        let shard = draft.get_or_add_shard(node, db, None);
+        draft.set_facts(shard, facts(90 << 20, OptionalU64::new(10 << 20)));
+        let part = draft.get_or_add_part(node, db, None, Signature([1; 16]));
+        draft.set_facts(part, facts(70 << 20, OptionalU64::UNKNOWN));
         let snapshot = draft.publish(Moment::from_unix(7));
-        let space = Space { available: 5, size: 9, device: 1 };
+        let space = FileSystemSpace { available: 5, size: 9, device: 1 };
         let line = |holds, space| {
-            let volume = Volume { directory: "/data".into(), holds, space };
-            let on = OnVolume { volume, stale_index: 1, leftover: 2, trash: 3 };
+            let volume = DirectoryVolume { directory: "/data".into(), content: holds, space };
+            let on =
+                VolumeUsage { volume, stale_index_bytes: 1, leftover_bytes: 2, trash_bytes: 3 };
             VolumeLine::of(&on, snapshot.totals(), node)
         };
-        let dbs = line(Tree::Databases, Some(space));
+        let dbs = line(DirectoryContent::Databases, Some(space));
         assert_eq!((dbs.available_bytes, dbs.size_bytes), (Some(5), Some(9)));
         assert!(dbs.reclaimable_bytes.is_some_and(|bytes| bytes > 70 << 20), "{dbs:?}");
-        let views = line(Tree::Views, None);
+        let views = line(DirectoryContent::Views, None);
         assert_eq!((views.available_bytes, views.reclaimable_bytes), (None, None));
-        assert_eq!(line(Tree::Both, None).reclaimable_bytes, None);
+        assert_eq!(line(DirectoryContent::Both, None).reclaimable_bytes, None);
     }
 }

@@ -3,8 +3,8 @@
 
 use super::{suspension, title};
 use crate::{
-    model::{channel::Channel, memory::Rest},
-    plan::{Claim, Plan, Refusal, RefusalReason},
+    model::{channel::Channel, records::Backoff},
+    plan::{Plan, Refusal, RefusalReason, SlotReservation},
     table::TargetRef,
     text::{duration, size},
 };
@@ -14,20 +14,20 @@ use wall_clock::Moment;
 /// Why a target does not start and what would have to change.
 #[must_use]
 pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
-    if let Some((claimant, claim)) = plan.kept_for(refusal) {
+    if let Some((claimant, claim)) = plan.reservation_behind(refusal) {
         return kept(refusal, claimant, claim);
     }
     let said = said(plan, target, refusal);
-    match plan.claim.as_ref().filter(|claim| claim.ix == target.ix()) {
+    match plan.slot_reservation.as_ref().filter(|claim| claim.ix == target.ix()) {
         Some(claim) => {
-            format!("{said}; what comes free is kept for it until {}", claim.until.rfc3339())
+            format!("{said}; what comes free is kept for it until {}", claim.active_until.rfc3339())
         }
         None => said,
     }
 }
 
 fn said(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
-    let channel = plan.candidate_of(target);
+    let channel = plan.start_channel(target);
     let name = channel.map_or("no channel", |channel| &channel.name);
     let limits = &plan.rules.limits;
     let (value, limit) = (refusal.value, refusal.limit);
@@ -35,7 +35,7 @@ fn said(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
         RefusalReason::Mode => format!("{name} only advises: give it mode: enforce"),
         RefusalReason::Suspended => suspended(plan, target, name),
         RefusalReason::Journal => {
-            let trouble = plan.conditions.history.journal_trouble.as_ref();
+            let trouble = plan.conditions.constraints.journal_failure.as_ref();
             let said = trouble.map_or("", |(_, said)| said);
             format!(
                 "the journal cannot be written ({said}); starts go on by themselves when it can"
@@ -155,7 +155,7 @@ fn said(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
 }
 
 /// Why what is left within a limit is left for another.
-fn kept(refusal: &Refusal, target: TargetRef<'_>, claim: &Claim) -> String {
+fn kept(refusal: &Refusal, target: TargetRef<'_>, claim: &SlotReservation) -> String {
     let (value, limit) = (refusal.value, refusal.limit);
     let left = if refusal.reason == RefusalReason::ChannelLimit {
         format!("{} of its channel run there, of {}", count(value), count(limit))
@@ -170,39 +170,39 @@ fn kept(refusal: &Refusal, target: TargetRef<'_>, claim: &Claim) -> String {
     } else {
         format!("the cluster has {}, of the {} that may be", jobs(value), count(limit))
     };
-    let needs = if claim.whole {
+    let needs = if claim.all_copies {
         "a slot for each of its copies at once"
     } else {
         "much of limits.bytes_per_hour at once"
     };
     format!(
         "{left}; the rest is kept until {} for the {}, which needs {needs} and has waited since {}",
-        claim.until.rfc3339(),
+        claim.active_until.rfc3339(),
         title(target),
-        claim.waits_since.rfc3339()
+        claim.queued_since.rfc3339()
     )
 }
 
 /// Whether the limit is that of the queue, in which the target has no room.
 fn has_no_room(plan: &Plan, target: TargetRef<'_>, limit: Option<f64>) -> bool {
-    let placed = plan.placement(target.ix()).and_then(|(_, placed)| placed.channel());
+    let placed = plan.placement(target.ix()).and_then(|(_, placed)| placed.channel_index());
     let queue = placed.and_then(|channel| plan.queue(target.node_ix(), channel));
     queue.is_some_and(|queue| {
-        limit == Some(queue.capacity as f64) && !queue.waiting().any(|ix| ix == target.ix())
+        limit == Some(queue.capacity as f64) && !queue.queued().any(|ix| ix == target.ix())
     })
 }
 
 fn suspended(plan: &Plan, target: TargetRef<'_>, channel: &str) -> String {
-    let suspensions = &plan.conditions.history.suspensions;
-    let Some((scope, order)) = suspensions.of(target.node(), channel) else {
+    let suspensions = &plan.conditions.constraints.suspensions;
+    let Some((scope, order)) = suspensions.covering(target.node(), channel) else {
         return "an operator suspended starts".to_owned();
     };
     format!("{}; recliner resume {scope} takes that back", suspension::says(scope, order))
 }
 
 fn opening(plan: &Plan, channel: &Channel) -> Option<String> {
-    let (at, _) = plan.channels.named(&channel.name)?;
-    plan.openings.get(at)?.until.map(Moment::rfc3339)
+    let (at, _) = plan.channels.find(&channel.name)?;
+    plan.window_states.get(at)?.until.map(Moment::rfc3339)
 }
 
 fn headroom(value: Option<f64>, limit: Option<f64>) -> String {
@@ -219,18 +219,18 @@ fn headroom(value: Option<f64>, limit: Option<f64>) -> String {
 
 /// What the last compaction says of another one.
 fn futile(plan: &Plan, target: TargetRef<'_>, left: Option<f64>) -> String {
-    let file = target.facts().file.get();
-    match plan.conditions.history.rests.get(&target.ix()) {
-        Some(Rest::Futile { caught_up: true, .. }) => format!(
+    let file = target.facts().file_bytes.get();
+    match plan.conditions.constraints.backoffs.get(&target.ix()) {
+        Some(Backoff::Futile { caught_up: true, .. }) => format!(
             "its last compaction left {}, because it had to catch up with what was written meanwhile; it is tried again when less is written, or when enough has changed",
             bytes(left)
         ),
-        Some(Rest::Futile { would_leave: Some(would_leave), .. }) => format!(
+        Some(Backoff::Futile { would_leave: Some(would_leave), .. }) => format!(
             "by what its last compaction left, {}, another one would free {} now; more has to change first",
             bytes(left),
             file.map_or_else(
                 || "an unknown size".to_owned(),
-                |file| size::shown(file.saturating_sub(*would_leave)).to_string()
+                |file| size::format_size(file.saturating_sub(*would_leave)).to_string()
             )
         ),
         _ => format!(
@@ -266,7 +266,7 @@ fn excluded(plan: &Plan, target: TargetRef<'_>) -> String {
     format!(
         "views.enforce is {}, and the database has {} ranges: CouchDB compacts all copies of its views at once",
         plan.rules.views.label(),
-        target.map().ranges
+        target.shard_map().ranges
     )
 }
 
@@ -285,11 +285,13 @@ fn number(number: Option<f64>) -> String {
 
 fn bytes(number: Option<f64>) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    number
-        .map_or_else(|| "an unknown size".to_owned(), |bytes| size::shown(bytes as u64).to_string())
+    number.map_or_else(
+        || "an unknown size".to_owned(),
+        |bytes| size::format_size(bytes as u64).to_string(),
+    )
 }
 
 fn seconds(number: Option<f64>) -> String {
     let span = number.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    span.map_or_else(|| "an unknown time".to_owned(), duration::shown)
+    span.map_or_else(|| "an unknown time".to_owned(), duration::format_rounded)
 }

@@ -5,16 +5,16 @@
 
 use crate::{
     act::warmer,
-    datadir::Problem as HeaderProblem,
+    datadir::ReadProblem as HeaderProblem,
     model::{
         channel,
-        facts::Source as FactSource,
-        memory::{Ending, Owner as JobOwner},
+        facts::FactSource,
+        records::{JobOwner, JobResult},
         score,
-        target::{self, State as TargetState},
+        target::{self, TargetState},
     },
     plan,
-    store::journal::Type,
+    store::journal,
 };
 use couchdb_names::Engine as SearchEngine;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -45,7 +45,7 @@ macro_rules! vocabularies {
 
 vocabularies! {
     /// What is compacted, or built.
-    Kind: target::Kind::ALL.map(target::Kind::label);
+    Kind: target::TargetKind::ALL.map(target::TargetKind::label);
     /// How a target compares with the shard map.
     State: TargetState::ALL.map(TargetState::label);
     /// What builds a search index.
@@ -55,7 +55,7 @@ vocabularies! {
     /// How far the prediction can be trusted.
     Confidence: ["high", "low", "learned"];
     /// Why facts count as fresh.
-    Fresh: [plan::Freshness::Measured.label(), plan::Freshness::Followed.label()];
+    Fresh: [plan::Freshness::RecentlyMeasured.label(), plan::Freshness::ConfirmedByFeeds.label()];
     /// Why a target does not start.
     RefusalReason: plan::RefusalReason::ALL.map(plan::RefusalReason::label);
     /// Why a channel does not take a target.
@@ -79,15 +79,15 @@ vocabularies! {
     /// How far a job is.
     Phase: ["starting", "running", "suspended", "ending"];
     /// How a job ended.
-    Ended: Ending::ALL.map(Ending::label);
+    Ended: JobResult::ALL.map(JobResult::label);
     /// What kind of event this is.
-    EventType: Type::ALL.map(Type::label);
+    EventType: journal::EventType::ALL.map(journal::EventType::label);
     /// Why an index is built: it lags far behind, or a little.
-    BuildClass: warmer::Class::ALL.map(warmer::Class::label);
+    BuildClass: warmer::BuildClass::ALL.map(warmer::BuildClass::label);
     /// What is done about an index that lags.
     BuildDecision: ["starts", "builds", "waits"];
     /// Why an index that lags waits.
-    BuildReason: warmer::Reason::ALL.map(warmer::Reason::label);
+    BuildReason: warmer::BuildRefusal::ALL.map(warmer::BuildRefusal::label);
     /// What kind of error this is.
     ErrorType: super::ERROR_TYPES;
 }

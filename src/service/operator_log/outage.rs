@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 /// Interval until the first reminder of an outage; each later interval is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_secs(60);
+const MIN_REMINDER_INTERVAL: Duration = Duration::from_secs(60);
 /// Longest interval between reminders.
-const LONGEST_PAUSE: Duration = Duration::from_secs(3_600);
+const MAX_REMINDER_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// A change to log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum OutageNotice {
     /// The outage began.
     Down,
     /// The outage continues, after this time.
@@ -22,28 +22,33 @@ pub(super) enum News {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outage {
     /// Since when it is down.
-    since: Option<Duration>,
+    down_since: Option<Duration>,
     /// After the first line: time of the next reminder, and the last interval.
-    again: Option<(Duration, Duration)>,
+    next_reminder: Option<(Duration, Duration)>,
 }
 
 impl Outage {
     /// Updates the state. Outages shorter than `grace` are not logged. Times count from the start.
-    pub(super) fn look(&mut self, down: bool, grace: Duration, now: Duration) -> Option<News> {
+    pub(super) fn update(
+        &mut self,
+        down: bool,
+        grace: Duration,
+        now: Duration,
+    ) -> Option<OutageNotice> {
         if !down {
-            let since = self.since.take()?;
-            return self.again.take().map(|_| News::Up(now.saturating_sub(since)));
+            let since = self.down_since.take()?;
+            return self.next_reminder.take().map(|_| OutageNotice::Up(now.saturating_sub(since)));
         }
-        let lasts = now.saturating_sub(*self.since.get_or_insert(now));
-        match self.again {
+        let lasts = now.saturating_sub(*self.down_since.get_or_insert(now));
+        match self.next_reminder {
             None if lasts >= grace => {
-                self.again = Some((now + FIRST_PAUSE, FIRST_PAUSE));
-                Some(News::Down)
+                self.next_reminder = Some((now + MIN_REMINDER_INTERVAL, MIN_REMINDER_INTERVAL));
+                Some(OutageNotice::Down)
             }
             Some((at, pause)) if now >= at => {
-                let pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
-                self.again = Some((now + pause, pause));
-                Some(News::StillDown(lasts))
+                let pause = pause.saturating_mul(2).min(MAX_REMINDER_INTERVAL);
+                self.next_reminder = Some((now + pause, pause));
+                Some(OutageNotice::StillDown(lasts))
             }
             None | Some(_) => None,
         }
@@ -57,11 +62,11 @@ mod tests {
     const GRACE: Duration = Duration::from_secs(3);
 
     /// The lines for a sequence of seconds, each up (`.`) or down (`x`).
-    fn said(course: &str) -> Vec<(u64, News)> {
+    fn notices(course: &str) -> Vec<(u64, OutageNotice)> {
         let mut outage = Outage::default();
         let seconds = (0..).zip(course.chars());
         let news = seconds.filter_map(|(second, state)| {
-            Some((second, outage.look(state == 'x', GRACE, Duration::from_secs(second))?))
+            Some((second, outage.update(state == 'x', GRACE, Duration::from_secs(second))?))
         });
         news.collect()
     }
@@ -69,16 +74,16 @@ mod tests {
     #[test]
     fn an_outage_is_logged_once_then_at_growing_intervals_and_once_at_its_end() {
         let seconds = Duration::from_secs;
-        assert_eq!(said("....."), []);
-        assert_eq!(said("..xxx...xxx.."), [], "it is too short");
+        assert_eq!(notices("....."), []);
+        assert_eq!(notices("..xxx...xxx.."), [], "it is too short");
         assert_eq!(
-            said("..xxxxxx..xxxx"),
-            [(5, News::Down), (8, News::Up(seconds(6))), (13, News::Down)]
+            notices("..xxxxxx..xxxx"),
+            [(5, OutageNotice::Down), (8, OutageNotice::Up(seconds(6))), (13, OutageNotice::Down)]
         );
-        let day = said(&"x".repeat(86_400));
+        let day = notices(&"x".repeat(86_400));
         let moments: Vec<u64> = day.iter().map(|(at, _)| *at).collect();
         assert_eq!(moments[..9], [3, 63, 183, 423, 903, 1_863, 3_783, 7_383, 10_983]);
-        assert_eq!(day[1].1, News::StillDown(seconds(63)));
+        assert_eq!(day[1].1, OutageNotice::StillDown(seconds(63)));
         assert!(day.len() < 32, "{}", day.len());
     }
 }

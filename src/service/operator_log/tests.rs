@@ -6,19 +6,19 @@ const A: &str = "http://a:5984";
 const B: &str = "http://b:5984";
 
 /// The observed state, which a test changes.
-struct Seen {
+struct Fixture {
     log: OperatorLog,
     seconds: u64,
-    entries: Vec<Entry>,
+    entries: Vec<EntryStatus>,
     login_refused: bool,
     status: Status,
     nodes: Vec<(&'static str, Option<bool>)>,
     silent: Vec<&'static str>,
 }
 
-impl Seen {
+impl Fixture {
     fn new(urls: &[&str]) -> Self {
-        let entry = |url: &&str| Entry { url: url.parse().unwrap(), up: None, why: None };
+        let entry = |url: &&str| EntryStatus { url: url.parse().unwrap(), up: None, why: None };
         Self {
             log: OperatorLog::default(),
             seconds: 0,
@@ -37,21 +37,23 @@ impl Seen {
     }
 
     /// Checks once a second for the given time; returns the lines with their seconds.
-    fn pass(&mut self, seconds: u64) -> Vec<(u64, Line)> {
+    fn pass(&mut self, seconds: u64) -> Vec<(u64, OperatorLogLine)> {
         let mut draft = Draft::new(1);
         let mut pressures = Pressures::default();
         for (name, up) in &self.nodes {
-            let ix = draft.node(name);
+            let ix = draft.get_or_add_node(name);
             let silent = self.silent.contains(name);
-            pressures.nodes.insert(ix, NodePressure { silent, ..NodePressure::default() });
-            draft.change_node(ix, |node| {
-                (node.member, node.served, node.up) = (true, true, *up);
+            pressures
+                .nodes
+                .insert(ix, NodePressure { is_silent: silent, ..NodePressure::default() });
+            draft.update_node(ix, |node| {
+                (node.is_member, node.is_served, node.is_up) = (true, true, *up);
             });
         }
         let snapshot = draft.publish(Moment::from_unix(7));
         let mut lines = Vec::new();
         for _ in 0..seconds {
-            let look = Look {
+            let look = ObservedState {
                 now: Duration::from_secs(self.seconds),
                 entries: &self.entries,
                 login_refused: self.login_refused,
@@ -59,15 +61,15 @@ impl Seen {
                 snapshot: &snapshot,
                 pressures: &pressures,
             };
-            lines.extend(self.log.look(&look).into_iter().map(|line| (self.seconds, line)));
+            lines.extend(self.log.check(&look).into_iter().map(|line| (self.seconds, line)));
             self.seconds += 1;
         }
         lines
     }
 }
 
-fn couchdb(urls: &str, why: &str, news: News, before: bool) -> Line {
-    Line::CouchDb { urls: urls.to_owned(), why: why.to_owned(), news, before }
+fn couchdb(urls: &str, why: &str, news: OutageNotice, before: bool) -> OperatorLogLine {
+    OperatorLogLine::CouchDbOutage { urls: urls.to_owned(), why: why.to_owned(), news, before }
 }
 
 const fn lasts(seconds: u64) -> Duration {
@@ -76,50 +78,50 @@ const fn lasts(seconds: u64) -> Duration {
 
 #[test]
 fn a_couchdb_that_is_down_at_the_start_is_logged_within_seconds_and_when_it_answers() {
-    let mut seen = Seen::new(&[A, B]);
+    let mut seen = Fixture::new(&[A, B]);
     seen.up(A, false);
     let why = "http://a:5984 refused";
     let urls = "http://a:5984 http://b:5984";
-    assert_eq!(seen.pass(60), [(3, couchdb(urls, why, News::Down, false))]);
+    assert_eq!(seen.pass(60), [(3, couchdb(urls, why, OutageNotice::Down, false))]);
     seen.up(B, false);
-    let still = News::StillDown(lasts(63));
+    let still = OutageNotice::StillDown(lasts(63));
     assert_eq!(seen.pass(60), [(63, couchdb(urls, why, still, false))]);
     seen.up(A, true);
     assert_eq!(
         seen.pass(5),
-        [(120, couchdb(urls, "http://b:5984 refused", News::Up(lasts(120)), false))]
+        [(120, couchdb(urls, "http://b:5984 refused", OutageNotice::Up(lasts(120)), false))]
     );
     // No request was sent yet, and no answer arrives.
-    let mut seen = Seen::new(&[A]);
+    let mut seen = Fixture::new(&[A]);
     let none = "no answer so far";
-    assert_eq!(seen.pass(30), [(3, couchdb(A, none, News::Down, false))]);
+    assert_eq!(seen.pass(30), [(3, couchdb(A, none, OutageNotice::Down, false))]);
 }
 
 #[test]
 fn the_first_sweep_is_logged_once_and_an_answering_cluster_gives_no_lines() {
-    let mut seen = Seen::new(&[A]);
+    let mut seen = Fixture::new(&[A]);
     seen.up(A, true);
     assert_eq!(seen.pass(20), []);
     seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(false))];
     seen.status.ready = true;
     seen.status.last_duration = Some(Duration::from_millis(2_100));
     seen.status.errors = [(("couchdb@b".into(), "connect"), 2)].into();
-    let first = Line::FirstSweep {
+    let first = OperatorLogLine::FirstSweep {
         nodes: 1,
         nodes_down: 1,
         targets: 0,
         failed_reads: 2,
         took: Duration::from_millis(2_100),
     };
-    let node = |news| Line::Node { node: "couchdb@b".to_owned(), news };
-    assert_eq!(seen.pass(40), [(20, first), (30, node(News::Down))]);
+    let node = |news| OperatorLogLine::NodeOutage { node: "couchdb@b".to_owned(), news };
+    assert_eq!(seen.pass(40), [(20, first), (30, node(OutageNotice::Down))]);
     seen.nodes[1].1 = Some(true);
-    assert_eq!(seen.pass(40_000), [(60, node(News::Up(lasts(40))))]);
+    assert_eq!(seen.pass(40_000), [(60, node(OutageNotice::Up(lasts(40))))]);
 }
 
 #[test]
 fn one_cause_is_one_line() {
-    let mut seen = Seen::new(&[A, B]);
+    let mut seen = Fixture::new(&[A, B]);
     seen.up(A, true);
     seen.up(B, true);
     seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
@@ -129,81 +131,91 @@ fn one_cause_is_one_line() {
     seen.up(B, false);
     let urls = "http://a:5984 http://b:5984";
     let line = |news| couchdb(urls, "http://a:5984 refused", news, true);
-    assert_eq!(seen.pass(10), [(13, line(News::Down))]);
+    assert_eq!(seen.pass(10), [(13, line(OutageNotice::Down))]);
     seen.status.problem = Some("nobody answers".to_owned());
     seen.nodes = vec![("couchdb@a", Some(false)), ("couchdb@b", Some(false))];
     assert_eq!(seen.pass(50), []);
     // Everything answers again; the next sweep has yet to find the nodes up.
     seen.up(A, true);
     seen.up(B, true);
-    assert_eq!(seen.pass(3), [(70, couchdb(urls, "no answer so far", News::Up(lasts(60)), true))]);
+    assert_eq!(
+        seen.pass(3),
+        [(70, couchdb(urls, "no answer so far", OutageNotice::Up(lasts(60)), true))]
+    );
     seen.status.problem = None;
     assert_eq!(seen.pass(3), []);
     seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
     assert_eq!(seen.pass(100), []);
     // One of two.
     seen.up(B, false);
-    let url = |news, why: &str| Line::Url { url: B.to_owned(), why: why.to_owned(), news };
+    let url = |news, why: &str| OperatorLogLine::UrlOutage {
+        url: B.to_owned(),
+        why: why.to_owned(),
+        news,
+    };
     let why = "http://b:5984 refused";
-    assert_eq!(seen.pass(30), [(186, url(News::Down, why))]);
+    assert_eq!(seen.pass(30), [(186, url(OutageNotice::Down, why))]);
     seen.up(B, true);
-    assert_eq!(seen.pass(30), [(206, url(News::Up(lasts(30)), ""))]);
+    assert_eq!(seen.pass(30), [(206, url(OutageNotice::Up(lasts(30)), ""))]);
 }
 
 #[test]
 fn an_unreadable_cluster_is_logged_but_not_a_refused_login() {
-    let mut seen = Seen::new(&[A]);
+    let mut seen = Fixture::new(&[A]);
     seen.up(A, true);
     seen.status.problem = Some("this is no CouchDB".to_owned());
     seen.status.missing_rights.insert("a right".to_owned());
-    let reading = |news, why: &str| Line::Reading { why: why.to_owned(), news };
+    let reading = |news, why: &str| OperatorLogLine::ReadOutage { why: why.to_owned(), news };
     assert_eq!(
         seen.pass(30),
         [
-            (0, Line::MissingRight("a right".to_owned())),
-            (3, reading(News::Down, "this is no CouchDB"))
+            (0, OperatorLogLine::MissingRight("a right".to_owned())),
+            (3, reading(OutageNotice::Down, "this is no CouchDB"))
         ]
     );
     seen.status.problem = None;
-    assert_eq!(seen.pass(30), [(30, reading(News::Up(lasts(30)), ""))]);
+    assert_eq!(seen.pass(30), [(30, reading(OutageNotice::Up(lasts(30)), ""))]);
     seen.status.problem = Some("nothing was sent".to_owned());
     seen.login_refused = true;
     assert_eq!(seen.pass(300), []);
     // The login failed before anything was sent: the password cannot be read.
-    let mut seen = Seen::new(&[A]);
+    let mut seen = Fixture::new(&[A]);
     seen.login_refused = true;
     assert_eq!(seen.pass(300), []);
 }
 
 #[test]
 fn a_reload_with_other_urls_is_not_an_outage() {
-    let mut seen = Seen::new(&[A]);
+    let mut seen = Fixture::new(&[A]);
     seen.up(A, true);
     assert_eq!(seen.pass(10), []);
-    seen.entries = Seen::new(&[B]).entries;
+    seen.entries = Fixture::new(&[B]).entries;
     assert_eq!(seen.pass(60), []);
     seen.up(B, false);
-    assert_eq!(seen.pass(10), [(73, couchdb(B, "http://b:5984 refused", News::Down, true))]);
+    assert_eq!(
+        seen.pass(10),
+        [(73, couchdb(B, "http://b:5984 refused", OutageNotice::Down, true))]
+    );
     seen.up(B, true);
     assert_eq!(seen.pass(10).len(), 1);
     // Only files are read: no URL, no line.
-    assert_eq!(Seen::new(&[]).pass(100), []);
+    assert_eq!(Fixture::new(&[]).pass(100), []);
 }
 
 #[test]
 fn a_silent_node_is_logged_once_and_before_a_sweep_detects_it() {
-    let mut seen = Seen::new(&[A]);
+    let mut seen = Fixture::new(&[A]);
     seen.up(A, true);
     seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
     assert_eq!(seen.pass(20), []);
-    let node = |news| Line::Node { node: "couchdb@b".to_owned(), news };
+    let node = |news| OperatorLogLine::NodeOutage { node: "couchdb@b".to_owned(), news };
     seen.silent = vec!["couchdb@b"];
-    assert_eq!(seen.pass(20), [(30, node(News::Down))]);
+    assert_eq!(seen.pass(20), [(30, node(OutageNotice::Down))]);
     // A sweep finds it down; then it is not probed for pressure any more.
     seen.nodes[1].1 = Some(false);
     assert_eq!(seen.pass(20), []);
     seen.silent = Vec::new();
     assert_eq!(seen.pass(20), []);
     seen.nodes[1].1 = Some(true);
-    assert_eq!(seen.pass(60), [(80, node(News::Up(lasts(60))))]);
+    assert_eq!(seen.pass(60), [(80, node(OutageNotice::Up(lasts(60))))]);
 }

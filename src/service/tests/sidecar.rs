@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::{
-    model::{facts::Fact, settings::Nodes, target::Kind},
+    model::{facts::FactKind, settings::Nodes, target::TargetKind},
     scan,
     sources::inventory::{
-        CopyAt, IndexSeen, MapEntry, MapRead, Members, NodeSeen, Observation, PeersSource, Source,
-        Sources, Stage, ViewSeen,
+        CopyAt, IndexAnswer, MapEntry, MapRead, Members, NodeAnswer, Observation, PeersSource,
+        Source, Sources, Stage, ViewAnswer,
     },
-    table::SmooshSeen,
+    table::NodeSmoosh,
 };
 use couchdb_names::Range;
 use futures::{
@@ -48,9 +48,9 @@ fn tree() -> TempDir {
 
 /// A cluster of one node and one database, with CouchDB's estimate of its view.
 #[derive(Debug)]
-struct Owner(Sources);
+struct ClusterSource(Sources);
 
-impl Source for Owner {
+impl Source for ClusterSource {
     fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
         let range = Range { from: 0, to: u32::MAX };
         let node = || NODE.to_owned();
@@ -63,12 +63,12 @@ impl Source for Owner {
                     connected: vec![node()],
                 })),
                 Observation::Reshard(Ok(Default::default())),
-                Observation::Node(NodeSeen {
+                Observation::Node(NodeAnswer {
                     node: node(),
                     up: Ok(()),
                     version: None,
                     own_address: Default::default(),
-                    smoosh: SmooshSeen::Unasked,
+                    smoosh: NodeSmoosh::NoDirectAddress,
                 }),
             ],
             Stage::Map => vec![
@@ -87,11 +87,11 @@ impl Source for Owner {
                 searches: Vec::new(),
                 db: "orders".to_owned(),
                 suffix: ".1795222434".to_owned(),
-                views: Ok(vec![ViewSeen {
+                views: Ok(vec![ViewAnswer {
                     designs: vec!["_design/x".to_owned()],
                     language: "javascript".to_owned(),
                     built_by: None,
-                    index: Ok(IndexSeen {
+                    index: Ok(IndexAnswer {
                         signature: signature().parse().unwrap(),
                         facts: crate::model::facts::Facts::default(),
                         collators: vec![],
@@ -126,8 +126,8 @@ async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
     let service = start(loaded(&flags, "scan: {interval: 1h}").unwrap().settings).await.unwrap();
     let url = format!("http://{}", service.address());
     let (mut status, mut plan) =
-        (service.watch().scanner.status.clone(), service.watch().planner.plan.clone());
-    let stop = service.stopper();
+        (service.monitor().scanner.status.clone(), service.monitor().planner.plan.clone());
+    let stop = service.stop_token();
     let mut tasks = JoinSet::new();
     tasks.spawn(service.run(Box::new(|| Err("no reload".to_owned()))));
     let ready = status.wait_for(|status| status.ready);
@@ -151,7 +151,7 @@ async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
     let address = url.parse().unwrap();
     let peers = PeersSource::new(&[address], None, Clock::System).unwrap().unwrap();
     let sources = Sources { elsewhere: vec![Arc::new(peers)], ..Sources::default() };
-    let owner: Arc<dyn Source> = Arc::new(Owner(sources));
+    let owner: Arc<dyn Source> = Arc::new(ClusterSource(sources));
     let (_source, source) = latest::channel(owner);
     let settings = scan::Settings {
         interval: Duration::from_millis(1),
@@ -171,8 +171,8 @@ async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
     let exact = |bytes: Option<u64>| {
         move |snapshot: &Arc<crate::table::Snapshot>| {
             let mut views =
-                snapshot.targets().filter(|it| it.kind() == Kind::View && !it.is_part());
-            views.any(|view| view.on_disk(Fact::File) == bytes)
+                snapshot.targets().filter(|it| it.kind() == TargetKind::View && !it.is_part());
+            views.any(|view| view.disk_bytes(FactKind::File) == bytes)
         }
     };
     let known = handle.snapshots.wait_for(exact(Some(file as u64)));
@@ -180,7 +180,7 @@ async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
     // The sidecar stops: CouchDB's own values count again, and here CouchDB gives none.
     stop.cancel();
     let ended = time::timeout(PATIENCE, tasks.join_next()).await;
-    assert_eq!(ended.unwrap().unwrap().unwrap(), Ended::Told);
+    assert_eq!(ended.unwrap().unwrap().unwrap(), ServiceEnd::Stopped);
     let unknown = handle.snapshots.wait_for(exact(None));
     drop(time::timeout(PATIENCE, unknown).await.expect("they are forgotten").unwrap());
     let errors = handle.status.borrow().errors.clone();

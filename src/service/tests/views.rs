@@ -2,7 +2,7 @@
 //! directories.
 
 use super::*;
-use crate::simulated::Directories;
+use crate::simulated::SimulatedDirectories;
 use couchdb_sim::{Config, Database, Design};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -39,19 +39,18 @@ fn metric(text: &str, name: &str, labels: &[&str]) -> BTreeMap<Vec<String>, u64>
     sums
 }
 
-struct Said {
+struct ReportedViews {
     metrics: String,
     page: String,
     targets: Vec<Value>,
 }
 
-async fn said(directories: bool) -> Said {
+async fn reported(directories: bool) -> ReportedViews {
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let cluster = Cluster::new(world(), 1, Clock::System).unwrap();
-    let read: Arc<dyn crate::sources::inventory::Directories> =
-        Arc::new(Directories(cluster.clone()));
-    let machine = Machine {
-        meter: Arc::new(Disks(cluster.clone())),
+    let read: Arc<dyn Directories> = Arc::new(SimulatedDirectories(cluster.clone()));
+    let machine = HostAccess {
+        meter: Arc::new(SimulatedDisks(cluster.clone())),
         directories: directories.then_some(read),
     };
     let about = About { version: "0.1.0", revision: "unknown", simulated: true };
@@ -62,9 +61,9 @@ async fn said(directories: bool) -> Said {
         Service::start(settings, transport, about, Clock::System, place, machine).await.unwrap();
     let url = format!("http://{}", service.address());
     let (mut status, mut plan) =
-        (service.watch().scanner.status.clone(), service.watch().planner.plan.clone());
-    let snapshots = service.watch().scanner.snapshots.clone();
-    let stop = service.stopper();
+        (service.monitor().scanner.status.clone(), service.monitor().planner.plan.clone());
+    let snapshots = service.monitor().scanner.snapshots.clone();
+    let stop = service.stop_token();
     let mut tasks = JoinSet::new();
     tasks.spawn(service.run(Box::new(|| Err("no reload".to_owned()))));
     let swept = status.wait_for(|status| status.sweeps > 0);
@@ -82,15 +81,15 @@ async fn said(directories: bool) -> Said {
     let Value::Array(targets) = answer["data"]["targets"].take() else { panic!("{answer}") };
     stop.cancel();
     let ended = time::timeout(PATIENCE, tasks.join_next()).await;
-    assert_eq!(ended.unwrap().unwrap().unwrap(), Ended::Told);
-    Said { metrics, page, targets }
+    assert_eq!(ended.unwrap().unwrap().unwrap(), ServiceEnd::Stopped);
+    ReportedViews { metrics, page, targets }
 }
 
 #[tokio::test]
 async fn cluster_views_mean_all_copies_everywhere_whether_directories_are_read_or_not() {
     let mut sums = Vec::new();
     for directories in [false, true] {
-        let Said { metrics, page, targets } = said(directories).await;
+        let ReportedViews { metrics, page, targets } = reported(directories).await;
         for (family, field) in [
             ("file_bytes", "file_bytes"),
             ("active_bytes", "active_bytes"),
@@ -112,8 +111,10 @@ async fn cluster_views_mean_all_copies_everywhere_whether_directories_are_read_o
                 assert_eq!(kinds[&vec!["db".to_owned()]], dbs, "{name} {family}");
             }
             if family == "file_bytes" {
-                let shown =
-                    format!("all their copies: {} on disk", crate::text::size::shown(of_json));
+                let shown = format!(
+                    "all their copies: {} on disk",
+                    crate::text::size::format_size(of_json)
+                );
                 assert!(page.contains(&shown), "{shown}: {page}");
                 sums.push(of_json);
             }

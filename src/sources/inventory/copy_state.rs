@@ -1,7 +1,7 @@
 //! The state of a shard copy, by the shard map and the files on disks: ok, stray, missing or moving.
 
 use super::{CopyAt, MapEntry};
-use crate::model::target::State;
+use crate::model::target::TargetState;
 use couchdb_names::Range;
 use std::collections::BTreeSet;
 
@@ -48,8 +48,8 @@ impl Reshard {
 
 /// The state of a copy that is where the map places it.
 #[must_use]
-pub fn state_of_placed(copy: Copy<'_>, reshard: &Reshard) -> State {
-    if reshard.covers(copy) { State::Resharding } else { State::Ok }
+pub fn state_of_placed(copy: Copy<'_>, reshard: &Reshard) -> TargetState {
+    if reshard.covers(copy) { TargetState::Resharding } else { TargetState::Ok }
 }
 
 /// The state of a file on a node where the map does not place it.
@@ -62,26 +62,26 @@ pub fn state_of_stray(
     entry: Option<&MapEntry>,
     reshard: &Reshard,
     absent: impl Fn(&CopyAt) -> bool,
-) -> State {
+) -> TargetState {
     if reshard.covers(copy) {
-        return State::Resharding;
+        return TargetState::Resharding;
     }
     let moving = entry.is_some_and(|entry| {
         let at = CopyAt { range: copy.range, node: copy.node.to_owned() };
         entry.leaving.contains(&at)
             && entry.copies.iter().any(|other| other.range == copy.range && absent(other))
     });
-    if moving { State::Resharding } else { State::Orphan }
+    if moving { TargetState::Resharding } else { TargetState::Orphan }
 }
 
 /// The state of a copy that the map has and its node's disk has not.
 #[must_use]
-pub fn state_of_absent(copy: Copy<'_>, entry: &MapEntry, reshard: &Reshard) -> State {
+pub fn state_of_absent(copy: Copy<'_>, entry: &MapEntry, reshard: &Reshard) -> TargetState {
     let at = CopyAt { range: copy.range, node: copy.node.to_owned() };
     if reshard.covers(copy) || entry.arriving.contains(&at) {
-        State::Resharding
+        TargetState::Resharding
     } else {
-        State::Missing
+        TargetState::Missing
     }
 }
 
@@ -118,43 +118,47 @@ mod tests {
             (
                 "old copy, new one still filling",
                 state_of_stray(copy("b"), Some(&entry), &none, c_absent),
-                State::Resharding,
+                TargetState::Resharding,
             ),
             (
                 "old copy, new one complete",
                 state_of_stray(copy("b"), Some(&entry), &none, |_| false),
-                State::Orphan,
+                TargetState::Orphan,
             ),
             (
                 "a copy nobody planned",
                 state_of_stray(copy("d"), Some(&entry), &none, c_absent),
-                State::Orphan,
+                TargetState::Orphan,
             ),
             (
                 "of a deleted database",
                 state_of_stray(copy("b"), None, &none, |_| true),
-                State::Orphan,
+                TargetState::Orphan,
             ),
             (
                 "a half of a split",
                 state_of_stray(copy("a"), Some(&entry), &splitting, |_| false),
-                State::Resharding,
+                TargetState::Resharding,
             ),
             (
                 "a new copy not yet there",
                 state_of_absent(copy("c"), &entry, &none),
-                State::Resharding,
+                TargetState::Resharding,
             ),
-            ("an old copy not there", state_of_absent(copy("a"), &entry, &none), State::Missing),
+            (
+                "an old copy not there",
+                state_of_absent(copy("a"), &entry, &none),
+                TargetState::Missing,
+            ),
             (
                 "not there during a split",
                 state_of_absent(copy("a"), &entry, &splitting),
-                State::Resharding,
+                TargetState::Resharding,
             ),
         ] {
             assert_eq!(state, expected, "{case}");
         }
         let other = Copy { db: "db2", range: LOW, node: "a" };
-        assert_eq!(state_of_stray(other, None, &splitting, |_| false), State::Orphan);
+        assert_eq!(state_of_stray(other, None, &splitting, |_| false), TargetState::Orphan);
     }
 }

@@ -1,6 +1,6 @@
 //! Design documents: which have a view index, and which share one.
 
-use crate::table::Query;
+use crate::table::IndexQuery;
 use std::collections::BTreeMap;
 
 /// What of a design document decides about its index.
@@ -27,7 +27,7 @@ pub struct DesignGroup {
     /// Their language.
     pub language: String,
     /// What to query so that their index is built: of the first whose document allows it.
-    pub built_by: Option<Query>,
+    pub built_by: Option<IndexQuery>,
     /// What they define.
     pub definition: String,
 }
@@ -60,7 +60,7 @@ pub fn groups(designs: Vec<Design>, languages: &[String]) -> Vec<DesignGroup> {
         .map(|((language, definition), mut designs)| {
             designs.sort_unstable();
             let query = |(id, view): &(String, Option<String>)| {
-                Some(Query { design: id.as_str().into(), view: view.as_deref()?.into() })
+                Some(IndexQuery { design: id.as_str().into(), view: view.as_deref()?.into() })
             };
             let built_by = designs.iter().find_map(query);
             let ids = designs.into_iter().map(|(id, _)| id).collect();
@@ -100,7 +100,7 @@ mod tests {
         let ids: Vec<_> = found.iter().map(|group| group.ids.join(" ")).collect();
         assert_eq!(ids, ["_design/a _design/b", "_design/c", "_design/mango"]);
         // The first of the two does without being built by itself.
-        let built_by = Query { design: "_design/b".into(), view: "v".into() };
+        let built_by = IndexQuery { design: "_design/b".into(), view: "v".into() };
         assert_eq!(found[0].built_by, Some(built_by));
     }
 }

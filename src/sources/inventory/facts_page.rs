@@ -3,15 +3,15 @@
 //! Owns the lines of that list on both sides: the server makes them of targets, the client turns
 //! them into observations. Never sorts, pages or asks.
 
-use super::{DbSeen, PartSeen};
+use super::{DbFile, PartFile};
 use crate::{
     model::{
-        facts::{Facts, Flags, Measured, Source as MeasuredBy},
+        facts::{FactSource as MeasuredBy, Facts, Flags, Measurement},
         target::TargetId,
     },
     table::{TargetRef, View},
 };
-use couchdb_files::Reported;
+use couchdb_files::ReportMatch;
 use couchdb_names::ShardName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -50,8 +50,8 @@ pub struct FactsLine {
 /// What a recliner sent about one node.
 #[derive(Debug, Default)]
 pub(super) struct NodeFiles {
-    pub(super) dbs: Vec<DbSeen>,
-    pub(super) parts: Vec<PartSeen>,
+    pub(super) dbs: Vec<DbFile>,
+    pub(super) parts: Vec<PartFile>,
 }
 
 impl FactsLine {
@@ -62,9 +62,9 @@ impl FactsLine {
         let collators = |view: &View| view.collators.iter().map(ToString::to_string).collect();
         Some(Self {
             id: target.id(),
-            file_bytes: facts.file.get(),
-            active_bytes: facts.active.get(),
-            external_bytes: facts.external.get(),
+            file_bytes: facts.file_bytes.get(),
+            active_bytes: facts.active_bytes.get(),
+            external_bytes: facts.external_bytes.get(),
             update_seq: facts.update_seq.get(),
             compacted_seq: facts.compacted_seq.get(),
             docs: facts.docs.get(),
@@ -80,29 +80,30 @@ impl FactsLine {
         let Some(at) = self.at(now, ahead) else { return };
         let collators = self.collator_versions.as_deref().unwrap_or_default();
         let facts = Facts {
-            file: self.file_bytes.into(),
-            active: self.active_bytes.into(),
-            external: self.external_bytes.into(),
+            file_bytes: self.file_bytes.into(),
+            active_bytes: self.active_bytes.into(),
+            external_bytes: self.external_bytes.into(),
             update_seq: self.update_seq.into(),
             compacted_seq: self.compacted_seq.into(),
             docs: self.docs.into(),
             deleted_docs: self.deleted_docs.into(),
-            measured_at: Some(Measured { at, by: MeasuredBy::Files }),
+            measured_at: Some(Measurement { at, source: MeasuredBy::Files }),
             flags: Flags { needs_upgrade: collators.len() >= 2, ..Flags::default() },
             ..Facts::default()
         };
-        let facts = facts.all_by_files();
+        let facts = facts.marked_from_files();
         match self.id {
             TargetId::Db { node, shard } => {
-                let reported = if self.exact { Reported::AsRead } else { Reported::Otherwise };
+                let reported =
+                    if self.exact { ReportMatch::Identical } else { ReportMatch::Different };
                 let shard = shard.into();
-                let seen = DbSeen { shard, facts, reported, same: true, problem: None };
+                let seen = DbFile { shard, facts, reported, same: true, problem: None };
                 all.entry(node.into()).or_default().dbs.push(seen);
             }
             TargetId::View { node, db: shard, signature } if ShardName::split(&shard).is_some() => {
                 let collators = collators.iter().map(|version| Arc::from(&**version)).collect();
                 let shard = shard.into();
-                let seen = PartSeen { shard, signature, facts, collators, problem: None };
+                let seen = PartFile { shard, signature, facts, collators, problem: None };
                 all.entry(node.into()).or_default().parts.push(seen);
             }
             TargetId::View { .. } | TargetId::Cleanup { .. } | TargetId::Search { .. } => {}
@@ -111,7 +112,7 @@ impl FactsLine {
 
     /// When it was read, by this machine's clock.
     fn at(&self, now: Moment, ahead: i64) -> Option<Moment> {
-        let theirs = i64::try_from(Moment::read(&self.measured_at)?.unix()).ok()?;
+        let theirs = i64::try_from(Moment::parse(&self.measured_at)?.unix()).ok()?;
         let ours = u64::try_from(theirs.saturating_sub(ahead)).unwrap_or_default();
         Some(Moment::from_unix(ours).min(now))
     }
@@ -121,7 +122,7 @@ impl FactsLine {
 mod tests {
     use super::*;
     use crate::{
-        model::facts::Known,
+        model::facts::OptionalU64,
         table::{DbName, Draft},
     };
     use couchdb_names::{Range, Signature};
@@ -146,9 +147,9 @@ mod tests {
             all.iter().map(|(node, files)| (&**node, files.dbs.len(), files.parts.len())).collect();
         assert_eq!(counts, [("a", 1, 1), ("b", 1, 0)]);
         let facts = all["a"].dbs[0].facts;
-        assert_eq!((facts.file.get(), facts.active.get()), (Some(9), None));
+        assert_eq!((facts.file_bytes.get(), facts.active_bytes.get()), (Some(9), None));
         line("db:c/_dbs", "1000", false).add_to(&mut all, Moment::from_unix(2_000), 0);
-        assert_eq!(all["c"].dbs[0].reported, Reported::Otherwise);
+        assert_eq!(all["c"].dbs[0].reported, ReportMatch::Different);
     }
 
     #[test]
@@ -165,35 +166,35 @@ mod tests {
 
     #[test]
     fn facts_arrive_as_they_were_sent() {
-        let measured = Measured { at: Moment::from_unix(1_000), by: MeasuredBy::Files };
+        let measured = Measurement { at: Moment::from_unix(1_000), source: MeasuredBy::Files };
         let mut facts = Facts {
-            file: Known::new(90),
-            active: Known::new(40),
-            external: Known::new(70),
-            update_seq: Known::new(5),
-            compacted_seq: Known::new(2),
-            docs: Known::new(3),
-            deleted_docs: Known::new(1),
+            file_bytes: OptionalU64::new(90),
+            active_bytes: OptionalU64::new(40),
+            external_bytes: OptionalU64::new(70),
+            update_seq: OptionalU64::new(5),
+            compacted_seq: OptionalU64::new(2),
+            docs: OptionalU64::new(3),
+            deleted_docs: OptionalU64::new(1),
             measured_at: Some(measured),
             ..Facts::default()
         };
         facts.flags.exact = true;
-        let facts = facts.all_by_files();
+        let facts = facts.marked_from_files();
         let mut draft = Draft::new(1);
-        let node = draft.node("a");
-        let db = draft.db(DbName { db: "x", suffix: ".1" });
+        let node = draft.get_or_add_node("a");
+        let db = draft.get_or_add_db(DbName { db: "x", suffix: ".1" });
         let range = Range { from: 0, to: u32::MAX };
-        let shard = draft.db_target(node, db, Some(range));
-        let part = draft.part(node, db, Some(range), Signature([1; 16]));
-        let of_view = Facts { compacted_seq: Known::UNKNOWN, ..facts };
+        let shard = draft.get_or_add_shard(node, db, Some(range));
+        let part = draft.get_or_add_part(node, db, Some(range), Signature([1; 16]));
+        let of_view = Facts { compacted_seq: OptionalU64::UNKNOWN, ..facts };
         for (ix, facts) in [(shard, facts), (part, of_view)] {
             draft.set_facts(ix, facts);
         }
-        let never = draft.db(DbName { db: "y", suffix: "" });
-        let never = draft.db_target(node, never, None);
+        let never = draft.get_or_add_db(DbName { db: "y", suffix: "" });
+        let never = draft.get_or_add_shard(node, never, None);
         let mut all = BTreeMap::new();
         for ix in [shard, part, never] {
-            let Some(line) = FactsLine::of(draft.now().target(ix).unwrap()) else { continue };
+            let Some(line) = FactsLine::of(draft.current().target(ix).unwrap()) else { continue };
             let page = FactsPage { facts: vec![line], next: None };
             let received: FactsPage =
                 serde_json::from_str(&serde_json::to_string(&page).unwrap()).unwrap();
@@ -204,10 +205,13 @@ mod tests {
         }
         let files = &all["a"];
         let [db] = &files.dbs[..] else { panic!("{files:?}") };
-        assert_eq!((&*db.shard, db.reported), ("shards/00000000-ffffffff/x.1", Reported::AsRead));
+        assert_eq!(
+            (&*db.shard, db.reported),
+            ("shards/00000000-ffffffff/x.1", ReportMatch::Identical)
+        );
         // Whether it covers CouchDB's answer is decided by the receiver.
         assert_eq!(db.facts, Facts { flags: Flags::default(), ..facts });
         let [part] = &files.parts[..] else { panic!("{files:?}") };
-        assert_eq!(part.facts, Facts { flags: Flags::default(), ..of_view }.all_by_files());
+        assert_eq!(part.facts, Facts { flags: Flags::default(), ..of_view }.marked_from_files());
     }
 }

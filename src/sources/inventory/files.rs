@@ -4,12 +4,12 @@
 //! opens only what changed.
 
 use super::{
-    CompactionFile, DbSeen, DiskSeen, FileSeen, MapRead, Members, Observation, PartSeen, Stage,
-    Unread,
+    CompactionFile, DbFile, DiskWalk, FoundFile, MapRead, Members, Observation, PartFile,
+    ReadError, Stage,
 };
 use crate::{
-    datadir::{self, Found, Known, Numbers, Problem, Roots, Walked},
-    model::facts::{Facts, Flags, Known as Number, Measured, Source as MeasuredBy},
+    datadir::{self, HeaderValues, NodeDirectories, ReadProblem, WalkCache, WalkItem, WalkResult},
+    model::facts::{FactSource as MeasuredBy, Facts, Flags, Measurement, OptionalU64 as Number},
 };
 use futures::{
     FutureExt as _, StreamExt as _,
@@ -33,16 +33,16 @@ const MAX_WAITING_BATCHES: usize = 4;
 #[derive(Clone, Debug)]
 pub struct FilesSource {
     node: Arc<str>,
-    roots: Arc<Roots>,
+    roots: Arc<NodeDirectories>,
     clock: Clock,
     /// What the walk before read.
-    known: Arc<Mutex<Arc<Known>>>,
+    known: Arc<Mutex<Arc<WalkCache>>>,
 }
 
 impl FilesSource {
     /// A source over the directories of `node`.
     #[must_use]
-    pub fn new(node: &str, roots: Roots, clock: Clock) -> Self {
+    pub fn new(node: &str, roots: NodeDirectories, clock: Clock) -> Self {
         Self { node: node.into(), roots: Arc::new(roots), clock, known: Arc::default() }
     }
 
@@ -56,27 +56,27 @@ impl FilesSource {
         });
         let ended = walking.map(move |ended| {
             // Where the runtime ends, nothing receives the answer.
-            let disk = ended.unwrap_or_else(|_| Err(unread("", Problem::Io)));
+            let disk = ended.unwrap_or_else(|_| Err(unread("", ReadProblem::Io)));
             Observation::DiskEnd { node, disk }
         });
         found.chain(stream::once(ended)).boxed()
     }
 
-    fn walk(&self, batches: &mpsc::Sender<Observation>) -> Result<DiskSeen, Unread> {
+    fn walk(&self, batches: &mpsc::Sender<Observation>) -> Result<DiskWalk, ReadError> {
         let began = Instant::now();
         let at = self.clock.now();
         let before = Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
-        let take = |found: Vec<Found>| {
-            let files = found.into_iter().map(|found| FileSeen::of(found, at)).collect();
+        let take = |found: Vec<WalkItem>| {
+            let files = found.into_iter().map(|found| FoundFile::of(found, at)).collect();
             let disk = Observation::Disk { node: Arc::clone(&self.node), files };
             batches.blocking_send(disk).is_ok()
         };
         let threads = thread::available_parallelism().map_or(1, NonZero::get).clamp(2, MAX_THREADS);
         let walked = datadir::walk(&self.roots, &before, threads, &take)
             .map_err(|problem| unread(&self.roots.data.display().to_string(), problem))?;
-        let Walked { sums, whole, known } = walked;
+        let WalkResult { sums, is_complete: whole, cache: known } = walked;
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(known);
-        Ok(DiskSeen { sums, whole, took: began.elapsed(), volumes: self.roots.volumes() })
+        Ok(DiskWalk { sums, whole, took: began.elapsed(), volumes: self.roots.volumes() })
     }
 
     /// Replaces CouchDB's answers where there is none to ask: the one node, and no map.
@@ -104,46 +104,58 @@ impl FilesSource {
     }
 }
 
-impl FileSeen {
+impl FoundFile {
     /// What was found by a walk at this moment.
     #[must_use]
-    pub fn of(found: Found, at: Moment) -> Self {
+    pub fn of(found: WalkItem, at: Moment) -> Self {
         match found {
-            Found::Db { shard, numbers, reported, same, problem } => {
+            WalkItem::Db { shard, values: numbers, reported, is_same_file: same, problem } => {
                 let facts = facts(&numbers, at);
-                Self::Db(DbSeen { shard, facts, reported, same, problem })
+                Self::Db(DbFile { shard, facts, reported, same, problem })
             }
-            Found::View { shard, signature, numbers, collators, problem } => {
+            WalkItem::View { shard, signature, values: numbers, collators, problem } => {
                 let facts = facts(&numbers, at);
-                Self::View(PartSeen { shard, signature, facts, collators, problem })
+                Self::View(PartFile { shard, signature, facts, collators, problem })
             }
-            Found::Compaction { shard, signature, bytes, changed } => {
+            WalkItem::Compaction { shard, signature, bytes, modified_at: changed } => {
                 let of_view = signature.is_some();
                 Self::Compaction(CompactionFile { shard, of_view, bytes, changed })
             }
-            Found::Unread { path, problem } => Self::Unread(unread(&path, problem)),
+            WalkItem::Unread { path, problem } => Self::Unread(unread(&path, problem)),
         }
     }
 }
 
-fn facts(numbers: &Numbers, at: Moment) -> Facts {
-    let Numbers { file, active, external, update_seq, compacted_seq, docs, deleted_docs, .. } =
-        *numbers;
-    let facts = Facts {
-        file: Number::new(file),
-        active,
-        external,
+fn facts(numbers: &HeaderValues, at: Moment) -> Facts {
+    let HeaderValues {
+        file_bytes: file,
+        active_bytes: active,
+        external_bytes: external,
         update_seq,
         compacted_seq,
         docs,
         deleted_docs,
-        measured_at: Some(Measured { at, by: MeasuredBy::Files }),
+        ..
+    } = *numbers;
+    let facts = Facts {
+        file_bytes: Number::new(file),
+        active_bytes: active,
+        external_bytes: external,
+        update_seq,
+        compacted_seq,
+        docs,
+        deleted_docs,
+        measured_at: Some(Measurement { at, source: MeasuredBy::Files }),
         flags: Flags { needs_upgrade: numbers.needs_upgrade, ..Flags::default() },
         ..Facts::default()
     };
-    facts.all_by_files()
+    facts.marked_from_files()
 }
 
-fn unread(path: &str, problem: Problem) -> Unread {
-    Unread { reason: problem.label(), message: format!("{path}: {}", problem.says()), right: None }
+fn unread(path: &str, problem: ReadProblem) -> ReadError {
+    ReadError {
+        reason: problem.label(),
+        message: format!("{path}: {}", problem.explanation()),
+        right: None,
+    }
 }

@@ -6,13 +6,14 @@ mod searches;
 mod views;
 
 use super::{
-    Lane, MapRead, Members, NodeSeen, Observation, Reshard, Source, Stage, TaskSeen, Unread, rights,
+    ActiveTask, Lane, MapRead, Members, NodeAnswer, Observation, ReadError, Reshard, Source, Stage,
+    rights,
 };
 use crate::{
     sources::couchdb::{NO_USER, describe},
-    table::{Ix, SmooshSeen, Snapshot, TargetRef},
+    table::{NodeSmoosh, Snapshot, TargetIx, TargetRef},
 };
-use couchdb_client::{Cache, Client, Error, Kind as Failed, Paging};
+use couchdb_client::{Cache, Client, Error, ErrorKind as Failed, Paging};
 use couchdb_names::{ShardName, Version};
 use futures::{
     FutureExt as _, StreamExt as _,
@@ -59,7 +60,8 @@ impl HttpSource {
     /// The cluster's members, and each of them.
     fn nodes(self) -> BoxStream<'static, Observation> {
         let members = async move {
-            let members = self.client.membership().await.map(Members::from).map_err(Unread::from);
+            let members =
+                self.client.membership().await.map(Members::from).map_err(ReadError::from);
             let names = match &members {
                 Ok(members) => members.expected.clone(),
                 // No answer: the nodes that are known may answer by themselves.
@@ -79,7 +81,7 @@ impl HttpSource {
         stream::iter(nodes)
             .map(move |node| {
                 let client = self.client.clone();
-                async move { client.is_back(&node).await.then_some(Observation::Back { node }) }
+                async move { client.answers_again(&node).await.then_some(Observation::Back { node }) }
             })
             .buffer_unordered(32)
             .filter_map(std::future::ready)
@@ -96,29 +98,32 @@ impl HttpSource {
             .and_then(|welcome| welcome.version.as_deref()?.parse::<Version>().ok());
         let up = match welcome {
             Ok(_) => Ok(()),
-            Err(error) => Err(Unread::from(error)),
+            Err(error) => Err(ReadError::from(error)),
         };
-        let smoosh =
-            if up.is_ok() { self.smoosh(&node, version).await } else { SmooshSeen::Unasked };
+        let smoosh = if up.is_ok() {
+            self.smoosh(&node, version).await
+        } else {
+            NodeSmoosh::NoDirectAddress
+        };
         let own_address = self.client.access(&node).own;
-        Observation::Node(NodeSeen { node, up, version, own_address, smoosh })
+        Observation::Node(NodeAnswer { node, up, version, own_address, smoosh })
     }
 
-    async fn smoosh(&self, node: &str, version: Option<Version>) -> SmooshSeen {
+    async fn smoosh(&self, node: &str, version: Option<Version>) -> NodeSmoosh {
         match self.client.smoosh_status(node).await {
-            Ok(Some(status)) => SmooshSeen::from(status),
-            Ok(None) => SmooshSeen::NotOffered,
-            Err(error) if error.kind() == Failed::NoOwnAddress => SmooshSeen::Unasked,
+            Ok(Some(status)) => NodeSmoosh::from(status),
+            Ok(None) => NodeSmoosh::Unsupported,
+            Err(error) if error.kind() == Failed::NoOwnAddress => NodeSmoosh::NoDirectAddress,
             // An old server has no such route, whatever it answers there.
             Err(_) if version.is_some_and(|version| version < Version::new(3, 4, 0)) => {
-                SmooshSeen::NotOffered
+                NodeSmoosh::Unsupported
             }
-            Err(_) => SmooshSeen::Failed,
+            Err(_) => NodeSmoosh::Failed,
         }
     }
 
-    async fn reshard(self) -> Result<Reshard, Unread> {
-        let jobs = self.client.reshard_jobs().await.map_err(Unread::from)?;
+    async fn reshard(self) -> Result<Reshard, ReadError> {
+        let jobs = self.client.reshard_jobs().await.map_err(ReadError::from)?;
         let mut reshard = Reshard::default();
         for job in jobs {
             let over = matches!(job.job_state.as_deref(), Some("completed" | "failed" | "stopped"));
@@ -175,7 +180,7 @@ impl HttpSource {
             .then(move |node| {
                 let client = self.client.clone();
                 async move {
-                    let names = client.node_files(&node).await.map_err(Unread::from);
+                    let names = client.node_files(&node).await.map_err(ReadError::from);
                     Observation::Files { names, node }
                 }
             })
@@ -189,7 +194,7 @@ impl HttpSource {
                 async move {
                     let entry = client.shard_map_entry(&db).await;
                     let entry = entry.map(|doc| doc.as_ref().and_then(convert::map_entry));
-                    Observation::Stray { entry: entry.map_err(Unread::from), db }
+                    Observation::Stray { entry: entry.map_err(ReadError::from), db }
                 }
             })
             .boxed()
@@ -215,7 +220,13 @@ impl HttpSource {
         stream::select_all(lanes).boxed()
     }
 
-    async fn shard(&self, snapshot: &Snapshot, node: &str, ix: Ix, cache: Cache) -> Observation {
+    async fn shard(
+        &self,
+        snapshot: &Snapshot,
+        node: &str,
+        ix: TargetIx,
+        cache: Cache,
+    ) -> Observation {
         let target = snapshot.target(ix);
         let Some(shard) = target.and_then(TargetRef::shard_name) else {
             return Observation::Shard { ix, facts: Ok(None) };
@@ -224,7 +235,7 @@ impl HttpSource {
         let facts = match self.client.shard_info(node, &shard, cache).await {
             Ok(info) => Ok(Some(convert::db_facts(&info, version, self.clock.now()))),
             Err(error) if error.kind() == Failed::NotFound => Ok(None),
-            Err(error) => Err(Unread::from(error)),
+            Err(error) => Err(ReadError::from(error)),
         };
         Observation::Shard { ix, facts }
     }
@@ -234,8 +245,9 @@ impl HttpSource {
             .map(move |node| {
                 let client = self.client.clone();
                 async move {
-                    let tasks = client.active_tasks(&node).await.map_err(Unread::from);
-                    let tasks = tasks.map(|tasks| tasks.iter().filter_map(TaskSeen::of).collect());
+                    let tasks = client.active_tasks(&node).await.map_err(ReadError::from);
+                    let tasks =
+                        tasks.map(|tasks| tasks.iter().filter_map(ActiveTask::of).collect());
                     Observation::Tasks { node, tasks }
                 }
             })
@@ -263,7 +275,7 @@ impl Source for HttpSource {
     }
 }
 
-impl From<Error> for Unread {
+impl From<Error> for ReadError {
     fn from(error: Error) -> Self {
         let right = if let Error::Forbidden { asked, .. } = &error {
             Some(rights::missing(asked.route))
@@ -275,7 +287,7 @@ impl From<Error> for Unread {
     }
 }
 
-impl Unread {
+impl ReadError {
     /// What an index failed with before anything was asked.
     const fn nothing_to_ask() -> Self {
         Self { reason: "unaddressable", message: String::new(), right: None }

@@ -2,19 +2,19 @@
 
 use super::{MapEntry, Reshard};
 use crate::{
-    datadir::{Problem, Sums, Volume},
+    datadir::{DirectoryVolume, OtherFileSums, ReadProblem},
     model::facts::Facts,
-    table::{Ix, Query, SmooshSeen},
+    table::{IndexQuery, NodeSmoosh, TargetIx},
 };
 use couchdb_client::{OwnAddress, wire::Names};
-use couchdb_files::Reported;
+use couchdb_files::ReportMatch;
 use couchdb_names::{Engine, Signature, Version};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use wall_clock::Moment;
 
 /// Why something could not be read: a label for metrics, and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unread {
+pub struct ReadError {
     /// The label, one of a closed set.
     pub reason: &'static str,
     /// What was tried, what came, what to do next.
@@ -24,7 +24,7 @@ pub struct Unread {
     pub right: Option<&'static str>,
 }
 
-impl Unread {
+impl ReadError {
     /// Whether a question went out, or would have where somebody had answered before: it was
     /// neither forbidden nor held back because of the login.
     #[must_use]
@@ -39,7 +39,7 @@ impl Observation {
     pub const fn is_large(&self) -> bool {
         matches!(
             self,
-            Self::MapPage(_) | Self::Files { .. } | Self::Disk { .. } | Self::Told { .. }
+            Self::MapPage(_) | Self::Files { .. } | Self::Disk { .. } | Self::PeerFiles { .. }
         )
     }
 }
@@ -59,42 +59,42 @@ pub enum MapRead {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observation {
     /// The cluster's nodes: those it expects, and which of them are connected.
-    Members(Result<Members, Unread>),
+    Members(Result<Members, ReadError>),
     /// One node.
-    Node(NodeSeen),
+    Node(NodeAnswer),
     /// A node that did not answer does so again.
     Back {
         /// The node.
         node: String,
     },
     /// What is being split.
-    Reshard(Result<Reshard, Unread>),
+    Reshard(Result<Reshard, ReadError>),
     /// A page of the shard map.
     MapPage(Vec<MapEntry>),
     /// The map ended: whole, or broken off.
-    MapEnd(Result<MapRead, Unread>),
+    MapEnd(Result<MapRead, ReadError>),
     /// Something of the cluster, such as one database, that could not be read.
-    Unread(Unread),
+    Unread(ReadError),
     /// The files on one node's disk, by the names CouchDB gives them.
     Files {
         /// The node.
         node: String,
         /// Their names.
-        names: Result<Names, Unread>,
+        names: Result<Names, ReadError>,
     },
     /// A database that a stray file names, asked for by itself, after the files were read.
     Stray {
         /// The database.
         db: String,
         /// The map's entry, if it has one by now.
-        entry: Result<Option<MapEntry>, Unread>,
+        entry: Result<Option<MapEntry>, ReadError>,
     },
     /// The facts of one shard copy.
     Shard {
         /// Which.
-        ix: Ix,
+        ix: TargetIx,
         /// Its facts; `None` when the file is gone.
-        facts: Result<Option<Facts>, Unread>,
+        facts: Result<Option<Facts>, ReadError>,
     },
     /// The view indexes of one database.
     Views {
@@ -103,9 +103,9 @@ pub enum Observation {
         /// Its instance suffix.
         suffix: String,
         /// The indexes that were read, each with what could not be.
-        views: Result<Vec<ViewSeen>, Unread>,
+        views: Result<Vec<ViewAnswer>, ReadError>,
         /// The search indexes of the same design documents.
-        searches: Vec<SearchSeen>,
+        searches: Vec<SearchAnswer>,
         /// What may name an index file of any of its design documents, in whatever language;
         /// `None` where one of them could not be read.
         signatures: Option<Vec<Signature>>,
@@ -115,37 +115,37 @@ pub enum Observation {
         /// The node.
         node: String,
         /// What runs.
-        tasks: Result<Vec<TaskSeen>, Unread>,
+        tasks: Result<Vec<ActiveTask>, ReadError>,
     },
     /// Some of the files in a node's directories.
     Disk {
         /// The node.
         node: Arc<str>,
         /// The files.
-        files: Vec<FileSeen>,
+        files: Vec<FoundFile>,
     },
     /// All of a node's directories were walked, or they could not be.
     DiskEnd {
         /// The node.
         node: Arc<str>,
         /// The files there beside targets.
-        disk: Result<DiskSeen, Unread>,
+        disk: Result<DiskWalk, ReadError>,
     },
     /// The files of a node that another process reads.
-    Told {
+    PeerFiles {
         /// The node.
         node: Arc<str>,
         /// All of its databases.
-        dbs: Vec<DbSeen>,
+        dbs: Vec<DbFile>,
         /// All of the parts of views there.
-        parts: Vec<PartSeen>,
+        parts: Vec<PartFile>,
     },
     /// Such a process sent all that it knows, or could not be asked.
-    ToldEnd {
+    PeerEnd {
         /// Where it is asked.
         peer: Arc<str>,
         /// The nodes whose files it reads.
-        nodes: Result<BTreeSet<Arc<str>>, Unread>,
+        nodes: Result<BTreeSet<Arc<str>>, ReadError>,
     },
     /// Everything of this stage was read.
     StageEnded,
@@ -153,35 +153,35 @@ pub enum Observation {
 
 /// One file in a node's directories.
 #[derive(Clone, Debug, PartialEq)]
-pub enum FileSeen {
+pub enum FoundFile {
     /// A database file.
-    Db(DbSeen),
+    Db(DbFile),
     /// The view index of one shard.
-    View(PartSeen),
+    View(PartFile),
     /// What a compaction writes, or left behind.
     Compaction(CompactionFile),
     /// Something that could not be read.
-    Unread(Unread),
+    Unread(ReadError),
 }
 
 /// A database file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct DbSeen {
+pub struct DbFile {
     /// CouchDB's name for it.
     pub shard: Box<str>,
     /// What its header says.
     pub facts: Facts,
     /// Whether CouchDB says the same.
-    pub reported: Reported,
+    pub reported: ReportMatch,
     /// Whether it is the file that was there when it was last seen, however it grew.
     pub same: bool,
     /// Why its header says nothing, where it does not.
-    pub problem: Option<Problem>,
+    pub problem: Option<ReadProblem>,
 }
 
 /// The part of a view that is the index of one shard.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PartSeen {
+pub struct PartFile {
     /// The shard.
     pub shard: Box<str>,
     /// What names the index.
@@ -191,7 +191,7 @@ pub struct PartSeen {
     /// The collator versions it names.
     pub collators: Arc<[Arc<str>]>,
     /// Why its header says nothing, where it does not.
-    pub problem: Option<Problem>,
+    pub problem: Option<ReadProblem>,
 }
 
 /// What a compaction writes, or left behind.
@@ -209,15 +209,15 @@ pub struct CompactionFile {
 
 /// The files in a node's directories beside targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DiskSeen {
+pub struct DiskWalk {
     /// In bytes.
-    pub sums: Sums,
+    pub sums: OtherFileSums,
     /// Whether every directory was read, so that what was not met is gone.
     pub whole: bool,
     /// How long it took.
     pub took: Duration,
     /// The file systems of the directories.
-    pub volumes: Vec<Volume>,
+    pub volumes: Vec<DirectoryVolume>,
 }
 
 /// The cluster's nodes.
@@ -231,37 +231,37 @@ pub struct Members {
 
 /// One node, as far as it answered.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NodeSeen {
+pub struct NodeAnswer {
     /// Its name.
     pub node: String,
     /// Whether it answered, and if not, why.
-    pub up: Result<(), Unread>,
+    pub up: Result<(), ReadError>,
     /// Its version, where its own address is known.
     pub version: Option<Version>,
     /// Where it listens itself.
     pub own_address: OwnAddress,
     /// What its own daemon says.
-    pub smoosh: SmooshSeen,
+    pub smoosh: NodeSmoosh,
 }
 
 /// One view index of a database.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ViewSeen {
+pub struct ViewAnswer {
     /// The design documents that share it, by id, sorted.
     pub designs: Vec<String>,
     /// Their language.
     pub language: String,
     /// What to query so that CouchDB builds it, where its documents allow that.
-    pub built_by: Option<Query>,
+    pub built_by: Option<IndexQuery>,
     /// What was read of it.
-    pub index: Result<IndexSeen, Unread>,
+    pub index: Result<IndexAnswer, ReadError>,
     /// Whether no request can carry the documents' names.
     pub unaddressable: bool,
 }
 
 /// One search index of a database.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SearchSeen {
+pub struct SearchAnswer {
     /// What builds it.
     pub engine: Engine,
     /// Its design document, by id.
@@ -275,14 +275,14 @@ pub struct SearchSeen {
     /// Whether the cluster has the engine; none where no node could say.
     pub offered: Option<bool>,
     /// What was read of it: nothing where the engine is not there to ask.
-    pub facts: Result<Option<Facts>, Unread>,
+    pub facts: Result<Option<Facts>, ReadError>,
     /// Whether no request can carry its names.
     pub unaddressable: bool,
 }
 
 /// What was read of one view index.
 #[derive(Clone, Debug, PartialEq)]
-pub struct IndexSeen {
+pub struct IndexAnswer {
     /// Its signature.
     pub signature: Signature,
     /// Its facts, per file.
@@ -290,14 +290,14 @@ pub struct IndexSeen {
     /// The collator versions one copy names.
     pub collators: Vec<String>,
     /// The shard whose index this is, where one copy was read; else it is the cluster's sum.
-    pub copy: Option<Ix>,
+    pub copy: Option<TargetIx>,
 }
 
 /// One running task.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TaskSeen {
+pub struct ActiveTask {
     /// What it does.
-    pub doing: Doing,
+    pub doing: TaskKind,
     /// The shard file's name.
     pub shard: String,
     /// The phase of a compaction; what is done is counted from zero in each.
@@ -320,10 +320,10 @@ pub struct TaskSeen {
     pub process_status: Option<String>,
 }
 
-impl TaskSeen {
+impl ActiveTask {
     /// A task of which nothing is known but what it does.
     #[must_use]
-    pub const fn bare(doing: Doing, shard: String) -> Self {
+    pub const fn bare(doing: TaskKind, shard: String) -> Self {
         Self {
             doing,
             shard,
@@ -342,7 +342,7 @@ impl TaskSeen {
 
 /// What a task does with its shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Doing {
+pub enum TaskKind {
     /// Compacts the shard.
     Compacts,
     /// Compacts the index of this design document.

@@ -4,7 +4,7 @@
 //! away costs exactness alone: what it sent last is forgotten, and CouchDB is asked for all again.
 
 use super::{
-    Directories, Observation, Unread,
+    Directories, Observation, ReadError,
     facts_page::{FactsPage, NodeFiles},
 };
 use crate::{model::target::TargetId, sources::fetch};
@@ -80,18 +80,22 @@ impl PeersSource {
                 let nodes = files.keys().cloned().collect();
                 let mut observations: Vec<Observation> = files
                     .into_iter()
-                    .map(|(node, NodeFiles { dbs, parts })| Observation::Told { node, dbs, parts })
+                    .map(|(node, NodeFiles { dbs, parts })| Observation::PeerFiles {
+                        node,
+                        dbs,
+                        parts,
+                    })
                     .collect();
-                observations.push(Observation::ToldEnd { peer: name, nodes: Ok(nodes) });
+                observations.push(Observation::PeerEnd { peer: name, nodes: Ok(nodes) });
                 observations
             }
             Err(why) => {
-                let unread = Unread {
+                let unread = ReadError {
                     reason: "peer",
                     message: format!("cannot read what {peer} knows of its files: {why}"),
                     right: None,
                 };
-                vec![Observation::ToldEnd { peer: name, nodes: Err(unread) }]
+                vec![Observation::PeerEnd { peer: name, nodes: Err(unread) }]
             }
         }
     }
@@ -138,7 +142,7 @@ impl PeersSource {
         if let Some(login) = &self.login {
             request = request.basic_auth(&login.0, Some(login.1.expose_secret()));
         }
-        let answer = request.send().await.map_err(fetch::words)?;
+        let answer = request.send().await.map_err(fetch::describe)?;
         let status = answer.status();
         if status == StatusCode::UNAUTHORIZED {
             return Err(
@@ -147,7 +151,7 @@ impl PeersSource {
             );
         }
         let ahead = ahead(&answer, self.clock.now());
-        let body = fetch::body(answer, MAX_PAGE_BYTES).await?;
+        let body = fetch::read_body(answer, MAX_PAGE_BYTES).await?;
         let strange = || format!("it answered {status} and not as recliner does");
         let read: Envelope = serde_json::from_slice(&body).map_err(|_| strange())?;
         match (read.data, read.error) {

@@ -1,7 +1,7 @@
 //! What to read: the stages of a sweep, and what is read beside it.
 
 use super::Observation;
-use crate::table::{Ix, Snapshot};
+use crate::table::{Snapshot, TargetIx};
 use futures::stream::BoxStream;
 use std::{fmt::Debug, sync::Arc};
 
@@ -84,7 +84,7 @@ pub struct Lane {
     /// The node.
     pub node: String,
     /// Db targets on it, those that were never read first.
-    pub targets: Vec<Ix>,
+    pub targets: Vec<TargetIx>,
     /// How many of them were never read.
     pub unread: usize,
 }
@@ -92,7 +92,7 @@ pub struct Lane {
 impl Lane {
     /// What to read on `node`: these targets of `snapshot`.
     #[must_use]
-    pub fn of(node: &str, targets: Vec<Ix>, snapshot: &Snapshot) -> Self {
+    pub fn of(node: &str, targets: Vec<TargetIx>, snapshot: &Snapshot) -> Self {
         let (mut unread, mut read) = (targets, Vec::new());
         unread.retain(|ix| {
             let known = snapshot.target(*ix).is_some_and(|it| it.facts().measured_at.is_some());
@@ -111,7 +111,7 @@ impl Lane {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Databases {
     /// Db targets, those of one database instance side by side.
-    copies: Vec<Ix>,
+    copies: Vec<TargetIx>,
     /// Where each database ends among them; a million lists of one would cost more than
     /// all they hold.
     ends: Vec<u32>,
@@ -132,14 +132,14 @@ impl Databases {
 
     /// The copies of the database at `at`; empty beyond the last.
     #[must_use]
-    pub fn copies(&self, at: usize) -> &[Ix] {
+    pub fn copies(&self, at: usize) -> &[TargetIx] {
         let Some(&end) = self.ends.get(at) else { return &[] };
         let begin = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied();
         self.copies.get(begin.unwrap_or_default() as usize..end as usize).unwrap_or_default()
     }
 
     /// Adds a database.
-    pub fn push(&mut self, copies: impl IntoIterator<Item = Ix>) {
+    pub fn push(&mut self, copies: impl IntoIterator<Item = TargetIx>) {
         self.copies.extend(copies);
         self.ends.push(u32::try_from(self.copies.len()).unwrap_or(u32::MAX));
     }
@@ -149,38 +149,38 @@ impl Databases {
 mod tests {
     use super::*;
     use crate::{
-        model::facts::{Facts, Measured, Source as MeasuredBy},
+        model::facts::{FactSource as MeasuredBy, Facts, Measurement},
         table::{DbName, Draft},
     };
     use wall_clock::Moment;
 
     #[test]
     fn databases_keep_their_copies_apart() {
-        let ix = |at| Ix::from_usize(at).unwrap();
+        let ix = |at| TargetIx::from_usize(at).unwrap();
         let mut dbs = Databases::default();
         assert!(dbs.is_empty());
         dbs.push([ix(3), ix(1)]);
         dbs.push([ix(2)]);
-        let copies: Vec<&[Ix]> = (0..3).map(|at| dbs.copies(at)).collect();
+        let copies: Vec<&[TargetIx]> = (0..3).map(|at| dbs.copies(at)).collect();
         assert_eq!((dbs.len(), copies), (2, vec![&[ix(3), ix(1)][..], &[ix(2)], &[]]));
     }
 
     #[test]
     fn a_lane_begins_with_what_was_never_read() {
         let mut draft = Draft::new(1);
-        let node = draft.node("couchdb@a");
+        let node = draft.get_or_add_node("couchdb@a");
         let mut targets = Vec::new();
         for (name, read) in [("a", true), ("b", false), ("c", true), ("d", false)] {
-            let db = draft.db(DbName { db: name, suffix: "" });
-            let ix = draft.db_target(node, db, None);
+            let db = draft.get_or_add_db(DbName { db: name, suffix: "" });
+            let ix = draft.get_or_add_shard(node, db, None);
             if read {
-                let measured = Measured { at: Moment::from_unix(1), by: MeasuredBy::Http };
+                let measured = Measurement { at: Moment::from_unix(1), source: MeasuredBy::Http };
                 draft.set_facts(ix, Facts { measured_at: Some(measured), ..Facts::default() });
             }
             targets.push(ix);
         }
         let [a, b, c, d] = targets[..] else { unreachable!() };
-        let lane = Lane::of("couchdb@a", targets, draft.now());
+        let lane = Lane::of("couchdb@a", targets, draft.current());
         assert_eq!(lane, Lane { node: "couchdb@a".into(), targets: vec![b, d, a, c], unread: 2 });
     }
 }

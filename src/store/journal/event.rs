@@ -2,10 +2,10 @@
 
 mod summary;
 
-pub use summary::Summary;
+pub use summary::EventSummary;
 
 use crate::model::{
-    memory::{Ending, Owner, Scope},
+    records::{JobOwner, JobResult, SuspensionScope},
     target::TargetId,
 };
 use couchdb_client::wire::DbChange;
@@ -14,18 +14,18 @@ use wall_clock::Moment;
 
 /// One recorded event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
+pub struct JournalEvent {
     /// When the event was recorded.
     pub at: Moment,
     /// What happened.
     #[serde(flatten)]
-    pub what: What,
+    pub details: EventDetails,
 }
 
 /// What happened, with its details. The names of variants and fields are part of the JSON API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum What {
+pub enum EventDetails {
     /// A target entered a queue.
     Queued {
         /// The target.
@@ -34,7 +34,7 @@ pub enum What {
         channel: String,
         /// Further targets and repeats covered by this entry.
         #[serde(flatten)]
-        summary: Summary,
+        summary: EventSummary,
     },
     /// A queued target is refused for a new reason, and the reason persists.
     Refused {
@@ -46,7 +46,7 @@ pub enum What {
         reason: String,
         /// Further targets and repeats covered by this entry.
         #[serde(flatten)]
-        summary: Summary,
+        summary: EventSummary,
     },
     /// More events of one type happened at once than are recorded individually.
     Omitted {
@@ -84,9 +84,9 @@ pub enum What {
         /// The node, or `_cluster`.
         node: String,
         /// Who started it.
-        owner: Owner,
+        owner: JobOwner,
         /// How it ended.
-        result: Ending,
+        result: JobResult,
         /// Freed bytes, negative if the file grew; absent if unknown.
         freed_bytes: Option<i64>,
     },
@@ -94,7 +94,7 @@ pub enum What {
     Suspended {
         /// Which starts.
         #[serde(with = "scope_text")]
-        scope: Scope,
+        scope: SuspensionScope,
         /// Who suspended them, and from where.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
@@ -106,7 +106,7 @@ pub enum What {
     Resumed {
         /// Which starts.
         #[serde(with = "scope_text")]
-        scope: Scope,
+        scope: SuspensionScope,
         /// Who resumed them, and from where.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
@@ -140,9 +140,9 @@ pub enum What {
         target: TargetId,
     },
     /// A smoosh setting was overridden.
-    TakenOver(Taken),
+    TakenOver(OverriddenSetting),
     /// A smoosh setting was restored.
-    Restored(Taken),
+    Restored(OverriddenSetting),
     /// CouchDB was asked to build a view index.
     IndexBuildStarted {
         /// The view.
@@ -176,7 +176,7 @@ pub enum What {
 
 /// A smoosh setting of a node that was changed to stop a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Taken {
+pub struct OverriddenSetting {
     /// The node's name in CouchDB.
     pub node: String,
     /// The configuration section.
@@ -189,7 +189,7 @@ pub struct Taken {
 
 /// The types of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Type {
+pub enum EventType {
     /// A target entered a queue.
     Queued,
     /// A target is refused for a new reason.
@@ -230,7 +230,7 @@ pub enum Type {
     Deleted,
 }
 
-impl Type {
+impl EventType {
     /// Every type.
     pub const ALL: [Self; 19] = [
         Self::Queued,
@@ -282,7 +282,7 @@ impl Type {
 
     /// Whether the event is about a database rather than about this program.
     #[must_use]
-    pub const fn is_of_database(self) -> bool {
+    pub const fn is_database_event(self) -> bool {
         matches!(self, Self::Created | Self::Updated | Self::Deleted)
     }
 
@@ -293,10 +293,10 @@ impl Type {
     }
 }
 
-impl What {
+impl EventDetails {
     /// The change and the database name, if this is a database event.
     #[must_use]
-    pub fn database(&self) -> Option<(DbChange, &str)> {
+    pub fn database_change(&self) -> Option<(DbChange, &str)> {
         let (change, db) = if let Self::Created { db } = self {
             (DbChange::Created, db)
         } else if let Self::Updated { db } = self {
@@ -337,7 +337,7 @@ impl What {
 
     /// Further targets covered by the same entry.
     #[must_use]
-    pub fn also(&self) -> &[TargetId] {
+    pub fn also_targets(&self) -> &[TargetId] {
         if let Self::Queued { summary, .. } | Self::Refused { summary, .. } = self {
             &summary.also
         } else {
@@ -347,41 +347,46 @@ impl What {
 
     /// Type of the event.
     #[must_use]
-    pub const fn kind(&self) -> Type {
+    pub const fn event_type(&self) -> EventType {
         match self {
-            Self::Queued { .. } => Type::Queued,
-            Self::Refused { .. } => Type::Refused,
-            Self::Omitted { .. } => Type::Omitted,
-            Self::Started { .. } => Type::Started,
-            Self::NotStarted { .. } => Type::NotStarted,
-            Self::Finished { .. } => Type::Finished,
-            Self::Suspended { .. } => Type::Suspended,
-            Self::Resumed { .. } => Type::Resumed,
-            Self::Ordered { .. } => Type::Ordered,
-            Self::Lapsed { .. } => Type::Lapsed,
-            Self::Quarantined { .. } => Type::Quarantined,
-            Self::Released { .. } => Type::Released,
-            Self::TakenOver(_) => Type::TakenOver,
-            Self::Restored(_) => Type::Restored,
-            Self::IndexBuildStarted { .. } => Type::IndexBuildStarted,
-            Self::IndexBuildFinished { .. } => Type::IndexBuildFinished,
-            Self::Created { .. } => Type::Created,
-            Self::Updated { .. } => Type::Updated,
-            Self::Deleted { .. } => Type::Deleted,
+            Self::Queued { .. } => EventType::Queued,
+            Self::Refused { .. } => EventType::Refused,
+            Self::Omitted { .. } => EventType::Omitted,
+            Self::Started { .. } => EventType::Started,
+            Self::NotStarted { .. } => EventType::NotStarted,
+            Self::Finished { .. } => EventType::Finished,
+            Self::Suspended { .. } => EventType::Suspended,
+            Self::Resumed { .. } => EventType::Resumed,
+            Self::Ordered { .. } => EventType::Ordered,
+            Self::Lapsed { .. } => EventType::Lapsed,
+            Self::Quarantined { .. } => EventType::Quarantined,
+            Self::Released { .. } => EventType::Released,
+            Self::TakenOver(_) => EventType::TakenOver,
+            Self::Restored(_) => EventType::Restored,
+            Self::IndexBuildStarted { .. } => EventType::IndexBuildStarted,
+            Self::IndexBuildFinished { .. } => EventType::IndexBuildFinished,
+            Self::Created { .. } => EventType::Created,
+            Self::Updated { .. } => EventType::Updated,
+            Self::Deleted { .. } => EventType::Deleted,
         }
     }
 }
 
 /// Serialises scopes as text: `all`, `node:<name>`, `channel:<name>`.
 mod scope_text {
-    use super::Scope;
+    use super::SuspensionScope;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub(super) fn serialize<S: Serializer>(scope: &Scope, out: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        scope: &SuspensionScope,
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
         out.collect_str(scope)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Scope, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<SuspensionScope, D::Error> {
         let text = String::deserialize(from)?;
         text.parse().map_err(D::Error::custom)
     }
@@ -394,23 +399,23 @@ mod tests {
     #[test]
     fn an_event_is_one_flat_object_with_its_type() {
         let target: TargetId = "cleanup:orders".parse().unwrap();
-        let taken = Taken {
+        let taken = OverriddenSetting {
             node: "couchdb@a".into(),
             section: "smoosh.ratio_dbs".into(),
             key: "concurrency".into(),
             was: None,
         };
         let all = [
-            What::Queued {
+            EventDetails::Queued {
                 target: target.clone(),
                 channel: "c".into(),
-                summary: Summary::default(),
+                summary: EventSummary::default(),
             },
-            What::Refused {
+            EventDetails::Refused {
                 target: target.clone(),
                 channel: "c".into(),
                 reason: "headroom".into(),
-                summary: Summary {
+                summary: EventSummary {
                     also: vec!["cleanup:carts".parse().unwrap()],
                     targets: Some(9),
                     count: Some(7),
@@ -418,48 +423,48 @@ mod tests {
                     last: Some(Moment::from_unix(8)),
                 },
             },
-            What::Omitted { of: "queued".into(), targets: 9 },
-            What::Started {
+            EventDetails::Omitted { of: "queued".into(), targets: 9 },
+            EventDetails::Started {
                 target: target.clone(),
                 node: "n".into(),
                 channel: "c".into(),
                 ordered_by: Some("ann".into()),
             },
-            What::NotStarted { target: target.clone(), node: "n".into(), why: None },
-            What::Finished {
+            EventDetails::NotStarted { target: target.clone(), node: "n".into(), why: None },
+            EventDetails::Finished {
                 target: target.clone(),
                 node: "n".into(),
-                owner: Owner::Other,
-                result: Ending::Grew,
+                owner: JobOwner::Other,
+                result: JobResult::Grew,
                 freed_bytes: Some(-1),
             },
-            What::Suspended {
-                scope: Scope::Node("a:b".into()),
+            EventDetails::Suspended {
+                scope: SuspensionScope::Node("a:b".into()),
                 by: Some("ann".into()),
                 why: Some("disk".into()),
             },
-            What::Resumed { scope: Scope::All, by: None },
-            What::Ordered { target: target.clone(), by: "ann".into(), force: true },
-            What::Lapsed { target: target.clone(), by: "ann".into() },
-            What::Quarantined { target: target.clone(), failures: 5 },
-            What::Released { target: target.clone() },
-            What::TakenOver(taken.clone()),
-            What::Restored(taken),
-            What::IndexBuildStarted { target: target.clone(), class: "batch".into() },
-            What::IndexBuildFinished { target, result: "built".into() },
-            What::Created { db: "orders".into() },
-            What::Updated { db: "orders".into() },
-            What::Deleted { db: "orders".into() },
+            EventDetails::Resumed { scope: SuspensionScope::All, by: None },
+            EventDetails::Ordered { target: target.clone(), by: "ann".into(), force: true },
+            EventDetails::Lapsed { target: target.clone(), by: "ann".into() },
+            EventDetails::Quarantined { target: target.clone(), failures: 5 },
+            EventDetails::Released { target: target.clone() },
+            EventDetails::TakenOver(taken.clone()),
+            EventDetails::Restored(taken),
+            EventDetails::IndexBuildStarted { target: target.clone(), class: "batch".into() },
+            EventDetails::IndexBuildFinished { target, result: "built".into() },
+            EventDetails::Created { db: "orders".into() },
+            EventDetails::Updated { db: "orders".into() },
+            EventDetails::Deleted { db: "orders".into() },
         ];
-        assert_eq!(all.len(), Type::ALL.len());
-        for (what, kind) in all.into_iter().zip(Type::ALL) {
-            assert_eq!(what.kind(), kind);
-            let event = Event { at: Moment::from_unix(9), what };
+        assert_eq!(all.len(), EventType::ALL.len());
+        for (what, kind) in all.into_iter().zip(EventType::ALL) {
+            assert_eq!(what.event_type(), kind);
+            let event = JournalEvent { at: Moment::from_unix(9), details: what };
             let json = serde_json::to_value(&event).unwrap();
             assert_eq!(json["type"], kind.label());
             assert_eq!(json["at"], 9);
-            assert_eq!(Type::from_label(kind.label()), Some(kind));
-            assert_eq!(serde_json::from_value::<Event>(json).unwrap(), event);
+            assert_eq!(EventType::from_label(kind.label()), Some(kind));
+            assert_eq!(serde_json::from_value::<JournalEvent>(json).unwrap(), event);
         }
     }
 }

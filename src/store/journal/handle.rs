@@ -1,15 +1,16 @@
 //! The handle by which other tasks use the journal.
 
 use super::{
-    Event, EventsQuery, FeedPage, FeedQuery, HistoryQuery, Identity, Measured, Page, Position,
-    Reached, Taken, What, feed, marks, measured,
-    query::{self, Unread},
-    task::Request,
+    ClusterIdentity, EventDetails, EventProgress, EventsQuery, FeedPage, FeedPosition, FeedQuery,
+    HistoryQuery, JournalEvent, MeasuredBlocks, OverriddenSetting, Page, feed_tables, marks,
+    measured,
+    query::{self, JournalReadError},
+    task::JournalRequest,
 };
 use crate::{
-    model::memory::{Change, Keeper, Outcome, Recovered, Trouble},
-    table::{Block, Mark},
-    tasks::joined,
+    model::records::{Outcome, RecoveredState, StateChange, StateStore, StoreError},
+    table::{PublishedDbState, TableBlock},
+    tasks::unwrap_join,
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use redb::ReadTransaction;
@@ -22,13 +23,13 @@ use wall_clock::Moment;
 
 /// State of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Health {
+pub struct JournalHealth {
     /// Number of the newest stored entry.
     pub last_seq: u64,
     /// Since when the journal cannot be written, and why.
-    pub trouble: Option<(Moment, Trouble)>,
+    pub failure: Option<(Moment, StoreError)>,
     /// Size of the file in bytes, if known.
-    pub bytes: Option<u64>,
+    pub file_bytes: Option<u64>,
 }
 
 /// Why a journal cannot be claimed for a cluster.
@@ -38,31 +39,31 @@ pub enum ClaimError {
     #[error(
         "{place} belongs to {kept}, but CouchDB is {found}: use a separate --storage.path for this cluster, or move the file away to start a new journal"
     )]
-    Another {
+    OtherCluster {
         /// The file.
         place: String,
         /// The cluster the journal belongs to.
-        kept: Box<Identity>,
+        kept: Box<ClusterIdentity>,
         /// The cluster to claim it for.
-        found: Box<Identity>,
+        found: Box<ClusterIdentity>,
     },
     /// The journal cannot be read or written.
     #[error(transparent)]
-    Trouble(#[from] Trouble),
+    Store(#[from] StoreError),
 }
 
 /// Handle to the journal; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Journal {
-    pub(super) requests: mpsc::Sender<Request>,
-    pub(super) events: mpsc::Sender<What>,
-    pub(super) health: watch::Receiver<Arc<Health>>,
+    pub(super) requests: mpsc::Sender<JournalRequest>,
+    pub(super) events: mpsc::Sender<EventDetails>,
+    pub(super) health: watch::Receiver<Arc<JournalHealth>>,
     pub(super) dropped: Arc<AtomicU64>,
-    pub(super) kept: broadcast::Sender<Kept>,
+    pub(super) stored_events: broadcast::Sender<StoredEvents>,
 }
 
 /// The events of one commit with their numbers, sent after the commit is durable.
-pub type Kept = Arc<[(u64, Event)]>;
+pub type StoredEvents = Arc<[(u64, JournalEvent)]>;
 
 impl Journal {
     /// Claims the journal for a cluster and loads its state. Nothing is stored before the claim.
@@ -70,8 +71,8 @@ impl Journal {
     /// # Errors
     /// Names both clusters if the journal belongs to another one; otherwise says what is wrong
     /// with the file.
-    pub async fn claim(&self, cluster: Identity) -> Result<Recovered, ClaimError> {
-        self.asked(|answer| Request::Claim(Box::new(cluster), answer)).await?
+    pub async fn claim(&self, cluster: ClusterIdentity) -> Result<RecoveredState, ClaimError> {
+        self.request(|answer| JournalRequest::Claim(Box::new(cluster), answer)).await?
     }
 
     /// Records that smoosh settings are about to be overridden. A value recorded first stays until
@@ -79,41 +80,41 @@ impl Journal {
     ///
     /// # Errors
     /// If the record may not be on the disk.
-    pub async fn take(&self, taken: Vec<Taken>) -> Result<(), Trouble> {
+    pub async fn record_overrides(&self, taken: Vec<OverriddenSetting>) -> Result<(), StoreError> {
         let taken = taken.into_iter().map(|it| (it, true)).collect();
-        self.asked(|answer| Request::Take(taken, answer)).await?
+        self.request(|answer| JournalRequest::SetOverridden(taken, answer)).await?
     }
 
     /// Records that smoosh settings were restored.
     ///
     /// # Errors
     /// If the record may not be on the disk.
-    pub async fn give_back(&self, taken: Vec<Taken>) -> Result<(), Trouble> {
+    pub async fn record_restored(&self, taken: Vec<OverriddenSetting>) -> Result<(), StoreError> {
         let taken = taken.into_iter().map(|it| (it, false)).collect();
-        self.asked(|answer| Request::Take(taken, answer)).await?
+        self.request(|answer| JournalRequest::SetOverridden(taken, answer)).await?
     }
 
     /// The smoosh settings that are overridden and not restored yet.
     ///
     /// # Errors
     /// If they cannot be read.
-    pub async fn taken(&self) -> Result<Vec<Taken>, Trouble> {
-        self.asked(Request::Taken).await?
+    pub async fn overridden_settings(&self) -> Result<Vec<OverriddenSetting>, StoreError> {
+        self.request(JournalRequest::OverriddenSettings).await?
     }
 
     /// Saves measured facts for the next start.
     ///
     /// # Errors
     /// If they may not be on the disk.
-    pub async fn keep_measured(&self, measured: Measured) -> Result<(), Trouble> {
-        self.asked(|answer| Request::Measured(Box::new(measured), answer)).await?
+    pub async fn save_measurements(&self, measured: MeasuredBlocks) -> Result<(), StoreError> {
+        self.request(|answer| JournalRequest::SaveMeasurements(Box::new(measured), answer)).await?
     }
 
     /// The measured facts as last saved.
     ///
     /// # Errors
     /// If they cannot be read.
-    pub async fn measured(&self) -> Result<Vec<Block>, Trouble> {
+    pub async fn load_measurements(&self) -> Result<Vec<TableBlock>, StoreError> {
         self.read(measured::read).await
     }
 
@@ -121,13 +122,13 @@ impl Journal {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub async fn marks(&self) -> Result<Vec<Mark>, Trouble> {
+    pub async fn marks(&self) -> Result<Vec<PublishedDbState>, StoreError> {
         self.read(marks::read).await
     }
 
     /// Records an event soon, together with others. If the queue is full or the journal cannot be
     /// written, the event is dropped and counted.
-    pub fn note(&self, what: What) {
+    pub fn record(&self, what: EventDetails) {
         if self.events.try_send(what).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -135,15 +136,15 @@ impl Journal {
 
     /// Records a batch of events at once, in one commit. If the queue is full or the journal cannot
     /// be written, the batch is dropped and counted.
-    pub fn publish(&self, batch: Vec<What>) {
-        self.publish_up_to(batch, Reached::default());
+    pub fn record_batch(&self, batch: Vec<EventDetails>) {
+        self.record_batch_with_progress(batch, EventProgress::default());
     }
 
-    /// Like [`Self::publish`], and stores in the same commit how far the source of the events had
+    /// Like [`Self::record_batch`], and stores in the same commit how far the source of the events had
     /// been read.
-    pub fn publish_up_to(&self, batch: Vec<What>, reached: Reached) {
+    pub fn record_batch_with_progress(&self, batch: Vec<EventDetails>, reached: EventProgress) {
         let count = batch.len() as u64;
-        if self.requests.try_send(Request::Publish(batch, reached)).is_err() {
+        if self.requests.try_send(JournalRequest::RecordEvents(batch, reached)).is_err() {
             self.dropped.fetch_add(count, Ordering::Relaxed);
         }
     }
@@ -152,27 +153,27 @@ impl Journal {
     ///
     /// # Errors
     /// If it cannot be read, or the journal is not claimed yet.
-    pub async fn position(&self) -> Result<Option<Position>, Trouble> {
-        self.asked(Request::Position).await?
+    pub async fn feed_position(&self) -> Result<Option<FeedPosition>, StoreError> {
+        self.request(JournalRequest::FeedPosition).await?
     }
 
     /// Subscribes to all events from now on, in the order of their numbers and after they are
     /// stored. A subscriber that falls behind receives an error and can read the missed events with
     /// [`Self::events`].
     #[must_use]
-    pub fn kept(&self) -> broadcast::Receiver<Kept> {
-        self.kept.subscribe()
+    pub fn subscribe(&self) -> broadcast::Receiver<StoredEvents> {
+        self.stored_events.subscribe()
     }
 
     /// The current state of the journal.
     #[must_use]
-    pub fn health(&self) -> watch::Receiver<Arc<Health>> {
+    pub fn health(&self) -> watch::Receiver<Arc<JournalHealth>> {
         self.health.clone()
     }
 
     /// Number of events dropped since the start.
     #[must_use]
-    pub fn dropped(&self) -> u64 {
+    pub fn dropped_events(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
@@ -180,7 +181,7 @@ impl Journal {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub async fn history(&self, query: HistoryQuery) -> Result<Page<Outcome>, Trouble> {
+    pub async fn history(&self, query: HistoryQuery) -> Result<Page<Outcome>, StoreError> {
         self.read(move |tx| query::history(tx, &query)).await
     }
 
@@ -188,7 +189,7 @@ impl Journal {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub async fn events(&self, query: EventsQuery) -> Result<Page<Event>, Trouble> {
+    pub async fn events(&self, query: EventsQuery) -> Result<Page<JournalEvent>, StoreError> {
         self.read(move |tx| query::events(tx, &query)).await
     }
 
@@ -197,48 +198,51 @@ impl Journal {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub async fn newest_events_from(&self, query: EventsQuery) -> Result<Option<u64>, Trouble> {
-        self.read(move |tx| query::newest_from(tx, &query)).await
+    pub async fn first_of_newest_events(
+        &self,
+        query: EventsQuery,
+    ) -> Result<Option<u64>, StoreError> {
+        self.read(move |tx| query::first_of_newest(tx, &query)).await
     }
 
     /// The latest event of each type of each database.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub async fn feed(&self, query: FeedQuery) -> Result<FeedPage, Trouble> {
-        self.read(move |tx| feed::read(tx, &query)).await
+    pub async fn feed(&self, query: FeedQuery) -> Result<FeedPage, StoreError> {
+        self.read(move |tx| feed_tables::read(tx, &query)).await
     }
 
     /// Reads on a blocking thread while the journal's own thread goes on writing.
     async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&ReadTransaction) -> Result<T, Unread> + Send + 'static,
-    ) -> Result<T, Trouble> {
-        let tx = self.asked(Request::Read).await??;
-        match joined(tokio::task::spawn_blocking(move || read(&tx)).await) {
+        read: impl FnOnce(&ReadTransaction) -> Result<T, JournalReadError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let tx = self.request(JournalRequest::BeginRead).await??;
+        match unwrap_join(tokio::task::spawn_blocking(move || read(&tx)).await) {
             Some(Ok(found)) => Ok(found),
-            Some(Err(why)) => Err(Trouble(format!("cannot read the journal: {why}"))),
-            None => Err(gone()),
+            Some(Err(why)) => Err(StoreError(format!("cannot read the journal: {why}"))),
+            None => Err(closed_error()),
         }
     }
 
-    async fn asked<T>(
+    async fn request<T>(
         &self,
-        request: impl FnOnce(oneshot::Sender<T>) -> Request,
-    ) -> Result<T, Trouble> {
+        request: impl FnOnce(oneshot::Sender<T>) -> JournalRequest,
+    ) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
-        self.requests.send(request(answer)).await.map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())
+        self.requests.send(request(answer)).await.map_err(|_| closed_error())?;
+        answered.await.map_err(|_| closed_error())
     }
 }
 
-fn gone() -> Trouble {
-    Trouble("the journal is closed: recliner is stopping".to_owned())
+fn closed_error() -> StoreError {
+    StoreError("the journal is closed: recliner is stopping".to_owned())
 }
 
-impl Keeper for Journal {
-    fn keep(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), Trouble>> {
+impl StateStore for Journal {
+    fn store(&self, changes: Vec<StateChange>) -> BoxFuture<'static, Result<(), StoreError>> {
         let journal = self.clone();
-        async move { journal.asked(|answer| Request::Keep(changes, answer)).await? }.boxed()
+        async move { journal.request(|answer| JournalRequest::ApplyChanges(changes, answer)).await? }.boxed()
     }
 }

@@ -7,18 +7,18 @@ use std::{collections::BTreeSet, fmt};
 /// may change while a cluster lives, one node at a time, so two identities that share a member are
 /// the same cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
+pub struct ClusterIdentity {
     /// The uuids in `GET /` of the queried nodes. Nodes of one cluster may share one.
     pub uuids: BTreeSet<String>,
     /// Names of the members in CouchDB.
     pub nodes: BTreeSet<String>,
 }
 
-impl Identity {
+impl ClusterIdentity {
     /// Whether two identities describe the same cluster. Names are compared only if a uuid is
     /// missing, because every single-node cluster may be named `nonode@nohost`.
     #[must_use]
-    pub fn is(&self, other: &Self) -> bool {
+    pub fn is_same_cluster(&self, other: &Self) -> bool {
         let shared = |one: &BTreeSet<String>, two: &BTreeSet<String>| !one.is_disjoint(two);
         if self.uuids.is_empty() || other.uuids.is_empty() {
             shared(&self.nodes, &other.nodes)
@@ -36,13 +36,13 @@ impl Identity {
     /// The updated identity of the same cluster. Uuids that were not shown this time are kept,
     /// because their node may be the only one that is up next time.
     #[must_use]
-    pub fn followed_by(&self, now: &Self) -> Self {
+    pub fn merged_with(&self, now: &Self) -> Self {
         let uuids = self.uuids.union(&now.uuids).cloned().collect();
         Self { uuids, nodes: now.nodes.clone() }
     }
 }
 
-impl fmt::Display for Identity {
+impl fmt::Display for ClusterIdentity {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
         match (self.nodes.is_empty(), self.uuids.is_empty()) {
@@ -60,9 +60,9 @@ impl fmt::Display for Identity {
 mod tests {
     use super::*;
 
-    fn identity(uuids: &[&str], nodes: &[&str]) -> Identity {
+    fn identity(uuids: &[&str], nodes: &[&str]) -> ClusterIdentity {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Identity { uuids: set(uuids), nodes: set(nodes) }
+        ClusterIdentity { uuids: set(uuids), nodes: set(nodes) }
     }
 
     #[test]
@@ -75,12 +75,20 @@ mod tests {
             (identity(&[], &["a"]), identity(&["u"], &["b"]), false),
             (identity(&[], &[]), identity(&[], &[]), false),
         ] {
-            assert_eq!((one.is(&two), two.is(&one)), (same, same), "{one} / {two}");
+            assert_eq!(
+                (one.is_same_cluster(&two), two.is_same_cluster(&one)),
+                (same, same),
+                "{one} / {two}"
+            );
         }
-        let later = identity(&["u"], &["a"]).followed_by(&identity(&[], &["a", "b"]));
+        let later = identity(&["u"], &["a"]).merged_with(&identity(&[], &["a", "b"]));
         assert_eq!(later, identity(&["u"], &["a", "b"]));
         assert_eq!(later.to_string(), "the cluster of a, b (uuid u)");
-        let other_up = later.followed_by(&identity(&["u", "v"], &["a", "b"]));
-        assert!(other_up.followed_by(&identity(&["u"], &["a"])).is(&identity(&["v"], &["b"])));
+        let other_up = later.merged_with(&identity(&["u", "v"], &["a", "b"]));
+        assert!(
+            other_up
+                .merged_with(&identity(&["u"], &["a"]))
+                .is_same_cluster(&identity(&["v"], &["b"]))
+        );
     }
 }

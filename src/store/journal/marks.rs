@@ -3,12 +3,16 @@
 //! A mark is written in the same commit as its events. It is removed after newer facts were saved:
 //! facts are saved in passes, and a pass that began after the mark was written includes its state.
 
-use super::{query::Unread, tables::MARKS};
-use crate::table::Mark;
+use super::{query::JournalReadError, tables::MARKS};
+use crate::table::PublishedDbState;
 use redb::{Error, ReadTransaction, ReadableTable as _, TableError, WriteTransaction};
 
 /// Writes marks; `passes` is the number of completed passes.
-pub(super) fn write(tx: &WriteTransaction, marks: &[Mark], passes: u32) -> Result<(), Error> {
+pub(super) fn write(
+    tx: &WriteTransaction,
+    marks: &[PublishedDbState],
+    passes: u32,
+) -> Result<(), Error> {
     if marks.is_empty() {
         return Ok(());
     }
@@ -28,7 +32,7 @@ pub(super) fn trim(tx: &WriteTransaction, passes: u32) -> Result<(), Error> {
 }
 
 /// Reads all marks. Unreadable ones are skipped, which at worst repeats an event.
-pub(super) fn read(tx: &ReadTransaction) -> Result<Vec<Mark>, Unread> {
+pub(super) fn read(tx: &ReadTransaction) -> Result<Vec<PublishedDbState>, JournalReadError> {
     let table = match tx.open_table(MARKS) {
         Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
         table => table?,

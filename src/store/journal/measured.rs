@@ -5,28 +5,32 @@
 
 use super::{
     marks,
-    query::Unread,
-    tables::{BLOCKS, MOMENTS},
+    query::JournalReadError,
+    tables::{BLOCK_TIMES, BLOCKS},
 };
-use crate::table::Block;
+use crate::table::TableBlock;
 use redb::{Database, Error, ReadTransaction, ReadableTable as _, TableError, WriteTransaction};
 use wall_clock::Moment;
 
 /// Changes to the saved blocks.
 #[derive(Debug, Default)]
-pub struct Measured {
+pub struct MeasuredBlocks {
     /// Changed blocks; a block without bytes is removed.
-    pub changed: Vec<Block>,
+    pub changed: Vec<TableBlock>,
     /// Blocks for which only the measurement time changed.
-    pub moments: Vec<(u32, Moment)>,
+    pub measured_at: Vec<(u32, Moment)>,
     /// Total number of blocks, once known; blocks beyond it are removed.
     pub total: Option<u32>,
 }
 
 /// Saves the changes; `passes` is the number of completed passes.
-pub(super) fn keep(database: &Database, measured: &Measured, passes: u32) -> Result<(), Error> {
+pub(super) fn save(
+    database: &Database,
+    measured: &MeasuredBlocks,
+    passes: u32,
+) -> Result<(), Error> {
     let tx = database.begin_write()?;
-    match written(&tx, measured) {
+    match write_blocks(&tx, measured) {
         Err(
             Error::TableTypeMismatch { .. }
             | Error::TypeDefinitionChanged { .. }
@@ -35,11 +39,11 @@ pub(super) fn keep(database: &Database, measured: &Measured, passes: u32) -> Res
             tracing::warn!("the saved measurements have another format and are discarded");
             for table in tx.list_tables()? {
                 use redb::TableHandle as _;
-                if [BLOCKS.name(), MOMENTS.name()].contains(&table.name()) {
+                if [BLOCKS.name(), BLOCK_TIMES.name()].contains(&table.name()) {
                     tx.delete_table(table)?;
                 }
             }
-            written(&tx, measured)?;
+            write_blocks(&tx, measured)?;
         }
         written => written?,
     }
@@ -49,8 +53,8 @@ pub(super) fn keep(database: &Database, measured: &Measured, passes: u32) -> Res
     Ok(tx.commit()?)
 }
 
-fn written(tx: &WriteTransaction, measured: &Measured) -> Result<(), Error> {
-    let (mut blocks, mut moments) = (tx.open_table(BLOCKS)?, tx.open_table(MOMENTS)?);
+fn write_blocks(tx: &WriteTransaction, measured: &MeasuredBlocks) -> Result<(), Error> {
+    let (mut blocks, mut moments) = (tx.open_table(BLOCKS)?, tx.open_table(BLOCK_TIMES)?);
     let seconds = |at: Moment| u32::try_from(at.unix()).unwrap_or(u32::MAX);
     for block in &measured.changed {
         if block.bytes.is_empty() {
@@ -61,7 +65,7 @@ fn written(tx: &WriteTransaction, measured: &Measured) -> Result<(), Error> {
             moments.insert(block.number, seconds(block.at))?;
         }
     }
-    for (number, at) in &measured.moments {
+    for (number, at) in &measured.measured_at {
         moments.insert(*number, seconds(*at))?;
     }
     if let Some(total) = measured.total {
@@ -72,8 +76,8 @@ fn written(tx: &WriteTransaction, measured: &Measured) -> Result<(), Error> {
 }
 
 /// Reads all blocks in order. A block without a measurement time is skipped.
-pub(super) fn read(tx: &ReadTransaction) -> Result<Vec<Block>, Unread> {
-    let (blocks, moments) = match (tx.open_table(BLOCKS), tx.open_table(MOMENTS)) {
+pub(super) fn read(tx: &ReadTransaction) -> Result<Vec<TableBlock>, JournalReadError> {
+    let (blocks, moments) = match (tx.open_table(BLOCKS), tx.open_table(BLOCK_TIMES)) {
         (Err(TableError::TableDoesNotExist(_)), _) | (_, Err(TableError::TableDoesNotExist(_))) => {
             return Ok(Vec::new());
         }
@@ -84,7 +88,7 @@ pub(super) fn read(tx: &ReadTransaction) -> Result<Vec<Block>, Unread> {
         let (number, bytes) = entry?;
         if let Some(at) = moments.get(number.value())? {
             let at = Moment::from_unix(u64::from(at.value()));
-            found.push(Block { number: number.value(), at, bytes: bytes.value().to_vec() });
+            found.push(TableBlock { number: number.value(), at, bytes: bytes.value().to_vec() });
         }
     }
     Ok(found)

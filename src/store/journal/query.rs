@@ -1,31 +1,31 @@
 //! Queries of the history and the events.
 
 use super::{
-    Event, Type, What,
-    store::parsed,
+    EventDetails, EventType, JournalEvent,
+    store::parse_entry,
     tables::{DB_EVENTS, EVENTS, OUTCOMES},
 };
 use crate::model::{
-    memory::{Ending, Outcome},
-    target::Selector,
+    records::{JobResult, Outcome},
+    target::TargetSelector,
 };
 use redb::{AccessGuard, ReadTransaction, ReadableTable as _, StorageError};
 use wall_clock::Moment;
 
 /// Why a query failed; any error of the database library.
-pub(super) type Unread = redb::Error;
+pub(super) type JournalReadError = redb::Error;
 
 /// A query of outcomes, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistoryQuery {
     /// Only of these targets.
-    pub target: Option<Selector>,
+    pub target: Option<TargetSelector>,
     /// Only of this node.
     pub node: Option<String>,
     /// Only jobs that ended at or after this time.
     pub since: Option<Moment>,
     /// Only with this result.
-    pub result: Option<Ending>,
+    pub result: Option<JobResult>,
     /// Only numbers below this: where the previous page ended.
     pub before: Option<u64>,
     /// Maximum number of outcomes.
@@ -36,12 +36,12 @@ pub struct HistoryQuery {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventsQuery {
     /// Only of these types; all types if empty.
-    pub types: Vec<Type>,
+    pub types: Vec<EventType>,
     /// Only about these targets, including entries that cover several, or about a database matched
     /// by the same text.
-    pub target: Option<Selector>,
+    pub target: Option<TargetSelector>,
     /// Only numbers above this. Without `since` and `from`, the newest events are returned.
-    pub since: Option<u64>,
+    pub after_seq: Option<u64>,
     /// Only events recorded at or after this time.
     pub from: Option<Moment>,
     /// Maximum number of events.
@@ -51,12 +51,12 @@ pub struct EventsQuery {
 impl EventsQuery {
     /// Whether an event matches the requested types and targets.
     #[must_use]
-    pub fn wants(&self, what: &What) -> bool {
-        let about = |target: &Selector| {
-            what.target().into_iter().chain(what.also()).any(|id| target.covers(id, None))
-                || what.database().is_some_and(|(_, db)| target.covers_database(db))
+    pub fn matches(&self, what: &EventDetails) -> bool {
+        let about = |target: &TargetSelector| {
+            what.target().into_iter().chain(what.also_targets()).any(|id| target.selects(id, None))
+                || what.database_change().is_some_and(|(_, db)| target.selects_database(db))
         };
-        (self.types.is_empty() || self.types.contains(&what.kind()))
+        (self.types.is_empty() || self.types.contains(&what.event_type()))
             && self.target.as_ref().is_none_or(about)
     }
 }
@@ -67,28 +67,31 @@ pub struct Page<T> {
     /// Entries with their numbers.
     pub entries: Vec<(u64, T)>,
     /// Whether there are more entries after the last one.
-    pub more: bool,
+    pub has_more: bool,
 }
 
 /// Collects up to `limit` entries. One more entry shows that there is a next page.
-fn taken<T>(
-    entries: impl Iterator<Item = Result<Option<(u64, T)>, Unread>>,
+fn collect_page<T>(
+    entries: impl Iterator<Item = Result<Option<(u64, T)>, JournalReadError>>,
     limit: usize,
-) -> Result<Page<T>, Unread> {
+) -> Result<Page<T>, JournalReadError> {
     let mut found = Vec::new();
     for entry in entries {
         let Some(entry) = entry? else { continue };
         if found.len() == limit {
-            return Ok(Page { entries: found, more: true });
+            return Ok(Page { entries: found, has_more: true });
         }
         found.push(entry);
     }
-    Ok(Page { entries: found, more: false })
+    Ok(Page { entries: found, has_more: false })
 }
 
-pub(super) fn history(tx: &ReadTransaction, query: &HistoryQuery) -> Result<Page<Outcome>, Unread> {
+pub(super) fn history(
+    tx: &ReadTransaction,
+    query: &HistoryQuery,
+) -> Result<Page<Outcome>, JournalReadError> {
     let table = tx.open_table(OUTCOMES)?;
-    let needles = needles(query);
+    let needles = required_substrings(query);
     let entries = table.range(..query.before.unwrap_or(u64::MAX))?.rev().map(|entry| {
         let (seq, entry) = entry?;
         let (at, said) = entry.value();
@@ -99,62 +102,68 @@ pub(super) fn history(tx: &ReadTransaction, query: &HistoryQuery) -> Result<Page
         if !needles.iter().all(|needle| text.contains(needle)) {
             return Ok(None);
         }
-        let outcome: Outcome = parsed(said)?;
+        let outcome: Outcome = parse_entry(said)?;
         let design = outcome.design.as_deref();
-        let covers = |target: &Selector| target.covers(&outcome.target, design);
+        let covers = |target: &TargetSelector| target.selects(&outcome.target, design);
         let wanted = query.target.as_ref().is_none_or(covers)
             && query.node.as_ref().is_none_or(|node| *node == outcome.node)
             && query.result.is_none_or(|result| result == outcome.ending);
         Ok(wanted.then(|| (seq.value(), outcome)))
     });
-    taken(entries, query.limit)
+    collect_page(entries, query.limit)
 }
 
 /// Substrings that the JSON text of every matching outcome contains. Searching for them is much
 /// cheaper than parsing entries that mostly do not match.
-fn needles(query: &HistoryQuery) -> Vec<String> {
+fn required_substrings(query: &HistoryQuery) -> Vec<String> {
     // Ids contain no characters that JSON escapes.
-    let target = query.target.as_ref().and_then(Selector::needle);
+    let target = query.target.as_ref().and_then(TargetSelector::id_substring);
     let node = query.node.as_ref().map(serde_json::to_string);
     let result = query.result.as_ref().map(serde_json::to_string);
     target.into_iter().chain([node, result].into_iter().flatten().filter_map(Result::ok)).collect()
 }
 
-pub(super) fn events(tx: &ReadTransaction, query: &EventsQuery) -> Result<Page<Event>, Unread> {
+pub(super) fn events(
+    tx: &ReadTransaction,
+    query: &EventsQuery,
+) -> Result<Page<JournalEvent>, JournalReadError> {
     let (own, databases) = (tx.open_table(EVENTS)?, tx.open_table(DB_EVENTS)?);
-    let wanted = |entry: Result<Entry<'_>, StorageError>| {
+    let wanted = |entry: Result<RawEntry<'_>, StorageError>| {
         let (seq, entry) = entry?;
         let (at, said) = entry.value();
         if query.from.is_some_and(|from| u64::from(at) < from.unix()) {
             return Ok(None);
         }
-        let event: Event = parsed(said)?;
-        let wanted = query.wants(&event.what);
+        let event: JournalEvent = parse_entry(said)?;
+        let wanted = query.matches(&event.details);
         Ok(wanted.then(|| (seq.value(), event)))
     };
-    match query.since.or_else(|| query.from.map(|_| 0)) {
+    match query.after_seq.or_else(|| query.from.map(|_| 0)) {
         Some(since) => {
             let behind = since.saturating_add(1)..;
             let (own, databases) = (own.range(behind.clone())?, databases.range(behind)?);
-            taken(merged(own, databases, |one, two| one < two).map(wanted), query.limit)
+            collect_page(
+                merge_entries(own, databases, |one, two| one < two).map(wanted),
+                query.limit,
+            )
         }
         None => {
             let (own, databases) = (own.iter()?.rev(), databases.iter()?.rev());
-            let newest = merged(own, databases, |one, two| one > two);
-            let mut page = taken(newest.map(wanted), query.limit)?;
+            let newest = merge_entries(own, databases, |one, two| one > two);
+            let mut page = collect_page(newest.map(wanted), query.limit)?;
             page.entries.reverse();
-            Ok(Page { more: false, ..page })
+            Ok(Page { has_more: false, ..page })
         }
     }
 }
 
 /// Of the newest `query.limit` matching events, the number of the oldest; `None` if none matches.
-pub(super) fn newest_from(
+pub(super) fn first_of_newest(
     tx: &ReadTransaction,
     query: &EventsQuery,
-) -> Result<Option<u64>, Unread> {
+) -> Result<Option<u64>, JournalReadError> {
     let (own, databases) = (tx.open_table(EVENTS)?, tx.open_table(DB_EVENTS)?);
-    let newest = merged(own.iter()?.rev(), databases.iter()?.rev(), |one, two| one > two);
+    let newest = merge_entries(own.iter()?.rev(), databases.iter()?.rev(), |one, two| one > two);
     let all = query.types.is_empty() && query.target.is_none();
     let mut found = (0, None);
     for entry in newest {
@@ -162,21 +171,21 @@ pub(super) fn newest_from(
             break;
         }
         let (seq, entry) = entry?;
-        if all || query.wants(&parsed::<Event>(entry.value().1)?.what) {
+        if all || query.matches(&parse_entry::<JournalEvent>(entry.value().1)?.details) {
             found = (found.0 + 1, Some(seq.value()));
         }
     }
     Ok(found.1)
 }
 
-type Entry<'a> = (AccessGuard<'a, u64>, AccessGuard<'a, (u32, &'static [u8])>);
+type RawEntry<'a> = (AccessGuard<'a, u64>, AccessGuard<'a, (u32, &'static [u8])>);
 
 /// Merges the entries of two tables that share one series of numbers.
-fn merged<'a>(
-    one: impl Iterator<Item = Result<Entry<'a>, StorageError>>,
-    two: impl Iterator<Item = Result<Entry<'a>, StorageError>>,
+fn merge_entries<'a>(
+    one: impl Iterator<Item = Result<RawEntry<'a>, StorageError>>,
+    two: impl Iterator<Item = Result<RawEntry<'a>, StorageError>>,
     first: impl Fn(u64, u64) -> bool,
-) -> impl Iterator<Item = Result<Entry<'a>, StorageError>> {
+) -> impl Iterator<Item = Result<RawEntry<'a>, StorageError>> {
     let (mut one, mut two) = (one.peekable(), two.peekable());
     std::iter::from_fn(move || match (one.peek(), two.peek()) {
         // Errors come first, so that no entry after an error is returned.

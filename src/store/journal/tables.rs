@@ -1,6 +1,6 @@
 //! Tables of the database.
 
-use super::shelf::Shelf;
+use super::retained_table::RetainedTable;
 use redb::TableDefinition;
 use serde::{Deserialize, Serialize};
 
@@ -8,45 +8,47 @@ use serde::{Deserialize, Serialize};
 pub(super) const SCHEMA: u32 = 2;
 
 /// The previous format: database events shared a table with recliner's own, and there was no feed.
-pub(super) const SCHEMA_BEFORE: u32 = 1;
+pub(super) const PREVIOUS_SCHEMA: u32 = 1;
 
 /// A numbered entry: its time in seconds since 1970, and its content as JSON.
 pub(super) type Entries = TableDefinition<'static, u64, (u32, &'static [u8])>;
 
-/// Outcomes of jobs: [`crate::model::memory::Outcome`].
+/// Outcomes of jobs: [`crate::model::records::Outcome`].
 pub(super) const OUTCOMES: Entries = TableDefinition::new("outcomes");
-/// Events other than database events: [`super::Event`].
+/// Events other than database events: [`super::JournalEvent`].
 pub(super) const EVENTS: Entries = TableDefinition::new("events");
-/// Database events: [`super::Event`].
+/// Database events: [`super::JournalEvent`].
 pub(super) const DB_EVENTS: Entries = TableDefinition::new("database_events");
 /// The latest event of each type of each database, by number: its time in seconds since 1970, its
-/// type as the code in [`super::feed`], and the database.
+/// type as the code in [`super::feed_tables`], and the database.
 pub(super) const FEED: TableDefinition<'static, u64, (u32, u8, &str)> =
     TableDefinition::new("feed");
 /// Numbers of these events, by database and type.
-pub(super) const FEED_NUMBERS: TableDefinition<'static, (&str, u8), u64> =
+pub(super) const FEED_SEQ_BY_DB: TableDefinition<'static, (&str, u8), u64> =
     TableDefinition::new("feed_numbers");
 /// Numbers of `deleted` events of databases that do not exist.
-pub(super) const FEED_GONE: TableDefinition<'static, u64, ()> = TableDefinition::new("feed_gone");
-/// Open starts, by target and node: [`crate::model::memory::Intent`].
+pub(super) const FEED_DELETED: TableDefinition<'static, u64, ()> =
+    TableDefinition::new("feed_gone");
+/// Open starts, by target and node: [`crate::model::records::Intent`].
 pub(super) const INTENTS: TableDefinition<'static, (&str, &str), &[u8]> =
     TableDefinition::new("intents");
-/// Remembered state of targets, by id: [`crate::model::memory::Remembered`].
-pub(super) const REMEMBERED: TableDefinition<'static, &str, &[u8]> =
+/// Remembered state of targets, by id: [`crate::model::records::TargetRecord`].
+pub(super) const TARGET_RECORDS: TableDefinition<'static, &str, &[u8]> =
     TableDefinition::new("remembered");
-/// Suspensions by operators, by the text of the scope: [`crate::model::memory::Suspension`] with
+/// Suspensions by operators, by the text of the scope: [`crate::model::records::Suspension`] with
 /// its scope.
 pub(super) const SUSPENSIONS: TableDefinition<'static, &str, &[u8]> =
     TableDefinition::new("suspensions");
-/// Overridden smoosh settings, by node, section and key: [`super::Taken`].
-pub(super) const TAKEN: TableDefinition<'static, (&str, &str, &str), &[u8]> =
+/// Overridden smoosh settings, by node, section and key: [`super::OverriddenSetting`].
+pub(super) const OVERRIDDEN_SETTINGS: TableDefinition<'static, (&str, &str, &str), &[u8]> =
     TableDefinition::new("takeover");
-/// Measured facts: blocks of the tables by number, as in [`crate::table::Block`].
+/// Measured facts: blocks of the tables by number, as in [`crate::table::TableBlock`].
 pub(super) const BLOCKS: TableDefinition<'static, u32, &[u8]> = TableDefinition::new("measured");
 /// Measurement time of each block, in seconds since 1970.
-pub(super) const MOMENTS: TableDefinition<'static, u32, u32> = TableDefinition::new("measured_at");
+pub(super) const BLOCK_TIMES: TableDefinition<'static, u32, u32> =
+    TableDefinition::new("measured_at");
 /// State of databases at their last event, by name and suffix: the number of save passes completed
-/// before, and the [`crate::table::Mark`].
+/// before, and the [`crate::table::PublishedDbState`].
 pub(super) const MARKS: TableDefinition<'static, (&str, &str), (u32, &[u8])> =
     TableDefinition::new("marks");
 /// Single values, by the names below.
@@ -54,29 +56,29 @@ pub(super) const META: TableDefinition<'static, &str, &[u8]> = TableDefinition::
 
 /// [`SCHEMA`].
 pub(super) const META_SCHEMA: &str = "schema";
-/// [`super::Identity`].
+/// [`super::ClusterIdentity`].
 pub(super) const META_CLUSTER: &str = "cluster";
-/// [`crate::model::memory::Calibration`].
+/// [`crate::model::records::Calibration`].
 pub(super) const META_CALIBRATION: &str = "calibration";
-/// [`Counts`].
+/// [`TableCounts`].
 pub(super) const META_COUNTS: &str = "counts";
-/// [`super::Position`].
+/// [`super::FeedPosition`].
 pub(super) const META_POSITION: &str = "db_updates";
-/// A list of [`super::feed::Era`], the oldest first.
+/// A list of [`super::feed_tables::Era`], the oldest first.
 pub(super) const META_ERAS: &str = "eras";
 /// Written and removed again to test for free space.
-pub(super) const META_TRIAL: &str = "trial";
+pub(super) const META_PROBE: &str = "trial";
 
 /// Totals that would otherwise have to be computed from the tables each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Counts {
+pub(super) struct TableCounts {
     /// Highest number assigned so far.
     pub(super) last_seq: u64,
-    pub(super) outcomes: Shelf,
-    pub(super) events: Shelf,
+    pub(super) outcomes: RetainedTable,
+    pub(super) events: RetainedTable,
     /// Totals of database events.
     #[serde(default)]
-    pub(super) db_events: Shelf,
+    pub(super) db_events: RetainedTable,
     #[serde(default)]
     pub(super) feed: FeedCounts,
 }
@@ -84,7 +86,7 @@ pub(super) struct Counts {
 /// Totals and trim state of the feed's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FeedCounts {
-    pub(super) shelf: Shelf,
+    pub(super) shelf: RetainedTable,
     /// Highest number of a removed entry that had no replacement.
     pub(super) floor: u64,
     /// Whether a trim is in progress.

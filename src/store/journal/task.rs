@@ -1,13 +1,13 @@
 //! The task that holds the database.
 
 use super::{
-    ClaimError, FileId, Health, Identity, Journal, Kept, Measured, OpenError, Place, Position,
-    Reached, Taken, What,
-    place::remedy,
-    store::{Batch, Store},
+    ClaimError, ClusterIdentity, EventDetails, EventProgress, FeedPosition, FileId, Journal,
+    JournalHealth, JournalOpenError, MeasuredBlocks, OverriddenSetting, Storage, StoredEvents,
+    storage::remedy,
+    store::{JournalStore, WriteBatch},
 };
 use crate::model::{
-    memory::{Change, Recovered, Trouble},
+    records::{RecoveredState, StateChange, StoreError},
     settings::work,
 };
 use redb::{Error, ReadTransaction};
@@ -27,114 +27,115 @@ use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
 /// Maximum number of waiting requests; further senders wait.
-const REQUESTS: usize = 1024;
+const REQUEST_QUEUE_LEN: usize = 1024;
 
 /// Maximum number of events waiting to be written together; further ones are dropped.
-const EVENTS: usize = 4096;
+const EVENT_QUEUE_LEN: usize = 4096;
 
 /// Number of commits that a subscriber may lag behind.
-const BEHIND: usize = 64;
+const MAX_SUBSCRIBER_LAG: usize = 64;
 
 /// Maximum number of requests in one commit.
-const GROUP: usize = 256;
+const MAX_REQUESTS_PER_COMMIT: usize = 256;
 
 /// How long an event may wait for others, because each commit waits for the disk.
-const LINGER: Duration = Duration::from_millis(500);
+const MAX_EVENT_DELAY: Duration = Duration::from_millis(500);
 
 /// Interval between trims while nothing is written.
-const TRIM: Duration = Duration::from_secs(600);
+const TRIM_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Interval between checks that the open file still has its name, while nothing is written.
-const LOOK: Duration = Duration::from_secs(5);
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// First and longest delay before the file is tried again after a failure.
-const RETRY: Duration = Duration::from_secs(1);
-const RETRY_MAX: Duration = Duration::from_secs(30);
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// Retention time and size limits.
-pub type Settings = work::Journal;
+pub type JournalSettings = work::Journal;
 
 /// A request to the task.
 #[derive(Debug)]
-pub(super) enum Request {
-    Claim(Box<Identity>, oneshot::Sender<Result<Recovered, ClaimError>>),
-    Keep(Vec<Change>, oneshot::Sender<Result<(), Trouble>>),
-    Publish(Vec<What>, Reached),
-    Position(oneshot::Sender<Result<Option<Position>, Trouble>>),
-    Take(Vec<(Taken, bool)>, oneshot::Sender<Result<(), Trouble>>),
-    Taken(oneshot::Sender<Result<Vec<Taken>, Trouble>>),
-    Read(oneshot::Sender<Result<ReadTransaction, Trouble>>),
-    Measured(Box<Measured>, oneshot::Sender<Result<(), Trouble>>),
+pub(super) enum JournalRequest {
+    Claim(Box<ClusterIdentity>, oneshot::Sender<Result<RecoveredState, ClaimError>>),
+    ApplyChanges(Vec<StateChange>, oneshot::Sender<Result<(), StoreError>>),
+    RecordEvents(Vec<EventDetails>, EventProgress),
+    FeedPosition(oneshot::Sender<Result<Option<FeedPosition>, StoreError>>),
+    SetOverridden(Vec<(OverriddenSetting, bool)>, oneshot::Sender<Result<(), StoreError>>),
+    OverriddenSettings(oneshot::Sender<Result<Vec<OverriddenSetting>, StoreError>>),
+    BeginRead(oneshot::Sender<Result<ReadTransaction, StoreError>>),
+    SaveMeasurements(Box<MeasuredBlocks>, oneshot::Sender<Result<(), StoreError>>),
 }
 
 /// The current write failure.
 #[derive(Debug)]
-struct Stuck {
+struct WriteFailure {
     since: Moment,
-    why: Trouble,
-    again: Instant,
-    pause: Duration,
+    why: StoreError,
+    retry_at: Instant,
+    retry_delay: Duration,
 }
 
 /// Holds the database. It blocks on disk I/O, so it needs its own thread.
 #[derive(Debug)]
-pub struct Task {
-    place: Box<dyn Place>,
+pub struct JournalTask {
+    place: Box<dyn Storage>,
     clock: Clock,
-    settings: watch::Receiver<Settings>,
-    store: Option<Store>,
+    settings: watch::Receiver<JournalSettings>,
+    store: Option<JournalStore>,
     /// The file opened at start; another file with the same name is not accepted.
-    opened: Option<FileId>,
+    opened_file: Option<FileId>,
     claimed: bool,
-    stuck: Option<Stuck>,
-    requests: mpsc::Receiver<Request>,
-    events: mpsc::Receiver<What>,
-    noted: Vec<What>,
-    health: watch::Sender<Arc<Health>>,
+    write_failure: Option<WriteFailure>,
+    requests: mpsc::Receiver<JournalRequest>,
+    events: mpsc::Receiver<EventDetails>,
+    pending_events: Vec<EventDetails>,
+    health: watch::Sender<Arc<JournalHealth>>,
     dropped: Arc<AtomicU64>,
-    kept: broadcast::Sender<Kept>,
+    stored_events: broadcast::Sender<StoredEvents>,
 }
 
-impl Task {
+impl JournalTask {
     /// Opens the journal, or creates it if it does not exist, and locks it for this process. The
     /// whole file is read and verified, which takes about one second per few hundred MiB.
     ///
     /// # Errors
     /// Why the journal cannot be opened and what to do about it.
     pub fn open(
-        place: impl Place + 'static,
+        place: impl Storage + 'static,
         clock: Clock,
-        settings: watch::Receiver<Settings>,
-    ) -> Result<(Self, Journal), OpenError> {
-        let store = Store::open(&place, true)?;
+        settings: watch::Receiver<JournalSettings>,
+    ) -> Result<(Self, Journal), JournalOpenError> {
+        let store = JournalStore::open(&place, true)?;
         let opened = place.file_id().ok().flatten();
-        let (requests_tx, requests) = mpsc::channel(REQUESTS);
-        let (events_tx, events) = mpsc::channel(EVENTS);
-        let health = Health { last_seq: store.last_seq(), trouble: None, bytes: place.bytes() };
+        let (requests_tx, requests) = mpsc::channel(REQUEST_QUEUE_LEN);
+        let (events_tx, events) = mpsc::channel(EVENT_QUEUE_LEN);
+        let health =
+            JournalHealth { last_seq: store.last_seq(), failure: None, file_bytes: place.bytes() };
         let (health, health_rx) = watch::channel(Arc::new(health));
         let dropped = Arc::new(AtomicU64::new(0));
-        let (kept, _) = broadcast::channel(BEHIND);
+        let (kept, _) = broadcast::channel(MAX_SUBSCRIBER_LAG);
         let journal = Journal {
             requests: requests_tx,
             events: events_tx,
             health: health_rx,
             dropped: Arc::clone(&dropped),
-            kept: kept.clone(),
+            stored_events: kept.clone(),
         };
         let task = Self {
             place: Box::new(place),
             clock,
             settings,
             store: Some(store),
-            opened,
+            opened_file: opened,
             claimed: false,
-            stuck: None,
+            write_failure: None,
             requests,
             events,
-            noted: Vec::new(),
+            pending_events: Vec::new(),
             health,
             dropped,
-            kept,
+            stored_events: kept,
         };
         Ok((task, journal))
     }
@@ -142,11 +143,12 @@ impl Task {
     /// Serves requests until `stop`, then those already sent, and closes the file. Tasks that still
     /// have something to store must end before `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut trim_at = Instant::now() + TRIM;
-        let mut look_at = Instant::now() + LOOK;
+        let mut trim_at = Instant::now() + TRIM_INTERVAL;
+        let mut look_at = Instant::now() + FILE_CHECK_INTERVAL;
         let mut write_at = None;
         loop {
-            let wake = [self.stuck.as_ref().map(|stuck| stuck.again), write_at, Some(trim_at)];
+            let wake =
+                [self.write_failure.as_ref().map(|stuck| stuck.retry_at), write_at, Some(trim_at)];
             let wake = wake.into_iter().flatten().min().unwrap_or(trim_at).min(look_at);
             // Every arm is cancel-safe, and no arm's body awaits.
             tokio::select! {
@@ -154,90 +156,90 @@ impl Task {
                 () = stop.cancelled(), if !self.requests.is_closed() => self.requests.close(),
                 request = self.requests.recv() => {
                     let Some(request) = request else { break };
-                    self.serve(request);
+                    self.handle_request(request);
                 }
-                Some(event) = self.events.recv(), if self.noted.len() < EVENTS => {
-                    self.noted.push(event);
-                    write_at.get_or_insert_with(|| Instant::now() + LINGER);
+                Some(event) = self.events.recv(), if self.pending_events.len() < EVENT_QUEUE_LEN => {
+                    self.pending_events.push(event);
+                    write_at.get_or_insert_with(|| Instant::now() + MAX_EVENT_DELAY);
                 }
                 () = time::sleep_until(wake) => {
                     let now = Instant::now();
-                    if self.stuck.as_ref().is_some_and(|stuck| stuck.again <= now) {
-                        self.try_again();
+                    if self.write_failure.as_ref().is_some_and(|stuck| stuck.retry_at <= now) {
+                        self.retry();
                     }
                     if look_at <= now {
-                        self.look_for_file();
-                        look_at = now + LOOK;
+                        self.check_file();
+                        look_at = now + FILE_CHECK_INTERVAL;
                     }
                     if trim_at <= now || write_at.is_some_and(|at| at <= now) {
-                        trim_at = now + if self.write(Batch::default()) == Ok(true) {
+                        trim_at = now + if self.write(WriteBatch::default()) == Ok(true) {
                             // More entries must be removed than fit in one commit. Continue soon,
                             // after waiting requests.
                             Duration::ZERO
                         } else {
-                            TRIM
+                            TRIM_INTERVAL
                         };
                     }
                 }
             }
-            if self.noted.is_empty() {
+            if self.pending_events.is_empty() {
                 write_at = None;
             }
         }
         while let Ok(event) = self.events.try_recv() {
-            self.noted.push(event);
+            self.pending_events.push(event);
         }
-        if !self.noted.is_empty() {
+        if !self.pending_events.is_empty() {
             // A failed write was already counted and logged.
-            let _refused = self.write(Batch::default());
+            let _refused = self.write(WriteBatch::default());
         }
-        if let Some(Err(why)) = self.store.take().map(Store::close) {
+        if let Some(Err(why)) = self.store.take().map(JournalStore::close) {
             tracing::warn!(%why, place = self.place.name(), "the journal was not closed cleanly");
         }
     }
 
     /// Serves a request, and includes other waiting requests in the same commit.
-    fn serve(&mut self, request: Request) {
+    fn handle_request(&mut self, request: JournalRequest) {
         let mut waiting = Vec::new();
-        let mut batch = Batch::default();
+        let mut batch = WriteBatch::default();
         let mut next = Some(request);
         while let Some(request) = next.take() {
             match request {
-                Request::Keep(changes, answer) => {
+                JournalRequest::ApplyChanges(changes, answer) => {
                     batch.changes.extend(changes);
                     waiting.push(answer);
                 }
-                Request::Take(taken, answer) => {
-                    batch.taken.extend(taken);
+                JournalRequest::SetOverridden(taken, answer) => {
+                    batch.setting_overrides.extend(taken);
                     waiting.push(answer);
                 }
-                Request::Publish(events, reached) => {
+                JournalRequest::RecordEvents(events, reached) => {
                     batch.events.extend(events);
-                    batch.reached.join(reached);
+                    batch.progress.join(reached);
                 }
-                other @ (Request::Claim(..)
-                | Request::Taken(_)
-                | Request::Position(_)
-                | Request::Read(_)
-                | Request::Measured(..)) => {
+                other @ (JournalRequest::Claim(..)
+                | JournalRequest::OverriddenSettings(_)
+                | JournalRequest::FeedPosition(_)
+                | JournalRequest::BeginRead(_)
+                | JournalRequest::SaveMeasurements(..)) => {
                     // Requests see everything stored before them.
-                    self.settle(&mut batch, &mut waiting);
-                    self.answer(other);
+                    self.commit_batch(&mut batch, &mut waiting);
+                    self.answer_query(other);
                 }
             }
-            if waiting.len() < GROUP && batch.events.len() < EVENTS {
+            if waiting.len() < MAX_REQUESTS_PER_COMMIT && batch.events.len() < EVENT_QUEUE_LEN {
                 next = self.requests.try_recv().ok();
             }
         }
-        self.settle(&mut batch, &mut waiting);
+        self.commit_batch(&mut batch, &mut waiting);
     }
 
-    fn settle(
+    fn commit_batch(
         &mut self,
-        batch: &mut Batch,
-        waiting: &mut Vec<oneshot::Sender<Result<(), Trouble>>>,
+        batch: &mut WriteBatch,
+        waiting: &mut Vec<oneshot::Sender<Result<(), StoreError>>>,
     ) {
-        if waiting.is_empty() && batch.events.is_empty() && batch.reached.is_blank() {
+        if waiting.is_empty() && batch.events.is_empty() && batch.progress.is_empty() {
             return;
         }
         let kept = self.write(std::mem::take(batch)).map(|_more| ());
@@ -247,75 +249,82 @@ impl Task {
         }
     }
 
-    fn answer(&mut self, request: Request) {
+    fn answer_query(&mut self, request: JournalRequest) {
         match request {
-            Request::Claim(cluster, answer) => {
+            JournalRequest::Claim(cluster, answer) => {
                 let _gone = answer.send(self.claim(&cluster));
             }
-            Request::Taken(answer) => {
-                let _gone = answer.send(self.with(Store::taken));
+            JournalRequest::OverriddenSettings(answer) => {
+                let _gone = answer.send(self.with_store(JournalStore::overridden_settings));
             }
-            Request::Position(answer) => {
-                let kept = self.claimed().and_then(|()| self.with(Store::position));
+            JournalRequest::FeedPosition(answer) => {
+                let kept = self
+                    .ensure_claimed()
+                    .and_then(|()| self.with_store(JournalStore::feed_position));
                 let _gone = answer.send(kept);
             }
-            Request::Read(answer) => {
-                let _gone = answer.send(self.with(Store::read));
+            JournalRequest::BeginRead(answer) => {
+                let _gone = answer.send(self.with_store(JournalStore::begin_read));
             }
-            Request::Measured(measured, answer) => {
-                let _gone = answer.send(self.keep_measured(&measured));
+            JournalRequest::SaveMeasurements(measured, answer) => {
+                let _gone = answer.send(self.save_measurements(&measured));
             }
-            Request::Keep(..) | Request::Take(..) | Request::Publish(..) => {}
+            JournalRequest::ApplyChanges(..)
+            | JournalRequest::SetOverridden(..)
+            | JournalRequest::RecordEvents(..) => {}
         }
     }
 
-    fn keep_measured(&mut self, measured: &Measured) -> Result<(), Trouble> {
-        self.look_for_file();
-        self.writable()?;
-        let Some(store) = &mut self.store else { return Err(self.trouble()) };
-        store.keep_measured(measured).map_err(|why| {
-            self.fail("write", &why);
-            self.trouble()
+    fn save_measurements(&mut self, measured: &MeasuredBlocks) -> Result<(), StoreError> {
+        self.check_file();
+        self.ensure_writable()?;
+        let Some(store) = &mut self.store else { return Err(self.current_error()) };
+        store.save_measurements(measured).map_err(|why| {
+            self.handle_failure("write", &why);
+            self.current_error()
         })
     }
 
     /// Fails if the journal is not claimed for a cluster yet.
-    fn claimed(&self) -> Result<(), Trouble> {
+    fn ensure_claimed(&self) -> Result<(), StoreError> {
         let why = "the journal is not claimed for a cluster yet: CouchDB has not been reached";
-        if self.claimed { Ok(()) } else { Err(Trouble(why.to_owned())) }
+        if self.claimed { Ok(()) } else { Err(StoreError(why.to_owned())) }
     }
 
     /// Fails if nothing may be written now.
-    fn writable(&self) -> Result<(), Trouble> {
-        self.claimed()?;
-        if self.stuck.is_some() { Err(self.trouble()) } else { Ok(()) }
+    fn ensure_writable(&self) -> Result<(), StoreError> {
+        self.ensure_claimed()?;
+        if self.write_failure.is_some() { Err(self.current_error()) } else { Ok(()) }
     }
 
     /// Reads; after a read error the file is opened again.
-    fn with<T>(&mut self, read: impl FnOnce(&Store) -> Result<T, Error>) -> Result<T, Trouble> {
-        let Some(store) = &self.store else { return Err(self.trouble()) };
+    fn with_store<T>(
+        &mut self,
+        read: impl FnOnce(&JournalStore) -> Result<T, Error>,
+    ) -> Result<T, StoreError> {
+        let Some(store) = &self.store else { return Err(self.current_error()) };
         read(store).map_err(|why| {
-            self.fail("read", &why);
-            self.trouble()
+            self.handle_failure("read", &why);
+            self.current_error()
         })
     }
 
-    fn claim(&mut self, cluster: &Identity) -> Result<Recovered, ClaimError> {
-        let kept = self.with(Store::cluster)?;
+    fn claim(&mut self, cluster: &ClusterIdentity) -> Result<RecoveredState, ClaimError> {
+        let kept = self.with_store(JournalStore::cluster)?;
         if let Some(kept) = &kept
-            && !kept.is(cluster)
+            && !kept.is_same_cluster(cluster)
         {
-            return Err(ClaimError::Another {
+            return Err(ClaimError::OtherCluster {
                 place: self.place.name(),
                 kept: Box::new(kept.clone()),
                 found: Box::new(cluster.clone()),
             });
         }
         let now = self.clock.now();
-        let recovered = self.with(|store| store.recovered(now))?;
-        let stamp = kept.as_ref().map_or_else(|| cluster.clone(), |kept| kept.followed_by(cluster));
+        let recovered = self.with_store(|store| store.load_state(now))?;
+        let stamp = kept.as_ref().map_or_else(|| cluster.clone(), |kept| kept.merged_with(cluster));
         if kept.as_ref() != Some(&stamp) {
-            self.with(|store| store.claim(&stamp))?;
+            self.with_store(|store| store.claim(&stamp))?;
         }
         self.claimed = true;
         Ok(recovered)
@@ -323,51 +332,51 @@ impl Task {
 
     /// Writes a batch together with pending events. Returns whether more entries exceed their
     /// budgets.
-    fn write(&mut self, mut batch: Batch) -> Result<bool, Trouble> {
-        batch.events.append(&mut self.noted);
+    fn write(&mut self, mut batch: WriteBatch) -> Result<bool, StoreError> {
+        batch.events.append(&mut self.pending_events);
         let lost = batch.events.len() as u64;
-        batch.hears = self.kept.receiver_count() > 0;
-        self.look_for_file();
-        let result = self.writable().and_then(|()| self.commit(&batch));
+        batch.has_subscribers = self.stored_events.receiver_count() > 0;
+        self.check_file();
+        let result = self.ensure_writable().and_then(|()| self.commit(&batch));
         if result.is_err() {
             self.dropped.fetch_add(lost, Ordering::Relaxed);
         }
         result
     }
 
-    fn commit(&mut self, batch: &Batch) -> Result<bool, Trouble> {
-        let Some(store) = &mut self.store else { return Err(self.trouble()) };
+    fn commit(&mut self, batch: &WriteBatch) -> Result<bool, StoreError> {
+        let Some(store) = &mut self.store else { return Err(self.current_error()) };
         let (budgets, now) = (*self.settings.borrow(), self.clock.now());
         match store.write(batch, &budgets, now) {
             Ok(more) => {
-                let told = store.told();
+                let told = store.take_new_events();
                 // Subscribers must find the received number in the published health.
-                self.publish();
+                self.publish_health();
                 if !told.is_empty() {
                     // Subscribers may have gone since.
-                    let _gone = self.kept.send(told.into());
+                    let _gone = self.stored_events.send(told.into());
                 }
                 Ok(more)
             }
             Err(why) => {
-                self.fail("write", &why);
-                Err(self.trouble())
+                self.handle_failure("write", &why);
+                Err(self.current_error())
             }
         }
     }
 
-    fn trouble(&self) -> Trouble {
-        self.stuck.as_ref().map_or_else(
-            || Trouble(format!("{} is not open", self.place.name())),
+    fn current_error(&self) -> StoreError {
+        self.write_failure.as_ref().map_or_else(
+            || StoreError(format!("{} is not open", self.place.name())),
             |stuck| stuck.why.clone(),
         )
     }
 
     /// After a failure the library's state cannot be trusted. The file is reopened at once for
     /// reading, and tried for writing after a delay.
-    fn fail(&mut self, what: &str, why: &Error) {
+    fn handle_failure(&mut self, what: &str, why: &Error) {
         let place = self.place.name();
-        let why = Trouble(if let Error::Io(why) = why {
+        let why = StoreError(if let Error::Io(why) = why {
             format!(
                 "cannot {what} {place}: {why}; {}: recliner then continues automatically",
                 remedy(why)
@@ -378,33 +387,38 @@ impl Task {
             format!("cannot {what} {place}: {why}; reopening the file")
         });
         tracing::error!(%why, "the journal cannot be used");
-        self.stick(why);
+        self.set_failure(why);
         self.store = None;
         self.reopen();
-        self.publish();
+        self.publish_health();
     }
 
-    fn stick(&mut self, why: Trouble) {
-        let pause = self.stuck.as_ref().map_or(RETRY, |stuck| (stuck.pause * 2).min(RETRY_MAX));
-        let since = self.stuck.as_ref().map_or_else(|| self.clock.now(), |stuck| stuck.since);
-        self.stuck = Some(Stuck { since, why, again: Instant::now() + pause, pause });
+    fn set_failure(&mut self, why: StoreError) {
+        let pause = self
+            .write_failure
+            .as_ref()
+            .map_or(MIN_RETRY_DELAY, |stuck| (stuck.retry_delay * 2).min(MAX_RETRY_DELAY));
+        let since =
+            self.write_failure.as_ref().map_or_else(|| self.clock.now(), |stuck| stuck.since);
+        self.write_failure =
+            Some(WriteFailure { since, why, retry_at: Instant::now() + pause, retry_delay: pause });
     }
 
     /// Detects that the open file lost its name: data written to it would be lost when this process
     /// ends.
-    fn look_for_file(&mut self) {
-        if self.stuck.is_none()
-            && let Some(why) = self.misplaced()
+    fn check_file(&mut self) {
+        if self.write_failure.is_none()
+            && let Some(why) = self.file_replaced_error()
         {
             tracing::error!(%why, "the journal cannot be used");
-            self.stick(why);
-            self.publish();
+            self.set_failure(why);
+            self.publish_health();
         }
     }
 
     /// Why the opened file is no longer the one with its name, if so.
-    fn misplaced(&self) -> Option<Trouble> {
-        let opened = self.opened?;
+    fn file_replaced_error(&self) -> Option<StoreError> {
+        let opened = self.opened_file?;
         let (what, remedy) = match self.place.file_id() {
             Ok(Some(found)) if found != opened => (
                 "it was replaced by another file",
@@ -417,54 +431,54 @@ impl Task {
             Ok(_) | Err(_) => return None,
         };
         let place = self.place.name();
-        Some(Trouble(format!("{place} is gone: {what} while it was open; {remedy}")))
+        Some(StoreError(format!("{place} is gone: {what} while it was open; {remedy}")))
     }
 
     fn reopen(&mut self) {
-        if let (Some(why), Some(stuck)) = (self.misplaced(), &mut self.stuck) {
+        if let (Some(why), Some(stuck)) = (self.file_replaced_error(), &mut self.write_failure) {
             stuck.why = why;
             return;
         }
-        match Store::open(&*self.place, false) {
+        match JournalStore::open(&*self.place, false) {
             Ok(store) => self.store = Some(store),
             Err(why) => {
                 tracing::warn!(%why, "the journal cannot be reopened yet");
-                if let Some(stuck) = &mut self.stuck {
-                    stuck.why = Trouble(why.to_string());
+                if let Some(stuck) = &mut self.write_failure {
+                    stuck.why = StoreError(why.to_string());
                 }
             }
         }
     }
 
     /// Tries whether the file can be written again.
-    fn try_again(&mut self) {
-        if let Some(why) = self.misplaced() {
-            self.stick(why);
-            self.publish();
+    fn retry(&mut self) {
+        if let Some(why) = self.file_replaced_error() {
+            self.set_failure(why);
+            self.publish_health();
             return;
         }
         if self.store.is_none() {
-            let why = self.trouble();
-            self.stick(why);
+            let why = self.current_error();
+            self.set_failure(why);
             self.reopen();
         }
-        match self.store.as_ref().map(Store::try_out) {
-            None => self.publish(),
-            Some(Err(why)) => self.fail("write", &why),
+        match self.store.as_ref().map(JournalStore::probe_write) {
+            None => self.publish_health(),
+            Some(Err(why)) => self.handle_failure("write", &why),
             Some(Ok(())) => {
-                self.stuck = None;
-                self.publish();
+                self.write_failure = None;
+                self.publish_health();
                 tracing::info!(place = self.place.name(), "the journal is writable again");
             }
         }
     }
 
-    fn publish(&self) {
+    fn publish_health(&self) {
         let known = self.health.borrow().last_seq;
-        let health = Health {
-            last_seq: self.store.as_ref().map_or(known, Store::last_seq),
-            trouble: self.stuck.as_ref().map(|stuck| (stuck.since, stuck.why.clone())),
-            bytes: self.place.bytes(),
+        let health = JournalHealth {
+            last_seq: self.store.as_ref().map_or(known, JournalStore::last_seq),
+            failure: self.write_failure.as_ref().map(|stuck| (stuck.since, stuck.why.clone())),
+            file_bytes: self.place.bytes(),
         };
         self.health.send_if_modified(|shown| {
             let changed = **shown != health;

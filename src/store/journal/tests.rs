@@ -1,8 +1,8 @@
 use super::*;
 use crate::model::{
-    memory::{
-        Calibration, Change, Ending, Intent, Keeper as _, Ordered, Outcome, Owner, Recovered,
-        Remembered, Scope, Suspension, Trouble,
+    records::{
+        Calibration, CompactionOrder, Intent, JobOwner, JobResult, Outcome, RecoveredState,
+        StateChange, StateStore as _, StoreError, Suspension, SuspensionScope, TargetRecord,
     },
     settings::work::{self, Keep},
     target::TargetId,
@@ -16,11 +16,11 @@ mod child;
 mod crash;
 mod damage;
 mod disk;
-mod feed;
-mod keeping;
+mod failures;
+mod feed_tables;
+mod persistence;
 mod published;
 mod retention;
-mod trouble;
 
 /// Long enough for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -29,8 +29,8 @@ fn moment(seconds: u64) -> Moment {
     Moment::from_unix(1_800_000_000 + seconds)
 }
 
-fn cluster() -> Identity {
-    Identity { uuids: ["u".to_owned()].into(), nodes: ["couchdb@a".to_owned()].into() }
+fn cluster() -> ClusterIdentity {
+    ClusterIdentity { uuids: ["u".to_owned()].into(), nodes: ["couchdb@a".to_owned()].into() }
 }
 
 fn target(number: u64) -> TargetId {
@@ -58,82 +58,85 @@ fn intent(number: u64) -> Intent {
 fn outcome(number: u64) -> Outcome {
     Outcome {
         target: target(number),
-        kind: crate::model::target::Kind::Db,
+        kind: crate::model::target::TargetKind::Db,
         node: "couchdb@a".into(),
         design: None,
         channel: Some("ratio_dbs".into()),
-        owner: Owner::Recliner,
+        owner: JobOwner::Recliner,
         ordered_by: None,
         started_at: moment(number),
         ended_at: moment(number + 1),
         before_bytes: Some(1000),
         after_bytes: Some(100),
         predicted_bytes: Some(120),
-        ending: Ending::Freed,
+        ending: JobResult::Freed,
         why: None,
     }
 }
 
-fn ended(number: u64) -> Change {
-    Change::Ended { outcome: outcome(number), closes: Some(intent(number).key()) }
+fn ended(number: u64) -> StateChange {
+    StateChange::JobEnded { outcome: outcome(number), closes: Some(intent(number).key()) }
 }
 
 /// A journal with its running task, until it is stopped or dropped.
-struct Running {
+struct RunningJournal {
     journal: Journal,
     stop: CancellationToken,
     tasks: JoinSet<()>,
 }
 
-impl Running {
-    fn open(place: impl Place + 'static) -> Result<Self, OpenError> {
+impl RunningJournal {
+    fn open(place: impl Storage + 'static) -> Result<Self, JournalOpenError> {
         Self::with(place, work::Journal::default())
     }
 
-    fn with(place: impl Place + 'static, settings: Settings) -> Result<Self, OpenError> {
+    fn with(
+        place: impl Storage + 'static,
+        settings: JournalSettings,
+    ) -> Result<Self, JournalOpenError> {
         let clock = Clock::anchored(moment(1000));
-        let (task, journal) = Task::open(place, clock, watch::channel(settings).1)?;
+        let (task, journal) = JournalTask::open(place, clock, watch::channel(settings).1)?;
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(stop.clone()));
         Ok(Self { journal, stop, tasks })
     }
 
-    async fn claimed(place: impl Place + 'static) -> Self {
+    async fn claimed(place: impl Storage + 'static) -> Self {
         let running = Self::open(place).unwrap();
         running.recovered().await;
         running
     }
 
-    async fn recovered(&self) -> Recovered {
-        soon(self.journal.claim(cluster())).await.unwrap()
+    async fn recovered(&self) -> RecoveredState {
+        within_patience(self.journal.claim(cluster())).await.unwrap()
     }
 
-    async fn keep(&self, changes: Vec<Change>) -> Result<(), Trouble> {
-        soon(self.journal.keep(changes)).await
+    async fn keep(&self, changes: Vec<StateChange>) -> Result<(), StoreError> {
+        within_patience(self.journal.store(changes)).await
     }
 
     async fn history(&self) -> Vec<Outcome> {
         let query = HistoryQuery { limit: usize::MAX, ..HistoryQuery::default() };
-        let page = soon(self.journal.history(query)).await.unwrap();
+        let page = within_patience(self.journal.history(query)).await.unwrap();
         page.entries.into_iter().map(|(_, outcome)| outcome).collect()
     }
 
-    async fn events(&self) -> Vec<What> {
-        let query = EventsQuery { since: Some(0), limit: usize::MAX, ..EventsQuery::default() };
-        let page = soon(self.journal.events(query)).await.unwrap();
-        page.entries.into_iter().map(|(_, event)| event.what).collect()
+    async fn events(&self) -> Vec<EventDetails> {
+        let query = EventsQuery { after_seq: Some(0), limit: usize::MAX, ..EventsQuery::default() };
+        let page = within_patience(self.journal.events(query)).await.unwrap();
+        page.entries.into_iter().map(|(_, event)| event.details).collect()
     }
 
     /// Stops it; the file is closed when this returns.
-    async fn stopped(mut self) {
+    async fn stop_and_wait(mut self) {
         self.stop.cancel();
-        while let Some(ended) = soon(self.tasks.join_next()).await {
+        while let Some(ended) = within_patience(self.tasks.join_next()).await {
             ended.unwrap();
         }
     }
 }
 
-async fn soon<T>(future: impl Future<Output = T>) -> T {
+async fn within_patience<T>(future: impl Future<Output = T>) -> T {
     time::timeout(PATIENCE, future).await.expect("it does not hang")
 }

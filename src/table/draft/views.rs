@@ -7,28 +7,28 @@ impl Draft {
     ///
     /// Views are few; the reader of a database's design documents knows which of its signatures
     /// already have a row.
-    pub fn add_view(&mut self, db: DbIx, view: View) -> Ix {
-        let kind = if view.search.is_some() { Kind::Search } else { Kind::View };
-        let at = self.view_place(view);
-        self.row((Some(kind), NodeIx::CLUSTER, db.0, at))
+    pub fn add_view(&mut self, db: DbIx, view: View) -> TargetIx {
+        let kind = if view.search_index.is_some() { TargetKind::Search } else { TargetKind::View };
+        let at = self.store_view(view);
+        self.get_or_add_row((Some(kind), NodeIx::CLUSTER, db.0, at))
     }
 
     /// The part of a view that indexes one shard on one node, created if new.
-    pub fn part(
+    pub fn get_or_add_part(
         &mut self,
         node: NodeIx,
         db: DbIx,
         range: Option<Range>,
         signature: Signature,
-    ) -> Ix {
+    ) -> TargetIx {
         if let Some(ix) = self.find_part(node, db, range, signature) {
             return ix;
         }
         let hash = self.hasher.hash_one((node, db.0, range, signature));
-        let at = self.view_place(View { signature, range, ..self.blank.clone() });
-        let ix = self.row((Some(Kind::View), node, db.0, at));
-        let (now, hasher) = (&self.now, &self.hasher);
-        self.by_part.insert_unique(hash, ix.place(), |at| hasher.hash_one(part_at(now, *at)));
+        let at = self.store_view(View { signature, range, ..self.empty_part.clone() });
+        let ix = self.get_or_add_row((Some(TargetKind::View), node, db.0, at));
+        let (now, hasher) = (&self.current, &self.hasher);
+        self.by_part.insert_unique(hash, ix.row(), |at| hasher.hash_one(part_at(now, *at)));
         ix
     }
 
@@ -40,58 +40,59 @@ impl Draft {
         db: DbIx,
         range: Option<Range>,
         signature: Signature,
-    ) -> Option<Ix> {
+    ) -> Option<TargetIx> {
         let wanted = (node, db.0, range, signature);
         let hash = self.hasher.hash_one(wanted);
-        let found = self.by_part.find(hash, |at| part_at(&self.now, *at) == Some(wanted));
-        found.map(|at| self.now.ix_at(*at))
+        let found = self.by_part.find(hash, |at| part_at(&self.current, *at) == Some(wanted));
+        found.map(|at| self.current.latest_ix(*at))
     }
 
-    fn view_place(&mut self, view: View) -> u32 {
+    fn store_view(&mut self, view: View) -> u32 {
         let view = Arc::new(view);
         match self.free_views.pop() {
             Some(free) => {
-                if let Some(row) = self.now.views.get_mut(free as usize) {
+                if let Some(row) = self.current.views.get_mut(free as usize) {
                     *row = view;
                 }
                 free
             }
-            None => place(self.now.views.push(view)),
+            None => row_index(self.current.views.push(view)),
         }
     }
 
     /// Sets an index's attributes; the sums of its parts are kept.
-    pub fn set_view(&mut self, ix: Ix, view: View) {
-        let parts = self.now.target(ix).and_then(TargetRef::view).map(|view| view.parts);
-        self.put_view(ix, View { parts: parts.unwrap_or_default(), ..view });
+    pub fn set_view(&mut self, ix: TargetIx, view: View) {
+        let parts = self.current.target(ix).and_then(TargetRef::view).map(|view| view.part_sums);
+        self.replace_view(ix, View { part_sums: parts.unwrap_or_default(), ..view });
     }
 
     /// Sets the sums of a view's parts.
-    pub fn set_parts(&mut self, ix: Ix, parts: PartSums) {
-        let Some(view) = self.now.target(ix).and_then(TargetRef::view) else { return };
-        if view.parts != parts {
-            let view = View { parts, ..view.clone() };
-            self.put_view(ix, view);
+    pub fn set_parts(&mut self, ix: TargetIx, parts: PartSums) {
+        let Some(view) = self.current.target(ix).and_then(TargetRef::view) else { return };
+        if view.part_sums != parts {
+            let view = View { part_sums: parts, ..view.clone() };
+            self.replace_view(ix, view);
         }
     }
 
-    fn put_view(&mut self, ix: Ix, view: View) {
-        let Some(row) = self.now.target(ix).and_then(|_| self.now.rows.get(ix.as_usize())) else {
+    fn replace_view(&mut self, ix: TargetIx, view: View) {
+        let Some(row) = self.current.target(ix).and_then(|_| self.current.rows.get(ix.as_usize()))
+        else {
             return;
         };
-        if !matches!(row.kind, Some(Kind::View | Kind::Search)) {
+        if !matches!(row.kind, Some(TargetKind::View | TargetKind::Search)) {
             return;
         }
-        let at = row.extra as usize;
-        if self.now.views.get(at).is_some_and(|known| **known == view) {
+        let at = row.range_or_view_index as usize;
+        if self.current.views.get(at).is_some_and(|known| **known == view) {
             return;
         }
         // The sums of its parts count in the totals.
-        self.uncount(ix);
-        if let Some(known) = self.now.views.get_mut(at) {
+        self.remove_from_sums(ix);
+        if let Some(known) = self.current.views.get_mut(at) {
             *known = Arc::new(view);
         }
-        self.count(ix);
-        self.mark(ix);
+        self.add_to_sums(ix);
+        self.mark_changed(ix);
     }
 }

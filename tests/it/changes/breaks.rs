@@ -5,7 +5,7 @@ use super::{C, MINUTE, NODES, SELDOM, events_since, newest, wait_for_status, wor
 use crate::support::{Rig, small};
 use couchdb_sim::{Effect, Fault};
 use recliner::{
-    feeds::changes::{Handle, Status},
+    feeds::feed_client::{FeedClientHandle, FeedClientStatus},
     store::journal::Journal,
     table::Snapshot,
 };
@@ -29,7 +29,7 @@ enum Recovery {
 }
 
 /// A process that follows both feeds, has read everything since, and records what they say.
-async fn recording() -> (Rig, Handle, Journal) {
+async fn recording() -> (Rig, FeedClientHandle, Journal) {
     let mut rig = Rig::new(world(), SELDOM);
     let (mut handle, journal) = rig.follow_feeds_with_journal().await;
     wait_for_status(&mut handle, |status| status.followed_since.is_some()).await;
@@ -45,7 +45,7 @@ fn is_covered(snapshot: &Snapshot) -> bool {
     all.all(|it| snapshot.is_confirmed(it.ix()))
 }
 
-fn is_connected(status: &Status) -> bool {
+fn is_connected(status: &FeedClientStatus) -> bool {
     status.feeds[&PATH[1..]].connected
 }
 
@@ -89,7 +89,7 @@ async fn assert_recorded(
         assert!((1..=most).contains(&count), "{name}: {count} of {event} in {told:#?}");
     }
     assert!(told.contains_key("updated app"), "{name}: {told:#?}");
-    assert_eq!(journal.dropped(), 0, "{name}");
+    assert_eq!(journal.dropped_events(), 0, "{name}");
 }
 
 /// All feeds that are open break, so that they have to be opened again.
@@ -98,7 +98,7 @@ fn break_connections(rig: &Rig) {
 }
 
 fn asked(rig: &Rig) -> usize {
-    rig.cluster.wire().iter().filter(|it| it.path.starts_with(PATH)).count()
+    rig.cluster.exchanges().iter().filter(|it| it.path.starts_with(PATH)).count()
 }
 
 /// Breaks the feed for an hour in which much changes, mends it, and checks the outcome.
@@ -109,7 +109,7 @@ async fn break_for_an_hour(name: &str, effect: Effect, recovery: Recovery) {
     let failures = handle.status.borrow().feeds[&PATH[1..]].failures;
     rig.cluster.faults().plan(Fault::everywhere(effect).at(PATH));
     break_connections(&rig);
-    rig.cluster.clear_wire();
+    rig.cluster.clear_exchanges();
     let mut truth = make_changes(&rig, "a", 3 * MINUTE).await;
     assert!((2..=OPENED).contains(&asked(&rig)), "{name}: {} requests", asked(&rig));
     let status = handle.status.borrow().clone();
@@ -229,7 +229,7 @@ async fn a_feed_that_was_deleted_and_recreated_is_a_new_feed() {
         let covered = handle.status.borrow().followed_since;
         rig.cluster.world(|world| world.set_global_changes(false));
         let mut truth = make_changes(&rig, "a", away * SECOND / 18).await;
-        rig.cluster.clear_wire();
+        rig.cluster.clear_exchanges();
         rig.cluster.world(|world| world.set_global_changes(true));
         truth.extend(make_changes(&rig, "b", pause * SECOND).await);
         wait_for_status(&mut handle, |it| {

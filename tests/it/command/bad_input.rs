@@ -110,10 +110,10 @@ async fn a_cluster_that_cannot_be_reached_is_named() {
         recliner(&words, &login).await.refuses(1, &[&refused, "is CouchDB running there"]);
     }
     for command in [&["scan"][..], &["explain", "x"], &["import", "smoosh"]] {
-        site.cluster.clear_wire();
+        site.cluster.clear_exchanges();
         let wrong = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", "no")];
         site.run_with(command, &wrong).await.refuses(1, &[&site.urls[0], "adm", "password"]);
-        assert_eq!(site.cluster.wire().len(), 1, "{command:?}");
+        assert_eq!(site.cluster.exchanges().len(), 1, "{command:?}");
     }
     let none = [("COUCHDB_USER", "adm")];
     let words = ["scan", "--couchdb.password-file", "/none/at/all"];

@@ -128,7 +128,7 @@ async fn break_feed(name: &'static str, effect: Effect) {
     // What it was struck by may take a line or two to show.
     let opened = async {
         loop {
-            let asked = site.cluster.wire();
+            let asked = site.cluster.exchanges();
             if asked.iter().filter(|it| it.path.contains("feed=continuous")).count() >= 3 {
                 return;
             }
@@ -140,7 +140,7 @@ async fn break_feed(name: &'static str, effect: Effect) {
     truth.push(make(&site, "and-on"));
     service.wait_for_sample(connected, "1", PATIENCE).await;
     service.wait_for_events(&truth).await;
-    let asked = site.cluster.wire().iter().filter(|it| it.path.starts_with(PATH)).count();
+    let asked = site.cluster.exchanges().iter().filter(|it| it.path.starts_with(PATH)).count();
     assert!(asked <= 12, "{name}: {asked} requests");
     let counts = service.event_counts().await;
     assert!(counts.values().all(|count| *count == 1), "{name}: {counts:?}");

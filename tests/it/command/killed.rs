@@ -3,11 +3,13 @@
 
 use super::{NODES, PASSWORD, PATIENCE, Site, seed};
 use crate::seeded::random_numbers;
-use couchdb_sim::{By, Config, Database, Role, User};
+use couchdb_sim::{Config, Database, Role, StartedBy, User};
 use recliner::{
-    act::takeover::SECTION,
-    model::memory::{Ending, Outcome, Owner},
-    store::journal::{Directory, EventsQuery, HistoryQuery, Settings, Task, What},
+    act::takeover::MARK_SECTION,
+    model::records::{JobOwner, JobResult, Outcome},
+    store::journal::{
+        DirectoryStorage, EventDetails, EventsQuery, HistoryQuery, JournalSettings, JournalTask,
+    },
 };
 use serde_json::Value;
 use std::{
@@ -143,38 +145,37 @@ async fn kept(dir: &Path) -> Option<Kept> {
     }
     let copy = tempfile::tempdir().expect("it can be made");
     fs::copy(file, copy.path().join("journal.redb")).expect("it can be copied");
-    let (_settings, settings) = watch::channel(Settings::default());
-    let opened = Task::open(Directory::new(copy.path()), Clock::System, settings);
+    let (_settings, settings) = watch::channel(JournalSettings::default());
+    let opened = JournalTask::open(DirectoryStorage::new(copy.path()), Clock::System, settings);
     let (task, journal) = opened.unwrap_or_else(|why| panic!("the journal opens: {why}"));
     let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
     tasks.spawn(task.run(stop.clone()));
-    let events = EventsQuery { since: Some(0), limit: usize::MAX, ..EventsQuery::default() };
+    let events = EventsQuery { after_seq: Some(0), limit: usize::MAX, ..EventsQuery::default() };
     let events = journal.events(events).await.expect("it can be read").entries;
     let history = HistoryQuery { limit: usize::MAX, ..HistoryQuery::default() };
     let history = journal.history(history).await.expect("it can be read").entries;
     let mut kept = Kept::default();
     for (_, event) in events {
-        let (key, start) = match event.what {
-            What::Started { target, node, .. } => ((target, node), Some(event.at)),
-            What::Finished { target, node, .. } | What::NotStarted { target, node, .. } => {
-                ((target, node), None)
-            }
-            What::Queued { .. }
-            | What::Refused { .. }
-            | What::Omitted { .. }
-            | What::Suspended { .. }
-            | What::Resumed { .. }
-            | What::Quarantined { .. }
-            | What::Released { .. }
-            | What::TakenOver(_)
-            | What::Restored(_)
-            | What::Ordered { .. }
-            | What::Lapsed { .. }
-            | What::IndexBuildStarted { .. }
-            | What::IndexBuildFinished { .. }
-            | What::Created { .. }
-            | What::Updated { .. }
-            | What::Deleted { .. } => continue,
+        let (key, start) = match event.details {
+            EventDetails::Started { target, node, .. } => ((target, node), Some(event.at)),
+            EventDetails::Finished { target, node, .. }
+            | EventDetails::NotStarted { target, node, .. } => ((target, node), None),
+            EventDetails::Queued { .. }
+            | EventDetails::Refused { .. }
+            | EventDetails::Omitted { .. }
+            | EventDetails::Suspended { .. }
+            | EventDetails::Resumed { .. }
+            | EventDetails::Quarantined { .. }
+            | EventDetails::Released { .. }
+            | EventDetails::TakenOver(_)
+            | EventDetails::Restored(_)
+            | EventDetails::Ordered { .. }
+            | EventDetails::Lapsed { .. }
+            | EventDetails::IndexBuildStarted { .. }
+            | EventDetails::IndexBuildFinished { .. }
+            | EventDetails::Created { .. }
+            | EventDetails::Updated { .. }
+            | EventDetails::Deleted { .. } => continue,
         };
         kept.told.entry((key.0.to_string(), key.1)).or_default().push(start);
     }
@@ -188,7 +189,7 @@ impl Site {
     /// What was asked to be compacted, as ids of targets with their nodes, and when.
     fn sent(&self) -> Vec<((String, String), Moment)> {
         let start = self.cluster.wall().unix() - self.cluster.elapsed().as_secs();
-        let orders = self.cluster.orders().into_iter();
+        let orders = self.cluster.write_requests().into_iter();
         let posts = orders.filter(|order| order.method == http::Method::POST);
         posts
             .map(|order| {
@@ -210,7 +211,7 @@ impl Site {
         self.cluster.world(|world| {
             let each = NODES.iter().map(|node| {
                 let value = world.setting(node, "smoosh.ratio_dbs", "concurrency");
-                (value.map(str::to_owned), world.section(node, SECTION).is_some())
+                (value.map(str::to_owned), world.section(node, MARK_SECTION).is_some())
             });
             each.collect()
         })
@@ -222,7 +223,7 @@ impl Site {
         let once: BTreeSet<_> = sent.iter().map(|(key, _)| key).collect();
         assert_eq!(once.len(), sent.len(), "none is sent twice: {sent:#?}");
         let compactions = self.cluster.world(|world| world.compactions());
-        assert!(compactions.iter().all(|one| one.by == By::Request && !one.other_copy));
+        assert!(compactions.iter().all(|one| one.by == StartedBy::Request && !one.other_copy));
         assert_eq!(compactions.len(), sent.len(), "each started one");
         for (key, at) in &sent {
             let told = kept.and_then(|kept| kept.told.get(key));
@@ -266,9 +267,9 @@ async fn killed_at_any_moment_it_starts_nothing_twice_and_loses_nothing() {
         if below(5) == 0 {
             time::sleep(Duration::from_millis(u64::from(below(250)) * 2)).await;
         } else {
-            let wanted = site.cluster.orders().len() + 1 + usize::from(below(6));
+            let wanted = site.cluster.write_requests().len() + 1 + usize::from(below(6));
             until("sent anything", async || {
-                site.cluster.orders().len() >= wanted || site.sent().len() == TARGETS
+                site.cluster.write_requests().len() >= wanted || site.sent().len() == TARGETS
             })
             .await;
             let while_it_goes_on = [0, below(5), below(50)][usize::from(below(3))];
@@ -293,12 +294,15 @@ async fn killed_at_any_moment_it_starts_nothing_twice_and_loses_nothing() {
     assert!(kept.told.values().all(|told| told.len().is_multiple_of(2)), "nothing is open");
     let mut freed = BTreeMap::new();
     for outcome in &kept.outcomes {
-        assert_eq!(outcome.owner, Owner::Recliner, "it knows its own: {outcome:?}");
+        assert_eq!(outcome.owner, JobOwner::Recliner, "it knows its own: {outcome:?}");
         match outcome.ending {
-            Ending::Freed => *freed.entry(outcome.target.to_string()).or_insert(0) += 1,
+            JobResult::Freed => *freed.entry(outcome.target.to_string()).or_insert(0) += 1,
             // Kept, and killed before it was sent.
-            Ending::Lost => {}
-            Ending::NothingFreed | Ending::Grew | Ending::Unmeasured | Ending::Failed => {
+            JobResult::Lost => {}
+            JobResult::NothingFreed
+            | JobResult::Grew
+            | JobResult::Unmeasured
+            | JobResult::Failed => {
                 panic!("{outcome:?}")
             }
         }

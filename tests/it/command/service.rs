@@ -122,7 +122,7 @@ async fn a_service_answers_for_the_cluster_until_it_is_told_to_stop() {
 
     let rest = running.stop().await;
     assert!(!rest.contains("panicked") && !rest.contains(PASSWORD), "{rest}");
-    assert!(site.cluster.wire().iter().all(Exchange::is_reading));
+    assert!(site.cluster.exchanges().iter().all(Exchange::is_reading));
     let words = ["explain", "nothing", "--recliner.url", &base];
     recliner(&words, &[]).await.refuses(1, &[&base]);
 }
@@ -208,7 +208,7 @@ async fn an_ordered_target_is_compacted_or_refused_with_a_reason() {
     let request = ran.out.trim_end().to_owned();
     assert!(request.starts_with("POST /_node/") && request.ends_with("/_compact"), "{ran:?}");
     advises.stop().await;
-    assert!(site.cluster.orders().is_empty());
+    assert!(site.cluster.write_requests().is_empty());
 
     let flags = [&flags[..], &["--mode=enforce"]].concat();
     let mut running = Running::start(&site, dir.path(), &flags).await;
@@ -231,7 +231,7 @@ async fn an_ordered_target_is_compacted_or_refused_with_a_reason() {
     };
     let outcome = time::timeout(PATIENCE, ended).await.expect("it ends in time");
     assert_eq!(outcome["ordered_by"], "127.0.0.1");
-    let sent = site.cluster.orders();
+    let sent = site.cluster.write_requests();
     let path = request.strip_prefix("POST ").unwrap();
     assert_eq!(sent.iter().filter(|it| it.path == path).count(), 1, "{sent:?}");
     let told = ask(&["events", "--type", "ordered", "--format", "json"]).await.json();

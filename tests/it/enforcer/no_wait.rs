@@ -134,7 +134,7 @@ impl Case {
         prop_assert_eq!(builds, usize::from(self.lagging));
         let kept = rig.store.kept();
         prop_assert_eq!(kept.intents.len(), 0, "every start has its outcome");
-        let ours = kept.recent.iter().filter(|it| it.owner == Owner::Recliner).count();
+        let ours = kept.recent_outcomes.iter().filter(|it| it.owner == JobOwner::Recliner).count();
         prop_assert_eq!(ours, posts.values().sum::<usize>(), "one for each request");
         Ok(())
     }

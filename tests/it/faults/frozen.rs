@@ -7,7 +7,7 @@ use couchdb_names::ShardName;
 use couchdb_sim::{Config, Database, Design};
 use recliner::{
     config::Flags,
-    model::target::{Kind, State},
+    model::target::{TargetKind, TargetState},
     plan::Plan,
 };
 use std::time::Duration;
@@ -77,8 +77,8 @@ async fn watched(rig: &mut Rig, start: Instant, healthy: [&str; 2], span: Durati
         for at in successes {
             watched.oldest = watched.oldest.max(now - at.unwrap_or_default());
         }
-        let amiss = targets(&plan, Kind::Db)
-            .filter(|target| matches!(target.state(), State::Orphan | State::Missing));
+        let amiss = targets(&plan, TargetKind::Db)
+            .filter(|target| matches!(target.state(), TargetState::Orphan | TargetState::Missing));
         watched.amiss.extend(amiss.map(|target| target.id().to_string()));
     }
     watched
@@ -168,9 +168,9 @@ async fn changes_on_healthy_nodes_show_during_a_freeze_and_all_of_them_after() {
     let there = |rig: &Rig| {
         dbs_there(&rig.cluster, |_, file| match ShardName::split(file) {
             Some(shard) if shard.db == "splits" && shard.range.to <= u32::MAX / 2 => {
-                State::Resharding
+                TargetState::Resharding
             }
-            _ => State::Ok,
+            _ => TargetState::Ok,
         })
     };
     let plan = rig.planned().await;

@@ -8,7 +8,7 @@ use crate::support::{
 use couchdb_sim::{Config, Database, Design, Role, User};
 use recliner::{
     config::Flags,
-    model::target::{Kind, State},
+    model::target::{TargetKind, TargetState},
 };
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::sleep;
@@ -48,10 +48,10 @@ fn missing(rig: &Rig, sentences: &[&str]) {
 
 /// What a member sees of its database: places and the index's sum, no shard's size.
 fn readable(rig: &Rig) -> BTreeMap<String, Db> {
-    dbs_there(&rig.cluster, |_, _| State::Ok)
+    dbs_there(&rig.cluster, |_, _| TargetState::Ok)
         .into_keys()
         .filter(|id| id.contains("mine"))
-        .map(|id| (id, Db::unmeasured(State::Ok)))
+        .map(|id| (id, Db::unmeasured(TargetState::Ok)))
         .collect()
 }
 
@@ -62,23 +62,23 @@ async fn a_member_sees_the_places_of_its_databases_and_no_unknown_size() {
     let dbs = readable(&rig);
     assert_eq!(dbs.len(), 6);
     assert_eq!(dbs_seen(&plan), dbs);
-    for shard in targets(&plan, Kind::Db) {
-        assert_eq!((shard.facts().measured_at, shard.reclaimable()), (None, None));
+    for shard in targets(&plan, TargetKind::Db) {
+        assert_eq!((shard.facts().measured_at, shard.reclaimable_bytes()), (None, None));
         let misses: Vec<&str> = plan.misses(shard).map(|(_, miss)| miss.reason.label()).collect();
         assert!(misses.contains(&"unknown_size"), "{misses:?}");
     }
     let views = views_seen(&plan);
     let view = &views[&("mine/a+b".to_owned(), "_design/v".to_owned())];
-    assert_eq!((view.state, view.exact, view.copies, views.len()), (State::Ok, false, 6, 1));
+    assert_eq!((view.state, view.exact, view.copies, views.len()), (TargetState::Ok, false, 6, 1));
     assert!(view.sizes.unwrap()[0] > 0);
     missing(&rig, &[NO_MAP, NO_NODES, NO_MEMBER, NO_SPLITS]);
     let status = rig.status();
     assert_eq!((status.problem.clone(), status.ready, status.last_success), (None, true, None));
     for name in [A, B, C] {
         let seen = node(&plan, name);
-        assert_eq!((seen.up, seen.member), (None, true), "{name}");
+        assert_eq!((seen.is_up, seen.is_member), (None, true), "{name}");
     }
-    let bad: Vec<_> = rig.cluster.wire().into_iter().filter(|it| it.status >= 500).collect();
+    let bad: Vec<_> = rig.cluster.exchanges().into_iter().filter(|it| it.status >= 500).collect();
     assert_eq!(bad, []);
 
     rig.cluster.world(|world| world.delete("mine/a+b", false));
@@ -126,7 +126,7 @@ async fn rights_that_are_given_later_are_no_longer_missing() {
 
 /// Answers that say a login was bad.
 fn refused(rig: &Rig) -> usize {
-    rig.cluster.wire().iter().filter(|it| matches!(it.status, 401 | 403)).count()
+    rig.cluster.exchanges().iter().filter(|it| matches!(it.status, 401 | 403)).count()
 }
 
 /// The most failed logins that any node counts: at five it locks the account.
@@ -139,7 +139,7 @@ async fn a_wrong_password_is_sent_once_and_never_locks_the_account() {
     let mut rig = Rig::with_login(world(), ON_DEMAND, "admin", "wrong");
     rig.sweep().await;
     rig.sweep().await;
-    assert_eq!(refused(&rig), 1, "{:?}", rig.cluster.wire());
+    assert_eq!(refused(&rig), 1, "{:?}", rig.cluster.exchanges());
     assert_eq!(rig.cluster.requests(), 1);
     let problem = rig.status().problem.clone().unwrap();
     assert!(problem.contains("refused the login of \"admin\""), "{problem}");
@@ -150,7 +150,7 @@ async fn a_wrong_password_is_sent_once_and_never_locks_the_account() {
     rig.cluster.faults().password("admin", "wrong");
     sleep(Duration::from_secs(400)).await;
     let plan = rig.sweep().await;
-    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
     assert_eq!((rig.status().problem.clone(), refused(&rig)), (None, 1));
 }
 
@@ -159,10 +159,10 @@ async fn a_password_that_no_longer_works_is_tried_a_few_times_at_most() {
     let mut rig = Rig::new(world(), ON_DEMAND);
     let first = rig.sweep().await;
     rig.cluster.faults().password("admin", "other");
-    rig.cluster.clear_wire();
+    rig.cluster.clear_exchanges();
     let second = rig.sweep().await;
     assert_eq!(facts_of(&second, A), facts_of(&first, A), "old facts with their age");
-    assert_eq!(most_failed(&rig), 1, "{:?}", rig.cluster.wire());
+    assert_eq!(most_failed(&rig), 1, "{:?}", rig.cluster.exchanges());
     let before = refused(&rig);
     sleep(Duration::from_secs(200)).await;
     rig.sweep().await;
@@ -170,7 +170,7 @@ async fn a_password_that_no_longer_works_is_tried_a_few_times_at_most() {
     rig.cluster.faults().password("admin", "secret");
     sleep(Duration::from_secs(400)).await;
     let plan = rig.sweep().await;
-    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
     assert_eq!(rig.status().problem, None);
 }
 
@@ -191,21 +191,21 @@ async fn a_node_on_which_others_locked_the_account_is_asked_by_session_or_throug
     let mut rig = Rig::new(world(), ON_DEMAND);
     rig.sweep().await;
     lock_out(&rig, B).await;
-    rig.cluster.clear_wire();
+    rig.cluster.clear_exchanges();
     rig.cluster.world(|world| world.write("app", 500));
     let plan = rig.sweep().await;
-    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
     assert_eq!(refused(&rig), 0, "the session goes on");
 
     // B no longer knows the session, and lets nobody in.
-    rig.cluster.clear_wire();
+    rig.cluster.clear_exchanges();
     rig.cluster.world(|world| {
         world.set(B, "chttpd_auth", "secret", "another");
         world.write("app", 500);
     });
     let plan = rig.sweep().await;
-    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
-    let at_b: Vec<_> = rig.cluster.wire().into_iter().filter(|it| it.node == B).collect();
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
+    let at_b: Vec<_> = rig.cluster.exchanges().into_iter().filter(|it| it.node == B).collect();
     let logins = at_b.iter().filter(|it| it.method == http::Method::POST);
     assert_eq!(logins.map(|it| it.status).collect::<Vec<_>>(), [403], "{at_b:?}");
 }
@@ -230,10 +230,10 @@ async fn a_password_that_rotates_in_a_sweep_is_taken_up_from_its_file() {
     sleep(Duration::from_secs(3)).await;
     std::fs::write(&path, "rotated\n").unwrap();
     rig.until(|status| status.sweeps > 0).await;
-    assert_eq!(most_failed(&rig), 1, "{:?}", rig.cluster.wire());
+    assert_eq!(most_failed(&rig), 1, "{:?}", rig.cluster.exchanges());
     sleep(Duration::from_secs(60)).await;
     let plan = rig.sweep().await;
-    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| TargetState::Ok));
     let id = db_id(A, "_dbs");
     assert!(target(&plan, &id).is_some());
 }

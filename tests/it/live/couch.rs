@@ -6,9 +6,9 @@ use couchdb_names::ShardName;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use recliner::{
     config::{self, Flags},
-    model::target::{Kind, State},
+    model::target::{TargetKind, TargetState},
     plan::Plan,
-    service::{Surroundings, Tasks, Watch},
+    service::{ClusterMonitor, Dependencies, TaskSet},
 };
 use reqwest::Method;
 use serde_json::Value;
@@ -115,7 +115,7 @@ impl Couch {
         let info = self.get(&format!("/_node/{node}/{}", encoded(file))).await;
         let number = |at: &str| info.pointer(at).and_then(Value::as_u64).expect("it is a number");
         Db {
-            state: State::Ok,
+            state: TargetState::Ok,
             sizes: Some(["/sizes/file", "/sizes/active", "/sizes/external"].map(number)),
             seqs: Some(["/update_seq", "/compacted_seq"].map(number)),
             docs: Some(["/doc_count", "/doc_del_count"].map(number)),
@@ -153,7 +153,7 @@ impl Couch {
         let info = self.get(&path).await;
         let number = |at: &str| info.pointer(at).and_then(Value::as_u64).expect("it is a number");
         ViewLine {
-            state: State::Ok,
+            state: TargetState::Ok,
             designs: designs.iter().map(|id| (*id).to_owned()).collect(),
             exact: true,
             copies: u32::try_from(copies).expect("they are few"),
@@ -181,13 +181,18 @@ impl Couch {
         let settings = config::load(&flags, Some(file)).expect("the settings are sound").settings;
         let transport =
             Transport::http(&settings.couchdb, "recliner-tests").expect("the settings are sound");
-        let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
+        let (mut tasks, stop) = (TaskSet::new(), CancellationToken::new());
         let registry = prometheus::Registry::new();
-        let mut watch =
-            Watch::start(&settings, transport, Clock::System, &registry, &mut tasks, &stop, |_| {
-                Surroundings::none()
-            })
-            .expect("the settings are sound");
+        let mut watch = ClusterMonitor::start(
+            &settings,
+            transport,
+            Clock::System,
+            &registry,
+            &mut tasks,
+            &stop,
+            |_| Dependencies::none(),
+        )
+        .expect("the settings are sound");
         let looked = async {
             let status = watch
                 .scanner
@@ -241,7 +246,7 @@ impl Couch {
 pub(super) fn agrees(plan: &Plan, prefix: &str, there: &BTreeMap<String, Db>) {
     assert!(!there.is_empty(), "there is something to see");
     let mut seen = dbs_seen(plan);
-    let of_prefix: BTreeSet<String> = targets(plan, Kind::Db)
+    let of_prefix: BTreeSet<String> = targets(plan, TargetKind::Db)
         .filter(|target| target.db_name().db.starts_with(prefix))
         .map(|target| target.id().to_string())
         .collect();

@@ -6,7 +6,7 @@ use super::{
     demo::Demo,
     tools::{self, PROMTOOL},
 };
-use metrics_text::{Description, MetricType, duplicate_series};
+use metrics_text::{FamilyDescription, MetricType, duplicate_series};
 use recliner::serve::http::families;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +46,7 @@ impl Series {
 pub(crate) fn exported() -> BTreeMap<String, Series> {
     let mut all = BTreeMap::new();
     for family in families::all() {
-        let Description { name, metric_type, labels, .. } = *family;
+        let FamilyDescription { name, metric_type, labels, .. } = *family;
         if metric_type == MetricType::Histogram {
             let buckets = Series::new(MetricType::Counter, &[labels, &["le"]].concat());
             all.insert(format!("{name}_bucket"), buckets);

@@ -8,7 +8,7 @@ use super::{
 };
 use metrics_text::MetricType;
 use recliner::{
-    model::{channel::Mode, memory::Ending},
+    model::{channel::Mode, records::JobResult},
     plan::{Gate, RefusalReason},
 };
 use serde::Deserialize;
@@ -105,7 +105,7 @@ fn closed_set(label: &str) -> Option<BTreeSet<&'static str>> {
     Some(match label {
         "mode" => Mode::ALL.iter().map(|it| it.label()).collect(),
         "gate" => Gate::ALL.iter().map(|it| it.label()).collect(),
-        "result" => Ending::ALL.iter().map(|it| it.label()).collect(),
+        "result" => JobResult::ALL.iter().map(|it| it.label()).collect(),
         "decision" => RefusalReason::ALL.iter().map(|it| it.label()).chain(["start"]).collect(),
         _ => return None,
     })

@@ -5,7 +5,7 @@ use super::*;
 use couchdb_sim::Compaction;
 use recliner::model::{
     facts::Facts,
-    memory::{Ending, Owner, Scope},
+    records::{JobOwner, JobResult, SuspensionScope},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -58,19 +58,19 @@ async fn space_left_by_a_compaction_that_had_to_catch_up_is_freed_by_another() {
     let left = first.end.expect("it ended");
     assert!(left.after > left.clean * 2, "it had to catch up: {first:?}");
 
-    let known = |plan: &recliner::plan::Plan| facts(plan).file.get() == Some(left.after);
+    let known = |plan: &recliner::plan::Plan| facts(plan).file_bytes.get() == Some(left.after);
     let plan = rig.plan_where(known).await;
     let facts = facts(&plan);
     assert_eq!(facts.update_seq, facts.compacted_seq, "the sequences say nothing of it");
     freed_by_another(&mut rig).await;
-    let endings: Vec<_> = rig.store.kept().recent.iter().map(|it| it.ending).collect();
-    assert_eq!(endings, [Ending::Freed; 2]);
+    let endings: Vec<_> = rig.store.kept().recent_outcomes.iter().map(|it| it.ending).collect();
+    assert_eq!(endings, [JobResult::Freed; 2]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn space_left_by_a_compaction_others_started_is_freed_by_another() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world(10.0), &roomy());
-    rig.watch.follower.suspend(Scope::All, None, None).await.expect("it is kept");
+    rig.watch.job_state.suspend(SuspensionScope::All, None, None).await.expect("it is kept");
     rig.run_for(MINUTE).await;
     let file = rig.cluster.world(|world| {
         let files = world.files(A).expect("the node is there");
@@ -79,10 +79,10 @@ async fn space_left_by_a_compaction_others_started_is_freed_by_another() {
     assert_eq!(rig.cluster.world(|world| world.compact(A, &file)), Ok(true));
     write_until_the_first_ends(&mut rig).await;
     rig.run_for(MINUTE).await;
-    rig.watch.follower.resume(Scope::All, None).await.expect("it is kept");
+    rig.watch.job_state.resume(SuspensionScope::All, None).await.expect("it is kept");
     freed_by_another(&mut rig).await;
-    let owners: Vec<_> = rig.store.kept().recent.iter().map(|it| it.owner).collect();
-    assert_eq!(owners, [Owner::Other, Owner::Recliner]);
+    let owners: Vec<_> = rig.store.kept().recent_outcomes.iter().map(|it| it.owner).collect();
+    assert_eq!(owners, [JobOwner::Other, JobOwner::Recliner]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,7 +93,7 @@ async fn a_compaction_that_freed_little_because_of_writes_is_retried_after_them(
     let first = compactions(&rig)[0].clone();
     let left = first.end.expect("it ended");
     assert!(left.after + 12_000_000 > first.before, "it freed little: {first:?}");
-    let known = |plan: &recliner::plan::Plan| facts(plan).file.get() == Some(left.after);
+    let known = |plan: &recliner::plan::Plan| facts(plan).file_bytes.get() == Some(left.after);
     let plan = rig.plan_where(known).await;
     let target = plan.snapshot.targets().find(|it| it.db_name().db == "hot").expect("it is there");
     let Decision::Refused(refusal) = plan.decision(target) else { panic!("it rests") };
@@ -101,6 +101,6 @@ async fn a_compaction_that_freed_little_because_of_writes_is_retried_after_them(
     let said = why(&plan, target, &refusal);
     assert!(said.contains("had to catch up with what was written meanwhile"), "{said}");
     assert_eq!(plan.forecast(target).confidence, "learned");
-    assert_eq!(plan.forecast(target).reclaimable, Some(0));
+    assert_eq!(plan.forecast(target).reclaimable_bytes, Some(0));
     freed_by_another(&mut rig).await;
 }

@@ -13,7 +13,7 @@ use crate::support::recording_store::Entry;
 use couchdb_sim::{Compaction, Exchange};
 use percent_encoding::percent_decode_str;
 use recliner::{
-    model::{facts::Fact, settings::Settings},
+    model::{facts::FactKind, settings::Settings},
     plan::Plan,
     serve::report::{Planned, RefusedLine, Wanted},
 };
@@ -215,18 +215,18 @@ pub(crate) fn undecided(plan: &Plan) -> Vec<String> {
         .filter(|(_, times)| **times != 1)
         .map(|(id, times)| format!("{id} is decided {times} times"))
         .collect();
-    for (queue, counts) in plan.queues.iter().zip(plan.candidates.iter()) {
-        for ix in queue.waiting() {
+    for (queue, counts) in plan.queues.iter().zip(plan.decision_counts.iter()) {
+        for ix in queue.queued() {
             let id = plan.snapshot.target(ix).map(|target| target.id().to_string());
             if !id.as_ref().is_some_and(|id| decided.contains_key(id.as_str())) {
                 broken.push(format!("{id:?} waits and is not decided"));
             }
         }
-        let all = counts.starts + counts.reasons().map(|(_, count)| count).sum::<u64>();
+        let all = counts.starts + counts.refusals_by_reason().map(|(_, count)| count).sum::<u64>();
         // Views in a round, and what was ordered, are candidates that need not wait.
-        let history = &plan.conditions.history;
-        let beside = (history.rounds.len() + history.orders.len()) as u64;
-        let waiting = queue.waiting().len() as u64;
+        let history = &plan.conditions.constraints;
+        let beside = (history.partly_compacted_views.len() + history.orders.len()) as u64;
+        let waiting = queue.queued().len() as u64;
         if !(waiting..=waiting + beside).contains(&all) {
             broken.push(format!("{all} are counted where {waiting} wait: {counts:?}"));
         }
@@ -238,8 +238,8 @@ pub(crate) fn undecided(plan: &Plan) -> Vec<String> {
 /// Whether one answer both promises much and says that nothing would come of it.
 fn contradiction(plan: &Plan, line: &RefusedLine) -> Option<String> {
     let target = plan.snapshot.targets().find(|target| target.id().to_string() == line.id)?;
-    let (file, forecast) = (target.on_disk(Fact::File)?, plan.forecast(target));
-    let promises = forecast.confidence == "high" && forecast.reclaimable? > file / 100;
+    let (file, forecast) = (target.disk_bytes(FactKind::File)?, plan.forecast(target));
+    let promises = forecast.confidence == "high" && forecast.reclaimable_bytes? > file / 100;
     (line.refusal.reason == "futile" && promises)
         .then(|| format!("{} is futile and promises {forecast:?}", line.id))
 }

@@ -22,7 +22,7 @@ fn world() -> Config {
 fn note_setting(rig: &mut Rig, node: &str) {
     let told = rig.cluster.world(|world| {
         let value = world.setting(node, "smoosh.ratio_dbs", "concurrency").unwrap_or("unset");
-        let mark = world.section(node, recliner::act::takeover::SECTION).is_some();
+        let mark = world.section(node, recliner::act::takeover::MARK_SECTION).is_some();
         let mark = if mark { ", marked as taken over" } else { "" };
         format!("smoosh.ratio_dbs has a concurrency of {value} on {node}{mark}")
     });

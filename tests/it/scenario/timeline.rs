@@ -3,7 +3,7 @@
 
 use super::judge::Record;
 use couchdb_names::ShardName;
-use couchdb_sim::{By, Compaction};
+use couchdb_sim::{Compaction, StartedBy};
 use std::time::Duration;
 
 /// When each compaction began, where, what, its size before and after, how long it took, and
@@ -34,7 +34,7 @@ fn line(one: &Compaction) -> String {
             }
         },
     );
-    let by = if one.by == By::Smoosh { " (smoosh)" } else { "" };
+    let by = if one.by == StartedBy::Smoosh { " (smoosh)" } else { "" };
     format!("{node} {what}{ddoc}: {end}{by}")
 }
 

@@ -15,7 +15,7 @@ fn days(windows: &str) -> String {
 }
 
 fn moment(text: &str) -> Moment {
-    Moment::read(text).expect("it is one")
+    Moment::parse(text).expect("it is one")
 }
 
 /// Written to all the time, mostly over and over.

@@ -3,7 +3,9 @@
 
 use couchdb_sim::Cluster;
 use futures::{FutureExt as _, future::BoxFuture};
-use recliner::model::memory::{Change, Fleeting, Keeper, Outcome, Recovered, Trouble};
+use recliner::model::records::{
+    InMemoryStore, Outcome, RecoveredState, StateChange, StateStore, StoreError,
+};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -16,15 +18,15 @@ use wall_clock::Moment;
 pub(crate) struct Entry {
     /// How many orders CouchDB had been given by then.
     pub(crate) orders: usize,
-    pub(crate) change: Change,
+    pub(crate) change: StateChange,
 }
 
 /// Keeps changes in memory, over any number of processes.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordingStore {
     cluster: Cluster,
-    held: Fleeting,
-    trouble: Arc<Mutex<Option<Trouble>>>,
+    held: InMemoryStore,
+    trouble: Arc<Mutex<Option<StoreError>>>,
     entries: Arc<watch::Sender<Vec<Entry>>>,
 }
 
@@ -33,7 +35,7 @@ impl RecordingStore {
         let cluster = cluster.clone();
         Self {
             cluster,
-            held: Fleeting::default(),
+            held: InMemoryStore::default(),
             trouble: Arc::default(),
             entries: Arc::default(),
         }
@@ -45,32 +47,33 @@ impl RecordingStore {
     }
 
     /// What is kept now, with every outcome as recent.
-    pub(crate) fn kept(&self) -> Recovered {
+    pub(crate) fn kept(&self) -> RecoveredState {
         self.held.kept()
     }
 
     /// What a process that starts now reads back.
-    pub(crate) fn recovered(&self, now: Moment) -> Recovered {
+    pub(crate) fn recovered(&self, now: Moment) -> RecoveredState {
         let mut kept = self.kept();
-        kept.recent.retain(|it: &Outcome| it.started_at.age(now) < Duration::from_secs(3_600));
+        kept.recent_outcomes
+            .retain(|it: &Outcome| it.started_at.age(now) < Duration::from_secs(3_600));
         kept
     }
 
     /// From now on keeps nothing and says why, or keeps again.
-    pub(crate) fn fails(&self, trouble: Option<Trouble>) {
+    pub(crate) fn fails(&self, trouble: Option<StoreError>) {
         *self.trouble.lock().expect("no test panics with it") = trouble;
     }
 }
 
-impl Keeper for RecordingStore {
-    fn keep(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), Trouble>> {
+impl StateStore for RecordingStore {
+    fn store(&self, changes: Vec<StateChange>) -> BoxFuture<'static, Result<(), StoreError>> {
         let store = self.clone();
         async move {
             if let Some(trouble) = store.trouble.lock().expect("no test panics with it").clone() {
                 return Err(trouble);
             }
-            store.held.keep(changes.clone()).await?;
-            let orders = store.cluster.orders().len();
+            store.held.store(changes.clone()).await?;
+            let orders = store.cluster.write_requests().len();
             store.entries.send_modify(|entries| {
                 entries.extend(changes.into_iter().map(|change| Entry { orders, change }));
             });

@@ -5,7 +5,7 @@ use crate::support::{NODES, Rig, START, nodes, small};
 use couchdb_names::Engine;
 use couchdb_sim::{Config, Database, Design, Effect, Fault, Search};
 use recliner::{
-    act::warmer::{Ending, Reason, Standing},
+    act::warmer::{BuildRefusal, BuildResult, BuildStatus},
     model::channel::Mode,
 };
 use std::time::Duration;
@@ -50,15 +50,15 @@ impl Rig {
 async fn a_nouveau_index_that_lags_is_built_once() {
     let mut rig = warming(searching(nodes().with(nouveau("orders"))));
     rig.run_for(MINUTE).await;
-    assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::Grace));
+    assert_eq!(rig.line("orders").unwrap().status, BuildStatus::Waiting(BuildRefusal::Grace));
     assert_eq!(rig.queries(), [""; 0]);
     rig.run_for(5 * MINUTE).await;
     assert_eq!(rig.queries(), ["/orders/_design/x/_nouveau/text?q=*:*&limit=1"]);
     assert_eq!(rig.unseen("orders", Engine::Nouveau, "text"), [0, 0, 0]);
     let builds = rig.builds();
     let finished: Vec<_> = builds.finished.iter().map(|((_, end), count)| (*end, *count)).collect();
-    assert_eq!(finished, [(Ending::Built, 1)]);
-    assert_eq!((builds.lines.len(), builds.stalled), (0, 0));
+    assert_eq!(finished, [(BuildResult::Built, 1)]);
+    assert_eq!((builds.indexes.len(), builds.stalled), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,7 +67,7 @@ async fn advice_names_the_query_and_sends_none() {
     let mut rig = Rig::in_mode(Mode::Advise, START, world, YAML);
     rig.run_for(10 * MINUTE).await;
     let line = rig.line("orders").unwrap();
-    assert_eq!(line.standing, Standing::Starts);
+    assert_eq!(line.status, BuildStatus::Starting);
     assert_eq!(line.id.to_string(), "search:orders/nouveau/_design%2Fx/text");
     assert_eq!(rig.queries(), [""; 0]);
 }
@@ -83,8 +83,8 @@ async fn where_an_engine_is_absent_nothing_is_asked_of_it() {
     let mut rig = warming(nodes().with(orders));
     rig.run_for(10 * MINUTE).await;
     let lines: Vec<_> =
-        rig.builds().lines.iter().map(|line| (line.id.to_string(), line.standing)).collect();
-    let absent = Standing::Waits(Reason::NotOffered);
+        rig.builds().indexes.iter().map(|line| (line.id.to_string(), line.status)).collect();
+    let absent = BuildStatus::Waiting(BuildRefusal::NotOffered);
     assert_eq!(
         lines,
         [
@@ -104,7 +104,7 @@ async fn one_node_without_the_engine_is_enough_to_ask_nothing() {
     world.nodes[1].settings.clear();
     let mut rig = warming(world);
     rig.run_for(10 * MINUTE).await;
-    assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::NotOffered));
+    assert_eq!(rig.line("orders").unwrap().status, BuildStatus::Waiting(BuildRefusal::NotOffered));
     assert_eq!(rig.asked("_nouveau"), []);
     // It is switched on there, which the next sweep sees.
     rig.cluster.world(|world| world.set(NODES[1], "nouveau", "enable", "true"));
@@ -128,7 +128,7 @@ async fn what_was_never_built_lags_behind_everything() {
     assert!(rig.line("new").unwrap().pending >= Some(40_000));
     rig.run_for(10 * MINUTE).await;
     assert_eq!(rig.queries().len(), 1);
-    assert_eq!(rig.builds().lines, []);
+    assert_eq!(rig.builds().indexes, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,7 +141,7 @@ async fn odd_names_are_percent_encoded() {
     let name = "app%2Forders%2Bx/_design/a%2Fb%20%2B%C3%BC";
     let index = "by%2Ftext%2050%25%3F";
     assert_eq!(rig.queries(), [format!("/{name}/_nouveau/{index}?q=*:*&limit=1")]);
-    assert_eq!(rig.builds().lines, []);
+    assert_eq!(rig.builds().indexes, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,14 +151,14 @@ async fn a_query_that_is_not_answered_is_a_build_that_goes_on() {
     let mut rig = warming(searching(world));
     rig.run_for(4 * MINUTE).await;
     let line = rig.line("orders").unwrap();
-    assert_eq!((line.standing, line.stalled_since), (Standing::Builds, None));
+    assert_eq!((line.status, line.stalled_since), (BuildStatus::Building, None));
     let tasks = rig.cluster.world(|world| world.tasks());
     assert_eq!(tasks.len(), 3, "{tasks:?}");
     rig.run_for(30 * MINUTE).await;
     assert_eq!(rig.queries().len(), 1);
     let finished: u64 = rig.builds().finished.values().sum();
     assert_eq!((finished, rig.builds().stalled), (1, 0));
-    assert!(rig.builds().finished.keys().all(|(_, ending)| *ending == Ending::Built));
+    assert!(rig.builds().finished.keys().all(|(_, ending)| *ending == BuildResult::Built));
     assert_eq!(rig.unseen("orders", Engine::Nouveau, "text"), [0, 0, 0]);
 }
 
@@ -170,7 +170,7 @@ async fn an_answer_that_says_no_is_a_failure() {
     rig.cluster.faults().plan(Fault::everywhere(Effect::Status(500)).at("/_nouveau/"));
     rig.run_for(10 * MINUTE).await;
     let finished: Vec<_> = rig.builds().finished.keys().map(|(_, ending)| *ending).collect();
-    assert_eq!((finished, rig.queries().len()), (vec![Ending::Failed], 1));
+    assert_eq!((finished, rig.queries().len()), (vec![BuildResult::Failed], 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,7 +182,11 @@ async fn documents_that_want_no_builds_get_none() {
     rig.run_for(10 * MINUTE).await;
     assert_eq!(rig.queries(), [""; 0]);
     for db in ["orders", "scratch-1"] {
-        assert_eq!(rig.line(db).unwrap().standing, Standing::Waits(Reason::Excluded), "{db}");
+        assert_eq!(
+            rig.line(db).unwrap().status,
+            BuildStatus::Waiting(BuildRefusal::Excluded),
+            "{db}"
+        );
     }
 }
 
@@ -194,7 +198,7 @@ async fn indexers_of_others_are_recognised() {
     rig.run_for(Duration::from_secs(70)).await;
     rig.cluster.world(|world| world.build_search("orders", (Engine::Nouveau, "x", "text")));
     rig.run_for(2 * MINUTE).await;
-    assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::Running));
+    assert_eq!(rig.line("orders").unwrap().status, BuildStatus::Waiting(BuildRefusal::Running));
     assert_eq!(rig.queries(), [""; 0]);
 }
 
@@ -206,13 +210,13 @@ async fn a_day_of_a_search_index() {
     assert_eq!(rig.queries().len(), 1);
     // Nothing is written for hours: nothing is asked for.
     rig.run_for(120 * MINUTE).await;
-    assert_eq!((rig.queries().len(), rig.builds().lines.len()), (1, 0));
+    assert_eq!((rig.queries().len(), rig.builds().indexes.len()), (1, 0));
     // The engine goes away: it is asked nothing more, and that is shown.
     for node in NODES {
         rig.cluster.world(|world| world.set(node, "nouveau", "enable", "false"));
     }
     rig.run_for(5 * MINUTE).await;
-    assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::NotOffered));
+    assert_eq!(rig.line("orders").unwrap().status, BuildStatus::Waiting(BuildRefusal::NotOffered));
     let since = rig.cluster.elapsed();
     rig.run_for(30 * MINUTE).await;
     assert!(rig.asked("_nouveau").iter().all(|exchange| exchange.at < since));

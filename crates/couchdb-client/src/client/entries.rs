@@ -5,7 +5,7 @@ use crate::{Address, Error};
 
 /// How one of the URLs in the settings answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct EntryStatus {
     /// The URL, which never has credentials.
     pub url: Address,
     /// Whether the server there answered the last request; `None` before the first one.
@@ -18,12 +18,12 @@ impl Client {
     /// The URLs of the settings, each with whether it answered the last request. `describe` gives the
     /// words for an error.
     #[must_use]
-    pub fn entries(&self, describe: impl Fn(&Error) -> String) -> Vec<Entry> {
+    pub fn entries(&self, describe: impl Fn(&Error) -> String) -> Vec<EntryStatus> {
         let entries = self.shared.directory.entries.iter();
         let shown = entries.map(|server| {
             let answers = server.last_result();
             let failure = answers.as_ref().and_then(|it| it.as_ref().err()?.as_ref());
-            Entry {
+            EntryStatus {
                 url: server.address.clone(),
                 up: answers.as_ref().map(Result::is_ok),
                 why: failure.map(|failure| describe(failure)),

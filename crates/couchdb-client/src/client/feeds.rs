@@ -95,9 +95,9 @@ impl Client {
     /// The current sequence of `_db_updates`, after everything that has happened.
     ///
     /// # Errors
-    /// As [`Error`] says; [`crate::Kind::NotFound`] where the cluster has no
+    /// As [`Error`] says; [`crate::ErrorKind::NotFound`] where the cluster has no
     /// `_global_changes`.
-    pub async fn db_updates_now(&self) -> Result<String, Error> {
+    pub async fn db_updates_seq(&self) -> Result<String, Error> {
         let has_seq = |end: &wire::UpdatesEnd| match end.last_seq {
             Some(_) => Ok(()),
             None => Err("it has no last_seq".to_owned()),
@@ -123,7 +123,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Error`] says.
-    pub async fn map_changes_now(&self, node: &str) -> Result<u64, Error> {
+    pub async fn shard_map_seq(&self, node: &str) -> Result<u64, Error> {
         let route = Route::MapChangesNow { node };
         let read = self.get_checked(route, Target::Node(node), has_seq).await?;
         Ok(read.last_seq.unwrap_or_default())
@@ -134,7 +134,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Error`] says.
-    pub async fn map_changes(
+    pub async fn shard_map_changes(
         &self,
         node: &str,
         since: u64,

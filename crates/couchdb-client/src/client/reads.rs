@@ -2,7 +2,7 @@
 
 use super::{Client, Target};
 use crate::{
-    Error, Kind, Route,
+    Error, ErrorKind, Route,
     paging::{Page, PageLimits, Paging, size_of_text},
     wire,
 };
@@ -104,7 +104,7 @@ impl Client {
     /// Whether `node` is in maintenance, asked at its own address.
     ///
     /// # Errors
-    /// As [`Error`] says; [`Kind::NoOwnAddress`] where the address is not known.
+    /// As [`Error`] says; [`ErrorKind::NoOwnAddress`] where the address is not known.
     pub async fn up(&self, node: &str) -> Result<wire::Up, Error> {
         self.up_timed(node).await.map(|(up, _)| up)
     }
@@ -121,7 +121,7 @@ impl Client {
         self.get_timed(Route::Up, Target::Own(node), says).await
     }
 
-    /// Versions of what `node` is built of, since 3.2; [`Kind::NotFound`] before.
+    /// Versions of what `node` is built of, since 3.2; [`ErrorKind::NotFound`] before.
     ///
     /// # Errors
     /// As [`Error`] says.
@@ -140,7 +140,7 @@ impl Client {
     /// One page of the shard map: up to `limit` databases, after the page that returned `from`.
     ///
     /// # Errors
-    /// As [`Error`] says; [`Kind::Garbage`] also where the pages do not go on or do not end.
+    /// As [`Error`] says; [`ErrorKind::Garbage`] also where the pages do not go on or do not end.
     pub async fn shard_map_page(
         &self,
         from: Option<&Paging>,
@@ -184,7 +184,7 @@ impl Client {
     /// Reads of a [`Cache::Cold`] file are paced, because the server has to open it.
     ///
     /// # Errors
-    /// As [`Error`] says; [`Kind::Garbage`] also where the answer is about another
+    /// As [`Error`] says; [`ErrorKind::Garbage`] also where the answer is about another
     /// database or tells nothing.
     pub async fn shard_info(
         &self,
@@ -197,7 +197,7 @@ impl Client {
         self.get_checked(route, Target::Node(node), |info| about(shard, info)).await
     }
 
-    /// The view index of one shard copy; [`Kind::NotFound`] on every range but the one
+    /// The view index of one shard copy; [`ErrorKind::NotFound`] on every range but the one
     /// that holds the design document. `cache` as for [`Self::shard_info`].
     ///
     /// # Errors
@@ -290,7 +290,7 @@ impl Client {
             let whole = |page: &wire::DesignRows| behind(page).map(drop);
             let page: wire::DesignRows = match self.get_checked(route, Target::Any, whole).await {
                 Ok(page) => page,
-                Err(error) if error.kind() == Kind::TooLarge && limit > 1 => {
+                Err(error) if error.kind() == ErrorKind::TooLarge && limit > 1 => {
                     limit /= 2;
                     continue;
                 }
@@ -326,7 +326,7 @@ impl Client {
 
     /// Whether a node that did not answer does so again. Its own address, if known, is asked even
     /// while requests to it are held back.
-    pub async fn is_back(&self, node: &str) -> bool {
+    pub async fn answers_again(&self, node: &str) -> bool {
         let own = self.shared.directory.known(node).and_then(|node| node.own.load_full());
         if let Some(own) = own.filter(|own| own.breaker.is_tripped())
             && !self.shared.sender.answers_again(&own).await
@@ -340,7 +340,7 @@ impl Client {
     /// is older than 3.4, which has no such route.
     ///
     /// # Errors
-    /// As [`Error`] says; [`Kind::NoOwnAddress`] where the address is not known.
+    /// As [`Error`] says; [`ErrorKind::NoOwnAddress`] where the address is not known.
     pub async fn smoosh_status(&self, node: &str) -> Result<Option<wire::SmooshStatus>, Error> {
         match self.get(Route::SmooshStatus, Target::Own(node)).await {
             Ok(status) => Ok(Some(status)),

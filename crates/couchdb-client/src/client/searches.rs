@@ -1,7 +1,7 @@
 //! Requests about search indexes, and one that builds them.
 
-use super::{Client, Target, Written};
-use crate::{Error, Kind, Route, wire};
+use super::{Client, Target, WriteOutcome};
+use crate::{Error, ErrorKind, Route, wire};
 use couchdb_names::Engine;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -20,7 +20,7 @@ impl Client {
     /// that are not CouchDB's own.
     ///
     /// # Errors
-    /// As [`Error`] says; [`Kind::NoOwnAddress`] where the address is not known.
+    /// As [`Error`] says; [`ErrorKind::NoOwnAddress`] where the address is not known.
     pub async fn own_welcome(&self, node: &str) -> Result<wire::Welcome, Error> {
         self.get(Route::Welcome, Target::Own(node)).await
     }
@@ -48,16 +48,24 @@ impl Client {
 
     /// Makes CouchDB build every copy of a search index that is behind. No answer counts as accepted,
     /// because the query waits for the build.
-    pub async fn build_search(&self, engine: Engine, db: &str, ddoc: &str, index: &str) -> Written {
+    pub async fn build_search(
+        &self,
+        engine: Engine,
+        db: &str,
+        ddoc: &str,
+        index: &str,
+    ) -> WriteOutcome {
         let route = Route::BuildSearch { engine, db, ddoc, index };
         let began = Instant::now();
         match timeout(STARTED_WITHIN, self.write(route, Target::Any)).await {
-            Ok(Written::Unknown(error)) if error.kind() == Kind::Timeout => Written::Accepted,
+            Ok(WriteOutcome::Unknown(error)) if error.kind() == ErrorKind::Timeout => {
+                WriteOutcome::Accepted
+            }
             Ok(written) => written,
             Err(_) => {
-                let late = Kind::Timeout.label();
+                let late = ErrorKind::Timeout.label();
                 self.shared.sender.observer.request_ended(route.label(), late, began.elapsed());
-                Written::Accepted
+                WriteOutcome::Accepted
             }
         }
     }

@@ -12,7 +12,7 @@ const ANSWERED: u16 = 200;
 
 /// The outcome of a request that starts work.
 #[derive(Clone, Debug)]
-pub enum Written {
+pub enum WriteOutcome {
     /// CouchDB accepted it, which does not mean that anything started.
     Accepted,
     /// CouchDB refused it.
@@ -25,41 +25,41 @@ pub enum Written {
 
 impl Client {
     /// Starts to compact one shard copy, or a node-local database such as `_dbs`.
-    pub async fn compact_shard(&self, node: &str, shard: &str) -> Written {
+    pub async fn compact_shard(&self, node: &str, shard: &str) -> WriteOutcome {
         self.write(Route::NodeCompact { node, shard }, Target::Node(node)).await
     }
 
     /// Starts to compact one copy of a view index; only on the range that holds the design
     /// document.
-    pub async fn compact_shard_view(&self, node: &str, shard: &str, ddoc: &str) -> Written {
+    pub async fn compact_shard_view(&self, node: &str, shard: &str, ddoc: &str) -> WriteOutcome {
         self.write(Route::NodeCompactView { node, shard, ddoc }, Target::Node(node)).await
     }
 
     /// Starts to compact every copy of a view index on every node at once.
-    pub async fn compact_view(&self, db: &str, ddoc: &str) -> Written {
+    pub async fn compact_view(&self, db: &str, ddoc: &str) -> WriteOutcome {
         self.write(Route::CompactView { db, ddoc }, Target::Any).await
     }
 
     /// Makes every node delete the index files of a database that no design document names.
-    pub async fn cleanup_views(&self, db: &str) -> Written {
+    pub async fn cleanup_views(&self, db: &str) -> WriteOutcome {
         self.write(Route::ViewCleanup { db }, Target::Any).await
     }
 
     /// Makes CouchDB build every copy of a view index that is behind; `view` is any view of the
     /// document.
-    pub async fn build_view(&self, db: &str, ddoc: &str, view: &str) -> Written {
+    pub async fn build_view(&self, db: &str, ddoc: &str, view: &str) -> WriteOutcome {
         self.write(Route::BuildView { db, ddoc, view }, Target::Any).await
     }
 
-    pub(super) async fn write(&self, route: Route<'_>, target: Target<'_>) -> Written {
+    pub(super) async fn write(&self, route: Route<'_>, target: Target<'_>) -> WriteOutcome {
         let due = if route.starts_work() { ACCEPTED } else { ANSWERED };
         match self.sent_once(route, target).await {
-            Ok((status, _)) if status == due => Written::Accepted,
+            Ok((status, _)) if status == due => WriteOutcome::Accepted,
             Ok((status, asked)) => {
                 let detail = format!("HTTP {status} where {due} is due");
-                Written::Unknown(Error::Garbage { asked, detail })
+                WriteOutcome::Unknown(Error::Garbage { asked, detail })
             }
-            Err(error) => Written::of(error, route),
+            Err(error) => WriteOutcome::of(error, route),
         }
     }
 
@@ -94,7 +94,7 @@ impl Client {
     }
 }
 
-impl Written {
+impl WriteOutcome {
     /// What an error of a request on this route means for the caller.
     fn of(error: Error, route: Route<'_>) -> Self {
         match &error {

@@ -31,15 +31,15 @@ pub(super) fn member<'a>(pairs: &'a [(String, Json)], name: &str) -> Option<&'a 
 
 impl Json {
     /// Erlang's term order: numbers, atoms, tuples (which include objects), lists, binaries.
-    pub(super) fn order(&self, other: &Self) -> Ordering {
+    pub(super) fn cmp_erlang(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Integer(one), Self::Integer(other)) => one.cmp(other),
             (Self::Integer(_) | Self::Float(_), Self::Integer(_) | Self::Float(_)) => {
                 self.number().total_cmp(&other.number())
             }
             (Self::Text(one), Self::Text(other)) => one.as_bytes().cmp(other.as_bytes()),
-            (Self::Array(one), Self::Array(other)) => lists(one, other, Self::order),
-            (Self::Object(one), Self::Object(other)) => pairs(one, other),
+            (Self::Array(one), Self::Array(other)) => cmp_lists(one, other, Self::cmp_erlang),
+            (Self::Object(one), Self::Object(other)) => cmp_pairs(one, other),
             (one, other) => (one.rank(), one.atom()).cmp(&(other.rank(), other.atom())),
         }
     }
@@ -78,29 +78,29 @@ impl Json {
 }
 
 /// Erlang's order of lists of pairs.
-pub(super) fn pairs(one: &[(String, Json)], other: &[(String, Json)]) -> Ordering {
-    lists(one, other, |one, other| {
-        one.0.as_bytes().cmp(other.0.as_bytes()).then_with(|| one.1.order(&other.1))
+pub(super) fn cmp_pairs(one: &[(String, Json)], other: &[(String, Json)]) -> Ordering {
+    cmp_lists(one, other, |one, other| {
+        one.0.as_bytes().cmp(other.0.as_bytes()).then_with(|| one.1.cmp_erlang(&other.1))
     })
 }
 
-fn lists<T>(one: &[T], other: &[T], order: impl Fn(&T, &T) -> Ordering) -> Ordering {
+fn cmp_lists<T>(one: &[T], other: &[T], order: impl Fn(&T, &T) -> Ordering) -> Ordering {
     let first = one.iter().zip(other).map(|(one, other)| order(one, other)).find(|it| it.is_ne());
     first.unwrap_or_else(|| one.len().cmp(&other.len()))
 }
 
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(AsWritten)
+        from.deserialize_any(OrderedJsonVisitor)
     }
 }
 
-struct AsWritten;
+struct OrderedJsonVisitor;
 
 /// Integers of this size or more are parsed as floats too, so the two cannot be distinguished.
-const BEYOND_INTEGERS: f64 = 18_446_744_073_709_551_616.0;
+const MIN_AMBIGUOUS_NUMBER: f64 = 18_446_744_073_709_551_616.0;
 
-impl<'de> Visitor<'de> for AsWritten {
+impl<'de> Visitor<'de> for OrderedJsonVisitor {
     type Value = Json;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,7 +124,7 @@ impl<'de> Visitor<'de> for AsWritten {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Json, E> {
-        if value.abs() >= BEYOND_INTEGERS || value < i64::MIN as f64 {
+        if value.abs() >= MIN_AMBIGUOUS_NUMBER || value < i64::MIN as f64 {
             return Err(E::custom("a number is too large to tell whether it is whole"));
         }
         Ok(Json::Float(value))

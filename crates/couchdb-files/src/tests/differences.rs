@@ -7,7 +7,7 @@ use super::{
 use serde_json::{Value, json};
 
 /// Our values, under CouchDB's names.
-fn facts(bytes: &dyn Bytes, headed: &Headed) -> Value {
+fn facts(bytes: &dyn Bytes, headed: &FileHeader) -> Value {
     match &headed.header {
         Header::Db(db) | Header::Compaction(db) => json!({
             "file_bytes": headed.file_bytes, "active_bytes": db.active,
@@ -30,7 +30,7 @@ fn facts(bytes: &dyn Bytes, headed: &Headed) -> Value {
 }
 
 /// CouchDB's report, under our names.
-fn said(http: &Value) -> Value {
+fn http_values(http: &Value) -> Value {
     json!({
         "file_bytes": http["sizes"]["file"], "active_bytes": http["sizes"]["active"],
         "external_bytes": http["sizes"]["external"], "update_seq": http["update_seq"],
@@ -52,7 +52,7 @@ fn every_value_that_couchdb_reports_differently_is_explained() {
         let read = read(&bytes.as_slice());
         let explained = Difference::of(role, &read);
         let facts = read.as_ref().map_or(Value::Null, |headed| facts(&bytes.as_slice(), headed));
-        for (fact, said) in said(http).as_object().unwrap() {
+        for (fact, said) in http_values(http).as_object().unwrap() {
             let ours = facts.get(fact).unwrap_or(&Value::Null);
             if ours != said {
                 let explained = explained.iter().any(|it| it.facts.contains(&fact.as_str()));
@@ -73,18 +73,18 @@ fn values_marked_as_reported_equal_couchdbs_report() {
         let bytes = bytes.as_slice();
         let Ok(headed) = read(&bytes) else { continue };
         let (Header::Db(db), Some(http)) = (&headed.header, expected.get("http")) else { continue };
-        let reported = Reported::of(db);
+        let reported = ReportMatch::of(db);
         alike[reported as usize] += 1;
-        if reported == Reported::Otherwise {
+        if reported == ReportMatch::Different {
             continue;
         }
-        let (ours, said) = (facts(&bytes, &headed), said(http));
+        let (ours, said) = (facts(&bytes, &headed), http_values(http));
         for fact in
             ["file_bytes", "active_bytes", "external_bytes", "update_seq", "docs", "deleted_docs"]
         {
             assert_eq!(ours[fact], said[fact], "{name}: {fact}");
         }
-        if reported == Reported::AsRead {
+        if reported == ReportMatch::Identical {
             assert_eq!(ours["compacted_seq"], said["compacted_seq"], "{name}");
         }
     }
@@ -100,21 +100,24 @@ fn couchdbs_action_on_each_file_matches_the_prediction() {
         let path = expected["file_name"].as_str().unwrap_or(&name);
         let bytes = file(&name);
         let opening =
-            Opening::of(Role::of(path.rsplit('/').next().unwrap()), &read(&bytes.as_slice()));
+            OpenAction::of(Role::of(path.rsplit('/').next().unwrap()), &read(&bytes.as_slice()));
         let kept = expected["couch_kept_prefix"].as_bool().unwrap();
         let error = expected["http"].get("error").is_some();
         match opening {
-            Opening::Opens | Opening::Recovers { .. } => {
+            OpenAction::Opens | OpenAction::Recovers { .. } => {
                 assert_eq!((appended, kept), (0, true), "{name}")
             }
-            Opening::Upgrades { .. } => assert!(appended > 0 && kept, "{name}"),
-            Opening::BeginsAnew => {
+            OpenAction::Upgrades { .. } => assert!(appended > 0 && kept, "{name}"),
+            OpenAction::Resets => {
                 assert!(appended > 0 && kept, "{name}");
                 assert_eq!(expected["http"]["update_seq"], 0, "{name}");
             }
-            Opening::Rebuilds => assert!(!kept, "{name}"),
-            Opening::Refuses => assert!(error && appended == 0, "{name}"),
-            Opening::Continues | Opening::Adopts | Opening::Discards | Opening::Ignores => {
+            OpenAction::Rebuilds => assert!(!kept, "{name}"),
+            OpenAction::Refuses => assert!(error && appended == 0, "{name}"),
+            OpenAction::Continues
+            | OpenAction::Adopts
+            | OpenAction::Discards
+            | OpenAction::Ignores => {
                 panic!("{name}: {opening:?}")
             }
         }

@@ -20,20 +20,20 @@ pub(crate) fn file(name: &str) -> Vec<u8> {
 /// A header in the format of `expected.json`.
 fn parsed(file: &str, bytes: &dyn Bytes) -> Value {
     let headed = read(bytes);
-    let place = |place: Place| {
-        json!({"offset": place.at, "bytes": place.bytes, "checksum": place.checksum.label(),
-            "rejected": place.rejected, "tail": place.tail})
+    let place = |place: HeaderPosition| {
+        json!({"offset": place.at, "bytes": place.length, "checksum": place.checksum.label(),
+            "rejected": place.false_headers, "tail": place.bytes_after})
     };
     let headed = match headed {
         Ok(headed) => headed,
         Err(why) => {
             let mut error = why.label().to_owned();
-            if let Unreadable::UnknownDiskVersion { version, .. } = why {
+            if let HeaderError::UnknownDiskVersion { version, .. } = why {
                 error = format!("unsupported disk version {version}");
             }
             let mut all = json!({"error": error,
                 "sizes": {"file": bytes.size(), "active": null, "external": null}});
-            if let Some(at) = why.place() {
+            if let Some(at) = why.position() {
                 all["header"] = place(at);
             }
             return all;
@@ -41,7 +41,7 @@ fn parsed(file: &str, bytes: &dyn Bytes) -> Value {
     };
     let mut all = match &headed.header {
         Header::Db(db) | Header::Compaction(db) => {
-            let tree = |tree: Tree| tree.bytes();
+            let tree = |tree: TreeSize| tree.bytes();
             let epochs: Vec<Value> =
                 db.epochs.iter().map(|epoch| json!([epoch.node, epoch.since])).collect();
             // The scratch file's trees belong to the other file.
@@ -65,10 +65,10 @@ fn parsed(file: &str, bytes: &dyn Bytes) -> Value {
                 "update_seq": 0,
                 "sizes": {"file": headed.file_bytes, "active": 0, "external": null}}),
             Some(index) => {
-                let group = |group: &Group| {
+                let group = |group: &ViewGroup| {
                     let external = match group.tree {
-                        Tree::Empty => Some(2),
-                        Tree::Sized(_) | Tree::Unsized => group.external,
+                        TreeSize::Empty => Some(2),
+                        TreeSize::Bytes(_) | TreeSize::Unknown => group.external,
                     };
                     json!({"active": group.tree.bytes(), "external": external,
                         "rows": group.rows, "reds": group.reduces})
@@ -84,7 +84,7 @@ fn parsed(file: &str, bytes: &dyn Bytes) -> Value {
             }
         },
     };
-    all["header"] = place(headed.place);
+    all["header"] = place(headed.position);
     all
 }
 

@@ -30,9 +30,13 @@ fn a_header_is_found_wherever_it_begins() {
         append_header(&mut file, &record);
         file.resize(file.len() + blocks * 4096, 0);
         let headed = read(&file.as_slice()).unwrap();
-        assert_eq!((headed.place.at, headed.place.rejected), (0, 0), "{blocks} blocks behind");
+        assert_eq!(
+            (headed.position.at, headed.position.false_headers),
+            (0, 0),
+            "{blocks} blocks behind"
+        );
         let behind = file.len() as u64 - 5 - 16 - record.len() as u64;
-        assert_eq!(headed.place.tail, behind);
+        assert_eq!(headed.position.bytes_after, behind);
     }
 }
 
@@ -75,8 +79,8 @@ proptest::proptest! {
         let at = before as u64 * 4096;
         let looked = (file.len() as u64).saturating_sub(furthest) / 4096 * 4096;
         match read_within(&file.as_slice(), furthest) {
-            Ok(headed) => proptest::prop_assert!(headed.place.at == at && looked <= at),
-            Err(Unreadable::NoHeaderWithin { searched, rejected: 0 }) => {
+            Ok(headed) => proptest::prop_assert!(headed.position.at == at && looked <= at),
+            Err(HeaderError::NoHeaderWithin { searched, rejected: 0 }) => {
                 proptest::prop_assert!(looked > at);
                 proptest::prop_assert_eq!(searched, file.len() as u64 - looked);
             }
@@ -92,8 +96,8 @@ fn headers_of_every_length_are_read_across_blocks() {
         record.resize(length, 0);
         let file = with_header(&record);
         let headed = read(&file.as_slice()).unwrap();
-        assert_eq!((headed.place.at, headed.place.tail), (4096, 0), "{length}");
-        assert_eq!(headed.place.bytes as usize, length + 16);
+        assert_eq!((headed.position.at, headed.position.bytes_after), (4096, 0), "{length}");
+        assert_eq!(headed.position.length as usize, length + 16);
     }
 }
 
@@ -112,7 +116,7 @@ fn unknown_versions_are_named() {
         let read = read(&with_header(&db_header(version, &[])).as_slice());
         match read {
             Ok(_) => assert!(known, "{version}"),
-            Err(Unreadable::UnknownDiskVersion { version: named, place }) => {
+            Err(HeaderError::UnknownDiskVersion { version: named, place }) => {
                 assert!(!known && named == u64::from(version));
                 assert_eq!(place.at, 4096);
             }
@@ -125,20 +129,20 @@ fn unknown_versions_are_named() {
 fn an_undecodable_valid_header_hides_earlier_headers() {
     let mut file = with_header(&db_header(8, &[]));
     for (record, why) in [
-        (&b"no term"[..], Undecodable::NoTerm),
-        (&[131, 104, 3, 106], Undecodable::CutShort),
-        (&[131, 106], Undecodable::NoHeader),
-        (&[131, 104, 0], Undecodable::NoHeader),
+        (&b"no term"[..], DecodeError::NotATerm),
+        (&[131, 104, 3, 106], DecodeError::Truncated),
+        (&[131, 106], DecodeError::NotAHeader),
+        (&[131, 104, 0], DecodeError::NotAHeader),
         (
             &[131, 104, 1, 100, 0, 9, b'd', b'b', b'_', b'h', b'e', b'a', b'd', b'e', b'r'],
-            Undecodable::Field("disk_version"),
+            DecodeError::Field("disk_version"),
         ),
     ] {
         append_header(&mut file, record);
-        let Err(Unreadable::UndecodableHeader { why: got, place }) = read(&file.as_slice()) else {
+        let Err(HeaderError::UndecodableHeader { why: got, place }) = read(&file.as_slice()) else {
             panic!("{record:?} is no header");
         };
-        assert_eq!((got, place.rejected, place.tail), (why, 0, 0), "{record:?}");
+        assert_eq!((got, place.false_headers, place.bytes_after), (why, 0, 0), "{record:?}");
     }
 }
 
@@ -150,12 +154,12 @@ fn a_header_with_unknown_fields_belongs_to_a_newer_couchdb() {
     let read_with = |more: &[&[u8]]| read(&with_header(&db_header(8, more)).as_slice());
     more.pop();
     let known = read_with(&more);
-    assert_eq!(Opening::of(Role::Db, &known), Opening::Opens);
+    assert_eq!(OpenAction::of(Role::Db, &known), OpenAction::Opens);
     more.push(zero);
     let newer = read_with(&more);
-    let Ok(Headed { header: Header::Db(db), .. }) = &newer else { panic!("{newer:?}") };
+    let Ok(FileHeader { header: Header::Db(db), .. }) = &newer else { panic!("{newer:?}") };
     assert_eq!((db.fields, db.update_seq), (17, 5));
-    assert_eq!(Opening::of(Role::Db, &newer), Opening::Refuses);
+    assert_eq!(OpenAction::of(Role::Db, &newer), OpenAction::Refuses);
 }
 
 /// A file that fails or shrinks during a read.
@@ -176,7 +180,7 @@ fn a_read_error_contains_its_offset() {
     for kind in [io::ErrorKind::UnexpectedEof, io::ErrorKind::PermissionDenied] {
         for size in [100, 8192, u64::MAX] {
             match read(&Failing(kind, size)) {
-                Err(Unreadable::Read { at, why, .. }) => {
+                Err(HeaderError::Read { at, why, .. }) => {
                     assert_eq!(why.kind(), kind);
                     assert_eq!(at, (size - 1) / 4096 * 4096);
                 }

@@ -3,7 +3,7 @@
 
 use super::{
     files::{expected, file},
-    naive::{self, Found},
+    naive::{self, NaiveHeader},
     *,
 };
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use std::{
 };
 
 /// Reproducible random numbers, from a seed.
-fn luck(seed: u64) -> impl FnMut() -> u64 {
+fn random_source(seed: u64) -> impl FnMut() -> u64 {
     let mut turn = 0_u64;
     move || {
         turn += 1;
@@ -52,7 +52,7 @@ impl Bytes for Counted<'_> {
 }
 
 /// Reads a file and compares the result with the slow search.
-fn judge(bytes: &[u8]) -> Result<Headed, Unreadable> {
+fn read_and_compare(bytes: &[u8]) -> Result<FileHeader, HeaderError> {
     let counted = Counted::new(bytes);
     let read = read(&counted);
     let naive = naive::search(bytes);
@@ -60,25 +60,25 @@ fn judge(bytes: &[u8]) -> Result<Headed, Unreadable> {
     let (place, rejected) = match &read {
         Ok(headed) => {
             assert_eq!(headed.file_bytes, size);
-            (Some(headed.place), headed.place.rejected)
+            (Some(headed.position), headed.position.false_headers)
         }
         Err(why) => match why {
-            Unreadable::NoValidHeader { rejected } => (None, *rejected),
-            Unreadable::NoHeaderWithin { .. } => panic!("{why}"),
-            Unreadable::UndecodableHeader { place, .. }
-            | Unreadable::UnknownDiskVersion { place, .. } => (Some(*place), place.rejected),
-            Unreadable::TooManyFalseHeaders { .. } => {
+            HeaderError::NoValidHeader { rejected } => (None, *rejected),
+            HeaderError::NoHeaderWithin { .. } => panic!("{why}"),
+            HeaderError::UndecodableHeader { place, .. }
+            | HeaderError::UnknownDiskVersion { place, .. } => (Some(*place), place.false_headers),
+            HeaderError::TooManyFalseHeaders { .. } => {
                 assert!(naive.claimed > size + (64 << 20), "gave up after {}", naive.claimed);
                 return read;
             }
-            Unreadable::Read { .. } => panic!("memory does not fail: {why}"),
+            HeaderError::Read { .. } => panic!("memory does not fail: {why}"),
         },
     };
     assert_eq!(rejected, naive.rejected);
     match (place, &naive.found) {
-        (Some(place), Some(Found { at, bytes, checksum, tail, term })) => {
+        (Some(place), Some(NaiveHeader { at, bytes, checksum, tail, term })) => {
             assert_eq!(
-                (place.at, place.bytes, place.checksum, place.tail),
+                (place.at, place.length, place.checksum, place.bytes_after),
                 (*at as u64, u32::try_from(*bytes).unwrap(), *checksum, *tail as u64)
             );
             // The header's values are those of the term that was found.
@@ -98,7 +98,7 @@ fn judge(bytes: &[u8]) -> Result<Headed, Unreadable> {
     let batches = 5 + blocks / 256;
     assert!(counted.reads.get() <= batches + u64::from(rejected) + 1, "{:?}", counted.reads);
     assert!(counted.largest.get() as u64 <= size, "a buffer of {:?}", counted.largest);
-    if let Ok(Headed { header: Header::Db(db), .. }) = &read {
+    if let Ok(FileHeader { header: Header::Db(db), .. }) = &read {
         let before = counted.reads.get();
         let _purge = last_purge(&counted, db);
         assert!(counted.reads.get() <= before + 128, "two reads a level at most");
@@ -189,7 +189,7 @@ fn damage(file: &mut Vec<u8>, originals: &[Vec<u8>], next: &mut impl FnMut() -> 
         }
         // A header with a damaged term and a valid checksum.
         9 | 10 => {
-            if let Some(Found { mut term, .. }) = header {
+            if let Some(NaiveHeader { mut term, .. }) = header {
                 for _ in 0..=below(4) {
                     damage_term(&mut term, &mut below);
                 }
@@ -253,10 +253,10 @@ proptest! {
     #[test]
     fn damaged_files_are_read_in_bounds_or_refused(seed: u64) {
         let originals = originals();
-        let mut next = luck(seed);
+        let mut next = random_source(seed);
         for _ in 0..8 {
             let mutant = mutant(&originals, &mut next);
-            let _read = judge(&mutant);
+            let _read = read_and_compare(&mutant);
         }
     }
 
@@ -264,15 +264,15 @@ proptest! {
     fn any_bytes_under_a_good_checksum_are_decoded_or_refused(
         term in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
-        let _read = judge(&with_header(&term));
-        let _read = judge(&with_header(&versioned(&term)));
+        let _read = read_and_compare(&with_header(&term));
+        let _read = read_and_compare(&with_header(&versioned(&term)));
     }
 }
 
 #[test]
 fn the_search_and_the_slow_search_agree_on_recorded_files() {
     for name in expected().keys() {
-        let _read = judge(&file(name));
+        let _read = read_and_compare(&file(name));
     }
 }
 
@@ -286,12 +286,12 @@ fn many_damaged_files_are_read_in_bounds_or_refused() {
     let originals = originals();
     let mut kinds = std::collections::BTreeMap::new();
     for each in 0..count {
-        let mut next = luck(seed.wrapping_mul(1 << 40).wrapping_add(each));
+        let mut next = random_source(seed.wrapping_mul(1 << 40).wrapping_add(each));
         let mutant = mutant(&originals, &mut next);
-        let kind = match judge(&mutant) {
-            Ok(Headed { header: Header::Db(_), .. }) => "db",
-            Ok(Headed { header: Header::Compaction(_), .. }) => "compaction",
-            Ok(Headed { header: Header::View(_), .. }) => "view",
+        let kind = match read_and_compare(&mutant) {
+            Ok(FileHeader { header: Header::Db(_), .. }) => "db",
+            Ok(FileHeader { header: Header::Compaction(_), .. }) => "compaction",
+            Ok(FileHeader { header: Header::View(_), .. }) => "view",
             Err(why) => why.label(),
         };
         *kinds.entry(kind).or_insert(0_u64) += 1;

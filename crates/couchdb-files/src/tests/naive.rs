@@ -5,7 +5,7 @@ use md5::{Digest, Md5};
 
 /// The newest header.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct NaiveHeader {
     pub(super) at: usize,
     pub(super) bytes: usize,
     pub(super) checksum: Checksum,
@@ -15,16 +15,16 @@ pub(super) struct Found {
 
 /// The found header, and the rejected candidates.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Search {
-    pub(super) found: Option<Found>,
+pub(super) struct NaiveSearch {
+    pub(super) found: Option<NaiveHeader>,
     pub(super) rejected: u32,
     /// The bytes that the tried headers claim, as far as the file has them.
     pub(super) claimed: u64,
 }
 
 /// Finds the newest header of a file.
-pub(super) fn search(file: &[u8]) -> Search {
-    let mut search = Search::default();
+pub(super) fn search(file: &[u8]) -> NaiveSearch {
+    let mut search = NaiveSearch::default();
     for block in (0..=file.len() / 4096).rev() {
         let at = block * 4096;
         if file.get(at) != Some(&1) {
@@ -48,7 +48,7 @@ fn length(file: &[u8], at: usize) -> Option<usize> {
     Some(u32::from_be_bytes(file.get(at + 1..at + 5)?.try_into().unwrap()) as usize)
 }
 
-fn header(file: &[u8], at: usize) -> Option<Found> {
+fn header(file: &[u8], at: usize) -> Option<NaiveHeader> {
     let length = length(file, at)?;
     if !(16..=64 << 20).contains(&length) {
         return None;
@@ -69,5 +69,5 @@ fn header(file: &[u8], at: usize) -> Option<Found> {
     } else {
         return None;
     };
-    Some(Found { at, bytes: length, checksum, tail: file.len() - next, term: term.to_vec() })
+    Some(NaiveHeader { at, bytes: length, checksum, tail: file.len() - next, term: term.to_vec() })
 }

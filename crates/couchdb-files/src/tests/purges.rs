@@ -50,7 +50,9 @@ fn last(mut file: Vec<u8>, root: u64) -> Option<u64> {
     let fields = [&[97, 8][..], &[97, 9], &[97, 0], nil, nil, nil, nil, &state(root)].concat();
     let record = [&[131, 104, 9, 100, 0, 9][..], b"db_header", &fields].concat();
     append_header(&mut file, &record);
-    let Ok(Headed { header: Header::Db(db), .. }) = read(&file.as_slice()) else { panic!("a db") };
+    let Ok(FileHeader { header: Header::Db(db), .. }) = read(&file.as_slice()) else {
+        panic!("a db")
+    };
     assert_eq!((db.purge_seq, db.purges), (None, Some(1)));
     last_purge(&file.as_slice(), &db)
 }

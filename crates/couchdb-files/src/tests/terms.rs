@@ -83,21 +83,21 @@ fn tuples_maps_binaries_and_atoms() {
 #[test]
 fn incomplete_terms_are_refused() {
     for (bytes, why) in [
-        (&[][..], Undecodable::NoTerm),
-        (&[130, 106], Undecodable::NoTerm),
-        (&[131], Undecodable::CutShort),
-        (&[131, 97], Undecodable::CutShort),
-        (&[131, 110, 255], Undecodable::CutShort),
-        (&[131, 109, 255, 255, 255, 255, 0], Undecodable::CutShort),
-        (&[131, 104, 255, 106], Undecodable::CutShort),
-        (&[131, 105, 255, 255, 255, 255, 106], Undecodable::CutShort),
-        (&[131, 108, 255, 255, 255, 255, 106, 106], Undecodable::CutShort),
-        (&[131, 116, 255, 255, 255, 255], Undecodable::CutShort),
-        (&[131, 108, 0, 0, 0, 1, 97, 1], Undecodable::CutShort),
+        (&[][..], DecodeError::NotATerm),
+        (&[130, 106], DecodeError::NotATerm),
+        (&[131], DecodeError::Truncated),
+        (&[131, 97], DecodeError::Truncated),
+        (&[131, 110, 255], DecodeError::Truncated),
+        (&[131, 109, 255, 255, 255, 255, 0], DecodeError::Truncated),
+        (&[131, 104, 255, 106], DecodeError::Truncated),
+        (&[131, 105, 255, 255, 255, 255, 106], DecodeError::Truncated),
+        (&[131, 108, 255, 255, 255, 255, 106, 106], DecodeError::Truncated),
+        (&[131, 116, 255, 255, 255, 255], DecodeError::Truncated),
+        (&[131, 108, 0, 0, 0, 1, 97, 1], DecodeError::Truncated),
         // Compressed, a process, and a byte that is not a tag.
-        (&[131, 80, 0, 0, 0, 1, 120, 156], Undecodable::UnknownTag(80)),
-        (&[131, 88, 0], Undecodable::UnknownTag(88)),
-        (&[131, 0], Undecodable::UnknownTag(0)),
+        (&[131, 80, 0, 0, 0, 1, 120, 156], DecodeError::UnknownTag(80)),
+        (&[131, 88, 0], DecodeError::UnknownTag(88)),
+        (&[131, 0], DecodeError::UnknownTag(0)),
     ] {
         assert_eq!(Term::decode(bytes).err(), Some(why), "{bytes:?}");
     }
@@ -126,7 +126,7 @@ fn other_terms_are_skipped() {
 fn deep_terms_are_decoded() {
     let mut bytes = vec![VERSION];
     bytes.extend([104, 1].repeat(1 << 20));
-    assert_eq!(Term::decode(&bytes).err(), Some(Undecodable::CutShort));
+    assert_eq!(Term::decode(&bytes).err(), Some(DecodeError::Truncated));
     bytes.push(106);
     let deep = term(&bytes).tuple().unwrap().next().unwrap();
     assert_eq!(deep.tuple().unwrap().len(), 1);

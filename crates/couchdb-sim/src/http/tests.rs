@@ -139,7 +139,7 @@ async fn a_down_node_refuses_at_its_address_and_is_down_for_others() {
     let cluster = cluster();
     cluster.faults().down(B);
     let refused = cluster.router(B).oneshot(request(Method::GET, "/", None)).await.unwrap();
-    assert!(refused.extensions().get::<Refused>().is_some());
+    assert!(refused.extensions().get::<ConnectionRefused>().is_some());
     let (status, body) = get(&cluster, &format!("/_node/{B}/_all_dbs")).await;
     assert_eq!((status, body.pointer("/error")), (412, Some(&json!("nodedown"))));
     let (_, members) = get(&cluster, "/_membership").await;
@@ -241,9 +241,9 @@ async fn faults_do_as_they_are_told_and_the_wire_log_shows_it() {
     let path = format!("/_node/{}/_all_dbs", B.replace('@', "%40"));
     let hung = cluster.router(A).oneshot(request(Method::GET, &path, Some(ADMIN)));
     assert!(tokio::time::timeout(Duration::from_secs(60), hung).await.is_err());
-    let statuses: Vec<u16> = cluster.wire().iter().map(|exchange| exchange.status).collect();
+    let statuses: Vec<u16> = cluster.exchanges().iter().map(|exchange| exchange.status).collect();
     assert_eq!(statuses, [500, 200, 0, 0, 302, 200, 0]);
-    let last = cluster.wire().pop().unwrap();
+    let last = cluster.exchanges().pop().unwrap();
     assert_eq!((last.node.as_str(), last.path, last.user), (A, path, Some("admin".to_owned())));
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 /// Who started a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum StartedBy {
     /// A request.
     Request,
     /// The node's own built-in compactor.
@@ -20,7 +20,7 @@ pub enum By {
 
 /// A state in which a node or a file should be left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amiss {
+pub enum Obstacle {
     /// The node was in maintenance.
     Maintenance,
     /// The shard was being split.
@@ -39,13 +39,13 @@ pub struct Compaction {
     /// The design document whose index it was, by id.
     pub ddoc: Option<String>,
     /// Who started it.
-    pub by: By,
+    pub by: StartedBy,
     /// When it began, since the world's start.
     pub began: Duration,
     /// Compactions that ran on its node at that instant, itself not counted.
-    pub beside: usize,
+    pub running_on_node: usize,
     /// The same in the whole cluster.
-    pub beside_in_cluster: usize,
+    pub running_in_cluster: usize,
     /// Whether another copy of its range was being compacted at that instant.
     pub other_copy: bool,
     /// Bytes that were free on its node's disk at that instant; `None`: without limit.
@@ -55,16 +55,16 @@ pub struct Compaction {
     /// Bytes that other compactions on that disk were still going to take.
     pub promised: u64,
     /// What should have kept anybody from it.
-    pub amiss: Vec<Amiss>,
+    pub obstacles: Vec<Obstacle>,
     /// Bytes of the file before.
     pub before: u64,
     /// Its end, once it has come.
-    pub end: Option<End>,
+    pub end: Option<CompactionEnd>,
 }
 
 /// How a compaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct CompactionEnd {
     /// When, since the world's start.
     pub at: Duration,
     /// Bytes of the file after.
@@ -100,7 +100,7 @@ impl Chronicle {
         self.kept.push_back(compaction);
     }
 
-    pub(super) fn ended(&mut self, key: JobKey, end: End) {
+    pub(super) fn ended(&mut self, key: JobKey, end: CompactionEnd) {
         let Some(number) = self.running.remove(&key) else { return };
         let place = number.checked_sub(self.gone);
         if let Some(compaction) = place.and_then(|place| self.kept.get_mut(place)) {
@@ -109,7 +109,7 @@ impl Chronicle {
     }
 
     /// Who started a compaction that runs, as far as that is kept.
-    pub(super) fn starter(&self, key: JobKey) -> Option<By> {
+    pub(super) fn starter(&self, key: JobKey) -> Option<StartedBy> {
         let place = self.running.get(&key)?.checked_sub(self.gone)?;
         Some(self.kept.get(place)?.by)
     }

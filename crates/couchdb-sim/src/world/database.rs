@@ -1,6 +1,6 @@
 //! What the cluster as a whole tells of a database: sums over one copy of each range.
 
-use super::{By, Sizes, ViewInfo, World, files::File};
+use super::{Sizes, StartedBy, ViewInfo, World, files::File};
 use crate::{
     catalog::{Db, range_at, range_of_doc},
     config::Database,
@@ -175,7 +175,7 @@ impl World {
     /// Starts to compact every copy of a database on nodes that are up.
     pub(crate) fn compact_all(&mut self, db: &str) -> Result<(), Gone> {
         for file in self.copies_of(self.found(db)?) {
-            self.start_shard(file, By::Request);
+            self.start_shard(file, StartedBy::Request);
         }
         Ok(())
     }
@@ -186,7 +186,7 @@ impl World {
         let place = self.catalog.like(found).and_then(|like| super::index::index_place(like, ddoc));
         let place = place.ok_or(Gone::Design)?;
         for file in self.copies_of(found) {
-            self.start_index(file, place, By::Request);
+            self.start_index(file, place, StartedBy::Request);
         }
         Ok(())
     }

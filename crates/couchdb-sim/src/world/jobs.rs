@@ -7,7 +7,7 @@
 mod shown;
 
 use super::{
-    Amiss, By, Compaction, End, StartError, World,
+    Compaction, CompactionEnd, Obstacle, StartError, StartedBy, World,
     files::File,
     index::{Built, index_place},
 };
@@ -122,7 +122,7 @@ impl World {
     /// When there is no such file, or its node is down.
     pub fn compact(&mut self, node: &str, file: &str) -> Result<bool, StartError> {
         let file = self.file_up(node, file)?;
-        Ok(self.start_shard(file, By::Request))
+        Ok(self.start_shard(file, StartedBy::Request))
     }
 
     /// Starts to compact one copy of a view index, on whatever range it lies; false: a
@@ -134,7 +134,7 @@ impl World {
         let file = self.file_up(node, file)?;
         let File::Copy { db, .. } = file else { return Err(StartError::NoDesign) };
         let place = self.catalog.like(db).and_then(|like| index_place(like, ddoc));
-        Ok(self.start_index(file, place.ok_or(StartError::NoDesign)?, By::Request))
+        Ok(self.start_index(file, place.ok_or(StartError::NoDesign)?, StartedBy::Request))
     }
 
     fn file_up(&self, node: &str, file: &str) -> Result<File, StartError> {
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    pub(super) fn start_shard(&mut self, file: File, by: By) -> bool {
+    pub(super) fn start_shard(&mut self, file: File, by: StartedBy) -> bool {
         let (Some(stock), Some(held)) = (self.stock(file), self.held_at(file, self.now)) else {
             return false;
         };
@@ -165,7 +165,7 @@ impl World {
         self.start(JobKey { file, what: What::Shard }, job, Cost { work: active, needed }, Some(by))
     }
 
-    pub(super) fn start_index(&mut self, file: File, place: usize, by: By) -> bool {
+    pub(super) fn start_index(&mut self, file: File, place: usize, by: StartedBy) -> bool {
         let (Some(sizes), Some(held)) =
             (self.index_sizes(file, place), self.held_at(file, self.now))
         else {
@@ -211,7 +211,7 @@ impl World {
     }
 
     /// Starts a job; a compaction says by whom.
-    fn start(&mut self, key: JobKey, job: Job, cost: Cost, by: Option<By>) -> bool {
+    fn start(&mut self, key: JobKey, job: Job, cost: Cost, by: Option<StartedBy>) -> bool {
         let Cost { work, needed } = cost;
         let Some(node) = self.node_of(key.file).filter(|node| self.is_up(*node)) else {
             return false;
@@ -237,7 +237,7 @@ impl World {
         true
     }
 
-    fn note_start(&mut self, key: JobKey, node: u32, needed: u64, by: By) {
+    fn note_start(&mut self, key: JobKey, node: u32, needed: u64, by: StartedBy) {
         let others: Vec<JobKey> =
             self.jobs.keys().copied().filter(|other| !other.is_build()).collect();
         let compaction = Compaction {
@@ -246,15 +246,15 @@ impl World {
             ddoc: self.ddoc_of(key),
             by,
             began: self.now,
-            beside: others.iter().filter(|it| self.node_of(it.file) == Some(node)).count(),
-            beside_in_cluster: others.len(),
+            running_on_node: others.iter().filter(|it| self.node_of(it.file) == Some(node)).count(),
+            running_in_cluster: others.len(),
             other_copy: others.iter().any(|other| {
                 other.what == key.what && other.file != key.file && other.file.is_copy_of(key.file)
             }),
             available: self.available(node),
             needed,
             promised: self.promised(node),
-            amiss: self.amiss(key, node),
+            obstacles: self.amiss(key, node),
             before: self.bytes_of(key),
             end: None,
         };
@@ -270,7 +270,7 @@ impl World {
     }
 
     /// What should keep anybody from starting a compaction now.
-    fn amiss(&self, key: JobKey, node: u32) -> Vec<Amiss> {
+    fn amiss(&self, key: JobKey, node: u32) -> Vec<Obstacle> {
         let name = self.nodes.get(node as usize).map_or("", |state| &state.node.name);
         let maintenance = self.setting(name, "couchdb", "maintenance_mode") == Some("true");
         let file = self.name_of(key.file).unwrap_or_default();
@@ -281,9 +281,9 @@ impl World {
             What::Shard | What::Build(_) | What::Search(..) => false,
         };
         let all = [
-            (maintenance, Amiss::Maintenance),
-            (splits, Amiss::Splitting),
-            (builds, Amiss::Building),
+            (maintenance, Obstacle::Maintenance),
+            (splits, Obstacle::Splitting),
+            (builds, Obstacle::Building),
         ];
         all.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect()
     }
@@ -295,7 +295,7 @@ impl World {
             What::Index(_) | What::Build(_) | What::Search(..) => None,
         };
         let clean = clean.map_or(after, |(stock, held)| stock.clean(held).min(after));
-        self.chronicle.ended(key, End { at: self.now, after, clean, swapped });
+        self.chronicle.ended(key, CompactionEnd { at: self.now, after, clean, swapped });
     }
 
     /// Bytes of the file a job works on.

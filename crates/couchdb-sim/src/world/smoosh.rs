@@ -5,7 +5,7 @@
 //! and stops where `concurrency` of its channels is set to 0.
 
 use super::{
-    By, Sizes, World,
+    Sizes, StartedBy, World,
     files::File,
     jobs::{JobKey, What},
 };
@@ -152,7 +152,7 @@ impl World {
 
     fn runs_for_smoosh(&self, candidate: Candidate) -> bool {
         let what = candidate.place.map_or(What::Shard, What::Index);
-        self.chronicle.starter(JobKey { file: candidate.file, what }) == Some(By::Smoosh)
+        self.chronicle.starter(JobKey { file: candidate.file, what }) == Some(StartedBy::Smoosh)
     }
 
     fn smooshes(&self, node: u32) -> bool {
@@ -181,9 +181,11 @@ impl World {
                 .filter(|candidate| !off(candidate.channel))
                 .max_by(|a, b| b.channel.cmp(&a.channel).then(a.priority.total_cmp(&b.priority)));
             match best {
-                Some(Candidate { file, place: None, .. }) => self.start_shard(file, By::Smoosh),
+                Some(Candidate { file, place: None, .. }) => {
+                    self.start_shard(file, StartedBy::Smoosh)
+                }
                 Some(Candidate { file, place: Some(place), .. }) => {
-                    self.start_index(file, place, By::Smoosh)
+                    self.start_index(file, place, StartedBy::Smoosh)
                 }
                 None => false,
             };

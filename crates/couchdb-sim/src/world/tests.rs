@@ -207,7 +207,7 @@ fn the_record_tells_what_was_true_when_each_compaction_began_and_how_it_ended() 
         let all = world.compactions().into_iter();
         all.map(|it| {
             let swapped = it.end.map(|end| end.swapped);
-            (it.node, it.beside, it.beside_in_cluster, it.other_copy, swapped)
+            (it.node, it.running_on_node, it.running_in_cluster, it.other_copy, swapped)
         })
         .collect()
     };
@@ -218,7 +218,10 @@ fn the_record_tells_what_was_true_when_each_compaction_began_and_how_it_ended() 
     assert_eq!(rendered(&world), [line(A, 0, Some(true)), line("couchdb@b", 1, Some(false))]);
     let first = world.compactions().swap_remove(0);
     let after = first.end.map_or(0, |end| end.after);
-    assert!(after < first.before && first.needed > 0 && first.by == By::Request, "{first:?}");
+    assert!(
+        after < first.before && first.needed > 0 && first.by == StartedBy::Request,
+        "{first:?}"
+    );
 }
 
 #[test]
@@ -246,7 +249,7 @@ fn smoosh_shows_its_own_jobs_as_active_and_no_other() {
     let runs = |world: &World| world.compactions().into_iter().find(|it| it.end.is_none());
     let its_turn = (1..3_600).find(|at| {
         world.advance(secs(*at));
-        runs(&world).is_some_and(|it| it.by == By::Smoosh)
+        runs(&world).is_some_and(|it| it.by == StartedBy::Smoosh)
     });
     assert!(its_turn.is_some());
     assert_eq!(channel(&world), (0, 1));

@@ -1,6 +1,6 @@
 //! A strict parser of both formats, as far as recliner writes them.
 
-use super::super::Format;
+use super::super::TextFormat;
 use std::collections::BTreeSet;
 
 #[derive(Debug, Default, PartialEq)]
@@ -30,10 +30,10 @@ impl ParsedSample {
 
 /// Parses a whole text: families in order, each once, with HELP, TYPE, an optional UNIT, and then
 /// samples with names that match its type.
-pub(super) fn parse(format: Format, text: &str) -> Result<Vec<ParsedFamily>, String> {
+pub(super) fn parse(format: TextFormat, text: &str) -> Result<Vec<ParsedFamily>, String> {
     let body = match format {
-        Format::Text => text,
-        Format::OpenMetrics => text.strip_suffix("# EOF\n").ok_or("no end")?,
+        TextFormat::Text => text,
+        TextFormat::OpenMetrics => text.strip_suffix("# EOF\n").ok_or("no end")?,
     };
     let mut families: Vec<ParsedFamily> = Vec::new();
     let mut names = BTreeSet::new();
@@ -44,7 +44,7 @@ pub(super) fn parse(format: Format, text: &str) -> Result<Vec<ParsedFamily>, Str
             if !names.insert(name.to_owned()) {
                 return Err(format!("{name} occurs twice"));
             }
-            let quotes = format == Format::OpenMetrics;
+            let quotes = format == TextFormat::OpenMetrics;
             let help = unescape(help, quotes)?;
             families.push(ParsedFamily { name: name.to_owned(), help, ..ParsedFamily::default() });
             continue;
@@ -54,7 +54,7 @@ pub(super) fn parse(format: Format, text: &str) -> Result<Vec<ParsedFamily>, Str
             family.kind = of_family(family, rest)?.to_owned();
         } else if let Some(rest) = line.strip_prefix("# UNIT ") {
             family.unit = of_family(family, rest)?.to_owned();
-            if !family.name.ends_with(&format!("_{}", family.unit)) || format == Format::Text {
+            if !family.name.ends_with(&format!("_{}", family.unit)) || format == TextFormat::Text {
                 return Err(format!("wrong unit: {line}"));
             }
         } else {
@@ -78,10 +78,10 @@ fn of_family<'a>(family: &ParsedFamily, rest: &'a str) -> Result<&'a str, String
     }
 }
 
-fn belongs(format: Format, family: &ParsedFamily, name: &str) -> bool {
+fn belongs(format: TextFormat, family: &ParsedFamily, name: &str) -> bool {
     let suffix = name.strip_prefix(&family.name);
     match (&*family.kind, format) {
-        ("counter", Format::OpenMetrics) => suffix == Some("_total"),
+        ("counter", TextFormat::OpenMetrics) => suffix == Some("_total"),
         ("histogram", _) => matches!(suffix, Some("_bucket" | "_sum" | "_count")),
         ("gauge" | "counter" | "unknown", _) => suffix == Some(""),
         _ => false,

@@ -1,6 +1,6 @@
 //! Checks with Prometheus's own tool, if it is installed.
 
-use super::super::{Description, Format, MetricType, Value, writer::Header};
+use super::super::{FamilyDescription, MetricType, TextFormat, Value, writer::FamilyHeader};
 use super::*;
 use std::{
     io::Write,
@@ -8,11 +8,11 @@ use std::{
 };
 
 /// One sample of every declared family, with the writer's own header.
-fn every_family(format: Format) -> String {
-    let mut writer = Writer::new(format, Coding::Identity);
-    for Description { name, metric_type, help, labels, .. } in f::ALL {
+fn every_family(format: TextFormat) -> String {
+    let mut writer = Writer::new(format, Encoding::Identity);
+    for FamilyDescription { name, metric_type, help, labels, .. } in f::ALL {
         let word = metric_type.label();
-        writer.header(&Header { name, help, text_type: word, open_type: word });
+        writer.header(&FamilyHeader { name, help, text_type: word, openmetrics_type: word });
         let pairs: Vec<_> = labels.iter().map(|label| format!("{label}=\"x\"")).collect();
         let samples: &[(&str, &[&str])] = match metric_type {
             MetricType::Histogram => {
@@ -42,13 +42,13 @@ fn promtool_reports_no_problem() {
         return;
     }
     // The registry part of the specimen breaks naming rules on purpose.
-    let mut writer = Writer::new(Format::Text, Coding::Identity);
+    let mut writer = Writer::new(TextFormat::Text, Encoding::Identity);
     let mut files = writer.family(&f::TARGET_FILE_BYTES);
     for (place, name) in ODD.iter().enumerate() {
         files.sample(&["couchdb@a", "db", name, &place.to_string(), "a\0b", ""], f64::NAN);
     }
-    writer.family(&f::QUEUE_RATIO_MAX).sample(&["a", "b"], Value::Real(f64::INFINITY));
-    for text in [text(writer), every_family(Format::Text)] {
+    writer.family(&f::QUEUE_RATIO_MAX).sample(&["a", "b"], Value::Float(f64::INFINITY));
+    for text in [text(writer), every_family(TextFormat::Text)] {
         let mut promtool = Command::new("promtool")
             .args(["check", "metrics"])
             .stdin(Stdio::piped())
@@ -66,7 +66,7 @@ fn promtool_reports_no_problem() {
 
 #[test]
 fn every_declared_family_parses_in_both_formats() {
-    for format in Format::ALL {
+    for format in TextFormat::ALL {
         assert_eq!(parse(format, &every_family(format)).unwrap().len(), f::ALL.len());
     }
 }

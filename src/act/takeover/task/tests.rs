@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    act::takeover::{Fleeting, Restored, SECTION, restore},
+    act::takeover::{InMemoryTakeoverStore, MARK_SECTION, RestoredChannel, restore_node},
     table::Draft,
 };
 use futures::{FutureExt as _, future::BoxFuture};
@@ -13,23 +13,23 @@ type Sections = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The configuration in a node's files, and the one in force.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Node {
+struct SimulatedNode {
     files: Sections,
-    ram: Sections,
+    in_force: Sections,
     down: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-struct State {
-    nodes: BTreeMap<String, Node>,
+struct ClusterState {
+    nodes: BTreeMap<String, SimulatedNode>,
     /// Number of further changes that succeed; after that every change fails.
-    lives: Option<u32>,
+    changes_left: Option<u32>,
     changes: u32,
 }
 
 /// The configurations of a cluster, with CouchDB's rules for them.
 #[derive(Clone, Debug, Default)]
-struct Cluster(Arc<watch::Sender<State>>);
+struct Cluster(Arc<watch::Sender<ClusterState>>);
 
 const A: &str = "couchdb@a";
 const B: &str = "couchdb@b";
@@ -40,42 +40,42 @@ impl Cluster {
     fn new() -> Self {
         let cluster = Self::default();
         cluster.change(|state| {
-            state.nodes.insert(B.to_owned(), Node::default());
+            state.nodes.insert(B.to_owned(), SimulatedNode::default());
             let node = state.nodes.entry(A.to_owned()).or_default();
             put(&mut node.files, "smoosh.ratio_dbs", "concurrency", "2");
-            node.ram.clone_from(&node.files);
-            put(&mut node.ram, "smoosh.slack_dbs", "concurrency", "7");
+            node.in_force.clone_from(&node.files);
+            put(&mut node.in_force, "smoosh.slack_dbs", "concurrency", "7");
         });
         cluster
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut ClusterState)) {
         self.0.send_modify(change);
     }
 
-    fn node(&self, name: &str) -> Node {
+    fn node(&self, name: &str) -> SimulatedNode {
         self.0.borrow().nodes[name].clone()
     }
 
     fn value(&self, node: &str, channel: &str) -> Option<String> {
-        self.node(node).ram.get(&format!("smoosh.{channel}"))?.get("concurrency").cloned()
+        self.node(node).in_force.get(&format!("smoosh.{channel}"))?.get("concurrency").cloned()
     }
 
     fn restart(&self, node: &str) {
         self.change(|state| {
             let node = state.nodes.get_mut(node).unwrap();
-            node.ram.clone_from(&node.files);
+            node.in_force.clone_from(&node.files);
         });
     }
 
-    fn written(&self, node: &str, change: impl FnOnce(&mut Node)) -> Result<(), String> {
+    fn written(&self, node: &str, change: impl FnOnce(&mut SimulatedNode)) -> Result<(), String> {
         let mut result = Ok(());
         self.change(|state| {
-            if state.lives == Some(0) {
+            if state.changes_left == Some(0) {
                 result = Err("killed".to_owned());
                 return;
             }
-            state.lives = state.lives.map(|lives| lives - 1);
+            state.changes_left = state.changes_left.map(|lives| lives - 1);
             match state.nodes.get_mut(node) {
                 Some(node) if !node.down => change(node),
                 Some(_) | None => result = Err(format!("{node} is down")),
@@ -90,7 +90,7 @@ fn put(sections: &mut Sections, section: &str, key: &str, value: &str) {
     sections.entry(section.to_owned()).or_default().insert(key.to_owned(), value.to_owned());
 }
 
-impl Hands for Cluster {
+impl ConfigApi for Cluster {
     fn section<'a>(
         &'a self,
         node: &'a str,
@@ -99,7 +99,9 @@ impl Hands for Cluster {
         async move {
             time::sleep(Duration::from_millis(5)).await;
             match self.0.borrow().nodes.get(node) {
-                Some(node) if !node.down => Ok(node.ram.get(section).cloned().unwrap_or_default()),
+                Some(node) if !node.down => {
+                    Ok(node.in_force.get(section).cloned().unwrap_or_default())
+                }
                 Some(_) | None => Err(format!("{node} is down")),
             }
         }
@@ -113,7 +115,8 @@ impl Hands for Cluster {
         key: &'a str,
         value: &'a str,
     ) -> BoxFuture<'a, Result<(), String>> {
-        async move { self.written(node, |node| put(&mut node.ram, section, key, value)) }.boxed()
+        async move { self.written(node, |node| put(&mut node.in_force, section, key, value)) }
+            .boxed()
     }
 
     fn reset<'a>(
@@ -124,55 +127,59 @@ impl Hands for Cluster {
     ) -> BoxFuture<'a, Result<(), String>> {
         async move {
             self.written(node, |node| {
-                let keys = node.ram.entry(section.to_owned()).or_default();
+                let keys = node.in_force.entry(section.to_owned()).or_default();
                 keys.remove(key);
                 if let Some(value) = node.files.get(section).and_then(|keys| keys.get(key)) {
                     keys.insert(key.to_owned(), value.clone());
                 }
-                node.ram.retain(|_, keys| !keys.is_empty());
+                node.in_force.retain(|_, keys| !keys.is_empty());
             })
         }
         .boxed()
     }
 }
 
-fn words(words: &[&str]) -> BTreeSet<String> {
+fn set_of(words: &[&str]) -> BTreeSet<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn takeover() -> Settings {
-    let channels = words(&["ratio_dbs", "slack_dbs", "upgrade_dbs"]);
-    Settings { enforce: true, acting: channels.clone(), takeover: channels }
+fn takeover() -> TakeoverSettings {
+    let channels = set_of(&["ratio_dbs", "slack_dbs", "upgrade_dbs"]);
+    TakeoverSettings { enforce: true, enforced: channels.clone(), takeover: channels }
 }
 
-fn coexist() -> Settings {
-    Settings { takeover: BTreeSet::new(), ..takeover() }
+fn coexist() -> TakeoverSettings {
+    TakeoverSettings { takeover: BTreeSet::new(), ..takeover() }
 }
 
-struct Running {
-    handle: Handle,
-    settings: watch::Sender<Arc<Settings>>,
+struct RunningTask {
+    handle: TakeoverHandle,
+    settings: watch::Sender<Arc<TakeoverSettings>>,
     stop: CancellationToken,
     tasks: JoinSet<()>,
-    _held: (watch::Sender<Arc<dyn Hands>>, watch::Sender<Arc<Snapshot>>),
+    _held: (watch::Sender<Arc<dyn ConfigApi>>, watch::Sender<Arc<Snapshot>>),
 }
 
-impl Running {
-    fn start(cluster: &Cluster, ledger: impl Ledger + 'static, settings: Settings) -> Self {
+impl RunningTask {
+    fn start(
+        cluster: &Cluster,
+        ledger: impl TakeoverStore + 'static,
+        settings: TakeoverSettings,
+    ) -> Self {
         let clock = Clock::anchored(Moment::from_unix(1_000_000));
         let mut draft = Draft::new(5);
         for name in [A, B] {
-            let ix = draft.node(name);
-            draft.change_node(ix, |node| {
-                (node.up, node.member, node.served) = (Some(true), true, true);
+            let ix = draft.get_or_add_node(name);
+            draft.update_node(ix, |node| {
+                (node.is_up, node.is_member, node.is_served) = (Some(true), true, true);
             });
         }
-        let hands: Arc<dyn Hands> = Arc::new(cluster.clone());
+        let hands: Arc<dyn ConfigApi> = Arc::new(cluster.clone());
         let (hands, hands_rx) = watch::channel(hands);
         let (settings, settings_rx) = watch::channel(Arc::new(settings));
         let (snapshots, snapshots_rx) = watch::channel(draft.publish(clock.now()));
         let (task, handle) =
-            Task::new(clock, hands_rx, Arc::new(ledger), settings_rx, snapshots_rx);
+            TakeoverTask::new(clock, hands_rx, Arc::new(ledger), settings_rx, snapshots_rx);
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
         tasks.spawn(task.run(stop.clone()));
         Self { handle, settings, stop, tasks, _held: (hands, snapshots) }
@@ -190,7 +197,7 @@ impl Running {
     }
 }
 
-fn zeros(cluster: &Cluster) -> usize {
+fn stopped_channels(cluster: &Cluster) -> usize {
     let all = [A, B].into_iter().flat_map(|node| {
         ["ratio_dbs", "slack_dbs", "upgrade_dbs"].map(|channel| cluster.value(node, channel))
     });
@@ -199,36 +206,36 @@ fn zeros(cluster: &Cluster) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn channels_are_stopped_and_restored_to_their_previous_values() {
-    let (cluster, ledger) = (Cluster::new(), Fleeting::default());
+    let (cluster, ledger) = (Cluster::new(), InMemoryTakeoverStore::default());
     let before = [cluster.node(A), cluster.node(B)];
-    let running = Running::start(&cluster, ledger.clone(), takeover());
+    let running = RunningTask::start(&cluster, ledger.clone(), takeover());
     let state = running.after(5).await;
-    assert_eq!(zeros(&cluster), 6);
-    assert_eq!(state.nodes[A].taken, takeover().takeover);
+    assert_eq!(stopped_channels(&cluster), 6);
+    assert_eq!(state.nodes[A].taken_over, takeover().takeover);
     assert_eq!((state.nodes[A].findings.len(), &state.nodes[A].problem), (0, &None));
-    assert_eq!(ledger.taken().await.unwrap().len(), 6);
+    assert_eq!(ledger.records().await.unwrap().len(), 6);
     assert_eq!(cluster.node(A).files, before[0].files, "nothing is written to the files");
-    assert_eq!(cluster.node(A).ram[SECTION].len(), 3);
+    assert_eq!(cluster.node(A).in_force[MARK_SECTION].len(), 3);
     let changes = cluster.0.borrow().changes;
     running.after(3_600).await;
     assert_eq!(cluster.0.borrow().changes, changes, "correct values are left alone");
     running.stop().await;
     assert_eq!([cluster.node(A), cluster.node(B)], before);
-    assert_eq!(ledger.taken().await.unwrap(), []);
+    assert_eq!(ledger.records().await.unwrap(), []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_restarted_node_is_taken_over_again_and_restored_to_its_files() {
-    let (cluster, ledger) = (Cluster::new(), Fleeting::default());
-    let running = Running::start(&cluster, ledger.clone(), takeover());
+    let (cluster, ledger) = (Cluster::new(), InMemoryTakeoverStore::default());
+    let running = RunningTask::start(&cluster, ledger.clone(), takeover());
     running.after(5).await;
     cluster.change(|state| {
         put(&mut state.nodes.get_mut(A).unwrap().files, "smoosh.ratio_dbs", "concurrency", "4");
     });
     cluster.restart(A);
-    assert_eq!(zeros(&cluster), 3);
+    assert_eq!(stopped_channels(&cluster), 3);
     running.after(31).await;
-    assert_eq!(zeros(&cluster), 6);
+    assert_eq!(stopped_channels(&cluster), 6);
     running.stop().await;
     assert_eq!(cluster.value(A, "ratio_dbs").as_deref(), Some("4"));
     assert_eq!(
@@ -236,39 +243,39 @@ async fn a_restarted_node_is_taken_over_again_and_restored_to_its_files() {
         None,
         "the value set by hand was lost with the restart"
     );
-    assert_eq!(ledger.taken().await.unwrap(), []);
+    assert_eq!(ledger.records().await.unwrap(), []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_value_set_by_hand_is_left_alone() {
-    let (cluster, ledger) = (Cluster::new(), Fleeting::default());
-    let running = Running::start(&cluster, ledger.clone(), takeover());
+    let (cluster, ledger) = (Cluster::new(), InMemoryTakeoverStore::default());
+    let running = RunningTask::start(&cluster, ledger.clone(), takeover());
     running.after(5).await;
     cluster.change(|state| {
-        put(&mut state.nodes.get_mut(A).unwrap().ram, "smoosh.ratio_dbs", "concurrency", "3");
+        put(&mut state.nodes.get_mut(A).unwrap().in_force, "smoosh.ratio_dbs", "concurrency", "3");
     });
     let state = running.after(120).await;
     assert_eq!(cluster.value(A, "ratio_dbs").as_deref(), Some("3"));
-    assert_eq!(state.nodes[A].taken, words(&["slack_dbs", "upgrade_dbs"]));
-    let why = &state.nodes[A].not_taken["ratio_dbs"];
+    assert_eq!(state.nodes[A].taken_over, set_of(&["slack_dbs", "upgrade_dbs"]));
+    let why = &state.nodes[A].not_taken_over["ratio_dbs"];
     assert!(why.contains("was changed") && why.contains("\"3\""), "{why}");
     running.stop().await;
     assert_eq!(cluster.value(A, "ratio_dbs").as_deref(), Some("3"));
-    assert_eq!(cluster.node(A).ram.get(SECTION), None);
-    assert_eq!(ledger.taken().await.unwrap(), []);
+    assert_eq!(cluster.node(A).in_force.get(MARK_SECTION), None);
+    assert_eq!(ledger.records().await.unwrap(), []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_channel_stopped_by_somebody_else_is_not_restored() {
-    let (cluster, ledger) = (Cluster::new(), Fleeting::default());
+    let (cluster, ledger) = (Cluster::new(), InMemoryTakeoverStore::default());
     cluster.change(|state| {
-        put(&mut state.nodes.get_mut(B).unwrap().ram, "smoosh.ratio_dbs", "concurrency", "0");
+        put(&mut state.nodes.get_mut(B).unwrap().in_force, "smoosh.ratio_dbs", "concurrency", "0");
     });
     let before = cluster.node(B);
-    let running = Running::start(&cluster, ledger, takeover());
+    let running = RunningTask::start(&cluster, ledger, takeover());
     let state = running.after(5).await;
-    assert_eq!(state.nodes[B].taken, words(&["slack_dbs", "upgrade_dbs"]));
-    assert!(state.nodes[B].findings.is_empty() && state.nodes[B].not_taken.is_empty());
+    assert_eq!(state.nodes[B].taken_over, set_of(&["slack_dbs", "upgrade_dbs"]));
+    assert!(state.nodes[B].findings.is_empty() && state.nodes[B].not_taken_over.is_empty());
     running.stop().await;
     assert_eq!(cluster.node(B), before);
 }
@@ -277,12 +284,12 @@ async fn a_channel_stopped_by_somebody_else_is_not_restored() {
 async fn a_reload_restores_removed_channels_and_reports_contested_ones() {
     let cluster = Cluster::new();
     let before = [cluster.node(A), cluster.node(B)];
-    let running = Running::start(&cluster, Fleeting::default(), takeover());
+    let running = RunningTask::start(&cluster, InMemoryTakeoverStore::default(), takeover());
     running.after(5).await;
-    let fewer = Settings { takeover: words(&["ratio_dbs"]), ..takeover() };
+    let fewer = TakeoverSettings { takeover: set_of(&["ratio_dbs"]), ..takeover() };
     running.settings.send_replace(Arc::new(fewer));
     let state = running.after(1).await;
-    assert_eq!(zeros(&cluster), 2);
+    assert_eq!(stopped_channels(&cluster), 2);
     assert_eq!(state.nodes[A].findings.len(), 0, "restored channels are detected in the next pass");
     let state = running.after(31).await;
     let [slack, upgrade] = state.nodes[B].findings.as_slice() else { panic!("{state:?}") };
@@ -292,17 +299,17 @@ async fn a_reload_restores_removed_channels_and_reports_contested_ones() {
     running.settings.send_replace(Arc::default());
     let state = running.after(1).await;
     assert_eq!([cluster.node(A), cluster.node(B)], before);
-    assert!(state.nodes.values().all(|node| *node == NodeState::default()), "{state:?}");
+    assert!(state.nodes.values().all(|node| *node == NodeTakeover::default()), "{state:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_advising_process_changes_nothing_that_another_process_left() {
-    let (cluster, ledger) = (Cluster::new(), Fleeting::default());
-    let mut killed = Running::start(&cluster, ledger.clone(), takeover());
+    let (cluster, ledger) = (Cluster::new(), InMemoryTakeoverStore::default());
+    let mut killed = RunningTask::start(&cluster, ledger.clone(), takeover());
     killed.after(5).await;
     killed.tasks.abort_all();
     let left = (cluster.node(A), cluster.0.borrow().changes);
-    let running = Running::start(&cluster, ledger.clone(), Settings::default());
+    let running = RunningTask::start(&cluster, ledger.clone(), TakeoverSettings::default());
     let state = running.after(3_600).await;
     assert_eq!((cluster.node(A), cluster.0.borrow().changes), left);
     assert_eq!(state.nodes[A].findings.len(), 3);
@@ -310,12 +317,12 @@ async fn an_advising_process_changes_nothing_that_another_process_left() {
     running.stop().await;
     assert_eq!((cluster.node(A), cluster.0.borrow().changes), left);
     // An enforcing one restores what its own store contains, and nothing else.
-    let other = Running::start(&cluster, Fleeting::default(), coexist());
+    let other = RunningTask::start(&cluster, InMemoryTakeoverStore::default(), coexist());
     other.after(5).await;
-    assert_eq!(zeros(&cluster), 6);
-    let own = Running::start(&cluster, ledger, coexist());
+    assert_eq!(stopped_channels(&cluster), 6);
+    let own = RunningTask::start(&cluster, ledger, coexist());
     own.after(5).await;
-    assert_eq!(zeros(&cluster), 0);
+    assert_eq!(stopped_channels(&cluster), 0);
 }
 
 /// The process is killed after each possible number of changes. The next one restores everything,
@@ -326,31 +333,32 @@ async fn a_process_killed_at_any_moment_leaves_a_restorable_state() {
         for (ledger_survives, by_hand) in [(true, false), (false, false), (true, true)] {
             let cluster = Cluster::new();
             let before = [cluster.node(A), cluster.node(B)];
-            cluster.change(|state| state.lives = Some(lives));
-            let ledger = Fleeting::default();
-            let first = Running::start(&cluster, ledger.clone(), takeover());
+            cluster.change(|state| state.changes_left = Some(lives));
+            let ledger = InMemoryTakeoverStore::default();
+            let first = RunningTask::start(&cluster, ledger.clone(), takeover());
             first.after(5).await;
             // From twelve changes on it dies while restoring.
             first.stop().await;
-            cluster.change(|state| state.lives = None);
+            cluster.change(|state| state.changes_left = None);
             if by_hand {
                 for node in [A, B] {
-                    restore(&cluster, node).await.unwrap();
+                    restore_node(&cluster, node).await.unwrap();
                 }
             } else {
-                let ledger = if ledger_survives { ledger } else { Fleeting::default() };
-                let next = Running::start(&cluster, ledger.clone(), takeover());
+                let ledger =
+                    if ledger_survives { ledger } else { InMemoryTakeoverStore::default() };
+                let next = RunningTask::start(&cluster, ledger.clone(), takeover());
                 next.after(5).await;
-                assert_eq!(zeros(&cluster), 6, "after {lives}");
+                assert_eq!(stopped_channels(&cluster), 6, "after {lives}");
                 next.stop().await;
-                assert_eq!(ledger.taken().await.unwrap(), [], "after {lives}");
+                assert_eq!(ledger.records().await.unwrap(), [], "after {lives}");
             }
             let mut after = [cluster.node(A), cluster.node(B)];
             // If it is killed between the two steps of restoring, a value set until the restart is
             // replaced by the one in the files.
             let slack = || "smoosh.slack_dbs".to_owned();
-            if !after[0].ram.contains_key(&slack()) {
-                after[0].ram.insert(slack(), before[0].ram[&slack()].clone());
+            if !after[0].in_force.contains_key(&slack()) {
+                after[0].in_force.insert(slack(), before[0].in_force[&slack()].clone());
                 assert!(lives > 12, "after {lives}");
             }
             assert_eq!(after, before, "after {lives}");
@@ -360,33 +368,33 @@ async fn a_process_killed_at_any_moment_leaves_a_restorable_state() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_down_delays_no_other() {
-    let (cluster, ledger) = (Cluster::new(), Fleeting::default());
-    let running = Running::start(&cluster, ledger.clone(), takeover());
+    let (cluster, ledger) = (Cluster::new(), InMemoryTakeoverStore::default());
+    let running = RunningTask::start(&cluster, ledger.clone(), takeover());
     running.after(5).await;
     cluster.change(|state| state.nodes.get_mut(B).unwrap().down = true);
     let state = running.after(40).await;
     assert_eq!(state.nodes[B].problem.as_deref(), Some("couchdb@b is down"));
-    assert_eq!(state.nodes[A].taken.len(), 3);
+    assert_eq!(state.nodes[A].taken_over.len(), 3);
     let start = Instant::now();
     running.stop().await;
     assert!(start.elapsed() < Duration::from_secs(20));
     assert_eq!(cluster.value(A, "ratio_dbs").as_deref(), Some("2"));
-    let left = ledger.taken().await.unwrap();
+    let left = ledger.records().await.unwrap();
     assert!(left.len() == 3 && left.iter().all(|it| it.node == B), "{left:?}");
 }
 
 /// Records that cannot be written.
 #[derive(Clone, Debug)]
-struct Full;
+struct FullTakeoverStore;
 
-impl Ledger for Full {
-    fn taken(&self) -> BoxFuture<'_, Result<Vec<TakenOver>, String>> {
+impl TakeoverStore for FullTakeoverStore {
+    fn records(&self) -> BoxFuture<'_, Result<Vec<TakeoverRecord>, String>> {
         std::future::ready(Ok(Vec::new())).boxed()
     }
-    fn take(&self, _taken: TakenOver) -> BoxFuture<'_, Result<(), String>> {
+    fn insert(&self, _taken: TakeoverRecord) -> BoxFuture<'_, Result<(), String>> {
         std::future::ready(Err("the disk is full".to_owned())).boxed()
     }
-    fn give_back(&self, _taken: TakenOver) -> BoxFuture<'_, Result<(), String>> {
+    fn remove(&self, _taken: TakeoverRecord) -> BoxFuture<'_, Result<(), String>> {
         std::future::ready(Err("the disk is full".to_owned())).boxed()
     }
 }
@@ -394,10 +402,10 @@ impl Ledger for Full {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_over_that_cannot_be_recorded() {
     let cluster = Cluster::new();
-    let running = Running::start(&cluster, Full, takeover());
+    let running = RunningTask::start(&cluster, FullTakeoverStore, takeover());
     let state = running.after(5).await;
-    assert_eq!((zeros(&cluster), cluster.0.borrow().changes), (0, 0));
-    assert_eq!(state.nodes[A].not_taken.len(), 3);
+    assert_eq!((stopped_channels(&cluster), cluster.0.borrow().changes), (0, 0));
+    assert_eq!(state.nodes[A].not_taken_over.len(), 3);
     assert_eq!(state.nodes[A].problem.as_deref(), Some("the disk is full"));
 }
 
@@ -405,28 +413,33 @@ async fn nothing_is_taken_over_that_cannot_be_recorded() {
 async fn the_command_restores_by_the_marks_alone() {
     let cluster = Cluster::new();
     let before = cluster.node(A);
-    let mut killed = Running::start(&cluster, Fleeting::default(), takeover());
+    let mut killed = RunningTask::start(&cluster, InMemoryTakeoverStore::default(), takeover());
     killed.after(5).await;
     killed.tasks.abort_all();
     cluster.change(|state| {
-        put(&mut state.nodes.get_mut(A).unwrap().ram, "smoosh.upgrade_dbs", "concurrency", "9");
+        put(
+            &mut state.nodes.get_mut(A).unwrap().in_force,
+            "smoosh.upgrade_dbs",
+            "concurrency",
+            "9",
+        );
     });
-    let restored = |channel: &str, value: Option<&str>, was_stopped| Restored {
+    let restored = |channel: &str, value: Option<&str>, was_stopped| RestoredChannel {
         node: A.to_owned(),
         channel: channel.to_owned(),
         value: value.map(str::to_owned),
         was_stopped,
     };
     assert_eq!(
-        restore(&cluster, A).await.unwrap(),
+        restore_node(&cluster, A).await.unwrap(),
         [
             restored("ratio_dbs", Some("2"), true),
             restored("slack_dbs", Some("7"), true),
             restored("upgrade_dbs", Some("9"), false),
         ]
     );
-    assert_eq!(restore(&cluster, A).await.unwrap(), []);
+    assert_eq!(restore_node(&cluster, A).await.unwrap(), []);
     let mut after = cluster.node(A);
-    after.ram.remove("smoosh.upgrade_dbs");
+    after.in_force.remove("smoosh.upgrade_dbs");
     assert_eq!(after, before);
 }

@@ -4,10 +4,10 @@ use super::*;
 use crate::{
     model::{
         channel::Channels,
-        facts::{Facts, Known},
+        facts::{Facts, OptionalU64},
     },
     plan::{Conditions, Queues},
-    table::{DbMap, DbName, Draft, OnDisk, PartSums, View},
+    table::{DbName, DiskUsage, Draft, PartSums, ShardMapEntry, View},
 };
 use couchdb_names::{Range, Signature};
 use std::sync::Arc;
@@ -16,30 +16,34 @@ const MIB: u64 = 1 << 20;
 const RANGE: Range = Range { from: 0, to: u32::MAX };
 
 fn facts(file: u64) -> Facts {
-    Facts { file: Known::new(file), active: Known::new(MIB), ..Facts::default() }
+    Facts {
+        file_bytes: OptionalU64::new(file),
+        active_bytes: OptionalU64::new(MIB),
+        ..Facts::default()
+    }
 }
 
 /// One database of two copies with a view; its index files are read where `parts` says so, and
 /// nothing is known of the view but those where no cluster is asked.
 fn plan(parts: bool, asks_cluster: bool) -> Plan {
     let mut draft = Draft::new(5);
-    let [a, b] = ["couchdb@a", "couchdb@b"].map(|name| draft.node(name));
-    let db = draft.db(DbName { db: "orders", suffix: ".17" });
+    let [a, b] = ["couchdb@a", "couchdb@b"].map(|name| draft.get_or_add_node(name));
+    let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".17" });
     let view = asks_cluster.then(|| {
         let designs = ["_design/by_day".into()].into();
         let view = View { signature: Signature([1; 16]), designs, ..View::default() };
         draft.add_view(db, view)
     });
-    draft.set_map(db, DbMap { copies: 2, ranges: 1 }, view.as_slice());
+    draft.set_shard_map(db, ShardMapEntry { copies: 2, ranges: 1 }, view.as_slice());
     for node in [a, b] {
-        draft.change_node(node, |node| {
-            node.member = true;
-            node.disk = parts.then(OnDisk::default);
+        draft.update_node(node, |node| {
+            node.is_member = true;
+            node.disk_usage = parts.then(DiskUsage::default);
         });
-        let shard = draft.db_target(node, db, Some(RANGE));
+        let shard = draft.get_or_add_shard(node, db, Some(RANGE));
         draft.set_facts(shard, facts(40 * MIB));
         if parts {
-            let part = draft.part(node, db, Some(RANGE), Signature([1; 16]));
+            let part = draft.get_or_add_part(node, db, Some(RANGE), Signature([1; 16]));
             draft.set_facts(part, facts(30 * MIB));
         }
     }
@@ -48,9 +52,9 @@ fn plan(parts: bool, asks_cluster: bool) -> Plan {
         if parts {
             let sums = PartSums {
                 count: 2,
-                file: 60 * MIB,
-                active: 2 * MIB,
-                reclaimable: 58 * MIB,
+                file_bytes: 60 * MIB,
+                active_bytes: 2 * MIB,
+                reclaimable_bytes: 58 * MIB,
                 ..PartSums::default()
             };
             draft.set_parts(view, sums);
@@ -58,8 +62,8 @@ fn plan(parts: bool, asks_cluster: bool) -> Plan {
     }
     let snapshot = draft.publish(Moment::from_unix(7));
     let mut queues = Queues::new(Arc::new(Channels::default()));
-    queues.follow(&snapshot, Moment::from_unix(7));
-    queues.publish(&snapshot, &Conditions::default(), &Arc::default(), Moment::from_unix(7))
+    queues.apply_snapshot(&snapshot, Moment::from_unix(7));
+    queues.make_plan(&snapshot, &Conditions::default(), &Arc::default(), Moment::from_unix(7))
 }
 
 #[test]

@@ -7,7 +7,9 @@ use crate::{
         problem::FindingKind,
         section::Section,
     },
-    model::window::{DAY_NAMES, Days, Edge, Window, shown_time, time, zone, zone_name},
+    model::window::{
+        DAY_NAMES, Days, Window, WindowEnd, format_time, parse_time, parse_zone, zone_name,
+    },
 };
 use jiff::{civil::Time, tz::TimeZone};
 use serde_json::json;
@@ -16,9 +18,9 @@ pub(super) fn form() -> Form<Window> {
     let keys = keys!(Window {
         "days" => days, Live, days(),
             "The days on which it opens, such as [mon-fri, sun]; default every day.";
-        "from" => from, Live, time_of_day(Edge::From),
+        "from" => from, Live, time_of_day(WindowEnd::From),
             "When it opens, such as 20:00.";
-        "to" => to, Live, time_of_day(Edge::To),
+        "to" => to, Live, time_of_day(WindowEnd::To),
             "When it closes; before the opening, on the next day.";
         "zone" => zone, Live, time_zone(),
             "The time zone, by its name in the IANA database.";
@@ -39,10 +41,10 @@ fn check(window: &mut Window, section: &mut Section<'_, '_>) {
         let path = section.path_of("days");
         section.report.refuse(at, &path, "found no day; leave the key out for every day");
     }
-    if window.never_closes() {
+    if window.is_always_open() {
         let says = format!(
             "always open, because it opens every day at {} and closes at the same time",
-            shown_time(window.from, Edge::From)
+            format_time(window.from, WindowEnd::From)
         );
         section.report.note(section.at, &section.path, FindingKind::Doubtful, says);
     }
@@ -57,7 +59,7 @@ fn days() -> Form<Days> {
     let pattern = format!(r"^\s*({names})\s*(-\s*({names})\s*)?$");
     let item = Form::scalar(
         |text| text.parse::<Days>().map_err(|why| why.to_string()),
-        |days: &Days| written(&days.texts().join(", ")),
+        |days: &Days| written(&days.ranges().join(", ")),
         json!({"type": "string", "pattern": pattern}),
     );
     let texts = list(item);
@@ -65,10 +67,10 @@ fn days() -> Form<Days> {
     Form::new(
         move |report, node, path, _| {
             let days = texts.read(report, node, path, None)?;
-            Some(days.into_iter().fold(Days::NONE, Days::and))
+            Some(days.into_iter().fold(Days::NONE, Days::union))
         },
         |days| {
-            let texts = || days.texts().iter().map(|day| written(day)).collect();
+            let texts = || days.ranges().iter().map(|day| written(day)).collect();
             (*days != Days::ALL).then(|| Output::List(texts()))
         },
         move |_| schema.clone(),
@@ -76,19 +78,19 @@ fn days() -> Form<Days> {
     .with_schema(json!({"minItems": 1}))
 }
 
-fn time_of_day(edge: Edge) -> Form<Time> {
-    let end = if edge == Edge::To { "|24:00" } else { "" };
+fn time_of_day(edge: WindowEnd) -> Form<Time> {
+    let end = if edge == WindowEnd::To { "|24:00" } else { "" };
     let pattern = format!("^(([01][0-9]|2[0-3]):[0-5][0-9]{end})$");
     Form::scalar(
-        move |text| time(text, edge).map_err(|why| why.to_string()),
-        move |time| written(&shown_time(*time, edge)),
+        move |text| parse_time(text, edge).map_err(|why| why.to_string()),
+        move |time| written(&format_time(*time, edge)),
         json!({"type": "string", "pattern": pattern}),
     )
 }
 
 fn time_zone() -> Form<TimeZone> {
     Form::scalar(
-        |text| zone(text).map_err(|why| why.to_string()),
+        |text| parse_zone(text).map_err(|why| why.to_string()),
         |zone| written(zone_name(zone)),
         json!({"type": "string", "minLength": 1}),
     )

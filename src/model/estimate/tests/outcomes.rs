@@ -2,33 +2,33 @@
 //! verifies the table in the module's documentation.
 
 use super::super::*;
-use crate::model::facts::Known;
+use crate::model::facts::OptionalU64;
 use std::{collections::BTreeMap, fmt::Write as _};
 
 /// The table in the module's documentation.
 const HELD_OUT: &str = include_str!("../held_out.md");
 
 /// If less than this share of the file was freed, an error is given as a share of the file.
-const LITTLE: f64 = 0.05;
+const SMALL_GAIN_SHARE: f64 = 0.05;
 
 /// One real compaction.
 #[derive(Clone, Debug)]
-struct Outcome {
+struct MeasuredCompaction {
     shape: String,
-    kind: Kind,
+    kind: TargetKind,
     facts: Facts,
     after: u64,
     after_active: u64,
     after_external: Option<u64>,
 }
 
-impl Outcome {
+impl MeasuredCompaction {
     fn file(&self) -> f64 {
-        self.facts.file.get().unwrap() as f64
+        self.facts.file_bytes.get().unwrap() as f64
     }
 
     fn active(&self) -> f64 {
-        self.facts.active.get().unwrap() as f64
+        self.facts.active_bytes.get().unwrap() as f64
     }
 
     fn slack(&self) -> f64 {
@@ -41,7 +41,7 @@ impl Outcome {
 
     /// The reference in bytes for this outcome's relative errors.
     fn scale(&self) -> f64 {
-        if self.freed() < LITTLE * self.file() { self.file() } else { self.freed() }
+        if self.freed() < SMALL_GAIN_SHARE * self.file() { self.file() } else { self.freed() }
     }
 
     fn error(&self, reclaimable: Option<u64>) -> f64 {
@@ -49,35 +49,40 @@ impl Outcome {
     }
 
     fn naive_error(&self) -> f64 {
-        self.error(naive_reclaimable(&self.facts))
+        self.error(naive_reclaimable_bytes(&self.facts))
     }
 
-    fn error_of(&self, fit: &Fit) -> f64 {
-        let predicted = fit.predicted(self.kind, &self.facts).unwrap();
-        self.error(Some(self.facts.file.get().unwrap().saturating_sub(predicted)))
+    fn error_of(&self, fit: &FittedParameters) -> f64 {
+        let predicted = fit.predicted_bytes(self.kind, &self.facts).unwrap();
+        self.error(Some(self.facts.file_bytes.get().unwrap().saturating_sub(predicted)))
     }
 }
 
-fn read(csv: &str, outcomes: &mut Vec<Outcome>) {
+fn read(csv: &str, outcomes: &mut Vec<MeasuredCompaction>) {
     let mut lines = csv.lines();
     let header: Vec<_> = lines.next().unwrap().split(',').collect();
     for line in lines {
         let row: BTreeMap<_, _> = header.iter().copied().zip(line.split(',')).collect();
         let number = |name: &str| row[name].parse::<u64>().unwrap();
-        let kind = row.get("kind").map_or(Kind::Db, |kind| Kind::from_label(kind).unwrap());
-        let of_db = |name: &str| Known::from((kind == Kind::Db).then(|| number(name)));
-        outcomes.push(Outcome {
+        let kind =
+            row.get("kind").map_or(TargetKind::Db, |kind| TargetKind::from_label(kind).unwrap());
+        let of_db = |name: &str| OptionalU64::from((kind == TargetKind::Db).then(|| number(name)));
+        outcomes.push(MeasuredCompaction {
             shape: row.get("shape").map_or("mixed", |shape| shape).to_owned(),
             kind,
             facts: Facts {
-                file: Known::new(number("file")),
-                active: Known::new(number("active")),
-                external: Known::new(number("external")),
-                update_seq: Known::new(number("update_seq")),
+                file_bytes: OptionalU64::new(number("file")),
+                active_bytes: OptionalU64::new(number("active")),
+                external_bytes: OptionalU64::new(number("external")),
+                update_seq: OptionalU64::new(number("update_seq")),
                 docs: of_db("docs"),
                 deleted_docs: of_db("deldocs"),
                 // None of these files was compacted before.
-                compacted_seq: if kind == Kind::Db { Known::new(0) } else { Known::UNKNOWN },
+                compacted_seq: if kind == TargetKind::Db {
+                    OptionalU64::new(0)
+                } else {
+                    OptionalU64::UNKNOWN
+                },
                 ..Facts::default()
             },
             after: number("after_file"),
@@ -87,7 +92,7 @@ fn read(csv: &str, outcomes: &mut Vec<Outcome>) {
     }
 }
 
-fn outcomes() -> Vec<Outcome> {
+fn outcomes() -> Vec<MeasuredCompaction> {
     let mut outcomes = Vec::new();
     read(include_str!("../../../../tests/data/compactions/shapes.csv"), &mut outcomes);
     read(include_str!("../../../../tests/data/compactions/dbs.csv"), &mut outcomes);
@@ -95,11 +100,11 @@ fn outcomes() -> Vec<Outcome> {
     outcomes
 }
 
-fn of_kind(kind: Kind) -> Vec<Outcome> {
+fn of_kind(kind: TargetKind) -> Vec<MeasuredCompaction> {
     outcomes().into_iter().filter(|outcome| outcome.kind == kind).collect()
 }
 
-fn shapes(outcomes: &[Outcome]) -> BTreeMap<String, Vec<Outcome>> {
+fn shapes(outcomes: &[MeasuredCompaction]) -> BTreeMap<String, Vec<MeasuredCompaction>> {
     let mut shapes: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for outcome in outcomes {
         shapes.entry(outcome.shape.clone()).or_default().push(outcome.clone());
@@ -108,24 +113,24 @@ fn shapes(outcomes: &[Outcome]) -> BTreeMap<String, Vec<Outcome>> {
 }
 
 /// The factor of one coefficient, in bytes, for one outcome.
-type Term = fn(&Outcome) -> f64;
+type Term = fn(&MeasuredCompaction) -> f64;
 
-fn share_of_active(outcome: &Outcome) -> f64 {
+fn share_of_active(outcome: &MeasuredCompaction) -> f64 {
     outcome.slack() * outcome.active()
 }
 
-fn share_of_tree(outcome: &Outcome) -> f64 {
-    let tree = outcome.active() - outcome.facts.external.get().unwrap() as f64;
+fn share_of_tree(outcome: &MeasuredCompaction) -> f64 {
+    let tree = outcome.active() - outcome.facts.external_bytes.get().unwrap() as f64;
     outcome.slack() * tree.max(0.0)
 }
 
-fn rewrites(outcome: &Outcome) -> f64 {
-    weighed_rewrites(&outcome.facts).unwrap()
+fn rewrites(outcome: &MeasuredCompaction) -> f64 {
+    weighted_rewrites(&outcome.facts).unwrap()
 }
 
 /// The coefficient with the least absolute error of the bytes freed, over `outcomes` of one kind,
 /// with equal weight for every shape: with a single term, that is a weighted median.
-fn fitted(outcomes: &[Outcome], headers: u64, term: Term) -> f64 {
+fn fitted(outcomes: &[MeasuredCompaction], headers: u64, term: Term) -> f64 {
     let mut candidates = Vec::new();
     for group in shapes(outcomes).values() {
         for outcome in group.iter().filter(|outcome| term(outcome) > 0.0) {
@@ -146,12 +151,12 @@ fn fitted(outcomes: &[Outcome], headers: u64, term: Term) -> f64 {
     unreachable!("half of a positive sum is reached")
 }
 
-fn fit(dbs: &[Outcome], views: &[Outcome]) -> Fit {
-    Fit {
-        bytes_per_rewrite: fitted(dbs, DB_HEADERS, rewrites),
-        share_of_db: fitted(dbs, DB_HEADERS, share_of_active),
-        share_of_view_tree: fitted(views, VIEW_HEADERS, share_of_tree),
-        share_of_view: fitted(views, VIEW_HEADERS, share_of_active),
+fn fit(dbs: &[MeasuredCompaction], views: &[MeasuredCompaction]) -> FittedParameters {
+    FittedParameters {
+        bytes_per_rewrite: fitted(dbs, DB_HEADER_BYTES, rewrites),
+        share_of_db: fitted(dbs, DB_HEADER_BYTES, share_of_active),
+        share_of_view_tree: fitted(views, VIEW_HEADER_BYTES, share_of_tree),
+        share_of_view: fitted(views, VIEW_HEADER_BYTES, share_of_active),
     }
 }
 
@@ -179,23 +184,23 @@ struct HeldOut {
     bare: Vec<f64>,
 }
 
-fn held_out(kind: Kind) -> Vec<HeldOut> {
+fn held_out(kind: TargetKind) -> Vec<HeldOut> {
     let all = outcomes();
-    let seen = |kind: Kind, shape: &str| -> Vec<Outcome> {
+    let seen = |kind: TargetKind, shape: &str| -> Vec<MeasuredCompaction> {
         let kept = all.iter().filter(|outcome| outcome.kind == kind && outcome.shape != shape);
         kept.cloned().collect()
     };
     shapes(&of_kind(kind))
         .into_iter()
         .map(|(shape, group)| {
-            let fit = fit(&seen(Kind::Db, &shape), &seen(Kind::View, &shape));
+            let fit = fit(&seen(TargetKind::Db, &shape), &seen(TargetKind::View, &shape));
             let bare = group.iter().map(|outcome| {
-                let (docs, external) = (Known::UNKNOWN, Known::UNKNOWN);
-                let facts = Facts { docs, external, ..outcome.facts };
-                Outcome { facts, ..outcome.clone() }.error_of(&fit)
+                let (docs, external) = (OptionalU64::UNKNOWN, OptionalU64::UNKNOWN);
+                let facts = Facts { docs, external_bytes: external, ..outcome.facts };
+                MeasuredCompaction { facts, ..outcome.clone() }.error_of(&fit)
             });
             HeldOut {
-                naive: group.iter().map(Outcome::naive_error).collect(),
+                naive: group.iter().map(MeasuredCompaction::naive_error).collect(),
                 ours: group.iter().map(|outcome| outcome.error_of(&fit)).collect(),
                 bare: bare.collect(),
                 shape,
@@ -205,7 +210,7 @@ fn held_out(kind: Kind) -> Vec<HeldOut> {
 }
 
 /// All groups of a kind combined.
-fn together(groups: &[HeldOut]) -> HeldOut {
+fn combined(groups: &[HeldOut]) -> HeldOut {
     let all = |errors: fn(&HeldOut) -> &Vec<f64>| groups.iter().flat_map(errors).copied().collect();
     HeldOut {
         shape: "all".to_owned(),
@@ -223,9 +228,9 @@ fn table() -> String {
          sizes only: median | worst |\n\
          |---|---|---:|---:|---:|---:|---:|---:|---:|\n",
     );
-    for kind in [Kind::Db, Kind::View] {
+    for kind in [TargetKind::Db, TargetKind::View] {
         let mut groups = held_out(kind);
-        groups.push(together(&groups));
+        groups.push(combined(&groups));
         for group in groups {
             let shape = if group.shape == "all" { "**all**" } else { &group.shape };
             write!(table, "| {} | {shape} | {} |", kind.label(), group.ours.len()).unwrap();
@@ -253,7 +258,7 @@ fn the_documented_table_matches_the_held_out_errors() {
 
 #[test]
 fn the_fitted_numbers_match_the_fit_on_all_outcomes() {
-    let exact = fit(&of_kind(Kind::Db), &of_kind(Kind::View));
+    let exact = fit(&of_kind(TargetKind::Db), &of_kind(TargetKind::View));
     for (name, fitted, exact) in [
         ("bytes_per_rewrite", FITTED.bytes_per_rewrite, exact.bytes_per_rewrite),
         ("share_of_db", FITTED.share_of_db, exact.share_of_db),
@@ -266,26 +271,26 @@ fn the_fitted_numbers_match_the_fit_on_all_outcomes() {
 
 #[test]
 fn no_db_outcome_shrank_active_by_more_than_the_largest_part() {
-    let parts = outcomes().into_iter().filter(|outcome| outcome.kind == Kind::Db);
+    let parts = outcomes().into_iter().filter(|outcome| outcome.kind == TargetKind::Db);
     let largest = parts
         .map(|outcome| 1.0 - outcome.after_active as f64 / outcome.active())
         .fold(0.0, f64::max);
-    assert!((0.32..1.0 / LARGEST_DB_PART as f64).contains(&largest), "{largest}");
+    assert!((0.32..1.0 / MAX_DROPPED_DIVISOR as f64).contains(&largest), "{largest}");
 }
 
 #[test]
 fn held_out_shapes_are_predicted_better_than_by_slack() {
     // (kind, median, worst): our error is at most this share of the naive error.
-    for (kind, median, worst) in [(Kind::Db, 0.45, 0.2), (Kind::View, 0.3, 0.7)] {
+    for (kind, median, worst) in [(TargetKind::Db, 0.45, 0.2), (TargetKind::View, 0.3, 0.7)] {
         let groups = held_out(kind);
         for group in &groups {
             let (naive, ours) = (spread(group.naive.clone()), spread(group.ours.clone()));
             assert!(ours.median < 0.65 * naive.median, "{kind:?} {}: {ours:?}", group.shape);
-            if kind == Kind::Db {
+            if kind == TargetKind::Db {
                 assert!(ours.worst < 0.8 * naive.worst, "{}: {ours:?} {naive:?}", group.shape);
             }
         }
-        let all = together(&groups);
+        let all = combined(&groups);
         let (naive, ours) = (spread(all.naive), spread(all.ours));
         assert!(ours.median < median * naive.median, "{kind:?}: {ours:?} {naive:?}");
         assert!(ours.worst < worst * naive.worst, "{kind:?}: {ours:?} {naive:?}");
@@ -298,13 +303,15 @@ fn held_out_shapes_are_predicted_better_than_by_slack() {
 fn nothing_is_reclaimable_in_a_freshly_compacted_file() {
     for outcome in outcomes() {
         let compacted = Facts {
-            file: Known::new(outcome.after),
-            active: Known::new(outcome.after_active),
-            external: outcome.after_external.map_or(outcome.facts.external, Known::new),
+            file_bytes: OptionalU64::new(outcome.after),
+            active_bytes: OptionalU64::new(outcome.after_active),
+            external_bytes: outcome
+                .after_external
+                .map_or(outcome.facts.external_bytes, OptionalU64::new),
             compacted_seq: outcome.facts.update_seq,
             ..outcome.facts
         };
-        let reclaimable = reclaimable(outcome.kind, &compacted).unwrap() as f64;
+        let reclaimable = reclaimable_bytes(outcome.kind, &compacted).unwrap() as f64;
         // A header block or two; the largest files have one every few megabytes.
         let allowed = 8192.0 + outcome.after as f64 / 1024.0;
         assert!(reclaimable <= allowed, "{}: {reclaimable} of {}", outcome.shape, outcome.after);

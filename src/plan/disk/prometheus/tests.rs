@@ -70,7 +70,7 @@ async fn one_sample_is_free_space_and_other_answers_are_explained_errors() {
         (|_| (200, "<html>".to_owned()), Err("check that this is a Prometheus server")),
         (|_| (200, "{}".to_owned()), Err("has no data")),
         (|_| (302, String::new()), Err("HTTP 302")),
-        (|_| (200, "x".repeat(LONGEST + 1)), Err("is larger than")),
+        (|_| (200, "x".repeat(MAX_ANSWER_BYTES + 1)), Err("is larger than")),
         // A sample that was scraped long before the evaluation.
         (
             |query| {
@@ -104,10 +104,10 @@ async fn one_sample_is_free_space_and_other_answers_are_explained_errors() {
     for (at, (rule, expected)) in cases.iter().enumerate() {
         let (url, _server) = fake(*rule).await;
         let now = Moment::from_unix(NOW);
-        let found = ask(&http, &url, "free", Duration::from_secs(300), now).await;
+        let found = query_free_space(&http, &url, "free", Duration::from_secs(300), now).await;
         match (found, expected) {
             (Ok(answer), Ok(expected)) => {
-                assert_eq!((answer.available, answer.at.unix()), *expected, "case {at}");
+                assert_eq!((answer.available, answer.measured_at.unix()), *expected, "case {at}");
             }
             (Err(error), Err(says)) => {
                 assert!(error.contains(says), "case {at}: {error}");
@@ -124,7 +124,8 @@ async fn a_refused_connection_names_the_address() {
     let url: Address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     drop(listener);
     let now = Moment::from_unix(NOW);
-    let error = ask(&client(), &url, "up", Duration::from_secs(1), now).await.unwrap_err();
+    let error =
+        query_free_space(&client(), &url, "up", Duration::from_secs(1), now).await.unwrap_err();
     assert!(error.contains(url.as_str()) && error.contains("refused"), "{error}");
 }
 
@@ -138,7 +139,7 @@ fn the_older_of_two_clocks_decides_a_samples_age() {
         (2_000_000.0, 10, 1_000_010, 1_000_000),
         (-5.0, 0, 1_000_010, 0),
     ] {
-        let found = taken_at(stamp, Duration::from_secs(age), Moment::from_unix(now));
+        let found = sample_time(stamp, Duration::from_secs(age), Moment::from_unix(now));
         assert_eq!(found.unix(), at, "{stamp}");
     }
 }
@@ -179,7 +180,7 @@ async fn a_real_prometheus_answers_like_the_fake() {
     let http = client();
     let clock = wall_clock::Clock::System;
     let max_age = Duration::from_secs(120);
-    let ask = async |query: &str| ask(&http, &url, query, max_age, clock.now()).await;
+    let ask = async |query: &str| query_free_space(&http, &url, query, max_age, clock.now()).await;
     let first = time::timeout(PATIENCE, async {
         loop {
             match ask(FREE).await {
@@ -189,7 +190,7 @@ async fn a_real_prometheus_answers_like_the_fake() {
         }
     });
     let first = first.await.expect("it scrapes itself within the minute");
-    assert!(first.available > 0 && first.at.age(clock.now()) < max_age, "{first:?}");
+    assert!(first.available > 0 && first.measured_at.age(clock.now()) < max_age, "{first:?}");
     for (query, says) in [
         ("up{job=\"nobody\"}", "it returned no sample"),
         ("{job=\"self\"}", "samples; add labels"),

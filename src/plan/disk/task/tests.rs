@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    jobs::{JobKey, Phase, Work},
-    model::{memory::Owner, target::Kind},
+    jobs::{JobKey, JobKind, JobPhase},
+    model::{records::JobOwner, target::TargetKind},
     table::Draft,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,9 @@ use tokio::task::JoinSet;
 
 const START: u64 = 1_000_000;
 
-type Script = dyn Fn(&Source, Moment) -> BoxFuture<'static, Result<Measured, String>> + Send + Sync;
+type Script = dyn Fn(&SpaceSource, Moment) -> BoxFuture<'static, Result<VolumeMeasurement, String>>
+    + Send
+    + Sync;
 
 struct Scripted {
     script: Box<Script>,
@@ -24,22 +26,27 @@ impl std::fmt::Debug for Scripted {
     }
 }
 
-impl Meter for Scripted {
+impl SpaceMeter for Scripted {
     fn measure(
         &self,
-        source: &Source,
+        source: &SpaceSource,
         now: Moment,
-    ) -> BoxFuture<'static, Result<Measured, String>> {
+    ) -> BoxFuture<'static, Result<VolumeMeasurement, String>> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         (self.script)(source, now)
     }
 }
 
-fn free(available: u64, at: Moment) -> Measured {
-    Measured { space: Space { available, size: None, at }, device: None }
+fn free(available: u64, at: Moment) -> VolumeMeasurement {
+    VolumeMeasurement {
+        space: VolumeSpace { available, size: None, measured_at: at },
+        device: None,
+    }
 }
 
-fn ready(measured: Result<Measured, String>) -> BoxFuture<'static, Result<Measured, String>> {
+fn ready(
+    measured: Result<VolumeMeasurement, String>,
+) -> BoxFuture<'static, Result<VolumeMeasurement, String>> {
     std::future::ready(measured).boxed()
 }
 
@@ -54,14 +61,14 @@ fn queried(nodes: &[&str]) -> limits::Volume {
     }
 }
 
-fn settings(volumes: Vec<limits::Volume>) -> Settings {
-    Settings { volumes, local: None, poll: Duration::from_secs(5) }
+fn settings(volumes: Vec<limits::Volume>) -> DiskSettings {
+    DiskSettings { volumes, local: None, poll: Duration::from_secs(5) }
 }
 
 struct Running {
     meter: Arc<Scripted>,
     handle: Handle,
-    settings: watch::Sender<Arc<Settings>>,
+    settings: watch::Sender<Arc<DiskSettings>>,
     snapshots: watch::Sender<Arc<Snapshot>>,
     jobs: watch::Sender<Arc<Jobs>>,
     _tasks: JoinSet<()>,
@@ -69,8 +76,8 @@ struct Running {
 
 impl Running {
     fn start(
-        settings: Settings,
-        script: impl Fn(&Source, Moment) -> BoxFuture<'static, Result<Measured, String>>
+        settings: DiskSettings,
+        script: impl Fn(&SpaceSource, Moment) -> BoxFuture<'static, Result<VolumeMeasurement, String>>
         + Send
         + Sync
         + 'static,
@@ -80,7 +87,7 @@ impl Running {
         let (settings, settings_rx) = watch::channel(Arc::new(settings));
         let (snapshots, snapshots_rx) = watch::channel(Arc::default());
         let (jobs, jobs_rx) = watch::channel(Arc::default());
-        let dyn_meter: Arc<dyn Meter> = Arc::<Scripted>::clone(&meter);
+        let dyn_meter: Arc<dyn SpaceMeter> = Arc::<Scripted>::clone(&meter);
         let (task, handle) = Task::new(clock, dyn_meter, settings_rx, snapshots_rx, jobs_rx);
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
@@ -111,7 +118,10 @@ async fn a_value_survives_failures_until_it_is_too_old() {
     let disks = running.at(1).await;
     let [volume] = disks.volumes.as_slice() else { panic!("{disks:?}") };
     assert_eq!((&*volume.name, volume.nodes.len()), ("couchdb@a", 2));
-    assert_eq!(volume.space.map(|space| (space.available, space.at.unix())), Some((7, START)));
+    assert_eq!(
+        volume.space.map(|space| (space.available, space.measured_at.unix())),
+        Some((7, START))
+    );
     assert_eq!(volume.problem, None);
     assert_eq!(disks.of_node("couchdb@b").count(), 1);
 
@@ -144,11 +154,11 @@ async fn a_volume_that_does_not_answer_is_not_asked_again() {
 
 #[tokio::test(start_paused = true)]
 async fn directories_on_one_file_system_are_one_volume() {
-    let local = |paths: &[&str]| Local {
+    let local = |paths: &[&str]| LocalDirectories {
         node: "couchdb@a".to_owned(),
         directories: paths.iter().map(Into::into).collect(),
     };
-    let all = Settings {
+    let all = DiskSettings {
         local: Some(local(&["/data", "/views", "/other"])),
         ..settings(vec![limits::Volume {
             nodes: vec!["couchdb@b".to_owned()],
@@ -157,12 +167,12 @@ async fn directories_on_one_file_system_are_one_volume() {
     };
     let running = Running::start(all, |source, now| {
         ready(Ok(match source {
-            Source::Local(path) => {
+            SpaceSource::Local(path) => {
                 let device = if path.ends_with("other") { 2 } else { 1 };
-                Measured { device: Some(device), ..free(5, now) }
+                VolumeMeasurement { device: Some(device), ..free(5, now) }
             }
-            Source::Fixed(bytes) => free(*bytes, now),
-            Source::Prometheus { .. } => panic!("none is configured"),
+            SpaceSource::Fixed(bytes) => free(*bytes, now),
+            SpaceSource::Prometheus { .. } => panic!("none is configured"),
         }))
     });
     let disks = running.at(11).await;
@@ -172,14 +182,14 @@ async fn directories_on_one_file_system_are_one_volume() {
         .map(|volume| (&*volume.name, volume.space.map(|space| space.available)))
         .collect();
     assert_eq!(shown, [("/data", Some(5)), ("/other", Some(5)), ("couchdb@b", Some(9))]);
-    let stated = disks.volumes[2].space.map(|space| space.at.unix());
+    let stated = disks.volumes[2].space.map(|space| space.measured_at.unix());
     assert_eq!(stated, Some(START + 10), "a fixed number is refreshed at each measurement");
 }
 
 #[tokio::test(start_paused = true)]
 async fn space_that_falls_without_jobs_marks_the_volume() {
     let mut draft = Draft::new(5);
-    let node = draft.node("couchdb@a");
+    let node = draft.get_or_add_node("couchdb@a");
     let gib = 1_u64 << 30;
     let running = Running::start(settings(vec![queried(&["couchdb@a"])]), move |_, now| {
         let since = now.unix().saturating_sub(START);
@@ -187,16 +197,16 @@ async fn space_that_falls_without_jobs_marks_the_volume() {
     });
     running.snapshots.send_replace(draft.publish(Moment::from_unix(START)));
     let job = |left: u64| Job {
-        key: JobKey { node, shard: "shards/a".into(), work: Work::Db },
+        key: JobKey { node, shard: "shards/a".into(), kind: JobKind::CompactDb },
         target: None,
-        kind: Kind::Db,
-        owner: Owner::Other,
+        target_kind: TargetKind::Db,
+        owner: JobOwner::Other,
         channel: None,
-        since: Moment::from_unix(START),
-        phase: Phase::Running,
+        started_at: Moment::from_unix(START),
+        phase: JobPhase::Running,
         progress: None,
-        last_progress: Moment::from_unix(START),
-        reserved: left * gib,
+        last_progress_at: Moment::from_unix(START),
+        reserved_bytes: left * gib,
         file_bytes: None,
         predicted_bytes: None,
     };

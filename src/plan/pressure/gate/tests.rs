@@ -77,11 +77,11 @@ fn a_gate_closes_above_the_high_mark_and_opens_at_the_low_one() {
         ),
     ];
     for (says, lines) in tables {
-        let mut gate = Gate::default();
+        let mut gate = PressureGate::default();
         for ((reading, since), seconds) in lines.iter().zip((0..).step_by(10)) {
-            gate.see(RunQueue, *reading);
-            gate.judge(&pressure(), at(seconds));
-            let held = gate.held(&pressure());
+            gate.record(RunQueue, *reading);
+            gate.update(&pressure(), at(seconds));
+            let held = gate.hold(&pressure());
             assert_eq!(held.map(|held| held.since), since.map(at), "{says}, at {seconds}");
             assert!(held.is_none_or(|held| held.signal == RunQueue && held.low == 16.0));
         }
@@ -90,39 +90,39 @@ fn a_gate_closes_above_the_high_mark_and_opens_at_the_low_one() {
 
 #[test]
 fn the_maximum_hold_applies_to_the_gate_and_reports_every_signal_it_ignores() {
-    let mut gate = Gate::default();
+    let mut gate = PressureGate::default();
     let mut told = Vec::new();
     for seconds in (0..=120).step_by(10) {
-        gate.see(RunQueue, Some(90.0));
-        gate.see(ProbeLatency, Some(if seconds < 60 { 0.01 } else { 2.0 }));
-        told.extend(gate.judge(&pressure(), at(seconds)).into_iter().map(|it| (seconds, it)));
+        gate.record(RunQueue, Some(90.0));
+        gate.record(ProbeLatency, Some(if seconds < 60 { 0.01 } else { 2.0 }));
+        told.extend(gate.update(&pressure(), at(seconds)).into_iter().map(|it| (seconds, it)));
     }
     assert_eq!(
         told,
         [
-            (10, Told::Shut(RunQueue, 90.0)),
-            (70, Told::Shut(ProbeLatency, 2.0)),
-            (110, Told::HeldEnough(ProbeLatency, Some(2.0))),
-            (110, Told::HeldEnough(RunQueue, Some(90.0))),
+            (10, GateChange::Closed(RunQueue, 90.0)),
+            (70, GateChange::Closed(ProbeLatency, 2.0)),
+            (110, GateChange::HoldExpired(ProbeLatency, Some(2.0))),
+            (110, GateChange::HoldExpired(RunQueue, Some(90.0))),
         ]
     );
-    assert_eq!(gate.held(&pressure()), None);
+    assert_eq!(gate.hold(&pressure()), None);
     assert_eq!(gate.signals(), BTreeMap::from([(ProbeLatency, 2.0), (RunQueue, 90.0)]));
 }
 
 #[test]
 fn the_signal_that_closed_first_is_named() {
-    let mut gate = Gate::default();
+    let mut gate = PressureGate::default();
     for (seconds, queue) in [(0, 90.0), (10, 90.0), (20, 90.0), (30, 1.0), (40, 1.0)] {
-        gate.see(RunQueue, Some(queue));
-        gate.see(ProbeLatency, Some(if seconds < 10 { 0.0 } else { 2.0 }));
-        gate.judge(&pressure(), at(seconds));
+        gate.record(RunQueue, Some(queue));
+        gate.record(ProbeLatency, Some(if seconds < 10 { 0.0 } else { 2.0 }));
+        gate.update(&pressure(), at(seconds));
         let expected = match seconds {
             0 => None,
             10..=30 => Some((RunQueue, at(10))),
             _ => Some((ProbeLatency, at(20))),
         };
-        let held = gate.held(&pressure()).map(|held| (held.signal, held.since));
+        let held = gate.hold(&pressure()).map(|held| (held.signal, held.since));
         assert_eq!(held, expected, "at {seconds}");
     }
 }
@@ -133,11 +133,11 @@ proptest! {
     fn no_hold_exceeds_the_maximum(
         readings in prop::collection::vec(prop::option::of(0.0..200.0_f64), 1..200),
     ) {
-        let mut gate = Gate::default();
+        let mut gate = PressureGate::default();
         for (reading, seconds) in readings.into_iter().zip((0..).step_by(10)) {
-            gate.see(RunQueue, reading);
-            gate.judge(&pressure(), at(seconds));
-            if let Some(held) = gate.held(&pressure()) {
+            gate.record(RunQueue, reading);
+            gate.update(&pressure(), at(seconds));
+            if let Some(held) = gate.hold(&pressure()) {
                 prop_assert!(held.since.age(at(seconds)) < pressure().hold_at_most);
             }
         }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    jobs::{Job, JobKey, Phase, Work},
-    model::{memory::Owner, target::Kind},
+    jobs::{Job, JobKey, JobKind, JobPhase},
+    model::{records::JobOwner, target::TargetKind},
     table::Draft,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,12 +15,12 @@ const NODES: [&str; 2] = ["couchdb@a", "couchdb@b"];
 /// Each node's probe result; a node without one never answers.
 #[derive(Debug, Default)]
 struct Nodes {
-    looks: watch::Sender<BTreeMap<&'static str, Look>>,
+    looks: watch::Sender<BTreeMap<&'static str, NodeReading>>,
     asked: AtomicUsize,
 }
 
 impl Probe for Nodes {
-    fn look(&self, node: &str) -> BoxFuture<'static, Look> {
+    fn probe(&self, node: &str) -> BoxFuture<'static, NodeReading> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         match self.looks.borrow().get(node) {
             Some(look) => std::future::ready(*look).boxed(),
@@ -35,7 +35,7 @@ struct Running {
     snapshots: watch::Sender<Arc<Snapshot>>,
     jobs: watch::Sender<Arc<Jobs>>,
     handle: Handle,
-    _held: (watch::Sender<Arc<Settings>>, watch::Sender<Arc<dyn Probe>>),
+    _held: (watch::Sender<Arc<PressureSettings>>, watch::Sender<Arc<dyn Probe>>),
     _tasks: JoinSet<()>,
 }
 
@@ -44,9 +44,9 @@ impl Running {
         let clock = Clock::anchored(Moment::from_unix(START));
         let mut draft = Draft::new(5);
         for name in NODES {
-            let ix = draft.node(name);
-            draft.change_node(ix, |node| {
-                (node.up, node.member, node.served) = (Some(true), true, true);
+            let ix = draft.get_or_add_node(name);
+            draft.update_node(ix, |node| {
+                (node.is_up, node.is_member, node.is_served) = (Some(true), true, true);
             });
         }
         let nodes = Arc::new(Nodes::default());
@@ -56,7 +56,7 @@ impl Running {
         };
         let dyn_nodes: Arc<dyn Probe> = Arc::<Nodes>::clone(&nodes);
         let (probe, probe_rx) = watch::channel(dyn_nodes);
-        let (settings, settings_rx) = watch::channel(Arc::new(Settings { pressure }));
+        let (settings, settings_rx) = watch::channel(Arc::new(PressureSettings { pressure }));
         let (snapshots, snapshots_rx) = watch::channel(draft.publish(clock.now()));
         let (jobs, jobs_rx) = watch::channel(Arc::default());
         let (task, handle) = Task::new(clock, probe_rx, settings_rx, snapshots_rx, jobs_rx);
@@ -65,7 +65,7 @@ impl Running {
         Self { nodes, draft, snapshots, jobs, handle, _held: (settings, probe), _tasks: tasks }
     }
 
-    fn show(&self, node: &'static str, look: Look) {
+    fn show(&self, node: &'static str, look: NodeReading) {
         self.nodes.looks.send_modify(|looks| {
             looks.insert(node, look);
         });
@@ -79,11 +79,11 @@ impl Running {
     }
 }
 
-fn quiet() -> Look {
-    Look {
+fn quiet() -> NodeReading {
+    NodeReading {
         latency: Some(Duration::from_millis(4)),
         run_queue: Some(1),
-        backlog: Some(0),
+        replication_backlog: Some(0),
         maintenance: Some(false),
     }
 }
@@ -92,27 +92,30 @@ fn quiet() -> Look {
 async fn pressure_holds_back_one_node_and_not_the_other() {
     let running = Running::start();
     running.show(NODES[0], quiet());
-    running.show(NODES[1], Look { run_queue: Some(100), ..quiet() });
+    running.show(NODES[1], NodeReading { run_queue: Some(100), ..quiet() });
     let a = running.after(30, 0).await.unwrap();
-    assert_eq!((a.held, a.maintenance_since), (None, None));
+    assert_eq!((a.hold, a.maintenance_since), (None, None));
     let signals =
         [(Signal::ProbeLatency, 0.004), (Signal::RunQueue, 1.0), (Signal::ReplicationBacklog, 0.0)];
     assert_eq!(a.signals, BTreeMap::from(signals), "the indexers are not known yet");
     let b = running.after(0, 1).await.unwrap();
-    let held = b.held.unwrap();
+    let held = b.hold.unwrap();
     assert_eq!((held.signal, held.since.unix()), (Signal::RunQueue, START + 10));
     assert_eq!((held.value, held.low), (100.0, 16.0));
 
     running.show(NODES[1], quiet());
-    assert_eq!(running.after(30, 1).await.unwrap().held, None);
+    assert_eq!(running.after(30, 1).await.unwrap().hold, None);
     assert_eq!(running.nodes.asked.load(Ordering::SeqCst), 14, "each node every ten seconds");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_ends_after_the_maximum() {
     let running = Running::start();
-    running.show(NODES[0], Look { latency: Some(Duration::from_secs(10)), ..Look::default() });
-    let signal = |node: Option<NodePressure>| node.and_then(|it| it.held).map(|held| held.signal);
+    running.show(
+        NODES[0],
+        NodeReading { latency: Some(Duration::from_secs(10)), ..NodeReading::default() },
+    );
+    let signal = |node: Option<NodePressure>| node.and_then(|it| it.hold).map(|held| held.signal);
     assert_eq!(signal(running.after(600, 0).await), Some(Signal::ProbeLatency));
     assert_eq!(signal(running.after(20, 0).await), None);
     assert_eq!(signal(running.after(3_600, 0).await), None, "once, until it has fallen");
@@ -121,10 +124,10 @@ async fn a_hold_ends_after_the_maximum() {
 #[tokio::test(start_paused = true)]
 async fn maintenance_lasts_until_the_node_reports_otherwise() {
     let running = Running::start();
-    running.show(NODES[0], Look { maintenance: Some(true), ..quiet() });
+    running.show(NODES[0], NodeReading { maintenance: Some(true), ..quiet() });
     let since = |node: Option<NodePressure>| node.unwrap().maintenance_since.map(Moment::unix);
     assert_eq!(since(running.after(35, 0).await), Some(START));
-    running.show(NODES[0], Look::default());
+    running.show(NODES[0], NodeReading::default());
     assert_eq!(since(running.after(20, 0).await), Some(START), "a missing answer changes nothing");
     running.show(NODES[0], quiet());
     assert_eq!(since(running.after(20, 0).await), None);
@@ -136,12 +139,12 @@ async fn a_hanging_node_is_probed_once_and_a_down_node_never() {
     assert_eq!(running.after(300, 0).await, None);
     assert_eq!(running.nodes.asked.load(Ordering::SeqCst), 2);
     let ix = NodeIx::from_usize(1).unwrap();
-    running.draft.change_node(ix, |node| node.up = Some(false));
+    running.draft.update_node(ix, |node| node.is_up = Some(false));
     running.snapshots.send_replace(running.draft.publish(Moment::from_unix(START)));
     running.show(NODES[0], quiet());
     assert_eq!(running.after(30, 0).await, None);
     assert_eq!(running.nodes.asked.load(Ordering::SeqCst), 2);
-    running.draft.change_node(ix, |node| node.up = Some(true));
+    running.draft.update_node(ix, |node| node.is_up = Some(true));
     running.snapshots.send_replace(running.draft.publish(Moment::from_unix(START)));
     assert!(running.after(10, 0).await.is_some(), "its state starts from empty");
 }
@@ -152,25 +155,25 @@ async fn indexers_are_counted_from_the_jobs() {
     running.show(NODES[0], quiet());
     let node = NodeIx::from_usize(1).unwrap();
     let build = |name: String| Job {
-        key: JobKey { node, shard: name.into(), work: Work::Build("_design/x".into()) },
+        key: JobKey { node, shard: name.into(), kind: JobKind::BuildView("_design/x".into()) },
         target: None,
-        kind: Kind::View,
-        owner: Owner::Other,
+        target_kind: TargetKind::View,
+        owner: JobOwner::Other,
         channel: None,
-        since: Moment::from_unix(START),
-        phase: Phase::Running,
+        started_at: Moment::from_unix(START),
+        phase: JobPhase::Running,
         progress: None,
-        last_progress: Moment::from_unix(START),
-        reserved: 0,
+        last_progress_at: Moment::from_unix(START),
+        reserved_bytes: 0,
         file_bytes: None,
         predicted_bytes: None,
     };
     let list = (0..9).map(|at| build(format!("shards/{at}"))).collect();
     let polled = vec![(node, Moment::from_unix(START))];
-    running.jobs.send_replace(Arc::new(Jobs { list, polled, ..Jobs::default() }));
+    running.jobs.send_replace(Arc::new(Jobs { list, polled_nodes: polled, ..Jobs::default() }));
     let start = Instant::now();
     let a = running.after(20, 0).await.unwrap();
     assert!(start.elapsed() < Duration::from_secs(30));
     assert_eq!(a.signals.get(&Signal::Indexers), Some(&9.0));
-    assert_eq!(a.held.map(|held| held.signal), Some(Signal::Indexers));
+    assert_eq!(a.hold.map(|held| held.signal), Some(Signal::Indexers));
 }

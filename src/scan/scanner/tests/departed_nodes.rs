@@ -6,7 +6,7 @@ use super::*;
 #[derive(Debug)]
 struct Remaining {
     cluster: Cluster,
-    members: watch::Receiver<Result<Vec<&'static str>, Unread>>,
+    members: watch::Receiver<Result<Vec<&'static str>, ReadError>>,
 }
 
 impl Source for Remaining {
@@ -27,8 +27,8 @@ impl Source for Remaining {
     }
 }
 
-fn states(snapshot: &Snapshot, node: &str) -> Vec<State> {
-    let targets = snapshot.targets().filter(|it| it.kind() == Kind::Db && it.node() == node);
+fn states(snapshot: &Snapshot, node: &str) -> Vec<TargetState> {
+    let targets = snapshot.targets().filter(|it| it.kind() == TargetKind::Db && it.node() == node);
     targets.filter(|it| it.range().is_some()).map(|it| it.state()).collect()
 }
 
@@ -38,21 +38,21 @@ fn a_copy_on_a_node_that_left_the_cluster_is_missing() {
     let source = Remaining { cluster: Cluster::default(), members: members_rx };
     let mut harness = Harness::starting(Cluster::default(), vec![], Some(Arc::new(source)));
     let snapshot = harness.sweep(1);
-    assert_eq!(states(&snapshot, NODES[0]), [State::Ok]);
-    assert_eq!(states(&snapshot, NODES[1]), [State::Missing]);
+    assert_eq!(states(&snapshot, NODES[0]), [TargetState::Ok]);
+    assert_eq!(states(&snapshot, NODES[1]), [TargetState::Missing]);
     members.send_modify(|members| *members = Ok(NODES.to_vec()));
     let snapshot = harness.sweep(2);
-    assert_eq!(states(&snapshot, NODES[1]), [State::Ok], "it came back with its files");
+    assert_eq!(states(&snapshot, NODES[1]), [TargetState::Ok], "it came back with its files");
 }
 
 #[test]
 fn where_members_may_not_be_asked_for_no_copy_is_missing() {
-    let forbidden = Unread { right: Some("members"), ..unread("forbidden") };
+    let forbidden = ReadError { right: Some("members"), ..unread("forbidden") };
     let (_members, members_rx) = watch::channel(Err(forbidden));
     let source = Remaining { cluster: Cluster::default(), members: members_rx };
     let mut harness = Harness::starting(Cluster::default(), vec![], Some(Arc::new(source)));
     let snapshot = harness.sweep(1);
     for node in NODES {
-        assert_eq!(states(&snapshot, node), [State::Ok], "{node}");
+        assert_eq!(states(&snapshot, node), [TargetState::Ok], "{node}");
     }
 }

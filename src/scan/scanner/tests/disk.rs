@@ -2,43 +2,48 @@
 
 use super::*;
 use crate::{
-    datadir::{Space, Sums, Tree, Volume},
-    model::facts::Fact,
-    sources::inventory::{CompactionFile, DbSeen, DiskSeen, FileSeen, PartSeen},
-    table::{OnDisk, OnVolume},
+    datadir::{DirectoryContent, DirectoryVolume, FileSystemSpace, OtherFileSums},
+    model::facts::FactKind,
+    sources::inventory::{CompactionFile, DbFile, DiskWalk, FoundFile, PartFile},
+    table::{DiskUsage, VolumeUsage},
 };
-use couchdb_files::Reported;
+use couchdb_files::ReportMatch;
 
 const SHARD: &str = "shards/00000000-ffffffff/orders.1";
 const ID: &str = "shards%2F00000000-ffffffff%2Forders.1";
 
 fn header(at: u64, file: u64, active: u64, seq: u64) -> Facts {
     let facts = Facts {
-        update_seq: Known::new(seq),
-        measured_at: Some(Measured { at: Moment::from_unix(at), by: MeasuredBy::Files }),
+        update_seq: OptionalU64::new(seq),
+        measured_at: Some(Measurement { at: Moment::from_unix(at), source: MeasuredBy::Files }),
         ..facts(file, active)
     };
-    facts.all_by_files()
+    facts.marked_from_files()
 }
 
-fn db(shard: &str, facts: Facts) -> FileSeen {
-    let (shard, reported) = (shard.into(), Reported::Otherwise);
-    FileSeen::Db(DbSeen { shard, facts, reported, same: true, problem: None })
+fn db(shard: &str, facts: Facts) -> FoundFile {
+    let (shard, reported) = (shard.into(), ReportMatch::Different);
+    FoundFile::Db(DbFile { shard, facts, reported, same: true, problem: None })
 }
 
-fn part(shard: &str, signature: u8, facts: Facts) -> PartSeen {
+fn part(shard: &str, signature: u8, facts: Facts) -> PartFile {
     let signature = Signature([signature; 16]);
     let (shard, collators) = (shard.into(), Arc::new([]));
-    PartSeen { shard, signature, facts, collators, problem: None }
+    PartFile { shard, signature, facts, collators, problem: None }
 }
 
-fn view(shard: &str, signature: u8, file: u64) -> FileSeen {
-    FileSeen::View(part(shard, signature, header(900, file, file / 2, 3)))
+fn view(shard: &str, signature: u8, file: u64) -> FoundFile {
+    FoundFile::View(part(shard, signature, header(900, file, file / 2, 3)))
 }
 
-fn walked(node: &str, files: Vec<FileSeen>, whole: bool) -> Vec<Observation> {
-    let sums = Sums { files: files.len() as u64, trash: 5, trash_of_views: 2, ..Sums::default() };
-    let disk = Ok(DiskSeen { sums, whole, took: Duration::from_millis(30), volumes: volumes() });
+fn walked(node: &str, files: Vec<FoundFile>, whole: bool) -> Vec<Observation> {
+    let sums = OtherFileSums {
+        files: files.len() as u64,
+        trash: 5,
+        trash_of_views: 2,
+        ..OtherFileSums::default()
+    };
+    let disk = Ok(DiskWalk { sums, whole, took: Duration::from_millis(30), volumes: volumes() });
     vec![
         Observation::Disk { node: node.into(), files },
         Observation::DiskEnd { node: node.into(), disk },
@@ -46,24 +51,33 @@ fn walked(node: &str, files: Vec<FileSeen>, whole: bool) -> Vec<Observation> {
 }
 
 /// Two file systems, one of which says nothing of itself.
-fn volumes() -> Vec<Volume> {
-    let space = Space { available: 1_000, size: 9_000, device: 1 };
+fn volumes() -> Vec<DirectoryVolume> {
+    let space = FileSystemSpace { available: 1_000, size: 9_000, device: 1 };
     vec![
-        Volume { directory: "/data".into(), holds: Tree::Databases, space: Some(space) },
-        Volume { directory: "/views".into(), holds: Tree::Views, space: None },
+        DirectoryVolume {
+            directory: "/data".into(),
+            content: DirectoryContent::Databases,
+            space: Some(space),
+        },
+        DirectoryVolume {
+            directory: "/views".into(),
+            content: DirectoryContent::Views,
+            space: None,
+        },
     ]
 }
 
 /// What nothing uses of each: stale indexes, leftovers, trash.
 fn useless(snapshot: &Snapshot, node: &str) -> Vec<(String, [u64; 3])> {
     let node = snapshot.nodes().iter().find(|it| &*it.name == node).unwrap();
-    let of =
-        |on: &OnVolume| (on.volume.directory.to_string(), [on.stale_index, on.leftover, on.trash]);
-    node.volumes.iter().map(of).collect()
+    let of = |on: &VolumeUsage| {
+        (on.volume.directory.to_string(), [on.stale_index_bytes, on.leftover_bytes, on.trash_bytes])
+    };
+    node.volume_usage.iter().map(of).collect()
 }
 
-fn on_disk(snapshot: &Snapshot, node: &str) -> Option<OnDisk> {
-    snapshot.nodes().iter().find(|it| &*it.name == node)?.disk
+fn on_disk(snapshot: &Snapshot, node: &str) -> Option<DiskUsage> {
+    snapshot.nodes().iter().find(|it| &*it.name == node)?.disk_usage
 }
 
 fn disagreements(snapshot: &Snapshot, node: &str) -> Option<u64> {
@@ -95,9 +109,9 @@ fn a_directory_without_couchdb_is_a_node_of_its_own() {
         ]
     );
     let node = &snapshot.nodes()[1];
-    assert_eq!((node.up, node.last_success, node.member), (None, None, true));
-    let disk = node.disk.unwrap();
-    assert_eq!((disk.trash, disk.stale_index, disk.designs_known), (5, 0, false));
+    assert_eq!((node.is_up, node.last_success, node.is_member), (None, None, true));
+    let disk = node.disk_usage.unwrap();
+    assert_eq!((disk.trash_bytes, disk.stale_index_bytes, disk.designs_known), (5, 0, false));
     assert_eq!(disk.oldest_fact, Some(Moment::from_unix(900)));
     assert_eq!(disagreements(&snapshot, NODES[0]), None);
 
@@ -109,7 +123,7 @@ fn a_directory_without_couchdb_is_a_node_of_its_own() {
         shown(&snapshot),
         ["db:couchdb@a/_dbs ok 50".to_owned(), format!("{part} orphan 40")]
     );
-    assert_eq!(on_disk(&snapshot, NODES[0]).map(|disk| disk.stale_index), Some(40));
+    assert_eq!(on_disk(&snapshot, NODES[0]).map(|disk| disk.stale_index_bytes), Some(40));
 
     // Where a directory could not be read, nothing is taken out.
     harness.cluster.send_modify(|cluster| cluster.disk = walked(NODES[0], vec![], false));
@@ -127,7 +141,7 @@ fn the_better_source_wins_fact_by_fact_and_disagreement_is_counted() {
     let mut harness = Harness::after_one_sweep(cluster);
     let snapshot = harness.sweep(1);
     let facts = target(&snapshot, &format!("db:couchdb@a/{ID}")).facts();
-    assert_eq!(facts.source_of(Fact::File), Some(MeasuredBy::Http), "it was asked last");
+    assert_eq!(facts.source_of(FactKind::File), Some(MeasuredBy::Http), "it was asked last");
     assert_eq!(disagreements(&snapshot, NODES[0]), Some(0));
     assert_eq!(disagreements(&snapshot, NODES[1]), None);
     assert_eq!(on_disk(&snapshot, NODES[1]), None);
@@ -144,7 +158,7 @@ fn the_better_source_wins_fact_by_fact_and_disagreement_is_counted() {
     let snapshot = harness.sweep(3);
     let facts = target(&snapshot, &format!("db:couchdb@a/{ID}")).facts();
     assert_eq!(
-        (facts.active.get(), facts.source_of(Fact::Active)),
+        (facts.active_bytes.get(), facts.source_of(FactKind::Active)),
         (Some(60), Some(MeasuredBy::Files))
     );
 }
@@ -155,7 +169,7 @@ fn an_index_that_couchdb_is_asked_for_is_compared_with_its_header() {
     // or the first, whichever copy comes first in the tables.
     let walk = |active| {
         let files = |node| {
-            let part = FileSeen::View(part(SHARD, 1, header(900, 50, active, 3)));
+            let part = FoundFile::View(part(SHARD, 1, header(900, 50, active, 3)));
             walked(node, vec![db(SHARD, header(900, 100, 10, 9)), part], true)
         };
         NODES.into_iter().flat_map(files).collect()
@@ -205,25 +219,28 @@ fn index_files_of_no_design_document_are_stale_and_evidence_for_a_cleanup() {
         let id = format!("view:couchdb@a/{shard}/{}", signature.repeat(16));
         target(snapshot, &id).state()
     };
-    assert_eq!(state(&snapshot, ID, "01"), State::Ok);
-    assert_eq!(state(&snapshot, ID, "02"), State::Orphan);
-    assert_eq!(state(&snapshot, ID, "03"), State::Ok);
-    assert_eq!(state(&snapshot, "shards%2F00000000-ffffffff%2Fgone.1", "01"), State::Orphan);
+    assert_eq!(state(&snapshot, ID, "01"), TargetState::Ok);
+    assert_eq!(state(&snapshot, ID, "02"), TargetState::Orphan);
+    assert_eq!(state(&snapshot, ID, "03"), TargetState::Ok);
+    assert_eq!(state(&snapshot, "shards%2F00000000-ffffffff%2Fgone.1", "01"), TargetState::Orphan);
     let disk = on_disk(&snapshot, NODES[0]).unwrap();
-    assert_eq!((disk.stale_index, disk.stale_index_files, disk.designs_known), (160, 2, true));
+    assert_eq!(
+        (disk.stale_index_bytes, disk.stale_index_files, disk.designs_known),
+        (160, 2, true)
+    );
     assert_eq!(
         useless(&snapshot, NODES[0]),
         [("/data".to_owned(), [0, 0, 3]), ("/views".to_owned(), [160, 0, 2])]
     );
     let cleanup = target(&snapshot, "cleanup:orders").facts();
-    assert_eq!((cleanup.flags.evidence, cleanup.file.get()), (true, Some(70)));
+    assert_eq!((cleanup.flags.evidence, cleanup.file_bytes.get()), (true, Some(70)));
     let known = target(&snapshot, &format!("view:couchdb@a/{ID}/{}", "01".repeat(16)));
     assert_eq!(known.view().unwrap().designs.first().map(|id| &**id), Some("_design/x"));
 
     // Where not all documents could be read, no signature is judged.
     harness.cluster.send_modify(|cluster| cluster.signatures = None);
     let snapshot = harness.sweep(2);
-    assert_eq!(on_disk(&snapshot, NODES[0]).map(|disk| disk.stale_index), Some(90));
+    assert_eq!(on_disk(&snapshot, NODES[0]).map(|disk| disk.stale_index_bytes), Some(90));
 }
 
 #[test]
@@ -238,8 +255,8 @@ fn index_files_that_are_met_have_their_design_documents_asked_for() {
             ..Cluster::default()
         };
         let mut harness = Harness::after_one_sweep(cluster);
-        let news = News { named: vec![], followed_since: Some(Moment::from_unix(1)) };
-        harness.send(Command::Heard(news));
+        let news = FeedUpdate { named: vec![], followed_since: Some(Moment::from_unix(1)) };
+        harness.send(Command::FeedUpdate(news));
         harness.sweep(2);
         let files =
             vec![db(SHARD, header(900, 100, 10, 4)), view(SHARD, 1, 40), view(SHARD, 2, 70)];
@@ -249,14 +266,18 @@ fn index_files_that_are_met_have_their_design_documents_asked_for() {
             let id = format!("view:couchdb@a/{ID}/{}", signature.repeat(16));
             target(&snapshot, &id).state()
         };
-        assert_eq!((state("01"), state("02")), (State::Ok, State::Orphan), "{signature}");
-        assert_eq!(on_disk(&snapshot, NODES[0]).map(|disk| disk.stale_index), Some(70));
+        assert_eq!(
+            (state("01"), state("02")),
+            (TargetState::Ok, TargetState::Orphan),
+            "{signature}"
+        );
+        assert_eq!(on_disk(&snapshot, NODES[0]).map(|disk| disk.stale_index_bytes), Some(70));
     }
 }
 
 #[test]
 fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
-    let parts = |node: &str, file| Observation::Told {
+    let parts = |node: &str, file| Observation::PeerFiles {
         node: node.into(),
         dbs: vec![],
         parts: vec![
@@ -264,7 +285,7 @@ fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
             part(SHARD, 9, header(900, 7, 7, 3)),
         ],
     };
-    let end = |nodes: &[&str]| Observation::ToldEnd {
+    let end = |nodes: &[&str]| Observation::PeerEnd {
         peer: "http://a:10984".into(),
         nodes: Ok(nodes.iter().map(|node| Arc::from(*node)).collect()),
     };
@@ -274,10 +295,10 @@ fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
     let mut harness = Harness::after_one_sweep(cluster);
     let snapshot = harness.sweep(1);
     // CouchDB says 50 bytes a file; of the two copies one is known exactly.
-    assert_eq!(target(&snapshot, &view).on_disk(Fact::File), Some(450));
+    assert_eq!(target(&snapshot, &view).disk_bytes(FactKind::File), Some(450));
     let total = |snapshot: &Snapshot, at| {
         let node = NodeIx::from_usize(at).unwrap();
-        snapshot.totals().of(node, Kind::View).file.get()
+        snapshot.totals().sums_of(node, TargetKind::View).file_bytes.get()
     };
     // The sum over the cluster is that of its views, all copies; the node's is that of the files
     // there, one of which belongs to no known view.
@@ -289,18 +310,22 @@ fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
     });
     let snapshot = harness.sweep(2);
     assert_eq!(
-        (target(&snapshot, &view).on_disk(Fact::File), total(&snapshot, 0)),
+        (target(&snapshot, &view).disk_bytes(FactKind::File), total(&snapshot, 0)),
         (Some(700), Some(700.0))
     );
-    assert!(!target(&snapshot, &view).estimated());
+    assert!(!target(&snapshot, &view).is_estimated());
     assert_eq!(snapshot.nodes().len(), 3, "a node that the cluster does not have is none");
 
     // Away: CouchDB's own numbers again.
-    let gone = Observation::ToldEnd { peer: "http://a:10984".into(), nodes: Err(unread("peer")) };
+    let gone = Observation::PeerEnd { peer: "http://a:10984".into(), nodes: Err(unread("peer")) };
     harness.cluster.send_modify(|cluster| cluster.disk = vec![gone]);
     let snapshot = harness.sweep(3);
     assert_eq!(
-        (target(&snapshot, &view).on_disk(Fact::File), total(&snapshot, 0), total(&snapshot, 1)),
+        (
+            target(&snapshot, &view).disk_bytes(FactKind::File),
+            total(&snapshot, 0),
+            total(&snapshot, 1)
+        ),
         (Some(100), Some(100.0), Some(0.0))
     );
     let status = harness.status.clone();
@@ -312,7 +337,7 @@ fn a_compactions_file_is_left_over_once_nothing_runs_and_it_no_longer_changes() 
     // The second sweep begins 300 seconds after the clock's 1,000.
     let compaction = |shard: &str, age: u64| {
         let changed = Moment::from_unix(1_300_u64.saturating_sub(age));
-        FileSeen::Compaction(CompactionFile {
+        FoundFile::Compaction(CompactionFile {
             shard: shard.into(),
             of_view: age > 9_999,
             bytes: age,
@@ -333,7 +358,7 @@ fn a_compactions_file_is_left_over_once_nothing_runs_and_it_no_longer_changes() 
         harness.sweep(1);
         // By now it is known what runs.
         let snapshot = harness.sweep(2);
-        let left = on_disk(&snapshot, NODES[0]).map(|disk| disk.leftover);
+        let left = on_disk(&snapshot, NODES[0]).map(|disk| disk.leftover_bytes);
         let by_volume = useless(&snapshot, NODES[0]).into_iter().map(|(_, [_, left, _])| left);
         assert!(by_volume.clone().all(|bytes| bytes == 0) || by_volume.eq([601, 90_000]));
         left

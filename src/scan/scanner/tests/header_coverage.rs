@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::{
-    datadir::Sums,
-    model::facts::Fact,
-    sources::inventory::{DbSeen, DiskSeen, FileSeen},
+    datadir::OtherFileSums,
+    model::facts::FactKind,
+    sources::inventory::{DbFile, DiskWalk, FoundFile},
 };
-use couchdb_files::Reported;
+use couchdb_files::ReportMatch;
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicUsize, Ordering},
@@ -18,7 +18,7 @@ const SHARDS: usize = 128;
 #[derive(Clone, Debug)]
 struct Node {
     /// What the headers say; none where nobody reads them.
-    disk: Option<DbSeen>,
+    disk: Option<DbFile>,
     /// Whether another process reads them.
     by_peer: bool,
     active: u64,
@@ -38,12 +38,12 @@ fn name(at: usize) -> String {
 
 fn numbers(by: MeasuredBy, active: u64, now: u64) -> Facts {
     let facts = Facts {
-        update_seq: Known::new(9),
-        compacted_seq: Known::new(4),
-        measured_at: Some(Measured { at: Moment::from_unix(now), by }),
+        update_seq: OptionalU64::new(9),
+        compacted_seq: OptionalU64::new(4),
+        measured_at: Some(Measurement { at: Moment::from_unix(now), source: by }),
         ..facts(100, active)
     };
-    if by == MeasuredBy::Files { facts.all_by_files() } else { facts }
+    if by == MeasuredBy::Files { facts.marked_from_files() } else { facts }
 }
 
 impl Source for Answers {
@@ -68,20 +68,21 @@ impl Source for Answers {
             }
             Stage::Disk => {
                 let to: Arc<str> = NODES[0].into();
-                let of = |file: &DbSeen, at| DbSeen { shard: name(at).into(), ..file.clone() };
+                let of = |file: &DbFile, at| DbFile { shard: name(at).into(), ..file.clone() };
                 let dbs = node.disk.iter().flat_map(|file| (0..SHARDS).map(|at| of(file, at)));
                 if node.by_peer {
                     let (dbs, nodes) = (dbs.collect(), BTreeSet::from([Arc::clone(&to)]));
                     let peer = "http://a:10984".into();
                     vec![
-                        Observation::Told { node: to, dbs, parts: vec![] },
-                        Observation::ToldEnd { peer, nodes: Ok(nodes) },
+                        Observation::PeerFiles { node: to, dbs, parts: vec![] },
+                        Observation::PeerEnd { peer, nodes: Ok(nodes) },
                     ]
                 } else {
-                    let files: Vec<FileSeen> = dbs.map(FileSeen::Db).collect();
-                    let sums = Sums { files: files.len() as u64, ..Sums::default() };
+                    let files: Vec<FoundFile> = dbs.map(FoundFile::Db).collect();
+                    let sums =
+                        OtherFileSums { files: files.len() as u64, ..OtherFileSums::default() };
                     let disk =
-                        DiskSeen { sums, whole: true, took: Duration::ZERO, volumes: vec![] };
+                        DiskWalk { sums, whole: true, took: Duration::ZERO, volumes: vec![] };
                     vec![
                         Observation::Disk { node: Arc::clone(&to), files },
                         Observation::DiskEnd { node: to, disk: Ok(disk) },
@@ -89,7 +90,8 @@ impl Source for Answers {
                 }
             }
             Stage::Shards { lanes, .. } => {
-                let asked: Vec<Ix> = lanes.into_iter().flat_map(|lane| lane.targets).collect();
+                let asked: Vec<TargetIx> =
+                    lanes.into_iter().flat_map(|lane| lane.targets).collect();
                 self.asked.fetch_add(asked.len(), Ordering::Relaxed);
                 let answer = |ix| {
                     let mut facts = numbers(MeasuredBy::Http, node.active, 0);
@@ -111,9 +113,9 @@ impl Source for Answers {
     }
 }
 
-fn header(reported: Reported, active: u64) -> Option<DbSeen> {
+fn header(reported: ReportMatch, active: u64) -> Option<DbFile> {
     let facts = numbers(MeasuredBy::Files, active, 1_000);
-    Some(DbSeen { shard: Box::default(), facts, reported, same: true, problem: None })
+    Some(DbFile { shard: Box::default(), facts, reported, same: true, problem: None })
 }
 
 /// The harness, the node behind it, and what was asked of it in each sweep so far.
@@ -125,7 +127,7 @@ struct Sidecar {
 }
 
 impl Sidecar {
-    fn starting(disk: Option<DbSeen>) -> Self {
+    fn starting(disk: Option<DbFile>) -> Self {
         let node = Node { disk, by_peer: false, active: 10, compact_running: false };
         let (node, node_rx) = watch::channel(node);
         let asked = Arc::<AtomicUsize>::default();
@@ -143,22 +145,24 @@ impl Sidecar {
         let status = self.harness.status.clone();
         let of = status.shards;
         assert_eq!(of.asked, asked as u64);
-        assert_eq!(of.asked + of.spared + of.followed, SHARDS as u64);
+        assert_eq!(of.asked + of.covered + of.followed, SHARDS as u64);
         (asked, snapshot)
     }
 }
 
 fn sources(snapshot: &Snapshot) -> BTreeMap<Option<MeasuredBy>, usize> {
     let mut sources = BTreeMap::new();
-    for target in snapshot.targets().filter(|it| it.kind() == Kind::Db && it.range().is_some()) {
-        *sources.entry(target.facts().source_of(Fact::Active)).or_default() += 1;
+    for target in
+        snapshot.targets().filter(|it| it.kind() == TargetKind::Db && it.range().is_some())
+    {
+        *sources.entry(target.facts().source_of(FactKind::Active)).or_default() += 1;
     }
     sources
 }
 
 #[test]
 fn of_covered_shards_couchdb_is_asked_for_a_sample_and_for_each_in_its_turn() {
-    let mut sidecar = Sidecar::starting(header(Reported::AsRead, 10));
+    let mut sidecar = Sidecar::starting(header(ReportMatch::Identical, 10));
     let mut asked = Vec::new();
     for _ in 0..64 {
         asked.push(sidecar.sweep().0);
@@ -176,18 +180,19 @@ fn of_covered_shards_couchdb_is_asked_for_a_sample_and_for_each_in_its_turn() {
 
 #[test]
 fn everything_is_asked_for_again_where_nobody_reads_the_files() {
-    let mut sidecar = Sidecar::starting(header(Reported::AsRead, 10));
+    let mut sidecar = Sidecar::starting(header(ReportMatch::Identical, 10));
     assert_eq!(sidecar.sweep().0, 2);
     sidecar.node.send_modify(|node| node.disk = None);
     let (asked, snapshot) = sidecar.sweep();
     assert_eq!(asked, SHARDS);
     assert_eq!(sources(&snapshot), BTreeMap::from([(Some(MeasuredBy::Http), SHARDS)]));
-    sidecar.node.send_modify(|node| node.disk = header(Reported::AsRead, 10));
+    sidecar.node.send_modify(|node| node.disk = header(ReportMatch::Identical, 10));
     assert_eq!(sidecar.sweep().0, 2);
     // What the header says may be older than what CouchDB said since.
     sidecar.node.send_modify(|node| {
-        let mut file = header(Reported::AsRead, 10).unwrap();
-        file.facts.measured_at = Some(Measured { at: Moment::from_unix(5), by: MeasuredBy::Files });
+        let mut file = header(ReportMatch::Identical, 10).unwrap();
+        file.facts.measured_at =
+            Some(Measurement { at: Moment::from_unix(5), source: MeasuredBy::Files });
         node.disk = Some(file);
     });
     let (asked, _) = sidecar.sweep();
@@ -197,8 +202,8 @@ fn everything_is_asked_for_again_where_nobody_reads_the_files() {
 #[test]
 fn a_sidecars_headers_cover_shards_as_long_as_they_are_fresh() {
     let at = |at| {
-        let mut file = header(Reported::AsRead, 10).unwrap();
-        let measured = Measured { at: Moment::from_unix(at), by: MeasuredBy::Files };
+        let mut file = header(ReportMatch::Identical, 10).unwrap();
+        let measured = Measurement { at: Moment::from_unix(at), source: MeasuredBy::Files };
         file.facts.measured_at = Some(measured);
         Some(file)
     };
@@ -221,25 +226,26 @@ fn a_sidecars_headers_cover_shards_as_long_as_they_are_fresh() {
 
 #[test]
 fn a_shard_whose_header_may_differ_from_couchdb_is_asked_for() {
-    let mut sidecar = Sidecar::starting(header(Reported::Otherwise, 10));
+    let mut sidecar = Sidecar::starting(header(ReportMatch::Different, 10));
     for _ in 0..3 {
         assert_eq!(sidecar.sweep().0, SHARDS);
     }
     // CouchDB has said their last compactions, and their files are the same.
-    sidecar.node.send_modify(|node| node.disk = header(Reported::ButCompactedSeq, 10));
+    sidecar.node.send_modify(|node| node.disk = header(ReportMatch::ExceptCompactedSeq, 10));
     assert_eq!(sidecar.sweep().0, 2);
     // Others took their place.
     sidecar.node.send_modify(|node| {
-        node.disk = header(Reported::ButCompactedSeq, 10).map(|it| DbSeen { same: false, ..it });
+        node.disk =
+            header(ReportMatch::ExceptCompactedSeq, 10).map(|it| DbFile { same: false, ..it });
     });
     assert_eq!(sidecar.sweep().0, SHARDS);
-    sidecar.node.send_modify(|node| node.disk = header(Reported::ButCompactedSeq, 10));
+    sidecar.node.send_modify(|node| node.disk = header(ReportMatch::ExceptCompactedSeq, 10));
     assert_eq!(sidecar.sweep().0, 2);
 }
 
 #[test]
 fn shards_in_a_job_are_asked_for_and_all_of_a_node_with_a_disputed_header() {
-    let mut sidecar = Sidecar::starting(header(Reported::AsRead, 11));
+    let mut sidecar = Sidecar::starting(header(ReportMatch::Identical, 11));
     // CouchDB says 10 active bytes of the two it is asked for.
     let differ = |snapshot: &Snapshot| snapshot.nodes()[1].disagreements;
     let (asked, snapshot) = sidecar.sweep();
@@ -258,13 +264,13 @@ fn shards_in_a_job_are_asked_for_and_all_of_a_node_with_a_disputed_header() {
 
 /// Feeds name every write from now on, and have named none.
 fn followed(sidecar: &mut Sidecar) {
-    let news = News { named: vec![], followed_since: Some(Moment::from_unix(1)) };
-    sidecar.harness.send(Command::Heard(news));
+    let news = FeedUpdate { named: vec![], followed_since: Some(Moment::from_unix(1)) };
+    sidecar.harness.send(Command::FeedUpdate(news));
 }
 
 #[test]
 fn a_confirmed_shard_is_asked_for_where_only_a_distrusted_header_described_it() {
-    let mut sidecar = Sidecar::starting(header(Reported::AsRead, 10));
+    let mut sidecar = Sidecar::starting(header(ReportMatch::Identical, 10));
     sidecar.sweep();
     followed(&mut sidecar);
     sidecar.sweep();
@@ -273,7 +279,7 @@ fn a_confirmed_shard_is_asked_for_where_only_a_distrusted_header_described_it() 
     assert!(shards(&sidecar).followed >= 126, "feeds confirm all that has no turn");
 
     // The headers are another directory's: one shard that has its turn shows it.
-    sidecar.node.send_modify(|node| node.disk = header(Reported::AsRead, 11));
+    sidecar.node.send_modify(|node| node.disk = header(ReportMatch::Identical, 11));
     let differ = |snapshot: &Snapshot| snapshot.nodes()[1].disagreements;
     let mut sweeps = 0;
     while differ(&sidecar.sweep().1) != Some(2) {
@@ -287,23 +293,24 @@ fn a_confirmed_shard_is_asked_for_where_only_a_distrusted_header_described_it() 
     // Nobody reads them any more; then somebody reads the right ones.
     sidecar.node.send_modify(|node| node.disk = None);
     sidecar.sweep();
-    sidecar.node.send_modify(|node| node.disk = header(Reported::AsRead, 10));
+    sidecar.node.send_modify(|node| node.disk = header(ReportMatch::Identical, 10));
     let (_, snapshot) = sidecar.sweep();
     assert_eq!(differ(&snapshot), Some(0));
 }
 
 #[test]
 fn a_shard_whose_file_was_replaced_is_asked_for_though_feeds_confirm_it() {
-    let mut sidecar = Sidecar::starting(header(Reported::ButCompactedSeq, 10));
+    let mut sidecar = Sidecar::starting(header(ReportMatch::ExceptCompactedSeq, 10));
     assert_eq!(sidecar.sweep().0, SHARDS, "its last compaction is not known");
     followed(&mut sidecar);
     sidecar.sweep();
     assert!(sidecar.sweep().0 <= 2);
     sidecar.node.send_modify(|node| {
-        node.disk = header(Reported::ButCompactedSeq, 8).map(|it| DbSeen { same: false, ..it });
+        node.disk =
+            header(ReportMatch::ExceptCompactedSeq, 8).map(|it| DbFile { same: false, ..it });
         node.active = 8;
     });
     assert_eq!(sidecar.sweep().0, SHARDS);
-    sidecar.node.send_modify(|node| node.disk = header(Reported::ButCompactedSeq, 8));
+    sidecar.node.send_modify(|node| node.disk = header(ReportMatch::ExceptCompactedSeq, 8));
     assert!(sidecar.sweep().0 <= 2);
 }

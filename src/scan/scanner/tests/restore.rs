@@ -4,11 +4,11 @@ use super::*;
 use couchdb_client::OwnAddress;
 
 /// What one process left after a sweep.
-pub(super) fn left(cluster: Cluster) -> Vec<Block> {
+pub(super) fn left(cluster: Cluster) -> Vec<TableBlock> {
     let mut harness = Harness::after_one_sweep(cluster);
     let snapshot = harness.sweep(1);
-    let blocks = u32::try_from(snapshot.blocks()).unwrap();
-    (0..blocks).map(|number| snapshot.block(number).packed()).collect()
+    let blocks = u32::try_from(snapshot.block_count()).unwrap();
+    (0..blocks).map(|number| snapshot.build_block(number).compress()).collect()
 }
 
 /// A source that never answers.
@@ -31,7 +31,7 @@ fn restored_facts_show_at_once_with_their_age_and_make_nothing_ready() {
     let ages: Vec<_> = facts.filter_map(|facts| facts.measured_at).map(|it| it.at).collect();
     assert!(ages.len() > 4 && ages.iter().all(|at| *at <= Moment::from_unix(1_000)), "{ages:?}");
     let mut nodes = snapshot.nodes().iter().skip(1);
-    assert!(nodes.all(|node| node.oldest_fact == Some(Moment::from_unix(7)) && node.member));
+    assert!(nodes.all(|node| node.oldest_fact == Some(Moment::from_unix(7)) && node.is_member));
     let end = harness.now.at + Duration::from_secs(3_600);
     harness.until(|it| it.now.at >= end);
     let status = harness.status.clone();
@@ -51,7 +51,7 @@ fn the_first_sweep_ends_as_without_restored_facts() {
         let snapshot = harness.sweep(1);
         assert_eq!(shown(&snapshot), expected);
         // What cannot be read is unknown until it is measured again.
-        blocks.push(Block { number: 9, at: Moment::from_unix(7), bytes: vec![1, 2, 3] });
+        blocks.push(TableBlock { number: 9, at: Moment::from_unix(7), bytes: vec![1, 2, 3] });
         blocks[0].bytes.truncate(20);
     }
 }
@@ -66,12 +66,12 @@ impl Source for Nobody {
         if matches!(stage, Stage::Nodes) {
             answers.push(Observation::Members(Err(unread(self.0))));
             answers.extend(self.1.then(|| {
-                Observation::Node(NodeSeen {
+                Observation::Node(NodeAnswer {
                     node: NODES[1].into(),
                     up: Ok(()),
                     version: None,
                     own_address: OwnAddress::Unknown,
-                    smoosh: SmooshSeen::Unasked,
+                    smoosh: NodeSmoosh::NoDirectAddress,
                 })
             }));
         }
@@ -81,7 +81,7 @@ impl Source for Nobody {
 }
 
 fn up(snapshot: &Snapshot) -> Vec<Option<bool>> {
-    snapshot.nodes().iter().skip(1).map(|node| node.up).collect()
+    snapshot.nodes().iter().skip(1).map(|node| node.is_up).collect()
 }
 
 #[test]

@@ -5,8 +5,8 @@
 use super::{Asked, Refused, State, meant, no_match};
 use crate::{
     model::{
-        memory::{Outcome, Trouble},
-        target::Selector,
+        records::{Outcome, StoreError},
+        target::TargetSelector,
     },
     serve::{
         http::{
@@ -16,8 +16,8 @@ use crate::{
         },
         report::{self, EventLine, Events, Found, Listing, OutcomeLine, Outcomes},
     },
-    store::journal::{Event, EventsQuery, HistoryQuery, Journal, Kept, Page},
-    tasks::joined,
+    store::journal::{EventsQuery, HistoryQuery, Journal, JournalEvent, Page, StoredEvents},
+    tasks::unwrap_join,
 };
 use axum::{
     Extension,
@@ -36,8 +36,8 @@ use tokio_util::sync::CancellationToken;
 /// Entries that are read and rendered at a time.
 const PAGE: usize = 500;
 
-impl From<Trouble> for Refused {
-    fn from(why: Trouble) -> Self {
+impl From<StoreError> for Refused {
+    fn from(why: StoreError) -> Self {
         Self::unavailable(why)
     }
 }
@@ -93,17 +93,17 @@ pub(in crate::serve::http) async fn events(
         }
         let deadline = Instant::now() + wait;
         // Before the first look, so that nothing falls between the two.
-        let mut kept = (!wait.is_zero()).then(|| journal.kept());
+        let mut kept = (!wait.is_zero()).then(|| journal.subscribe());
         loop {
             // What is on the disk before the look is found by it.
             let last_seq = journal.health().borrow().last_seq;
             // A number that is still to come is of another journal: its reader should know.
-            let ahead = query.since.is_some_and(|since| since > last_seq);
-            let newest = query.since.is_none() && query.from.is_none();
+            let ahead = query.after_seq.is_some_and(|since| since > last_seq);
+            let newest = query.after_seq.is_none() && query.from.is_none();
             if newest {
-                let look = journal.newest_events_from(query.clone());
+                let look = journal.first_of_newest_events(query.clone());
                 let from = in_turn(&turns, look).await?;
-                query.since = Some(from.map_or(last_seq, |from| from.saturating_sub(1)));
+                query.after_seq = Some(from.map_or(last_seq, |from| from.saturating_sub(1)));
             }
             let list =
                 EventList { limit: left, query: query.clone(), newest, last_seq, more: false };
@@ -114,7 +114,7 @@ pub(in crate::serve::http) async fn events(
                 && !ahead
                 && comes(kept, &query, deadline, &state.stop).await
             {
-                query.since = query.since.max(Some(last_seq));
+                query.after_seq = query.after_seq.max(Some(last_seq));
                 continue;
             }
             return Ok(reading.begun(&page));
@@ -135,7 +135,7 @@ trait List: Send + 'static {
         &self,
         journal: &Journal,
         limit: usize,
-    ) -> impl Future<Output = Result<Page<Self::Entry>, Trouble>> + Send;
+    ) -> impl Future<Output = Result<Page<Self::Entry>, StoreError>> + Send;
 
     /// What is shown of an entry.
     fn line(seq: u64, entry: &Self::Entry) -> <Self::Answer as Listing>::Item;
@@ -159,7 +159,7 @@ impl List for OutcomeList {
     type Entry = Outcome;
     type Answer = Outcomes;
 
-    async fn page(&self, journal: &Journal, limit: usize) -> Result<Page<Outcome>, Trouble> {
+    async fn page(&self, journal: &Journal, limit: usize) -> Result<Page<Outcome>, StoreError> {
         journal.history(HistoryQuery { limit, ..self.query.clone() }).await
     }
 
@@ -188,19 +188,23 @@ struct EventList {
 }
 
 impl List for EventList {
-    type Entry = Event;
+    type Entry = JournalEvent;
     type Answer = Events;
 
-    async fn page(&self, journal: &Journal, limit: usize) -> Result<Page<Event>, Trouble> {
+    async fn page(
+        &self,
+        journal: &Journal,
+        limit: usize,
+    ) -> Result<Page<JournalEvent>, StoreError> {
         journal.events(EventsQuery { limit, ..self.query.clone() }).await
     }
 
-    fn line(seq: u64, event: &Event) -> EventLine {
+    fn line(seq: u64, event: &JournalEvent) -> EventLine {
         EventLine::of(seq, event)
     }
 
     fn take(&mut self, last: Option<u64>, more: bool) {
-        self.query.since = last.or(self.query.since);
+        self.query.after_seq = last.or(self.query.after_seq);
         self.last_seq = self.last_seq.max(last.unwrap_or(0));
         self.more = more && !self.newest;
     }
@@ -254,8 +258,8 @@ impl<L: List> Reading<L> {
             out.extend(text(&L::line(*seq, entry)));
         }
         self.left = self.left.saturating_sub(page.entries.len());
-        self.list.take(page.entries.last().map(|(seq, _)| *seq), page.more);
-        let ends = self.left == 0 || !page.more;
+        self.list.take(page.entries.last().map(|(seq, _)| *seq), page.has_more);
+        let ends = self.left == 0 || !page.has_more;
         if ends {
             let (_, after) = answer::around_list(&self.list.answer());
             out.extend(answer::closed(&after));
@@ -266,12 +270,12 @@ impl<L: List> Reading<L> {
 
 /// Waits for an event that is asked for; answers whether one came in time.
 async fn comes(
-    kept: &mut broadcast::Receiver<Kept>,
+    kept: &mut broadcast::Receiver<StoredEvents>,
     query: &EventsQuery,
     deadline: Instant,
     stop: &CancellationToken,
 ) -> bool {
-    let wanted = |event: &Event| query.wants(&event.what);
+    let wanted = |event: &JournalEvent| query.matches(&event.details);
     let one = async {
         loop {
             match kept.recv().await {
@@ -291,7 +295,7 @@ async fn comes(
 
 /// Targets that a text names.
 struct Named {
-    selector: Selector,
+    selector: TargetSelector,
     /// The answer where nothing is remembered of them either; none where some exist.
     unknown: Option<Refused>,
 }
@@ -322,7 +326,7 @@ async fn named(
         let unknown = (found == Found::None).then(|| no_match(&plan, &status, text));
         Named { selector: report::selector(&plan, text), unknown }
     };
-    joined(tokio::task::spawn_blocking(work).await).map(Some).ok_or_else(Refused::stopping)
+    unwrap_join(tokio::task::spawn_blocking(work).await).map(Some).ok_or_else(Refused::stopping)
 }
 
 async fn answered(answer: impl Future<Output = Result<Response, Refused>>) -> Response {
@@ -337,7 +341,7 @@ fn journal_of(state: &State) -> Result<&Journal, Refused> {
 /// Asks the journal in its turn: a filter may have to look through all of it.
 async fn in_turn<T>(
     turns: &Turns,
-    ask: impl Future<Output = Result<T, Trouble>>,
+    ask: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, Refused> {
     let _turn = turns.clone().wait().await.ok_or_else(Refused::stopping)?;
     Ok(ask.await?)

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
-    model::facts::{Facts, Flags, Known, Measured},
-    table::{DbName, Draft, Ix, NodeIx},
+    model::facts::{Facts, Flags, Measurement, OptionalU64},
+    table::{DbName, Draft, NodeIx, TargetIx},
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -9,21 +9,21 @@ use wall_clock::Moment;
 
 const RANGE: Range = Range { from: 0, to: u32::MAX };
 
-fn facts(by: Source, file: u64) -> Facts {
-    let measured_at = Some(Measured { at: Moment::from_unix(1_000), by });
+fn facts(by: FactSource, file: u64) -> Facts {
+    let measured_at = Some(Measurement { at: Moment::from_unix(1_000), source: by });
     let flags = Flags { exact: true, ..Flags::default() };
-    Facts { file: Known::new(file), measured_at, flags, ..Facts::default() }
+    Facts { file_bytes: OptionalU64::new(file), measured_at, flags, ..Facts::default() }
 }
 
 /// The `at`th file of a node: databases and parts by turns.
-fn put(draft: &mut Draft, node: NodeIx, at: u8) -> Ix {
+fn put(draft: &mut Draft, node: NodeIx, at: u8) -> TargetIx {
     let db = format!("db{}", at / 3);
-    let db = draft.db(DbName { db: &db, suffix: ".1" });
+    let db = draft.get_or_add_db(DbName { db: &db, suffix: ".1" });
     let ix = match at % 3 {
-        0 => draft.db_target(node, db, Some(RANGE)),
-        _ => draft.part(node, db, Some(RANGE), Signature([at; 16])),
+        0 => draft.get_or_add_shard(node, db, Some(RANGE)),
+        _ => draft.get_or_add_part(node, db, Some(RANGE), Signature([at; 16])),
     };
-    draft.set_facts(ix, facts(Source::Files, u64::from(at)));
+    draft.set_facts(ix, facts(FactSource::Files, u64::from(at)));
     ix
 }
 
@@ -39,8 +39,8 @@ proptest! {
         limit in 1_usize..9,
     ) {
         let mut draft = Draft::new(1);
-        let node = draft.node("couchdb@a");
-        let mut there: std::collections::BTreeMap<u8, Ix> =
+        let node = draft.get_or_add_node("couchdb@a");
+        let mut there: std::collections::BTreeMap<u8, TargetIx> =
             first.iter().map(|at| (*at, put(&mut draft, node, *at))).collect();
         let mut stays: BTreeSet<u8> = first;
         let (mut told, mut after): (Vec<String>, Option<TargetId>) = (Vec::new(), None);
@@ -78,18 +78,18 @@ proptest! {
 #[test]
 fn only_what_files_said_is_told_and_ids_lead_back_to_their_places() {
     let mut draft = Draft::new(1);
-    let node = draft.node("couchdb@a");
+    let node = draft.get_or_add_node("couchdb@a");
     put(&mut draft, node, 0);
     put(&mut draft, node, 1);
-    let local = draft.db(DbName { db: "_dbs", suffix: "" });
-    let local = draft.db_target(node, local, None);
-    draft.set_facts(local, facts(Source::Files, 7));
+    let local = draft.get_or_add_db(DbName { db: "_dbs", suffix: "" });
+    let local = draft.get_or_add_shard(node, local, None);
+    draft.set_facts(local, facts(FactSource::Files, 7));
     let by_couchdb = put(&mut draft, node, 3);
-    draft.set_facts(by_couchdb, facts(Source::Http, 3));
+    draft.set_facts(by_couchdb, facts(FactSource::Http, 3));
     let stale = put(&mut draft, node, 4);
     draft.set_state(stale, TargetState::Orphan);
-    let db = draft.db(DbName { db: "db0", suffix: ".1" });
-    draft.cleanup_target(db);
+    let db = draft.get_or_add_db(DbName { db: "db0", suffix: ".1" });
+    draft.get_or_add_cleanup(db);
     let snapshot = draft.publish(Moment::from_unix(1_000));
     let (targets, more) = page(&snapshot, None, 100);
     let part = format!("view:couchdb@a/shards%2F00000000-ffffffff%2Fdb0.1/{}", "01".repeat(16));

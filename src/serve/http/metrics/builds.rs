@@ -1,6 +1,6 @@
 //! View and search indexes that lag behind their databases, and their builds.
 
-use crate::act::warmer::{Builds, Class, Ending};
+use crate::act::warmer::{BuildClass, BuildResult, IndexBuilds};
 use hashbrown::HashSet;
 use metrics_text::{Writer, families};
 
@@ -23,15 +23,15 @@ families! {
 }
 
 /// Writes nothing before the first look at the indexes.
-pub(super) fn write(writer: &mut Writer, builds: &Builds) {
-    if builds.at.is_none() {
+pub(super) fn write(writer: &mut Writer, builds: &IndexBuilds) {
+    if builds.checked_at.is_none() {
         return;
     }
     let mut samples = writer.family(&VIEW_UPDATES_PENDING);
     // While a database is deleted and created again, indexes of both instances may lag. One name
     // is one series.
     let mut seen = HashSet::new();
-    for line in builds.lines.iter().filter(|line| line.search.is_none()).take(builds.top) {
+    for line in builds.indexes.iter().filter(|line| line.search.is_none()).take(builds.top) {
         if let Some(pending) = line.pending
             && seen.insert((&line.db, &line.design))
         {
@@ -39,7 +39,7 @@ pub(super) fn write(writer: &mut Writer, builds: &Builds) {
         }
     }
     let mut samples = writer.family(&SEARCH_UPDATES_PENDING);
-    for line in builds.lines.iter().filter(|line| line.search.is_some()).take(builds.top) {
+    for line in builds.indexes.iter().filter(|line| line.search.is_some()).take(builds.top) {
         if let (Some(pending), Some(search)) = (line.pending, &line.search) {
             let engine = search.engine.label();
             samples.sample(&[&line.db, &line.design, engine, &search.index], pending);
@@ -49,18 +49,18 @@ pub(super) fn write(writer: &mut Writer, builds: &Builds) {
         [(&INDEX_BUILDS_RUNNING, &builds.running), (&INDEX_BUILDS_WAITING, &builds.waiting)]
     {
         let mut samples = writer.family(family);
-        for class in Class::ALL {
+        for class in BuildClass::ALL {
             samples.sample(&[class.label()], counts.get(&class).copied().unwrap_or_default());
         }
     }
     writer.family(&INDEX_BUILDS_STALLED).sample(&[], builds.stalled);
     let mut samples = writer.family(&INDEX_BUILDS_STARTED);
-    for class in Class::ALL {
+    for class in BuildClass::ALL {
         samples.sample(&[class.label()], builds.started.get(&class).copied().unwrap_or_default());
     }
     let mut samples = writer.family(&INDEX_BUILDS_FINISHED);
-    for class in Class::ALL {
-        for ending in Ending::ALL {
+    for class in BuildClass::ALL {
+        for ending in BuildResult::ALL {
             let count = builds.finished.get(&(class, ending)).copied().unwrap_or_default();
             samples.sample(&[class.label(), ending.label()], count);
         }

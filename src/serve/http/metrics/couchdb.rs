@@ -3,7 +3,7 @@
 //! The client counts its requests itself, in the `prometheus` registry. This file only declares
 //! those families, so that the table of metrics is complete.
 
-use couchdb_client::Entry;
+use couchdb_client::EntryStatus;
 use metrics_text::{Writer, families};
 
 families! {
@@ -16,7 +16,7 @@ families! {
         "Time from sending a request to CouchDB to the end of its answer, in seconds.";
 }
 
-pub(super) fn write(writer: &mut Writer, entries: &[Entry]) {
+pub(super) fn write(writer: &mut Writer, entries: &[EntryStatus]) {
     let mut samples = writer.family(&COUCHDB_UP);
     for entry in entries {
         if let Some(up) = entry.up {

@@ -5,9 +5,9 @@
 
 use super::FamilyReaders;
 use crate::{
-    model::{facts::Fact, target::Kind},
+    model::{facts::FactKind, target::TargetKind},
     plan::Plan,
-    table::{DbIx, FileSums, Ix, NodeIx, Snapshot, TargetRef, TopDb},
+    table::{DbIx, ExportedDatabase, FileSums, NodeIx, Snapshot, TargetIx, TargetRef},
 };
 use couchdb_names::{Range, RangeText};
 use hashbrown::{HashMap, HashSet};
@@ -51,13 +51,13 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     let snapshot = &plan.snapshot;
     let superseded = superseded_instances(snapshot);
     databases(writer, snapshot, &superseded);
-    let listed: Vec<Ix> = if superseded.is_empty() {
+    let listed: Vec<TargetIx> = if superseded.is_empty() {
         snapshot.top().targets.clone()
     } else {
         let targets = snapshot.top().targets.iter().filter_map(|ix| snapshot.target(*ix));
         targets.filter(|target| !superseded.contains(&target.db())).map(TargetRef::ix).collect()
     };
-    let (parts, targets): (Vec<Ix>, Vec<Ix>) =
+    let (parts, targets): (Vec<TargetIx>, Vec<TargetIx>) =
         listed.into_iter().partition(|ix| snapshot.target(*ix).is_some_and(TargetRef::is_part));
     let families: FamilyReaders<Sizes, Option<u64>, 6, 3> = [
         (&TARGET_FILE_BYTES, |sizes| sizes.file),
@@ -86,7 +86,7 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
 /// While a database is deleted and created again, both instances may count as live. Of two that
 /// share a name only the one with more to reclaim is exported; this returns the others.
 fn superseded_instances(snapshot: &Snapshot) -> HashSet<DbIx> {
-    let mut best: HashMap<&str, &TopDb> = HashMap::new();
+    let mut best: HashMap<&str, &ExportedDatabase> = HashMap::new();
     let mut superseded = HashSet::new();
     for top in &snapshot.top().databases {
         let Some(name) = snapshot.db_name(top.db) else { continue };
@@ -94,8 +94,8 @@ fn superseded_instances(snapshot: &Snapshot) -> HashSet<DbIx> {
         if known.db == top.db {
             continue;
         }
-        let reclaimable = |it: &TopDb| {
-            let of = |sums: &FileSums| sums.reclaimable.get().unwrap_or_default();
+        let reclaimable = |it: &ExportedDatabase| {
+            let of = |sums: &FileSums| sums.reclaimable_bytes.get().unwrap_or_default();
             of(&it.sums.shards) + of(&it.sums.views)
         };
         if reclaimable(top) > reclaimable(known) {
@@ -111,19 +111,20 @@ fn superseded_instances(snapshot: &Snapshot) -> HashSet<DbIx> {
 /// Writes the sums of databases. A process that reads only some of the nodes cannot know the sums
 /// of shards, and one that does not serve the cluster cannot know those of views.
 fn databases(writer: &mut Writer, snapshot: &Snapshot, superseded: &HashSet<DbIx>) {
-    let mut members = snapshot.nodes().iter().skip(1).filter(|node| node.member).peekable();
+    let mut members = snapshot.nodes().iter().skip(1).filter(|node| node.is_member).peekable();
     let sees_shards =
-        members.peek().is_some() && members.all(|node| node.served && !node.files_alone);
-    let sees_views = snapshot.node(NodeIx::CLUSTER).is_some_and(|node| node.served);
+        members.peek().is_some() && members.all(|node| node.is_served && !node.files_only);
+    let sees_views = snapshot.node(NodeIx::CLUSTER).is_some_and(|node| node.is_served);
     let top = || snapshot.top().databases.iter().filter(|top| !superseded.contains(&top.db));
-    let mut labels = LabelSets::with_room(&DATABASE_COPIES, 2 * top().count(), 0);
+    let mut labels = LabelSets::with_capacity(&DATABASE_COPIES, 2 * top().count(), 0);
     let mut rows: Vec<&FileSums> = Vec::new();
     for top in top() {
         let Some(name) = snapshot.db_name(top.db) else { continue };
-        for (kind, seen, sums) in
-            [(Kind::Db, sees_shards, &top.sums.shards), (Kind::View, sees_views, &top.sums.views)]
-        {
-            if seen && sums.copies > 0 {
+        for (kind, seen, sums) in [
+            (TargetKind::Db, sees_shards, &top.sums.shards),
+            (TargetKind::View, sees_views, &top.sums.views),
+        ] {
+            if seen && sums.file_count > 0 {
                 labels.push(&[name.db, kind.label()]);
                 rows.push(sums);
             }
@@ -131,12 +132,12 @@ fn databases(writer: &mut Writer, snapshot: &Snapshot, superseded: &HashSet<DbIx
     }
     let mut samples = writer.family(&DATABASE_COPIES);
     for (labels, sums) in labels.iter().zip(&rows) {
-        samples.sample_of(labels, sums.copies);
+        samples.sample_of(labels, sums.file_count);
     }
     let families: FamilyReaders<&FileSums, Option<f64>, 2, 3> = [
-        (&DATABASE_FILE_BYTES, |sums| sums.file.get()),
-        (&DATABASE_ACTIVE_BYTES, |sums| sums.active.get()),
-        (&DATABASE_RECLAIMABLE_BYTES, |sums| sums.reclaimable.get()),
+        (&DATABASE_FILE_BYTES, |sums| sums.file_bytes.get()),
+        (&DATABASE_ACTIVE_BYTES, |sums| sums.active_bytes.get()),
+        (&DATABASE_RECLAIMABLE_BYTES, |sums| sums.reclaimable_bytes.get()),
     ];
     for (family, read) in families {
         let mut samples = writer.family(family);
@@ -148,12 +149,12 @@ fn databases(writer: &mut Writer, snapshot: &Snapshot, superseded: &HashSet<DbIx
     }
     // Before the first scan the number is not known, which is not zero.
     if members_known(snapshot) {
-        writer.family(&DATABASES_NOT_EXPORTED).sample(&[], snapshot.top().not_whole);
+        writer.family(&DATABASES_NOT_EXPORTED).sample(&[], snapshot.top().incomplete_count);
     }
 }
 
 fn members_known(snapshot: &Snapshot) -> bool {
-    snapshot.nodes().iter().skip(1).any(|node| node.member)
+    snapshot.nodes().iter().skip(1).any(|node| node.is_member)
 }
 
 /// Writes families that have a series for each of these targets.
@@ -163,12 +164,13 @@ fn members_known(snapshot: &Snapshot) -> bool {
 fn targets_of<const LABELS: usize, const FAMILIES: usize>(
     writer: &mut Writer,
     snapshot: &Snapshot,
-    targets: &[Ix],
+    targets: &[TargetIx],
     families: &FamilyReaders<Sizes, Option<u64>, LABELS, FAMILIES>,
     named: impl for<'a> Fn(TargetRef<'a>, &'a Names<'a>) -> [&'a str; LABELS],
 ) {
     let [(first, read), others @ ..] = families.as_slice() else { return };
-    let mut labels = LabelSets::with_room(first, targets.len(), targets.len() * LABEL_CHARACTERS);
+    let mut labels =
+        LabelSets::with_capacity(first, targets.len(), targets.len() * LABEL_CHARACTERS);
     let mut sizes = Vec::with_capacity(targets.len());
     writer.reserve(FAMILIES * targets.len() * (LABEL_CHARACTERS + OTHER_CHARACTERS));
     // Writing while the names are looked up lets compression begin early.
@@ -201,7 +203,7 @@ struct Names<'a> {
 
 impl<'a> Names<'a> {
     fn of(target: TargetRef<'a>) -> Self {
-        let view = target.view().filter(|view| view.search.is_none());
+        let view = target.view().filter(|view| view.search_index.is_none());
         Self {
             range: target.range().map(Range::text),
             design: view.and_then(|view| view.designs.first()).map_or("", |design| design),
@@ -229,9 +231,9 @@ struct Sizes {
 impl Sizes {
     fn of(target: TargetRef<'_>) -> Self {
         Self {
-            file: target.on_disk(Fact::File),
-            active: target.on_disk(Fact::Active),
-            reclaimable: target.reclaimable(),
+            file: target.disk_bytes(FactKind::File),
+            active: target.disk_bytes(FactKind::Active),
+            reclaimable: target.reclaimable_bytes(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::served_nodes;
 use crate::{
-    model::memory::Scope,
+    model::records::SuspensionScope,
     plan::{Gate, Plan},
     table::NodeIx,
 };
@@ -52,8 +52,8 @@ fn limits(writer: &mut Writer, plan: &Plan) {
     writer.family(&NODE_CONCURRENCY_LIMIT).sample(&[], limits.per_node);
     writer.family(&CLUSTER_CONCURRENCY_LIMIT).sample(&[], limits.cluster);
     let mut samples = writer.family(&CHANNEL_WINDOW_OPEN);
-    for (channel, opening) in plan.channels.list.iter().zip(plan.openings.iter()) {
-        samples.sample(&[&channel.name], opening.open);
+    for (channel, opening) in plan.channels.list.iter().zip(plan.window_states.iter()) {
+        samples.sample(&[&channel.name], opening.is_open);
     }
 }
 
@@ -61,12 +61,12 @@ fn limits(writer: &mut Writer, plan: &Plan) {
 /// apply: all reasons for all queues would be most of the exposition, and mostly zeros.
 fn candidates(writer: &mut Writer, plan: &Plan) {
     let mut samples = writer.family(&CANDIDATES);
-    for (queue, counts) in plan.queues.iter().zip(plan.candidates.iter()) {
+    for (queue, counts) in plan.queues.iter().zip(plan.decision_counts.iter()) {
         let (node, channel) =
-            (plan.snapshot.node(queue.node), plan.channels.list.get(queue.channel));
+            (plan.snapshot.node(queue.node), plan.channels.list.get(queue.channel_index));
         let Some((node, channel)) = node.zip(channel) else { continue };
         samples.sample(&[&node.name, &channel.name, "start"], counts.starts);
-        for (reason, count) in counts.reasons() {
+        for (reason, count) in counts.refusals_by_reason() {
             samples.sample(&[&node.name, &channel.name, reason.label()], count);
         }
     }
@@ -81,7 +81,7 @@ fn gates(writer: &mut Writer, plan: &Plan) {
     let states: Vec<_> = served_nodes(plan)
         .flat_map(|(ix, node)| Gate::ALL.map(|gate| (ix, node, gate)))
         .filter(|(ix, _, gate)| known(*gate, *ix))
-        .map(|(ix, node, gate)| (&node.name, gate, plan.gate(gate, ix)))
+        .map(|(ix, node, gate)| (&node.name, gate, plan.gate_refusal(gate, ix)))
         .collect();
     let mut samples = writer.family(&GATE_OPEN);
     for (node, gate, closed) in &states {
@@ -96,10 +96,10 @@ fn gates(writer: &mut Writer, plan: &Plan) {
 }
 
 fn suspensions(writer: &mut Writer, plan: &Plan) {
-    let in_force = &plan.conditions.history.suspensions.0;
+    let in_force = &plan.conditions.constraints.suspensions.0;
     let mut samples = writer.family(&SUSPENDED);
-    samples.sample(&["all"], in_force.contains_key(&Scope::All));
-    for scope in in_force.keys().filter(|scope| **scope != Scope::All) {
+    samples.sample(&["all"], in_force.contains_key(&SuspensionScope::All));
+    for scope in in_force.keys().filter(|scope| **scope != SuspensionScope::All) {
         samples.sample(&[&scope.to_string()], true);
     }
     let mut samples = writer.family(&SUSPENDED_SINCE_TIMESTAMP);

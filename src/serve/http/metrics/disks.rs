@@ -37,8 +37,8 @@ pub(super) fn write(writer: &mut Writer, disks: &Disks, jobs: &Jobs, snapshot: &
     let mut samples = writer.family(&DISK_RESERVED_BYTES);
     for (node, volume) in volumes() {
         // Before the first poll it is not known what runs.
-        if !jobs.polled.is_empty() {
-            samples.sample(&[&node, &volume.name], volume.reserved(jobs, snapshot));
+        if !jobs.polled_nodes.is_empty() {
+            samples.sample(&[&node, &volume.name], volume.reserved_bytes(jobs, snapshot));
         }
     }
 }
@@ -48,22 +48,22 @@ mod tests {
     use super::*;
     use crate::{
         plan::{
-            disk::Space,
+            disk::VolumeSpace,
             pressure::{NodePressure, Pressures, Signal},
         },
         serve::http::metrics::pressure,
         table::Draft,
     };
-    use metrics_text::{Coding, Format};
+    use metrics_text::{Encoding, TextFormat};
     use std::collections::BTreeMap;
     use wall_clock::Moment;
 
     #[test]
     fn what_is_unknown_has_no_sample_and_a_shared_volume_one() {
         let mut draft = Draft::new(5);
-        let node = draft.node("couchdb@a");
+        let node = draft.get_or_add_node("couchdb@a");
         let snapshot = draft.publish(Moment::from_unix(7));
-        let space = Space { available: 5, size: None, at: Moment::from_unix(7) };
+        let space = VolumeSpace { available: 5, size: None, measured_at: Moment::from_unix(7) };
         let volume = |name: &str, space| Volume {
             name: name.into(),
             nodes: vec!["couchdb@a".into(), "couchdb@b".into()],
@@ -76,7 +76,7 @@ mod tests {
         let of_node = NodePressure { signals, ..NodePressure::default() };
         let pressures = Pressures { nodes: BTreeMap::from([(node, of_node)]) };
         let text = |jobs: &Jobs| {
-            let mut writer = Writer::new(Format::Text, Coding::Identity);
+            let mut writer = Writer::new(TextFormat::Text, Encoding::Identity);
             write(&mut writer, &disks, jobs, &snapshot);
             pressure::write(&mut writer, &pressures, &snapshot);
             let text = String::from_utf8(writer.finish()).unwrap();
@@ -87,7 +87,7 @@ mod tests {
         let available = "recliner_disk_available_bytes{node=\"couchdb@a\",volume=\"x\"} 5";
         let latency = "recliner_pressure_probe_latency_seconds{node=\"couchdb@a\"} 0.25";
         assert_eq!(text(&Jobs::default()), [available, latency]);
-        let polled = Jobs { polled: vec![(node, Moment::from_unix(7))], ..Jobs::default() };
+        let polled = Jobs { polled_nodes: vec![(node, Moment::from_unix(7))], ..Jobs::default() };
         let reserved = ["x", "y"].map(|name| {
             format!("recliner_disk_reserved_bytes{{node=\"couchdb@a\",volume=\"{name}\"}} 0")
         });

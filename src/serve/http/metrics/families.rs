@@ -10,10 +10,10 @@ use super::{
     builds, couchdb, databases, decisions, disks, feeds, files, jobs, journal, nodes, pressure,
     program, queues, scans, sizes, smoosh,
 };
-use metrics_text::Description;
+use metrics_text::FamilyDescription;
 
 /// Every family, in the order of the README and of a scrape.
-pub fn all() -> impl Iterator<Item = &'static Description> {
+pub fn all() -> impl Iterator<Item = &'static FamilyDescription> {
     [
         program::ALL,
         couchdb::ALL,

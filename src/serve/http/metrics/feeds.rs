@@ -1,6 +1,6 @@
 //! The CouchDB feeds that are followed, and the readers of recliner's own feed.
 
-use crate::feeds::{changes::Status, feed::Feed};
+use crate::feeds::{feed_client::FeedClientStatus, feed_server::FeedHandle};
 use metrics_text::{Writer, families};
 
 families! {
@@ -16,7 +16,7 @@ families! {
 
 /// Writes nothing about CouchDB's feeds where none is followed, nor about recliner's own feed
 /// where it is off.
-pub(super) fn write(writer: &mut Writer, status: &Status, own: Option<&Feed>) {
+pub(super) fn write(writer: &mut Writer, status: &FeedClientStatus, own: Option<&FeedHandle>) {
     let mut samples = writer.family(&FEED_CONNECTED);
     for (name, feed) in &status.feeds {
         samples.sample(&[name], u64::from(feed.connected));
@@ -27,7 +27,7 @@ pub(super) fn write(writer: &mut Writer, status: &Status, own: Option<&Feed>) {
     }
     let mut samples = writer.family(&FEED_PENDING_EVENTS);
     if !status.feeds.is_empty() {
-        samples.sample(&[], status.pending as u64);
+        samples.sample(&[], status.pending_events as u64);
     }
     let mut samples = writer.family(&FEED_SUBSCRIBERS);
     if let Some(feed) = own {

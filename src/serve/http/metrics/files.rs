@@ -6,9 +6,9 @@
 
 use super::{FamilyReaders, served_nodes};
 use crate::{
-    model::target::{Kind, State},
+    model::target::{TargetKind, TargetState},
     plan::Plan,
-    table::{Node, OnDisk, Sums},
+    table::{DiskUsage, Node, TargetSums},
 };
 use metrics_text::{Writer, families};
 
@@ -33,15 +33,15 @@ families! {
 
 pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     view_files(writer, plan);
-    let families: FamilyReaders<OnDisk, u64, 1, 3> = [
-        (&STALE_INDEX_BYTES, |disk| disk.stale_index),
-        (&LEFTOVER_BYTES, |disk| disk.leftover),
-        (&TRASH_BYTES, |disk| disk.trash),
+    let families: FamilyReaders<DiskUsage, u64, 1, 3> = [
+        (&STALE_INDEX_BYTES, |disk| disk.stale_index_bytes),
+        (&LEFTOVER_BYTES, |disk| disk.leftover_bytes),
+        (&TRASH_BYTES, |disk| disk.trash_bytes),
     ];
     for (family, read) in families {
         let mut samples = writer.family(family);
         for (_, node) in served_nodes(plan) {
-            if let Some(disk) = node.disk {
+            if let Some(disk) = node.disk_usage {
                 samples.sample(&[&node.name], read(disk));
             }
         }
@@ -56,20 +56,20 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
 
 fn view_files(writer: &mut Writer, plan: &Plan) {
     let totals = plan.snapshot.totals();
-    let views: Vec<(&Node, Sums)> = served_nodes(plan)
-        .map(|(ix, node)| (node, totals.of(ix, Kind::View)))
-        .filter(|(node, _)| node.disk.is_some())
+    let views: Vec<(&Node, TargetSums)> = served_nodes(plan)
+        .map(|(ix, node)| (node, totals.sums_of(ix, TargetKind::View)))
+        .filter(|(node, _)| node.disk_usage.is_some())
         .collect();
     let mut samples = writer.family(&NODE_VIEW_FILES);
     for (node, sums) in &views {
-        for state in [State::Ok, State::Orphan] {
-            samples.sample(&[&node.name, state.label()], sums.states[state as usize]);
+        for state in [TargetState::Ok, TargetState::Orphan] {
+            samples.sample(&[&node.name, state.label()], sums.counts_by_state[state as usize]);
         }
     }
-    let families: FamilyReaders<&Sums, Option<f64>, 1, 3> = [
-        (&NODE_VIEW_FILE_BYTES, |sums| sums.file.get()),
-        (&NODE_VIEW_ACTIVE_BYTES, |sums| sums.active.get()),
-        (&NODE_VIEW_RECLAIMABLE_BYTES, |sums| sums.reclaimable.get()),
+    let families: FamilyReaders<&TargetSums, Option<f64>, 1, 3> = [
+        (&NODE_VIEW_FILE_BYTES, |sums| sums.file_bytes.get()),
+        (&NODE_VIEW_ACTIVE_BYTES, |sums| sums.active_bytes.get()),
+        (&NODE_VIEW_RECLAIMABLE_BYTES, |sums| sums.reclaimable_bytes.get()),
     ];
     for (family, read) in families {
         let mut samples = writer.family(family);

@@ -2,11 +2,11 @@
 
 use super::served_nodes;
 use crate::{
-    act::follower::{Counts, Distribution},
+    act::job_state::{Histogram, JobCounters},
     jobs::{Job, JobKey},
     model::{
-        memory::{Ending, Owner, Rest},
-        target::Kind,
+        records::{Backoff, JobOwner, JobResult},
+        target::TargetKind,
     },
     plan::Plan,
     table::NodeIx,
@@ -46,9 +46,9 @@ families! {
 }
 
 /// Kinds whose compactions CouchDB lists among its active tasks.
-const LISTED: [Kind; 2] = [Kind::Db, Kind::View];
+const LISTED: [TargetKind; 2] = [TargetKind::Db, TargetKind::View];
 
-pub(super) fn write(writer: &mut Writer, plan: &Plan, counts: &Counts) {
+pub(super) fn write(writer: &mut Writer, plan: &Plan, counts: &JobCounters) {
     running(writer, plan);
     progress(writer, plan);
     starts_and_ends(writer, plan, counts);
@@ -59,8 +59,8 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, counts: &Counts) {
 fn quarantine(writer: &mut Writer, plan: &Plan) {
     let mut quarantined: BTreeMap<NodeIx, u64> =
         served_nodes(plan).map(|(ix, _)| (ix, 0)).collect();
-    for (ix, rest) in &plan.conditions.history.rests {
-        if let (Some(target), Rest::Quarantined { .. }) = (plan.snapshot.target(*ix), rest) {
+    for (ix, rest) in &plan.conditions.constraints.backoffs {
+        if let (Some(target), Backoff::Quarantined { .. }) = (plan.snapshot.target(*ix), rest) {
             *quarantined.entry(target.node_ix()).or_default() += 1;
         }
     }
@@ -76,15 +76,15 @@ fn quarantine(writer: &mut Writer, plan: &Plan) {
 fn running(writer: &mut Writer, plan: &Plan) {
     let jobs = &plan.conditions.jobs;
     let mut rows = BTreeMap::new();
-    for (node, _) in &jobs.polled {
+    for (node, _) in &jobs.polled_nodes {
         for kind in LISTED {
-            for owner in Owner::ALL {
+            for owner in JobOwner::ALL {
                 rows.insert((*node, kind, owner), 0_u64);
             }
         }
     }
     for job in jobs.compactions() {
-        *rows.entry((job.key.node, job.kind, job.owner)).or_default() += 1;
+        *rows.entry((job.key.node, job.target_kind, job.owner)).or_default() += 1;
     }
     let mut samples = writer.family(&JOBS_RUNNING);
     for ((at, kind, owner), count) in rows {
@@ -102,7 +102,7 @@ fn progress(writer: &mut Writer, plan: &Plan) {
         .conditions
         .jobs
         .compactions()
-        .filter_map(|job| Some((JobLabels::of(&job.key, job.kind, plan)?, job)))
+        .filter_map(|job| Some((JobLabels::of(&job.key, job.target_kind, plan)?, job)))
         .filter(|(named, _)| seen.insert(named.clone()))
         .collect();
     let mut samples = writer.family(&JOB_PROGRESS_RATIO);
@@ -113,7 +113,7 @@ fn progress(writer: &mut Writer, plan: &Plan) {
     }
     let mut samples = writer.family(&JOB_LAST_PROGRESS_TIMESTAMP);
     for (named, job) in &named {
-        samples.sample(&named.values(), job.last_progress);
+        samples.sample(&named.values(), job.last_progress_at);
     }
 }
 
@@ -128,12 +128,12 @@ struct JobLabels {
 }
 
 impl JobLabels {
-    fn of(key: &JobKey, kind: Kind, plan: &Plan) -> Option<Self> {
+    fn of(key: &JobKey, kind: TargetKind, plan: &Plan) -> Option<Self> {
         let node = Arc::clone(&plan.snapshot.node(key.node)?.name);
         let split = ShardName::split(&key.shard);
         let db = split.as_ref().map_or(&*key.shard, |name| name.db).to_owned();
         let range = split.map(|name| name.range.to_string()).unwrap_or_default();
-        let design = key.work.design().unwrap_or_default().to_owned();
+        let design = key.kind.design().unwrap_or_default().to_owned();
         Some(Self { node, kind: kind.label(), db, range, design })
     }
 
@@ -143,18 +143,19 @@ impl JobLabels {
 }
 
 /// Each node and channel that may start a compaction begins at zero.
-fn starts_and_ends(writer: &mut Writer, plan: &Plan, counts: &Counts) {
-    let mut started: BTreeMap<(&str, &str, Kind), u64> = BTreeMap::new();
+fn starts_and_ends(writer: &mut Writer, plan: &Plan, counts: &JobCounters) {
+    let mut started: BTreeMap<(&str, &str, TargetKind), u64> = BTreeMap::new();
     for queue in plan.queues.iter() {
-        let Some(channel) = plan.channels.list.get(queue.channel) else { continue };
-        let view = channel.kind == Kind::View;
+        let Some(channel) = plan.channels.list.get(queue.channel_index) else { continue };
+        let view = channel.kind == TargetKind::View;
         // Each copy of a view is compacted on its own node.
         for (_, node) in served_nodes(plan).filter(|(ix, _)| *ix == queue.node || view) {
             started.insert((&node.name, &channel.name, channel.kind), 0);
         }
     }
-    let endings = |kind: Kind| Ending::ALL.into_iter().filter(move |it| it.is_usual_of(kind));
-    let mut finished: BTreeMap<((&str, &str, Kind), Ending), u64> = started
+    let endings =
+        |kind: TargetKind| JobResult::ALL.into_iter().filter(move |it| it.is_usual_for(kind));
+    let mut finished: BTreeMap<((&str, &str, TargetKind), JobResult), u64> = started
         .keys()
         .flat_map(|place| endings(place.2).map(|ending| ((*place, ending), 0)))
         .collect();
@@ -174,20 +175,20 @@ fn starts_and_ends(writer: &mut Writer, plan: &Plan, counts: &Counts) {
     }
 }
 
-fn sizes_and_durations(writer: &mut Writer, counts: &Counts) {
+fn sizes_and_durations(writer: &mut Writer, counts: &JobCounters) {
     for (family, bytes) in [
-        (&COMPACTION_RECLAIMED_BYTES, &counts.reclaimed),
-        (&COMPACTION_REWRITTEN_BYTES, &counts.rewritten),
+        (&COMPACTION_RECLAIMED_BYTES, &counts.reclaimed_bytes),
+        (&COMPACTION_REWRITTEN_BYTES, &counts.rewritten_bytes),
     ] {
         let mut samples = writer.family(family);
         for ((node, kind), bytes) in bytes {
             samples.sample(&[node, kind.label()], *bytes);
         }
     }
-    let none = [Distribution::of_durations(), Distribution::of_estimates()];
+    let none = [Histogram::durations(), Histogram::estimate_ratios()];
     for (family, values, none) in [
         (&COMPACTION_DURATION, &counts.durations, &none[0]),
-        (&COMPACTION_ESTIMATE_RATIO, &counts.estimates, &none[1]),
+        (&COMPACTION_ESTIMATE_RATIO, &counts.estimate_ratios, &none[1]),
     ] {
         let mut samples = writer.family(family);
         for kind in LISTED {

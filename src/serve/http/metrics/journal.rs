@@ -13,5 +13,5 @@ families! {
 pub(super) fn write(writer: &mut Writer, journal: &Journal) {
     let last_seq = journal.health().borrow().last_seq;
     writer.family(&JOURNAL_LAST_SEQ).sample(&[], last_seq);
-    writer.family(&JOURNAL_DROPPED).sample(&[], journal.dropped());
+    writer.family(&JOURNAL_DROPPED).sample(&[], journal.dropped_events());
 }

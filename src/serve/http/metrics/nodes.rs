@@ -14,7 +14,7 @@ families! {
 pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     let mut samples = writer.family(&NODE_UP);
     for node in members(plan) {
-        if let Some(up) = node.up {
+        if let Some(up) = node.is_up {
             samples.sample(&[&node.name], up);
         }
     }

@@ -33,7 +33,7 @@ pub(super) fn write(writer: &mut Writer, scrape: &Scrape) {
     }
     let mut samples = writer.family(&CHANNEL_MODE);
     for channel in &plan.channels.list {
-        let in_force = channel.mode.and(config.mode);
+        let in_force = channel.mode.more_cautious(config.mode);
         for mode in Mode::ALL {
             samples.sample(&[&channel.name, mode.label()], mode == in_force);
         }

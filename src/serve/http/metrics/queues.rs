@@ -2,7 +2,7 @@
 
 use super::FamilyReaders;
 use crate::{
-    model::channel::{Channel, Priority},
+    model::channel::{Channel, PriorityKind},
     plan::{Plan, QueueView},
 };
 use metrics_text::{Writer, families};
@@ -37,15 +37,15 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
         .iter()
         .filter_map(|queue| {
             let node = plan.snapshot.node(queue.node)?;
-            Some((&*node.name, plan.channels.list.get(queue.channel)?, &**queue))
+            Some((&*node.name, plan.channels.list.get(queue.channel_index)?, &**queue))
         })
         .collect();
     let numbers: FamilyReaders<&QueueView, u64, 2, 5> = [
-        (&QUEUE_SIZE, |queue| queue.waiting().len() as u64),
-        (&QUEUE_ACTIVE, |queue| queue.active as u64),
+        (&QUEUE_SIZE, |queue| queue.queued().len() as u64),
+        (&QUEUE_ACTIVE, |queue| queue.active_jobs as u64),
         (&QUEUE_CAPACITY, |queue| queue.capacity as u64),
         (&QUEUE_OVERFLOW, |queue| queue.overflow as u64),
-        (&QUEUE_RECLAIMABLE_BYTES, |queue| queue.reclaimable),
+        (&QUEUE_RECLAIMABLE_BYTES, |queue| queue.reclaimable_bytes),
     ];
     for (family, read) in numbers {
         let mut samples = writer.family(family);
@@ -55,19 +55,19 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     }
     let mut samples = writer.family(&QUEUE_OLDEST_TIMESTAMP);
     for (node, channel, queue) in &queues {
-        if let Some(oldest) = queue.oldest {
+        if let Some(oldest) = queue.oldest_queued_at {
             samples.sample(&[node, &channel.name], oldest);
         }
     }
     for (family, priority, highest) in [
-        (&QUEUE_RATIO_MIN, Priority::Ratio, false),
-        (&QUEUE_RATIO_MAX, Priority::Ratio, true),
-        (&QUEUE_SLACK_MIN_BYTES, Priority::Slack, false),
-        (&QUEUE_SLACK_MAX_BYTES, Priority::Slack, true),
+        (&QUEUE_RATIO_MIN, PriorityKind::Ratio, false),
+        (&QUEUE_RATIO_MAX, PriorityKind::Ratio, true),
+        (&QUEUE_SLACK_MIN_BYTES, PriorityKind::Slack, false),
+        (&QUEUE_SLACK_MAX_BYTES, PriorityKind::Slack, true),
     ] {
         let mut samples = writer.family(family);
         for (node, channel, queue) in queues.iter().filter(|(_, it, _)| it.priority == priority) {
-            if let Some((best, worst)) = queue.priority {
+            if let Some((best, worst)) = queue.priority_range {
                 samples.sample(&[node, &channel.name], if highest { best } else { worst });
             }
         }

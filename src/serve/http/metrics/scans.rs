@@ -1,7 +1,7 @@
 //! How recent the facts of each node are, and which reads failed.
 
 use super::{members, served_nodes};
-use crate::{datadir::Problem, model::facts::Source, plan::Plan, scan::Status};
+use crate::{datadir::ReadProblem, model::facts::FactSource, plan::Plan, scan::Status};
 use metrics_text::{Writer, families};
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ families! {
 }
 
 pub(super) fn write(writer: &mut Writer, plan: &Plan, status: &Status) {
-    let [http, files] = Source::ALL.map(Source::label);
+    let [http, files] = FactSource::ALL.map(FactSource::label);
     let mut samples = writer.family(&SCAN_LAST_SUCCESS_TIMESTAMP);
     for (_, node) in served_nodes(plan) {
-        let from_files = node.disk.and_then(|disk| disk.last_success);
+        let from_files = node.disk_usage.and_then(|disk| disk.last_success);
         for (source, at) in [(http, node.last_success), (files, from_files)] {
             if let Some(at) = at {
                 samples.sample(&[&node.name, source], at);
@@ -33,16 +33,16 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, status: &Status) {
     }
     let mut samples = writer.family(&SCAN_OLDEST_FACT_TIMESTAMP);
     for (_, node) in served_nodes(plan) {
-        let from_files = node.disk.and_then(|disk| disk.oldest_fact);
+        let from_files = node.disk_usage.and_then(|disk| disk.oldest_fact);
         for (source, at) in [(http, node.oldest_fact), (files, from_files)] {
             if let Some(at) = at {
                 samples.sample(&[&node.name, source], at);
             }
         }
     }
-    let walks = members(plan).filter_map(|node| node.disk).map(|disk| disk.took_ms);
+    let walks = members(plan).filter_map(|node| node.disk_usage).map(|disk| disk.took_ms);
     let walk = walks.max().map(|milliseconds| milliseconds as f64 / 1e3);
-    let asked = members(plan).any(|node| node.up.is_some()) || walk.is_none();
+    let asked = members(plan).any(|node| node.is_up.is_some()) || walk.is_none();
     let sweep = status.last_duration.filter(|_| asked).map(|took| took.as_secs_f64());
     let mut samples = writer.family(&SCAN_DURATION);
     for (source, took) in [(http, sweep), (files, walk)] {
@@ -59,10 +59,12 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, status: &Status) {
 /// absent before.
 fn errors(writer: &mut Writer, plan: &Plan, status: &Status) {
     let mut errors: BTreeMap<(&str, &str), u64> = members(plan)
-        .flat_map(|node| couchdb_client::Kind::ALL.map(|kind| ((&*node.name, kind.label()), 0)))
+        .flat_map(|node| {
+            couchdb_client::ErrorKind::ALL.map(|kind| ((&*node.name, kind.label()), 0))
+        })
         .collect();
-    for node in members(plan).filter(|node| node.disk.is_some()) {
-        errors.extend(Problem::ALL.map(|problem| ((&*node.name, problem.label()), 0)));
+    for node in members(plan).filter(|node| node.disk_usage.is_some()) {
+        errors.extend(ReadProblem::ALL.map(|problem| ((&*node.name, problem.label()), 0)));
     }
     errors.extend(status.errors.iter().map(|((node, reason), count)| ((&**node, *reason), *count)));
     let mut samples = writer.family(&SCAN_ERRORS);

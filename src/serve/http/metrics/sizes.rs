@@ -2,9 +2,9 @@
 
 use super::{FamilyReaders, served_nodes};
 use crate::{
-    model::target::{Kind, State},
+    model::target::{TargetKind, TargetState},
     plan::Plan,
-    table::{NodeIx, Sums},
+    table::{NodeIx, TargetSums},
 };
 use metrics_text::{Writer, families};
 use std::collections::BTreeMap;
@@ -29,33 +29,34 @@ families! {
 /// The sums of one kind on one node.
 struct Row<'a> {
     node: &'a str,
-    kind: Kind,
-    sums: Sums,
+    kind: TargetKind,
+    sums: TargetSums,
 }
 
 pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     let rows = rows(plan);
     let mut samples = writer.family(&TARGETS);
     for Row { node, kind, sums } in &rows {
-        for state in State::ALL {
-            samples.sample(&[node, kind.label(), state.label()], sums.states[state as usize]);
+        for state in TargetState::ALL {
+            samples
+                .sample(&[node, kind.label(), state.label()], sums.counts_by_state[state as usize]);
         }
     }
     for (node, count) in missing_on_former_members(plan) {
-        samples.sample(&[node, Kind::Db.label(), State::Missing.label()], count);
+        samples.sample(&[node, TargetKind::Db.label(), TargetState::Missing.label()], count);
     }
     bytes(writer, &rows);
     let mut unmeasured: BTreeMap<&str, u64> = BTreeMap::new();
     for Row { node, sums, .. } in &rows {
-        *unmeasured.entry(node).or_default() += sums.file.unknown();
+        *unmeasured.entry(node).or_default() += sums.file_bytes.unknown_count();
     }
     let mut samples = writer.family(&TARGETS_UNMEASURED);
     for (node, count) in unmeasured {
         samples.sample(&[node], count);
     }
     let mut samples = writer.family(&ORPHAN_BYTES);
-    for Row { node, sums, .. } in rows.iter().filter(|row| row.kind == Kind::Db) {
-        if let Some(bytes) = sums.orphan.get() {
+    for Row { node, sums, .. } in rows.iter().filter(|row| row.kind == TargetKind::Db) {
+        if let Some(bytes) = sums.orphan_file.get() {
             samples.sample(&[node], bytes);
         }
     }
@@ -68,14 +69,14 @@ fn rows(plan: &Plan) -> Vec<Row<'_>> {
     let totals = plan.snapshot.totals();
     served_nodes(plan)
         .flat_map(|(ix, node)| {
-            Kind::ALL
+            TargetKind::ALL
                 .into_iter()
-                .filter(move |kind| (*kind == Kind::Db) != (ix == NodeIx::CLUSTER))
-                .map(move |kind| (node, kind, totals.of(ix, kind)))
+                .filter(move |kind| (*kind == TargetKind::Db) != (ix == NodeIx::CLUSTER))
+                .map(move |kind| (node, kind, totals.sums_of(ix, kind)))
         })
         .filter(|(node, _, sums)| {
-            let walked = node.disk.is_some_and(|disk| disk.last_success.is_some());
-            node.last_success.is_some() || walked || *sums != Sums::default()
+            let walked = node.disk_usage.is_some_and(|disk| disk.last_success.is_some());
+            node.last_success.is_some() || walked || *sums != TargetSums::default()
         })
         .map(|(node, kind, sums)| Row { node: &node.name, kind, sums })
         .collect()
@@ -85,28 +86,28 @@ fn rows(plan: &Plan) -> Vec<Row<'_>> {
 /// number of those copies.
 fn missing_on_former_members(plan: &Plan) -> impl Iterator<Item = (&str, u64)> {
     let nodes = plan.snapshot.nodes().iter().enumerate().skip(1);
-    let nodes = nodes.filter(|(_, node)| node.served && !node.member);
+    let nodes = nodes.filter(|(_, node)| node.is_served && !node.is_member);
     nodes.filter_map(|(ix, node)| {
-        let sums = plan.snapshot.totals().of(NodeIx::from_usize(ix)?, Kind::Db);
-        let missing = sums.states[State::Missing as usize];
+        let sums = plan.snapshot.totals().sums_of(NodeIx::from_usize(ix)?, TargetKind::Db);
+        let missing = sums.counts_by_state[TargetState::Missing as usize];
         (missing > 0).then_some((&*node.name, missing))
     })
 }
 
 fn bytes(writer: &mut Writer, rows: &[Row<'_>]) {
-    let families: FamilyReaders<&Sums, Option<f64>, 2, 4> = [
-        (&FILE_BYTES, |sums| sums.file.get()),
-        (&ACTIVE_BYTES, |sums| sums.active.get()),
-        (&EXTERNAL_BYTES, |sums| sums.external.get()),
-        (&RECLAIMABLE_BYTES, |sums| sums.reclaimable.get()),
+    let families: FamilyReaders<&TargetSums, Option<f64>, 2, 4> = [
+        (&FILE_BYTES, |sums| sums.file_bytes.get()),
+        (&ACTIVE_BYTES, |sums| sums.active_bytes.get()),
+        (&EXTERNAL_BYTES, |sums| sums.external_bytes.get()),
+        (&RECLAIMABLE_BYTES, |sums| sums.reclaimable_bytes.get()),
     ];
     for (family, read) in families {
         let mut samples = writer.family(family);
         // CouchDB does not say how much of a Lucene index is live or could be freed.
-        let has = |kind: Kind| match kind {
-            Kind::Db | Kind::View => true,
-            Kind::Search => std::ptr::eq(family, &FILE_BYTES),
-            Kind::Cleanup => false,
+        let has = |kind: TargetKind| match kind {
+            TargetKind::Db | TargetKind::View => true,
+            TargetKind::Search => std::ptr::eq(family, &FILE_BYTES),
+            TargetKind::Cleanup => false,
         };
         for Row { node, kind, sums } in rows.iter().filter(|row| has(row.kind)) {
             if let Some(bytes) = read(sums) {

@@ -3,9 +3,9 @@
 use super::{FamilyReaders, members};
 use crate::{
     act::takeover::Takeovers,
-    model::channel::{Channels, Priority},
+    model::channel::{Channels, PriorityKind},
     plan::Plan,
-    table::{SmooshChannel, SmooshSeen},
+    table::{NodeSmoosh, SmooshChannel},
 };
 use metrics_text::{Writer, families};
 
@@ -38,16 +38,16 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, takeovers: &Takeovers) {
     let mut samples = writer.family(&SMOOSH_UP);
     for node in members(plan) {
         match node.smoosh {
-            SmooshSeen::Channels(_) => samples.sample(&[&node.name], 1_u64),
-            SmooshSeen::Failed => samples.sample(&[&node.name], 0_u64),
-            SmooshSeen::Unasked | SmooshSeen::NotOffered => {}
+            NodeSmoosh::Channels(_) => samples.sample(&[&node.name], 1_u64),
+            NodeSmoosh::Failed => samples.sample(&[&node.name], 0_u64),
+            NodeSmoosh::NoDirectAddress | NodeSmoosh::Unsupported => {}
         }
     }
     let channels: Vec<(&str, &SmooshChannel)> = members(plan)
         .flat_map(|node| {
             match &node.smoosh {
-                SmooshSeen::Channels(channels) => channels.as_slice(),
-                SmooshSeen::Unasked | SmooshSeen::NotOffered | SmooshSeen::Failed => &[],
+                NodeSmoosh::Channels(channels) => channels.as_slice(),
+                NodeSmoosh::NoDirectAddress | NodeSmoosh::Unsupported | NodeSmoosh::Failed => &[],
             }
             .iter()
             .map(|channel| (&*node.name, channel))
@@ -65,14 +65,14 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, takeovers: &Takeovers) {
         }
     }
     for (family, priority, highest) in [
-        (&SMOOSH_WAITING_RATIO_MIN, Priority::Ratio, false),
-        (&SMOOSH_WAITING_RATIO_MAX, Priority::Ratio, true),
-        (&SMOOSH_WAITING_SLACK_MIN_BYTES, Priority::Slack, false),
-        (&SMOOSH_WAITING_SLACK_MAX_BYTES, Priority::Slack, true),
+        (&SMOOSH_WAITING_RATIO_MIN, PriorityKind::Ratio, false),
+        (&SMOOSH_WAITING_RATIO_MAX, PriorityKind::Ratio, true),
+        (&SMOOSH_WAITING_SLACK_MIN_BYTES, PriorityKind::Slack, false),
+        (&SMOOSH_WAITING_SLACK_MAX_BYTES, PriorityKind::Slack, true),
     ] {
         let mut samples = writer.family(family);
         for (node, channel) in &channels {
-            if let Some(waiting) = channel.priority
+            if let Some(waiting) = channel.priority_range
                 && priority_of(&channel.name, &plan.channels) == Some(priority)
             {
                 let value = if highest { waiting.max } else { waiting.min };
@@ -87,13 +87,13 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, takeovers: &Takeovers) {
 ///
 /// CouchDB fixes it for its own channels by their name. Another channel is taken to rank like
 /// recliner's channel of that name; without one it is not known, and has no sample.
-fn priority_of(name: &str, channels: &Channels) -> Option<Priority> {
+fn priority_of(name: &str, channels: &Channels) -> Option<PriorityKind> {
     match name {
-        "ratio_dbs" | "ratio_views" => Some(Priority::Ratio),
-        "slack_dbs" | "slack_views" => Some(Priority::Slack),
-        "upgrade_dbs" | "upgrade_views" => Some(Priority::Upgrade),
-        "index_cleanup" => Some(Priority::Cleanup),
-        _ => channels.named(name).map(|(_, channel)| channel.priority),
+        "ratio_dbs" | "ratio_views" => Some(PriorityKind::Ratio),
+        "slack_dbs" | "slack_views" => Some(PriorityKind::Slack),
+        "upgrade_dbs" | "upgrade_views" => Some(PriorityKind::Upgrade),
+        "index_cleanup" => Some(PriorityKind::Cleanup),
+        _ => channels.find(name).map(|(_, channel)| channel.priority),
     }
 }
 
@@ -102,13 +102,13 @@ fn taken_over(writer: &mut Writer, takeovers: &Takeovers) {
     let mut samples = writer.family(&SMOOSH_TAKEN_OVER);
     for (node, state) in &takeovers.nodes {
         // A node that does not answer may still have its channels stopped.
-        if state.stopped().is_some() || !state.not_taken.is_empty() {
+        if state.stopped_count().is_some() || !state.not_taken_over.is_empty() {
             samples.sample(&[node], state.is_taken_over());
         }
     }
     let mut samples = writer.family(&SMOOSH_CHANNELS_STOPPED);
     for (node, state) in &takeovers.nodes {
-        if let Some(stopped) = state.stopped() {
+        if let Some(stopped) = state.stopped_count() {
             samples.sample(&[node], stopped as u64);
         }
     }
@@ -117,8 +117,8 @@ fn taken_over(writer: &mut Writer, takeovers: &Takeovers) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::act::takeover::NodeState;
-    use metrics_text::{Coding, Format};
+    use crate::act::takeover::NodeTakeover;
+    use metrics_text::{Encoding, TextFormat};
     use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
@@ -126,13 +126,13 @@ mod tests {
         let mut channels = Channels::default();
         let mut own = channels.list[0].clone();
         own.name = "big_dbs".into();
-        own.priority = Priority::Slack;
+        own.priority = PriorityKind::Slack;
         channels.list = vec![own];
         for (name, priority) in [
-            ("ratio_dbs", Some(Priority::Ratio)),
-            ("slack_views", Some(Priority::Slack)),
-            ("upgrade_dbs", Some(Priority::Upgrade)),
-            ("big_dbs", Some(Priority::Slack)),
+            ("ratio_dbs", Some(PriorityKind::Ratio)),
+            ("slack_views", Some(PriorityKind::Slack)),
+            ("upgrade_dbs", Some(PriorityKind::Upgrade)),
+            ("big_dbs", Some(PriorityKind::Slack)),
             ("unheard_of", None),
         ] {
             assert_eq!(priority_of(name, &channels), priority, "{name}");
@@ -149,15 +149,25 @@ mod tests {
         let nodes = [
             (
                 "a",
-                NodeState { taken: channels(&["ratio_dbs", "slack_dbs"]), ..NodeState::default() },
+                NodeTakeover {
+                    taken_over: channels(&["ratio_dbs", "slack_dbs"]),
+                    ..NodeTakeover::default()
+                },
             ),
-            ("b", NodeState { problem: down.clone(), ..NodeState::default() }),
-            ("c", NodeState { stranded: channels(&["ratio_dbs"]), ..NodeState::default() }),
-            ("d", NodeState::default()),
-            ("e", NodeState { not_taken, problem: down, ..NodeState::default() }),
+            ("b", NodeTakeover { problem: down.clone(), ..NodeTakeover::default() }),
+            ("c", NodeTakeover { stranded: channels(&["ratio_dbs"]), ..NodeTakeover::default() }),
+            ("d", NodeTakeover::default()),
+            (
+                "e",
+                NodeTakeover {
+                    not_taken_over: not_taken,
+                    problem: down,
+                    ..NodeTakeover::default()
+                },
+            ),
         ];
         let nodes = nodes.map(|(node, state)| (format!("couchdb@{node}"), state)).into();
-        let mut writer = Writer::new(Format::Text, Coding::Identity);
+        let mut writer = Writer::new(TextFormat::Text, Encoding::Identity);
         taken_over(&mut writer, &Takeovers { nodes });
         let text = String::from_utf8(writer.finish()).unwrap();
         let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();

@@ -6,7 +6,7 @@
 //! for probes and scrapes, so that an attack shows and nobody takes the process for dead.
 
 use super::life::Life;
-use crate::{feeds::feed, serve::http::peer::Peer};
+use crate::{feeds::feed_server, serve::http::peer::Peer};
 use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::{task::Id, time::Instant};
 
@@ -37,7 +37,7 @@ impl Room {
         let half = descriptors.and_then(|limit| usize::try_from(limit / 2).ok());
         let half = half.unwrap_or(usize::MAX);
         let reserve = (half / 8).clamp(2, 16);
-        let connections = half.saturating_sub(reserve).clamp(4, OTHERS + feed::ROOM);
+        let connections = half.saturating_sub(reserve).clamp(4, OTHERS + feed_server::MAX_READERS);
         Self {
             connections,
             // One address that takes all it can leaves something to all others.
@@ -50,7 +50,7 @@ impl Room {
     /// How many of them may wait for events: never all.
     #[must_use]
     pub fn for_feeds(&self) -> usize {
-        (self.connections - OTHERS.min(self.connections / 2)).min(feed::ROOM)
+        (self.connections - OTHERS.min(self.connections / 2)).min(feed_server::MAX_READERS)
     }
 
     #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::{super::orders::*, *};
 use crate::{
     model::{
-        memory::{Scope, Suspension},
+        records::{Suspension, SuspensionScope},
         score::{Miss, MissReason},
         target::TargetId,
     },
@@ -62,11 +62,15 @@ fn success(data: Value) -> (StatusCode, Value) {
 async fn a_scope_is_suspended_and_resumed() {
     let mut surface = Surface::new();
     for (body, scope, why) in [
-        ("", Scope::All, None),
-        ("{}", Scope::All, None),
-        (r#"{"scope": "all", "why": "a\nmove"}"#, Scope::All, Some("a\nmove")),
-        (r#"{"scope": "node:couchdb@a", "why": ""}"#, Scope::Node("couchdb@a".into()), None),
-        (r#"{"scope": "channel:ratio_dbs"}"#, Scope::Channel("ratio_dbs".into()), None),
+        ("", SuspensionScope::All, None),
+        ("{}", SuspensionScope::All, None),
+        (r#"{"scope": "all", "why": "a\nmove"}"#, SuspensionScope::All, Some("a\nmove")),
+        (
+            r#"{"scope": "node:couchdb@a", "why": ""}"#,
+            SuspensionScope::Node("couchdb@a".into()),
+            None,
+        ),
+        (r#"{"scope": "channel:ratio_dbs"}"#, SuspensionScope::Channel("ratio_dbs".into()), None),
     ] {
         let answer = order(&mut surface, "suspend", body, |order| {
             let Order::Suspend(found, reply) = order else { panic!("it is another order") };
@@ -107,7 +111,7 @@ async fn a_scope_is_suspended_and_resumed() {
             panic!("it is another order")
         };
         assert_eq!(by, "127.0.0.1");
-        let done = Resumed { lifted: vec![scope], remaining: vec![Scope::All] };
+        let done = Resumed { lifted: vec![scope], remaining: vec![SuspensionScope::All] };
         reply.send(Ok(done)).unwrap();
     });
     let data = json!({ "lifted": ["node:couchdb@z"], "remaining": ["all"] });
@@ -126,7 +130,8 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
             assert_eq!((&target, forced, by.as_str()), (&id, force, "127.0.0.1"));
             assert_eq!(snapshot().target(ix).unwrap().id(), id);
             let requests = vec!["POST /_node/couchdb@a/x/_compact".to_owned()];
-            let refusal = Refusal { value: Some(1.0), ..Refusal::plain(RefusalReason::NodeLimit) };
+            let refusal =
+                Refusal { value: Some(1.0), ..Refusal::without_numbers(RefusalReason::NodeLimit) };
             let waits = force.then(|| (refusal, "it is full".to_owned()));
             reply.send(Ok(Compacting { requests, waits, until: NOW })).unwrap();
         });
@@ -157,7 +162,7 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
         value: Some(2.0),
         limit: Some(2.0),
         since: Some(NOW),
-        ..Refusal::plain(RefusalReason::NodeLimit)
+        ..Refusal::without_numbers(RefusalReason::NodeLimit)
     };
     let (status, body) = order(&mut surface, "compact", &body, |order| {
         let (why, request) = ("it is full".to_owned(), Some("POST /x".to_owned()));
@@ -174,12 +179,15 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
             "request": "POST /x",
         })
     );
-    let miss =
-        Miss { value: Some(1.0), limit: Some(2.0), ..Miss::plain(MissReason::TooFewChanges) };
+    let miss = Miss {
+        value: Some(1.0),
+        limit: Some(2.0),
+        ..Miss::without_numbers(MissReason::TooFewChanges)
+    };
     let body = json!({ "target": SHARD }).to_string();
     let (status, body) = order(&mut surface, "compact", &body, |order| {
         let channels = Channels::default();
-        let (_, ratio) = channels.named("ratio_dbs").unwrap();
+        let (_, ratio) = channels.find("ratio_dbs").unwrap();
         let misses = vec![MissLine::new(ratio, miss)];
         order.deny(Denied::NotTaken { target: id, misses });
     })
@@ -219,7 +227,7 @@ async fn sweeps_queues_and_quarantine_take_orders() {
             let Order::Release(Release::Named { selector: found, .. }, reply) = order else {
                 panic!("it is another order")
             };
-            assert!(found.covers(&id, None));
+            assert!(found.selects(&id, None));
             reply.send(Ok(Released { targets: vec![id] })).unwrap();
         });
         assert_eq!(answer.await, success(json!({ "targets": [target] })));

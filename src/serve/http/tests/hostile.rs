@@ -10,15 +10,15 @@ const HOSTILE: &str = "x\u{1b}[31m\u{9b}2J\u{7f}\u{202e}\u{200b}\u{feff}\u{e0041
 fn hostile() -> Surface {
     let surface = Surface::new();
     let mut draft = Draft::new(3);
-    let node = draft.node(&format!("couchdb@{HOSTILE}"));
-    draft.change_node(node, |node| {
-        node.up = Some(true);
-        node.member = true;
+    let node = draft.get_or_add_node(&format!("couchdb@{HOSTILE}"));
+    draft.update_node(node, |node| {
+        node.is_up = Some(true);
+        node.is_member = true;
         node.version = Some(Version::new(3, 5, 0));
         node.own_address = OwnAddress::Found("http://couch-a:5984/db".parse().unwrap());
     });
-    let db = draft.db(DbName { db: HOSTILE, suffix: ".17" });
-    let shard = draft.db_target(node, db, Some(RANGE));
+    let db = draft.get_or_add_db(DbName { db: HOSTILE, suffix: ".17" });
+    let shard = draft.get_or_add_shard(node, db, Some(RANGE));
     draft.set_facts(shard, facts(100 * MIB, 10 * MIB));
     let view = View {
         signature: Signature([1; 16]),
@@ -29,9 +29,9 @@ fn hostile() -> Surface {
         ..View::default()
     };
     let view = draft.add_view(db, view);
-    draft.set_map(db, DbMap { copies: 3, ranges: 1 }, &[view]);
+    draft.set_shard_map(db, ShardMapEntry { copies: 3, ranges: 1 }, &[view]);
     draft.set_facts(view, facts(60 * MIB, 20 * MIB));
-    draft.cleanup_target(db);
+    draft.get_or_add_cleanup(db);
     surface.plan.send(Arc::new(planned(&draft.publish(NOW)))).unwrap();
     let told = |status: &mut Arc<Status>| {
         let status = Arc::make_mut(status);

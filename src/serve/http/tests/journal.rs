@@ -1,25 +1,28 @@
 use super::{answers::encoded, *};
 use crate::{
     model::{
-        memory::{Change, Ending, Keeper as _, Outcome, Owner, Scope, Suspension},
+        records::{
+            JobOwner, JobResult, Outcome, StateChange, StateStore as _, Suspension, SuspensionScope,
+        },
         settings::work,
     },
-    store::journal::{Identity, InMemory, Journal, Task, What},
+    store::journal::{ClusterIdentity, EventDetails, InMemory, Journal, JournalTask},
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// A journal in memory, and its task.
-pub(super) fn opened() -> (Task, Journal) {
+pub(super) fn opened() -> (JournalTask, Journal) {
     let settings = watch::channel(work::Journal::default()).1;
-    Task::open(InMemory, Clock::anchored(NOW), settings).unwrap()
+    JournalTask::open(InMemory, Clock::anchored(NOW), settings).unwrap()
 }
 
 /// One whose task runs as long as it is held.
 pub(super) async fn journal(tasks: &mut JoinSet<()>) -> Journal {
     let (task, journal) = opened();
     tasks.spawn(task.run(CancellationToken::new()));
-    let cluster = Identity { nodes: ["couchdb@a".to_owned()].into(), ..Identity::default() };
+    let cluster =
+        ClusterIdentity { nodes: ["couchdb@a".to_owned()].into(), ..ClusterIdentity::default() };
     journal.claim(cluster).await.unwrap();
     journal
 }
@@ -27,18 +30,18 @@ pub(super) async fn journal(tasks: &mut JoinSet<()>) -> Journal {
 fn outcome(number: u64) -> Outcome {
     Outcome {
         target: format!("db:couchdb@a/d{number}").parse().unwrap(),
-        kind: crate::model::target::Kind::Db,
+        kind: crate::model::target::TargetKind::Db,
         node: "couchdb@a".into(),
         design: None,
         channel: Some("ratio_dbs".into()),
-        owner: Owner::Recliner,
+        owner: JobOwner::Recliner,
         ordered_by: None,
         started_at: Moment::from_unix(NOW.unix() + number),
         ended_at: Moment::from_unix(NOW.unix() + number + 60),
         before_bytes: Some(10 * MIB),
         after_bytes: Some(MIB),
         predicted_bytes: Some(2 * MIB),
-        ending: if number.is_multiple_of(2) { Ending::Freed } else { Ending::Failed },
+        ending: if number.is_multiple_of(2) { JobResult::Freed } else { JobResult::Failed },
         why: None,
     }
 }
@@ -47,11 +50,11 @@ async fn surface(tasks: &mut JoinSet<()>) -> Surface {
     let mut surface = Surface::new();
     let journal = journal(tasks).await;
     for number in 0..4 {
-        let change = Change::Ended { outcome: outcome(number), closes: None };
-        journal.keep(vec![change]).await.unwrap();
+        let change = StateChange::JobEnded { outcome: outcome(number), closes: None };
+        journal.store(vec![change]).await.unwrap();
     }
     let suspension = Suspension { since: NOW, by: Some("ann".into()), why: Some("backup".into()) };
-    journal.keep(vec![Change::Suspend(Scope::All, suspension)]).await.unwrap();
+    journal.store(vec![StateChange::Suspend(SuspensionScope::All, suspension)]).await.unwrap();
     surface.state.journal = Some(journal);
     surface
 }
@@ -121,12 +124,12 @@ async fn an_answer_may_wait_for_the_first_event() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     let journal = surface.state.journal.clone().unwrap();
-    let write = |db: &str| journal.publish(vec![What::Updated { db: db.to_owned() }]);
+    let write = |db: &str| journal.record_batch(vec![EventDetails::Updated { db: db.to_owned() }]);
 
     let waiting = surface.data("/api/v1/events?since=9&types=updated,resumed&wait=60s");
     let writing = async {
         // Another type wakes nobody, and is passed over for good.
-        journal.publish(vec![What::Deleted { db: "a".to_owned() }]);
+        journal.record_batch(vec![EventDetails::Deleted { db: "a".to_owned() }]);
         tokio::task::yield_now().await;
         write("a");
     };
@@ -220,7 +223,7 @@ async fn history_and_events_take_every_name_a_target_has_and_every_way_to_write_
             ended_at: Moment::from_unix(NOW.unix() - 3_600 * (2 - number as u64)),
             ..outcome(0)
         };
-        journal.keep(vec![Change::Ended { outcome, closes: None }]).await.unwrap();
+        journal.store(vec![StateChange::JobEnded { outcome, closes: None }]).await.unwrap();
     }
     for (query, outcomes, events) in [
         ("target=orders", &[12, 10][..], &[11, 13][..]),
@@ -280,11 +283,11 @@ async fn long_lists_are_read_page_by_page_and_come_to_the_same() {
     let mut tasks = JoinSet::new();
     let mut surface = Surface::new();
     let journal = journal(&mut tasks).await;
-    let mut changes: Vec<Change> = Vec::new();
+    let mut changes: Vec<StateChange> = Vec::new();
     for number in 0..1_700 {
-        changes.push(Change::Ended { outcome: outcome(number), closes: None });
+        changes.push(StateChange::JobEnded { outcome: outcome(number), closes: None });
     }
-    journal.keep(changes).await.unwrap();
+    journal.store(changes).await.unwrap();
     surface.state.journal = Some(journal);
     // Each outcome is told by an event with the number behind its own.
     let outcomes: Vec<u64> = (0..1_700).rev().map(|number| 2 * number + 1).collect();

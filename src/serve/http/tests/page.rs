@@ -41,10 +41,10 @@ async fn whatever_others_named_is_text_on_the_page() {
     let hostile = "<script>alert(\"1\")</script>&<img src=x onerror='x'>";
     let mut surface = Surface::new();
     let mut draft = Draft::new(1);
-    let node = draft.node(hostile);
-    draft.change_node(node, |node| node.member = true);
-    let db = draft.db(DbName { db: "orders", suffix: "" });
-    let ix: Ix = draft.db_target(node, db, None);
+    let node = draft.get_or_add_node(hostile);
+    draft.update_node(node, |node| node.is_member = true);
+    let db = draft.get_or_add_db(DbName { db: "orders", suffix: "" });
+    let ix: TargetIx = draft.get_or_add_shard(node, db, None);
     draft.set_facts(ix, facts(100 * MIB, MIB));
     surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
     surface.status.send_replace(Arc::new(Status {

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::{
-    model::memory::{Scope, Suspension},
+    model::records::{Suspension, SuspensionScope},
     serve::http::{families, metrics::Scrape},
     sources::request_metrics::RequestMetrics,
 };
 use couchdb_client::CertificateEnds;
-use metrics_text::{Coding, Format, Unit, Writer, duplicate_series};
+use metrics_text::{Encoding, TextFormat, Unit, Writer, duplicate_series};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{Read as _, Write as _},
@@ -55,7 +55,7 @@ async fn a_small_cluster_scrapes_as_written_down() {
 async fn a_scrape_shows_one_plan_although_another_is_published_meanwhile() {
     let surface = Surface::new();
     let render = |scrape: &Scrape| {
-        let mut writer = Writer::new(Format::Text, Coding::Identity);
+        let mut writer = Writer::new(TextFormat::Text, Encoding::Identity);
         scrape.write(&mut writer);
         writer.finish()
     };
@@ -178,7 +178,7 @@ async fn before_the_first_scan_only_the_program_shows() {
     assert!(names.contains("recliner_build_info"));
     // A node that was named and never read.
     let mut draft = Draft::new(1);
-    draft.node("couchdb@a");
+    draft.get_or_add_node("couchdb@a");
     surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
     let text = surface.get("/metrics").await;
     assert!(!text.text().contains("recliner_targets{"), "{}", text.text());
@@ -221,8 +221,8 @@ async fn a_suspension_shows_since_when_and_why() {
     let mut plan = planned(&snapshot());
     let why = Some("disks are\nmoved".to_owned());
     let suspension = Suspension { since: NOW, by: None, why };
-    let history = Arc::make_mut(&mut plan.conditions.history);
-    history.suspensions.0.insert(Scope::Channel("ratio_dbs".into()), suspension);
+    let history = Arc::make_mut(&mut plan.conditions.constraints);
+    history.suspensions.0.insert(SuspensionScope::Channel("ratio_dbs".into()), suspension);
     surface.plan.send_replace(Arc::new(plan));
     let answer = surface.get("/metrics").await;
     let since = "recliner_suspended_since_timestamp_seconds";
@@ -254,13 +254,13 @@ async fn settings_that_need_a_restart_and_expiring_certificates_show() {
 async fn copies_on_a_node_that_left_the_cluster_show_as_missing() {
     let surface = Surface::new();
     let mut draft = Draft::new(10);
-    let there = draft.node("couchdb@a");
-    draft.change_node(there, |node| node.member = true);
-    let left = draft.node("couchdb@gone");
+    let there = draft.get_or_add_node("couchdb@a");
+    draft.update_node(there, |node| node.is_member = true);
+    let left = draft.get_or_add_node("couchdb@gone");
     for node in [there, left] {
-        draft.change_node(node, |node| node.served = true);
-        let db = draft.db(DbName { db: "orders", suffix: ".16" });
-        let ix = draft.db_target(node, db, Some(RANGE));
+        draft.update_node(node, |node| node.is_served = true);
+        let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".16" });
+        let ix = draft.get_or_add_shard(node, db, Some(RANGE));
         if node == left {
             draft.set_state(ix, TargetState::Missing);
         } else {
@@ -280,11 +280,11 @@ async fn copies_on_a_node_that_left_the_cluster_show_as_missing() {
 async fn of_two_live_instances_of_one_name_the_larger_shows() {
     let surface = Surface::new();
     let mut draft = Draft::new(10);
-    let node = draft.node("couchdb@a");
-    draft.change_node(node, |node| node.member = true);
+    let node = draft.get_or_add_node("couchdb@a");
+    draft.update_node(node, |node| node.is_member = true);
     for (suffix, file) in [(".16", 90), (".17", 80), ("", 70)] {
-        let db = draft.db(DbName { db: "orders", suffix });
-        let ix = draft.db_target(node, db, Some(RANGE));
+        let db = draft.get_or_add_db(DbName { db: "orders", suffix });
+        let ix = draft.get_or_add_shard(node, db, Some(RANGE));
         draft.set_facts(ix, facts(file * MIB, MIB));
         let view = View {
             signature: Signature([1; 16]),
@@ -341,25 +341,25 @@ fn summed(text: &str, family: &str, by: &[&str]) -> BTreeMap<Vec<String>, u64> {
 async fn sums_over_targets_equal_their_databases_and_view_files_are_separate() {
     let surface = Surface::new();
     let mut draft = Draft::new(2);
-    let [a, b] = ["couchdb@a", "couchdb@b"].map(|name| draft.node(name));
+    let [a, b] = ["couchdb@a", "couchdb@b"].map(|name| draft.get_or_add_node(name));
     for node in [a, b] {
-        draft.change_node(node, |node| {
-            node.member = true;
-            node.disk = Some(crate::table::OnDisk::default());
+        draft.update_node(node, |node| {
+            node.is_member = true;
+            node.disk_usage = Some(crate::table::DiskUsage::default());
         });
     }
     // More databases than are exported whole, of some of which there are sums.
     for at in 1..=5_u64 {
-        let db = draft.db(DbName { db: &format!("db-{at}"), suffix: ".17" });
+        let db = draft.get_or_add_db(DbName { db: &format!("db-{at}"), suffix: ".17" });
         for node in [a, b] {
-            let shard = draft.db_target(node, db, Some(RANGE));
+            let shard = draft.get_or_add_shard(node, db, Some(RANGE));
             draft.set_facts(shard, facts(at * 10 * MIB, MIB));
-            let part = draft.part(node, db, Some(RANGE), Signature([1; 16]));
+            let part = draft.get_or_add_part(node, db, Some(RANGE), Signature([1; 16]));
             draft.set_facts(part, facts(at * 5 * MIB, MIB));
         }
         let view = View { signature: Signature([1; 16]), ..View::default() };
         let view = draft.add_view(db, view);
-        draft.set_map(db, DbMap { copies: 2, ranges: 1 }, &[view]);
+        draft.set_shard_map(db, ShardMapEntry { copies: 2, ranges: 1 }, &[view]);
         draft.set_facts(view, facts(at * 5 * MIB, MIB));
     }
     surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
@@ -388,7 +388,7 @@ async fn sums_over_targets_equal_their_databases_and_view_files_are_separate() {
     assert!(text.contains("\nrecliner_databases_not_exported 3\n"));
 
     // A process that serves only some nodes does not know the sum over all of them.
-    draft.change_node(b, |node| node.served = false);
+    draft.update_node(b, |node| node.is_served = false);
     surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
     let answer = surface.get("/metrics").await;
     let kinds = summed(answer.text(), "recliner_database_file_bytes", &["kind"]);

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    jobs::History,
-    model::memory::{Scope, Suspension, Suspensions},
+    jobs::TargetConstraints,
+    model::records::{Suspension, SuspensionScope, Suspensions},
 };
 
 #[tokio::test]
@@ -17,17 +17,17 @@ async fn a_suspension_shows_since_when_by_whom_and_why() {
     };
     let suspensions = Suspensions(
         [
-            (Scope::All, of("unix socket, uid 7", Some(&why))),
-            (Scope::Channel("ratio_dbs".into()), of("ann from 10.0.0.7", None)),
+            (SuspensionScope::All, of("unix socket, uid 7", Some(&why))),
+            (SuspensionScope::Channel("ratio_dbs".into()), of("ann from 10.0.0.7", None)),
         ]
         .into(),
     );
-    let history = Arc::new(History { suspensions, ..History::default() });
-    let conditions = Conditions { history, ..Conditions::default() };
+    let history = Arc::new(TargetConstraints { suspensions, ..TargetConstraints::default() });
+    let conditions = Conditions { constraints: history, ..Conditions::default() };
     let snapshot = snapshot();
     let mut queues = Queues::new(Arc::new(Channels::default()));
-    queues.follow(&snapshot, NOW);
-    let plan = queues.publish(&snapshot, &conditions, &Arc::default(), NOW);
+    queues.apply_snapshot(&snapshot, NOW);
+    let plan = queues.make_plan(&snapshot, &conditions, &Arc::default(), NOW);
     surface.plan.send_replace(Arc::new(plan));
 
     let says =

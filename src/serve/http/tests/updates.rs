@@ -1,7 +1,7 @@
 //! `/_db_updates` beside what CouchDB answered.
 
 use super::{journal::journal, *};
-use crate::{feeds::feed, store::journal::What};
+use crate::{feeds::feed_server, store::journal::EventDetails};
 use std::{collections::BTreeSet, path::Path};
 use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
@@ -28,16 +28,17 @@ fn recorded_shape(version: &str, case: &str) -> BTreeSet<String> {
 async fn surface(tasks: &mut JoinSet<()>) -> Surface {
     let mut surface = Surface::new();
     let journal = journal(tasks).await;
-    let (task, feed) = feed::Task::new(journal.clone(), 2, CancellationToken::new());
+    let (task, feed) =
+        feed_server::FeedServerTask::new(journal.clone(), 2, CancellationToken::new());
     tasks.spawn(task.run());
-    let mut events: Vec<What> = Vec::new();
+    let mut events: Vec<EventDetails> = Vec::new();
     for number in 0..3 {
-        events.push(What::Created { db: format!("d{number}") });
-        events.push(What::Updated { db: format!("d{number}") });
+        events.push(EventDetails::Created { db: format!("d{number}") });
+        events.push(EventDetails::Updated { db: format!("d{number}") });
     }
-    events.push(What::Deleted { db: "d1".into() });
-    journal.publish(events);
-    journal.taken().await.unwrap();
+    events.push(EventDetails::Deleted { db: "d1".into() });
+    journal.record_batch(events);
+    journal.overridden_settings().await.unwrap();
     surface.state.feed = Some(feed);
     surface.state.journal = Some(journal);
     surface
@@ -85,7 +86,7 @@ async fn answers_are_as_those_that_were_recorded() {
     tasks.spawn(async move {
         loop {
             time::sleep(Duration::from_millis(300)).await;
-            journal.publish(vec![What::Updated { db: "later".into() }]);
+            journal.record_batch(vec![EventDetails::Updated { db: "later".into() }]);
         }
     });
     for version in VERSIONS {
@@ -198,11 +199,11 @@ async fn a_tag_changes_with_the_feed_alone() {
     }
     let journal = surface.state.journal.as_ref().unwrap();
     let target = "cleanup:orders".parse().unwrap();
-    journal.publish(vec![What::Released { target }]);
-    journal.taken().await.unwrap();
+    journal.record_batch(vec![EventDetails::Released { target }]);
+    journal.overridden_settings().await.unwrap();
     assert_eq!(surface.get("/_db_updates").await.header("etag"), tag);
-    journal.publish(vec![What::Updated { db: "d0".into() }]);
-    journal.taken().await.unwrap();
+    journal.record_batch(vec![EventDetails::Updated { db: "d0".into() }]);
+    journal.overridden_settings().await.unwrap();
     let sent = [("if-none-match", tag.as_str())];
     let answer = surface.ask(Method::GET, "/_db_updates", &sent).await;
     assert_eq!(answer.status, StatusCode::OK);

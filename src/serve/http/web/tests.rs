@@ -190,7 +190,7 @@ async fn only_users_come_in_save_to_what_supervisors_ask() {
             hash("a:b")
         ))
         .unwrap_err();
-    assert!(web.contains("a user's name is not empty"), "{web}");
+    assert!(web.contains("a user name is not empty"), "{web}");
     let web = site
         .web(&format!(
             "basic_auth_users: {{ann: {}, bo: {}}}\nhttp_server_config: {{headers: {{X-Frame-Options: sameorigin}}}}",

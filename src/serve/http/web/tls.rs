@@ -1,6 +1,6 @@
 //! The server's side of TLS.
 
-use crate::config::{Clients, Pem, Problem, WebTls, Written};
+use crate::config::{ClientCertificates, Pem, Placed, Problem, WebTls};
 use couchdb_client::CertificateEnds;
 use rustls::{
     RootCertStore, ServerConfig,
@@ -12,7 +12,7 @@ use rustls::{
 use std::sync::Arc;
 
 /// Reads a text in PEM.
-pub(super) type ReadPem<'a> = dyn FnMut(&Written<Pem>) -> Result<Vec<u8>, Problem> + 'a;
+pub(super) type ReadPem<'a> = dyn FnMut(&Placed<Pem>) -> Result<Vec<u8>, Problem> + 'a;
 
 /// How connections are encrypted.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Tls {
         })?;
         config.ignore_client_order = settings.prefer_server_order;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let asks_for_certificates = matches!(settings.clients, Clients::Certified(_));
+        let asks_for_certificates = matches!(settings.clients, ClientCertificates::Required(_));
         Ok(Self { config: Arc::new(config), own, asks_for_certificates, ends })
     }
 
@@ -98,12 +98,12 @@ impl Tls {
     }
 }
 
-fn problem(at: &Written<Pem>, text: String) -> Problem {
+fn problem(at: &Placed<Pem>, text: String) -> Problem {
     Problem { place: at.place.clone(), text }
 }
 
 fn certificates(
-    pem: &Written<Pem>,
+    pem: &Placed<Pem>,
     read: &mut ReadPem<'_>,
 ) -> Result<Vec<CertificateDer<'static>>, Problem> {
     let bytes = read(pem)?;
@@ -115,7 +115,7 @@ fn certificates(
     }
 }
 
-fn key(pem: &Written<Pem>, read: &mut ReadPem<'_>) -> Result<PrivateKeyDer<'static>, Problem> {
+fn key(pem: &Placed<Pem>, read: &mut ReadPem<'_>) -> Result<PrivateKeyDer<'static>, Problem> {
     let bytes = read(pem)?;
     PrivateKeyDer::from_pem_slice(&bytes)
         .map_err(|why| problem(pem, format!("holds no private key in PEM: {why}")))
@@ -125,8 +125,13 @@ fn key(pem: &Written<Pem>, read: &mut ReadPem<'_>) -> Result<PrivateKeyDer<'stat
 type Authorities = (RootCertStore, crate::config::Place, Vec<CertificateDer<'static>>);
 
 /// The authorities of clients' certificates.
-fn authorities(clients: &Clients, read: &mut ReadPem<'_>) -> Result<Option<Authorities>, Problem> {
-    let (Clients::IfGiven(pem) | Clients::Certified(pem)) = clients else { return Ok(None) };
+fn authorities(
+    clients: &ClientCertificates,
+    read: &mut ReadPem<'_>,
+) -> Result<Option<Authorities>, Problem> {
+    let (ClientCertificates::Optional(pem) | ClientCertificates::Required(pem)) = clients else {
+        return Ok(None);
+    };
     let mut roots = RootCertStore::empty();
     let found = certificates(pem, read)?;
     for certificate in &found {
@@ -138,14 +143,14 @@ fn authorities(clients: &Clients, read: &mut ReadPem<'_>) -> Result<Option<Autho
 }
 
 fn verifier(
-    clients: &Clients,
+    clients: &ClientCertificates,
     roots: RootCertStore,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, String> {
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
     let builder = match clients {
-        Clients::IfGiven(_) => builder.allow_unauthenticated(),
-        Clients::Any | Clients::Certified(_) => builder,
+        ClientCertificates::Optional(_) => builder.allow_unauthenticated(),
+        ClientCertificates::NotRequested | ClientCertificates::Required(_) => builder,
     };
     builder.build().map_err(|why| format!("these authorities cannot be used: {why}"))
 }

@@ -1,13 +1,13 @@
 //! From CouchDB's answers to facts. Pure.
 
-use super::super::{Doing, MapEntry, Members, TaskSeen};
+use super::super::{ActiveTask, MapEntry, Members, TaskKind};
 use crate::{
     model::{
         estimate,
-        facts::{Facts, Flags, Measured, Source},
-        target::Kind,
+        facts::{FactSource, Facts, Flags, Measurement},
+        target::TargetKind,
     },
-    table::{SmooshChannel, SmooshSeen, WaitingPriority},
+    table::{NodeSmoosh, PriorityRange, SmooshChannel},
 };
 use couchdb_client::wire;
 use couchdb_names::Version;
@@ -26,7 +26,7 @@ impl From<wire::Membership> for Members {
     }
 }
 
-impl From<wire::SmooshStatus> for SmooshSeen {
+impl From<wire::SmooshStatus> for NodeSmoosh {
     fn from(status: wire::SmooshStatus) -> Self {
         let channels = status.channels.into_iter().map(|(name, channel)| {
             let waiting = channel.waiting.size.unwrap_or_default();
@@ -37,25 +37,25 @@ impl From<wire::SmooshStatus> for SmooshSeen {
                 active: channel.active.unwrap_or_default(),
                 starting: channel.starting.unwrap_or_default(),
                 waiting,
-                priority: priority
+                priority_range: priority
                     .filter(|_| waiting > 0)
-                    .map(|(min, max)| WaitingPriority { min, max }),
+                    .map(|(min, max)| PriorityRange { min, max }),
             }
         });
         Self::Channels(channels.collect())
     }
 }
 
-impl TaskSeen {
+impl ActiveTask {
     /// A task that works on a target; others (replications, resharding) do not.
     pub(super) fn of(task: &wire::ActiveTask) -> Option<Self> {
         let shard = task.database.clone()?;
         let doing = match task.kind.as_deref()? {
-            "database_compaction" => Doing::Compacts,
-            "view_compaction" => Doing::CompactsView(task.design_document.clone()?),
-            "indexer" => Doing::Builds(task.design_document.clone()?),
+            "database_compaction" => TaskKind::Compacts,
+            "view_compaction" => TaskKind::CompactsView(task.design_document.clone()?),
+            "indexer" => TaskKind::Builds(task.design_document.clone()?),
             // Of nouveau and clouseau alike.
-            "search_indexer" => Doing::BuildsSearch {
+            "search_indexer" => TaskKind::BuildsSearch {
                 design: task.design_document.clone()?,
                 index: task.index.clone()?,
             },
@@ -89,21 +89,21 @@ pub(super) fn map_entry(doc: &wire::DbsDoc) -> Option<MapEntry> {
 pub(super) fn db_facts(info: &wire::ShardInfo, version: Option<Version>, now: Moment) -> Facts {
     let bt_engine = info.engine.as_deref().is_none_or(|engine| engine == "couch_bt_engine");
     Facts {
-        file: info.sizes.file.into(),
-        active: info.sizes.active.into(),
-        external: info.sizes.external.into(),
+        file_bytes: info.sizes.file.into(),
+        active_bytes: info.sizes.active.into(),
+        external_bytes: info.sizes.external.into(),
         update_seq: info.update_seq.into(),
         compacted_seq: info.compacted_seq.into(),
         docs: info.doc_count.into(),
         deleted_docs: info.doc_del_count.into(),
-        measured_at: Some(Measured { at: now, by: Source::Http }),
+        measured_at: Some(Measurement { at: now, source: FactSource::Http }),
         flags: Flags {
             compact_running: info.compact_running.unwrap_or_default(),
             needs_upgrade: bt_engine
                 && info.disk_format_version.is_some_and(|format| format < LATEST_FORMAT),
             ..Flags::default()
         },
-        confidence: estimate::confidence(Kind::Db, version, None),
+        confidence: estimate::confidence(TargetKind::Db, version, None),
         ..Facts::default()
     }
 }
@@ -120,12 +120,12 @@ pub(super) fn view_facts(
     // The union over the cluster mixes nodes with different libraries: only one copy is exact.
     let collators = index.collator_versions.as_ref().filter(|_| ranges.is_none());
     Facts {
-        file: per_file(index.sizes.file).into(),
-        active: per_file(index.sizes.active).into(),
-        external: per_file(index.sizes.external).into(),
+        file_bytes: per_file(index.sizes.file).into(),
+        active_bytes: per_file(index.sizes.active).into(),
+        external_bytes: per_file(index.sizes.external).into(),
         update_seq: index.update_seq.into(),
         updates_pending: pending.into(),
-        measured_at: Some(Measured { at: now, by: Source::Http }),
+        measured_at: Some(Measurement { at: now, source: FactSource::Http }),
         flags: Flags {
             compact_running: index.compact_running.unwrap_or_default(),
             updater_running: index.updater_running.unwrap_or_default(),
@@ -133,7 +133,7 @@ pub(super) fn view_facts(
             estimated: true,
             ..Flags::default()
         },
-        confidence: estimate::confidence(Kind::View, version, None),
+        confidence: estimate::confidence(TargetKind::View, version, None),
         ..Facts::default()
     }
 }

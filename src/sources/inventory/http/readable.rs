@@ -4,8 +4,8 @@
 //! the settings, places from `/{db}/_shards`, the instance from `/{db}`.
 
 use super::HttpSource;
-use crate::sources::inventory::{MapEntry, MapRead, Observation, Unread};
-use couchdb_client::Kind as Failed;
+use crate::sources::inventory::{MapEntry, MapRead, Observation, ReadError};
+use couchdb_client::ErrorKind as Failed;
 use futures::{
     FutureExt as _, StreamExt as _,
     stream::{self, BoxStream},
@@ -38,7 +38,7 @@ impl HttpSource {
             // A database that failed for another reason than rights may still be there.
             let seen = entries.map(Some).chain(stream::once(ready(None))).scan(
                 None,
-                |broken: &mut Option<Unread>, entry| {
+                |broken: &mut Option<ReadError>, entry| {
                     ready(Some(match (entry, broken.as_ref()) {
                         (Some(Ok(entry)), _) => Observation::MapPage(entry.into_iter().collect()),
                         (Some(Err(unread)), None) if !is_forbidden(&unread) => {
@@ -56,7 +56,7 @@ impl HttpSource {
         all.flatten_stream().boxed()
     }
 
-    async fn names(&self) -> Result<Vec<String>, Unread> {
+    async fn names(&self) -> Result<Vec<String>, ReadError> {
         let (mut names, mut after) = (Vec::new(), None);
         loop {
             let (page, next) = self.client.all_dbs_page(after.as_ref(), NAMES_PER_PAGE).await?;
@@ -69,7 +69,7 @@ impl HttpSource {
     }
 
     /// Replaces the map's entry of one database; `None` where there is none.
-    async fn entry(&self, db: &str) -> Result<Option<MapEntry>, Unread> {
+    async fn entry(&self, db: &str) -> Result<Option<MapEntry>, ReadError> {
         let found = async {
             let shards = self.client.db_shards(db).await?.shards;
             let started = self.client.database(db).await?.instance_start_time;
@@ -86,6 +86,6 @@ impl HttpSource {
     }
 }
 
-fn is_forbidden(unread: &Unread) -> bool {
+fn is_forbidden(unread: &ReadError) -> bool {
     unread.reason == Failed::Forbidden.label()
 }

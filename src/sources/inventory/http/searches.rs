@@ -3,11 +3,11 @@
 
 use super::HttpSource;
 use crate::{
-    model::facts::{Facts, Flags, Known, Measured, Source},
-    sources::inventory::{SearchSeen, Unread, served},
+    model::facts::{FactSource, Facts, Flags, Measurement, OptionalU64},
+    sources::inventory::{ReadError, SearchAnswer, served},
     table::Snapshot,
 };
-use couchdb_client::{Kind as Failed, wire};
+use couchdb_client::{ErrorKind as Failed, wire};
 use couchdb_names::Engine;
 use futures::future::join_all;
 use std::collections::BTreeSet;
@@ -36,7 +36,7 @@ impl HttpSource {
     /// node answers.
     async fn features(&self, snapshot: &Snapshot) -> Vec<BTreeSet<String>> {
         let nodes = snapshot.nodes().iter().skip(1);
-        let nodes = nodes.filter(|node| node.member && node.up == Some(true));
+        let nodes = nodes.filter(|node| node.is_member && node.is_up == Some(true));
         let asked = join_all(nodes.map(|node| self.client.own_welcome(&node.name))).await;
         let mut answers: Vec<_> = asked.into_iter().filter_map(Result::ok).collect();
         if answers.is_empty() {
@@ -59,7 +59,7 @@ impl HttpSource {
         ranges: u32,
         docs: &[wire::DesignDoc],
         offers: &Offers,
-    ) -> Vec<SearchSeen> {
+    ) -> Vec<SearchAnswer> {
         let mut all = Vec::new();
         for doc in docs.iter().filter(|doc| served(doc.language(), &self.settings.languages)) {
             let Some(design) = &doc.id else { continue };
@@ -71,7 +71,7 @@ impl HttpSource {
                     } else {
                         Ok(None)
                     };
-                    all.push(SearchSeen {
+                    all.push(SearchAnswer {
                         engine,
                         design: design.clone(),
                         index: index.clone(),
@@ -97,17 +97,17 @@ impl HttpSource {
         ranges: u32,
         design: &str,
         index: &str,
-    ) -> Result<Option<Facts>, Unread> {
+    ) -> Result<Option<Facts>, ReadError> {
         let info = self.client.search_info(engine, db, design, index).await?;
-        let measured_at = Some(Measured { at: self.clock.now(), by: Source::Http });
+        let measured_at = Some(Measurement { at: self.clock.now(), source: FactSource::Http });
         let Some(info) = info else {
-            let never = Facts { update_seq: Known::new(0), measured_at, ..Facts::default() };
+            let never = Facts { update_seq: OptionalU64::new(0), measured_at, ..Facts::default() };
             return Ok(Some(never));
         };
         let index = info.search_index;
         let per_file = |sum: Option<u64>| sum.map(|sum| sum / u64::from(ranges.max(1)));
         Ok(Some(Facts {
-            file: per_file(index.disk_size).into(),
+            file_bytes: per_file(index.disk_size).into(),
             docs: index.docs().into(),
             update_seq: index.built_to().into(),
             measured_at,
@@ -117,6 +117,6 @@ impl HttpSource {
     }
 }
 
-fn is_unaddressable(facts: &Result<Option<Facts>, Unread>) -> bool {
+fn is_unaddressable(facts: &Result<Option<Facts>, ReadError>) -> bool {
     facts.as_ref().is_err_and(|unread| unread.reason == Failed::Unaddressable.label())
 }

@@ -4,14 +4,15 @@ use super::{HttpSource, MAX_OPEN_SHARDS, convert, searches::Offers};
 use crate::{
     model::{
         facts::Facts,
-        target::{Kind, State},
+        target::{TargetKind, TargetState},
     },
     sources::inventory::{
-        Databases, Design, DesignGroup, IndexSeen, Observation, Unread, ViewSeen, doc_hash, groups,
+        Databases, Design, DesignGroup, IndexAnswer, Observation, ReadError, ViewAnswer, doc_hash,
+        groups,
     },
-    table::{Ix, NodeIx, Snapshot, TargetRef},
+    table::{NodeIx, Snapshot, TargetIx, TargetRef},
 };
-use couchdb_client::{Cache, Kind as Failed, wire};
+use couchdb_client::{Cache, ErrorKind as Failed, wire};
 use couchdb_names::Signature;
 use futures::{
     StreamExt,
@@ -46,7 +47,7 @@ impl HttpSource {
     async fn views_of(
         &self,
         snapshot: &Snapshot,
-        copies: &[Ix],
+        copies: &[TargetIx],
         offers: &Offers,
     ) -> Option<Observation> {
         let copies: Vec<TargetRef<'_>> =
@@ -55,14 +56,14 @@ impl HttpSource {
         // A sweep asks after it has read the shards: where all of them are kept open, they are.
         let cold = copies.iter().filter(|copy| reopens(snapshot, copy.node_ix()));
         let cold = cold.map(|copy| copy.node());
-        let ranges = copies.first()?.map().ranges;
+        let ranges = copies.first()?.shard_map().ranges;
         let (mut signatures, mut searches) = (None, Vec::new());
         let docs = match self.out_of_reach(&copies) {
             Some(unread) => Err(unread),
             None => match self.client.design_docs(name.db, cold).await {
                 // Deleted since the map was read: the next sweep takes it out.
                 Err(error) if error.kind() == Failed::NotFound => return None,
-                docs => docs.map_err(Unread::from),
+                docs => docs.map_err(ReadError::from),
             },
         };
         let views = match docs {
@@ -85,17 +86,17 @@ impl HttpSource {
 
     /// Why a database cannot be asked for its design documents: all copies of some range are on
     /// nodes that hang, and CouchDB would wait for them again for each database.
-    fn out_of_reach(&self, copies: &[TargetRef<'_>]) -> Option<Unread> {
-        let map = copies.first()?.map();
+    fn out_of_reach(&self, copies: &[TargetRef<'_>]) -> Option<ReadError> {
+        let map = copies.first()?.shard_map();
         if copies.len() < map.copies as usize {
             return None;
         }
         let (silent, others): (Vec<&TargetRef<'_>>, Vec<_>) =
-            copies.iter().partition(|copy| self.client.is_silent(copy.node()));
+            copies.iter().partition(|copy| self.client.seems_to_hang(copy.node()));
         let lost =
             silent.iter().find(|copy| others.iter().all(|other| other.range() != copy.range()))?;
         let (db, range) = (lost.db_name().db, lost.range()?);
-        Some(Unread {
+        Some(ReadError {
             reason: Failed::NodeDown.label(),
             message: format!(
                 "the design documents of {db} are not asked for: {} does not answer, and no other node that does has range {range}",
@@ -112,15 +113,15 @@ impl HttpSource {
         db: &str,
         copies: &[TargetRef<'_>],
         group: DesignGroup,
-    ) -> ViewSeen {
-        let mut asked = Err(Unread::nothing_to_ask());
+    ) -> ViewAnswer {
+        let mut asked = Err(ReadError::nothing_to_ask());
         for design in &group.ids {
             asked = self.index(snapshot, db, copies, design).await;
             if !is_unaddressable(&asked) {
                 break;
             }
         }
-        ViewSeen {
+        ViewAnswer {
             unaddressable: is_unaddressable(&asked),
             index: asked,
             designs: group.ids,
@@ -135,10 +136,10 @@ impl HttpSource {
         db: &str,
         copies: &[TargetRef<'_>],
         design: &str,
-    ) -> Result<IndexSeen, Unread> {
+    ) -> Result<IndexAnswer, ReadError> {
         let hash = doc_hash(design);
         let holders = copies.iter().filter(|copy| {
-            let up = snapshot.node(copy.node_ix()).is_some_and(|node| node.up == Some(true));
+            let up = snapshot.node(copy.node_ix()).is_some_and(|node| node.is_up == Some(true));
             up && copy.range().is_some_and(|range| range.contains(hash))
         });
         // The same copy each time, the first by node, so that values do not jump between
@@ -158,7 +159,7 @@ impl HttpSource {
             }
         }
         let info = self.client.view_info(db, design).await?;
-        let ranges = copies.first().map_or(1, |copy| u64::from(copy.map().ranges));
+        let ranges = copies.first().map_or(1, |copy| u64::from(copy.shard_map().ranges));
         let facts = convert::view_facts(&info.view_index, Some(ranges), None, self.clock.now());
         seen(db, info, facts, None)
     }
@@ -166,27 +167,30 @@ impl HttpSource {
 
 /// Whether a node has more files than it keeps open, or was not asked for all of them.
 fn reopens(snapshot: &Snapshot, node: NodeIx) -> bool {
-    let files = snapshot.totals().of(node, Kind::Db).states[State::Ok as usize];
+    let files =
+        snapshot.totals().sums_of(node, TargetKind::Db).counts_by_state[TargetState::Ok as usize];
     let many = files > MAX_OPEN_SHARDS as u64;
-    snapshot.node(node).is_some_and(|node| node.up == Some(true) && (many || node.spared))
+    snapshot
+        .node(node)
+        .is_some_and(|node| node.is_up == Some(true) && (many || node.skipped_shards))
 }
 
 fn seen(
     db: &str,
     info: wire::ViewInfo,
     facts: Facts,
-    copy: Option<Ix>,
-) -> Result<IndexSeen, Unread> {
-    let signature = info.view_index.signature.ok_or_else(|| Unread {
+    copy: Option<TargetIx>,
+) -> Result<IndexAnswer, ReadError> {
+    let signature = info.view_index.signature.ok_or_else(|| ReadError {
         reason: Failed::Garbage.label(),
         message: format!("_info of a design document of {db} names no signature"),
         right: None,
     })?;
     let collators = info.view_index.collator_versions.unwrap_or_default();
-    Ok(IndexSeen { signature, facts, collators, copy })
+    Ok(IndexAnswer { signature, facts, collators, copy })
 }
 
-fn is_unaddressable(asked: &Result<IndexSeen, Unread>) -> bool {
+fn is_unaddressable(asked: &Result<IndexAnswer, ReadError>) -> bool {
     asked.as_ref().is_err_and(|unread| unread.reason == Failed::Unaddressable.label())
 }
 
@@ -215,8 +219,8 @@ fn all_signatures(docs: &[wire::DesignDoc]) -> Option<Vec<Signature>> {
 }
 
 /// Definitions that differ in form may still share a signature: one target each.
-fn merged(views: Vec<ViewSeen>) -> Vec<ViewSeen> {
-    let mut merged: Vec<ViewSeen> = Vec::with_capacity(views.len());
+fn merged(views: Vec<ViewAnswer>) -> Vec<ViewAnswer> {
+    let mut merged: Vec<ViewAnswer> = Vec::with_capacity(views.len());
     for view in views {
         let same = merged.iter_mut().find(|known| match (&known.index, &view.index) {
             (Ok(known), Ok(index)) => known.signature == index.signature,

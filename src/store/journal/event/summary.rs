@@ -7,7 +7,7 @@ use wall_clock::Moment;
 /// Further targets and repeats covered by one journal entry: other targets of the same queue with
 /// the same event at the same time, and the number of repeats.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct EventSummary {
     /// Other affected targets, up to the number that is listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<TargetId>,

@@ -4,16 +4,16 @@ use super::*;
 use tokio::{io::AsyncReadExt as _, process::Command};
 
 /// Environment variable with the child's instructions.
-const CHILD: &str = "RECLINER_TEST_JOURNAL_CHILD";
+const CHILD_VAR: &str = "RECLINER_TEST_JOURNAL_CHILD";
 
 /// The instructions of this process.
-pub(super) fn told() -> String {
-    std::env::var(CHILD).expect("another test starts this one")
+pub(super) fn child_instructions() -> String {
+    std::env::var(CHILD_VAR).expect("another test starts this one")
 }
 
 /// Prints a whole line at once, starting with a line break because the harness may have printed
 /// before.
-pub(super) fn say(line: &str) {
+pub(super) fn print_line(line: &str) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{line}").unwrap();
@@ -22,7 +22,7 @@ pub(super) fn say(line: &str) {
 
 /// Starts a test as a child, kills it some time after it printed more than the given number of
 /// bytes, and returns the complete lines it printed.
-pub(super) async fn killed(
+pub(super) async fn run_and_kill(
     test: &str,
     told: &str,
     bytes: Option<usize>,
@@ -30,7 +30,7 @@ pub(super) async fn killed(
 ) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--ignored", "--nocapture"])
-        .env(CHILD, told)
+        .env(CHILD_VAR, told)
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::null())
         .kill_on_drop(true)
@@ -38,12 +38,12 @@ pub(super) async fn killed(
         .unwrap();
     let (mut out, mut text) = (child.stdout.take().unwrap(), Vec::new());
     while bytes.is_some_and(|bytes| text.len() <= bytes) {
-        let more = soon(out.read_buf(&mut text)).await.unwrap();
+        let more = within_patience(out.read_buf(&mut text)).await.unwrap();
         assert!(more > 0, "it writes until it is killed");
     }
     time::sleep(pause).await;
-    soon(child.kill()).await.unwrap();
-    soon(out.read_to_end(&mut text)).await.unwrap();
+    within_patience(child.kill()).await.unwrap();
+    within_patience(out.read_to_end(&mut text)).await.unwrap();
     let text = String::from_utf8(text).unwrap();
     // The last line may be incomplete.
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);

@@ -2,7 +2,7 @@
 mod seeded;
 
 use super::{
-    super::store::{Batch, Store},
+    super::store::{JournalStore, WriteBatch},
     disk::Disk,
     *,
 };
@@ -10,25 +10,25 @@ use proptest::prelude::*;
 use seeded::random_numbers;
 use std::collections::BTreeSet;
 
-fn batch(numbers: std::ops::Range<u64>) -> Batch {
-    let changes = numbers.clone().map(|number| Change::Intended(intent(number)));
+fn batch(numbers: std::ops::Range<u64>) -> WriteBatch {
+    let changes = numbers.clone().map(|number| StateChange::StartIntended(intent(number)));
     let ends = numbers.clone().filter(|number| number % 2 == 0).map(ended);
     let rests = numbers.map(|number| {
-        let remembered = Remembered { failures: 1, ..Remembered::default() };
-        Change::Remember(target(number % 7), Some(remembered))
+        let remembered = TargetRecord { failures: 1, ..TargetRecord::default() };
+        StateChange::SetTargetRecord(target(number % 7), Some(remembered))
     });
-    Batch { changes: changes.chain(ends).chain(rests).collect(), ..Batch::default() }
+    WriteBatch { changes: changes.chain(ends).chain(rests).collect(), ..WriteBatch::default() }
 }
 
 /// What stored batches leave: the numbers of ended jobs, and of jobs that did not end.
-fn left(store: &Store) -> (BTreeSet<u64>, BTreeSet<u64>) {
+fn stored_jobs(store: &JournalStore) -> (BTreeSet<u64>, BTreeSet<u64>) {
     let number = |target: &TargetId| -> u64 {
         target.to_string().rsplit_once('d').unwrap().1.parse().unwrap()
     };
-    let tx = store.read().unwrap();
+    let tx = store.begin_read().unwrap();
     let query = HistoryQuery { limit: usize::MAX, ..HistoryQuery::default() };
     let outcomes = query::history(&tx, &query).unwrap().entries;
-    let open = store.recovered(moment(0)).unwrap().intents;
+    let open = store.load_state(moment(0)).unwrap().intents;
     (
         outcomes.iter().map(|(_, outcome)| number(&outcome.target)).collect(),
         open.iter().map(|intent| number(&intent.target)).collect(),
@@ -37,12 +37,12 @@ fn left(store: &Store) -> (BTreeSet<u64>, BTreeSet<u64>) {
 
 /// Writes batches of the given sizes until the power fails. Checks that acknowledged batches are
 /// present, others are either complete or absent, and that writing can continue.
-fn survives(disk: &Disk, sizes: &[u64], power: u64, seed: u64) {
+fn check_power_loss(disk: &Disk, sizes: &[u64], power: u64, seed: u64) {
     let mut random = random_numbers(seed);
-    disk.power_goes_after(power);
+    disk.set_power_loss_after(power);
     let mut acknowledged = 0;
     let mut next = 0;
-    if let Ok(mut store) = Store::open(disk, false) {
+    if let Ok(mut store) = JournalStore::open(disk, false) {
         for size in sizes {
             let numbers = acknowledged..acknowledged + size;
             next = numbers.end;
@@ -63,14 +63,14 @@ fn survives(disk: &Disk, sizes: &[u64], power: u64, seed: u64) {
         if random().is_multiple_of(2) {
             break;
         }
-        disk.power_goes_after(random() % 20);
-        drop(Store::open(disk, false));
+        disk.set_power_loss_after(random() % 20);
+        drop(JournalStore::open(disk, false));
     }
     if !disk.has_power() {
         disk.reboot(|| random().is_multiple_of(2));
     }
-    let mut store = Store::open(disk, false).unwrap();
-    let (ends, open) = left(&store);
+    let mut store = JournalStore::open(disk, false).unwrap();
+    let (ends, open) = stored_jobs(&store);
     let expected = |end: u64| -> (BTreeSet<u64>, BTreeSet<u64>) {
         (0..end).partition(|number| number % 2 == 0)
     };
@@ -83,7 +83,7 @@ fn survives(disk: &Disk, sizes: &[u64], power: u64, seed: u64) {
     store
         .write(&batch(found.min(acknowledged)..next + 3), &work::Journal::default(), moment(0))
         .unwrap();
-    assert_eq!(left(&store), expected(next + 3));
+    assert_eq!(stored_jobs(&store), expected(next + 3));
 }
 
 #[test]
@@ -91,11 +91,11 @@ fn the_power_may_fail_at_any_point() {
     let formatted = Disk::formatted();
     let sizes = [1, 3, 1, 40, 2];
     let whole = formatted.copy();
-    survives(&whole, &sizes, u64::MAX, 0);
+    check_power_loss(&whole, &sizes, u64::MAX, 0);
     assert!(whole.done() > 40, "{}", whole.done());
     for power in 0..whole.done() {
         for seed in 0..3 {
-            survives(&formatted.copy(), &sizes, power, power * 31 + seed);
+            check_power_loss(&formatted.copy(), &sizes, power, power * 31 + seed);
         }
     }
 }
@@ -108,20 +108,23 @@ proptest! {
         power in 0_u64..200,
         seed: u64,
     ) {
-        survives(&Disk::formatted(), &sizes, power, seed);
+        check_power_loss(&Disk::formatted(), &sizes, power, seed);
     }
 }
 
 #[tokio::test]
 #[ignore = "not a test of its own: acknowledged_changes_survive_a_kill starts and kills it"]
 async fn prints_acknowledged_changes() {
-    let told = child::told();
+    let told = child::child_instructions();
     let (dir, first) = told.rsplit_once(',').unwrap();
     let first: u64 = first.parse().unwrap();
-    let running = Running::claimed(Directory::new(dir)).await;
+    let running = RunningJournal::claimed(DirectoryStorage::new(dir)).await;
     for number in first.. {
-        running.keep(vec![Change::Intended(intent(number)), ended(number)]).await.unwrap();
-        child::say(&format!("kept {number}"));
+        running
+            .keep(vec![StateChange::StartIntended(intent(number)), ended(number)])
+            .await
+            .unwrap();
+        child::print_line(&format!("kept {number}"));
     }
 }
 
@@ -138,13 +141,13 @@ async fn acknowledged_changes_survive_a_kill() {
         let pause = Duration::from_micros(random() % 30_000);
         let told = format!("{},{first}", dir.path().display());
         let test = "store::journal::tests::crash::prints_acknowledged_changes";
-        let lines = child::killed(test, &told, wanted, pause).await;
+        let lines = child::run_and_kill(test, &told, wanted, pause).await;
         let before = printed.len();
         let kept = lines.iter().filter_map(|line| line.strip_prefix("kept ")?.parse::<u64>().ok());
         printed.extend(kept);
         assert!(round < 4 || printed.len() > before, "round {round} printed nothing");
 
-        let running = Running::claimed(Directory::new(dir.path())).await;
+        let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
         let kept: BTreeSet<u64> = running
             .history()
             .await
@@ -154,6 +157,6 @@ async fn acknowledged_changes_survive_a_kill() {
         let lost: Vec<_> = printed.difference(&kept).collect();
         assert!(lost.is_empty(), "round {round} lost {lost:?}");
         assert!(running.recovered().await.intents.is_empty(), "stored completely or not at all");
-        running.stopped().await;
+        running.stop_and_wait().await;
     }
 }

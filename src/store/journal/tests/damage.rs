@@ -1,33 +1,33 @@
-use super::{super::store::Store, *};
-use crate::{table::Block, unprivileged::ran_as_nobody};
+use super::{super::store::JournalStore, *};
+use crate::{table::TableBlock, unprivileged::ran_as_nobody};
 use proptest::prelude::*;
 use std::path::Path;
 
 /// A change made to the file from outside.
 #[derive(Clone, Debug)]
-enum Blow {
+enum Damage {
     Truncate(f64),
     Overwrite { from: f64, length: usize, with: u8 },
     Flip(f64),
     Grow(usize),
 }
 
-fn blow() -> impl Strategy<Value = Blow> {
+fn any_damage() -> impl Strategy<Value = Damage> {
     let part = 0.0..1.0_f64;
     prop_oneof![
-        part.clone().prop_map(Blow::Truncate),
+        part.clone().prop_map(Damage::Truncate),
         (part.clone(), 1_usize..20_000, any::<u8>())
-            .prop_map(|(from, length, with)| Blow::Overwrite { from, length, with }),
+            .prop_map(|(from, length, with)| Damage::Overwrite { from, length, with }),
         // The start of the file holds the most important structures.
         (0.0..0.02_f64, 1_usize..400, any::<u8>())
-            .prop_map(|(from, length, with)| Blow::Overwrite { from, length, with }),
-        part.prop_map(Blow::Flip),
-        (1_usize..10_000).prop_map(Blow::Grow),
+            .prop_map(|(from, length, with)| Damage::Overwrite { from, length, with }),
+        part.prop_map(Damage::Flip),
+        (1_usize..10_000).prop_map(Damage::Grow),
     ]
 }
 
-impl Blow {
-    fn strike(&self, bytes: &mut Vec<u8>) {
+impl Damage {
+    fn apply(&self, bytes: &mut Vec<u8>) {
         let length = bytes.len();
         #[expect(
             clippy::cast_possible_truncation,
@@ -48,26 +48,29 @@ impl Blow {
 
 /// Writes a journal with a few hundred outcomes and returns its bytes.
 async fn written(dir: &Path) -> Vec<u8> {
-    let running = Running::claimed(Directory::new(dir)).await;
+    let running = RunningJournal::claimed(DirectoryStorage::new(dir)).await;
     running.keep((0..400).map(ended).collect()).await.unwrap();
-    running.keep((400..600).map(|at| Change::Intended(intent(at))).collect()).await.unwrap();
-    running.stopped().await;
+    running
+        .keep((400..600).map(|at| StateChange::StartIntended(intent(at))).collect())
+        .await
+        .unwrap();
+    running.stop_and_wait().await;
     std::fs::read(dir.join("journal.redb")).unwrap()
 }
 
 /// Opens the journal and reads everything: it is intact, or opening reports the damage.
-fn whole_or_refused(dir: &Path) -> Result<(), String> {
-    let store = match Store::open(&Directory::new(dir), true) {
+fn intact_or_refused(dir: &Path) -> Result<(), String> {
+    let store = match JournalStore::open(&DirectoryStorage::new(dir), true) {
         Ok(store) => store,
-        Err(why @ (OpenError::Damaged { .. } | OpenError::Schema { .. })) => {
+        Err(why @ (JournalOpenError::Damaged { .. } | JournalOpenError::Schema { .. })) => {
             return Err(why.to_string());
         }
         Err(other) => panic!("not reported as damaged: {other}"),
     };
-    let tx = store.read().unwrap();
+    let tx = store.begin_read().unwrap();
     let query = HistoryQuery { limit: usize::MAX, ..HistoryQuery::default() };
     assert_eq!(query::history(&tx, &query).unwrap().entries.len(), 400);
-    assert_eq!(store.recovered(moment(0)).unwrap().intents.len(), 200);
+    assert_eq!(store.load_state(moment(0)).unwrap().intents.len(), 200);
     Ok(())
 }
 
@@ -77,11 +80,11 @@ async fn a_damaged_file_is_refused_with_an_explanation_or_intact() {
     let good = written(dir.path()).await;
     let path = dir.path().join("journal.redb");
     let refused = std::cell::Cell::new(0);
-    proptest!(ProptestConfig::with_cases(150), |(blow in blow())| {
+    proptest!(ProptestConfig::with_cases(150), |(blow in any_damage())| {
         let mut bytes = good.clone();
-        blow.strike(&mut bytes);
+        blow.apply(&mut bytes);
         std::fs::write(&path, &bytes).unwrap();
-        if let Err(said) = whole_or_refused(dir.path()) {
+        if let Err(said) = intact_or_refused(dir.path()) {
             let start = format!("{} is damaged: ", path.display());
             prop_assert!(said.starts_with(&start), "{said}");
             prop_assert!(said.ends_with(
@@ -97,7 +100,7 @@ async fn empty_and_foreign_files_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for bytes in [&b""[..], b"SQLite format 3\0 and more", &[0; 8192]] {
         std::fs::write(dir.path().join("journal.redb"), bytes).unwrap();
-        let said = whole_or_refused(dir.path()).unwrap_err();
+        let said = intact_or_refused(dir.path()).unwrap_err();
         assert!(said.contains("journal.redb is damaged: "), "{said}");
     }
 }
@@ -107,12 +110,12 @@ async fn a_file_of_another_format_is_refused_by_its_number() {
     let dir = tempfile::tempdir().unwrap();
     written(dir.path()).await;
     {
-        let database = Directory::new(dir.path()).open(false).unwrap();
+        let database = DirectoryStorage::new(dir.path()).open(false).unwrap();
         let tx = database.begin_write().unwrap();
         tx.open_table(tables::META).unwrap().insert("schema", &b"7"[..]).unwrap();
         tx.commit().unwrap();
     }
-    let said = whole_or_refused(dir.path()).unwrap_err();
+    let said = intact_or_refused(dir.path()).unwrap_err();
     assert!(
         said.contains("journal.redb has format 7, but this version supports format 2: "),
         "{said}"
@@ -130,9 +133,9 @@ async fn a_read_only_file_is_refused() {
     let mut permissions = std::fs::metadata(&path).unwrap().permissions();
     permissions.set_readonly(true);
     std::fs::set_permissions(&path, permissions).unwrap();
-    let refused = Store::open(&Directory::new(dir.path()), true).unwrap_err();
+    let refused = JournalStore::open(&DirectoryStorage::new(dir.path()), true).unwrap_err();
     let said = refused.to_string();
-    assert!(matches!(refused, OpenError::Io { .. }), "{said}");
+    assert!(matches!(refused, JournalOpenError::Io { .. }), "{said}");
     assert!(said.contains("give the user of this process read and write access"), "{said}");
 }
 
@@ -142,30 +145,30 @@ async fn saved_facts_of_another_format_are_discarded() {
         redb::TableDefinition::new("measured");
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("data");
-    Running::claimed(Directory::new(&path)).await.stopped().await;
-    let database = Directory::new(&path).open(false).unwrap();
+    RunningJournal::claimed(DirectoryStorage::new(&path)).await.stop_and_wait().await;
+    let database = DirectoryStorage::new(&path).open(false).unwrap();
     let tx = database.begin_write().unwrap();
     tx.open_table(OTHER).unwrap().insert("a", "b").unwrap();
     tx.commit().unwrap();
     database.close().unwrap();
 
-    let running = Running::claimed(Directory::new(&path)).await;
+    let running = RunningJournal::claimed(DirectoryStorage::new(&path)).await;
     // The facts are unknown, and everything else works.
-    let read = soon(running.journal.measured()).await;
+    let read = within_patience(running.journal.load_measurements()).await;
     assert!(!read.is_ok_and(|blocks| !blocks.is_empty()));
-    let block = Block { number: 2, at: moment(3), bytes: vec![1, 2, 3] };
-    let measured = || Measured { changed: vec![block.clone()], ..Measured::default() };
-    soon(running.journal.keep_measured(measured())).await.unwrap();
-    let found = soon(running.journal.measured()).await.unwrap();
+    let block = TableBlock { number: 2, at: moment(3), bytes: vec![1, 2, 3] };
+    let measured = || MeasuredBlocks { changed: vec![block.clone()], ..MeasuredBlocks::default() };
+    within_patience(running.journal.save_measurements(measured())).await.unwrap();
+    let found = within_patience(running.journal.load_measurements()).await.unwrap();
     assert_eq!(found, std::slice::from_ref(&block));
     running.keep(vec![ended(1)]).await.unwrap();
-    assert_eq!(running.journal.health().borrow().trouble, None);
-    let fewer = Measured { total: Some(2), ..Measured::default() };
-    soon(running.journal.keep_measured(fewer)).await.unwrap();
-    assert_eq!(soon(running.journal.measured()).await.unwrap(), []);
-    running.stopped().await;
+    assert_eq!(running.journal.health().borrow().failure, None);
+    let fewer = MeasuredBlocks { total: Some(2), ..MeasuredBlocks::default() };
+    within_patience(running.journal.save_measurements(fewer)).await.unwrap();
+    assert_eq!(within_patience(running.journal.load_measurements()).await.unwrap(), []);
+    running.stop_and_wait().await;
     // Nothing is stored before the cluster is known.
-    let running = Running::open(Directory::new(&path)).unwrap();
-    soon(running.journal.keep_measured(measured())).await.unwrap_err();
-    running.stopped().await;
+    let running = RunningJournal::open(DirectoryStorage::new(&path)).unwrap();
+    within_patience(running.journal.save_measurements(measured())).await.unwrap_err();
+    running.stop_and_wait().await;
 }

@@ -1,6 +1,6 @@
 //! A simulated disk that loses unsynced data, tears writes, gets full and fails.
 
-use super::super::place::{OpenError, Place, builder};
+use super::super::storage::{JournalOpenError, Storage, database_builder};
 use redb::{Database, StorageBackend};
 use std::{
     collections::BTreeSet,
@@ -21,13 +21,13 @@ enum Pending {
 }
 
 #[derive(Debug, Default)]
-struct Platter {
+struct DiskState {
     /// Content that survives a crash for certain.
     synced: Vec<u8>,
     /// Later changes, in order.
     pending: Vec<Pending>,
     /// Content that a reader sees.
-    seen: Vec<u8>,
+    visible: Vec<u8>,
     /// Allocated blocks.
     blocks: BTreeSet<u64>,
     /// No further block can be allocated.
@@ -35,7 +35,7 @@ struct Platter {
     /// Every change fails with this error.
     broken: Option<io::ErrorKind>,
     /// Number of changes until the power fails.
-    left: Option<u64>,
+    changes_until_power_loss: Option<u64>,
     /// Number of changes so far.
     done: u64,
     /// How often it was opened; older handles have no effect.
@@ -44,25 +44,25 @@ struct Platter {
 
 /// The disk; clones share one state.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Disk(Arc<std::sync::Mutex<Platter>>);
+pub(super) struct Disk(Arc<std::sync::Mutex<DiskState>>);
 
 impl Disk {
-    fn with<T>(&self, work: impl FnOnce(&mut Platter) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut DiskState) -> T) -> T {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A disk with an empty database.
     pub(super) fn formatted() -> Self {
         let disk = Self::default();
-        drop(super::super::store::Store::open(&disk, true).unwrap());
+        drop(super::super::store::JournalStore::open(&disk, true).unwrap());
         disk
     }
 
     /// A disk with the same content and no faults.
     pub(super) fn copy(&self) -> Self {
         let (synced, seen, blocks) =
-            self.with(|it| (it.synced.clone(), it.seen.clone(), it.blocks.clone()));
-        let platter = Platter { synced, seen, blocks, ..Platter::default() };
+            self.with(|it| (it.synced.clone(), it.visible.clone(), it.blocks.clone()));
+        let platter = DiskState { synced, visible: seen, blocks, ..DiskState::default() };
         Self(Arc::new(platter.into()))
     }
 
@@ -70,17 +70,17 @@ impl Disk {
         self.with(|it| it.full = full);
     }
 
-    pub(super) fn breaks(&self, how: Option<io::ErrorKind>) {
+    pub(super) fn set_failure(&self, how: Option<io::ErrorKind>) {
         self.with(|it| it.broken = how);
     }
 
     /// Lets the power fail after the given number of changes.
-    pub(super) fn power_goes_after(&self, changes: u64) {
-        self.with(|it| it.left = Some(changes));
+    pub(super) fn set_power_loss_after(&self, changes: u64) {
+        self.with(|it| it.changes_until_power_loss = Some(changes));
     }
 
     pub(super) fn has_power(&self) -> bool {
-        self.with(|it| it.left != Some(0))
+        self.with(|it| it.changes_until_power_loss != Some(0))
     }
 
     /// Number of changes so far.
@@ -112,24 +112,24 @@ impl Disk {
                     }
                 }
             }
-            it.seen = it.synced.clone();
-            it.left = None;
+            it.visible = it.synced.clone();
+            it.changes_until_power_loss = None;
             it.opened += 1;
         });
     }
 }
 
-impl Platter {
+impl DiskState {
     /// Fails if a change is not possible.
     fn change(&mut self, opened: u64) -> io::Result<()> {
-        if opened != self.opened || self.left == Some(0) {
+        if opened != self.opened || self.changes_until_power_loss == Some(0) {
             return Err(io::Error::other("the power is gone"));
         }
         if let Some(how) = self.broken {
             return Err(how.into());
         }
         self.done += 1;
-        if let Some(left) = &mut self.left {
+        if let Some(left) = &mut self.changes_until_power_loss {
             *left -= 1;
         }
         Ok(())
@@ -138,20 +138,20 @@ impl Platter {
 
 /// A handle of one opening of the disk.
 #[derive(Debug)]
-struct Handle {
+struct DiskHandle {
     disk: Disk,
     opened: u64,
 }
 
-impl StorageBackend for Handle {
+impl StorageBackend for DiskHandle {
     fn len(&self) -> Result<u64, io::Error> {
-        Ok(self.disk.with(|it| it.seen.len()) as u64)
+        Ok(self.disk.with(|it| it.visible.len()) as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
         let from = usize::try_from(offset).unwrap();
         self.disk.with(|it| {
-            let part = it.seen.get(from..from + out.len());
+            let part = it.visible.get(from..from + out.len());
             out.copy_from_slice(part.ok_or(io::ErrorKind::UnexpectedEof)?);
             Ok(())
         })
@@ -160,7 +160,7 @@ impl StorageBackend for Handle {
     fn set_len(&self, length: u64) -> Result<(), io::Error> {
         self.disk.with(|it| {
             it.change(self.opened)?;
-            it.seen.resize(usize::try_from(length).unwrap(), 0);
+            it.visible.resize(usize::try_from(length).unwrap(), 0);
             it.blocks.retain(|block| block * BLOCK < length);
             it.pending.push(Pending::Length(length));
             Ok(())
@@ -171,7 +171,7 @@ impl StorageBackend for Handle {
         self.disk.with(|it| {
             it.change(self.opened)?;
             it.pending.clear();
-            it.synced = it.seen.clone();
+            it.synced = it.visible.clone();
             Ok(())
         })
     }
@@ -185,7 +185,7 @@ impl StorageBackend for Handle {
             }
             it.blocks.extend(blocks);
             let from = usize::try_from(offset).unwrap();
-            let part = it.seen.get_mut(from..from + data.len());
+            let part = it.visible.get_mut(from..from + data.len());
             part.ok_or(io::ErrorKind::UnexpectedEof)?.copy_from_slice(data);
             it.pending.push(Pending::Write(offset, data.to_vec()));
             Ok(())
@@ -193,22 +193,22 @@ impl StorageBackend for Handle {
     }
 }
 
-impl Place for Disk {
+impl Storage for Disk {
     fn name(&self) -> String {
         "the test disk".to_owned()
     }
 
-    fn open(&self, _make: bool) -> Result<Database, OpenError> {
+    fn open(&self, _make: bool) -> Result<Database, JournalOpenError> {
         let opened = self.with(|it| {
             it.opened += 1;
             it.opened
         });
-        let handle = Handle { disk: self.clone(), opened };
-        let database = builder().create_with_backend(handle);
-        database.map_err(|why| OpenError::of(self.name(), why))
+        let handle = DiskHandle { disk: self.clone(), opened };
+        let database = database_builder().create_with_backend(handle);
+        database.map_err(|why| JournalOpenError::from_database_error(self.name(), why))
     }
 
     fn bytes(&self) -> Option<u64> {
-        Some(self.with(|it| it.seen.len()) as u64)
+        Some(self.with(|it| it.visible.len()) as u64)
     }
 }

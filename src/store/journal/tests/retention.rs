@@ -1,7 +1,7 @@
 use super::{
     super::{
-        store::{Batch, Store},
-        tables::Counts,
+        store::{JournalStore, WriteBatch},
+        tables::TableCounts,
     },
     *,
 };
@@ -11,18 +11,18 @@ fn budgets(outcomes: u64, events: u64) -> work::Journal {
     work::Journal { outcomes: keep(outcomes), events: keep(events) }
 }
 
-fn ends(numbers: std::ops::Range<u64>) -> Batch {
-    Batch { changes: numbers.map(ended).collect(), ..Batch::default() }
+fn ends(numbers: std::ops::Range<u64>) -> WriteBatch {
+    WriteBatch { changes: numbers.map(ended).collect(), ..WriteBatch::default() }
 }
 
 /// The numbers in the tables of outcomes and events.
-fn counted(store: &Store) -> (Vec<u64>, Vec<u64>) {
-    let tx = store.read().unwrap();
+fn stored_numbers(store: &JournalStore) -> (Vec<u64>, Vec<u64>) {
+    let tx = store.begin_read().unwrap();
     let outcomes = HistoryQuery { limit: usize::MAX, ..HistoryQuery::default() };
     let outcomes = query::history(&tx, &outcomes).unwrap().entries;
     let events = EventsQuery { limit: usize::MAX, ..EventsQuery::default() };
     let events = query::events(&tx, &events).unwrap().entries;
-    let counts: &Counts = store.counts();
+    let counts: &TableCounts = store.counts();
     assert_eq!(counts.outcomes.entries, outcomes.len() as u64);
     assert_eq!(counts.events.entries, events.len() as u64);
     (
@@ -34,7 +34,7 @@ fn counted(store: &Store) -> (Vec<u64>, Vec<u64>) {
 #[test]
 fn each_table_keeps_its_newest_entries_within_its_own_budget() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = Store::open(&Directory::new(dir.path()), true).unwrap();
+    let mut store = JournalStore::open(&DirectoryStorage::new(dir.path()), true).unwrap();
     let budgets = budgets(64 << 10, 8 << 10);
     let mut largest = 0;
     for number in 0..600 {
@@ -42,10 +42,10 @@ fn each_table_keeps_its_newest_entries_within_its_own_budget() {
         let counts = *store.counts();
         assert!(counts.outcomes.bytes <= 64 << 10 && counts.events.bytes <= 8 << 10);
         if number > 300 {
-            largest = largest.max(Directory::new(dir.path()).bytes().unwrap());
+            largest = largest.max(DirectoryStorage::new(dir.path()).bytes().unwrap());
         }
     }
-    let (outcomes, events) = counted(&store);
+    let (outcomes, events) = stored_numbers(&store);
     // Each job uses two numbers, and there is no gap between stored ones.
     for kept in [&outcomes, &events] {
         assert!(kept.len() > 20 && kept.windows(2).all(|pair| pair[1] - pair[0] == 2));
@@ -54,19 +54,20 @@ fn each_table_keeps_its_newest_entries_within_its_own_budget() {
     // The pages of removed entries are reused.
     assert!(largest <= 4 << 20, "{largest} bytes for 72 KiB");
     drop(store);
-    let store = Store::open(&Directory::new(dir.path()), false).unwrap();
-    assert_eq!(counted(&store), (outcomes, events));
+    let store = JournalStore::open(&DirectoryStorage::new(dir.path()), false).unwrap();
+    assert_eq!(stored_numbers(&store), (outcomes, events));
     assert_eq!(store.last_seq(), 24_000);
 }
 
 #[test]
 fn a_reduced_budget_is_reached_in_steps() {
-    let mut store = Store::open(&InMemory, true).unwrap();
+    let mut store = JournalStore::open(&InMemory, true).unwrap();
     store.write(&ends(0..2000), &budgets(1 << 30, 1 << 30), moment(0)).unwrap();
     let mut steps = 0;
     loop {
         let before = *store.counts();
-        let more = store.write(&Batch::default(), &budgets(10_000, 1 << 30), moment(0)).unwrap();
+        let more =
+            store.write(&WriteBatch::default(), &budgets(10_000, 1 << 30), moment(0)).unwrap();
         let removed = before.outcomes.entries - store.counts().outcomes.entries;
         assert!(removed <= 256, "{removed} in one commit");
         steps += 1;
@@ -84,7 +85,7 @@ async fn expired_entries_are_removed_even_if_nothing_is_written() {
     let day = Duration::from_secs(86_400);
     let keep = |days| Keep { keep: day * days, max_size: 1 << 30 };
     let settings = work::Journal { outcomes: keep(30), events: keep(2) };
-    let running = Running::with(InMemory, settings).unwrap();
+    let running = RunningJournal::with(InMemory, settings).unwrap();
     running.recovered().await;
     running.keep((0..1000).map(ended).collect()).await.unwrap();
     time::sleep(day).await;
@@ -94,5 +95,5 @@ async fn expired_entries_are_removed_even_if_nothing_is_written() {
     assert_eq!((running.history().await.len(), running.events().await.len()), (1001, 1));
     time::sleep(day * 28).await;
     assert_eq!((running.history().await.len(), running.events().await.len()), (1, 0));
-    running.stopped().await;
+    running.stop_and_wait().await;
 }

@@ -4,8 +4,8 @@ use super::{Asked, Record};
 use crate::support::recording_store::Entry;
 use couchdb_names::ShardName;
 use recliner::model::{
-    memory::{Change, Ending, Intent, IntentKey, Outcome},
-    target::{Kind, TargetId},
+    records::{Intent, IntentKey, JobResult, Outcome, StateChange},
+    target::{TargetId, TargetKind},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -56,27 +56,27 @@ pub(super) fn chapters(record: &Record) -> (Vec<Chapter<'_>>, Vec<String>) {
     let mut open: BTreeMap<IntentKey, usize> = BTreeMap::new();
     for entry in &record.kept {
         match &entry.change {
-            Change::Intended(intent) => {
+            StateChange::StartIntended(intent) => {
                 if open.insert(intent.key(), chapters.len()).is_some() {
                     broken.push(format!("{} was begun while it was open", intent.target));
                 }
                 chapters.push(Chapter { intent, begins: entry, ends: None });
             }
-            Change::Ended { outcome, closes: Some(key) } => match open.remove(key) {
+            StateChange::JobEnded { outcome, closes: Some(key) } => match open.remove(key) {
                 Some(at) => chapters[at].ends = Some((entry, Some(outcome))),
                 None => broken.push(format!("{} ended and was not open", outcome.target)),
             },
             // What could not be kept is withdrawn all the same.
-            Change::Withdrawn(key) => {
+            StateChange::StartWithdrawn(key) => {
                 if let Some(at) = open.remove(key) {
                     chapters[at].ends = Some((entry, None));
                 }
             }
-            Change::Ended { closes: None, .. }
-            | Change::Remember(..)
-            | Change::Suspend(..)
-            | Change::Resume { .. }
-            | Change::Calibrate(_) => {}
+            StateChange::JobEnded { closes: None, .. }
+            | StateChange::SetTargetRecord(..)
+            | StateChange::Suspend(..)
+            | StateChange::Resume { .. }
+            | StateChange::Calibrate(_) => {}
         }
     }
     (chapters, broken)
@@ -98,7 +98,7 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
         let (order, asked) = match orders.as_slice() {
             [] => {
                 // The request never went out: nothing can have come of it.
-                if let Some(Some(ending)) = ending.filter(|it| *it != Some(Ending::Lost)) {
+                if let Some(Some(ending)) = ending.filter(|it| *it != Some(JobResult::Lost)) {
                     broken.push(format!("{target} was never sent and ended: {ending:?}"));
                 }
                 continue;
@@ -119,14 +119,17 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
         }
         let [one] = begun.as_slice() else { continue };
         let said = match ending.flatten() {
-            Some(Ending::Freed | Ending::NothingFreed | Ending::Grew | Ending::Unmeasured) => {
-                Some(true)
-            }
-            Some(Ending::Failed) => Some(false),
-            Some(Ending::Lost) | None => None,
+            Some(
+                JobResult::Freed
+                | JobResult::NothingFreed
+                | JobResult::Grew
+                | JobResult::Unmeasured,
+            ) => Some(true),
+            Some(JobResult::Failed) => Some(false),
+            Some(JobResult::Lost) | None => None,
         };
         // The end of most copies of a view cannot be observed.
-        let truth = one.end.map(|end| end.swapped).filter(|_| target.kind() == Kind::Db);
+        let truth = one.end.map(|end| end.swapped).filter(|_| target.kind() == TargetKind::Db);
         // Between two polls, one that somebody else starts is taken for the one before it.
         let another = record.compactions.iter().any(|other| {
             let same =
@@ -160,9 +163,9 @@ fn sent_at_once_again(record: &Record) -> Vec<String> {
 fn told_twice(record: &Record) -> Vec<String> {
     let mut told: BTreeMap<(String, String), i64> = BTreeMap::new();
     for entry in &record.kept {
-        if let Change::Ended { outcome, .. } = &entry.change
+        if let StateChange::JobEnded { outcome, .. } = &entry.change
             && let TargetId::Db { node, shard } = &outcome.target
-            && outcome.ending != Ending::Lost
+            && outcome.ending != JobResult::Lost
         {
             *told.entry((node.clone(), shard.clone())).or_default() += 1;
         }

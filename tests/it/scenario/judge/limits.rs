@@ -1,7 +1,7 @@
 //! What may run beside what, where, when and how soon again.
 
 use super::{Asked, Record, journal};
-use couchdb_sim::{Amiss, Compaction, Exchange};
+use couchdb_sim::{Compaction, Exchange, Obstacle};
 use recliner::model::window;
 use std::time::Duration;
 
@@ -57,8 +57,8 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
 fn beside(record: &Record, start: &Start<'_>) -> Option<String> {
     let limits = &record.settings(start.one.began).limits;
     let one = start.one;
-    let all = one.beside >= limits.per_node;
-    let cluster = one.beside_in_cluster >= limits.cluster;
+    let all = one.running_on_node >= limits.per_node;
+    let cluster = one.running_in_cluster >= limits.cluster;
     let copies = limits.one_copy_of_a_range && one.other_copy && !start.whole;
     let broken: Vec<&str> = [
         (all, "more jobs on the node than its limit"),
@@ -74,7 +74,7 @@ fn beside(record: &Record, start: &Start<'_>) -> Option<String> {
 /// Jobs of its channel on its node, as far as recliner started them.
 fn in_channel(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Option<String> {
     let name = start.channel?;
-    let (_, channel) = record.settings(start.one.began).channels.named(name)?;
+    let (_, channel) = record.settings(start.one.began).channels.find(name)?;
     let runs = |other: &&Start<'_>| {
         other.channel == Some(name)
             && other.one.node == start.one.node
@@ -100,18 +100,18 @@ fn space(record: &Record, start: &Start<'_>) -> Option<String> {
 }
 
 fn amiss(start: &Start<'_>) -> Option<String> {
-    let what = start.one.amiss.first()?;
+    let what = start.one.obstacles.first()?;
     Some(match what {
-        Amiss::Maintenance => "its node was in maintenance".into(),
-        Amiss::Splitting => "its shard was being split".into(),
-        Amiss::Building => "its index was being built".into(),
+        Obstacle::Maintenance => "its node was in maintenance".into(),
+        Obstacle::Splitting => "its shard was being split".into(),
+        Obstacle::Building => "its index was being built".into(),
     })
 }
 
 fn window_shut(record: &Record, start: &Start<'_>) -> Option<String> {
-    let (_, channel) = record.settings(start.one.began).channels.named(start.channel?)?;
+    let (_, channel) = record.settings(start.one.began).channels.find(start.channel?)?;
     let wall = record.wall(start.one.began);
-    (!window::open_at(&channel.windows, wall))
+    (!window::any_open_at(&channel.windows, wall))
         .then(|| format!("{} was shut at {}", channel.name, wall.rfc3339()))
 }
 

@@ -5,13 +5,13 @@ use crate::{
     scenario::{MINUTE, bloated, on, volumes},
     support::{A, B, C, Rig, START, nodes},
 };
-use couchdb_sim::{Amiss, By, Database, End};
+use couchdb_sim::{CompactionEnd, Database, Obstacle, StartedBy};
 use recliner::{
     config::{self, Flags},
     model::{
         channel::Mode,
-        memory::{Change, Ending, Intent, Outcome, Owner},
-        target::{Kind, TargetId},
+        records::{Intent, JobOwner, JobResult, Outcome, StateChange},
+        target::{TargetId, TargetKind},
     },
 };
 use std::path::Path;
@@ -54,14 +54,14 @@ fn intent(at: u64, node: &str, shard: &str) -> Intent {
     }
 }
 
-fn ended(intent: &Intent, ending: Ending) -> Change {
+fn ended(intent: &Intent, ending: JobResult) -> StateChange {
     let outcome = Outcome {
         target: intent.target.clone(),
-        kind: Kind::Db,
+        kind: TargetKind::Db,
         node: intent.node.clone(),
         design: None,
         channel: Some(intent.channel.clone()),
-        owner: Owner::Recliner,
+        owner: JobOwner::Recliner,
         started_at: intent.at,
         ended_at: intent.at,
         before_bytes: None,
@@ -71,7 +71,7 @@ fn ended(intent: &Intent, ending: Ending) -> Change {
         ordered_by: None,
         why: None,
     };
-    Change::Ended { outcome, closes: Some(intent.key()) }
+    StateChange::JobEnded { outcome, closes: Some(intent.key()) }
 }
 
 fn compaction(began: u64, node: &str, shard: &str) -> Compaction {
@@ -79,17 +79,22 @@ fn compaction(began: u64, node: &str, shard: &str) -> Compaction {
         node: node.into(),
         shard: shard.into(),
         ddoc: None,
-        by: By::Request,
+        by: StartedBy::Request,
         began: seconds(began),
-        beside: 0,
-        beside_in_cluster: 0,
+        running_on_node: 0,
+        running_in_cluster: 0,
         other_copy: false,
         available: Some(1_000 * MB),
         needed: 120 * MB,
         promised: 0,
-        amiss: vec![],
+        obstacles: vec![],
         before: 400 * MB,
-        end: Some(End { at: seconds(began + 10), after: 100 * MB, clean: 100 * MB, swapped: true }),
+        end: Some(CompactionEnd {
+            at: seconds(began + 10),
+            after: 100 * MB,
+            clean: 100 * MB,
+            swapped: true,
+        }),
     }
 }
 
@@ -98,11 +103,11 @@ impl Record {
     fn with(mut self, at: u64, node: &str, shard: &str) -> Self {
         let intent = intent(at, node, shard);
         let entry = |orders, change| Entry { orders, change };
-        self.kept.push(entry(self.orders.len(), Change::Intended(intent.clone())));
+        self.kept.push(entry(self.orders.len(), StateChange::StartIntended(intent.clone())));
         let path = format!("/_node/{node}/{}/_compact", shard.replace('/', "%2F"));
         self.orders.push(order(at, http::Method::POST, &path, 202));
         self.compactions.push(compaction(at, node, shard));
-        self.kept.push(entry(self.orders.len(), ended(&intent, Ending::Freed)));
+        self.kept.push(entry(self.orders.len(), ended(&intent, JobResult::Freed)));
         self
     }
 }
@@ -140,14 +145,14 @@ fn a_correct_history_passes() {
 fn every_breach_of_a_limit_is_found() {
     type Spoil = fn(&mut Compaction);
     let spoils: [(Spoil, &str); 9] = [
-        (|one| one.beside = 2, "more jobs on the node"),
-        (|one| one.beside_in_cluster = 8, "more jobs in the cluster"),
+        (|one| one.running_on_node = 2, "more jobs on the node"),
+        (|one| one.running_in_cluster = 8, "more jobs in the cluster"),
         (|one| one.other_copy = true, "two copies of a range"),
         (|one| one.available = Some(119 * MB), "no space"),
         (|one| one.promised = 881 * MB, "no space"),
-        (|one| one.amiss = vec![Amiss::Maintenance], "in maintenance"),
-        (|one| one.amiss = vec![Amiss::Splitting], "being split"),
-        (|one| one.amiss = vec![Amiss::Building], "being built"),
+        (|one| one.obstacles = vec![Obstacle::Maintenance], "in maintenance"),
+        (|one| one.obstacles = vec![Obstacle::Splitting], "being split"),
+        (|one| one.obstacles = vec![Obstacle::Building], "being built"),
         (|one| one.before = 620 * MB, "within an hour"),
     ];
     for (spoil, says) in spoils {
@@ -178,7 +183,7 @@ fn starts_at_the_wrong_time_are_found() {
         }
         for one in &mut record.compactions {
             one.before = 100 * MB;
-            one.end = one.end.map(|end| End { at: end.at + seconds(500), ..end });
+            one.end = one.end.map(|end| CompactionEnd { at: end.at + seconds(500), ..end });
         }
     });
     assert!(third.contains("2 of nightly ran on the node, which may run 2"), "{third}");
@@ -195,10 +200,15 @@ fn a_target_that_is_restarted_without_cause_is_found() {
     assert_eq!(grown, "");
     let fails = |again: u64, released: bool| {
         judged(|record| {
-            let end = End { at: seconds(210), after: 400 * MB, clean: 100 * MB, swapped: false };
+            let end = CompactionEnd {
+                at: seconds(210),
+                after: 400 * MB,
+                clean: 100 * MB,
+                swapped: false,
+            };
             record.compactions[1].end = Some(end);
             let last = intent(200, B, SHARD);
-            record.kept[3].change = ended(&last, Ending::Failed);
+            record.kept[3].change = ended(&last, JobResult::Failed);
             *record = record.clone().with(again, B, SHARD);
             record.compactions.iter_mut().for_each(|one| one.before = 200 * MB);
             record.released.extend(released.then(|| seconds(300)));
@@ -246,7 +256,7 @@ fn an_incomplete_or_wrong_journal_is_found() {
     });
     assert!(said.contains("begun while it was open"), "{said}");
     let said =
-        judged(|record| record.kept[1].change = ended(&intent(100, A, SHARD), Ending::Failed));
+        judged(|record| record.kept[1].change = ended(&intent(100, A, SHARD), JobResult::Failed));
     assert!(said.contains("and did not"), "{said}");
     let said = judged(|record| {
         record.orders.remove(2);
@@ -255,7 +265,7 @@ fn an_incomplete_or_wrong_journal_is_found() {
     assert!(said.contains("was never sent and ended"), "{said}");
     // A start of which nobody knows what became, and one that never went out, are fine.
     let lost = judged(|record| {
-        record.kept[1].change = ended(&intent(100, A, SHARD), Ending::Lost);
+        record.kept[1].change = ended(&intent(100, A, SHARD), JobResult::Lost);
     });
     assert_eq!(lost, "");
     let withdrawn = judged(|record| {
@@ -263,7 +273,7 @@ fn an_incomplete_or_wrong_journal_is_found() {
         record.compactions.remove(2);
         record.kept[5].orders = 2;
         record.kept[5].change =
-            Change::Withdrawn(intent(4_000, A, "shards/00000000-ffffffff/users.1").key());
+            StateChange::StartWithdrawn(intent(4_000, A, "shards/00000000-ffffffff/users.1").key());
     });
     assert_eq!(withdrawn, "");
 }

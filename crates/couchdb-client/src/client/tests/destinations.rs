@@ -1,5 +1,5 @@
 use super::fake::{Cluster, NODES, address, connect, drain, endless, json, paths, settings, timed};
-use crate::{Cache, Kind, NodeAccess, OwnAddress};
+use crate::{Cache, ErrorKind, NodeAccess, OwnAddress};
 use axum::response::Response;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -12,7 +12,7 @@ fn nobody() -> Response {
 }
 
 fn own(text: &str) -> NodeAccess {
-    NodeAccess { own: OwnAddress::Found(address(text)), resting: false }
+    NodeAccess { own: OwnAddress::Found(address(text)), held_back: false }
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,7 +44,7 @@ async fn an_address_counts_only_if_the_server_there_says_the_name() {
     assert!(log.contains(&"c /_node/_local".to_owned()), "{log:?}");
     assert_eq!(log.last().unwrap(), "a /_node/couchdb@b/shard");
     let error = client.smoosh_status("couchdb@b").await.unwrap_err();
-    assert_eq!(error.kind(), Kind::NoOwnAddress);
+    assert_eq!(error.kind(), ErrorKind::NoOwnAddress);
     assert!(!paths(&mut seen).iter().any(|path| path.contains("_smoosh")));
 }
 
@@ -121,13 +121,13 @@ async fn a_node_that_hangs_behind_its_entry_rests_and_others_do_not() {
     let client = connect(&cluster, settings(&[A]));
     for _ in 0..2 {
         let (read, took) = timed(client.shard_info("couchdb@b", "shard", Cache::Warm)).await;
-        assert_eq!(read.unwrap_err().kind(), Kind::Timeout);
+        assert_eq!(read.unwrap_err().kind(), ErrorKind::Timeout);
         assert!(took < Duration::from_secs(90), "{took:?}");
     }
     drain(&mut seen);
-    assert!(client.access("couchdb@b").resting);
+    assert!(client.access("couchdb@b").held_back);
     let error = client.shard_info("couchdb@b", "shard", Cache::Warm).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Timeout);
+    assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(error.to_string().starts_with("node couchdb@b was not asked: its last "), "{error}");
     assert_eq!(drain(&mut seen), []);
     client.shard_info("couchdb@c", "shard", Cache::Warm).await.unwrap();

@@ -1,5 +1,5 @@
 use super::fake::{Cluster, connect, drain, endless, json, settings, timed};
-use crate::{Cache, Error, Kind};
+use crate::{Cache, Error, ErrorKind};
 use axum::response::Response;
 use std::time::Duration;
 
@@ -27,42 +27,42 @@ fn large() -> Response {
 
 #[tokio::test(start_paused = true)]
 async fn each_way_of_failing_has_its_kind_and_is_tried_as_often_as_makes_sense() {
-    type Case = (fn() -> Response, Kind, usize, &'static str);
+    type Case = (fn() -> Response, ErrorKind, usize, &'static str);
     let cases: [Case; 14] = [
-        (endless, Kind::Timeout, 2, "no whole answer within 30s"),
+        (endless, ErrorKind::Timeout, 2, "no whole answer within 30s"),
         (
             || json(412, r#"{"error":"nodedown","reason":"nodedown"}"#),
-            Kind::NodeDown,
+            ErrorKind::NodeDown,
             1,
             "the node couchdb@a is down",
         ),
-        (|| json(412, "{}"), Kind::Status, 1, "HTTP 412, without a reason"),
+        (|| json(412, "{}"), ErrorKind::Status, 1, "HTTP 412, without a reason"),
         (
             || json(404, r#"{"error":"not_found","reason":"no_db_file"}"#),
-            Kind::NotFound,
+            ErrorKind::NotFound,
             1,
             "not found, no_db_file",
         ),
         (
             || json(404, r#"{"error":"not_found","reason":"no such node: couchdb@a"}"#),
-            Kind::UnknownNode,
+            ErrorKind::UnknownNode,
             1,
             "see /_membership",
         ),
-        (|| json(500, r#"{"error":"timeout"}"#), Kind::Status, 3, "HTTP 500, timeout"),
-        (|| json(507, r#"{"reason":"disk full"}"#), Kind::Status, 1, "HTTP 507, disk full"),
-        (|| json(400, "[]"), Kind::Status, 1, "HTTP 400"),
-        (|| json(200, "<html>"), Kind::Garbage, 1, "makes no sense"),
-        (|| json(200, r#"{"db_name":"shard","sizes":{"file":12"#), Kind::Garbage, 1, "EOF"),
-        (|| json(200, "{}"), Kind::Garbage, 1, "neither sizes nor a sequence"),
+        (|| json(500, r#"{"error":"timeout"}"#), ErrorKind::Status, 3, "HTTP 500, timeout"),
+        (|| json(507, r#"{"reason":"disk full"}"#), ErrorKind::Status, 1, "HTTP 507, disk full"),
+        (|| json(400, "[]"), ErrorKind::Status, 1, "HTTP 400"),
+        (|| json(200, "<html>"), ErrorKind::Garbage, 1, "makes no sense"),
+        (|| json(200, r#"{"db_name":"shard","sizes":{"file":12"#), ErrorKind::Garbage, 1, "EOF"),
+        (|| json(200, "{}"), ErrorKind::Garbage, 1, "neither sizes nor a sequence"),
         (
             || json(200, r#"{"db_name":"other","sizes":{"file":12}}"#),
-            Kind::Garbage,
+            ErrorKind::Garbage,
             1,
             "it is about \"other\"",
         ),
-        (redirect, Kind::Redirect, 1, "a redirect to http://elsewhere:5984/x;"),
-        (large, Kind::TooLarge, 1, "larger than 1048576 bytes"),
+        (redirect, ErrorKind::Redirect, 1, "a redirect to http://elsewhere:5984/x;"),
+        (large, ErrorKind::TooLarge, 1, "larger than 1048576 bytes"),
     ];
     for (answer, kind, times, says) in cases {
         let (error, asked) = read(answer).await;
@@ -106,7 +106,7 @@ async fn what_cannot_be_addressed_is_never_sent() {
         client.shard_info("..", "s", Cache::Warm).await.unwrap_err(),
         client.doc_shards("app", "").await.unwrap_err(),
     ] {
-        assert_eq!(error.kind(), Kind::Unaddressable, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Unaddressable, "{error}");
     }
     assert_eq!(drain(&mut seen), []);
 }
@@ -117,7 +117,7 @@ async fn requests_end_when_the_task_does() {
     let running = connect(&cluster, settings(&[A]));
     let client = running.client.clone();
     drop(running);
-    assert_eq!(timed(client.session()).await.0.unwrap_err().kind(), Kind::Stopped);
+    assert_eq!(timed(client.session()).await.0.unwrap_err().kind(), ErrorKind::Stopped);
 }
 
 #[tokio::test(start_paused = true)]

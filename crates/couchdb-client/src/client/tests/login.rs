@@ -1,7 +1,7 @@
 use super::fake::{
     BAD_LOGIN, Cluster, NOT_ADMIN, Running, connect, drain, json, paths, settings, timed,
 };
-use crate::{Cache, Error, Kind, Login};
+use crate::{Cache, Error, ErrorKind, Login};
 use futures::future::join_all;
 use std::{
     io::Write as _,
@@ -18,7 +18,7 @@ const B: &str = "http://b:5984";
 const NOT_ALLOWED: &str =
     r#"{"error":"forbidden","reason":"You are not allowed to access this db."}"#;
 
-async fn sixteen(client: &Running, node: &str) -> Vec<Result<Option<u64>, Kind>> {
+async fn sixteen(client: &Running, node: &str) -> Vec<Result<Option<u64>, ErrorKind>> {
     let shards: Vec<String> = (0..16).map(|number| format!("shard{number}")).collect();
     let reads = shards.iter().map(async |shard| {
         let read = client.shard_info(node, shard, Cache::Warm).await;
@@ -58,10 +58,10 @@ async fn a_wrong_password_costs_one_request_in_six_minutes() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     cluster.passwords.send_replace(["other"; 3]);
     let client = connect(&cluster, settings(&[A, B]));
-    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Err(Kind::Login); 16]);
+    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Err(ErrorKind::Login); 16]);
     assert_eq!(paths(&mut seen), ["a POST /_session"]);
     sleep(Duration::from_secs(355)).await;
-    assert_eq!(sixteen(&client, "couchdb@b").await, vec![Err(Kind::Login); 16]);
+    assert_eq!(sixteen(&client, "couchdb@b").await, vec![Err(ErrorKind::Login); 16]);
     assert_eq!(drain(&mut seen), []);
     let error = client.session().await.unwrap_err().to_string();
     assert!(
@@ -84,7 +84,7 @@ async fn a_password_that_stops_working_is_sent_once() {
     assert_eq!(sixteen(&client, "couchdb@a").await, vec![Ok(Some(4096)); 16]);
     drain(&mut seen);
     cluster.passwords.send_replace(["other"; 3]);
-    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Err(Kind::Login); 16]);
+    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Err(ErrorKind::Login); 16]);
     let log = drain(&mut seen);
     assert_eq!((log.len(), with(&log, "right")), (4 + 2, 1), "{log:?}");
     assert!(log[5].login, "{log:?}");
@@ -101,7 +101,7 @@ async fn another_server_is_asked_whether_a_refused_login_still_works() {
     let read = sixteen(&client, "couchdb@a").await;
     assert_eq!(
         read,
-        vec![Err(Kind::Login); 16],
+        vec![Err(ErrorKind::Login); 16],
         "the node itself refuses, whatever the destination"
     );
     let log = drain(&mut seen);
@@ -122,7 +122,7 @@ async fn a_node_behind_an_entry_may_refuse_alone() {
         Cluster::new(|seen| (seen.host != "a").then(|| json(503, r#"{"error":"no server here"}"#)));
     cluster.passwords.send_replace(["right", "other", "right"]);
     let client = connect(&cluster, settings(&[A]));
-    assert_eq!(sixteen(&client, "couchdb@b").await, vec![Err(Kind::Login); 16]);
+    assert_eq!(sixteen(&client, "couchdb@b").await, vec![Err(ErrorKind::Login); 16]);
     let log = drain(&mut seen);
     let tried = log.iter().filter(|seen| seen.path.contains("_node/couchdb@b"));
     assert_eq!(tried.filter(|seen| seen.secret.is_none()).count(), 1, "{log:?}");
@@ -135,7 +135,7 @@ async fn what_the_login_may_not_read_is_forbidden_and_the_rest_goes_on() {
     let (cluster, mut seen) =
         Cluster::new(|seen| seen.path.contains("shard").then(|| json(403, NOT_ALLOWED)));
     let client = connect(&cluster, settings(&[A]));
-    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Err(Kind::Forbidden); 16]);
+    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Err(ErrorKind::Forbidden); 16]);
     let log = paths(&mut seen);
     let canaries = log.iter().filter(|path| *path == "a /_session").count();
     assert_eq!(canaries, 2, "one at the start, one for all that were refused: {log:?}");
@@ -163,7 +163,7 @@ async fn nothing_goes_out_between_a_refusal_and_its_proof() {
     client.shard_info("couchdb@a", "warm", Cache::Warm).await.unwrap();
     drain(&mut seen);
     let read = sixteen(&client, "couchdb@a").await;
-    assert_eq!((read[0], read[1]), (Err(Kind::Forbidden), Ok(Some(4096))));
+    assert_eq!((read[0], read[1]), (Err(ErrorKind::Forbidden), Ok(Some(4096))));
     assert_eq!(
         paths(&mut seen)[..3],
         ["a /_node/couchdb@a/shard0", "a /_session", "a /_node/couchdb@a/shard1"]
@@ -179,7 +179,7 @@ async fn a_login_that_cannot_be_proved_is_tried_for_each_who_comes() {
     });
     let client = connect(&cluster, settings(&[A, B]));
     let read = sixteen(&client, "couchdb@a").await;
-    assert_eq!(read, vec![Err(Kind::Status); 16]);
+    assert_eq!(read, vec![Err(ErrorKind::Status); 16]);
     let log = paths(&mut seen);
     assert!(log.len() <= 8 && log.iter().all(|path| path.ends_with("/_session")), "{log:?}");
     down.store(false, Ordering::SeqCst);
@@ -219,7 +219,7 @@ async fn a_closed_gate_opens_when_the_file_has_the_new_password() {
     let mut settings = settings(&[A]);
     settings.login = login;
     let client = connect(&cluster, settings);
-    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Err(Kind::Login); 16]);
+    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Err(ErrorKind::Login); 16]);
     sleep(Duration::from_secs(60)).await;
     assert_eq!(with(&drain(&mut seen), "stale"), 1);
     std::fs::write(file.path(), "right").unwrap();
@@ -253,7 +253,7 @@ async fn a_missing_password_file_is_named() {
     drop(file);
     let client = connect(&cluster, settings);
     let error = client.session().await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Login);
+    assert_eq!(error.kind(), ErrorKind::Login);
     assert!(error.to_string().contains(&format!("the password file {path} cannot be used")));
     assert_eq!(drain(&mut seen), []);
 }
@@ -268,7 +268,7 @@ async fn without_a_login_nothing_is_proved() {
     let client = connect(&cluster, settings);
     let error = client.membership().await.unwrap_err();
     assert!(matches!(error, Error::NoUser { .. }), "{error}");
-    assert_eq!(error.kind(), Kind::Forbidden);
+    assert_eq!(error.kind(), ErrorKind::Forbidden);
     let log = drain(&mut seen);
     assert_eq!((log.len(), log[0].path.as_str(), &log[0].password), (1, "/_membership", &None));
 }

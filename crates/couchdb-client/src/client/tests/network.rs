@@ -1,7 +1,7 @@
 //! Over sockets, in real time.
 
 use super::fake::{Cluster, Running, run, settings};
-use crate::{Cache, Kind, Settings, Transport};
+use crate::{Cache, ErrorKind, Settings, Transport};
 use axum::{Router, extract::Request, response::Response};
 use std::{io::Write as _, net::SocketAddr, time::Duration};
 use tokio::{
@@ -91,22 +91,22 @@ async fn what_grows_too_large_by_decompression_is_cut_off() {
     let client = over(at, |_| {});
     let read = async |name| client.shard_info("couchdb@127.0.0.1", name, Cache::Warm).await;
     assert_eq!(read("small").await.unwrap().sizes.file, Some(77));
-    assert_eq!(read("bomb").await.unwrap_err().kind(), Kind::TooLarge);
-    assert_eq!(read("broken").await.unwrap_err().kind(), Kind::Garbage);
+    assert_eq!(read("bomb").await.unwrap_err().kind(), ErrorKind::TooLarge);
+    assert_eq!(read("broken").await.unwrap_err().kind(), ErrorKind::Garbage);
 }
 
 #[tokio::test]
 async fn half_a_body_and_no_server_are_failures_of_the_connection() {
     let (at, _server) = raw(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"userCtx\":").await;
     let error = over(at, |_| {}).session().await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Connect, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
     let (at, server) = raw(b"").await;
     let error = over(at, |_| {}).session().await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Connect, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
     drop(server);
     tokio::task::yield_now().await;
     let error = over(at, |_| {}).session().await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Connect, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
     assert!(error.to_string().contains("is CouchDB running there"), "{error}");
 }
 
@@ -116,7 +116,7 @@ async fn a_server_that_says_nothing_costs_the_timeout() {
         Router::new().fallback(async |_: Request| -> Response { std::future::pending().await });
     let (at, _server) = serve(silent).await;
     let client = over(at, |settings| settings.timeout = Duration::from_millis(200));
-    assert_eq!(client.session().await.unwrap_err().kind(), Kind::Timeout);
+    assert_eq!(client.session().await.unwrap_err().kind(), ErrorKind::Timeout);
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn redirects_are_not_followed() {
     let (at, _server) = serve(cluster.router()).await;
     let client = over(at, |_| {});
     let error = client.shard_info("couchdb@127.0.0.1", "moved", Cache::Warm).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Redirect, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Redirect, "{error}");
     assert!(!std::iter::from_fn(|| seen.try_recv().ok()).any(|seen| seen.path == "/shard"));
 }
 

@@ -1,7 +1,7 @@
 //! Sessions: begun once a server, renewed, and done without where there are none.
 
 use super::fake::{Cluster, Running, Seen, connect, drain, json, settings, timed};
-use crate::{Cache, Kind};
+use crate::{Cache, ErrorKind};
 use futures::future::join_all;
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 const A: &str = "http://a:5984";
 const B: &str = "http://b:5984";
 
-async fn many(client: &Running, nodes: &[&str]) -> Vec<Result<(), Kind>> {
+async fn many(client: &Running, nodes: &[&str]) -> Vec<Result<(), ErrorKind>> {
     let reads = (0..40).map(|number| {
         let node = nodes[number % nodes.len()];
         async move {
@@ -127,7 +127,7 @@ async fn where_no_session_is_to_be_had_the_password_goes_with_three_requests_at_
     let log = drain(&mut seen);
     assert_eq!(logins(&log), ["a"]);
     cluster.passwords.send_replace(["other"; 3]);
-    assert_eq!(many(&client, &["couchdb@a"]).await, vec![Err(Kind::Login); 40]);
+    assert_eq!(many(&client, &["couchdb@a"]).await, vec![Err(ErrorKind::Login); 40]);
     let log = drain(&mut seen);
     assert!(log.len() <= 4, "{log:?}");
     assert!(log.iter().all(|seen| seen.secret.is_none()), "{log:?}");
@@ -172,7 +172,7 @@ async fn a_wrong_password_behind_an_entry_is_known_by_the_error_it_makes() {
     });
     cluster.sessions.send_replace([Some("x"), Some("y"), Some("x")]);
     let client = connect(&cluster, settings(&[A]));
-    assert_eq!(many(&client, &["couchdb@b"]).await, vec![Err(Kind::Login); 40]);
+    assert_eq!(many(&client, &["couchdb@b"]).await, vec![Err(ErrorKind::Login); 40]);
     let log = drain(&mut seen);
     let tried = log.iter().filter(|seen| seen.path.starts_with("/_node/couchdb@b/")).count();
     assert_eq!(tried, 2, "{log:?}");

@@ -2,7 +2,7 @@
 //! proved something.
 
 use super::fake::{Cluster, Seen, address, connect, drain, json, run, settings};
-use crate::{Cache, Kind, OwnAddress, Settings, Transport, transport::authority::Authority};
+use crate::{Cache, ErrorKind, OwnAddress, Settings, Transport, transport::authority::Authority};
 use axum::{http::StatusCode, response::IntoResponse as _};
 use std::{
     net::SocketAddr,
@@ -39,8 +39,8 @@ async fn a_host_that_only_a_name_names_is_asked_nothing_and_that_is_said() {
         client.shard_info(EVIL, "shard", Cache::Warm).await.unwrap();
         client.shard_info("couchdb@a", "shard", Cache::Warm).await.unwrap();
         sleep(Duration::from_secs(300)).await;
-        assert_eq!(client.smoosh_status(EVIL).await.unwrap_err().kind(), Kind::NoOwnAddress);
-        assert_eq!(client.access(EVIL).own, OwnAddress::Ungiven, "{url}");
+        assert_eq!(client.smoosh_status(EVIL).await.unwrap_err().kind(), ErrorKind::NoOwnAddress);
+        assert_eq!(client.access(EVIL).own, OwnAddress::NotConfigured, "{url}");
         assert_eq!(client.access("couchdb@a").own, OwnAddress::Found(address(url)));
         let log = drain(&mut seen);
         assert_eq!(at(&log, "evil.example"), [] as [&Seen; 0], "{url}");
@@ -139,7 +139,7 @@ async fn a_listener_at_a_guessed_address_gets_no_connection_over_http() {
     let settings = stranger(&format!("http://{entry}"));
     let client = run(settings.clone(), Transport::http(&settings, "test").unwrap());
     client.shard_info("couchdb@127.0.0.2", "shard", Cache::Warm).await.unwrap();
-    assert_eq!(client.access("couchdb@127.0.0.2").own, OwnAddress::Ungiven);
+    assert_eq!(client.access("couchdb@127.0.0.2").own, OwnAddress::NotConfigured);
     assert_eq!(count.load(Ordering::SeqCst), 0);
 }
 

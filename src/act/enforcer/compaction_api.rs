@@ -1,0 +1,97 @@
+//! The requests by which the enforcer starts work in CouchDB.
+
+use crate::{jobs::RequestResult, sources::couchdb::describe};
+use couchdb_client::{Client, Error, ErrorKind, WriteOutcome};
+use futures::{FutureExt, future::BoxFuture};
+use std::fmt::Debug;
+
+/// A request that starts work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompactionCommand {
+    /// Compact one shard copy.
+    CompactShard {
+        /// The node.
+        node: String,
+        /// Name of the shard file.
+        shard: String,
+    },
+    /// Compact one copy of a view index.
+    CompactViewCopy {
+        /// The node.
+        node: String,
+        /// Name of the shard file.
+        shard: String,
+        /// The design document's id.
+        design: String,
+    },
+    /// Compact every copy of a view index.
+    CompactView {
+        /// The clustered database.
+        db: String,
+        /// The design document's id.
+        design: String,
+    },
+    /// Delete index files that no design document uses.
+    Cleanup {
+        /// The clustered database.
+        db: String,
+    },
+}
+
+/// Sends requests that start compactions. Nothing else in the program does.
+pub trait CompactionApi: Debug + Send + Sync {
+    /// Sends a request, once.
+    fn send(&self, order: CompactionCommand) -> BoxFuture<'static, RequestResult>;
+
+    /// Checks whether a node is in service; an error gives its status or why it did not answer. A
+    /// node whose own address is unknown counts as in service.
+    fn check_in_service(&self, node: &str) -> BoxFuture<'static, Result<(), String>>;
+}
+
+impl CompactionApi for Client {
+    fn send(&self, order: CompactionCommand) -> BoxFuture<'static, RequestResult> {
+        let client = self.clone();
+        let sending = async move {
+            match &order {
+                CompactionCommand::CompactShard { node, shard } => {
+                    client.compact_shard(node, shard).await
+                }
+                CompactionCommand::CompactViewCopy { node, shard, design } => {
+                    client.compact_shard_view(node, shard, design).await
+                }
+                CompactionCommand::CompactView { db, design } => {
+                    client.compact_view(db, design).await
+                }
+                CompactionCommand::Cleanup { db } => client.cleanup_views(db).await,
+            }
+        };
+        sending.map(RequestResult::from).boxed()
+    }
+
+    fn check_in_service(&self, node: &str) -> BoxFuture<'static, Result<(), String>> {
+        let (client, node) = (self.clone(), node.to_owned());
+        let asking = async move {
+            match client.up(&node).await {
+                Ok(up) => match up.status.as_deref() {
+                    Some("ok") => Ok(()),
+                    status => Err(format!("{node} reports status {}", status.unwrap_or("nothing"))),
+                },
+                Err(error) if error.kind() == ErrorKind::NoOwnAddress => Ok(()),
+                Err(error) => Err(describe(&error)),
+            }
+        };
+        asking.boxed()
+    }
+}
+
+impl From<WriteOutcome> for RequestResult {
+    fn from(written: WriteOutcome) -> Self {
+        let why = |error: Error| describe(&error);
+        match written {
+            WriteOutcome::Accepted => Self::Accepted,
+            WriteOutcome::Refused(error) => Self::Refused(why(error)),
+            WriteOutcome::NotSent(error) => Self::NotSent(why(error)),
+            WriteOutcome::Unknown(error) => Self::MayHaveArrived(why(error)),
+        }
+    }
+}

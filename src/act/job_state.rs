@@ -1,0 +1,464 @@
+//! The job state task: it knows all jobs and the remembered state of targets.
+//!
+//! Owns jobs, outcomes, rests, suspensions and learned values. It reads what the scanner publishes,
+//! accepts starts from the enforcer and orders from operators, and passes everything that must
+//! survive a restart to a [`StateStore`]. Never queries CouchDB and never starts anything. The planner
+//! reads [`Jobs`] and [`TargetConstraints`]; metrics also read the [`JobCounters`].
+
+mod counts;
+mod pending_rereads;
+mod pending_writes;
+mod state;
+mod target_index;
+
+pub use counts::{CounterKey, Histogram, JobCounters};
+
+use crate::{
+    jobs::{Jobs, RequestResult, Running, StartRejected, TargetConstraints},
+    model::{
+        channel::Channels,
+        records::{
+            CompactionOrder, Intent, IntentKey, RecoveredState, StateStore, StoreError, Suspension,
+            SuspensionScope,
+        },
+        settings::limits::Failure,
+        target::TargetId,
+    },
+    scan,
+    table::Snapshot,
+};
+use pending_writes::PendingWrites;
+use state::{Effects, JobState};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::{self, MissedTickBehavior},
+};
+use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
+
+/// Length of the command queue. Orders are rare, and each start sends two commands.
+const COMMAND_QUEUE_LEN: usize = 64;
+
+/// How often conditions that depend on time alone are checked: the end of rests, silent nodes.
+const TICK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Settings of the task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Consequences of failures.
+    pub failure: Failure,
+    /// Peak size of a database compaction as a multiple of its active bytes, before a value was
+    /// learned.
+    pub headroom_factor: f64,
+    /// The channels, to find the one that takes the target of another program's job.
+    pub channels: Arc<Channels>,
+    /// Whether this process starts compactions.
+    pub acting: bool,
+}
+
+/// Whether a change was stored.
+type StoreResult = Result<(), StoreError>;
+
+/// Why a start is rejected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotStarted {
+    /// The tracker rejected it.
+    #[error(transparent)]
+    Rejected(#[from] StartRejected),
+    /// The order was withdrawn, or already started, since the plan was made.
+    #[error("it is no longer ordered")]
+    OrderGone,
+    /// Its remembered state prevents a start.
+    #[error("it must not be started now: it {0}")]
+    BackingOff(&'static str),
+    /// The journal cannot be written, so the start would be unknown after a crash.
+    #[error("the journal cannot be written: {0}")]
+    NotStored(StoreError),
+    /// The program is stopping.
+    #[error("recliner is stopping")]
+    Stopping,
+}
+
+/// Why an order is not stored. It is in force anyway, until a restart.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotPersisted {
+    /// The journal cannot be written.
+    #[error("in force, but lost at a restart: {0}")]
+    Store(StoreError),
+    /// The program is stopping.
+    #[error("recliner is stopping")]
+    Stopping,
+}
+
+/// A start that was decided.
+#[derive(Debug)]
+struct StartCommand {
+    intent: Intent,
+    /// The order that caused it, if any.
+    ordered: Option<CompactionOrder>,
+}
+
+#[derive(Debug)]
+enum JobStateCommand {
+    AcceptStart(
+        Box<StartCommand>,
+        oneshot::Sender<Result<(u64, oneshot::Receiver<StoreResult>), NotStarted>>,
+    ),
+    RequestResult(IntentKey, RequestResult),
+    Suspend(SuspensionScope, Suspension, oneshot::Sender<StoreResult>),
+    Resume(SuspensionScope, Option<String>, oneshot::Sender<StoreResult>),
+    Release(Option<TargetId>, oneshot::Sender<(usize, oneshot::Receiver<StoreResult>)>),
+    Order(TargetId, CompactionOrder, oneshot::Sender<StoreResult>),
+}
+
+/// Handle to the task.
+#[derive(Clone, Debug)]
+pub struct JobStateHandle {
+    /// All jobs.
+    pub jobs: watch::Receiver<Arc<Jobs>>,
+    /// Remembered constraints.
+    pub constraints: watch::Receiver<Arc<TargetConstraints>>,
+    /// Counters of what happened.
+    pub counters: watch::Receiver<Arc<JobCounters>>,
+    commands: mpsc::Sender<JobStateCommand>,
+    clock: Clock,
+}
+
+impl JobStateHandle {
+    /// Announces a start, with the order that caused it, if any. Returns once the intent is stored
+    /// durably, with the number of starts that [`Jobs::starts_accepted`] then includes. Only then may the
+    /// request be sent, and [`Self::report_result`] MUST follow.
+    ///
+    /// # Errors
+    /// If the start is already in progress, the target must not be started now, its order is gone,
+    /// or the intent cannot be stored. No request may be sent then.
+    pub async fn accept_start(
+        &self,
+        intent: Intent,
+        ordered: Option<CompactionOrder>,
+    ) -> Result<u64, NotStarted> {
+        let (answer, answered) = oneshot::channel();
+        let command =
+            JobStateCommand::AcceptStart(Box::new(StartCommand { intent, ordered }), answer);
+        self.commands.send(command).await.map_err(|_| NotStarted::Stopping)?;
+        let (taken, kept) = answered.await.map_err(|_| NotStarted::Stopping)??;
+        kept.await.map_err(|_| NotStarted::Stopping)?.map_err(NotStarted::NotStored)?;
+        Ok(taken)
+    }
+
+    /// Reports the result of a request.
+    pub async fn report_result(&self, key: IntentKey, sent: RequestResult) {
+        // If the task is gone, the next process finds the intent open.
+        let _gone = self.commands.send(JobStateCommand::RequestResult(key, sent)).await;
+    }
+
+    /// Suspends starts of a scope until [`Self::resume`]. Running jobs continue, because CouchDB
+    /// cannot stop a compaction over HTTP. Repeating a suspension keeps its start time, and its
+    /// reason unless a new one is given. `by` names the operator and the address.
+    ///
+    /// # Errors
+    /// If it is not stored; it is in force anyway.
+    pub async fn suspend(
+        &self,
+        scope: SuspensionScope,
+        by: Option<String>,
+        why: Option<String>,
+    ) -> Result<Suspension, NotPersisted> {
+        let before = self.constraints.borrow().suspensions.0.get(&scope).cloned();
+        let suspension = Suspension::after_order(before.as_ref(), self.clock.now(), by, why);
+        let (answer, kept) = oneshot::channel();
+        self.send_and_wait(JobStateCommand::Suspend(scope, suspension.clone(), answer), kept)
+            .await?;
+        Ok(suspension)
+    }
+
+    /// Lifts a suspension, if there is one. `by` names the operator and the address.
+    ///
+    /// # Errors
+    /// As [`Self::suspend`].
+    pub async fn resume(
+        &self,
+        scope: SuspensionScope,
+        by: Option<String>,
+    ) -> Result<(), NotPersisted> {
+        let (answer, kept) = oneshot::channel();
+        self.send_and_wait(JobStateCommand::Resume(scope, by, answer), kept).await
+    }
+
+    async fn send_and_wait(
+        &self,
+        command: JobStateCommand,
+        kept: oneshot::Receiver<StoreResult>,
+    ) -> Result<(), NotPersisted> {
+        self.commands.send(command).await.map_err(|_| NotPersisted::Stopping)?;
+        kept.await.map_err(|_| NotPersisted::Stopping)?.map_err(NotPersisted::Store)
+    }
+
+    /// Orders the compaction of a target ahead of all others, until it starts or the order expires.
+    /// Replaces an earlier order.
+    ///
+    /// # Errors
+    /// As [`Self::suspend`].
+    pub async fn order(
+        &self,
+        target: TargetId,
+        ordered: CompactionOrder,
+    ) -> Result<(), NotPersisted> {
+        let (answer, kept) = oneshot::channel();
+        let command = JobStateCommand::Order(target, ordered, answer);
+        self.commands.send(command).await.map_err(|_| NotPersisted::Stopping)?;
+        kept.await.map_err(|_| NotPersisted::Stopping)?.map_err(NotPersisted::Store)
+    }
+
+    /// Clears failures and futility of one target, or of all; returns the number of targets.
+    ///
+    /// # Errors
+    /// As [`Self::suspend`].
+    pub async fn release(&self, which: Option<TargetId>) -> Result<usize, NotPersisted> {
+        let (answer, answered) = oneshot::channel();
+        let command = JobStateCommand::Release(which, answer);
+        self.commands.send(command).await.map_err(|_| NotPersisted::Stopping)?;
+        let (count, kept) = answered.await.map_err(|_| NotPersisted::Stopping)?;
+        kept.await.map_err(|_| NotPersisted::Stopping)?.map_err(NotPersisted::Store)?;
+        Ok(count)
+    }
+}
+
+/// The task that owns jobs and remembered state.
+#[derive(Debug)]
+pub struct JobStateTask {
+    clock: Clock,
+    state: JobState,
+    pending_writes: PendingWrites,
+    scanner: scan::Handle,
+    settings: watch::Receiver<Arc<Settings>>,
+    jobs: watch::Sender<Arc<Jobs>>,
+    constraints: watch::Sender<Arc<TargetConstraints>>,
+    counters: watch::Sender<Arc<JobCounters>>,
+    commands: mpsc::Receiver<JobStateCommand>,
+}
+
+enum JobStateEvent {
+    Stop,
+    Command(JobStateCommand),
+    WriteFinished(pending_writes::BatchResult),
+    TasksPolled,
+    FactsChanged,
+    SettingsChanged,
+    Tick,
+}
+
+impl JobStateTask {
+    /// Creates the task and its handle.
+    #[must_use]
+    pub fn new(
+        clock: Clock,
+        scanner: scan::Handle,
+        settings: watch::Receiver<Arc<Settings>>,
+        keeper: Arc<dyn StateStore>,
+    ) -> (Self, JobStateHandle) {
+        let state = JobState::new(RecoveredState::default(), clock.now());
+        let why = "the state of the previous process is not loaded yet".to_owned();
+        let history = TargetConstraints {
+            journal_failure: Some((clock.now(), why)),
+            ..TargetConstraints::default()
+        };
+        let (jobs, jobs_rx) = watch::channel(Arc::default());
+        let (history, history_rx) = watch::channel(Arc::new(history));
+        let (counts, counts_rx) = watch::channel(Arc::default());
+        let (commands_tx, commands) = mpsc::channel(COMMAND_QUEUE_LEN);
+        let handle = JobStateHandle {
+            jobs: jobs_rx,
+            constraints: history_rx,
+            counters: counts_rx,
+            commands: commands_tx,
+            clock,
+        };
+        let outbox = PendingWrites::new(keeper);
+        (
+            Self {
+                clock,
+                state,
+                pending_writes: outbox,
+                scanner,
+                settings,
+                jobs,
+                constraints: history,
+                counters: counts,
+                commands,
+            },
+            handle,
+        )
+    }
+
+    /// Waits for the state of the previous process, then runs until `stop` or until the scanner
+    /// ends. Until then all starts are refused and orders wait. Ends if there is no usable state.
+    pub async fn run(
+        mut self,
+        recovering: impl Future<Output = Option<RecoveredState>>,
+        stop: CancellationToken,
+    ) {
+        let Some(Some(recovered)) = stop.run_until_cancelled(recovering).await else { return };
+        self.state = JobState::new(recovered, self.clock.now());
+        self.publish();
+        let mut tick = time::interval(TICK_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let clock = self.clock;
+            // Every arm is cancel-safe, and no arm's body awaits.
+            let event = tokio::select! {
+                biased;
+                () = stop.cancelled() => JobStateEvent::Stop,
+                written = self.pending_writes.next_result(|| clock.now()) => JobStateEvent::WriteFinished(written),
+                Some(command) = self.commands.recv() => JobStateEvent::Command(command),
+                news = self.scanner.running.changed() => {
+                    if news.is_ok() { JobStateEvent::TasksPolled } else { JobStateEvent::Stop }
+                }
+                news = self.scanner.snapshots.changed() => {
+                    if news.is_ok() { JobStateEvent::FactsChanged } else { JobStateEvent::Stop }
+                }
+                news = self.settings.changed() => {
+                    if news.is_ok() { JobStateEvent::SettingsChanged } else { JobStateEvent::Stop }
+                }
+                _ = tick.tick() => JobStateEvent::Tick,
+            };
+            if matches!(event, JobStateEvent::Stop) {
+                return;
+            }
+            self.handle(event);
+            self.publish();
+        }
+    }
+
+    fn handle(&mut self, event: JobStateEvent) {
+        let now = self.clock.now();
+        let settings = Arc::clone(&self.settings.borrow());
+        // The watch stays marked as changed if a new snapshot arrived since the event, so that
+        // `FactsChanged` is handled for it.
+        let tables = Arc::clone(&self.scanner.snapshots.borrow());
+        self.state.detect_clock_change(now);
+        self.state.set_enforcing(settings.acting, now);
+        match event {
+            JobStateEvent::Stop | JobStateEvent::SettingsChanged => {}
+            JobStateEvent::TasksPolled => {
+                let running: Arc<Running> = Arc::clone(&self.scanner.running.borrow());
+                let follows = self.state.apply_poll(&running, &tables, &settings, now);
+                self.apply_effects(follows);
+            }
+            JobStateEvent::FactsChanged => {
+                let follows = self.state.apply_facts(&tables, &settings, now);
+                self.apply_effects(follows);
+            }
+            JobStateEvent::Tick => {
+                let follows = self.state.apply_facts(&tables, &settings, now);
+                self.apply_effects(follows);
+                self.apply_effects(self.state.pending_reads(&tables));
+                self.pending_writes.push(self.state.expire_orders(now));
+            }
+            JobStateEvent::WriteFinished(written) => {
+                let why = "it could not be stored, or its sender is gone";
+                for key in written.cancelled_starts {
+                    let sent = RequestResult::NotSent(why.to_owned());
+                    let follows =
+                        self.state.apply_request_result(&key, sent, &tables, &settings, now);
+                    self.apply_effects(follows);
+                }
+            }
+            JobStateEvent::Command(command) => self.handle_command(command, &tables, &settings),
+        }
+    }
+
+    fn handle_command(&mut self, command: JobStateCommand, tables: &Snapshot, settings: &Settings) {
+        let now = self.clock.now();
+        match command {
+            JobStateCommand::AcceptStart(start, answer) => {
+                if answer.is_closed() {
+                    return;
+                }
+                let trouble = self.pending_writes.failure().map(|(_, why)| StoreError(why.clone()));
+                let StartCommand { intent, ordered } = *start;
+                let key = intent.key();
+                let allowed = match trouble {
+                    Some(trouble) => Err(NotStarted::NotStored(trouble)),
+                    None => self.state.check_start(&intent, ordered.as_ref(), tables, now),
+                };
+                let taken =
+                    allowed.and_then(|()| Ok(self.state.accept_start(intent, tables, now)?));
+                let taken = taken.map(|changes| {
+                    let (kept, waits) = oneshot::channel();
+                    self.pending_writes.push(changes);
+                    self.pending_writes.add_waiter(Some(key), kept);
+                    (self.state.starts_accepted(), waits)
+                });
+                // If the sender is gone, the pending write finds no receiver and withdraws the
+                // start.
+                let _gone = answer.send(taken);
+            }
+            JobStateCommand::RequestResult(key, sent) => {
+                let follows = self.state.apply_request_result(&key, sent, tables, settings, now);
+                self.apply_effects(follows);
+            }
+            JobStateCommand::Suspend(scope, suspension, answer) => {
+                let change = self.state.suspend(scope, suspension);
+                self.pending_writes.push([change]);
+                self.pending_writes.add_waiter(None, answer);
+            }
+            JobStateCommand::Resume(scope, by, answer) => {
+                let change = self.state.resume(scope, by);
+                self.pending_writes.push([change]);
+                self.pending_writes.add_waiter(None, answer);
+            }
+            JobStateCommand::Order(target, ordered, answer) => {
+                let change = self.state.set_order(target, Some(ordered));
+                self.pending_writes.push(change);
+                self.pending_writes.add_waiter(None, answer);
+            }
+            JobStateCommand::Release(which, answer) => {
+                let changes = self.state.release(which.as_ref());
+                let (kept, waits) = oneshot::channel();
+                let count = changes.len();
+                self.pending_writes.push(changes);
+                self.pending_writes.add_waiter(None, kept);
+                // The release takes effect even if nobody waits for the number.
+                let _gone = answer.send((count, waits));
+            }
+        }
+    }
+
+    fn apply_effects(&mut self, follows: Effects) {
+        self.pending_writes.push(follows.changes);
+        if !follows.reread.is_empty() {
+            // If the scanner's queue is full, the request is repeated with the next poll.
+            let _full =
+                self.scanner.send(scan::Command::Reread(follows.reread.into_iter().collect()));
+        }
+        for ix in follows.cleaned {
+            let _full = self.scanner.send(scan::Command::CleanupRequested(ix));
+        }
+    }
+
+    /// Publishes changed values.
+    fn publish(&mut self) {
+        let tables = Arc::clone(&self.scanner.snapshots.borrow());
+        let history =
+            self.state.constraints(&tables, self.pending_writes.failure(), self.clock.now());
+        publish_if_changed(&self.constraints, history);
+        publish_if_changed(&self.counters, self.state.counters.clone());
+        publish_if_changed(&self.jobs, self.state.jobs());
+    }
+}
+
+/// Wakes readers only if the value changed.
+fn publish_if_changed<T: PartialEq>(published: &watch::Sender<Arc<T>>, now: T) {
+    published.send_if_modified(|before| {
+        let news = **before != now;
+        if news {
+            *before = Arc::new(now);
+        }
+        news
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! Changes that wait to be stored, and the callers that wait for that.
+//!
+//! One batch is written at a time; new changes form the next one. After an error everything is
+//! written again in order, except starts: their callers are told that the start is cancelled.
+
+use super::StoreResult;
+use crate::model::records::{IntentKey, StateChange, StateStore, StoreError};
+use futures::future::BoxFuture;
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::oneshot,
+    time::{self, Instant},
+};
+use wall_clock::Moment;
+
+/// Delay after a failed write.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// Changes and the callers that wait for them.
+#[derive(Debug, Default)]
+struct PendingBatch {
+    changes: Vec<StateChange>,
+    waiters: Vec<Waiter>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    /// The start it waits for, if any.
+    start: Option<IntentKey>,
+    answer: oneshot::Sender<StoreResult>,
+}
+
+/// Result of writing a batch.
+#[derive(Debug, Default)]
+pub(super) struct BatchResult {
+    /// Starts cancelled because they could not be stored.
+    pub(super) cancelled_starts: Vec<IntentKey>,
+    /// Starts that are stored.
+    pub(super) stored_starts: Vec<IntentKey>,
+}
+
+/// Writes changes in order.
+pub(super) struct PendingWrites {
+    keeper: Arc<dyn StateStore>,
+    next: PendingBatch,
+    writing: Option<(PendingBatch, BoxFuture<'static, Result<(), StoreError>>)>,
+    failure: Option<(Moment, String)>,
+    retry_at: Instant,
+}
+
+impl std::fmt::Debug for PendingWrites {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Outbox")
+            .field("next", &self.next)
+            .field("trouble", &self.failure)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PendingWrites {
+    pub(super) fn new(keeper: Arc<dyn StateStore>) -> Self {
+        Self {
+            keeper,
+            next: PendingBatch::default(),
+            writing: None,
+            failure: None,
+            retry_at: Instant::now(),
+        }
+    }
+
+    /// Since when nothing can be stored, and why.
+    pub(super) const fn failure(&self) -> Option<&(Moment, String)> {
+        self.failure.as_ref()
+    }
+
+    pub(super) fn push(&mut self, changes: impl IntoIterator<Item = StateChange>) {
+        self.next.changes.extend(changes);
+    }
+
+    /// Answers when everything pushed so far is stored, or could not be.
+    pub(super) fn add_waiter(
+        &mut self,
+        start: Option<IntentKey>,
+        answer: oneshot::Sender<StoreResult>,
+    ) {
+        self.next.waiters.push(Waiter { start, answer });
+    }
+
+    /// The result of the next batch; waits forever if there is nothing to write. Cancel-safe.
+    pub(super) async fn next_result(&mut self, now: impl Fn() -> Moment) -> BatchResult {
+        if self.writing.is_none() {
+            if self.next.changes.is_empty() && self.next.waiters.is_empty() {
+                return std::future::pending().await;
+            }
+            if self.failure.is_some() {
+                time::sleep_until(self.retry_at).await;
+            }
+            let batch = std::mem::take(&mut self.next);
+            let writes = self.keeper.store(batch.changes.clone());
+            self.writing = Some((batch, writes));
+        }
+        let Some((_, writes)) = &mut self.writing else { return BatchResult::default() };
+        let result = writes.await;
+        let Some((batch, _)) = self.writing.take() else { return BatchResult::default() };
+        match result {
+            Ok(()) => {
+                if self.failure.take().is_some() {
+                    tracing::info!("the journal is writable again");
+                }
+                batch.confirm()
+            }
+            Err(trouble) => self.handle_failure(batch, &trouble, now()),
+        }
+    }
+
+    fn handle_failure(
+        &mut self,
+        batch: PendingBatch,
+        trouble: &StoreError,
+        now: Moment,
+    ) -> BatchResult {
+        if self.failure.is_none() {
+            tracing::error!(why = %trouble, "the journal cannot be written: nothing is started until it can");
+        }
+        let since = self.failure.as_ref().map_or(now, |(since, _)| *since);
+        self.failure = Some((since, trouble.to_string()));
+        self.retry_at = Instant::now() + RETRY_DELAY;
+        let mut written = BatchResult::default();
+        for waiter in batch.waiters {
+            written.cancelled_starts.extend(waiter.start);
+            // The waiting caller may be gone.
+            let _gone = waiter.answer.send(Err(trouble.clone()));
+        }
+        // It is unknown whether the changes were stored, so cancelled starts must be withdrawn.
+        let mut changes: Vec<StateChange> = batch
+            .changes
+            .into_iter()
+            .map(|change| {
+                if let StateChange::StartIntended(intent) = &change
+                    && written.cancelled_starts.contains(&intent.key())
+                {
+                    return StateChange::StartWithdrawn(intent.key());
+                }
+                change
+            })
+            .collect();
+        changes.append(&mut self.next.changes);
+        self.next.changes = changes;
+        written
+    }
+}
+
+impl PendingBatch {
+    fn confirm(self) -> BatchResult {
+        let mut written = BatchResult::default();
+        for waiter in self.waiters {
+            match (waiter.start, waiter.answer.send(Ok(()))) {
+                (Some(start), Ok(())) => written.stored_starts.push(start),
+                // Nobody is left to send the request.
+                (Some(start), Err(_)) => written.cancelled_starts.push(start),
+                (None, _) => {}
+            }
+        }
+        written
+    }
+}

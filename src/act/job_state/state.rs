@@ -1,0 +1,474 @@
+//! State of jobs and targets, and its transitions. No I/O: changes to store and targets to reread
+//! are returned.
+
+use super::{
+    JobCounters, NotStarted, Settings, pending_rereads::PendingRereads, target_index::TargetIndex,
+};
+use crate::{
+    jobs::{
+        EndedJob, JobTracker, Jobs, RequestResult, Running, StartRejected, TargetConstraints,
+        TrackerChanges, TrackerInputs,
+    },
+    model::{
+        records::{
+            Backoff, Calibration, CompactionOrder, Intent, IntentKey, JobOwner, JobResult,
+            RecoveredState, StateChange, Suspension, SuspensionScope, Suspensions, TargetRecord,
+        },
+        target::{TargetId, TargetKind},
+    },
+    plan::first_channel,
+    table::{NodeIx, Snapshot, TargetIx},
+    text::{duration, size},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use wall_clock::Moment;
+
+/// How long starts count against the hourly budget.
+const BUDGET_WINDOW: Duration = Duration::from_secs(3_600);
+
+/// The state is updated at least every ten seconds. A longer gap than this means that the clock was
+/// set or the machine slept.
+const CLOCK_JUMP_THRESHOLD: Duration = Duration::from_secs(120);
+
+/// The state that the task owns.
+#[derive(Debug)]
+pub(super) struct JobState {
+    tracker: JobTracker,
+    target_records: BTreeMap<TargetId, TargetRecord>,
+    suspensions: Suspensions,
+    calibration: Calibration,
+    recent_starts: Vec<(Moment, u64)>,
+    last_start_by_node: BTreeMap<NodeIx, Moment>,
+    enforcing_since: Option<Moment>,
+    /// Time of the last update.
+    last_update: Option<Moment>,
+    target_index: TargetIndex,
+    rereads: PendingRereads,
+    pub(super) counters: JobCounters,
+    /// Starts without an answer so far: the intent, for the counters, and the order that caused it.
+    unanswered_starts: BTreeMap<IntentKey, (Intent, Option<CompactionOrder>)>,
+}
+
+/// Effects of a state change.
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    /// Changes to store.
+    pub(super) changes: Vec<StateChange>,
+    /// Targets to reread.
+    pub(super) reread: BTreeSet<TargetIx>,
+    /// Databases for which CouchDB accepted a cleanup.
+    pub(super) cleaned: Vec<TargetIx>,
+}
+
+impl JobState {
+    pub(super) fn new(recovered: RecoveredState, now: Moment) -> Self {
+        let mut tracker = JobTracker::default();
+        let mut target_index = TargetIndex::default();
+        recovered.remembered.keys().for_each(|id| target_index.add(id));
+        let ours =
+            recovered.recent_outcomes.iter().filter(|outcome| outcome.owner == JobOwner::Recliner);
+        let ended =
+            ours.map(|outcome| (outcome.started_at, outcome.before_bytes.unwrap_or_default()));
+        let open = recovered.intents.iter();
+        let open = open.map(|intent| (intent.at, intent.file_bytes.unwrap_or_default()));
+        let recent_starts = ended.chain(open).collect();
+        tracker.adopt(recovered.intents, now);
+        Self {
+            tracker,
+            target_records: recovered.remembered,
+            suspensions: Suspensions(recovered.suspensions),
+            calibration: recovered.calibration,
+            recent_starts,
+            last_start_by_node: BTreeMap::new(),
+            enforcing_since: None,
+            last_update: None,
+            target_index,
+            rereads: PendingRereads::default(),
+            counters: JobCounters::default(),
+            unanswered_starts: BTreeMap::new(),
+        }
+    }
+
+    /// Detects whether the clock was set since the last update. If so, waiting periods restart now,
+    /// so that they neither end at once nor last until the clock has caught up.
+    pub(super) fn detect_clock_change(&mut self, now: Moment) {
+        let set =
+            self.last_update.is_some_and(|last| now < last || last.age(now) > CLOCK_JUMP_THRESHOLD);
+        self.last_update = Some(now);
+        if set {
+            self.tracker.restart_waits(now);
+            self.rereads.restart_waits(now);
+            self.enforcing_since = self.enforcing_since.map(|since| since.min(now));
+        }
+    }
+
+    /// Records since when this process enforces.
+    pub(super) fn set_enforcing(&mut self, acting: bool, now: Moment) {
+        if !acting {
+            self.enforcing_since = None;
+        } else if self.enforcing_since.is_none() {
+            self.enforcing_since = Some(now);
+        }
+    }
+
+    pub(super) fn apply_poll(
+        &mut self,
+        running: &Running,
+        tables: &Snapshot,
+        settings: &Settings,
+        now: Moment,
+    ) -> Effects {
+        let channel_of = |target: crate::table::TargetRef<'_>| {
+            let (at, _) = first_channel(&settings.channels, target)?;
+            settings.channels.list.get(at).map(|channel| Arc::clone(&channel.name))
+        };
+        let learned = self.calibration.headroom_factor.unwrap_or_default();
+        let headroom_factor = settings.headroom_factor.max(learned);
+        let rules = TrackerInputs { headroom_factor, channel_of: &channel_of };
+        let step = self.tracker.apply_poll(running, tables, &rules, now);
+        self.effects_of(step, settings)
+    }
+
+    pub(super) fn apply_facts(
+        &mut self,
+        tables: &Snapshot,
+        settings: &Settings,
+        now: Moment,
+    ) -> Effects {
+        let step = self.tracker.apply_facts(tables, now);
+        self.effects_of(step, settings)
+    }
+
+    /// Targets to read to determine how jobs ended, or because they were not measured since their
+    /// start; and databases for which the scanner still shows evidence of a cleanup that was
+    /// already started.
+    pub(super) fn pending_reads(&self, tables: &Snapshot) -> Effects {
+        let mut follows =
+            Effects { reread: self.tracker.targets_to_reread(tables), ..Effects::default() };
+        for (id, _) in self.rereads.iter().filter(|(id, _)| !self.tracker.has_open_intent(id)) {
+            let Some(ix) = self.target_index.position(id) else { continue };
+            match id.kind() {
+                TargetKind::Cleanup => follows.cleaned.push(ix),
+                TargetKind::Db | TargetKind::View | TargetKind::Search => {
+                    follows.reread.insert(ix);
+                }
+            }
+        }
+        follows
+    }
+
+    /// Checks whether the remembered state of a target, by its id, allows a start. The plan may be
+    /// older than that state, and identifies the target by table position only.
+    pub(super) fn check_start(
+        &mut self,
+        intent: &Intent,
+        ordered: Option<&CompactionOrder>,
+        tables: &Snapshot,
+        now: Moment,
+    ) -> Result<(), NotStarted> {
+        self.update_index(tables, now);
+        let id = &intent.target;
+        let remembered = self.target_records.get(id).cloned().unwrap_or_default();
+        if ordered.is_some() && remembered.ordered.as_ref() != ordered {
+            return Err(NotStarted::OrderGone);
+        }
+        let target = self.target_index.position(id).and_then(|ix| tables.target(ix));
+        let facts = target.map(|target| target.facts()).unwrap_or_default();
+        let forced = ordered.is_some_and(|ordered| ordered.force);
+        let rest = remembered.backoff(id.kind(), &facts, now).filter(|_| !forced);
+        if let Some(rest) = rest {
+            return Err(NotStarted::BackingOff(match rest {
+                Backoff::CoolDown { .. } => "failed recently",
+                Backoff::Quarantined { .. } => "is in quarantine",
+                Backoff::Futile { .. } => "would free no more than its last compaction did",
+            }));
+        }
+        if self.rereads.contains(id) && remembered.copies_done.is_empty() {
+            return Err(NotStarted::BackingOff("was started and has not been measured since"));
+        }
+        Ok(())
+    }
+
+    /// Records a start and completes its order. It counts from now on, whether stored or not.
+    pub(super) fn accept_start(
+        &mut self,
+        intent: Intent,
+        tables: &Snapshot,
+        now: Moment,
+    ) -> Result<Vec<StateChange>, StartRejected> {
+        self.tracker.accept_start(intent.clone(), tables, now)?;
+        let of = |job: &crate::jobs::Job| {
+            (job.started_at == intent.at && job.owner == JobOwner::Recliner).then_some(job.key.node)
+        };
+        for node in self.tracker.jobs().list.iter().filter_map(of) {
+            self.last_start_by_node.insert(node, now);
+        }
+        if intent.target.kind() == TargetKind::Cleanup {
+            self.last_start_by_node.insert(NodeIx::CLUSTER, now);
+        }
+        self.recent_starts.push((now, intent.file_bytes.unwrap_or_default()));
+        let id = intent.target.clone();
+        let ordered = self.target_records.get(&id).and_then(|it| it.ordered.clone());
+        self.unanswered_starts.insert(intent.key(), (intent.clone(), ordered.clone()));
+        self.rereads.add(&id, now);
+        self.target_index.add(&id);
+        let mut changes = vec![StateChange::StartIntended(intent)];
+        if ordered.is_some() {
+            changes.extend(self.set_order(id, None));
+        }
+        Ok(changes)
+    }
+
+    /// Sets or removes an order.
+    pub(super) fn set_order(
+        &mut self,
+        id: TargetId,
+        ordered: Option<CompactionOrder>,
+    ) -> Option<StateChange> {
+        let before = self.target_records.get(&id).cloned().unwrap_or_default();
+        let after = TargetRecord { ordered, ..before.clone() };
+        self.set_target_record(id, before, after)
+    }
+
+    /// Removes expired orders.
+    pub(super) fn expire_orders(&mut self, now: Moment) -> Vec<StateChange> {
+        let late = |it: &TargetRecord| it.ordered.as_ref().is_some_and(|order| order.until <= now);
+        let late = self.target_records.iter().filter(|(_, remembered)| late(remembered));
+        let ids: Vec<TargetId> = late.map(|(id, _)| id.clone()).collect();
+        let lapse = |id: TargetId| {
+            tracing::warn!(target_id = %id, "an order expired before the compaction could start");
+            self.set_order(id, None)
+        };
+        ids.into_iter().filter_map(lapse).collect()
+    }
+
+    pub(super) fn apply_request_result(
+        &mut self,
+        key: &IntentKey,
+        sent: RequestResult,
+        tables: &Snapshot,
+        settings: &Settings,
+        now: Moment,
+    ) -> Effects {
+        let mut waits_again = None;
+        match self.unanswered_starts.remove(key) {
+            Some((intent, _))
+                if matches!(sent, RequestResult::Accepted | RequestResult::MayHaveArrived(_)) =>
+            {
+                let (node, channel) = (intent.node.as_str().into(), intent.channel.as_str().into());
+                self.counters.count_start((node, channel, intent.target.kind()));
+            }
+            Some((intent, Some(ordered))) if matches!(sent, RequestResult::NotSent(_)) => {
+                waits_again = self.set_order(intent.target, Some(ordered));
+            }
+            Some(_) | None => {}
+        }
+        match sent {
+            RequestResult::NotSent(_) | RequestResult::Refused(_) => {
+                self.clear_pending(&key.target)
+            }
+            RequestResult::MayHaveArrived(_) if key.target.kind() == TargetKind::Cleanup => {
+                self.rereads.mark_unconfirmed(&key.target, now);
+            }
+            RequestResult::Accepted | RequestResult::MayHaveArrived(_) => {}
+        }
+        let accepted = sent == RequestResult::Accepted;
+        let step = self.tracker.apply_request_result(key, sent, tables, now);
+        let mut follows = self.effects_of(step, settings);
+        follows.changes.extend(waits_again);
+        if accepted && key.target.kind() == TargetKind::Cleanup {
+            let mut targets =
+                tables.targets().filter(|target| target.kind() == TargetKind::Cleanup);
+            follows.cleaned.extend(targets.find(|it| it.id() == key.target).map(|it| it.ix()));
+        }
+        follows
+    }
+
+    fn effects_of(&mut self, step: TrackerChanges, settings: &Settings) -> Effects {
+        let mut follows = Effects { reread: step.reread, ..Effects::default() };
+        follows.changes.extend(step.withdrawn.into_iter().map(StateChange::StartWithdrawn));
+        for ended in step.ended {
+            self.record_end(ended, settings, &mut follows.changes);
+        }
+        follows
+    }
+
+    fn record_end(&mut self, ended: EndedJob, settings: &Settings, changes: &mut Vec<StateChange>) {
+        let outcome = &ended.outcome;
+        let (id, owner) = (&outcome.target, outcome.owner.label());
+        let (node, ending) = (&outcome.node, outcome.ending.label());
+        let freed = outcome.freed_bytes();
+        let bytes = |bytes: i64| size::format_size(bytes.unsigned_abs()).to_string();
+        let grew_by = freed.filter(|freed| *freed < 0).map(bytes);
+        let freed = freed.filter(|freed| *freed >= 0).map(bytes);
+        let took = duration::format_rounded(outcome.started_at.age(outcome.ended_at));
+        match &outcome.why {
+            Some(why) if outcome.ending == JobResult::Failed => {
+                tracing::warn!(target_id = %id, node, owner, %took, why, "compaction failed");
+            }
+            why => {
+                tracing::info!(target_id = %id, node, owner, ending, freed, grew_by, %took, why, "compaction ended");
+            }
+        }
+        self.counters.count_end(&ended);
+        let before = self.target_records.get(&outcome.target).cloned().unwrap_or_default();
+        let mut after = before.clone();
+        after.record_outcome(outcome, ended.after, &settings.failure);
+        let done = !matches!(outcome.ending, JobResult::Failed | JobResult::Lost);
+        // For most copies of a view, no later reading shows whether a request arrived. Such a copy
+        // counts as done; the view is measured again after its last copy.
+        let spent = done || ended.may_have_run;
+        if spent
+            && outcome.kind == TargetKind::View
+            && outcome.node != crate::model::target::CLUSTER_NODE
+        {
+            after.record_copy_done(&outcome.node, ended.copies);
+        } else if done {
+            after.copies_done.clear();
+        }
+        let id = outcome.target.clone();
+        // The file itself was read to determine the ending.
+        if outcome.owner == JobOwner::Recliner && outcome.after_bytes.is_some() {
+            self.clear_pending(&id);
+        }
+        if self.calibration.learn(outcome, ended.copied_bytes) {
+            changes.push(StateChange::Calibrate(self.calibration));
+        }
+        changes.push(StateChange::JobEnded { outcome: ended.outcome, closes: ended.closed_intent });
+        changes.extend(self.set_target_record(id, before, after));
+    }
+
+    fn set_target_record(
+        &mut self,
+        id: TargetId,
+        before: TargetRecord,
+        after: TargetRecord,
+    ) -> Option<StateChange> {
+        if before == after {
+            return None;
+        }
+        if after.is_empty() {
+            self.target_records.remove(&id);
+            self.drop_from_index(&id);
+            return Some(StateChange::SetTargetRecord(id, None));
+        }
+        self.target_records.insert(id.clone(), after.clone());
+        self.target_index.add(&id);
+        Some(StateChange::SetTargetRecord(id, Some(after)))
+    }
+
+    /// The target has no pending start any more.
+    fn clear_pending(&mut self, id: &TargetId) {
+        self.rereads.remove(id);
+        self.drop_from_index(id);
+    }
+
+    /// Removes a target from the index if nothing about it is remembered.
+    fn drop_from_index(&mut self, id: &TargetId) {
+        if !self.target_records.contains_key(id) && !self.rereads.contains(id) {
+            self.target_index.remove(id);
+        }
+    }
+
+    /// Suspends starts of a scope.
+    pub(super) fn suspend(
+        &mut self,
+        scope: SuspensionScope,
+        suspension: Suspension,
+    ) -> StateChange {
+        self.suspensions.0.insert(scope.clone(), suspension.clone());
+        StateChange::Suspend(scope, suspension)
+    }
+
+    /// Resumes starts of a scope.
+    pub(super) fn resume(&mut self, scope: SuspensionScope, by: Option<String>) -> StateChange {
+        self.suspensions.0.remove(&scope);
+        StateChange::Resume { scope, by }
+    }
+
+    /// Clears failures and futility of one target, or of all.
+    pub(super) fn release(&mut self, which: Option<&TargetId>) -> Vec<StateChange> {
+        let ids: Vec<TargetId> = match which {
+            Some(id) => vec![id.clone()],
+            None => self.target_records.keys().cloned().collect(),
+        };
+        let mut changes = Vec::new();
+        for id in ids {
+            let Some(before) = self.target_records.get(&id).cloned() else { continue };
+            let mut after = before.clone();
+            after.release();
+            changes.extend(self.set_target_record(id, before, after));
+        }
+        changes
+    }
+
+    /// Number of starts accepted so far.
+    pub(super) const fn starts_accepted(&self) -> u64 {
+        self.tracker.starts_accepted()
+    }
+
+    pub(super) fn jobs(&self) -> Jobs {
+        self.tracker.jobs()
+    }
+
+    /// Updates the index, and forgets starts whose targets were measured since.
+    fn update_index(&mut self, tables: &Snapshot, now: Moment) {
+        self.target_index.update(tables);
+        let places = &self.target_index;
+        let facts = |id: &TargetId| Some(tables.target(places.position(id)?)?.facts());
+        for id in self.rereads.remove_measured(facts, now) {
+            self.drop_from_index(&id);
+        }
+    }
+
+    /// The remembered constraints, by table position.
+    pub(super) fn constraints(
+        &mut self,
+        tables: &Snapshot,
+        trouble: Option<&(Moment, String)>,
+        now: Moment,
+    ) -> TargetConstraints {
+        self.recent_starts.retain(|(at, _)| at.age(now) < BUDGET_WINDOW);
+        // Positions of new targets must be known at once, so that their constraints apply to the
+        // next plan.
+        self.update_index(tables, now);
+        let started =
+            self.rereads.iter().filter_map(|(id, at)| Some((self.target_index.position(id)?, at)));
+        let mut history = TargetConstraints {
+            suspensions: self.suspensions.clone(),
+            recent_starts: self.recent_starts.clone(),
+            last_start_by_node: self.last_start_by_node.clone(),
+            enforcing_since: self.enforcing_since,
+            learned_headroom_factor: self.calibration.headroom_factor,
+            rewrite_bytes_per_second: self.calibration.rate,
+            journal_failure: trouble.cloned(),
+            started_unmeasured: started.collect(),
+            ..TargetConstraints::default()
+        };
+        let node = |name: &String| {
+            let at = tables.nodes().iter().position(|node| *node.name == **name)?;
+            NodeIx::from_usize(at)
+        };
+        for (id, remembered) in &self.target_records {
+            let Some(ix) = self.target_index.position(id) else { continue };
+            let Some(target) = tables.target(ix) else { continue };
+            let facts = target.facts();
+            if let Some(rest) = remembered.backoff(target.kind(), &facts, now) {
+                history.backoffs.insert(ix, rest);
+            }
+            if let Some(ordered) = remembered.ordered.as_ref().filter(|it| it.until > now) {
+                history.orders.insert(ix, ordered.clone());
+            }
+            if !remembered.copies_done.is_empty() {
+                history
+                    .partly_compacted_views
+                    .insert(ix, remembered.copies_done.iter().filter_map(node).collect());
+            }
+        }
+        history
+    }
+}

@@ -1,0 +1,174 @@
+//! Notifications and commands that arrive at the same moment.
+
+use super::*;
+use crate::{
+    jobs::{NodePoll, RunningTask as Shown},
+    model::{
+        facts::{FactSource as Measurer, Facts, Measurement, OptionalU64},
+        records::InMemoryStore,
+        settings::Nodes,
+    },
+    sources::inventory::{ActiveTask, Observation, Source, Stage, TaskKind},
+    table::{DbName, Draft, NodeIx, TargetIx},
+};
+use couchdb_names::Range;
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
+use tokio::task::JoinSet;
+use wall_clock::Moment;
+
+const NODE: &str = "couchdb@a";
+const SHARD: &str = "shards/00000000-ffffffff/orders.1";
+
+/// A source that never answers.
+#[derive(Debug)]
+struct SilentSource;
+
+impl Source for SilentSource {
+    fn read(&self, _stage: Stage) -> BoxStream<'static, Observation> {
+        stream::pending().boxed()
+    }
+}
+
+/// A node with one database, and a job state task that receives everything from the test.
+struct Fixture {
+    draft: Draft,
+    node: NodeIx,
+    db: TargetIx,
+    snapshots: watch::Sender<Arc<Snapshot>>,
+    running: watch::Sender<Arc<Running>>,
+    follower: JobStateHandle,
+    clock: Clock,
+    _open: (scan::Task, watch::Sender<Arc<Settings>>, JoinSet<()>),
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let clock = Clock::anchored(Moment::from_unix(1_000));
+        let mut draft = Draft::new(5);
+        let node = draft.get_or_add_node(NODE);
+        let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });
+        let db = draft.get_or_add_shard(node, db, Some(Range { from: 0, to: u32::MAX }));
+        let (snapshots, snapshots_rx) = watch::channel(draft.publish(clock.now()));
+        let (running, running_rx) = watch::channel(Arc::default());
+        let source = watch::channel(Arc::new(SilentSource) as Arc<dyn Source>).1;
+        let asks = watch::channel(Arc::new(scan::Settings {
+            interval: TICK_INTERVAL,
+            interval_followed: TICK_INTERVAL,
+            reread_after: TICK_INTERVAL,
+            poll: TICK_INTERVAL,
+            nodes: Nodes::default(),
+            views: false,
+            parts: false,
+            top: 0,
+        }));
+        let (scanner, mut told) = scan::Task::new(clock, source, asks.1);
+        (told.snapshots, told.running) = (snapshots_rx, running_rx);
+        let (settings, settings_rx) = watch::channel(Arc::new(Settings {
+            failure: Failure::default(),
+            headroom_factor: 2.0,
+            channels: Arc::default(),
+            acting: true,
+        }));
+        let keeper = Arc::new(InMemoryStore::default());
+        let (task, follower) = JobStateTask::new(clock, told, settings_rx, keeper);
+        let mut tasks = JoinSet::new();
+        let recovered = std::future::ready(Some(RecoveredState::default()));
+        tasks.spawn(task.run(recovered, CancellationToken::new()));
+        let open = (scanner, settings, tasks);
+        Self { draft, node, db, snapshots, running, follower, clock, _open: open }
+    }
+
+    /// The database's file is read; its last compaction was at this sequence.
+    fn publish_facts(&mut self, compacted_seq: u64) {
+        let now = self.clock.now();
+        let facts = Facts {
+            file_bytes: OptionalU64::new(900),
+            active_bytes: OptionalU64::new(100),
+            update_seq: OptionalU64::new(50),
+            compacted_seq: OptionalU64::new(compacted_seq),
+            measured_at: Some(Measurement { at: now, source: Measurer::Http }),
+            ..Facts::default()
+        };
+        self.draft.set_facts(self.db, facts);
+        self.snapshots.send_replace(self.draft.publish(now));
+    }
+
+    /// The node shows this many compactions of the database.
+    async fn publish_tasks(&mut self, count: usize) {
+        let seen = ActiveTask::bare(TaskKind::Compacts, SHARD.into());
+        let tasks = vec![Shown::new(self.node, Some(self.db), seen); count];
+        let polled = NodePoll { asked_at: self.clock.now(), tasks: Some(tasks) };
+        let polls = self.running.borrow().poll_count + 1;
+        let running = Running { poll_count: polls, nodes: [(self.node, polled)].into() };
+        self.running.send_replace(Arc::new(running));
+        let polled =
+            |jobs: &Arc<Jobs>| jobs.polled_nodes.iter().any(|(_, at)| *at == self.clock.now());
+        let heard = time::timeout(TICK_INTERVAL, self.follower.jobs.wait_for(polled));
+        heard.await.expect("it reacts within a tick").expect("it runs");
+    }
+}
+
+impl Fixture {
+    fn intent(&self) -> Intent {
+        let target = self.draft.current().target(self.db).expect("it exists");
+        Intent {
+            target: target.id(),
+            node: NODE.into(),
+            shard: Some(SHARD.into()),
+            design: None,
+            channel: "ratio_dbs".into(),
+            ordered_by: None,
+            at: self.clock.now(),
+            file_bytes: Some(900),
+            active_bytes: Some(100),
+            update_seq: Some(50),
+            compacted_seq: Some(10),
+            predicted_bytes: Some(100),
+            peak_bytes: 0,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_is_checked_by_its_targets_id_not_by_its_position_in_the_plan() {
+    let mut site = Fixture::new();
+    site.publish_facts(10);
+    let (intent, now) = (site.intent(), site.clock.now());
+    let until = now.plus(Duration::from_secs(600));
+    let ordered = CompactionOrder { at: now, until, by: "ann".into(), force: true };
+    let follower = site.follower.clone();
+
+    // When the plan was made, another target with an order had this position.
+    let refused = follower.accept_start(intent.clone(), Some(ordered.clone())).await;
+    assert_eq!(refused, Err(NotStarted::OrderGone));
+    follower.order(intent.target.clone(), ordered.clone()).await.expect("it is stored");
+    let started = follower.accept_start(intent.clone(), Some(ordered.clone())).await;
+    assert_eq!(started, Ok(1), "by its own order");
+    follower.report_result(intent.key(), RequestResult::Refused("HTTP 500".into())).await;
+
+    // It failed. A plan that does not know that yet starts nothing, and the old order does not
+    // apply.
+    let refused = follower.accept_start(intent.clone(), None).await;
+    assert_eq!(refused, Err(NotStarted::BackingOff("failed recently")));
+    let refused = follower.accept_start(intent, Some(ordered)).await;
+    assert_eq!(refused, Err(NotStarted::OrderGone), "the order was already used");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reading_that_arrives_with_an_order_ends_a_job_at_once() {
+    let mut site = Fixture::new();
+    site.publish_facts(10);
+    site.publish_tasks(1).await;
+    time::sleep(Duration::from_secs(5)).await;
+    site.publish_tasks(0).await;
+    assert_eq!(site.follower.jobs.borrow().list.len(), 1, "the file will show how it ended");
+
+    site.publish_facts(50);
+    site.follower.suspend(SuspensionScope::All, None, None).await.unwrap();
+    let ended = site.follower.jobs.wait_for(|jobs| jobs.list.is_empty());
+    let ended = time::timeout(Duration::from_millis(1), ended).await;
+    assert!(ended.is_ok_and(|jobs| jobs.is_ok()), "it must not wait for the next tick");
+}

@@ -1,0 +1,276 @@
+//! Reads a cluster once, for commands that print and end.
+
+use super::{
+    CommandError,
+    args::{LogArgs, SourceArgs},
+    print_error, printable,
+    service_client::{ServiceClient, ServiceLogin},
+};
+use crate::{
+    config::{self, Flags, Loaded},
+    log,
+    model::settings::Settings,
+    plan::Plan,
+    scan::{Progress, Status},
+    serve::report,
+    service::{ClusterMonitor, Dependencies, TaskSet},
+    sources::couchdb::{NO_USER, SetupError, USER_AGENT},
+};
+use couchdb_client::{Client, ErrorKind, Transport};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::{io::IsTerminal, path::Path, sync::Arc, time::Duration};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
+
+/// The result of reading once.
+pub(super) struct ClusterReading {
+    pub(super) plan: Arc<Plan>,
+    pub(super) status: Arc<Status>,
+}
+
+/// The peer of a command that can work without a running recliner.
+pub(super) enum AnswerSource {
+    /// A running recliner.
+    Service(ServiceClient),
+    /// No recliner was named: whatever listens at the default address.
+    Default(ServiceClient),
+    /// CouchDB, or its files.
+    Cluster,
+}
+
+/// Explains why there is no answer if neither a CouchDB nor a recliner was named.
+pub(super) fn missing_source_error(failure: CommandError) -> CommandError {
+    if !failure.is_transient {
+        return failure;
+    }
+    CommandError::usage(format!("no CouchDB is named (--couchdb.url), and {}", failure.why))
+}
+
+impl SourceArgs {
+    /// The peer to ask: the recliner at `url`, otherwise the named cluster, otherwise the recliner
+    /// at the default address.
+    ///
+    /// # Errors
+    ///
+    /// If the address, the login or a TLS file cannot be used.
+    pub(super) fn answer_source(
+        &self,
+        url: Option<&str>,
+        login: &ServiceLogin,
+    ) -> Result<AnswerSource, CommandError> {
+        let names_a_cluster = !self.urls.is_empty()
+            || self.config_file.is_some()
+            || self.data_dir.is_some()
+            || self.view_index_dir.is_some();
+        match url {
+            Some(url) => login.client(url).map(AnswerSource::Service),
+            None if names_a_cluster => Ok(AnswerSource::Cluster),
+            None => login.default_client().map(AnswerSource::Default),
+        }
+    }
+
+    /// The flags in the form that the configuration takes.
+    pub(super) fn flags(&self) -> Flags {
+        let env = |name| std::env::var(name).ok();
+        Flags {
+            couchdb_urls: self.urls.clone(),
+            couchdb_username: self.username.clone(),
+            couchdb_password_file: self.password_file.clone(),
+            env_user: env("COUCHDB_USER"),
+            env_password: env("COUCHDB_PASSWORD").map(Into::into),
+            data_dir: self.data_dir.clone(),
+            view_index_dir: self.view_index_dir.clone(),
+            nodes: self.node.iter().cloned().collect(),
+            log_level: self.log.level.clone(),
+            log_format: self.log.format.clone(),
+            ..Flags::default()
+        }
+    }
+}
+
+/// Reads the configuration, from a file if one is named.
+pub(super) fn load(flags: &Flags, file: Option<&Path>) -> Result<Loaded, CommandError> {
+    let bytes = file
+        .map(|file| config::read_file(file, "--config.file"))
+        .transpose()
+        .map_err(CommandError::usage)?;
+    let file = file.zip(bytes.as_deref()).map(|(name, bytes)| config::File { name, bytes });
+    config::load(flags, file).map_err(CommandError::usage)
+}
+
+/// Starts logging according to the settings.
+pub(super) fn start_log(settings: &Settings) -> Result<(), CommandError> {
+    log::init(settings.log.level, settings.log.format).map_err(CommandError::failed)
+}
+
+/// The same for a command that ends by itself and prints its own errors: it logs only if a level
+/// was given.
+pub(super) fn start_log_if_asked(args: &LogArgs, settings: &Settings) -> Result<(), CommandError> {
+    if args.level.is_some() { start_log(settings) } else { Ok(()) }
+}
+
+/// A client without scanner and planner, for commands that send few requests.
+pub(super) struct Connected {
+    pub(super) settings: Settings,
+    pub(super) client: Client,
+    /// Ends with this.
+    _task: JoinSet<()>,
+}
+
+/// Sets up a client without sending a request.
+pub(super) fn connect(source: &SourceArgs) -> Result<Connected, CommandError> {
+    let settings = load(&source.flags(), source.config_file.as_deref())?.settings;
+    start_log_if_asked(&source.log, &settings)?;
+    let couchdb = settings.couchdb.clone();
+    let built = Client::builder(couchdb).user_agent(USER_AGENT).build();
+    let (client, task) = built.map_err(|why| CommandError::usage(SetupError(why)))?;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(task.run(CancellationToken::new()));
+    Ok(Connected { settings, client, _task: tasks })
+}
+
+/// Reads the cluster once. All tasks for that end with it.
+pub(super) async fn read_cluster(settings: &Settings) -> Result<ClusterReading, CommandError> {
+    let transport = Transport::http(&settings.couchdb, USER_AGENT)
+        .map_err(|why| CommandError::usage(SetupError(why)))?;
+    let registry = prometheus::Registry::new();
+    let (mut tasks, stop) = (TaskSet::new(), CancellationToken::new());
+    let clock = Clock::System;
+    let around = |_: &_| Dependencies::none();
+    let mut watch =
+        ClusterMonitor::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
+            .map_err(CommandError::usage)?;
+    let bar = progress_bar();
+    let seen = await_first_sweep(&mut watch, &bar).await;
+    bar.finish_and_clear();
+    seen
+}
+
+/// Waits for the end of the first sweep and the plan that follows from it.
+async fn await_first_sweep(
+    watch: &mut ClusterMonitor,
+    bar: &ProgressBar,
+) -> Result<ClusterReading, CommandError> {
+    let status = loop {
+        let status = Arc::clone(&watch.scanner.status.borrow_and_update());
+        if status.sweeps > 0 {
+            break status;
+        }
+        update_progress(bar, status.progress);
+        tokio::select! {
+            changed = watch.scanner.status.changed() => if changed.is_err() {
+                return Err(CommandError::failed("the scanner ended"));
+            },
+            interrupted = tokio::signal::ctrl_c() => {
+                interrupted.map_err(CommandError::failed)?;
+                return Err(CommandError::failed("interrupted"));
+            }
+        }
+    };
+    let version = watch.scanner.snapshots.borrow().version();
+    let planned = watch.planner.plan.wait_for(|plan| plan.snapshot.version() >= version).await;
+    let plan = match planned {
+        Ok(plan) => Arc::clone(&plan),
+        Err(_) => return Err(CommandError::failed("the planner ended")),
+    };
+    if let Some(problem) = &status.problem {
+        return Err(CommandError::failed(problem));
+    }
+    Ok(ClusterReading { plan, status })
+}
+
+fn progress_bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+fn update_progress(bar: &ProgressBar, progress: Option<Progress>) {
+    let template = match progress.and_then(|progress| progress.total) {
+        Some(total) => {
+            bar.set_length(total as u64);
+            "reading {wide_bar} {pos}/{len} {eta}"
+        }
+        None => "{spinner} connecting to the cluster",
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.set_position(progress.map_or(0, |progress| progress.done as u64));
+}
+
+/// Prints on standard error what an operator could do about nodes.
+pub(super) fn print_node_findings(plan: &Plan) {
+    for line in report::nodes(plan) {
+        for finding in &line.findings {
+            print_error(&printable(&format!("{}: {finding}", line.node)));
+        }
+    }
+}
+
+/// Prints on standard error what could not be read.
+pub(super) fn print_read_errors(status: &Status) {
+    status.missing_rights.iter().for_each(|right| print_error(&printable(right)));
+    // Errors that follow from missing credentials need no further lines.
+    let no_user = status.missing_rights.contains(NO_USER);
+    for ((node, reason), count) in &status.errors {
+        if no_user && *reason == ErrorKind::Forbidden.label() {
+            continue;
+        }
+        let (node, reason) = (printable(node), reason.replace('_', " "));
+        print_error(&format!("{node}: {count} could not be read ({reason})"));
+    }
+    if let Some(last) = status.last_error.as_ref().filter(|last| **last != NO_USER) {
+        print_error(&format!("the last error: {}", printable(last)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Exit;
+
+    #[tokio::test]
+    async fn the_default_recliner_is_asked_if_nothing_else_is_named() {
+        let _again = rustls::crypto::ring::default_provider().install_default();
+        let whom = |source: SourceArgs, url: Option<&str>| match source
+            .answer_source(url, &ServiceLogin::default())
+            .unwrap()
+        {
+            AnswerSource::Service(client) => format!("service {}", client.base()),
+            AnswerSource::Default(client) => format!("default {}", client.base()),
+            AnswerSource::Cluster => "cluster".to_owned(),
+        };
+        let nothing = SourceArgs::default;
+        let path = || Some("x".into());
+        let default = "default http://127.0.0.1:10984";
+        assert_eq!(whom(nothing(), None), default);
+        assert_eq!(whom(SourceArgs { node: Some("n@a".into()), ..nothing() }, None), default);
+        for source in [
+            SourceArgs { urls: vec!["http://a:5984".into()], ..nothing() },
+            SourceArgs { config_file: path(), ..nothing() },
+            SourceArgs { data_dir: path(), ..nothing() },
+            SourceArgs { view_index_dir: path(), ..nothing() },
+        ] {
+            assert_eq!(whom(source.clone(), None), "cluster");
+            assert_eq!(whom(source, Some("http://b:1")), "service http://b:1");
+        }
+    }
+
+    #[test]
+    fn a_missing_default_recliner_is_reported_as_a_missing_couchdb_url() {
+        let gone =
+            CommandError { is_transient: true, ..CommandError::failed("cannot ask: refused") };
+        let said = missing_source_error(gone);
+        assert_eq!(said.exit, Exit::Usage);
+        for part in ["no CouchDB is named", "--couchdb.url", "refused"] {
+            assert!(said.why.contains(part), "{}", said.why);
+        }
+        let refused = missing_source_error(CommandError::failed("it wants a user"));
+        assert_eq!((refused.exit, refused.why.as_str()), (Exit::Failed, "it wants a user"));
+    }
+}

@@ -1,0 +1,112 @@
+//! Why a file could not be read.
+//!
+//! Owns the closed set of reasons, their labels and their explanations.
+
+use couchdb_files::HeaderError;
+use rustix::io::Errno;
+
+/// Why something could not be read: a closed set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReadProblem {
+    /// The system denies this process read access.
+    Permission,
+    /// The system could not read it.
+    Io,
+    /// It is deeper than CouchDB's names can reach.
+    TooDeep,
+    /// None of its blocks is a valid header.
+    NoValidHeader,
+    /// No valid header is near its end; there may be one further back.
+    NoHeaderWithin,
+    /// Its last header contains data that no CouchDB writes.
+    Undecodable,
+    /// Its format version is unknown to recliner.
+    UnknownVersion,
+    /// A database file with a view's header, or the reverse.
+    WrongKind,
+    /// An index whose header has a different signature than its file name: CouchDB would empty it.
+    WrongSignature,
+}
+
+impl ReadProblem {
+    /// Every problem.
+    pub const ALL: [Self; 9] = [
+        Self::Permission,
+        Self::Io,
+        Self::TooDeep,
+        Self::NoValidHeader,
+        Self::NoHeaderWithin,
+        Self::Undecodable,
+        Self::UnknownVersion,
+        Self::WrongKind,
+        Self::WrongSignature,
+    ];
+
+    /// The label in JSON and metric labels.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Permission => "permission",
+            Self::Io => "read_failed",
+            Self::TooDeep => "too_deep",
+            Self::NoValidHeader => "no_valid_header",
+            Self::NoHeaderWithin => "no_header_within",
+            Self::Undecodable => "undecodable_header",
+            Self::UnknownVersion => "unknown_disk_version",
+            Self::WrongKind => "wrong_kind",
+            Self::WrongSignature => "wrong_signature",
+        }
+    }
+
+    /// The problem and the next step, in a sentence about the file.
+    #[must_use]
+    pub const fn explanation(self) -> &'static str {
+        match self {
+            Self::Permission => {
+                "the system denies read access: run recliner as CouchDB's user, or \
+                 grant it read access"
+            }
+            Self::Io => "reading it failed: check the disk and the directory's name",
+            Self::TooDeep => "CouchDB's names are never this deep: check what it is",
+            Self::NoValidHeader => {
+                "it contains no valid header: recliner inspect shows what CouchDB does with it"
+            }
+            Self::NoHeaderWithin => {
+                "its last gibibyte contains no valid header: recliner inspect searches further back"
+            }
+            Self::Undecodable => {
+                "its last header contains data that no CouchDB writes: recliner inspect shows details"
+            }
+            Self::UnknownVersion => {
+                "the disk version in its header is unknown to recliner: recliner inspect shows details"
+            }
+            Self::WrongKind => {
+                "its header has the wrong kind, a view's in a database or a database's in a view: \
+                 recliner inspect shows details"
+            }
+            Self::WrongSignature => {
+                "the signature in its header differs from its name: recliner inspect shows details"
+            }
+        }
+    }
+}
+
+impl From<Errno> for ReadProblem {
+    fn from(why: Errno) -> Self {
+        if matches!(why, Errno::ACCESS | Errno::PERM) { Self::Permission } else { Self::Io }
+    }
+}
+
+impl From<&HeaderError> for ReadProblem {
+    fn from(why: &HeaderError) -> Self {
+        match why {
+            HeaderError::Read { .. } => Self::Io,
+            HeaderError::NoValidHeader { .. } | HeaderError::TooManyFalseHeaders { .. } => {
+                Self::NoValidHeader
+            }
+            HeaderError::NoHeaderWithin { .. } => Self::NoHeaderWithin,
+            HeaderError::UndecodableHeader { .. } => Self::Undecodable,
+            HeaderError::UnknownDiskVersion { .. } => Self::UnknownVersion,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+use super::*;
+use couchdb_client::wire::DbChange;
+use proptest::prelude::*;
+
+fn update(db: &str, number: u64) -> UpdateLine {
+    UpdateLine::Update {
+        db: db.to_owned(),
+        change: Some(DbChange::Updated),
+        seq: format!("{number}-x"),
+    }
+}
+
+impl UpdatesFeed {
+    fn receive(&mut self, lines: Vec<UpdateLine>) -> Vec<FeedEvent> {
+        self.apply_lines(lines, Moment::from_unix(200))
+    }
+}
+
+fn names(events: &[FeedEvent]) -> Vec<&str> {
+    events.iter().map(|event| &*event.db).collect()
+}
+
+/// A feed listening after the given number.
+fn listening(number: u64) -> UpdatesFeed {
+    let mut state = UpdatesFeed::new();
+    state.start((format!("{number}-x"), None), None, Moment::from_unix(100));
+    assert_eq!(state.step, UpdatesStep::Open(format!("{number}-x")));
+    state.mark_open();
+    state
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_starts_from_now_and_resumes_where_it_broke_off() {
+    let mut state = listening(5);
+    assert_eq!(state.state().followed_since, Some(Moment::from_unix(101)));
+    assert!(state.state().connected, "nothing can be missed");
+    let events = state.receive(vec![update("a", 6), update("b", 7), update("b", 7)]);
+    assert_eq!(names(&events), ["a", "b"], "a repeated line is one event");
+    state.handle_end();
+    assert!(matches!(state.step, UpdatesStep::Pause(_)) && !state.state().connected);
+    state.end_pause();
+    assert_eq!(state.step, UpdatesStep::Open("7-x".to_owned()));
+    state.mark_open();
+    assert_eq!(names(&state.receive(vec![update("a", 9)])), ["a"]);
+    assert!(!state.state().connected, "more missed rows may follow");
+    assert_eq!(state.state().followed_since, Some(Moment::from_unix(101)), "nothing was");
+    assert!(state.receive(vec![UpdateLine::Heartbeat]).is_empty());
+    assert!(state.state().connected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn missed_rows_come_first_and_confirm_nothing() {
+    let kept = |seq: &str| {
+        Some(FeedPosition { seq: seq.to_owned(), made: None, at: Moment::from_unix(90) })
+    };
+    let mut state = UpdatesFeed::new();
+    state.start(("7-x".to_owned(), None), kept("5-x"), Moment::from_unix(100));
+    assert_eq!(state.step, UpdatesStep::Open("5-x".to_owned()));
+    state.mark_open();
+    assert_eq!(names(&state.receive(vec![update("a", 6)])), ["a"]);
+    assert!(state.missed_until.is_some() && !state.state().connected);
+    assert_eq!(state.state().followed_since, None);
+    // An interruption in between loses nothing.
+    state.handle_end();
+    state.end_pause();
+    assert_eq!(state.step, UpdatesStep::Open("6-x".to_owned()));
+    state.mark_open();
+    assert_eq!(names(&state.receive(vec![update("b", 7), update("c", 8)])), ["b", "c"]);
+    assert!(state.missed_until.is_none() && state.state().connected);
+    assert_eq!(state.state().followed_since, Some(Moment::from_unix(201)));
+
+    // If all missed rows were already received, a heartbeat ends the catch-up.
+    let mut state = UpdatesFeed::new();
+    state.start(("7-x".to_owned(), None), kept("5-x"), Moment::from_unix(100));
+    state.mark_open();
+    assert!(state.receive(vec![UpdateLine::Heartbeat]).is_empty());
+    assert_eq!(state.state().followed_since, Some(Moment::from_unix(201)));
+
+    // CouchDB rejects the position: the feed starts from now, and the position is forgotten.
+    for refused in [true, false] {
+        let mut state = UpdatesFeed::new();
+        state.start(("7-x".to_owned(), None), kept("5-x"), Moment::from_unix(100));
+        if refused {
+            state.record_failure(FeedFailure::BadSequence, "400".into());
+        } else {
+            state.mark_open();
+            assert_eq!(names(&state.receive((1..8).map(|at| update("a", at)).collect())), [""; 0]);
+        }
+        state.end_pause();
+        assert_eq!((state.step.clone(), state.missed_until), (UpdatesStep::Begin, None));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_feed_that_goes_back_restarts_and_its_replay_is_not_reported() {
+    for behind in [1, 5] {
+        let mut state = listening(5);
+        let replay: Vec<UpdateLine> = (behind..100).map(|at| update("a", at)).collect();
+        let replay = if behind == 5 {
+            // The last number with a different suffix belongs to another feed.
+            vec![UpdateLine::Update { db: "a".into(), change: None, seq: "5-y".into() }]
+        } else {
+            replay
+        };
+        assert_eq!(names(&state.receive(replay)), Vec::<&str>::new());
+        assert_eq!((state.rewinds, state.followed_since), (1, None));
+        state.end_pause();
+        assert_eq!(state.step, UpdatesStep::Begin);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_kind_of_failure_is_retried_appropriately() {
+    let rest = |state: &UpdatesFeed| match state.step {
+        UpdatesStep::Pause(pause) => pause,
+        UpdatesStep::Begin | UpdatesStep::Open(_) | UpdatesStep::Listen => Duration::ZERO,
+    };
+    let mut state = listening(5);
+    state.record_failure(FeedFailure::Absent, "404".into());
+    assert!(rest(&state) >= Duration::from_secs(60) && state.state().absent);
+    state.end_pause();
+    assert_eq!(state.step, UpdatesStep::Begin, "another feed may replace it");
+
+    let mut state = listening(5);
+    state.record_failure(FeedFailure::Refused, "401".into());
+    assert!(rest(&state) >= Duration::from_secs(300));
+
+    let mut state = listening(5);
+    for _ in 0..MAX_FAILURES_AT_POSITION - 1 {
+        state.record_failure(FeedFailure::Garbage, "?".into());
+        state.end_pause();
+        assert_eq!(state.step, UpdatesStep::Open("5-x".to_owned()));
+    }
+    state.record_failure(FeedFailure::Garbage, "?".into());
+    state.end_pause();
+    assert_eq!(state.step, UpdatesStep::Begin, "it cannot get past a line");
+
+    let mut state = listening(5);
+    state.record_failure(FeedFailure::BadSequence, "400".into());
+    state.end_pause();
+    assert_eq!(state.step, UpdatesStep::Begin);
+
+    let mut state = listening(5);
+    let pauses: Vec<Duration> = (0..20)
+        .map(|_| {
+            state.record_failure(FeedFailure::Broken, "gone".into());
+            rest(&state)
+        })
+        .collect();
+    assert!(pauses.iter().all(|it| *it <= Duration::from_secs(60)), "{pauses:?}");
+    assert!(pauses[19] >= Duration::from_secs(30), "{pauses:?}");
+}
+
+proptest! {
+    #[test]
+    fn no_event_is_reported_twice_whatever_arrives(
+        numbers in proptest::collection::vec(0_u64..40, 0..60),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let told: Vec<u64> = runtime.unwrap().block_on(async {
+            let mut state = listening(0);
+            let mut told = Vec::new();
+            for at in numbers {
+                let events = state.receive(vec![update(&at.to_string(), at)]);
+                told.extend(events.iter().map(|event| event.db.parse::<u64>().unwrap()));
+                if state.rewinds > 0 {
+                    break;
+                }
+            }
+            told
+        });
+        prop_assert!(told.is_sorted_by(|one, other| one < other), "{:?}", told);
+    }
+}

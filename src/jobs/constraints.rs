@@ -1,0 +1,40 @@
+//! Remembered constraints on targets, in the form that the planner reads: indexed by table
+//! position.
+
+use crate::{
+    model::records::{Backoff, CompactionOrder, Suspensions},
+    table::{NodeIx, TargetIx},
+};
+use std::collections::{BTreeMap, BTreeSet};
+use wall_clock::Moment;
+
+/// All remembered constraints at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TargetConstraints {
+    /// Targets that must not be started for now, and why.
+    pub backoffs: BTreeMap<TargetIx, Backoff>,
+    /// Views of which some copies were compacted and others not yet, with the nodes that are done.
+    /// The remaining copies are compacted whatever their score is now.
+    pub partly_compacted_views: BTreeMap<TargetIx, BTreeSet<NodeIx>>,
+    /// Targets started and not measured since, with the time of the start. Measurements from before
+    /// the start are outdated.
+    pub started_unmeasured: BTreeMap<TargetIx, Moment>,
+    /// Targets ordered by an operator and not started yet. They come before all others, in the
+    /// order of the orders.
+    pub orders: BTreeMap<TargetIx, CompactionOrder>,
+    /// Suspensions set by operators.
+    pub suspensions: Suspensions,
+    /// Starts of this process within the last hour: time and file size in bytes.
+    pub recent_starts: Vec<(Moment, u64)>,
+    /// When this process last started a job on each node.
+    pub last_start_by_node: BTreeMap<NodeIx, Moment>,
+    /// When this process began to enforce; starts ramp up from then on.
+    pub enforcing_since: Option<Moment>,
+    /// Largest observed peak of a database compaction as a multiple of its active bytes, if above
+    /// the configured factor.
+    pub learned_headroom_factor: Option<f64>,
+    /// Measured rewrite rate of this process's jobs, in bytes per second.
+    pub rewrite_bytes_per_second: Option<f64>,
+    /// Since when the journal cannot be written, and why.
+    pub journal_failure: Option<(Moment, String)>,
+}

@@ -1,0 +1,114 @@
+//! Jobs that other programs started: when they began and how large their files were then.
+//!
+//! Such a job appears with the next poll. Its target was measured some time before, or is
+//! measured while it runs. Only a measurement shortly before its start, or during it, gives the
+//! size before; otherwise that size stays unknown.
+
+use super::{JobStage, TrackedJob, TrackerInputs, intent_targets, scale_bytes};
+use crate::{
+    jobs::{JobKey, JobKind, RunningTask, progress::JobProgress, verdict::FileBefore},
+    model::{facts::Facts, target::TargetKind},
+    sources::inventory::TaskKind,
+    table::{Snapshot, TargetRef},
+};
+use std::time::Duration;
+use wall_clock::Moment;
+
+/// A measurement up to this long before the start of a job still gives the file size before it.
+const MAX_AGE_BEFORE_START: Duration = Duration::from_secs(60);
+
+impl TrackedJob {
+    /// Creates a job that another program started.
+    pub(super) fn foreign(task: &RunningTask, now: Moment) -> Self {
+        // The node's clock may be ahead of ours.
+        let started = task.seen.started_on.map(Moment::from_unix).filter(|at| *at <= now);
+        Self {
+            target: task.target,
+            target_id: None,
+            kind: match task.seen.doing {
+                TaskKind::Compacts => TargetKind::Db,
+                TaskKind::CompactsView(_) | TaskKind::Builds(_) => TargetKind::View,
+                TaskKind::BuildsSearch { .. } => TargetKind::Search,
+            },
+            intent: None,
+            channel: None,
+            started_at: started.unwrap_or(now),
+            first_seen: now,
+            last_seen: now,
+            stage: JobStage::Shown { suspended: false },
+            progress: JobProgress::unknown(now),
+            file_before: FileBefore::default(),
+            is_measured_copy: false,
+            peak_bytes: 0,
+        }
+    }
+
+    /// Finds the target again after it left the tables and came back at another position.
+    pub(super) fn relocate_target(&mut self, tables: &Snapshot) {
+        if self.current_target(tables).is_none()
+            && let Some(ix) =
+                self.target_id.as_ref().and_then(|id| intent_targets::find_target(id, tables))
+        {
+            self.target = Some(ix);
+        }
+    }
+
+    /// Records the facts of the target when it is first known.
+    pub(super) fn set_target(
+        &mut self,
+        target: TargetRef<'_>,
+        key: &JobKey,
+        tables: &Snapshot,
+        rules: &TrackerInputs<'_>,
+    ) {
+        self.target_id = Some(target.id());
+        self.is_measured_copy = intent_targets::is_measured(target, key, tables);
+        if self.intent.is_some() {
+            return;
+        }
+        self.file_before = FileBefore::from_target(target);
+        self.channel = (rules.channel_of)(target);
+        let active =
+            self.file_before.active_bytes.or(self.file_before.file_bytes).unwrap_or_default();
+        self.peak_bytes = match key.kind {
+            JobKind::CompactDb => scale_bytes(active, rules.headroom_factor),
+            JobKind::CompactView(_) => active,
+            JobKind::BuildView(_) | JobKind::BuildSearch(..) => 0,
+        };
+        if !self.gives_size_before(&target.facts()) {
+            self.file_before = self.file_before.without_sizes();
+        }
+    }
+
+    /// Whether the file size before is unknown and one more reading may provide it.
+    pub(super) fn wants_sizes(&self, tables: &Snapshot) -> bool {
+        let compacts =
+            self.intent.is_none() && self.is_measured_copy && self.file_before.file_bytes.is_none();
+        let read = |target: TargetRef<'_>| {
+            target.facts().measured_at.is_some_and(|measured| measured.at > self.first_seen)
+        };
+        compacts && self.current_target(tables).is_some_and(|target| !read(target))
+    }
+
+    /// Takes the file size before from a reading made while the job runs, if it was unknown.
+    pub(super) fn update_sizes_before(&mut self, tables: &Snapshot) {
+        let shown = matches!(self.stage, JobStage::Shown { .. });
+        if !shown || self.intent.is_some() || self.file_before.file_bytes.is_some() {
+            return;
+        }
+        let Some(target) = self.current_target(tables) else { return };
+        if self.gives_size_before(&target.facts()) {
+            self.file_before = FileBefore::from_target(target);
+        }
+    }
+
+    /// Whether facts give the file size before the job: they were measured shortly before it, or
+    /// while CouchDB showed it as running and therefore before the new file replaced the old one.
+    fn gives_size_before(&self, facts: &Facts) -> bool {
+        let Some(measured) = facts.measured_at.map(|measured| measured.at) else { return false };
+        if measured <= self.started_at {
+            return measured.age(self.started_at) <= MAX_AGE_BEFORE_START;
+        }
+        facts.flags.compact_running
+    }
+}

@@ -1,0 +1,289 @@
+//! Determines how a job ended from the facts of its file afterwards. Pure.
+//!
+//! CouchDB does not report the end of a compaction: the task disappears, and only the file shows
+//! the result. A database's header holds the sequence of its last compaction. It changes when the
+//! new file replaces the old one, except where nothing was written since the previous compaction;
+//! there the file size decides.
+
+use crate::{model::facts::Facts, table::TargetRef};
+use wall_clock::Moment;
+
+/// If less than this share of a file was slack, even a successful compaction shows no size change.
+const MIN_VISIBLE_SLACK_SHARE: f64 = 0.05;
+
+/// A view compaction that disappears at this progress or later counts as completed.
+const NEARLY_DONE_SHARE: f64 = 0.9;
+
+/// Facts of a file before its job.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct FileBefore {
+    pub(super) file_bytes: Option<u64>,
+    pub(super) active_bytes: Option<u64>,
+    pub(super) predicted_bytes: Option<u64>,
+    pub(super) update_seq: Option<u64>,
+    pub(super) compacted_seq: Option<u64>,
+    pub(super) needs_upgrade: bool,
+}
+
+impl FileBefore {
+    /// The facts the tables hold for one file of a target.
+    pub(super) fn from_target(target: TargetRef<'_>) -> Self {
+        let facts = target.facts();
+        Self {
+            file_bytes: facts.file_bytes.get(),
+            active_bytes: facts.active_bytes.get(),
+            predicted_bytes: crate::model::estimate::predicted_bytes(target.kind(), &facts),
+            update_seq: facts.update_seq.get(),
+            compacted_seq: facts.compacted_seq.get(),
+            needs_upgrade: facts.flags.needs_upgrade,
+        }
+    }
+
+    /// The same facts without sizes, which were measured at another time. Sequences alone still
+    /// reveal a swap.
+    pub(super) const fn without_sizes(self) -> Self {
+        Self { file_bytes: None, active_bytes: None, predicted_bytes: None, ..self }
+    }
+
+    /// Whether a successful compaction would visibly shrink the file.
+    fn would_shrink(&self) -> bool {
+        let left = self.predicted_bytes.or(self.active_bytes);
+        self.file_bytes.zip(left).is_some_and(|(file, left)| {
+            file.saturating_sub(left) as f64 >= file as f64 * MIN_VISIBLE_SLACK_SHARE
+        })
+    }
+}
+
+/// What is known about a job whose task disappeared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct DisappearedTask {
+    /// When its node was polled and did not show it.
+    pub(super) missed_at: Moment,
+    /// Whether a poll ever showed it.
+    pub(super) was_shown: bool,
+    /// Whether CouchDB is known to have accepted the request.
+    pub(super) was_accepted: bool,
+    /// Last reported progress.
+    pub(super) last_progress: Option<f64>,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum JobVerdict {
+    /// The new file replaced the old one.
+    Completed,
+    /// The job stopped and the old file is still in place.
+    Failed(String),
+    /// Facts read afterwards show that the job never ran.
+    NeverRan,
+    /// The end can no longer be determined.
+    Lost(String),
+}
+
+/// Whether a database's facts show that a compaction ended since `before` and none is running.
+pub(super) fn file_was_replaced(before: &FileBefore, facts: &Facts) -> bool {
+    let moved = before.compacted_seq.zip(facts.compacted_seq.get());
+    !facts.flags.compact_running && moved.is_some_and(|(then, now)| then != now)
+}
+
+/// Judges a database compaction. `None` means that the file must be read again.
+///
+/// A file read in the same second in which the task was found missing may have been read before
+/// that. Such a reading can prove a swap, but not a failure.
+pub(super) fn judge_db(
+    before: &FileBefore,
+    gone: DisappearedTask,
+    facts: &Facts,
+) -> Option<JobVerdict> {
+    let measured =
+        facts.measured_at.map(|measured| measured.at).filter(|at| *at >= gone.missed_at)?;
+    if facts.flags.compact_running {
+        return None;
+    }
+    let later = measured > gone.missed_at;
+    let begun = gone.was_shown || gone.was_accepted;
+    let now = facts.compacted_seq.get();
+    if let (Some(then), Some(now)) = (before.compacted_seq, now) {
+        if now != then {
+            return Some(JobVerdict::Completed);
+        }
+        let shrunk =
+            before.file_bytes.zip(facts.file_bytes.get()).is_some_and(|(then, now)| now < then);
+        // Nothing was written since the previous compaction, so the sequence does not change. The
+        // file size decides if there was something to free.
+        let quiet = before.update_seq == Some(then) && !before.would_shrink();
+        if shrunk || (begun && quiet) {
+            return Some(JobVerdict::Completed);
+        }
+        if !later {
+            return None;
+        }
+        return Some(if begun {
+            JobVerdict::Failed(
+                "the compaction stopped and the old file is still in place: check the node's log and its disk space".into(),
+            )
+        } else {
+            JobVerdict::NeverRan
+        });
+    }
+    later.then(|| JobVerdict::Lost("its sequence numbers before or after are unknown".into()))
+}
+
+/// Judges the compaction of one copy of a view. `measured` tells whether the facts belong to this
+/// copy. `None` means that the file must be read again.
+pub(super) fn judge_view(
+    before: &FileBefore,
+    gone: DisappearedTask,
+    measured: bool,
+    facts: &Facts,
+) -> Option<JobVerdict> {
+    let begun = gone.was_shown || gone.was_accepted;
+    if !measured {
+        // Over HTTP only one copy shows its size. For the others, the task is the only evidence.
+        return Some(if begun {
+            JobVerdict::Completed
+        } else {
+            JobVerdict::Lost("there is no evidence that it ever ran".into())
+        });
+    }
+    let at = facts.measured_at.map(|measured| measured.at).filter(|at| *at >= gone.missed_at)?;
+    if facts.flags.compact_running {
+        return None;
+    }
+    let slack = |file: Option<u64>, active: Option<u64>| Some(file?.saturating_sub(active?));
+    let then = slack(before.file_bytes, before.active_bytes);
+    let now = slack(facts.file_bytes.get(), facts.active_bytes.get());
+    if let (Some(file), Some(then), Some(now)) = (before.file_bytes, then, now) {
+        let little = (then as f64) < file as f64 * MIN_VISIBLE_SLACK_SHARE;
+        let fell = now < then / 2;
+        let nearly = gone.last_progress.is_some_and(|share| share >= NEARLY_DONE_SHARE);
+        if fell || (begun && (little || nearly)) {
+            return Some(JobVerdict::Completed);
+        }
+        if at <= gone.missed_at {
+            return None;
+        }
+        return Some(if begun {
+            JobVerdict::Failed(
+                "the compaction stopped and the old file is still in place: check the node's log and its disk space".into(),
+            )
+        } else {
+            JobVerdict::NeverRan
+        });
+    }
+    (at > gone.missed_at).then(|| JobVerdict::Lost("its sizes before or after are unknown".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::facts::{FactSource, Flags, Measurement, OptionalU64};
+
+    const GONE: DisappearedTask = DisappearedTask {
+        missed_at: Moment::from_unix(100),
+        was_shown: true,
+        was_accepted: true,
+        last_progress: None,
+    };
+
+    fn before(file: u64, active: u64, seq: u64, compacted: u64) -> FileBefore {
+        FileBefore {
+            file_bytes: Some(file),
+            active_bytes: Some(active),
+            update_seq: Some(seq),
+            compacted_seq: Some(compacted),
+            ..FileBefore::default()
+        }
+    }
+
+    fn after(at: u64, file: u64, active: u64, seq: u64, compacted: u64) -> Facts {
+        Facts {
+            file_bytes: OptionalU64::new(file),
+            active_bytes: OptionalU64::new(active),
+            update_seq: OptionalU64::new(seq),
+            compacted_seq: OptionalU64::new(compacted),
+            measured_at: Some(Measurement { at: Moment::from_unix(at), source: FactSource::Http }),
+            ..Facts::default()
+        }
+    }
+
+    fn verdict_name(verdict: Option<JobVerdict>) -> &'static str {
+        match verdict {
+            None => "again",
+            Some(JobVerdict::Completed) => "done",
+            Some(JobVerdict::Failed(_)) => "failed",
+            Some(JobVerdict::NeverRan) => "never ran",
+            Some(JobVerdict::Lost(_)) => "lost",
+        }
+    }
+
+    #[test]
+    fn a_database_compaction_is_judged_by_its_compacted_sequence() {
+        let unseen = DisappearedTask { was_shown: false, ..GONE };
+        let unsure = DisappearedTask { was_shown: false, was_accepted: false, ..GONE };
+        let bloated = before(900, 100, 50, 10);
+        let quiet = before(900, 100, 50, 50);
+        let lean = before(102, 100, 50, 50);
+        let cases = [
+            (bloated, GONE, after(99, 100, 100, 50, 50), "again", "read before it ended"),
+            (bloated, GONE, after(100, 100, 100, 50, 50), "done", "moved"),
+            (bloated, unseen, after(100, 100, 100, 50, 50), "done", "finished between two polls"),
+            (bloated, unsure, after(100, 100, 100, 50, 50), "done", "swapped, whoever did it"),
+            (bloated, GONE, after(100, 900, 100, 50, 10), "again", "may be read too early"),
+            (bloated, GONE, after(101, 900, 100, 60, 10), "failed", "nothing swapped"),
+            (bloated, unsure, after(101, 900, 100, 60, 10), "never ran", "nothing swapped"),
+            (lean, GONE, after(100, 102, 100, 50, 50), "done", "nothing written since"),
+            (lean, unseen, after(100, 102, 100, 50, 50), "done", "the same, between two polls"),
+            (
+                lean,
+                unsure,
+                after(101, 102, 100, 50, 50),
+                "never ran",
+                "the same, start unconfirmed",
+            ),
+            (quiet, GONE, after(100, 900, 100, 50, 50), "again", "may be read too early"),
+            (quiet, GONE, after(101, 900, 100, 50, 50), "failed", "it would have shrunk"),
+            (quiet, unseen, after(100, 100, 100, 50, 50), "done", "and it did"),
+            (quiet, unsure, after(100, 100, 100, 50, 50), "done", "the file tells"),
+            (FileBefore::default(), GONE, after(101, 9, 9, 9, 9), "lost", "nothing to compare"),
+        ];
+        for (before, gone, facts, expected, why) in cases {
+            assert_eq!(verdict_name(judge_db(&before, gone, &facts)), expected, "{why}");
+        }
+        let running = Facts {
+            flags: Flags { compact_running: true, ..Flags::default() },
+            ..after(105, 900, 100, 50, 10)
+        };
+        assert_eq!(
+            verdict_name(judge_db(&bloated, GONE, &running)),
+            "again",
+            "the file is between two passes"
+        );
+    }
+
+    #[test]
+    fn a_view_compaction_is_judged_by_the_copy_that_shows_its_size() {
+        let bloated = before(900, 100, 50, 0);
+        let lean = before(102, 100, 50, 0);
+        let unsure = DisappearedTask { was_shown: false, was_accepted: false, ..GONE };
+        let nearly = DisappearedTask { last_progress: Some(0.97), ..GONE };
+        let cases = [
+            (bloated, GONE, true, after(100, 110, 100, 50, 0), "done"),
+            (bloated, GONE, true, after(100, 900, 100, 50, 0), "again"),
+            (bloated, GONE, true, after(101, 900, 100, 50, 0), "failed"),
+            (bloated, nearly, true, after(101, 900, 100, 50, 0), "done"),
+            (bloated, GONE, true, after(101, 950, 120, 60, 0), "failed"),
+            (bloated, unsure, true, after(101, 900, 100, 50, 0), "never ran"),
+            (lean, GONE, true, after(100, 103, 100, 50, 0), "done"),
+            (bloated, GONE, false, after(1, 900, 100, 50, 0), "done"),
+            (bloated, unsure, false, after(1, 900, 100, 50, 0), "lost"),
+        ];
+        for (at, (before, gone, measured, facts, expected)) in cases.into_iter().enumerate() {
+            assert_eq!(
+                verdict_name(judge_view(&before, gone, measured, &facts)),
+                expected,
+                "case {at}"
+            );
+        }
+    }
+}

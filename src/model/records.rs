@@ -1,0 +1,22 @@
+//! What is remembered of targets in addition to their facts: job outcomes, back-off after
+//! failures, operators' suspensions.
+//!
+//! Owns the records and the pure rules that lead from one to the next. Never measures and never
+//! writes: the follower applies the rules, `journal` stores the records across restarts, and
+//! `plan` reads them.
+
+mod backoff;
+mod calibration;
+mod order;
+mod outcome;
+mod state_store;
+mod suspension;
+
+pub use backoff::{AfterCompaction, Backoff, ConcurrentWrites, Futile, TargetRecord};
+pub use calibration::Calibration;
+pub use order::CompactionOrder;
+pub use outcome::{Intent, JobOwner, JobResult, Outcome};
+pub use state_store::{
+    InMemoryStore, IntentKey, RecoveredState, StateChange, StateStore, StoreError,
+};
+pub use suspension::{ParseScopeError, Suspension, SuspensionScope, Suspensions};

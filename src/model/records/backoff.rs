@@ -1,0 +1,143 @@
+//! Back-off: which targets are not started for a while, and why.
+
+mod futile;
+
+pub use futile::{AfterCompaction, ConcurrentWrites, Futile};
+
+use super::{CompactionOrder, JobOwner, JobResult, Outcome};
+use crate::model::{facts::Facts, settings::limits::Failure, target::TargetKind};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeSet, time::Duration};
+use wall_clock::Moment;
+
+/// The remembered state of one target.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TargetRecord {
+    /// Consecutive failures.
+    pub failures: u32,
+    /// The time of the last one.
+    pub failed_at: Option<Moment>,
+    /// The end of the cool-down after the last one.
+    pub rests_until: Option<Moment>,
+    /// When it was quarantined after too many failures.
+    pub quarantined_since: Option<Moment>,
+    /// The state after its last compaction, if another one would leave as much.
+    pub futile: Option<Futile>,
+    /// Nodes whose copy of a view was compacted in the current round; the round ends once all
+    /// copies were.
+    pub copies_done: BTreeSet<String>,
+    /// An operator's order that waits to start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<CompactionOrder>,
+}
+
+/// Why a target is not started for now, as the planner reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backoff {
+    /// It failed recently.
+    CoolDown {
+        /// The time of the failure.
+        since: Moment,
+        /// The end of the cool-down.
+        until: Moment,
+    },
+    /// It failed repeatedly and waits for its release.
+    Quarantined {
+        /// The start of the quarantine.
+        since: Moment,
+        /// The number of failures before it.
+        failures: u32,
+    },
+    /// According to its last compaction, another one would free hardly anything.
+    Futile {
+        /// When that compaction ended.
+        since: Moment,
+        /// Bytes that it left of one file.
+        file_bytes: u64,
+        /// Bytes that another compaction would leave of one file now, where known.
+        would_leave: Option<u64>,
+        /// Whether the cause is data that was written while it ran.
+        caught_up: bool,
+    },
+}
+
+impl TargetRecord {
+    /// Whether there is nothing to remember.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Records how a job of the target ended.
+    ///
+    /// A failure of recliner's own job starts a cool-down that doubles each time. A success,
+    /// no matter who started the job, clears all failures and completes an order; if another compaction
+    /// would be useless, the target becomes futile. A lost job changes nothing. Failures of jobs
+    /// that others started are ignored.
+    pub fn record_outcome(&mut self, outcome: &Outcome, left: AfterCompaction, failure: &Failure) {
+        match outcome.ending {
+            JobResult::Lost => {}
+            JobResult::Failed if outcome.owner == JobOwner::Other => {}
+            JobResult::Failed => self.record_failure(outcome.ended_at, failure),
+            JobResult::Freed
+            | JobResult::NothingFreed
+            | JobResult::Grew
+            | JobResult::Unmeasured => {
+                let copies_done = std::mem::take(&mut self.copies_done);
+                *self = Self { copies_done, ..Self::default() };
+                self.futile = Futile::from_outcome(outcome, left);
+            }
+        }
+    }
+
+    fn record_failure(&mut self, at: Moment, failure: &Failure) {
+        self.failures = self.failures.saturating_add(1);
+        let doublings = self.failures.saturating_sub(1).min(31);
+        let rest = failure.cool_down.saturating_mul(1 << doublings).min(failure.cool_down_max);
+        self.failed_at = Some(at);
+        self.rests_until = Some(at.plus(rest.max(Duration::from_secs(1))));
+        if self.failures >= failure.quarantine_after.max(1) {
+            self.quarantined_since.get_or_insert(at);
+        }
+    }
+
+    /// An operator releases the target: only its compacted copies and its order are kept.
+    pub fn release(&mut self) {
+        let Self { copies_done, ordered, .. } = std::mem::take(self);
+        *self = Self { copies_done, ordered, ..Self::default() };
+    }
+
+    /// Records that a view's copy on a node was compacted; a round ends with the last of its
+    /// `copies`.
+    pub fn record_copy_done(&mut self, node: &str, copies: u32) {
+        self.copies_done.insert(node.to_owned());
+        if self.copies_done.len() >= copies as usize {
+            self.copies_done.clear();
+        }
+    }
+
+    /// Why it is not started at `now`, given its current facts.
+    #[must_use]
+    pub fn backoff(&self, kind: TargetKind, facts: &Facts, now: Moment) -> Option<Backoff> {
+        if let Some(since) = self.quarantined_since {
+            return Some(Backoff::Quarantined { since, failures: self.failures });
+        }
+        // A clock that was set back by more than the cool-down does not prolong it.
+        let rests = |until: &Moment| {
+            let failed_at = self.failed_at.unwrap_or(now);
+            *until > now && now.age(failed_at) <= failed_at.age(*until)
+        };
+        if let Some(until) = self.rests_until.filter(rests) {
+            return Some(Backoff::CoolDown { since: self.failed_at.unwrap_or(now), until });
+        }
+        let futile = self.futile.filter(|futile| !futile.has_expired(kind, facts))?;
+        let would_leave = futile.remaining_bytes(facts);
+        let Futile { at, file_bytes, caught_up, .. } = futile;
+        let caught_up = caught_up.is_some();
+        Some(Backoff::Futile { since: at, file_bytes, would_leave, caught_up })
+    }
+}
+
+#[cfg(test)]
+mod tests;

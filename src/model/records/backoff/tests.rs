@@ -1,0 +1,314 @@
+use super::*;
+use crate::model::{
+    facts::{FactSource, Measurement, OptionalU64},
+    records::Calibration,
+    target::{TargetId, TargetKind},
+};
+use proptest::prelude::*;
+
+const MIB: u64 = 1 << 20;
+
+const FAILURE: Failure = Failure {
+    cool_down: Duration::from_secs(600),
+    cool_down_max: Duration::from_secs(3_600),
+    quarantine_after: 5,
+};
+
+fn at(seconds: u64) -> Moment {
+    Moment::from_unix(seconds)
+}
+
+fn outcome(ending: JobResult, ended: u64, sizes: [Option<u64>; 3]) -> Outcome {
+    let [before_bytes, after_bytes, predicted_bytes] = sizes;
+    Outcome {
+        target: TargetId::Cleanup { db: "a".into() },
+        kind: TargetKind::Db,
+        node: "couchdb@a".into(),
+        design: None,
+        channel: None,
+        owner: JobOwner::Recliner,
+        ordered_by: None,
+        started_at: at(ended - 10),
+        ended_at: at(ended),
+        before_bytes,
+        after_bytes,
+        predicted_bytes,
+        ending,
+        why: None,
+    }
+}
+
+/// The back-off of a target with only its file size and last sequence known.
+fn rest_of(
+    remembered: &TargetRecord,
+    file: Option<u64>,
+    seq: Option<u64>,
+    now: u64,
+) -> Option<Backoff> {
+    let facts = Facts { file_bytes: file.into(), update_seq: seq.into(), ..Facts::default() };
+    remembered.backoff(TargetKind::Db, &facts, at(now))
+}
+
+const fn futile_rest(file_bytes: u64) -> Backoff {
+    Backoff::Futile {
+        since: Moment::from_unix(50),
+        file_bytes,
+        would_leave: None,
+        caught_up: false,
+    }
+}
+
+fn failed(ended: u64) -> Outcome {
+    outcome(JobResult::Failed, ended, [None; 3])
+}
+
+#[test]
+fn each_failure_doubles_the_cool_down_until_the_fifth_quarantines() {
+    let mut remembered = TargetRecord::default();
+    let mut rests = Vec::new();
+    for _ in 0..5 {
+        remembered.record_outcome(&failed(1_000), AfterCompaction::default(), &FAILURE);
+        rests.push(remembered.rests_until.unwrap().unix() - 1_000);
+    }
+    assert_eq!(rests, [600, 1_200, 2_400, 3_600, 3_600]);
+    let quarantined = Some(Backoff::Quarantined { since: at(1_000), failures: 5 });
+    assert_eq!(rest_of(&remembered, None, None, 999_999), quarantined);
+    remembered.release();
+    assert!(remembered.is_empty());
+}
+
+#[test]
+fn a_cool_down_ends_by_itself_and_any_success_clears_the_failures() {
+    let mut remembered = TargetRecord::default();
+    remembered.record_outcome(&failed(1_000), AfterCompaction::default(), &FAILURE);
+    let rest = Some(Backoff::CoolDown { since: at(1_000), until: at(1_600) });
+    assert_eq!(rest_of(&remembered, None, None, 1_599), rest);
+    assert_eq!(rest_of(&remembered, None, None, 1_600), None);
+    let lost = outcome(JobResult::Lost, 1_700, [None; 3]);
+    remembered.record_outcome(&lost, AfterCompaction::default(), &FAILURE);
+    assert_eq!(remembered.failures, 1, "a lost job changes nothing");
+    let theirs = Outcome { owner: JobOwner::Other, ..failed(1_800) };
+    remembered.record_outcome(&theirs, AfterCompaction::default(), &FAILURE);
+    assert_eq!(remembered.failures, 1, "failures of others are ignored");
+    let good = [Some(100 * MIB), Some(10 * MIB), Some(10 * MIB)];
+    let theirs = Outcome { owner: JobOwner::Other, ..outcome(JobResult::Freed, 1_900, good) };
+    remembered.record_outcome(&theirs, AfterCompaction::default(), &FAILURE);
+    assert!(remembered.is_empty());
+}
+
+#[test]
+fn a_clock_that_is_set_back_never_prolongs_a_cool_down_beyond_its_length() {
+    let mut remembered = TargetRecord::default();
+    remembered.record_outcome(&failed(100_000), AfterCompaction::default(), &FAILURE);
+    let rests = |now| rest_of(&remembered, None, None, now).is_some();
+    assert_eq!([99_400, 99_399, 0].map(rests), [true, false, false]);
+}
+
+#[test]
+fn a_futile_compaction_is_not_repeated_until_enough_changed() {
+    let left = |file| AfterCompaction {
+        file_bytes: Some(file),
+        update_seq: Some(1_000),
+        ..AfterCompaction::default()
+    };
+    // Before, after, predicted, and whether that was futile.
+    for (before, after, predicted, futile) in [
+        (100 * MIB, 95 * MIB, 50 * MIB, true),
+        (100 * MIB, 89 * MIB, 50 * MIB, false),
+        (100 * MIB, 120 * MIB, 50 * MIB, true),
+        (100 * MIB, 100 * MIB, 100 * MIB - 5, false),
+        (40_000, 40_000, 20_000, true),
+        (40_000, 40_000, 39_000, false),
+        (MIB, MIB, 2 * MIB, false),
+    ] {
+        let mut remembered = TargetRecord::default();
+        let sizes = [Some(before), Some(after), Some(predicted)];
+        remembered.record_outcome(
+            &outcome(JobResult::NothingFreed, 50, sizes),
+            left(after),
+            &FAILURE,
+        );
+        let rest = rest_of(&remembered, Some(after), Some(1_000), 99_999);
+        let expected = futile.then_some(futile_rest(after));
+        assert_eq!(rest, expected, "{sizes:?}");
+    }
+    let mut remembered = TargetRecord::default();
+    let sizes = [Some(100 * MIB), Some(99 * MIB), Some(50 * MIB)];
+    remembered.record_outcome(&outcome(JobResult::Freed, 50, sizes), left(99 * MIB), &FAILURE);
+    let rests = |file, seq| rest_of(&remembered, file, seq, 60).is_some();
+    assert!(rests(Some(120 * MIB), Some(1_249)));
+    assert!(!rests(Some(124 * MIB), Some(1_000)));
+    assert!(!rests(Some(99 * MIB), Some(1_250)));
+    assert!(rests(None, None), "unknown sizes are no change");
+}
+
+/// The facts of a shard: its file and active bytes in tenths of a mebibyte, its last sequence, and
+/// the time.
+fn measured([file, active, seq, when]: [u64; 4]) -> Facts {
+    Facts {
+        file_bytes: OptionalU64::new(file * MIB / 10),
+        active_bytes: OptionalU64::new(active * MIB / 10),
+        update_seq: OptionalU64::new(seq),
+        compacted_seq: OptionalU64::new(seq),
+        measured_at: Some(Measurement { at: at(when), source: FactSource::Http }),
+        ..Facts::default()
+    }
+}
+
+#[test]
+fn the_state_after_a_compaction_decides_whether_another_one_is_futile() {
+    // A job of 10 s that ended at 1,000: bytes before, predicted, and after it, in tenths of a
+    // mebibyte; the last sequence is 5,000. Then the current facts, and whether it is futile.
+    let cases = [
+        ("clean and small", [900, 101], [101, 100, 0], [101, 100, 5_000, 1_010], false),
+        (
+            "clean, and yet above the prediction",
+            [900, 101],
+            [130, 100, 0],
+            [130, 100, 5_000, 1_010],
+            true,
+        ),
+        ("the same, hardly written to", [900, 101], [130, 100, 0], [134, 100, 5_040, 1_900], true),
+        ("the same, written to", [900, 101], [130, 100, 0], [140, 100, 5_100, 1_900], false),
+        (
+            "the same, grown by what is new",
+            [900, 101],
+            [130, 100, 0],
+            [260, 200, 9_000, 1_900],
+            true,
+        ),
+        ("the same, emptied", [900, 101], [130, 100, 0], [135, 20, 5_100, 1_900], false),
+        (
+            "it freed much and had to catch up",
+            [900, 101],
+            [300, 100, 4_000],
+            [300, 100, 5_000, 1_001],
+            false,
+        ),
+        (
+            "it freed little and had to catch up",
+            [320, 101],
+            [300, 100, 4_000],
+            [300, 100, 5_000, 1_001],
+            true,
+        ),
+        (
+            "as much is written as then",
+            [320, 101],
+            [300, 100, 4_000],
+            [302, 100, 9_000, 1_010],
+            true,
+        ),
+        ("no more is written", [320, 101], [300, 100, 4_000], [300, 100, 5_000, 1_010], false),
+        (
+            "it freed little for no reason",
+            [320, 101],
+            [300, 100, 0],
+            [300, 100, 5_000, 9_999],
+            true,
+        ),
+        ("the same, after growth", [320, 101], [300, 100, 0], [360, 100, 6_000, 9_999], false),
+    ];
+    for (why, [before, predicted], [file, active, changes], now, rests) in cases {
+        let tenths = |count: u64| Some(count * MIB / 10);
+        let sizes = [tenths(before), tenths(file), tenths(predicted)];
+        let left = measured([file, active, 5_000, 1_000]);
+        let left = AfterCompaction {
+            file_bytes: left.file_bytes.get(),
+            active_bytes: left.active_bytes.get(),
+            predicted_bytes: crate::model::estimate::predicted_bytes(TargetKind::Db, &left),
+            update_seq: left.update_seq.get(),
+            changes: Some(changes),
+            not_upgraded: false,
+        };
+        let mut remembered = TargetRecord::default();
+        remembered.record_outcome(&outcome(JobResult::Freed, 1_000, sizes), left, &FAILURE);
+        let rest = remembered.backoff(TargetKind::Db, &measured(now), at(10_000));
+        assert_eq!(rest.is_some(), rests, "{why}: {rest:?}");
+    }
+}
+
+#[test]
+fn unknown_sizes_are_no_reason_for_back_off() {
+    let left = AfterCompaction {
+        file_bytes: Some(30 * MIB),
+        changes: Some(0),
+        ..AfterCompaction::default()
+    };
+    let mut remembered = TargetRecord::default();
+    remembered.record_outcome(
+        &outcome(JobResult::NothingFreed, 50, [None, Some(30 * MIB), None]),
+        left,
+        &FAILURE,
+    );
+    assert!(remembered.is_empty());
+}
+
+#[test]
+fn an_upgrade_without_effect_is_not_repeated_at_once() {
+    let mut remembered = TargetRecord::default();
+    let left =
+        AfterCompaction { file_bytes: Some(5), not_upgraded: true, ..AfterCompaction::default() };
+    remembered.record_outcome(
+        &outcome(JobResult::Freed, 50, [Some(9), Some(5), Some(5)]),
+        left,
+        &FAILURE,
+    );
+    assert!(rest_of(&remembered, Some(5), None, 60).is_some());
+}
+
+#[test]
+fn a_round_over_the_copies_of_a_view_ends_with_the_last_copy() {
+    let mut remembered = TargetRecord::default();
+    remembered.record_copy_done("a", 3);
+    remembered.record_copy_done("a", 3);
+    remembered.record_copy_done("b", 3);
+    remembered.record_outcome(
+        &outcome(JobResult::Freed, 50, [None; 3]),
+        AfterCompaction::default(),
+        &FAILURE,
+    );
+    assert_eq!(remembered.copies_done.len(), 2, "a success of one copy continues the round");
+    remembered.record_copy_done("c", 3);
+    assert!(remembered.is_empty());
+}
+
+#[test]
+fn rates_errors_and_peaks_are_learned_from_outcomes() {
+    let mut learned = Calibration::default();
+    assert!(!learned.learn(&failed(100), Some(10)));
+    let sizes = |sizes: [u64; 3]| sizes.map(|size| Some(size * MIB));
+    let ended = outcome(JobResult::Freed, 100, sizes([900, 300, 200]));
+    assert!(learned.learn(&ended, Some(100 * MIB)));
+    let rate = |mib: u64| Some((mib * MIB) as f64);
+    assert_eq!((learned.rate, learned.db_ratio), (rate(30), Some(1.5)));
+    assert_eq!(learned.headroom_factor, Some(3.15));
+    let smaller = outcome(JobResult::Freed, 200, sizes([900, 100, 100]));
+    assert!(learned.learn(&smaller, Some(100 * MIB)));
+    assert_eq!(learned.headroom_factor, Some(3.15), "only upward");
+    assert_eq!(learned.rate, rate(26));
+    let hot = outcome(JobResult::Freed, 300, sizes([66, 5, 1]));
+    assert!(learned.learn(&hot, Some(MIB)));
+    assert_eq!(learned.headroom_factor, Some(3.15), "it was written to faster than copied");
+}
+
+proptest! {
+    #[test]
+    fn cool_downs_never_shrink_with_failures_and_never_exceed_the_maximum(
+        failures in 1_u32..80, cool in 1_u64..100_000, max in 1_u64..1_000_000,
+    ) {
+        let failure = Failure {
+            cool_down: Duration::from_secs(cool),
+            cool_down_max: Duration::from_secs(max),
+            quarantine_after: u32::MAX,
+        };
+        let mut remembered = TargetRecord::default();
+        let mut last = 0;
+        for _ in 0..failures {
+            remembered.record_outcome(&failed(1_000), AfterCompaction::default(), &failure);
+            let rest = remembered.rests_until.unwrap().unix() - 1_000;
+            prop_assert!(rest >= last && rest <= max);
+            last = rest;
+        }
+    }
+}

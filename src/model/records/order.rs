@@ -1,0 +1,18 @@
+//! An operator's order to compact a target, until it starts or expires.
+
+use serde::{Deserialize, Serialize};
+use wall_clock::Moment;
+
+/// An order to compact one target before all others, through the same gates and limits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompactionOrder {
+    /// When it was given.
+    pub at: Moment,
+    /// When it expires if the target has not started by then.
+    pub until: Moment,
+    /// Who gave it, and from which address.
+    pub by: String,
+    /// Whether it also applies if no channel takes the target because of thresholds, and during
+    /// back-off after failures or a useless compaction. Overrides nothing else.
+    pub force: bool,
+}

@@ -1,0 +1,161 @@
+//! A decided start, and the outcome of a job.
+
+use crate::model::target::{TargetId, TargetKind};
+use serde::{Deserialize, Serialize};
+use wall_clock::Moment;
+
+/// Who started a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobOwner {
+    /// This process, or an earlier one with the same store.
+    Recliner,
+    /// Any other client: smoosh, a person, another process.
+    Other,
+}
+
+impl JobOwner {
+    /// Every owner.
+    pub const ALL: [Self; 2] = [Self::Recliner, Self::Other];
+
+    /// The label in JSON and metric labels.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Recliner => "recliner",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobResult {
+    /// The new file is smaller.
+    Freed,
+    /// The new file is as large as the old one.
+    NothingFreed,
+    /// The new file is larger.
+    Grew,
+    /// It succeeded, but the size of its file before or after is unknown.
+    Unmeasured,
+    /// CouchDB refused it, or it stopped without swapping the file.
+    Failed,
+    /// The result cannot be determined: the node or the database is gone, or it was too long ago.
+    Lost,
+}
+
+impl JobResult {
+    /// Every ending.
+    pub const ALL: [Self; 6] =
+        [Self::Freed, Self::NothingFreed, Self::Grew, Self::Unmeasured, Self::Failed, Self::Lost];
+
+    /// Whether jobs of a kind usually end like this: the sizes of deleted index files are unknown,
+    /// and those of a database's file are known.
+    #[must_use]
+    pub const fn is_usual_for(self, kind: TargetKind) -> bool {
+        match (kind, self) {
+            (_, Self::Failed | Self::Lost) | (TargetKind::View, _) => true,
+            (TargetKind::Db, _) => !matches!(self, Self::Unmeasured),
+            (TargetKind::Cleanup | TargetKind::Search, _) => matches!(self, Self::Unmeasured),
+        }
+    }
+
+    /// The label in JSON and metric labels.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Freed => "freed",
+            Self::NothingFreed => "nothing_freed",
+            Self::Grew => "grew",
+            Self::Unmeasured => "unmeasured",
+            Self::Failed => "failed",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// A start that was decided. It is stored durably before the request is sent and until an
+/// [`Outcome`] replaces it: after a crash it tells which jobs may be running.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// The target.
+    pub target: TargetId,
+    /// The node of the compacted file; `_cluster` for a job on all nodes.
+    pub node: String,
+    /// The shard file's name, if a single file is compacted.
+    pub shard: Option<String>,
+    /// A view's design document, by id.
+    pub design: Option<String>,
+    /// The channel that took it.
+    pub channel: String,
+    /// Who ordered it, if an operator did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered_by: Option<String>,
+    /// When the request was about to be sent.
+    pub at: Moment,
+    /// Bytes on disk before.
+    pub file_bytes: Option<u64>,
+    /// Active bytes before.
+    pub active_bytes: Option<u64>,
+    /// The last sequence written before; dbs only.
+    pub update_seq: Option<u64>,
+    /// The sequence of the last compaction before; dbs only.
+    pub compacted_seq: Option<u64>,
+    /// Predicted bytes after.
+    pub predicted_bytes: Option<u64>,
+    /// Bytes it may need on its volume in addition to the old file, at its peak.
+    pub peak_bytes: u64,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The target.
+    pub target: TargetId,
+    /// Its kind.
+    pub kind: TargetKind,
+    /// The node of the compacted file, or `_cluster`.
+    pub node: String,
+    /// A view's design document, by id.
+    pub design: Option<String>,
+    /// The channel that took it when it was started, or would have taken it.
+    pub channel: Option<String>,
+    /// Who started it.
+    pub owner: JobOwner,
+    /// Who ordered it, if an operator did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered_by: Option<String>,
+    /// When it was started, according to its node for a job that another client started; otherwise
+    /// when it was first seen.
+    pub started_at: Moment,
+    /// When it was last seen, or when its end was noticed.
+    pub ended_at: Moment,
+    /// Bytes on disk before.
+    pub before_bytes: Option<u64>,
+    /// Bytes on disk after.
+    pub after_bytes: Option<u64>,
+    /// Predicted bytes after, from before the start.
+    pub predicted_bytes: Option<u64>,
+    /// How it ended.
+    pub ending: JobResult,
+    /// CouchDB's reason, or recliner's conclusion, if it did not end well.
+    pub why: Option<String>,
+}
+
+impl Outcome {
+    /// Bytes freed; negative if the file grew, unknown if either size is.
+    #[must_use]
+    pub fn freed_bytes(&self) -> Option<i64> {
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        Some(signed(self.before_bytes?).saturating_sub(signed(self.after_bytes?)))
+    }
+
+    /// Actual over predicted size after; above one if it freed less than predicted.
+    #[must_use]
+    pub fn estimate_ratio(&self) -> Option<f64> {
+        let predicted = self.predicted_bytes.filter(|bytes| *bytes > 0)?;
+        Some(self.after_bytes? as f64 / predicted as f64)
+    }
+}

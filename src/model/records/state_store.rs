@@ -1,0 +1,154 @@
+//! The records that must survive a restart, and the trait that stores them.
+//!
+//! Defines the changes that the follower submits to a store. Never writes anything itself: the
+//! journal implements [`StateStore`] with a database; [`InMemoryStore`] is for one-shot commands and tests.
+
+use super::{Calibration, Intent, Outcome, Suspension, SuspensionScope, TargetRecord};
+use crate::model::target::TargetId;
+use futures::{FutureExt, future::BoxFuture};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+use wall_clock::Moment;
+
+/// Identifies an open [`Intent`]: a target is started once at a time on a node, or on all nodes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IntentKey {
+    /// The target.
+    pub target: TargetId,
+    /// The node, or `_cluster`.
+    pub node: String,
+}
+
+impl Intent {
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> IntentKey {
+        IntentKey { target: self.target.clone(), node: self.node.clone() }
+    }
+}
+
+/// One change to store.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StateChange {
+    /// A start was decided. It stays open until an outcome replaces it or it is withdrawn. It
+    /// replaces an open one with the same key.
+    StartIntended(Intent),
+    /// The job did not begin: the request was refused or never sent.
+    StartWithdrawn(IntentKey),
+    /// A job ended: its outcome is added to the history, and the intent with this key, if any, is
+    /// closed.
+    JobEnded {
+        /// The outcome.
+        outcome: Outcome,
+        /// The intent it closes; none if another client started the job.
+        closes: Option<IntentKey>,
+    },
+    /// Replaces the remembered state of a target; `None` forgets it.
+    SetTargetRecord(TargetId, Option<TargetRecord>),
+    /// Suspends a scope.
+    Suspend(SuspensionScope, Suspension),
+    /// Ends a scope's suspension.
+    Resume {
+        /// The scope that may start jobs again.
+        scope: SuspensionScope,
+        /// The operator who ordered it, and from which address.
+        by: Option<String>,
+    },
+    /// Replaces all learned sizes and times.
+    Calibrate(Calibration),
+}
+
+/// The stored records as read back at start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecoveredState {
+    /// Every open intent.
+    pub intents: Vec<Intent>,
+    /// Remembered state of targets.
+    pub remembered: BTreeMap<TargetId, TargetRecord>,
+    /// Active suspensions.
+    pub suspensions: BTreeMap<SuspensionScope, Suspension>,
+    /// Learned values; the default if there are none.
+    pub calibration: Calibration,
+    /// Outcomes of jobs that started within the last hour before this start, oldest first: the
+    /// hourly budget counts them.
+    pub recent_outcomes: Vec<Outcome>,
+}
+
+/// Why something could not be stored, for an operator: what was tried, with what, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct StoreError(pub String);
+
+/// A durable store of changes.
+pub trait StateStore: Send + Sync + std::fmt::Debug {
+    /// Stores changes in this order, all or none of them. Returns `Ok` only if they would survive
+    /// a crash of the machine.
+    ///
+    /// After an error it is unknown whether they were stored: the caller sends them again, or
+    /// changes that undo them, before any later ones, so storing a change twice must have the same
+    /// effect as once. The same outcome, identified by [`closes`](StateChange::JobEnded) or otherwise by
+    /// target, node and `started_at`, appears in the history once. A dropped future either
+    /// completes or has no effect.
+    fn store(&self, changes: Vec<StateChange>) -> BoxFuture<'static, Result<(), StoreError>>;
+}
+
+/// A store that lasts until the process ends; for one-shot commands, the demo, and tests.
+#[derive(Clone, Debug, Default)]
+pub struct InMemoryStore(Arc<Mutex<RecoveredState>>);
+
+impl InMemoryStore {
+    /// The stored records: what a restart would read, with every outcome counted as recent.
+    #[must_use]
+    pub fn kept(&self) -> RecoveredState {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl StateStore for InMemoryStore {
+    fn store(&self, changes: Vec<StateChange>) -> BoxFuture<'static, Result<(), StoreError>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.into_iter().for_each(|change| kept.apply(change));
+        futures::future::ready(Ok(())).boxed()
+    }
+}
+
+impl RecoveredState {
+    /// Applies one change, with the same result as reading back after storing it.
+    pub fn apply(&mut self, change: StateChange) {
+        match change {
+            StateChange::StartIntended(intent) => {
+                self.intents.retain(|open| open.key() != intent.key());
+                self.intents.push(intent);
+            }
+            StateChange::StartWithdrawn(key) => self.intents.retain(|open| open.key() != key),
+            StateChange::JobEnded { outcome, closes } => {
+                self.intents.retain(|open| Some(open.key()) != closes);
+                if !self.recent_outcomes.contains(&outcome) {
+                    self.recent_outcomes.push(outcome);
+                }
+            }
+            StateChange::SetTargetRecord(target, Some(remembered)) => {
+                self.remembered.insert(target, remembered);
+            }
+            StateChange::SetTargetRecord(target, None) => {
+                self.remembered.remove(&target);
+            }
+            StateChange::Suspend(scope, suspension) => {
+                self.suspensions.insert(scope, suspension);
+            }
+            StateChange::Resume { scope, by: _ } => {
+                self.suspensions.remove(&scope);
+            }
+            StateChange::Calibrate(calibration) => self.calibration = calibration,
+        }
+    }
+
+    /// The newest moment in the records, from which a clock that was set back is detected.
+    #[must_use]
+    pub fn newest_moment(&self) -> Option<Moment> {
+        let intents = self.intents.iter().map(|intent| intent.at);
+        intents.chain(self.recent_outcomes.iter().map(|outcome| outcome.ended_at)).max()
+    }
+}

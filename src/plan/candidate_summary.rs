@@ -1,0 +1,165 @@
+//! The summary of a queued target that decisions are made from.
+//!
+//! It copies values from the snapshot because a queue's order differs from the table's: looking up
+//! each of a million targets in the table takes longer than all of the planning. A published queue
+//! carries its summaries in its own order.
+
+use crate::{
+    model::{
+        facts::{Facts, OptionalU64},
+        target::{TargetKind, TargetState},
+    },
+    table::{DbIx, NodeIx, TargetIx, TargetRef},
+};
+use wall_clock::Moment;
+
+/// The files that one start of a target compacts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CompactionUnit {
+    /// The file of one shard on one node.
+    ShardFile,
+    /// One copy after another of a view whose database has one range.
+    SingleCopy,
+    /// Every copy of a view at once: with several ranges CouchDB offers no smaller request.
+    AllCopies,
+    /// No file: stale index files are deleted.
+    Cleanup,
+    /// Nothing: no request can start a compaction.
+    NotCompactable,
+}
+
+/// A reason in the target's own facts not to start it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blocker {
+    /// None.
+    None,
+    /// It is being compacted.
+    CompactionRunning,
+    /// The shard is being split or moved.
+    Resharding,
+    /// The view's indexer is running.
+    IndexerRunning,
+    /// The view has many changes still to index.
+    IndexBehind,
+    /// A database that is as compact as its last compaction left it, without writes since.
+    AlreadyCompact,
+}
+
+/// The values of a queued target that decide, in forty bytes. Sizes are for one file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct CandidateSummary {
+    pub(super) ix: TargetIx,
+    pub(super) db: DbIx,
+    pub(super) file_bytes: OptionalU64,
+    pub(super) active_bytes: OptionalU64,
+    pub(super) predicted_bytes: OptionalU64,
+    /// 1970 if it was never measured.
+    pub(super) measured_at: Moment,
+    pub(super) blocker: Blocker,
+    pub(super) unit: CompactionUnit,
+}
+
+impl CandidateSummary {
+    pub(super) fn of(target: TargetRef<'_>) -> Self {
+        let facts = target.facts();
+        let predicted = crate::model::estimate::predicted_bytes(target.kind(), &facts);
+        Self {
+            ix: target.ix(),
+            db: target.db(),
+            file_bytes: facts.file_bytes,
+            active_bytes: facts.active_bytes,
+            predicted_bytes: predicted.into(),
+            measured_at: facts.measured_at.map_or_else(Moment::default, |measured| measured.at),
+            blocker: blocker_of(target, &facts),
+            unit: unit_of(target),
+        }
+    }
+
+    /// Bytes that compacting one file frees, as predicted.
+    pub(super) fn reclaimable_bytes(&self) -> Option<u64> {
+        Some(self.file_bytes.get()?.saturating_sub(self.predicted_bytes.get()?))
+    }
+
+    /// Bytes that compacting one file needs in addition to that file, at its peak; `factor` is the
+    /// peak size of a shard's new file as a multiple of its active bytes.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "never negative, and a conversion from float saturates"
+    )]
+    pub(super) fn peak_bytes(&self, factor: f64) -> Option<u64> {
+        match (self.unit, self.active_bytes.get()) {
+            (CompactionUnit::Cleanup, _) => Some(0),
+            (CompactionUnit::ShardFile, Some(active)) => {
+                Some((active as f64 * factor).ceil() as u64)
+            }
+            (_, Some(active)) => Some(active),
+            (_, None) => self.file_bytes.get(),
+        }
+    }
+}
+
+fn blocker_of(target: TargetRef<'_>, facts: &Facts) -> Blocker {
+    if facts.flags.compact_running {
+        Blocker::CompactionRunning
+    } else if target.state() == TargetState::Resharding {
+        Blocker::Resharding
+    } else if facts.flags.updater_running {
+        // Compacting a view during its build maps it twice and leaves it bloated.
+        Blocker::IndexerRunning
+    } else if target.kind() == TargetKind::View && index_lag(facts).is_some() {
+        Blocker::IndexBehind
+    } else if is_already_compact(target.kind(), facts) {
+        Blocker::AlreadyCompact
+    } else {
+        Blocker::None
+    }
+}
+
+/// Largest share of the file that a fresh compaction leaves reclaimable beyond the prediction.
+/// Measured over 501 compactions of CouchDB 3.5.0: at most 0.4 % for files above one megabyte.
+const ALREADY_COMPACT_SHARE: f64 = 0.01;
+
+/// Whether nothing was written to a database since its last compaction, and the reclaimable rest
+/// is no more than every compaction leaves. For a large file that small share can still exceed the
+/// threshold of a slack channel. Equal sequences alone are not enough: a compaction that had to
+/// catch up with concurrent writes leaves much to free.
+fn is_already_compact(kind: TargetKind, facts: &Facts) -> bool {
+    let compacted = facts.compacted_seq.get().is_some_and(|seq| seq > 0);
+    let unchanged =
+        compacted && facts.changes_since_compaction() == Some(0) && !facts.flags.needs_upgrade;
+    let frees = crate::model::estimate::reclaimable_bytes(kind, facts).zip(facts.file_bytes.get());
+    let little =
+        frees.is_some_and(|(frees, file)| frees as f64 <= file as f64 * ALREADY_COMPACT_SHARE);
+    kind == TargetKind::Db && unchanged && little
+}
+
+fn unit_of(target: TargetRef<'_>) -> CompactionUnit {
+    match target.kind() {
+        TargetKind::Db => CompactionUnit::ShardFile,
+        TargetKind::Cleanup => CompactionUnit::Cleanup,
+        TargetKind::Search => CompactionUnit::NotCompactable,
+        // No request that recliner sends can start a shard's own part of a view.
+        TargetKind::View if target.node_ix() != NodeIx::CLUSTER => CompactionUnit::NotCompactable,
+        TargetKind::View => match target.shard_map().ranges {
+            0 => CompactionUnit::NotCompactable,
+            1 => CompactionUnit::SingleCopy,
+            _ => CompactionUnit::AllCopies,
+        },
+    }
+}
+
+/// A view indexes fewer changes than this within moments.
+const MIN_ALLOWED_LAG: u64 = 1_000;
+
+/// A view with more than this fraction of its changes unindexed counts as being built: a
+/// compaction would be outdated when it ends.
+const ALLOWED_LAG_DIVISOR: u64 = 10;
+
+/// The view's unindexed changes and the highest number allowed, if it exceeds that number.
+pub(super) fn index_lag(facts: &Facts) -> Option<(u64, u64)> {
+    let pending = facts.updates_pending.get()?;
+    let allowed =
+        facts.update_seq.get().map_or(0, |seen| seen / ALLOWED_LAG_DIVISOR).max(MIN_ALLOWED_LAG);
+    (pending > allowed).then_some((pending, allowed))
+}

@@ -1,0 +1,54 @@
+//! Counts of the decisions about a queue's candidates.
+
+use super::RefusalReason;
+
+/// Why each queued target does not start, in the queue's order; one byte each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RefusalReasons(Vec<u8>);
+
+impl RefusalReasons {
+    pub(super) fn with_capacity(count: usize) -> Self {
+        Self(Vec::with_capacity(count))
+    }
+
+    /// Adds the next target's reason; none if it starts.
+    pub(super) fn push(&mut self, reason: Option<RefusalReason>) {
+        self.0.push(reason.and_then(|it| u8::try_from(it as usize + 1).ok()).unwrap_or(0));
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Option<RefusalReason>> {
+        let place = |code: u8| usize::from(code).checked_sub(1);
+        self.0.iter().map(move |code| RefusalReason::ALL.get(place(*code)?).copied())
+    }
+}
+
+/// Number of starts and refusals among a queue's candidates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecisionCounts {
+    /// Candidates that start.
+    pub starts: u64,
+    /// Refused candidates, by the reason's index in [`RefusalReason::ALL`].
+    refusals: [u64; RefusalReason::ALL.len()],
+}
+
+impl DecisionCounts {
+    /// Counts one more refusal.
+    pub(super) fn count_refusal(&mut self, reason: RefusalReason) {
+        if let Some(count) = self.refusals.get_mut(reason as usize) {
+            *count += 1;
+        }
+    }
+
+    /// Number of candidates refused for a reason.
+    #[must_use]
+    pub fn refusals(&self, reason: RefusalReason) -> u64 {
+        self.refusals.get(reason as usize).copied().unwrap_or(0)
+    }
+
+    /// Every reason with at least one refusal.
+    pub fn refusals_by_reason(&self) -> impl Iterator<Item = (RefusalReason, u64)> {
+        let all = RefusalReason::ALL.into_iter();
+        all.map(|reason| (reason, self.refusals(reason))).filter(|(_, count)| *count > 0)
+    }
+}

@@ -1,0 +1,134 @@
+//! The volumes to measure, and how each one's free space is measured.
+//!
+//! Owns the volumes' names. Pure: the task calls it with the settings.
+
+use crate::model::settings::limits;
+use couchdb_client::Address;
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+
+/// The local directories, and the node they belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalDirectories {
+    /// The node, by CouchDB's name.
+    pub node: String,
+    /// Its directories; those on the same file system make up one volume.
+    pub directories: Vec<PathBuf>,
+}
+
+/// How a volume's free space is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpaceSource {
+    /// Through the file system that holds this directory.
+    Local(PathBuf),
+    /// Through the only sample of a query.
+    Prometheus {
+        /// The Prometheus server.
+        url: Address,
+        /// A PromQL query whose only sample is the free bytes.
+        query: String,
+        /// Maximum age of the sample.
+        max_age: Duration,
+    },
+    /// A fixed number of bytes.
+    Fixed(u64),
+}
+
+/// Maximum age of a local measurement: a hanging file system does not answer.
+const LOCAL_MAX_AGE: Duration = Duration::from_secs(300);
+
+impl SpaceSource {
+    /// The age at which a measurement counts as unknown.
+    #[must_use]
+    pub const fn max_age(&self) -> Duration {
+        match self {
+            Self::Prometheus { max_age, .. } => *max_age,
+            Self::Local(_) | Self::Fixed(_) => LOCAL_MAX_AGE,
+        }
+    }
+}
+
+/// One volume to be measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeSpec {
+    /// Its name, unique.
+    pub name: Arc<str>,
+    /// The nodes with files on it.
+    pub nodes: Vec<Arc<str>>,
+    /// How its free space is measured.
+    pub source: SpaceSource,
+}
+
+/// The volumes: local ones first, then configured ones in the configuration's order.
+///
+/// A configured volume is named after its first node, with a number added if that name is taken; a
+/// local one is named after its directory. A node that is named by a configured volume gets no
+/// local volume: the configuration overrides the local measurement.
+pub(super) fn volume_specs(
+    volumes: &[limits::Volume],
+    local: Option<&LocalDirectories>,
+) -> Vec<VolumeSpec> {
+    let mut places = Vec::new();
+    let mut names = BTreeSet::new();
+    let mut unique = |name: &str| -> Arc<str> {
+        let numbered = (2_u32..).map(|number| format!("{name}-{number}"));
+        let mut free = std::iter::once(name.to_owned()).chain(numbered);
+        free.find(|name| names.insert(name.clone())).unwrap_or_default().into()
+    };
+    let configured = |node: &String| volumes.iter().any(|volume| volume.nodes.contains(node));
+    if let Some(local) = local.filter(|local| !configured(&local.node)) {
+        for directory in &local.directories {
+            places.push(VolumeSpec {
+                name: unique(&directory.display().to_string()),
+                nodes: vec![local.node.as_str().into()],
+                source: SpaceSource::Local(directory.clone()),
+            });
+        }
+    }
+    for volume in volumes {
+        let source = match &volume.free {
+            limits::Free::Prometheus { url, query, max_age } => SpaceSource::Prometheus {
+                url: url.clone(),
+                query: query.clone(),
+                max_age: *max_age,
+            },
+            limits::Free::Available(bytes) => SpaceSource::Fixed(*bytes),
+        };
+        places.push(VolumeSpec {
+            name: unique(volume.nodes.first().map_or("", String::as_str)),
+            nodes: volume.nodes.iter().map(|node| node.as_str().into()).collect(),
+            source,
+        });
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volume_names_are_short_and_unique() {
+        let volume = |nodes: &[&str]| limits::Volume {
+            nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+            free: limits::Free::Available(7),
+        };
+        let local = |node: &str| LocalDirectories {
+            node: node.to_owned(),
+            directories: vec!["/data".into(), "/views".into()],
+        };
+        let shared = [volume(&["couchdb@a", "couchdb@b"])];
+        let twice = [volume(&["couchdb@a"]), volume(&["couchdb@a"]), volume(&["couchdb@a"])];
+        for (volumes, local, names) in [
+            (&[][..], None, &[][..]),
+            (&shared[..], None, &["couchdb@a"][..]),
+            (&twice[..], None, &["couchdb@a", "couchdb@a-2", "couchdb@a-3"][..]),
+            (&shared[..], Some(local("couchdb@c")), &["/data", "/views", "couchdb@a"][..]),
+            // The configured volume covers node b.
+            (&shared[..], Some(local("couchdb@b")), &["couchdb@a"][..]),
+        ] {
+            let places = volume_specs(volumes, local.as_ref());
+            let found: Vec<&str> = places.iter().map(|place| &*place.name).collect();
+            assert_eq!(found, names);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Decides which changes of one node's gate are logged.
+//!
+//! A node that does not answer closes its gate, because its answers take long. That it does not
+//! answer is logged elsewhere, and whether it is busy is unknown. Pure.
+
+use super::{
+    NodeReading, Signal,
+    gate::{GateChange, MEDIAN_READINGS},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Number of consecutive unanswered probes after which a node counts as silent: one may be chance.
+const SILENT_AFTER: usize = 2;
+
+/// A node's recent probes, and the changes of its gate that were not logged.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GateLog {
+    /// Consecutive unanswered probes, before the current run of answered ones.
+    unanswered: usize,
+    /// Consecutive answered probes.
+    answered: usize,
+    /// Signals that closed the gate without a log line.
+    unlogged_signals: BTreeSet<Signal>,
+}
+
+impl GateLog {
+    /// Records one probe.
+    pub(super) fn record(&mut self, look: &NodeReading) {
+        if look.is_unanswered() {
+            self.unanswered = if self.answered > 0 { 1 } else { self.unanswered + 1 };
+            self.answered = 0;
+        } else {
+            self.answered = self.answered.saturating_add(1);
+        }
+    }
+
+    /// Whether the last probes got no answer.
+    pub(super) const fn is_silent(&self) -> bool {
+        self.answered == 0 && self.unanswered >= SILENT_AFTER
+    }
+
+    /// Whether the gate's readings still include unanswered probes.
+    const fn has_missing_readings(&self) -> bool {
+        self.unanswered > 0 && self.answered < MEDIAN_READINGS
+    }
+
+    /// The changes to log, given the gate's changes and current signal values: nothing while only
+    /// missing answers closed the gate, and what still holds once the node answers again.
+    pub(super) fn changes_to_log(
+        &mut self,
+        told: Vec<GateChange>,
+        reads: &BTreeMap<Signal, f64>,
+    ) -> Vec<GateChange> {
+        let mut lines = Vec::new();
+        for told in told {
+            match told {
+                GateChange::Closed(signal, _) if self.has_missing_readings() => {
+                    self.unlogged_signals.insert(signal);
+                }
+                GateChange::Opened(signal, _) | GateChange::HoldExpired(signal, _)
+                    if self.unlogged_signals.remove(&signal) => {}
+                GateChange::Closed(..) | GateChange::Opened(..) | GateChange::HoldExpired(..) => {
+                    lines.push(told)
+                }
+            }
+        }
+        if !self.has_missing_readings() {
+            let unsaid = std::mem::take(&mut self.unlogged_signals);
+            let said = |signal| Some(GateChange::Closed(signal, *reads.get(&signal)?));
+            lines.extend(unsaid.into_iter().filter_map(said));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{model::settings::limits::Pressure, plan::pressure::gate::PressureGate};
+    use std::time::Duration;
+    use wall_clock::Moment;
+
+    fn after(milliseconds: u64) -> NodeReading {
+        let latency = Some(Duration::from_millis(milliseconds));
+        NodeReading {
+            latency,
+            run_queue: Some(1),
+            replication_backlog: Some(0),
+            maintenance: Some(false),
+        }
+    }
+
+    fn no_answer() -> NodeReading {
+        NodeReading { latency: Some(Duration::from_secs(10)), ..NodeReading::default() }
+    }
+
+    /// The lines logged after each of these probes, ten seconds apart, and whether the node is
+    /// silent then.
+    fn logged_changes(looks: &[NodeReading]) -> Vec<(Vec<GateChange>, bool)> {
+        let (mut gate, mut reports, mut now) = (PressureGate::default(), GateLog::default(), 1_000);
+        let mut each = Vec::new();
+        for look in looks {
+            now += 10;
+            gate.record(Signal::ProbeLatency, look.latency.map(|latency| latency.as_secs_f64()));
+            reports.record(look);
+            let told = gate.update(&Pressure::default(), Moment::from_unix(now));
+            each.push((reports.changes_to_log(told, &gate.signals()), reports.is_silent()));
+        }
+        each
+    }
+
+    #[test]
+    fn no_pressure_is_logged_for_a_node_that_does_not_answer() {
+        let mut looks = vec![after(4); 3];
+        looks.extend([no_answer(); 5]);
+        looks.extend([after(4); 5]);
+        // Refused connections are reported by the node reader.
+        looks.extend([NodeReading::default(); 5]);
+        let each = logged_changes(&looks);
+        assert!(each.iter().all(|(lines, _)| lines.is_empty()), "{each:?}");
+        let silent: Vec<usize> = (0..each.len()).filter(|at| each[*at].1).collect();
+        assert_eq!(silent, [4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn pressure_that_persists_when_a_node_answers_again_is_logged_with_its_end() {
+        let mut looks = vec![no_answer(); 4];
+        looks.extend([after(2_000); 5]);
+        looks.extend([after(4); 5]);
+        let lines: Vec<(usize, Vec<GateChange>)> = (logged_changes(&looks).into_iter().enumerate())
+            .filter_map(|(at, (lines, _))| (!lines.is_empty()).then_some((at, lines)))
+            .collect();
+        let signal = Signal::ProbeLatency;
+        let expected = [
+            (6, vec![GateChange::Closed(signal, 2.0)]),
+            (10, vec![GateChange::Opened(signal, 0.004)]),
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_node_that_is_slow_is_under_pressure() {
+        let lines: Vec<Vec<GateChange>> = logged_changes(&[after(4), after(900), after(900)])
+            .into_iter()
+            .map(|it| it.0)
+            .collect();
+        assert_eq!(lines, [vec![], vec![], vec![GateChange::Closed(Signal::ProbeLatency, 0.9)]]);
+    }
+}

@@ -1,0 +1,194 @@
+//! Slot reservations: free slots and budget are held for a target that would never find enough of
+//! them at once.
+//!
+//! Compacting every copy of a view at once needs a slot on each of its nodes at the same moment.
+//! If single files keep the nodes busy, slots become free one at a time and each is used before
+//! the next one is free. A large file needs a good part of the hourly byte budget, and smaller
+//! files use up expired bytes before enough of them add up. So after such a target has waited long
+//! enough, free slots and bytes are reserved for it. This module decides for which target, and
+//! from when until when.
+//!
+//! At most one target has a reservation: one that was ordered, otherwise the one that waits
+//! longest among those that only running jobs and spent bytes keep from starting. A reservation
+//! lasts an eighth of the time the target has waited, at ages that double: with the default
+//! `limits.wait`, two minutes after 16 minutes, four after 32, and so on. Then it expires, whether
+//! or not the target started. So slots stay idle for a small part of the time only, even with a
+//! job that never ends; a view starts after some multiple of the longest job's duration, and a
+//! large file at the latest when a reservation lasts longer than the hour of the budget.
+
+use super::{
+    admission::Admission,
+    candidate_summary::CompactionUnit,
+    db_copies::NodeCopies,
+    selection::{SelectionContext, SelectionQueue},
+};
+use crate::table::{NodeIx, TargetIx};
+use ordered_float::OrderedFloat;
+use std::{cmp::Reverse, time::Duration};
+use wall_clock::Moment;
+
+/// Intervals between starts that pass before the first reservation, so that each reservation lasts
+/// for several intervals.
+const INTERVALS_BEFORE_RESERVATION: u32 = 32;
+
+/// Minimum waiting time before the first reservation.
+const MIN_WAIT_BEFORE_RESERVATION: Duration = Duration::from_secs(5 * 60);
+
+/// A reservation lasts for this fraction of the waiting time.
+const HOLD_DIVISOR: u64 = 8;
+
+/// Maximum duration of a reservation. From the age at which it is reached, reservations are a
+/// constant time apart.
+const MAX_HOLD: Duration = Duration::from_secs(6 * 3_600);
+
+/// Slots reserved for a target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SlotReservation {
+    /// The target.
+    pub ix: TargetIx,
+    /// Whether the target is a view whose copies are all compacted at once.
+    pub all_copies: bool,
+    /// The node of the target's queue.
+    pub(super) node: NodeIx,
+    /// When the target was queued.
+    pub queued_since: Moment,
+    /// The start of the reservation.
+    pub active_from: Moment,
+    /// The end of the reservation, unless the target starts before.
+    pub active_until: Moment,
+    /// The channel the target counts for.
+    pub(super) channel_index: usize,
+    /// The nodes that hold the target's files.
+    pub(super) copies: Vec<NodeCopies>,
+    /// Total bytes of the target's files.
+    pub(super) total_bytes: u64,
+    /// Whether all slots are free and the target only waits because of a recent start.
+    pub(super) slots_free: bool,
+}
+
+/// The reservation of a plan, and the next time at which it changes through the clock alone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReservationDecision {
+    pub(super) reservation: Option<SlotReservation>,
+    pub(super) next_change: Option<Moment>,
+}
+
+impl ReservationDecision {
+    /// The reservation that is active now, if any.
+    pub(super) fn decide(
+        lanes: &[SelectionQueue<'_>],
+        ballot: SelectionContext<'_>,
+        admission: &Admission,
+    ) -> Self {
+        let patience = ballot
+            .start_interval
+            .saturating_mul(INTERVALS_BEFORE_RESERVATION)
+            .max(MIN_WAIT_BEFORE_RESERVATION);
+        let mut first: Option<(ReservationRank, SlotReservation)> = None;
+        let mut ripens: Option<Moment> = None;
+        for lane in lanes {
+            let (node, channel) = (lane.queue.node, lane.queue.channel_index);
+            for brief in
+                lane.candidates(ballot.orders).filter(|it| admission.may_need_reservation(it))
+            {
+                let ordered = ballot.orders.get(&brief.ix);
+                let placed = ballot.placements.get(brief.ix.as_usize());
+                let placed =
+                    placed.filter(|it| it.channel_index().is_some()).map(|it| it.queued_since);
+                let Some(waits_since) = ordered.map(|it| it.at).or(placed) else { continue };
+                if ordered.is_none() && waits_since.age(ballot.now) < patience {
+                    let ripe = waits_since.plus(patience);
+                    ripens = Some(ripens.map_or(ripe, |before| before.min(ripe)));
+                    continue;
+                }
+                let worth =
+                    Reverse(OrderedFloat(super::selection::start_score(lane, brief, ballot)));
+                let rank = (ordered.is_none(), waits_since, worth, brief.ix);
+                if first.as_ref().is_some_and(|(before, _)| *before <= rank) {
+                    continue;
+                }
+                let waits = admission.waits_only_for_slots((node, channel), brief);
+                let Some((sites, ready)) = waits else { continue };
+                let (since, until) = match ordered {
+                    Some(ordered) => (ordered.at, ordered.until),
+                    None => active_period(waits_since, ballot.now, patience),
+                };
+                let copies: u64 = sites.iter().map(|site| u64::from(site.count)).sum();
+                let bytes = brief.file_bytes.get().unwrap_or(0).saturating_mul(copies);
+                let (ix, whole) = (brief.ix, brief.unit == CompactionUnit::AllCopies);
+                let claim = SlotReservation {
+                    ix,
+                    all_copies: whole,
+                    node,
+                    queued_since: waits_since,
+                    active_from: since,
+                    active_until: until,
+                    channel_index: channel,
+                    copies: sites,
+                    total_bytes: bytes,
+                    slots_free: ready,
+                };
+                first = Some((rank, claim));
+            }
+        }
+        let first = first.map(|(_, claim)| claim);
+        let changes = first
+            .as_ref()
+            .map(|it| if is_active(it, ballot.now) { it.active_until } else { it.active_from });
+        Self {
+            next_change: changes.or(ripens).filter(|at| *at > ballot.now),
+            reservation: first.filter(|it| is_active(it, ballot.now)),
+        }
+    }
+}
+
+/// The order of precedence: orders, then the longest wait, then the score.
+type ReservationRank = (bool, Moment, Reverse<OrderedFloat<f64>>, TargetIx);
+
+fn is_active(claim: &SlotReservation, now: Moment) -> bool {
+    claim.active_from <= now && now < claim.active_until
+}
+
+/// The current or next reservation period of a target that waits since a given time and for longer
+/// than `patience`.
+fn active_period(waits_since: Moment, now: Moment, patience: Duration) -> (Moment, Moment) {
+    let age = waits_since.age(now).as_secs();
+    let mut period = patience.as_secs();
+    while period * 2 <= age && period * 2 / HOLD_DIVISOR <= MAX_HOLD.as_secs() {
+        period *= 2;
+    }
+    let part = (period / HOLD_DIVISOR).min(MAX_HOLD.as_secs());
+    let begun = age / period * period;
+    let from = if age < begun + part { begun } else { begun + period };
+    let after = |seconds: u64| waits_since.plus(Duration::from_secs(seconds));
+    (after(from), after(from + part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reservation_lasts_an_eighth_of_doubling_ages_up_to_a_maximum() {
+        let minute = |minutes: u64| Moment::from_unix(minutes * 60);
+        let patience = Duration::from_secs(16 * 60);
+        let hold = |age: u64| active_period(minute(0), minute(age), patience);
+        for (age, (from, until)) in [
+            (16, (16, 18)),
+            (17, (16, 18)),
+            (18, (32, 34)),
+            (31, (32, 34)),
+            (32, (32, 36)),
+            (36, (64, 68)),
+            (64, (64, 72)),
+            (2_048, (2_048, 2_304)),
+            (2_304, (4_096, 4_352)),
+            // From here on the duration stays constant, and so does the distance.
+            (4_096, (4_096, 4_352)),
+            (4_400, (6_144, 6_400)),
+            (6_144, (6_144, 6_400)),
+        ] {
+            assert_eq!(hold(age), (minute(from), minute(until)), "{age} minutes");
+        }
+    }
+}

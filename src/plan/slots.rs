@@ -1,0 +1,333 @@
+//! Limits: running jobs by node, channel and cluster, and bytes spent of the hourly budget.
+
+use super::{Refusal, RefusalReason, SlotReservation, db_copies::NodeCopies, queue_bounds};
+use crate::{model::settings::limits::Limits, table::NodeIx};
+use std::time::Duration;
+use wall_clock::Moment;
+
+/// The period over which the byte budget is counted.
+pub(super) const BUDGET_PERIOD: Duration = Duration::from_secs(3_600);
+
+/// A file larger than this fraction of the hourly budget counts as large.
+const LARGE_FILE_DIVISOR: u64 = 8;
+
+/// Slots used by running jobs and by this plan's starts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct JobSlots {
+    limits: Limits,
+    /// By node index.
+    jobs_by_node: Vec<usize>,
+    /// Targets by node, then channel, regardless of the number of files of each on the node.
+    targets_by_queue: Vec<usize>,
+    /// Each channel's limit on one node.
+    channel_limits: Vec<usize>,
+    cluster_jobs: usize,
+    /// Views whose copies are all being compacted at once.
+    all_copies_jobs: usize,
+    spent_bytes: u64,
+    /// Nodes on which this plan starts something.
+    has_start: Vec<bool>,
+    reserved: Option<ReservedSlots>,
+}
+
+/// Slots and bytes reserved for a target until it starts.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct ReservedSlots {
+    /// By node index.
+    jobs_by_node: Vec<usize>,
+    /// The channel that takes the target.
+    channel_index: usize,
+    cluster_jobs: usize,
+    /// Whether the target is a view whose copies are all compacted at once.
+    all_copies: bool,
+    /// Reserved bytes of the hourly budget.
+    budget_bytes: u64,
+    /// The start of the reservation.
+    since: Moment,
+}
+
+impl ReservedSlots {
+    fn of(claim: &SlotReservation, nodes: usize) -> Self {
+        let &SlotReservation {
+            channel_index: channel,
+            all_copies: whole,
+            total_bytes: bytes,
+            active_from: since,
+            ..
+        } = claim;
+        let mut kept = Self {
+            jobs_by_node: vec![0; nodes],
+            channel_index: channel,
+            cluster_jobs: 0,
+            all_copies: whole,
+            budget_bytes: bytes,
+            since,
+        };
+        for (node, copies) in files_by_node(&claim.copies) {
+            if let Some(count) = kept.jobs_by_node.get_mut(node.as_usize()) {
+                // If all slots are free already, another start would only delay this one.
+                *count = if claim.slots_free { usize::MAX } else { copies };
+            }
+            kept.cluster_jobs = kept.cluster_jobs.saturating_add(copies);
+        }
+        kept
+    }
+
+    fn on_node(&self, node: NodeIx) -> usize {
+        self.jobs_by_node.get(node.as_usize()).copied().unwrap_or(0)
+    }
+}
+
+/// A request for slots.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlotRequest<'a> {
+    /// The nodes that hold its files.
+    pub(super) copies: &'a [NodeCopies],
+    /// The channel it counts for.
+    pub(super) channel_index: usize,
+    /// Whether it is a view whose copies are all compacted at once.
+    pub(super) all_copies: bool,
+    /// Bytes of one file.
+    pub(super) file_bytes: u64,
+}
+
+impl JobSlots {
+    pub(super) fn new(limits: Limits, channel_limits: Vec<usize>, nodes: usize) -> Self {
+        Self {
+            limits,
+            jobs_by_node: vec![0; nodes],
+            targets_by_queue: vec![0; nodes.saturating_mul(channel_limits.len())],
+            channel_limits,
+            has_start: vec![false; nodes],
+            ..Self::default()
+        }
+    }
+
+    /// Counts one file that is being compacted.
+    pub(super) fn count_job(&mut self, node: NodeIx) {
+        self.count_jobs(node, 1);
+    }
+
+    /// Counts one target of a channel that is being compacted on a node.
+    pub(super) fn count_target(&mut self, node: NodeIx, channel: usize) {
+        let at = self.queue_index(node, channel);
+        if let Some(count) = self.targets_by_queue.get_mut(at) {
+            *count += 1;
+        }
+    }
+
+    /// Counts one view whose copies are all being compacted.
+    pub(super) fn count_all_copies_job(&mut self) {
+        self.all_copies_jobs += 1;
+    }
+
+    /// Counts the bytes of files that were started within the last hour.
+    pub(super) fn count_spent(&mut self, spent: &[(Moment, u64)], now: Moment) {
+        let recent = spent.iter().filter(|(at, _)| is_recent(*at, now, BUDGET_PERIOD));
+        self.spent_bytes =
+            recent.map(|(_, bytes)| *bytes).fold(self.spent_bytes, u64::saturating_add);
+    }
+
+    /// Running compactions and starts in the whole cluster.
+    pub(super) const fn cluster_jobs(&self) -> usize {
+        self.cluster_jobs
+    }
+
+    /// Whether this plan starts something on a node.
+    pub(super) fn has_start_on(&self, node: NodeIx) -> bool {
+        self.has_start.get(node.as_usize()).copied().unwrap_or(false)
+    }
+
+    /// Whether a channel may run one more target on a node.
+    pub(super) fn check_channel(&self, node: NodeIx, channel: usize) -> Result<(), Refusal> {
+        let running =
+            self.targets_by_queue.get(self.queue_index(node, channel)).copied().unwrap_or(0);
+        let limit = self.channel_limits.get(channel).copied().unwrap_or(0);
+        check_limit(RefusalReason::ChannelLimit, running, 0, 1, limit)
+    }
+
+    /// Whether the limits admit a request; a view with all its copies counts with every file.
+    pub(super) fn check(&self, asks: SlotRequest<'_>) -> Result<(), Refusal> {
+        self.check_against(&ReservedSlots::default(), asks, files_by_node(asks.copies))
+    }
+
+    /// Whether the limits also admit it with slots reserved for another target. Such a
+    /// refusal shows fewer jobs or bytes than the limit.
+    pub(super) fn check_with_reservation(&self, asks: SlotRequest<'_>) -> Result<(), Refusal> {
+        let Some(kept) = &self.reserved else { return Ok(()) };
+        let refused = |refusal| Refusal { since: Some(kept.since), ..refusal };
+        self.check_against(kept, asks, files_by_node(asks.copies)).map_err(refused)
+    }
+
+    /// `files` is the number of files compacted on each node.
+    fn check_against(
+        &self,
+        kept: &ReservedSlots,
+        asks: SlotRequest<'_>,
+        files: impl Iterator<Item = (NodeIx, usize)> + Clone,
+    ) -> Result<(), Refusal> {
+        let SlotRequest { channel_index: channel, all_copies: whole, file_bytes: file, .. } = asks;
+        let concurrency = self.channel_limits.get(channel).copied().unwrap_or(0);
+        for (node, _) in files.clone() {
+            let running =
+                self.targets_by_queue.get(self.queue_index(node, channel)).copied().unwrap_or(0);
+            let held = usize::from(kept.on_node(node) > 0 && kept.channel_index == channel);
+            check_limit(RefusalReason::ChannelLimit, running, held, 1, concurrency)?;
+        }
+        for (node, copies) in files.clone() {
+            let running = self.jobs_by_node.get(node.as_usize()).copied().unwrap_or(0);
+            let limit = self.limits.per_node;
+            check_limit(RefusalReason::NodeLimit, running, kept.on_node(node), copies, limit)?;
+        }
+        let all = files.map(|(_, copies)| copies).fold(0, usize::saturating_add);
+        let limit = self.limits.cluster;
+        check_limit(RefusalReason::ClusterLimit, self.cluster_jobs, kept.cluster_jobs, all, limit)?;
+        if whole {
+            let held = usize::from(kept.all_copies);
+            check_limit(RefusalReason::ClusterLimit, self.all_copies_jobs, held, 1, 1)?;
+        }
+        let bytes = file.saturating_mul(u64::try_from(all).unwrap_or(u64::MAX));
+        self.check_budget(kept.budget_bytes, bytes)
+    }
+
+    /// Whether the hourly budget suffices. A file larger than the whole budget may start if
+    /// nothing is spent; otherwise it could never start.
+    fn check_budget(&self, held: u64, bytes: u64) -> Result<(), Refusal> {
+        let before = self.spent_bytes.saturating_add(held);
+        let after = before.saturating_add(bytes);
+        if before == 0 || after <= self.limits.bytes_per_hour {
+            return Ok(());
+        }
+        let value = if held > 0 { self.spent_bytes } else { after };
+        let limit = self.limits.bytes_per_hour as f64;
+        Err(Refusal::with_numbers(RefusalReason::Budget, value as f64, limit))
+    }
+
+    /// Whether a file needs so much of the hourly budget that smaller files could always use up
+    /// the expired bytes first.
+    pub(super) const fn is_large(&self, file: u64) -> bool {
+        file > self.limits.bytes_per_hour / LARGE_FILE_DIVISOR
+    }
+
+    /// Whether the limits would admit a request if no job ran and no bytes were spent. Not for a
+    /// second view with all its copies: its reservation would leave slots idle until the first one
+    /// ends.
+    pub(super) fn could_ever_admit(
+        &self,
+        SlotRequest { copies: sites, channel_index: channel, all_copies: whole, .. }: SlotRequest<
+            '_,
+        >,
+    ) -> bool {
+        let all = files_by_node(sites).map(|(_, copies)| copies).fold(0, usize::saturating_add);
+        !(whole && self.all_copies_jobs > 0)
+            && self.channel_limits.get(channel).is_some_and(|limit| *limit > 0)
+            && files_by_node(sites).all(|(_, copies)| copies <= self.limits.per_node)
+            && all <= self.limits.cluster
+    }
+
+    /// Reserves the slots a target needs.
+    pub(super) fn reserve(&mut self, claim: &SlotReservation) {
+        self.reserved = Some(ReservedSlots::of(claim, self.jobs_by_node.len()));
+    }
+
+    /// The target starts and uses the reserved slots.
+    pub(super) fn release_reservation(&mut self) {
+        self.reserved = None;
+    }
+
+    /// The bounds that apply to any file of a channel on a node.
+    pub(super) fn bounds(&self, node: NodeIx, channel: usize) -> queue_bounds::SlotBounds {
+        self.bounds_against(&ReservedSlots::default(), node, channel)
+    }
+
+    /// The same bounds with slots reserved for another target, if any.
+    pub(super) fn bounds_with_reservation(
+        &self,
+        node: NodeIx,
+        channel: usize,
+    ) -> Option<queue_bounds::SlotBounds> {
+        Some(self.bounds_against(self.reserved.as_ref()?, node, channel))
+    }
+
+    fn bounds_against(
+        &self,
+        kept: &ReservedSlots,
+        node: NodeIx,
+        channel: usize,
+    ) -> queue_bounds::SlotBounds {
+        let asks =
+            SlotRequest { copies: &[], channel_index: channel, all_copies: false, file_bytes: 0 };
+        let reached = self.check_against(kept, asks, [(node, 1)].into_iter()).err();
+        let reached = reached.map(|refusal| refusal.reason);
+        let before = self.spent_bytes.saturating_add(kept.budget_bytes);
+        let budget = match (before, self.limits.bytes_per_hour.checked_sub(before)) {
+            (0, _) => u64::MAX,
+            (_, left) => left.unwrap_or(0),
+        };
+        queue_bounds::SlotBounds { reached_limit: reached, largest_in_budget: budget }
+    }
+
+    /// Whether no further compaction can start anywhere.
+    pub(super) const fn is_cluster_full(&self) -> bool {
+        self.cluster_jobs >= self.limits.cluster || self.spent_bytes > self.limits.bytes_per_hour
+    }
+
+    /// Counts a start.
+    pub(super) fn record_start(
+        &mut self,
+        sites: &[NodeCopies],
+        channel: usize,
+        whole: bool,
+        file: u64,
+    ) {
+        for (site, (_, copies)) in sites.iter().zip(files_by_node(sites)) {
+            self.count_jobs(site.node, copies);
+            self.count_target(site.node, channel);
+            self.spent_bytes =
+                self.spent_bytes.saturating_add(file.saturating_mul(u64::from(site.count)));
+            if let Some(started) = self.has_start.get_mut(site.node.as_usize()) {
+                *started = true;
+            }
+        }
+        self.all_copies_jobs += usize::from(whole);
+    }
+
+    fn count_jobs(&mut self, node: NodeIx, jobs: usize) {
+        if let Some(count) = self.jobs_by_node.get_mut(node.as_usize()) {
+            *count = count.saturating_add(jobs);
+        }
+        self.cluster_jobs = self.cluster_jobs.saturating_add(jobs);
+    }
+
+    fn queue_index(&self, node: NodeIx, channel: usize) -> usize {
+        node.as_usize().saturating_mul(self.channel_limits.len()).saturating_add(channel)
+    }
+}
+
+/// The nodes that hold files, with the number of files on each.
+fn files_by_node(sites: &[NodeCopies]) -> impl Iterator<Item = (NodeIx, usize)> + Clone {
+    sites.iter().map(|site| (site.node, usize::try_from(site.count).unwrap_or(usize::MAX)))
+}
+
+/// Whether `more` jobs fit into the limit with `running` and `held` ones.
+fn check_limit(
+    reason: RefusalReason,
+    running: usize,
+    held: usize,
+    more: usize,
+    limit: usize,
+) -> Result<(), Refusal> {
+    if running.saturating_add(held).saturating_add(more) <= limit {
+        return Ok(());
+    }
+    // A single start shows the jobs that run; a start of several files shows the total it would
+    // reach.
+    let value = if more == 1 || held > 0 { running } else { running.saturating_add(more) };
+    Err(Refusal::with_numbers(reason, value as f64, limit as f64))
+}
+
+/// Whether something happened less than `span` ago. A clock that was set back by more than `span`
+/// blocks nothing.
+pub(super) fn is_recent(at: Moment, now: Moment, span: Duration) -> bool {
+    at.age(now) < span && now.age(at) < span
+}

@@ -1,0 +1,201 @@
+//! Disk space: what each volume has left for jobs, and what jobs reserve.
+
+use super::{Refusal, RefusalReason, Rules, db_copies::NodeCopies, queue_bounds};
+use crate::{
+    jobs::Jobs,
+    plan::disk::{Disks, Volume, VolumeSpace},
+    table::{NodeIx, Snapshot},
+};
+use hashbrown::HashMap;
+use wall_clock::Moment;
+
+/// One volume's balance, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct VolumeBalance {
+    /// Bytes that may be written in addition to running jobs' reservations; absent where unknown.
+    free_bytes: Option<u64>,
+    /// The part of these bytes that this plan's starts use.
+    planned_bytes: u64,
+    falling_since: Option<Moment>,
+}
+
+/// The space left on all volumes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct SpaceLedger {
+    volumes: Vec<VolumeBalance>,
+    /// The indexes of each node's volumes, by node index.
+    volumes_by_node: Vec<Vec<usize>>,
+    blind_limit: u64,
+}
+
+/// The bytes that a start needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SpaceNeed {
+    /// Peak bytes in addition to each file; absent where no size is known.
+    pub(super) peak_bytes: Option<u64>,
+    /// The size of the file itself.
+    pub(super) file_bytes: Option<u64>,
+}
+
+impl SpaceLedger {
+    pub(super) fn new(snapshot: &Snapshot, disks: &Disks, jobs: &Jobs, rules: &Rules) -> Self {
+        let mut volumes_by_node = vec![Vec::new(); snapshot.nodes().len()];
+        let places: HashMap<&str, usize> =
+            snapshot.nodes().iter().enumerate().map(|(at, node)| (&*node.name, at)).collect();
+        for (at, volume) in disks.volumes.iter().enumerate() {
+            for node in &volume.nodes {
+                let volumes = places.get(&**node).and_then(|place| volumes_by_node.get_mut(*place));
+                if let Some(volumes) = volumes.filter(|volumes| !volumes.contains(&at)) {
+                    volumes.push(at);
+                }
+            }
+        }
+        let mut reserved = vec![0_u64; disks.volumes.len()];
+        for job in &jobs.list {
+            for at in volumes_by_node.get(job.key.node.as_usize()).into_iter().flatten() {
+                if let Some(reserved) = reserved.get_mut(*at) {
+                    *reserved = reserved.saturating_add(job.reserved_bytes);
+                }
+            }
+        }
+        let keep_free = rules.headroom.keep_free_percent;
+        let volumes = disks
+            .volumes
+            .iter()
+            .zip(reserved)
+            .map(|(volume, reserved)| volume_balance(volume, reserved, keep_free))
+            .collect();
+        Self { volumes, volumes_by_node, blind_limit: rules.headroom.blind_limit }
+    }
+
+    /// Whether free space is known on every volume of these nodes.
+    pub(super) fn is_known(&self, sites: &[NodeCopies]) -> bool {
+        sites.iter().all(|site| {
+            let volumes = self.volumes_of(site);
+            !volumes.is_empty()
+                && self.balances_of(volumes).all(|balance| balance.free_bytes.is_some())
+        })
+    }
+
+    /// Whether the space left by running jobs is enough.
+    pub(super) fn check_after_running(
+        &self,
+        sites: &[NodeCopies],
+        need: SpaceNeed,
+    ) -> Result<(), Refusal> {
+        if !self.is_known(sites) && need.file_bytes.is_none_or(|file| file > self.blind_limit) {
+            let limit = Some(self.blind_limit as f64);
+            let value = need.file_bytes.map(|file| file as f64);
+            return Err(Refusal {
+                value,
+                limit,
+                ..Refusal::without_numbers(RefusalReason::UnknownDisk)
+            });
+        }
+        self.check(sites, need, |_| 0)
+    }
+
+    /// Whether the space left by running jobs and this plan's starts is enough.
+    pub(super) fn check_after_starts(
+        &self,
+        sites: &[NodeCopies],
+        need: SpaceNeed,
+    ) -> Result<(), Refusal> {
+        self.check(sites, need, |balance| balance.planned_bytes)
+    }
+
+    /// The bounds that apply to any file on a node.
+    pub(super) fn bounds(&self, node: NodeIx) -> queue_bounds::SpaceBounds {
+        let volumes = self.volumes_by_node.get(node.as_usize()).map_or(&[][..], Vec::as_slice);
+        let rooms =
+            || self.balances_of(volumes).filter_map(|it| Some((it.free_bytes?, it.planned_bytes)));
+        let knows =
+            !volumes.is_empty() && self.balances_of(volumes).all(|it| it.free_bytes.is_some());
+        queue_bounds::SpaceBounds {
+            largest_blind: (!knows).then_some(self.blind_limit),
+            is_falling: self.balances_of(volumes).any(|balance| balance.falling_since.is_some()),
+            free_after_running: rooms().map(|(room, _)| room).min(),
+            free_after_starts: rooms().map(|(room, taken)| room.saturating_sub(taken)).min(),
+        }
+    }
+
+    /// Reserves the space of a start.
+    pub(super) fn reserve(&mut self, sites: &[NodeCopies], peak: u64) {
+        for site in sites {
+            for at in self.volumes_by_node.get(site.node.as_usize()).into_iter().flatten() {
+                if let Some(balance) = self.volumes.get_mut(*at) {
+                    let peak = peak.saturating_mul(u64::from(site.count));
+                    balance.planned_bytes = balance.planned_bytes.saturating_add(peak);
+                }
+            }
+        }
+    }
+
+    fn check(
+        &self,
+        sites: &[NodeCopies],
+        need: SpaceNeed,
+        taken: impl Fn(&VolumeBalance) -> u64,
+    ) -> Result<(), Refusal> {
+        for site in sites {
+            for at in self.volumes_of(site) {
+                let Some(balance) = self.volumes.get(*at) else { continue };
+                if balance.falling_since.is_some() {
+                    let since = balance.falling_since;
+                    return Err(Refusal {
+                        since,
+                        ..Refusal::without_numbers(RefusalReason::Headroom)
+                    });
+                }
+                let Some(room) = balance.free_bytes else { continue };
+                let Some(peak) = need.peak_bytes else {
+                    return Err(Refusal::without_numbers(RefusalReason::Headroom));
+                };
+                let copies = match sites {
+                    [one] => one.count,
+                    // Several nodes may share the volume.
+                    _ => sites
+                        .iter()
+                        .filter(|other| self.volumes_of(other).contains(at))
+                        .map(|other| other.count)
+                        .sum(),
+                };
+                let peak = peak.saturating_mul(u64::from(copies));
+                let room = room.saturating_sub(taken(balance));
+                if peak > room {
+                    let reason = RefusalReason::Headroom;
+                    return Err(Refusal::with_numbers(reason, peak as f64, room as f64));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn volumes_of(&self, site: &NodeCopies) -> &[usize] {
+        self.volumes_by_node.get(site.node.as_usize()).map_or(&[], Vec::as_slice)
+    }
+
+    fn balances_of(&self, volumes: &[usize]) -> impl Iterator<Item = &VolumeBalance> {
+        volumes.iter().filter_map(|at| self.volumes.get(*at))
+    }
+}
+
+fn volume_balance(volume: &Volume, reserved: u64, keep_free_percent: f64) -> VolumeBalance {
+    let room = volume.space.map(|space| {
+        space
+            .available
+            .saturating_sub(min_free_bytes(space, keep_free_percent))
+            .saturating_sub(reserved)
+    });
+    VolumeBalance { free_bytes: room, planned_bytes: 0, falling_since: volume.falling_since }
+}
+
+/// Bytes of a volume that starts must leave free; none where its size is unknown.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "never negative, and a conversion from float saturates"
+)]
+fn min_free_bytes(space: VolumeSpace, percent: f64) -> u64 {
+    space.size.map_or(0, |size| (size as f64 * percent / 100.0).ceil() as u64)
+}

@@ -1,0 +1,512 @@
+//! Observes a cluster: client, scanner, job state and planner.
+//!
+//! A service additionally measures free space and pressure.
+
+mod couch_handles;
+
+use super::{StartError, TaskSet, operator_log};
+use crate::{
+    act::{enforcer, job_state, takeover, warmer},
+    datadir::{self, NodeDirectories},
+    feeds::feed_client,
+    model::{
+        channel::Mode,
+        records::{InMemoryStore, RecoveredState, StateStore},
+        settings::{ScanViews, Settings},
+    },
+    plan::{Rules, disk, planner, pressure},
+    scan,
+    sources::{
+        couchdb::{SetupError, USER_AGENT},
+        inventory::{
+            Directories, FilesSource, HttpSettings, HttpSource, PeersSource, Source, Sources,
+        },
+        request_metrics::RequestMetrics,
+    },
+    store::{journal::Journal, measurement_archive, queue_recorder},
+};
+use couch_handles::CouchHandles;
+use couchdb_client::{self, Client, Transport};
+use futures::{FutureExt as _, future::BoxFuture};
+use secrecy::SecretString;
+use std::{collections::BTreeSet, future::ready, path::Path, sync::Arc};
+use tokio::sync::watch as latest;
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+use wall_clock::Clock;
+
+/// External dependencies of the monitor.
+pub struct Dependencies {
+    /// Stores everything that must survive a restart.
+    pub state_store: Arc<dyn StateStore>,
+    /// State of the previous process; `None` if it cannot be used, which ends the monitor.
+    pub recovered_state: BoxFuture<'static, Option<RecoveredState>>,
+    /// Facts measured by the previous process.
+    pub previous_facts: BoxFuture<'static, scan::EarlierProcess>,
+    /// Measures free space. Without it, neither free space nor pressure is measured.
+    pub meter: Option<Arc<dyn disk::SpaceMeter>>,
+    /// Directories of nodes in addition to those in the settings.
+    pub directories: Option<Arc<dyn Directories>>,
+}
+
+impl std::fmt::Debug for Dependencies {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Surroundings").field("keeper", &self.state_store).finish_non_exhaustive()
+    }
+}
+
+impl Dependencies {
+    /// For a command that looks once: stores nothing and measures nothing.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            state_store: Arc::new(InMemoryStore::default()),
+            recovered_state: ready(Some(RecoveredState::default())).boxed(),
+            previous_facts: ready(scan::EarlierProcess::default()).boxed(),
+            meter: None,
+            directories: None,
+        }
+    }
+}
+
+/// Client, scanner, job state and planner of one cluster.
+#[derive(Debug)]
+pub struct ClusterMonitor {
+    /// The scanner's published state.
+    pub scanner: scan::Handle,
+    /// Jobs and remembered state.
+    pub job_state: job_state::JobStateHandle,
+    /// The published plans.
+    pub planner: planner::Handle,
+    /// The CouchDB client.
+    pub client: Client,
+    clock: Clock,
+    metrics: Arc<RequestMetrics>,
+    stop: CancellationToken,
+    /// Dropping the monitor ends its tasks.
+    _stop_on_drop: DropGuard,
+    /// Stops the task of the current client.
+    client_stop: CancellationToken,
+    /// Tasks that still need the client after all others have stopped, to finish their work.
+    client_users: TaskTracker,
+    handles: CouchHandles,
+    scan_settings: latest::Sender<Arc<scan::Settings>>,
+    plan_settings: latest::Sender<Arc<planner::PlannerSettings>>,
+    job_state_settings: latest::Sender<Arc<job_state::Settings>>,
+    disk_settings: latest::Sender<Arc<disk::DiskSettings>>,
+    pressure_settings: latest::Sender<Arc<pressure::PressureSettings>>,
+    pressures: latest::Receiver<Arc<pressure::Pressures>>,
+    takeover_settings: latest::Sender<Arc<takeover::TakeoverSettings>>,
+    warmer_settings: latest::Sender<Arc<warmer::WarmerSettings>>,
+    feed_client_settings: latest::Sender<feed_client::Settings>,
+}
+
+impl ClusterMonitor {
+    /// Starts the tasks.
+    ///
+    /// # Errors
+    /// If the client cannot be created.
+    pub fn start(
+        settings: &Settings,
+        transport: Transport,
+        clock: Clock,
+        registry: &prometheus::Registry,
+        tasks: &mut TaskSet,
+        stop: &CancellationToken,
+        around: impl FnOnce(&Client) -> Dependencies,
+    ) -> Result<Self, StartError> {
+        let metrics = Arc::new(RequestMetrics::register(registry)?);
+        let couchdb = settings.couchdb.clone();
+        let (client, client_task) = Client::builder(couchdb)
+            .transport(transport)
+            .observer(Arc::<RequestMetrics>::clone(&metrics))
+            .build()
+            .map_err(SetupError)?;
+        let (client_stop, carried) = (CancellationToken::new(), TaskTracker::new());
+        carried.close();
+        spawn_client(client_task, client_stop.clone(), stop.clone(), carried.clone(), tasks);
+        let Dependencies {
+            state_store: keeper,
+            recovered_state: recovering,
+            previous_facts: measured_before,
+            meter,
+            directories,
+        } = around(&client);
+        let reach = CouchHandles::new(&client, settings, clock, directories);
+        let scan = settings_channel(scan_settings(settings));
+        let plan = settings_channel(plan_settings(settings));
+        let mut following = follow_settings(settings);
+        // A command that looks once starts no jobs, so its plan must not ramp up.
+        following.acting &= meter.is_some();
+        let follow = settings_channel(following);
+        let disk = settings_channel(disk::DiskSettings::of(settings, datadir::directory_owner));
+        let pressure = settings_channel(pressure_settings(settings));
+
+        let (task, scanner) = scan::Task::new(clock, reach.source.subscribe(), scan.subscribe());
+        let ended = stop.clone();
+        tasks.spawn_on_own_thread(async move {
+            task.run_after(measured_before, ended).await;
+            "scanner"
+        });
+
+        let (task, follower) =
+            job_state::JobStateTask::new(clock, scanner.clone(), follow.subscribe(), keeper);
+        let ended = stop.clone();
+        tasks.spawn(async move {
+            task.run(recovering, ended).await;
+            "job state task"
+        });
+
+        let mut inputs = planner::Inputs {
+            jobs: follower.jobs.clone(),
+            constraints: follower.constraints.clone(),
+            ..planner::Inputs::facts_only(scanner.snapshots.clone())
+        };
+        if let Some(meter) = meter {
+            let (snapshots, jobs) = (scanner.snapshots.clone(), follower.jobs.clone());
+            let (task, disks) = disk::Task::new(clock, meter, disk.subscribe(), snapshots, jobs);
+            inputs.disks = disks.disks;
+            let ended = stop.clone();
+            tasks.spawn(async move {
+                task.run(ended).await;
+                "free space monitor"
+            });
+            let (snapshots, jobs) = (scanner.snapshots.clone(), follower.jobs.clone());
+            let (task, pressures) = pressure::Task::new(
+                clock,
+                reach.probe.subscribe(),
+                pressure.subscribe(),
+                snapshots,
+                jobs,
+            );
+            inputs.pressures = pressures.pressures;
+            let ended = stop.clone();
+            tasks.spawn(async move {
+                task.run(ended).await;
+                "pressure monitor"
+            });
+        }
+
+        let pressures = inputs.pressures.clone();
+        let (task, planner) = planner::Task::new(clock, inputs, plan.subscribe());
+        let ended = stop.clone();
+        tasks.spawn_on_own_thread(async move {
+            task.run(ended).await;
+            "planner"
+        });
+        let (stop, ends) = (stop.clone(), stop.clone().drop_guard());
+        Ok(Self {
+            scanner,
+            job_state: follower,
+            planner,
+            client,
+            clock,
+            metrics,
+            stop,
+            _stop_on_drop: ends,
+            client_stop,
+            client_users: carried,
+            handles: reach,
+            scan_settings: scan,
+            plan_settings: plan,
+            job_state_settings: follow,
+            disk_settings: disk,
+            pressure_settings: pressure,
+            pressures,
+            takeover_settings: settings_channel(takeover::TakeoverSettings::from(settings)),
+            warmer_settings: settings_channel(warmer::WarmerSettings::from(settings)),
+            feed_client_settings: latest::channel(settings.follow).0,
+        })
+    }
+
+    /// Starts the enforcer, which starts compactions if the settings allow it. Nothing else does.
+    pub fn start_enforcer(&self, tasks: &mut TaskSet) {
+        let inputs = enforcer::EnforcerInputs {
+            plans: self.planner.plan.clone(),
+            source: self.handles.source.subscribe(),
+            api: self.handles.compaction_api.subscribe(),
+            follower: self.job_state.clone(),
+            scanner: self.scanner.clone(),
+            scan_settings: self.scan_settings.subscribe(),
+        };
+        let (task, ended) = (enforcer::EnforcerTask::new(self.clock, inputs), self.stop.clone());
+        tasks.spawn(self.client_users.track_future(async move {
+            task.run(ended).await;
+            "enforcer"
+        }));
+    }
+
+    /// Starts the task that writes the operator's log lines; returns a receiver for the state of
+    /// the configured URLs.
+    pub fn start_operator_log(
+        &self,
+        tasks: &mut TaskSet,
+    ) -> latest::Receiver<Arc<[couchdb_client::EntryStatus]>> {
+        let scan::Handle { status, snapshots, .. } = self.scanner.clone();
+        let (client, pressures) = (self.handles.client.subscribe(), self.pressures.clone());
+        let (task, entries) =
+            operator_log::OperatorLogTask::new(client, status, snapshots, pressures);
+        let ended = self.stop.clone();
+        tasks.spawn(async move {
+            task.run(ended).await;
+            "operator log"
+        });
+        entries
+    }
+
+    /// Starts the task that saves facts for the next process.
+    pub fn start_archive(&self, journal: Journal, tasks: &mut TaskSet) {
+        let (settled, ended) = (self.scanner.confirmed_events(), self.stop.clone());
+        let scan::Handle { status, snapshots, .. } = self.scanner.clone();
+        let task = measurement_archive::ArchiveTask::new(status, snapshots, settled, journal);
+        tasks.spawn_on_own_thread(async move {
+            task.run(ended).await;
+            "measurement archive"
+        });
+    }
+
+    /// Starts the task that records queue events.
+    pub fn start_recorder(&self, journal: Journal, tasks: &mut TaskSet) {
+        let task =
+            queue_recorder::RecorderTask::new(self.clock, self.planner.plan.clone(), journal);
+        let ended = self.stop.clone();
+        tasks.spawn_on_own_thread(async move {
+            task.run(ended).await;
+            "queue recorder"
+        });
+    }
+
+    /// Starts the warmer, which keeps indexes built if the settings say so, and otherwise reports
+    /// what it would build.
+    pub fn start_warmer(
+        &self,
+        journal: Option<Journal>,
+        luck: u64,
+        tasks: &mut TaskSet,
+    ) -> warmer::WarmerHandle {
+        let inputs = warmer::WarmerInputs {
+            plans: self.planner.plan.clone(),
+            settings: self.warmer_settings.subscribe(),
+            api: self.handles.index_build_api.subscribe(),
+            scanner: self.scanner.clone(),
+            journal,
+            seed: luck,
+        };
+        let (task, handle) = warmer::WarmerTask::new(self.clock, inputs);
+        let ended = self.stop.clone();
+        tasks.spawn(async move {
+            task.run(ended).await;
+            "warmer"
+        });
+        handle
+    }
+
+    /// Starts the feed client, which tells the scanner which databases changed.
+    pub fn start_feed_client(
+        &self,
+        journal: Option<Journal>,
+        tasks: &mut TaskSet,
+    ) -> feed_client::FeedClientHandle {
+        let (feeds, settings) =
+            (self.handles.feeds.subscribe(), self.feed_client_settings.subscribe());
+        let scanner = self.scanner.clone();
+        let (task, handle) =
+            feed_client::FeedClientTask::new(self.clock, feeds, settings, scanner, journal);
+        let ended = self.stop.clone();
+        tasks.spawn(async move {
+            task.run(ended).await;
+            "feed client"
+        });
+        handle
+    }
+
+    /// Starts the task that takes smoosh channels over if the settings say so, and restores them.
+    pub fn start_takeover(
+        &self,
+        ledger: Arc<dyn takeover::TakeoverStore>,
+        tasks: &mut TaskSet,
+    ) -> takeover::TakeoverHandle {
+        let (hands, settings) =
+            (self.handles.config_api.subscribe(), self.takeover_settings.subscribe());
+        let snapshots = self.scanner.snapshots.clone();
+        let (task, handle) =
+            takeover::TakeoverTask::new(self.clock, hands, ledger, settings, snapshots);
+        let ended = self.stop.clone();
+        tasks.spawn(self.client_users.track_future(async move {
+            task.run(ended).await;
+            "smoosh takeover"
+        }));
+        handle
+    }
+
+    /// Applies new settings. If access to CouchDB changed, a new client replaces the old one, and
+    /// proves its login before any other request.
+    ///
+    /// # Errors
+    /// If the new client cannot be created; then nothing is changed.
+    pub fn reconfigure(
+        &mut self,
+        old: &Settings,
+        new: &Settings,
+        tasks: &mut TaskSet,
+    ) -> Result<(), SetupError> {
+        if old.couchdb != new.couchdb {
+            let couchdb = new.couchdb.clone();
+            let metrics = Arc::<RequestMetrics>::clone(&self.metrics);
+            let (client, task) =
+                Client::builder(couchdb).user_agent(USER_AGENT).observer(metrics).build()?;
+            self.client_stop.cancel();
+            self.client_stop = CancellationToken::new();
+            let (replaced, stop) = (self.client_stop.clone(), self.stop.clone());
+            spawn_client(task, replaced, stop, self.client_users.clone(), tasks);
+            self.client = client;
+            // An open feed stays open unless the access to CouchDB changed.
+            self.handles.feeds.send_replace(Arc::new(self.client.clone()));
+        }
+        self.handles.replace(&self.client, new, self.clock);
+        self.scan_settings.send_replace(Arc::new(scan_settings(new)));
+        self.plan_settings.send_replace(Arc::new(plan_settings(new)));
+        self.job_state_settings.send_replace(Arc::new(follow_settings(new)));
+        self.disk_settings
+            .send_replace(Arc::new(disk::DiskSettings::of(new, datadir::directory_owner)));
+        self.pressure_settings.send_replace(Arc::new(pressure_settings(new)));
+        self.takeover_settings.send_replace(Arc::new(takeover::TakeoverSettings::from(new)));
+        self.warmer_settings.send_replace(Arc::new(warmer::WarmerSettings::from(new)));
+        self.feed_client_settings
+            .send_if_modified(|follow| std::mem::replace(follow, new.follow) != new.follow);
+        Ok(())
+    }
+}
+
+/// Runs a client's task. Its end because of a replacement is not unexpected.
+fn spawn_client(
+    task: couchdb_client::Task,
+    replaced: CancellationToken,
+    stop: CancellationToken,
+    carried: TaskTracker,
+    tasks: &mut TaskSet,
+) {
+    tasks.spawn(async move {
+        let over = async {
+            stop.cancelled().await;
+            carried.wait().await;
+        };
+        tokio::select! {
+            () = task.run(replaced.clone()) => {}
+            () = over => {}
+        }
+        if replaced.is_cancelled() {
+            stop.cancelled().await;
+        }
+        "couchdb client"
+    });
+}
+
+/// Creates the source: CouchDB and the local node's files, as far as configured.
+fn build_source(
+    client: &Client,
+    settings: &Settings,
+    clock: Clock,
+    directories: Option<Arc<dyn Directories>>,
+) -> Arc<dyn Source> {
+    let http = HttpSettings {
+        requests_in_flight: settings.couchdb.requests_in_flight,
+        languages: settings.warmer.languages.clone(),
+        named: databases_named_in_full(settings),
+    };
+    let http = HttpSource::new(client.clone(), clock, http);
+    let files = settings.files.data_dir.clone().map(|data| {
+        let node = local_node(settings, &data);
+        let views = settings.files.view_index_dir.clone();
+        FilesSource::new(&node, NodeDirectories { data, views }, clock)
+    });
+    let peers = PeersSource::new(&settings.peers, peers_login(), clock).unwrap_or_else(|why| {
+        tracing::error!(%why, "cannot create the client for sidecars");
+        None
+    });
+    let peers = peers.map(|peers| Arc::new(peers) as Arc<dyn Directories>);
+    let has_couchdb = !settings.couchdb.urls.is_empty();
+    let elsewhere = peers.into_iter().chain(directories).collect();
+    Arc::new(Sources { http: has_couchdb.then_some(http), files, elsewhere })
+}
+
+/// The login for sidecars with users: the same one that commands use for a running recliner.
+fn peers_login() -> Option<(String, SecretString)> {
+    let env = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    Some((env("RECLINER_USER")?, env("RECLINER_PASSWORD")?.into()))
+}
+
+/// The node whose directories are read: the served node, else the one that the files name, else
+/// CouchDB's default for an unnamed node.
+fn local_node(settings: &Settings, data: &Path) -> String {
+    let owner = datadir::directory_owner(data);
+    match (settings.nodes.only(), owner) {
+        (Some(node), Some(owner)) if node != owner => {
+            // A directory restored on another node still names the original one.
+            tracing::warn!(node, owner, directory = %data.display(), "the files in this directory belong to another node");
+            node.to_owned()
+        }
+        (Some(node), _) => node.to_owned(),
+        (None, owner) => owner.unwrap_or_else(|| "nonode@nohost".to_owned()),
+    }
+}
+
+/// The node whose files are the only source; `None` if CouchDB is used.
+pub(super) fn files_only_node(settings: &Settings) -> Option<String> {
+    let data = settings.files.data_dir.as_ref().filter(|_| settings.couchdb.urls.is_empty())?;
+    Some(local_node(settings, data))
+}
+
+/// Databases that some channel names without wildcards.
+fn databases_named_in_full(settings: &Settings) -> Vec<String> {
+    let included = settings.channels.list.iter().flat_map(|channel| channel.databases.texts().0);
+    let whole = included.filter(|text| !text.contains(['*', '?', '[', ']', '{', '}', '\\', '!']));
+    whole.cloned().collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn settings_channel<T>(settings: T) -> latest::Sender<Arc<T>> {
+    latest::channel(Arc::new(settings)).0
+}
+
+fn follow_settings(settings: &Settings) -> job_state::Settings {
+    job_state::Settings {
+        failure: settings.failure,
+        headroom_factor: settings.headroom.factor,
+        channels: Arc::new(settings.channels.clone()),
+        acting: settings.mode == Mode::Enforce,
+    }
+}
+
+const fn pressure_settings(settings: &Settings) -> pressure::PressureSettings {
+    pressure::PressureSettings { pressure: settings.pressure }
+}
+
+fn scan_settings(settings: &Settings) -> scan::Settings {
+    scan::Settings {
+        interval: settings.scan.interval,
+        interval_followed: settings.scan.interval_followed,
+        reread_after: settings.follow.reread_after,
+        poll: settings.poll,
+        nodes: settings.nodes.clone(),
+        views: settings.cluster_targets
+            && settings.scan.views == ScanViews::Auto
+            && !settings.couchdb.urls.is_empty(),
+        parts: settings.scan.views == ScanViews::Auto,
+        top: settings.scan.top,
+    }
+}
+
+fn plan_settings(settings: &Settings) -> planner::PlannerSettings {
+    planner::PlannerSettings {
+        channels: Arc::new(settings.channels.clone()),
+        rules: Rules {
+            mode: settings.mode,
+            limits: settings.limits,
+            headroom: settings.headroom.clone(),
+            views: settings.views.enforce,
+            fresh_for: settings.scan.fresh_for,
+        },
+    }
+}

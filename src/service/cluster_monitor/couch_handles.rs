@@ -1,0 +1,61 @@
+//! The tasks' interfaces to CouchDB, and their replacement with another client.
+
+use super::build_source;
+use crate::{
+    act::{enforcer::CompactionApi, takeover, warmer},
+    feeds::feed_client,
+    model::settings::Settings,
+    plan::pressure,
+    sources::inventory::{Directories, Source},
+};
+use couchdb_client::Client;
+use std::sync::Arc;
+use tokio::sync::watch as latest;
+use wall_clock::Clock;
+
+/// Interfaces to CouchDB for all tasks, backed by one client. A new client replaces all of them.
+#[derive(Debug)]
+pub(super) struct CouchHandles {
+    pub(super) client: latest::Sender<Client>,
+    pub(super) source: latest::Sender<Arc<dyn Source>>,
+    pub(super) probe: latest::Sender<Arc<dyn pressure::Probe>>,
+    pub(super) compaction_api: latest::Sender<Arc<dyn CompactionApi>>,
+    pub(super) feeds: latest::Sender<Arc<dyn feed_client::ChangeFeeds>>,
+    pub(super) config_api: latest::Sender<Arc<dyn takeover::ConfigApi>>,
+    pub(super) index_build_api: latest::Sender<Arc<dyn warmer::IndexBuildApi>>,
+    /// Directories that are read whichever client is used.
+    directories: Option<Arc<dyn Directories>>,
+}
+
+impl CouchHandles {
+    pub(super) fn new(
+        client: &Client,
+        settings: &Settings,
+        clock: Clock,
+        directories: Option<Arc<dyn Directories>>,
+    ) -> Self {
+        Self {
+            client: latest::channel(client.clone()).0,
+            source: latest::channel(build_source(client, settings, clock, directories.clone())).0,
+            probe: latest::channel(Arc::new(client.clone()) as Arc<dyn pressure::Probe>).0,
+            compaction_api: latest::channel(Arc::new(client.clone()) as Arc<dyn CompactionApi>).0,
+            feeds: latest::channel(Arc::new(client.clone()) as Arc<dyn feed_client::ChangeFeeds>).0,
+            config_api: latest::channel(Arc::new(client.clone()) as Arc<dyn takeover::ConfigApi>).0,
+            index_build_api: latest::channel(
+                Arc::new(client.clone()) as Arc<dyn warmer::IndexBuildApi>
+            )
+            .0,
+            directories,
+        }
+    }
+
+    pub(super) fn replace(&self, client: &Client, settings: &Settings, clock: Clock) {
+        let directories = self.directories.clone();
+        self.client.send_replace(client.clone());
+        self.source.send_replace(build_source(client, settings, clock, directories));
+        self.probe.send_replace(Arc::new(client.clone()));
+        self.compaction_api.send_replace(Arc::new(client.clone()));
+        self.config_api.send_replace(Arc::new(client.clone()));
+        self.index_build_api.send_replace(Arc::new(client.clone()));
+    }
+}

@@ -1,0 +1,238 @@
+//! Passes operators' orders to the responsible tasks, and their answers back.
+//!
+//! Owns orders in progress. Makes no decisions: HTTP has checked who asks and for what.
+
+use super::ClusterMonitor;
+use crate::{
+    act::job_state,
+    model::{
+        channel::Mode,
+        records::{Backoff, CompactionOrder, SuspensionScope},
+        score::MissReason,
+        target::{TargetId, TargetSelector},
+    },
+    plan::{OrderAnswer, Plan, Refusal, RefusalReason, planner},
+    scan,
+    serve::{
+        http::{
+            Order,
+            orders::{
+                Compact, Compacting, Denied, Flush, Flushed, Release, Released, Rescanning, Resume,
+                Resumed, Suspend, Suspended,
+            },
+        },
+        report::{self, MissLine},
+    },
+    table::{TargetIx, TargetRef},
+};
+use std::{sync::Arc, time::Duration};
+use tokio::task::JoinSet;
+use wall_clock::Clock;
+
+/// How long an order waits for a limit: as long as the window of the hourly budget.
+const ORDER_LIFETIME: Duration = Duration::from_secs(3_600);
+
+/// Maximum number of ordered targets that wait.
+const MAX_WAITING_ORDERS: usize = 64;
+
+/// The tasks that accept orders.
+#[derive(Debug)]
+pub(super) struct OrderDispatcher {
+    clock: Clock,
+    scanner: scan::Handle,
+    planner: planner::Handle,
+    follower: job_state::JobStateHandle,
+    in_progress: JoinSet<()>,
+}
+
+impl OrderDispatcher {
+    pub(super) fn new(watch: &ClusterMonitor, clock: Clock) -> Self {
+        Self {
+            clock,
+            scanner: watch.scanner.clone(),
+            planner: watch.planner.clone(),
+            follower: watch.job_state.clone(),
+            in_progress: JoinSet::new(),
+        }
+    }
+
+    /// Executes an order and sends the answer when done.
+    pub(super) fn dispatch(&mut self, order: Order) {
+        while self.in_progress.try_join_next().is_some() {}
+        let (follower, planner) = (self.follower.clone(), self.planner.clone());
+        let plan = Arc::clone(&planner.plan.borrow());
+        // The requester may be gone; the order takes effect anyway.
+        match order {
+            Order::Suspend(what, reply) => {
+                self.in_progress.spawn(async move {
+                    let _gone = reply.send(suspend(&follower, &plan, what).await);
+                });
+            }
+            Order::Resume(what, reply) => {
+                self.in_progress.spawn(async move {
+                    let _gone = reply.send(resume(&follower, what).await);
+                });
+            }
+            Order::Release(which, reply) => {
+                self.in_progress.spawn(async move {
+                    let _gone = reply.send(release(&follower, &plan, which).await);
+                });
+            }
+            Order::Flush(which, reply) => {
+                self.in_progress.spawn(async move {
+                    let _gone = reply.send(flush(&planner, which).await);
+                });
+            }
+            Order::Compact(what, reply) => {
+                let (scanner, now) = (self.scanner.clone(), self.clock.now());
+                self.in_progress.spawn(async move {
+                    let Compact { target, ix, force, by } = what;
+                    let ordered =
+                        CompactionOrder { at: now, until: now.plus(ORDER_LIFETIME), by, force };
+                    let tasks = (&planner, &follower, &scanner);
+                    let _gone = reply.send(compact(tasks, (ix, target), ordered).await);
+                });
+            }
+            Order::Rescan(reply) => {
+                let begins = self.scanner.status.borrow().progress.is_none();
+                let answer = match self.scanner.send(scan::Command::Sweep) {
+                    None => Ok(Rescanning { begins }),
+                    Some(_) => Err(stopping()),
+                };
+                let _gone = reply.send(answer);
+            }
+            order @ (Order::Reload(_) | Order::Quit) => {
+                order.deny(Denied::Unavailable("this order is not available here".to_owned()));
+            }
+        }
+    }
+}
+
+fn stopping() -> Denied {
+    Denied::Unavailable("recliner is stopping, or too busy to take orders".to_owned())
+}
+
+async fn suspend(
+    follower: &job_state::JobStateHandle,
+    plan: &Plan,
+    Suspend { scope, why, by }: Suspend,
+) -> Result<Suspended, Denied> {
+    let already = follower.constraints.borrow().suspensions.0.contains_key(&scope);
+    let kept = follower.suspend(scope.clone(), Some(by), why).await;
+    let suspension = kept.map_err(order_failed)?;
+    let jobs = Arc::clone(&follower.jobs.borrow());
+    let running = (!jobs.polled_nodes.is_empty()).then(|| {
+        let runs = jobs.compactions().filter(|job| match &scope {
+            SuspensionScope::All => true,
+            SuspensionScope::Node(name) => {
+                plan.snapshot.node(job.key.node).is_some_and(|node| *node.name == **name)
+            }
+            SuspensionScope::Channel(name) => job.channel.as_deref() == Some(name),
+        });
+        runs.count() as u64
+    });
+    Ok(Suspended { suspension, already, running })
+}
+
+async fn resume(follower: &job_state::JobStateHandle, what: Resume) -> Result<Resumed, Denied> {
+    let suspended: Vec<SuspensionScope> =
+        follower.constraints.borrow().suspensions.0.keys().cloned().collect();
+    let (lifted, remaining): (Vec<SuspensionScope>, Vec<SuspensionScope>) = suspended
+        .into_iter()
+        .partition(|scope| what.scope == SuspensionScope::All || *scope == what.scope);
+    for scope in &lifted {
+        follower.resume(scope.clone(), Some(what.by.clone())).await.map_err(order_failed)?;
+    }
+    Ok(Resumed { lifted, remaining })
+}
+
+async fn release(
+    follower: &job_state::JobStateHandle,
+    plan: &Plan,
+    which: Release,
+) -> Result<Released, Denied> {
+    let targets = match which {
+        Release::Named { selector, text } => {
+            let quarantined = quarantined(follower, plan, Some(&selector));
+            if quarantined.is_empty() {
+                return Err(Denied::Unknown(format!("{text} is not in quarantine")));
+            }
+            quarantined
+        }
+        Release::All => quarantined(follower, plan, None),
+    };
+    for target in &targets {
+        follower.release(Some(target.clone())).await.map_err(order_failed)?;
+    }
+    Ok(Released { targets })
+}
+
+/// Targets in quarantine, optionally only those that match `only`.
+fn quarantined(
+    follower: &job_state::JobStateHandle,
+    plan: &Plan,
+    only: Option<&TargetSelector>,
+) -> Vec<TargetId> {
+    let history = follower.constraints.borrow();
+    let rests = history.backoffs.iter();
+    let held = rests.filter(|(_, rest)| matches!(rest, Backoff::Quarantined { .. }));
+    held.filter_map(|(ix, _)| plan.snapshot.target(*ix).map(TargetRef::id))
+        .filter(|id| only.is_none_or(|only| only.selects(id, None)))
+        .collect()
+}
+
+/// Orders the compaction of a target, if a plan that includes the order starts it, or only a limit
+/// delays it.
+async fn compact(
+    (planner, follower, scanner): (&planner::Handle, &job_state::JobStateHandle, &scan::Handle),
+    (ix, target): (TargetIx, TargetId),
+    ordered: CompactionOrder,
+) -> Result<Compacting, Denied> {
+    let others = follower.constraints.borrow().orders.keys().filter(|other| **other != ix).count();
+    if others >= MAX_WAITING_ORDERS {
+        let says = format!("{others} ordered targets are already waiting; try again later");
+        return Err(Denied::Unavailable(says));
+    }
+    let plan = planner.what_if(ix, ordered.clone()).await.ok_or_else(stopping)?;
+    let gone = || Denied::Unknown(format!("{target} no longer exists"));
+    let found = plan.snapshot.target(ix).filter(|found| found.id() == target).ok_or_else(gone)?;
+    let why = |refusal: &Refusal| {
+        if refusal.reason == RefusalReason::Mode && plan.rules.mode == Mode::Advise {
+            return "recliner runs in advise mode and sends nothing".to_owned();
+        }
+        report::why(&plan, found, refusal)
+    };
+    let (request, waits) = match plan.order_answer(found) {
+        OrderAnswer::Starts(request) => (request, None),
+        OrderAnswer::Waits(request, refusal) => (request, Some((refusal, why(&refusal)))),
+        OrderAnswer::Refused(refusal, request) => {
+            let (why, request) = (why(&refusal), request.map(|request| request.to_string()));
+            return Err(Denied::Refused { target, refusal, why, request });
+        }
+        OrderAnswer::NotTaken => {
+            let misses = plan.misses(found);
+            let misses = misses.filter(|(_, miss)| miss.reason != MissReason::NotThisKind);
+            let misses = misses.map(|(channel, miss)| MissLine::new(channel, miss)).collect();
+            return Err(Denied::NotTaken { target, misses });
+        }
+    };
+    let until = ordered.until;
+    follower.order(target, ordered).await.map_err(order_failed)?;
+    if waits.as_ref().is_some_and(|(refusal, _)| refusal.reason == RefusalReason::Stale) {
+        // If the scanner's queue is full, the next sweep reads it.
+        let _full = scanner.send(scan::Command::Reread(vec![ix]));
+    }
+    Ok(Compacting { requests: vec![request.to_string()], waits, until })
+}
+
+async fn flush(
+    planner: &planner::Handle,
+    Flush { node, channel }: Flush,
+) -> Result<Flushed, Denied> {
+    let targets = planner.flush(node, channel).await.ok_or_else(stopping)?;
+    Ok(Flushed { targets })
+}
+
+fn order_failed(why: job_state::NotPersisted) -> Denied {
+    Denied::Failed(why.to_string())
+}

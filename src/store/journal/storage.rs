@@ -1,0 +1,250 @@
+//! Storage locations of the database and how it is opened.
+
+use redb::{Builder, Database, DatabaseError, StorageError, backends::InMemoryBackend};
+use std::{
+    fmt::Debug,
+    fs, io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+/// Name of the database file.
+const FILE_NAME: &str = "journal.redb";
+
+/// Name of a database while it is created; renamed when complete.
+const TEMP_FILE_NAME: &str = "journal.redb.new";
+
+/// Page cache in bytes. The library's default is 1 GiB, but entries are rarely read twice here.
+const CACHE_BYTES: usize = 8 << 20;
+
+/// Page cache of an in-memory database, whose pages need not be cached again.
+const IN_MEMORY_CACHE_BYTES: usize = 256 << 10;
+
+/// Why the journal cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalOpenError {
+    /// The directory cannot be created or accessed.
+    #[error("cannot use the directory {}: {why}; create it, or choose another one with --storage.path", .path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// The error of the system.
+        why: io::Error,
+    },
+    /// Another process has the file open.
+    #[error(
+        "another process has {place} open, and only one may at a time: stop that process, or give this one a separate --storage.path"
+    )]
+    InUse {
+        /// The file.
+        place: String,
+    },
+    /// The content was not written by this program, or is incomplete.
+    #[error(
+        "{place} is damaged: {why}; restore a backup, or move the file away to start without history, quarantines and suspensions"
+    )]
+    Damaged {
+        /// The file.
+        place: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// An incompatible version wrote the file.
+    #[error(
+        "{place} has format {found}, but this version supports format {known}: use a matching version, or move the file away to start without history, quarantines and suspensions"
+    )]
+    Schema {
+        /// The file.
+        place: String,
+        /// Format number of the file.
+        found: u32,
+        /// Format number of this version.
+        known: u32,
+    },
+    /// The system refused access.
+    #[error("cannot open {place}: {why}; {}", remedy(.why))]
+    Io {
+        /// The file.
+        place: String,
+        /// The error of the system.
+        why: io::Error,
+    },
+}
+
+/// Advice for an operator when the system refused to open, read or write a file.
+pub(super) fn remedy(why: &io::Error) -> &'static str {
+    use io::ErrorKind as Is;
+    let kind = why.kind();
+    if kind == Is::PermissionDenied {
+        "give the user of this process read and write access to the file and its directory"
+    } else if kind == Is::ReadOnlyFilesystem {
+        "remount the file system writable, or choose another directory with --storage.path"
+    } else if kind == Is::StorageFull || kind == Is::QuotaExceeded {
+        "free space on its disk"
+    } else if kind == Is::FileTooLarge {
+        "raise the file size limit of this process (LimitFSIZE of its unit, or ulimit -f)"
+    } else if kind == Is::NotFound {
+        "put the file back, or restart to create a new one"
+    } else {
+        "check the system log for disk errors"
+    }
+}
+
+impl JournalOpenError {
+    pub(super) fn from_database_error(place: String, why: DatabaseError) -> Self {
+        use io::ErrorKind::{InvalidData, UnexpectedEof};
+        if let DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch = why {
+            return Self::InUse { place };
+        }
+        let said = why.to_string();
+        if let DatabaseError::Storage(StorageError::Io(why)) = why
+            && !matches!(why.kind(), InvalidData | UnexpectedEof)
+        {
+            return Self::Io { place, why };
+        }
+        Self::Damaged { place, why: said }
+    }
+}
+
+/// Identifies a file independently of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+/// A location where the database can be opened repeatedly.
+pub trait Storage: Debug + Send {
+    /// Name used in messages.
+    fn name(&self) -> String;
+
+    /// Opens the database. Creates a new one only if `make` is set and none exists.
+    ///
+    /// # Errors
+    /// Why the database cannot be opened.
+    fn open(&self, make: bool) -> Result<Database, JournalOpenError>;
+
+    /// Size in bytes, if known.
+    fn bytes(&self) -> Option<u64>;
+
+    /// The file that has the database's name now; `None` for storage that is not a file.
+    ///
+    /// # Errors
+    /// The error of the system; [`io::ErrorKind::NotFound`] if no file has the name.
+    fn file_id(&self) -> io::Result<Option<FileId>> {
+        Ok(None)
+    }
+}
+
+/// A directory of the file system, as in `--storage.path`.
+#[derive(Clone, Debug)]
+pub struct DirectoryStorage(PathBuf);
+
+impl DirectoryStorage {
+    /// Uses the directory at `path`.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    fn file_path(&self) -> PathBuf {
+        self.0.join(FILE_NAME)
+    }
+
+    fn open_error(&self, why: impl Into<DatabaseError>) -> JournalOpenError {
+        JournalOpenError::from_database_error(self.name(), why.into())
+    }
+
+    /// Creates an empty database that is complete from the moment it has its final name, so an
+    /// interrupted process leaves nothing that looks damaged. If another process creates one at the
+    /// same time, the other one's file is kept.
+    fn create(&self) -> Result<(), JournalOpenError> {
+        let of_directory = |why| JournalOpenError::Directory { path: self.0.clone(), why };
+        match fs::create_dir(&self.0) {
+            Ok(()) => {}
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(why) => return Err(of_directory(why)),
+        }
+        let unfinished = self.0.join(TEMP_FILE_NAME);
+        let made = match database_builder().create(&unfinished) {
+            Ok(database) => database,
+            Err(DatabaseError::DatabaseAlreadyOpen) => {
+                return Err(JournalOpenError::InUse { place: self.name() });
+            }
+            // Left by a process that was interrupted.
+            Err(_) if unfinished.metadata().is_ok_and(|it| it.len() > 0) => {
+                fs::remove_file(&unfinished).map_err(|why| self.open_error(why))?;
+                database_builder().create(&unfinished).map_err(|why| self.open_error(why))?
+            }
+            Err(why) => return Err(self.open_error(why)),
+        };
+        made.close().map_err(|why| self.open_error(why))?;
+        match fs::hard_link(&unfinished, self.file_path()) {
+            Ok(()) => {}
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(why) => return Err(self.open_error(why)),
+        }
+        fs::remove_file(&unfinished).map_err(|why| self.open_error(why))?;
+        sync_directory(&self.0).map_err(of_directory)
+    }
+}
+
+/// New names survive a crash only after the directory itself was synced.
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    fs::File::open(directory)?.sync_all()
+}
+
+impl Storage for DirectoryStorage {
+    fn name(&self) -> String {
+        self.file_path().display().to_string()
+    }
+
+    fn open(&self, make: bool) -> Result<Database, JournalOpenError> {
+        let there = self
+            .file_path()
+            .try_exists()
+            .map_err(|why| JournalOpenError::Directory { path: self.0.clone(), why })?;
+        if make && !there {
+            self.create()?;
+        }
+        database_builder().open(self.file_path()).map_err(|why| self.open_error(why))
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        self.file_path().metadata().ok().map(|it| it.len())
+    }
+
+    fn file_id(&self) -> io::Result<Option<FileId>> {
+        let found = self.file_path().metadata()?;
+        Ok(Some(FileId { device: found.dev(), inode: found.ino() }))
+    }
+}
+
+/// In-memory storage for a demo; lost when the process ends.
+#[derive(Clone, Copy, Debug)]
+pub struct InMemory;
+
+impl Storage for InMemory {
+    fn name(&self) -> String {
+        "the in-memory journal".to_owned()
+    }
+
+    fn open(&self, _make: bool) -> Result<Database, JournalOpenError> {
+        let mut builder = database_builder();
+        builder.set_cache_size(IN_MEMORY_CACHE_BYTES);
+        let opened = builder.create_with_backend(InMemoryBackend::new());
+        opened.map_err(|why| JournalOpenError::from_database_error(self.name(), why))
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Options for every database. The whole file is verified on open: redb would otherwise trust a
+/// file that was changed from outside until one of its pages is unreadable.
+pub(super) fn database_builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(true);
+    builder
+}

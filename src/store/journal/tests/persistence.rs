@@ -1,0 +1,298 @@
+use super::*;
+
+fn everything() -> Vec<StateChange> {
+    let suspension =
+        Suspension { since: moment(3), by: Some("ann".into()), why: Some("backup".into()) };
+    let quarantined =
+        TargetRecord { failures: 5, quarantined_since: Some(moment(4)), ..TargetRecord::default() };
+    vec![
+        StateChange::StartIntended(intent(1)),
+        StateChange::StartIntended(intent(2)),
+        StateChange::StartIntended(intent(3)),
+        StateChange::StartWithdrawn(intent(2).key()),
+        ended(1),
+        StateChange::SetTargetRecord(target(7), Some(quarantined)),
+        StateChange::Suspend(SuspensionScope::Node("couchdb@a".into()), suspension),
+        StateChange::Calibrate(Calibration { rate: Some(1.5), ..Calibration::default() }),
+    ]
+}
+
+fn event_types(events: &[EventDetails]) -> Vec<&'static str> {
+    events.iter().map(|event| event.event_type().label()).collect()
+}
+
+#[tokio::test]
+async fn stored_state_is_loaded_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
+    let running = RunningJournal::open(DirectoryStorage::new(&path)).unwrap();
+    assert_eq!(running.recovered().await, RecoveredState::default());
+    running.keep(everything()).await.unwrap();
+    running.stop_and_wait().await;
+
+    let mut expected = RecoveredState::default();
+    everything().into_iter().for_each(|change| expected.apply(change));
+    expected.recent_outcomes.clear();
+    let running = RunningJournal::open(DirectoryStorage::new(&path)).unwrap();
+    let found = running.recovered().await;
+    // The clock of these tests is 1000 s after the jobs' start, i.e. within the hour.
+    assert_eq!(found.recent_outcomes, [outcome(1)]);
+    assert_eq!(RecoveredState { recent_outcomes: Vec::new(), ..found }, expected);
+    assert_eq!(running.history().await, [outcome(1)]);
+    let told = running.events().await;
+    assert_eq!(
+        event_types(&told),
+        ["started", "started", "started", "not_started", "finished", "quarantined", "suspended"]
+    );
+    assert_eq!(running.journal.health().borrow().last_seq, 8);
+    running.stop_and_wait().await;
+}
+
+#[tokio::test]
+async fn a_repeated_batch_is_stored_once() {
+    let running = RunningJournal::claimed(InMemory).await;
+    running.keep(everything()).await.unwrap();
+    let (told, recovered) = (running.events().await, running.recovered().await);
+    // Repeats everything; changes that were undone within the batch are applied and undone again.
+    let again: Vec<StateChange> = everything()
+        .into_iter()
+        .filter(|change| !matches!(change, StateChange::StartWithdrawn(_)))
+        .collect();
+    let undone = [intent(1).key(), intent(2).key()];
+    let settled = again.into_iter().filter(
+        |change| !matches!(change, StateChange::StartIntended(it) if undone.contains(&it.key())),
+    );
+    running.keep(settled.collect()).await.unwrap();
+    assert_eq!(running.events().await, told);
+    assert_eq!(running.recovered().await, recovered);
+    assert_eq!(running.history().await, [outcome(1)]);
+    // Another run of the same target is another outcome.
+    let later = Outcome { started_at: moment(50), ended_at: moment(60), ..outcome(1) };
+    let change = StateChange::JobEnded { outcome: later.clone(), closes: None };
+    running.keep(vec![change]).await.unwrap();
+    assert_eq!(running.history().await, [later, outcome(1)]);
+    running.stop_and_wait().await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_quarantine_and_of_a_suspension_are_recorded() {
+    let running = RunningJournal::claimed(InMemory).await;
+    running.keep(everything()).await.unwrap();
+    let scope = SuspensionScope::Node("couchdb@a".into());
+    let undo = vec![
+        StateChange::SetTargetRecord(target(7), None),
+        StateChange::Resume { scope, by: None },
+    ];
+    running.keep(undo.clone()).await.unwrap();
+    running.keep(undo).await.unwrap();
+    assert_eq!(event_types(&running.events().await)[7..], ["released", "resumed"]);
+    let found = running.recovered().await;
+    assert!(found.remembered.is_empty() && found.suspensions.is_empty(), "{found:?}");
+    running.stop_and_wait().await;
+}
+
+#[tokio::test]
+async fn the_operator_of_an_order_is_recorded_and_an_order_survives_a_restart() {
+    let running = RunningJournal::claimed(InMemory).await;
+    let order = |by: &str, until: u64| {
+        let (at, until, by) = (moment(0), Moment::from_unix(until), by.to_owned());
+        let ordered = Some(CompactionOrder { at, until, by, force: true });
+        vec![StateChange::SetTargetRecord(
+            target(1),
+            Some(TargetRecord { ordered, ..TargetRecord::default() }),
+        )]
+    };
+    let forgotten = || vec![StateChange::SetTargetRecord(target(1), None)];
+    let later = moment(9_999).unix();
+    running.keep(order("ann", later)).await.unwrap();
+    running.keep(order("ann", later)).await.unwrap();
+    let found = running.recovered().await.remembered;
+    assert_eq!(found[&target(1)].ordered.as_ref().unwrap().by, "ann");
+    // It starts. Another order is then given that never starts.
+    let by_ann = Intent { ordered_by: Some("ann".into()), ..intent(1) };
+    running.keep([vec![StateChange::StartIntended(by_ann)], forgotten()].concat()).await.unwrap();
+    running.keep(order("bob", 1)).await.unwrap();
+    running.keep(forgotten()).await.unwrap();
+    let told = |by: &str| EventDetails::Ordered { target: target(1), by: by.into(), force: true };
+    let started = EventDetails::Started {
+        target: target(1),
+        node: "couchdb@a".into(),
+        channel: "ratio_dbs".into(),
+        ordered_by: Some("ann".into()),
+    };
+    let lapsed = EventDetails::Lapsed { target: target(1), by: "bob".into() };
+    assert_eq!(running.events().await, [told("ann"), started, told("bob"), lapsed]);
+    running.stop_and_wait().await;
+}
+
+#[tokio::test]
+async fn the_first_recorded_smoosh_value_is_restored() {
+    let running = RunningJournal::claimed(InMemory).await;
+    let taken = |was: Option<&str>| OverriddenSetting {
+        node: "couchdb@a".into(),
+        section: "smoosh.ratio_dbs".into(),
+        key: "concurrency".into(),
+        was: was.map(str::to_owned),
+    };
+    running.journal.record_overrides(vec![taken(Some("2"))]).await.unwrap();
+    running.journal.record_overrides(vec![taken(Some("0"))]).await.unwrap();
+    assert_eq!(running.journal.overridden_settings().await.unwrap(), [taken(Some("2"))]);
+    running.journal.record_restored(vec![taken(None)]).await.unwrap();
+    running.journal.record_restored(vec![taken(None)]).await.unwrap();
+    assert_eq!(running.journal.overridden_settings().await.unwrap(), []);
+    assert_eq!(
+        running.events().await,
+        [EventDetails::TakenOver(taken(Some("2"))), EventDetails::Restored(taken(Some("2")))]
+    );
+    running.stop_and_wait().await;
+}
+
+#[tokio::test]
+async fn another_cluster_is_refused_by_name_and_a_changed_one_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let identity = |uuid: &str, nodes: &[&str]| ClusterIdentity {
+        uuids: [uuid.to_owned()].into(),
+        nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+    };
+    let running = RunningJournal::open(DirectoryStorage::new(dir.path())).unwrap();
+    let refused = running.keep(vec![ended(1)]).await.unwrap_err();
+    assert!(refused.0.contains("not claimed"), "{refused}");
+    running.journal.claim(identity("u", &["a", "b"])).await.unwrap();
+    running.keep(vec![ended(1)]).await.unwrap();
+    running.stop_and_wait().await;
+
+    let running = RunningJournal::open(DirectoryStorage::new(dir.path())).unwrap();
+    let refused = running.journal.claim(identity("v", &["a", "x"])).await.unwrap_err();
+    assert!(matches!(refused, ClaimError::OtherCluster { .. }));
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "{}/journal.redb belongs to the cluster of a, b (uuid u), but CouchDB is the \
+                cluster of a, x (uuid v): use a separate --storage.path for this cluster, or move \
+                the file away to start a new journal",
+            dir.path().display()
+        )
+    );
+    assert!(running.keep(vec![ended(2)]).await.is_err());
+    running.journal.claim(identity("u", &["b", "c"])).await.unwrap();
+    running.stop_and_wait().await;
+
+    let running = RunningJournal::open(DirectoryStorage::new(dir.path())).unwrap();
+    let refused = running.journal.claim(identity("w", &["c"])).await.unwrap_err();
+    assert!(refused.to_string().contains("the cluster of b, c (uuid u)"), "{refused}");
+    running.stop_and_wait().await;
+}
+
+#[tokio::test]
+async fn only_one_process_can_open_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = RunningJournal::open(DirectoryStorage::new(dir.path())).unwrap();
+    let refused = RunningJournal::open(DirectoryStorage::new(dir.path())).err().unwrap();
+    assert!(matches!(refused, JournalOpenError::InUse { .. }));
+    let said = refused.to_string();
+    assert!(said.contains("journal.redb open, and only one may at a time"), "{said}");
+    running.stop_and_wait().await;
+    RunningJournal::open(DirectoryStorage::new(dir.path())).unwrap().stop_and_wait().await;
+}
+
+#[tokio::test]
+async fn requests_before_the_stop_are_served_and_later_ones_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
+    let journal = running.journal.clone();
+    let kept: Vec<_> = (0..50).map(|at| journal.store(vec![ended(at)])).collect();
+    let noted = EventDetails::Released { target: target(1) };
+    journal.record(noted.clone());
+    let kept = futures::future::join_all(kept);
+    let (results, ()) = tokio::join!(kept, async { running.stop_and_wait().await });
+    let good = results.iter().filter(|result| result.is_ok()).count();
+    assert_eq!(
+        within_patience(journal.store(vec![ended(99)])).await.unwrap_err().0,
+        "the journal is closed: recliner is stopping"
+    );
+    let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
+    assert_eq!(running.history().await.len(), good);
+    assert!(running.events().await.contains(&noted));
+    running.stop_and_wait().await;
+}
+
+#[tokio::test]
+async fn history_and_events_are_filtered_and_paged() {
+    let running = RunningJournal::claimed(InMemory).await;
+    for number in 0..10 {
+        let failed = Outcome { ending: JobResult::Failed, ..outcome(number) };
+        let outcome = if number % 2 == 0 { failed } else { outcome(number) };
+        running.keep(vec![StateChange::JobEnded { outcome, closes: None }]).await.unwrap();
+    }
+    let journal = &running.journal;
+    let page = |page: Page<Outcome>| {
+        let targets: Vec<_> = page.entries.iter().map(|(_, it)| it.target.clone()).collect();
+        (targets, page.has_more, page.entries.last().map(|(seq, _)| *seq))
+    };
+    let of = |numbers: &[u64]| numbers.iter().map(|at| target(*at)).collect::<Vec<_>>();
+    let query = HistoryQuery { limit: 3, ..HistoryQuery::default() };
+    let (targets, more, last) = page(journal.history(query.clone()).await.unwrap());
+    assert_eq!((targets, more), (of(&[9, 8, 7]), true));
+    let next = HistoryQuery { before: last, limit: 7, ..query.clone() };
+    assert_eq!(page(journal.history(next).await.unwrap()).0, of(&[6, 5, 4, 3, 2, 1, 0]));
+    let named = |text: &str| Some(crate::model::target::TargetSelector::new(text, []));
+    for (query, expected) in [
+        (HistoryQuery { result: Some(JobResult::Failed), ..query.clone() }, &[8, 6, 4][..]),
+        (HistoryQuery { target: named(&target(5).to_string()), ..query.clone() }, &[5]),
+        (HistoryQuery { target: named("shards/00000000-7fffffff/d5"), ..query.clone() }, &[5]),
+        (HistoryQuery { target: named("d5"), ..query.clone() }, &[]),
+        (HistoryQuery { node: Some("couchdb@b".into()), ..query.clone() }, &[]),
+        (HistoryQuery { since: Some(moment(9)), ..query.clone() }, &[9, 8]),
+    ] {
+        assert_eq!(page(journal.history(query).await.unwrap()).0, of(expected));
+    }
+    let all = EventsQuery { limit: 4, ..EventsQuery::default() };
+    let seqs =
+        |page: &Page<JournalEvent>| page.entries.iter().map(|(seq, _)| *seq).collect::<Vec<_>>();
+    let newest = journal.events(all.clone()).await.unwrap();
+    assert_eq!((seqs(&newest), newest.has_more), (vec![14, 16, 18, 20], false));
+    let after = EventsQuery { after_seq: Some(16), limit: 1, ..all.clone() };
+    let after = journal.events(after).await.unwrap();
+    assert_eq!((seqs(&after), after.has_more), (vec![18], true));
+    let written = newest.entries[0].1.at;
+    for (from, expected) in
+        [(written, &[2, 4, 6, 8][..]), (Moment::from_unix(written.unix() + 1), &[])]
+    {
+        let query = EventsQuery { from: Some(from), ..all.clone() };
+        assert_eq!(seqs(&journal.events(query).await.unwrap()), expected);
+    }
+    let about = |text| EventsQuery { target: named(text), ..all.clone() };
+    let about = journal.events(about("shards/00000000-7fffffff/d9")).await.unwrap();
+    assert_eq!(about.entries.len(), 1, "{about:?}");
+    let none = EventsQuery { types: vec![EventType::Started], ..all };
+    assert_eq!(journal.events(none).await.unwrap().entries, []);
+    running.stop_and_wait().await;
+}
+
+#[tokio::test]
+async fn the_directory_is_created_but_not_its_parents() {
+    let dir = tempfile::tempdir().unwrap();
+    let far = dir.path().join("not/there");
+    let refused = RunningJournal::open(DirectoryStorage::new(&far)).err().unwrap();
+    assert!(matches!(refused, JournalOpenError::Directory { .. }));
+    let said = refused.to_string();
+    assert!(said.starts_with(&format!("cannot use the directory {}: ", far.display())), "{said}");
+    assert!(said.ends_with("create it, or choose another one with --storage.path"), "{said}");
+
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let refused = RunningJournal::open(DirectoryStorage::new(&file)).err().unwrap();
+    assert!(matches!(refused, JournalOpenError::Directory { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn an_unfinished_file_of_an_interrupted_process_is_replaced() {
+    for left in [&b""[..], &[0; 4096], &[7; 100_000]] {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("journal.redb.new"), left).unwrap();
+        let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
+        running.keep(vec![ended(1)]).await.unwrap();
+        running.stop_and_wait().await;
+        assert!(!dir.path().join("journal.redb.new").exists());
+    }
+}

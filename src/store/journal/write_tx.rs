@@ -1,0 +1,309 @@
+//! Applies changes to the tables within one transaction.
+//!
+//! Changes are idempotent: applying one again has no further effect and records no event. A batch
+//! can therefore be sent again if it is unknown whether it was stored.
+
+use super::{
+    EventDetails, JournalEvent, OverriddenSetting,
+    feed_tables::{self, Era},
+    retained_table::RetainedTable,
+    store::{RecentOutcomes, parse_entry},
+    tables::{
+        DB_EVENTS, EVENTS, INTENTS, META, META_CALIBRATION, META_COUNTS, META_ERAS, OUTCOMES,
+        OVERRIDDEN_SETTINGS, SUSPENSIONS, TARGET_RECORDS, TableCounts,
+    },
+};
+use crate::model::{
+    records::{
+        CompactionOrder, Intent, IntentKey, Outcome, StateChange, Suspension, SuspensionScope,
+        TargetRecord,
+    },
+    settings::work,
+    target::TargetId,
+};
+use redb::{AccessGuard, Error, ReadableTable as _, Table, WriteTransaction};
+use serde::Serialize;
+use wall_clock::Moment;
+use xxhash_rust::xxh3::xxh3_128;
+
+type JsonBytes = &'static [u8];
+
+/// Identifies an outcome by a hash of its target, node and start time. Thousands are held in
+/// memory, so the key is small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct OutcomeKey(u128);
+
+impl OutcomeKey {
+    pub(super) fn new(outcome: &Outcome) -> Self {
+        let Outcome { target, node, started_at, .. } = outcome;
+        // The zero byte separates the parts unambiguously, because names cannot contain it.
+        let text = format!("{target}\0{node}\0{}", started_at.unix());
+        Self(xxh3_128(text.as_bytes()))
+    }
+}
+
+/// Results of one transaction.
+pub(super) struct WriteResult {
+    pub(super) counts: TableCounts,
+    /// New outcomes.
+    pub(super) new_outcomes: Vec<OutcomeKey>,
+    /// New events with their numbers, if somebody subscribed.
+    pub(super) new_events: Vec<(u64, JournalEvent)>,
+}
+
+/// The tables within one write transaction.
+pub(super) struct WriteTx<'tx> {
+    outcomes: Table<'tx, u64, (u32, JsonBytes)>,
+    events: Table<'tx, u64, (u32, JsonBytes)>,
+    db_events: Table<'tx, u64, (u32, JsonBytes)>,
+    feed: feed_tables::FeedTables<'tx>,
+    intents: Table<'tx, (&'static str, &'static str), JsonBytes>,
+    target_records: Table<'tx, &'static str, JsonBytes>,
+    suspensions: Table<'tx, &'static str, JsonBytes>,
+    overridden_settings: Table<'tx, (&'static str, &'static str, &'static str), JsonBytes>,
+    meta: Table<'tx, &'static str, JsonBytes>,
+    counts: TableCounts,
+    recent: &'tx RecentOutcomes,
+    new_outcomes: Vec<OutcomeKey>,
+    /// New events with their numbers, if somebody subscribed.
+    new_events: Option<Vec<(u64, JournalEvent)>>,
+    now: Moment,
+}
+
+impl<'tx> WriteTx<'tx> {
+    pub(super) fn new(
+        tx: &'tx WriteTransaction,
+        counts: TableCounts,
+        recent: &'tx RecentOutcomes,
+        now: Moment,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            outcomes: tx.open_table(OUTCOMES)?,
+            events: tx.open_table(EVENTS)?,
+            db_events: tx.open_table(DB_EVENTS)?,
+            feed: feed_tables::FeedTables::open(tx)?,
+            intents: tx.open_table(INTENTS)?,
+            target_records: tx.open_table(TARGET_RECORDS)?,
+            suspensions: tx.open_table(SUSPENSIONS)?,
+            overridden_settings: tx.open_table(OVERRIDDEN_SETTINGS)?,
+            meta: tx.open_table(META)?,
+            counts,
+            recent,
+            new_outcomes: Vec::new(),
+            new_events: None,
+            now,
+        })
+    }
+
+    /// Sets whether new events are collected for subscribers.
+    pub(super) fn collect_events(&mut self, hears: bool) {
+        self.new_events = hears.then(Vec::new);
+    }
+
+    pub(super) fn put_meta(&mut self, name: &str, value: &impl Serialize) -> Result<(), Error> {
+        self.meta.insert(name, to_json(value)?.as_slice())?;
+        Ok(())
+    }
+
+    pub(super) fn apply_change(&mut self, change: &StateChange) -> Result<(), Error> {
+        match change {
+            StateChange::StartIntended(intent) => self.insert_intent(intent),
+            StateChange::StartWithdrawn(key) => {
+                if !self.remove_intent(key)? {
+                    return Ok(());
+                }
+                let IntentKey { target, node } = key.clone();
+                self.insert_event(EventDetails::NotStarted { target, node, why: None })
+            }
+            StateChange::JobEnded { outcome, closes } => {
+                if let Some(key) = closes {
+                    self.remove_intent(key)?;
+                }
+                self.insert_outcome(outcome)
+            }
+            StateChange::SetTargetRecord(target, remembered) => {
+                self.set_target_record(target, remembered.as_ref())
+            }
+            StateChange::Suspend(scope, suspension) => self.suspend(scope, suspension),
+            StateChange::Resume { scope, by } => self.resume(scope, by.as_deref()),
+            StateChange::Calibrate(calibration) => self.put_meta(META_CALIBRATION, calibration),
+        }
+    }
+
+    fn insert_intent(&mut self, intent: &Intent) -> Result<(), Error> {
+        let (target, said) = (intent.target.to_string(), to_json(intent)?);
+        let key = (target.as_str(), intent.node.as_str());
+        if to_bytes(self.intents.insert(key, said.as_slice())?).is_some_and(|was| was == said) {
+            return Ok(());
+        }
+        self.insert_event(EventDetails::Started {
+            target: intent.target.clone(),
+            node: intent.node.clone(),
+            channel: intent.channel.clone(),
+            ordered_by: intent.ordered_by.clone(),
+        })
+    }
+
+    fn remove_intent(&mut self, key: &IntentKey) -> Result<bool, Error> {
+        let target = key.target.to_string();
+        Ok(self.intents.remove((target.as_str(), key.node.as_str()))?.is_some())
+    }
+
+    fn insert_outcome(&mut self, outcome: &Outcome) -> Result<(), Error> {
+        let ended = OutcomeKey::new(outcome);
+        if self.recent.contains(&ended) || self.new_outcomes.contains(&ended) {
+            return Ok(());
+        }
+        let (seq, said) = (self.next_seq(), to_json(outcome)?);
+        self.counts.outcomes.insert(&mut self.outcomes, seq, outcome.ended_at, &said)?;
+        self.new_outcomes.push(ended);
+        self.insert_event(EventDetails::Finished {
+            target: outcome.target.clone(),
+            node: outcome.node.clone(),
+            owner: outcome.owner,
+            result: outcome.ending,
+            freed_bytes: outcome.freed_bytes(),
+        })
+    }
+
+    fn set_target_record(
+        &mut self,
+        target: &TargetId,
+        remembered: Option<&TargetRecord>,
+    ) -> Result<(), Error> {
+        let id = target.to_string();
+        let before = match remembered {
+            Some(remembered) => {
+                to_bytes(self.target_records.insert(id.as_str(), to_json(remembered)?.as_slice())?)
+            }
+            None => to_bytes(self.target_records.remove(id.as_str())?),
+        };
+        let before: Option<TargetRecord> = before.map(|said| parse_entry(&said)).transpose()?;
+        let ordered = |it: Option<&TargetRecord>| it.and_then(|it| it.ordered.clone());
+        match (ordered(before.as_ref()), ordered(remembered)) {
+            (before, Some(order)) if before.as_ref() != Some(&order) => {
+                let CompactionOrder { by, force, .. } = order;
+                self.insert_event(EventDetails::Ordered { target: target.clone(), by, force })?;
+            }
+            (Some(order), None) if order.until <= self.now => {
+                self.insert_event(EventDetails::Lapsed { target: target.clone(), by: order.by })?;
+            }
+            (Some(_) | None, Some(_) | None) => {}
+        }
+        let quarantined = |it: &TargetRecord| it.quarantined_since.is_some();
+        match (before.as_ref().is_some_and(quarantined), remembered) {
+            (false, Some(now)) if quarantined(now) => {
+                self.insert_event(EventDetails::Quarantined {
+                    target: target.clone(),
+                    failures: now.failures,
+                })
+            }
+            (true, now) if !now.is_some_and(quarantined) => {
+                self.insert_event(EventDetails::Released { target: target.clone() })
+            }
+            (true | false, Some(_) | None) => Ok(()),
+        }
+    }
+
+    fn suspend(&mut self, scope: &SuspensionScope, suspension: &Suspension) -> Result<(), Error> {
+        let (name, said) = (scope.to_string(), to_json(&(scope, suspension))?);
+        if to_bytes(self.suspensions.insert(name.as_str(), said.as_slice())?)
+            .is_some_and(|was| was == said)
+        {
+            return Ok(());
+        }
+        let Suspension { since: _, by, why } = suspension.clone();
+        self.insert_event(EventDetails::Suspended { scope: scope.clone(), by, why })
+    }
+
+    fn resume(&mut self, scope: &SuspensionScope, by: Option<&str>) -> Result<(), Error> {
+        if self.suspensions.remove(scope.to_string().as_str())?.is_none() {
+            return Ok(());
+        }
+        self.insert_event(EventDetails::Resumed { scope: scope.clone(), by: by.map(str::to_owned) })
+    }
+
+    /// Records that a smoosh setting was overridden or restored. The first recorded value is kept,
+    /// because a second reading would find the value set by this program.
+    pub(super) fn set_overridden(
+        &mut self,
+        taken: &OverriddenSetting,
+        is_taken: bool,
+    ) -> Result<(), Error> {
+        let key = (taken.node.as_str(), taken.section.as_str(), taken.key.as_str());
+        if is_taken {
+            if self.overridden_settings.get(key)?.is_some() {
+                return Ok(());
+            }
+            self.overridden_settings.insert(key, to_json(taken)?.as_slice())?;
+            return self.insert_event(EventDetails::TakenOver(taken.clone()));
+        }
+        let Some(said) = to_bytes(self.overridden_settings.remove(key)?) else { return Ok(()) };
+        self.insert_event(EventDetails::Restored(parse_entry(&said)?))
+    }
+
+    pub(super) fn insert_event(&mut self, what: EventDetails) -> Result<(), Error> {
+        let (seq, event) = (self.next_seq(), JournalEvent { at: self.now, details: what });
+        let said = to_json(&event)?;
+        if event.details.database_change().is_some() {
+            self.counts.db_events.insert(&mut self.db_events, seq, self.now, &said)?;
+            self.insert_into_feed(seq, &event)?;
+        } else {
+            self.counts.events.insert(&mut self.events, seq, self.now, &said)?;
+        }
+        if let Some(told) = &mut self.new_events {
+            told.push((seq, event));
+        }
+        Ok(())
+    }
+
+    /// Adds a database event to the feed.
+    pub(super) fn insert_into_feed(&mut self, seq: u64, event: &JournalEvent) -> Result<(), Error> {
+        let Some((change, db)) = event.details.database_change() else { return Ok(()) };
+        self.feed.insert(&mut self.counts.feed, (seq, event.at), change, db)
+    }
+
+    /// Begins an era, so that numbers assigned from now on differ from those assigned by another
+    /// copy of this file.
+    pub(super) fn begin_era(&mut self, id: &str) -> Result<(), Error> {
+        let said = self.meta.get(META_ERAS)?.map(|said| said.value().to_vec());
+        let mut eras: Vec<Era> = said.map_or_else(|| Ok(Vec::new()), |said| parse_entry(&said))?;
+        feed_tables::add_era(&mut eras, id, self.counts.last_seq);
+        self.put_meta(META_ERAS, &eras)
+    }
+
+    /// Removes the oldest entries that exceed their budgets. Returns whether more must be removed.
+    pub(super) fn trim(&mut self, budgets: &work::Journal, at_most: usize) -> Result<bool, Error> {
+        let TableCounts { outcomes, events, db_events, feed, .. } = &mut self.counts;
+        let of =
+            |shelf: &mut RetainedTable, table, keep| shelf.trim(table, keep, self.now, at_most);
+        let mut more = of(outcomes, &mut self.outcomes, budgets.outcomes)?;
+        more |= of(events, &mut self.events, budgets.events)?;
+        more |= of(db_events, &mut self.db_events, budgets.events)?;
+        Ok(self.feed.trim(feed, budgets.events, self.now, at_most)? || more)
+    }
+
+    /// Writes the counts and returns the results.
+    pub(super) fn finish(mut self) -> Result<WriteResult, Error> {
+        let counts = self.counts;
+        self.put_meta(META_COUNTS, &counts)?;
+        Ok(WriteResult {
+            counts,
+            new_outcomes: self.new_outcomes,
+            new_events: self.new_events.unwrap_or_default(),
+        })
+    }
+
+    const fn next_seq(&mut self) -> u64 {
+        self.counts.last_seq += 1;
+        self.counts.last_seq
+    }
+}
+
+fn to_bytes(guard: Option<AccessGuard<'_, JsonBytes>>) -> Option<Vec<u8>> {
+    guard.map(|guard| guard.value().to_vec())
+}
+
+fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(value).map_err(|why| Error::Io(why.into()))
+}

@@ -1,0 +1,167 @@
+use super::*;
+use crate::model::facts::{FactSource, Facts, Flags, Measurement, OptionalU64};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+const NOW: u64 = 1_795_222_434;
+
+fn facts(file: u64, ago: Option<u64>) -> Facts {
+    Facts {
+        file_bytes: OptionalU64::new(file),
+        active_bytes: OptionalU64::new(file / 2),
+        update_seq: OptionalU64::new(file),
+        measured_at: ago
+            .map(|ago| Measurement { at: Moment::from_unix(NOW - ago), source: FactSource::Http }),
+        flags: Flags { needs_upgrade: file.is_multiple_of(2), ..Flags::default() },
+        ..Facts::default()
+    }
+}
+
+/// Three hundred databases on two nodes, with views and cleanups, measured `ago` seconds ago.
+fn tables(ago: impl Fn(u64) -> Option<u64>) -> Arc<Snapshot> {
+    let mut draft = Draft::new(5);
+    let nodes = ["couchdb@a", "couchdb@b"].map(|name| draft.get_or_add_node(name));
+    for at in 0..300_u64 {
+        let name = format!("db-{at}");
+        let db = draft.get_or_add_db(DbName { db: &name, suffix: ".17" });
+        for node in nodes {
+            let range = Range { from: 0, to: u32::MAX };
+            let ix = draft.get_or_add_shard(node, db, (at != 7).then_some(range));
+            draft.set_facts(ix, facts(1_000 + at, ago(at)));
+            if at == 9 {
+                draft.set_state(ix, TargetState::Orphan);
+            }
+        }
+        draft.set_shard_map(db, ShardMapEntry { copies: 2, ranges: 1 }, &[]);
+        if at % 50 == 0 {
+            let view = View {
+                signature: Signature([u8::try_from(at / 2).unwrap(); 16]),
+                designs: [Arc::from("_design/x"), Arc::from("_design/\u{fc}")].into(),
+                language: "javascript".into(),
+                collators: [Arc::from("153.1")].into(),
+                exact_range: true,
+                ..View::default()
+            };
+            let ix = draft.add_view(db, view);
+            draft.set_facts(ix, facts(at, ago(at)));
+            let cleanup = draft.get_or_add_cleanup(db);
+            draft.set_facts(cleanup, facts(0, ago(at)));
+        }
+    }
+    // A removed target leaves an empty row.
+    let third = draft.current().target_at(3).unwrap().ix();
+    draft.remove(third);
+    draft.publish(Moment::from_unix(NOW))
+}
+
+fn packed(snapshot: &Snapshot) -> Vec<TableBlock> {
+    let blocks = u32::try_from(snapshot.block_count()).unwrap();
+    (0..blocks).map(|number| snapshot.build_block(number).compress()).collect()
+}
+
+fn restored(blocks: &[TableBlock]) -> Arc<Snapshot> {
+    let mut draft = Draft::new(5);
+    for block in blocks {
+        draft.restore(block).unwrap();
+    }
+    draft.publish(Moment::from_unix(NOW))
+}
+
+/// Everything that distinguishes two tables, except the times of measurement.
+fn comparable_rows(
+    snapshot: &Snapshot,
+) -> Vec<(String, TargetState, ShardMapEntry, Option<View>, Facts)> {
+    let told = snapshot.targets().map(|target| {
+        let view = target.view().cloned();
+        let facts = Facts { measured_at: None, ..target.facts() };
+        (target.id().to_string(), target.state(), target.shard_map(), view, facts)
+    });
+    told.collect()
+}
+
+#[test]
+fn facts_are_restored_with_their_age() {
+    let before = tables(|at| (at != 5).then_some(if at == 8 { 9_000 } else { 60 }));
+    let blocks = packed(&before);
+    assert_eq!(blocks.len(), 3);
+    let after = restored(&blocks);
+    assert_eq!(comparable_rows(&after), comparable_rows(&before));
+    let ages = |snapshot: &Snapshot| -> Vec<_> {
+        snapshot.targets().map(|target| target.facts().measured_at).collect()
+    };
+    assert_eq!(ages(&after), ages(&before));
+    assert_eq!(after.totals(), before.totals());
+    assert!(after.nodes().iter().skip(1).all(|node| node.is_member && node.is_up.is_none()));
+}
+
+#[test]
+fn a_block_keeps_its_bytes_while_only_time_passes() {
+    let prints = |snapshot: &Snapshot| -> Vec<u64> {
+        let blocks = u32::try_from(snapshot.block_count()).unwrap();
+        (0..blocks).map(|number| snapshot.build_block(number).fingerprint()).collect()
+    };
+    let early = tables(|at| Some(500 + at));
+    let late = tables(|at| Some(100 + at / 3));
+    assert_eq!(prints(&early), prints(&late));
+    assert!(early.build_block(0).at() < late.build_block(0).at());
+    let one_is_old = tables(|at| Some(if at == 1 { 9_000 } else { 100 }));
+    assert_ne!(prints(&one_is_old)[0], prints(&late)[0]);
+    assert_eq!(prints(&one_is_old)[1..], prints(&late)[1..]);
+}
+
+#[test]
+fn damaged_blocks_are_rejected() {
+    let blocks = packed(&tables(|_| Some(1)));
+    let block = |bytes: Vec<u8>| TableBlock { bytes, ..blocks[0].clone() };
+    let whole = &blocks[0].bytes;
+    let cut = block(whole[..whole.len() / 2].to_vec());
+    let other = block([&[FORMAT_VERSION + 1][..], &whole[1..]].concat());
+    for damaged in
+        [cut, other, block(vec![]), block(vec![FORMAT_VERSION]), block(vec![FORMAT_VERSION, 7, 7])]
+    {
+        let mut draft = Draft::new(5);
+        assert_eq!(draft.restore(&damaged), Err(DamagedBlock));
+        assert_eq!(draft.current().targets().count(), 0);
+    }
+}
+
+proptest! {
+    #[test]
+    fn facts_are_never_restored_younger_than_they_are(
+        ages in proptest::collection::vec(proptest::option::of(0..20_000_u64), 1..300),
+    ) {
+        let before = tables(|at| ages[usize::try_from(at).unwrap() % ages.len()]);
+        let after = restored(&packed(&before));
+        for (one, two) in before.targets().zip(after.targets()) {
+            let (one, two) = (one.facts().measured_at, two.facts().measured_at);
+            prop_assert_eq!(one.is_some(), two.is_some());
+            if let (Some(one), Some(two)) = (one, two) {
+                prop_assert!(two.at <= one.at && two.at.age(one.at) <= SHARED_TIME_SPAN);
+                prop_assert_eq!(one.source, two.source);
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_panic(
+        flips in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..6),
+        raw in any::<bool>(),
+    ) {
+        let snapshot = tables(|_| Some(1));
+        let loose = snapshot.build_block(0);
+        let mut bytes = if raw { loose.bytes.clone() } else { loose.compress().bytes };
+        for (at, byte) in flips {
+            let len = bytes.len();
+            bytes[at % len] = byte;
+        }
+        let block = if raw {
+            UncompressedBlock { bytes, ..loose }.compress()
+        } else {
+            TableBlock { bytes, ..loose.compress() }
+        };
+        let mut draft = Draft::new(5);
+        // The restored data may be wrong; it is never more than a block.
+        let _read = draft.restore(&block);
+        prop_assert!(draft.current().targets().count() <= ROWS_PER_BLOCK);
+    }
+}
