@@ -6,7 +6,7 @@
 //! `restore-smoosh` calls [`restore_node()`].
 //!
 //! All values on a node are set until the node restarts and never written to its files
-//! (`X-Couch-Persist: false`). This applies to the "0" and to the [`MARK_SECTION`] that records it, so
+//! (`X-Couch-Persist: false`). This applies to the "0" and to the [`TakeoverMark`] that records it, so
 //! after a restart of CouchDB both are gone, smoosh works again, and the task takes it over
 //! again. No ini file ever contains a stopped smoosh. The mark contains the value before, so that
 //! any machine can restore it. The [`TakeoverStore`] contains it too, and records which takeovers belong

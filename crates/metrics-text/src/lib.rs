@@ -1,6 +1,6 @@
 //! Prometheus's text formats, both written by one writer.
 //!
-//! Owns metric families ([`FamilyDescription`], declared by [`families!`]), the [`Writer`] that turns samples
+//! Owns metric families ([`Family`], declared by [`families!`]), the [`Writer`] that turns samples
 //! into Prometheus text 0.0.4 or OpenMetrics 1.0, and the pure half of the HTTP answer: the
 //! requested format ([`negotiate`]) and whether gzip is accepted. Never measures anything, never
 //! opens a socket, and never decides what is exported. The handler of a scrape calls it with the

@@ -13,7 +13,13 @@ use crate::{sources::couchdb::describe, store::journal::FeedPosition};
 use couchdb_client::{Error, wire::UpdateLine};
 use futures::StreamExt as _;
 use lru::LruCache;
-use std::{num::NonZeroUsize, pin::pin, sync::Arc, time::Duration};
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    num::NonZeroUsize,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{
     sync::mpsc,
     time::{self, Instant},
@@ -51,8 +57,10 @@ struct UpdatesFeed {
     position: Option<(String, Option<u64>)>,
     /// When the database behind the feed was created.
     created_at: Option<String>,
-    /// The sequences of the latest rows: a row that comes again is neither news nor a rewind.
-    recent: LruCache<Box<str>, ()>,
+    /// Hashes of the latest rows' sequences, which are long: a row that comes again is neither news
+    /// nor a rewind.
+    recent: LruCache<u64, ()>,
+    hasher: RandomState,
     /// The number up to which changes happened before this process; `None` once reached.
     missed_until: Option<u64>,
     /// Since when no change was missed.
@@ -84,6 +92,7 @@ impl UpdatesFeed {
             position: None,
             created_at: None,
             recent: LruCache::new(RECENT_ROWS),
+            hasher: RandomState::new(),
             missed_until: None,
             followed_since: None,
             opened_at: None,
@@ -123,7 +132,7 @@ impl UpdatesFeed {
         self.missed_until = newest.filter(|_| from.is_some());
         let seq = from.unwrap_or(seq);
         self.step = UpdatesStep::Open(seq.clone());
-        self.recent.put(seq.as_str().into(), ());
+        self.recent.put(self.hasher.hash_one(&seq), ());
         self.position = Some((seq.clone(), seq_number(&seq)));
         if self.missed_until.is_none() {
             self.mark_current(now);
@@ -165,7 +174,7 @@ impl UpdatesFeed {
                 UpdateLine::Update { db, change, seq } => {
                     let now = seq_number(&seq);
                     let last = self.position.as_ref().and_then(|(_, last)| *last);
-                    if self.recent.contains(seq.as_str()) {
+                    if self.recent.contains(&self.hasher.hash_one(&seq)) {
                         continue;
                     }
                     if now.zip(last).is_some_and(|(now, last)| now <= last) {
@@ -175,7 +184,7 @@ impl UpdatesFeed {
                     if self.missed_until.is_some_and(|until| now.is_none_or(|now| now >= until)) {
                         self.mark_current(clock);
                     }
-                    self.recent.put(seq.as_str().into(), ());
+                    self.recent.put(self.hasher.hash_one(&seq), ());
                     self.position = Some((seq, now));
                     self.failures_at_position = 0;
                     events.extend(change.map(|change| FeedEvent { db: db.into(), change }));

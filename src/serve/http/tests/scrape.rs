@@ -418,7 +418,7 @@ async fn one_scrape_too_many_gets_503_and_retry_after() {
 #[tokio::test]
 async fn promtool_has_no_complaint() {
     if Command::new("promtool").arg("--version").output().is_err() {
-        println!("skipped: promtool is not installed (Debian has it in the package prometheus)");
+        crate::skipped::skipped("promtool, which Debian has in the package prometheus");
         return;
     }
     let text = whole().get("/metrics").await;

@@ -108,7 +108,7 @@ fn promtool_says_the_same_of_every_file() {
         files.push((sound, text));
     }
     if Command::new("promtool").arg("--version").output().is_err() {
-        println!("skipped: promtool is not installed (Debian has it in the package prometheus)");
+        crate::skipped::skipped("promtool, which Debian has in the package prometheus");
         return;
     }
     for (sound, text) in files {
