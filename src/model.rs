@@ -5,6 +5,7 @@
 pub mod channel;
 pub mod estimate;
 pub mod facts;
+pub mod priority;
 pub mod queue;
 pub mod records;
 pub mod score;

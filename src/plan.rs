@@ -38,7 +38,7 @@ pub use gates::{Gate, WindowState};
 pub use orders::OrderAnswer;
 pub use placement::{Placement, first_channel, miss_of};
 pub use queues::Queues;
-pub use refusal::{Refusal, RefusalReason};
+pub use refusal::{Refusal, RefusalEnd, RefusalReason};
 pub use rules::Rules;
 pub use slot_reservation::SlotReservation;
 pub use start::{Caveat, CompactionRequest, PlannedStart};
@@ -88,7 +88,7 @@ pub struct QueueView {
 impl QueueView {
     /// Queued targets, best first.
     pub fn queued(&self) -> impl ExactSizeIterator<Item = TargetIx> {
-        self.summaries.iter().map(|brief| brief.ix)
+        self.summaries.iter().map(|candidate| candidate.ix)
     }
 }
 
@@ -152,24 +152,24 @@ impl Plan {
             channels.list.iter().map(|channel| WindowState::of(&channel.windows, now)).collect();
         let orders = &conditions.constraints.orders;
         let first = orders::leading_candidates(snapshot, &channels, conditions, &placements);
-        let mut lanes: Vec<SelectionQueue<'_>> = queues
+        let mut selection_queues: Vec<SelectionQueue<'_>> = queues
             .iter()
             .map(|view| {
                 let own = first.iter().filter(|it| it.queue_key == (view.node, view.channel_index));
                 SelectionQueue {
-                    queue: view,
+                    view,
                     leading: own.map(|it| it.summary).collect(),
                     reserved_target: None,
                 }
             })
             .collect();
-        let clustered = lanes.iter().filter(|lane| lane.queue.node == NodeIx::CLUSTER);
-        let of_views = |brief: &&CandidateSummary| {
-            matches!(brief.unit, CompactionUnit::SingleCopy | CompactionUnit::AllCopies)
+        let clustered = selection_queues.iter().filter(|queue| queue.view.node == NodeIx::CLUSTER);
+        let of_views = |candidate: &&CandidateSummary| {
+            matches!(candidate.unit, CompactionUnit::SingleCopy | CompactionUnit::AllCopies)
         };
-        let views = clustered.flat_map(|lane| lane.candidates(orders)).filter(of_views);
-        let wanted = views.map(|brief| brief.db).collect();
-        let sites = Arc::new(CopyMap::find(snapshot, &wanted));
+        let views = clustered.flat_map(|queue| queue.candidates(orders)).filter(of_views);
+        let wanted = views.map(|candidate| candidate.db).collect();
+        let copies_by_node = Arc::new(CopyMap::find(snapshot, &wanted));
         let present = AdmissionInputs {
             snapshot,
             channels: &channels,
@@ -178,11 +178,11 @@ impl Plan {
             now,
             window_states: &window_states,
             placements: &placements,
-            copies: &sites,
+            copies: &copies_by_node,
         };
         let mut admission = Admission::new(&present, active.into_iter());
         let rate = conditions.constraints.rewrite_bytes_per_second.filter(|rate| *rate > 0.0);
-        let ballot = SelectionContext {
+        let context = SelectionContext {
             snapshot,
             channels: &channels,
             placements: &placements,
@@ -192,29 +192,31 @@ impl Plan {
             start_interval: rules.limits.wait,
             bytes_per_second: rate,
         };
-        let ReservationDecision { reservation: claim, next_change } =
-            ReservationDecision::decide(&lanes, ballot, &admission);
-        if let Some(claim) = &claim {
-            admission.reserve(claim);
-            let place = (claim.node, claim.channel_index);
-            let lane = lanes.iter_mut().find(|it| (it.queue.node, it.queue.channel_index) == place);
-            if let Some(lane) = lane {
-                lane.move_reserved_first(claim.ix, orders);
+        let ReservationDecision { reservation, next_change } =
+            ReservationDecision::decide(&selection_queues, context, &admission);
+        if let Some(reservation) = &reservation {
+            admission.reserve(reservation);
+            let place = (reservation.node, reservation.channel_index);
+            let queue = selection_queues
+                .iter_mut()
+                .find(|it| (it.view.node, it.view.channel_index) == place);
+            if let Some(queue) = queue {
+                queue.move_reserved_first(reservation.ix, orders);
             }
         }
-        let starts = selection::select_starts(&lanes, ballot, &mut admission);
-        let (counts, reasons): (Vec<DecisionCounts>, Vec<RefusalReasons>) = lanes
+        let starts = selection::select_starts(&selection_queues, context, &mut admission);
+        let (counts, reasons): (Vec<DecisionCounts>, Vec<RefusalReasons>) = selection_queues
             .iter()
-            .map(|lane| selection::count_decisions(lane, &starts, orders, &admission))
+            .map(|queue| selection::count_decisions(queue, &starts, orders, &admission))
             .unzip();
-        drop(lanes);
-        let doors = GateInputs { rules, conditions, now, running_compactions: 0 };
+        drop(selection_queues);
+        let gate_inputs = GateInputs { rules, conditions, now, running_compactions: 0 };
         Self {
-            next_change: gates::next_change(&doors, &window_states)
+            next_change: gates::next_change(&gate_inputs, &window_states)
                 .into_iter()
                 .chain(next_change)
                 .min(),
-            slot_reservation: claim,
+            slot_reservation: reservation,
             snapshot: Arc::clone(snapshot),
             conditions: conditions.clone(),
             rules: Arc::clone(rules),
@@ -239,13 +241,13 @@ impl Plan {
     /// Why a node's gate holds back every start, if it is closed.
     #[must_use]
     pub fn gate_refusal(&self, gate: Gate, at: NodeIx) -> Option<Refusal> {
-        let doors = GateInputs {
+        let gate_inputs = GateInputs {
             rules: &self.rules,
             conditions: &self.conditions,
             now: self.planned_at,
             running_compactions: self.conditions.jobs.compactions().count(),
         };
-        doors.gate_refusal(gate, at, self.snapshot.node(at)?)
+        gate_inputs.gate_refusal(gate, at, self.snapshot.node(at)?)
     }
 
     /// The channel that takes a target, its priority there, and when it was queued.
@@ -307,8 +309,8 @@ impl Plan {
                 }
             };
         };
-        let brief = CandidateSummary::of(target);
-        let mut refusal = self.admission.refusal(target.node_ix(), channel, &brief);
+        let candidate = CandidateSummary::of(target);
+        let mut refusal = self.admission.refusal(target.node_ix(), channel, &candidate);
         if refusal.value.is_none() {
             self.add_numbers(&mut refusal, target, channel);
         }
@@ -322,9 +324,9 @@ impl Plan {
         &self,
         refusal: &Refusal,
     ) -> Option<(TargetRef<'_>, &SlotReservation)> {
-        let claim =
+        let reservation =
             self.slot_reservation.as_ref().filter(|_| refusal.is_caused_by_reservation())?;
-        Some((self.snapshot.target(claim.ix)?, claim))
+        Some((self.snapshot.target(reservation.ix)?, reservation))
     }
 
     /// Adds the numbers of a refusal that the selection itself does not need.

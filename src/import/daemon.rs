@@ -16,10 +16,7 @@ use super::{
     lint,
     number::integer,
 };
-use crate::model::{
-    channel::{Channel, PriorityKind},
-    target::TargetKind,
-};
+use crate::model::{channel::Channel, priority::PriorityKind, target::TargetKind};
 use couchdb_names::ShardName;
 use jiff::tz::TimeZone;
 use std::collections::BTreeSet;

@@ -11,7 +11,7 @@ use super::{
     finding::{Remarks, Severity},
     number::integer,
 };
-use crate::model::{channel::PriorityKind, target::TargetKind};
+use crate::model::{priority::PriorityKind, target::TargetKind};
 
 /// Keys of every channel.
 const EVERY: [&str; 5] = ["capacity", "concurrency", "from", "to", "strict_window"];

@@ -5,7 +5,10 @@ mod nodes;
 mod values;
 
 use super::*;
-use crate::model::channel::{Channel, Channels, PriorityKind};
+use crate::model::{
+    channel::{Channel, Channels},
+    priority::PriorityKind,
+};
 
 /// A node whose settings are this ini text.
 fn node(name: &str, version: &str, ini: &str) -> NodeConfig {

@@ -5,50 +5,13 @@
 
 mod builtin;
 
-pub use builtin::{
-    DEFAULT_CAPACITY, DEFAULT_MIN_RATIO, DEFAULT_MIN_SIZE, DEFAULT_MIN_SLACK, builtin_channels,
-};
+pub use builtin::{DEFAULT_CAPACITY, DEFAULT_MIN_SIZE, builtin_channels};
 
 use crate::{
-    model::{target::TargetKind, window::Window},
+    model::{priority::PriorityKind, target::TargetKind, window::Window},
     text::pattern::{NameFilter, NamePatterns},
 };
 use std::sync::Arc;
-
-/// How a channel ranks its targets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PriorityKind {
-    /// File over active bytes.
-    Ratio,
-    /// File minus active bytes.
-    Slack,
-    /// One for every target that needs an upgrade of its file format or collation.
-    Upgrade,
-    /// One for every database with stale index files.
-    Cleanup,
-}
-
-impl PriorityKind {
-    /// Every priority, in the order documentation lists them.
-    pub const ALL: [Self; 4] = [Self::Ratio, Self::Slack, Self::Upgrade, Self::Cleanup];
-
-    /// The label in configuration and JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Ratio => "ratio",
-            Self::Slack => "slack",
-            Self::Upgrade => "upgrade",
-            Self::Cleanup => "cleanup",
-        }
-    }
-
-    /// The priority with this label.
-    #[must_use]
-    pub fn from_label(label: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|priority| priority.label() == label)
-    }
-}
 
 /// Whether recliner only reports what it would do, or does it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

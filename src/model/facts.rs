@@ -1,13 +1,13 @@
 //! The measurements of a target.
 //!
-//! Owns the fixed-size form in which the measurements of a million targets are stored, and the
-//! rule that merges those of two sources. Never measures. Sources fill it; `score`, `estimate` and
-//! reports read it.
+//! Owns the list of facts, with the slot in which each is stored, and the rule that merges those of
+//! two sources. Never measures. Sources fill it; `score`, `estimate` and reports read it.
 
 mod merge;
 
 pub use merge::{ReadingComparison, compare_index, merge};
 
+use crate::model::target::TargetKind;
 use wall_clock::Moment;
 
 /// A number that may be unknown, in eight bytes.
@@ -101,6 +101,43 @@ pub enum FactKind {
 }
 
 impl FactKind {
+    /// Number of slots that the numbers of one target take.
+    pub const SLOTS: usize = 7;
+
+    /// The slot in which this number of a target of this kind is stored; none if the kind cannot
+    /// have it. Facts that no kind has both of share a slot. Stored data depends on the slots: a
+    /// new one goes to the end.
+    #[must_use]
+    pub const fn slot(self, kind: TargetKind) -> Option<usize> {
+        match (self, kind) {
+            (Self::File, _) => Some(0),
+            (Self::Active, _) => Some(1),
+            (Self::External, _) => Some(2),
+            (Self::UpdateSeq, _) => Some(3),
+            (Self::CompactedSeq, TargetKind::Db) => Some(4),
+            (Self::CompactedSeq, _) => None,
+            (Self::UpdatesPending, TargetKind::Db) => None,
+            (Self::UpdatesPending, _) => Some(4),
+            (Self::Docs, _) => Some(5),
+            (Self::DeletedDocs, _) => Some(6),
+        }
+    }
+
+    /// The name of its field in JSON.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::File => "file_bytes",
+            Self::Active => "active_bytes",
+            Self::External => "external_bytes",
+            Self::UpdateSeq => "update_seq",
+            Self::CompactedSeq => "compacted_seq",
+            Self::Docs => "docs",
+            Self::DeletedDocs => "deleted_docs",
+            Self::UpdatesPending => "updates_pending",
+        }
+    }
+
     /// Every measurement.
     pub const ALL: [Self; 8] = [
         Self::File,
@@ -116,18 +153,18 @@ impl FactKind {
 
 /// A set of measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct FactSet(u8);
+pub struct FactSet(u16);
 
 impl FactSet {
     /// The set with these bits, as returned by [`FactSet::bits`].
     #[must_use]
-    pub const fn from_bits(bits: u8) -> Self {
+    pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
     /// One bit for each measurement.
     #[must_use]
-    pub const fn bits(self) -> u8 {
+    pub const fn bits(self) -> u16 {
         self.0
     }
 
@@ -245,7 +282,8 @@ impl Facts {
         }
     }
 
-    const fn get_mut(&mut self, fact: FactKind) -> &mut OptionalU64 {
+    /// The place of one measurement.
+    pub const fn get_mut(&mut self, fact: FactKind) -> &mut OptionalU64 {
         match fact {
             FactKind::File => &mut self.file_bytes,
             FactKind::Active => &mut self.active_bytes,
@@ -317,10 +355,5 @@ mod tests {
             ..Facts::default()
         };
         assert_eq!(empty.ratio(), None);
-    }
-
-    #[test]
-    fn facts_of_a_million_targets_stay_small() {
-        assert_eq!(size_of::<Facts>(), 80);
     }
 }

@@ -3,11 +3,7 @@
 //! Owns smoosh's rule, line by line, as a pure function of (channel, facts) without clock or
 //! logging. The planner, `explain` and the tests all call this function.
 
-use crate::model::{
-    channel::{Channel, PriorityKind},
-    facts::Facts,
-    target::TargetKind,
-};
+use crate::model::{channel::Channel, facts::Facts, priority::Formula, target::TargetKind};
 
 /// Why one channel does not take a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,11 +109,13 @@ pub fn score(channel: &Channel, kind: TargetKind, facts: &Facts) -> Result<f64, 
     if channel.kind != kind || kind == TargetKind::Search {
         return Err(Miss::without_numbers(MissReason::NotThisKind));
     }
+    let formula = channel.priority.rule().formula;
     if kind == TargetKind::Cleanup {
-        return if facts.flags.evidence {
-            Ok(1.0)
-        } else {
-            Err(Miss::with_numbers(MissReason::BelowMinPriority, 0.0, channel.min_priority))
+        return match formula {
+            Formula::Condition { holds, .. } if holds(facts) => Ok(1.0),
+            Formula::Condition { .. } | Formula::Measured { .. } => {
+                Err(Miss::with_numbers(MissReason::BelowMinPriority, 0.0, channel.min_priority))
+            }
         };
     }
     if let Some(changes) = facts.changes_since_compaction()
@@ -130,26 +128,22 @@ pub fn score(channel: &Channel, kind: TargetKind, facts: &Facts) -> Result<f64, 
             channel.min_changes as f64,
         ));
     }
-    if channel.priority == PriorityKind::Upgrade && facts.flags.needs_upgrade {
-        return Ok(1.0);
-    }
-    let sized = check_sizes(channel, facts);
-    match (channel.priority, sized) {
-        // An upgrade channel's size thresholds only affect files without live bytes; every other
-        // file is taken only for an upgrade.
-        (PriorityKind::Upgrade, Ok(AcceptedSizes::NoActiveBytes)) => floor_priority(channel),
-        (PriorityKind::Upgrade, _) => Err(Miss::without_numbers(MissReason::NoUpgradeNeeded)),
-        (_, Err(miss)) => Err(miss),
-        (_, Ok(AcceptedSizes::NoActiveBytes)) => floor_priority(channel),
-        (PriorityKind::Ratio, Ok(AcceptedSizes::WithActiveBytes { file, active })) => {
-            check_priority(channel, file as f64 / active as f64)
-        }
-        (PriorityKind::Slack, Ok(AcceptedSizes::WithActiveBytes { file, active })) => {
-            check_priority(channel, file as f64 - active as f64)
-        }
-        (PriorityKind::Cleanup, Ok(AcceptedSizes::WithActiveBytes { .. })) => {
-            Err(Miss::without_numbers(MissReason::NotThisKind))
-        }
+    match formula {
+        Formula::Measured { of, .. } => match check_sizes(channel, facts)? {
+            AcceptedSizes::NoActiveBytes => floor_priority(channel),
+            AcceptedSizes::WithActiveBytes { file, active } => {
+                check_priority(channel, of(file, active))
+            }
+        },
+        Formula::Condition { holds, .. } if holds(facts) => Ok(1.0),
+        // Size thresholds only affect files without live bytes; every other file is taken only
+        // if the condition holds.
+        Formula::Condition { .. } => match check_sizes(channel, facts) {
+            Ok(AcceptedSizes::NoActiveBytes) => floor_priority(channel),
+            Ok(AcceptedSizes::WithActiveBytes { .. }) | Err(_) => {
+                Err(Miss::without_numbers(MissReason::NoUpgradeNeeded))
+            }
+        },
     }
 }
 

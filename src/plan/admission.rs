@@ -88,15 +88,8 @@ impl Admission {
         present: &AdmissionInputs<'_>,
         active: impl Iterator<Item = ((NodeIx, usize), TargetIx)>,
     ) -> Self {
-        let &AdmissionInputs {
-            snapshot,
-            channels,
-            conditions,
-            rules,
-            now,
-            window_states: openings,
-            ..
-        } = present;
+        let &AdmissionInputs { snapshot, channels, conditions, rules, now, window_states, .. } =
+            present;
         let concurrency = channels.list.iter().map(|channel| channel.concurrency).collect();
         let mut slots = JobSlots::new(rules.limits, concurrency, snapshot.nodes().len());
         slots.count_spent(&conditions.constraints.recent_starts, now);
@@ -109,11 +102,12 @@ impl Admission {
             &mut slots,
             now,
         );
-        let doors =
+        let gate_inputs =
             GateInputs { rules, conditions, now, running_compactions: slots.cluster_jobs() };
         let rate = conditions.constraints.rewrite_bytes_per_second.filter(|rate| *rate > 0.0);
-        let strict = channels.list.iter().zip(openings).map(|(channel, opening)| {
-            let until = opening.until.filter(|_| channel.strict_window && opening.is_open)?;
+        let time_left = channels.list.iter().zip(window_states).map(|(channel, window_state)| {
+            let until =
+                window_state.until.filter(|_| channel.strict_window && window_state.is_open)?;
             Some(WindowTimeLeft {
                 seconds_left: now.age(until).as_secs_f64(),
                 bytes_per_second: rate?,
@@ -121,9 +115,9 @@ impl Admission {
         });
         let acting_since = conditions.constraints.enforcing_since;
         Self {
-            gates: ClosedGates::new(snapshot, channels, openings, &doors),
+            gates: ClosedGates::new(snapshot, channels, window_states, &gate_inputs),
             space: SpaceLedger::new(snapshot, &conditions.disks, &conditions.jobs, rules),
-            window_time_left: strict.collect(),
+            window_time_left: time_left.collect(),
             ramp_limit: acting_since.and_then(|since| rules.ramp_limit(since, now)),
             headroom_factor: conditions.headroom_factor(rules),
             reserved_for: None,
@@ -139,13 +133,13 @@ impl Admission {
 
     /// The bounds that apply to every shard of a queue.
     pub(super) fn bounds(&self, node: NodeIx, channel: usize) -> QueueBounds {
-        let strict = self.window_time_left.get(channel).copied().flatten();
+        let time_left = self.window_time_left.get(channel).copied().flatten();
         QueueBounds {
             now: self.now,
             fresh_for: self.rules.fresh_for.as_secs(),
             headroom_factor: self.headroom_factor,
             gate_refusal: self.gates.refusal(node, channel).map(|refusal| refusal.reason),
-            largest_in_window: strict.map(|strict| strict.largest_file()),
+            largest_in_window: time_left.map(|time_left| time_left.largest_file()),
             space: self.space.bounds(node),
             limits: self.slots.bounds(node, channel),
             limits_with_reservation: self.slots.bounds_with_reservation(node, channel),
@@ -157,28 +151,33 @@ impl Admission {
     /// special state.
     pub(super) fn refusal_reason(
         &self,
-        terms: &QueueBounds,
+        bounds: &QueueBounds,
         (node, channel): (NodeIx, usize),
-        brief: &CandidateSummary,
+        candidate: &CandidateSummary,
     ) -> Option<RefusalReason> {
         let special =
-            self.reserved_for == Some(brief.ix) || self.activity.status(brief.ix).is_some();
-        if QueueBounds::applies_to(brief) && !special {
-            let confirmed = || self.snapshot.is_confirmed(brief.ix);
-            return terms.refusal_reason(brief, confirmed, || self.is_other_copy_running(brief));
+            self.reserved_for == Some(candidate.ix) || self.activity.status(candidate.ix).is_some();
+        if QueueBounds::applies_to(candidate) && !special {
+            let confirmed = || self.snapshot.is_confirmed(candidate.ix);
+            return bounds
+                .refusal_reason(candidate, confirmed, || self.is_other_copy_running(candidate));
         }
-        self.admit(node, channel, brief).err().map(|refusal| refusal.reason)
+        self.admit(node, channel, candidate).err().map(|refusal| refusal.reason)
     }
 
     /// The node to which a target's request would go if it started now despite all refusals: for a
     /// view compacted copy by copy, the node of the first copy that its round has not compacted
     /// yet.
-    pub(super) fn request_node(&self, node: NodeIx, brief: &CandidateSummary) -> Option<NodeIx> {
-        match brief.unit {
+    pub(super) fn request_node(
+        &self,
+        node: NodeIx,
+        candidate: &CandidateSummary,
+    ) -> Option<NodeIx> {
+        match candidate.unit {
             CompactionUnit::ShardFile => Some(node),
             CompactionUnit::AllCopies | CompactionUnit::Cleanup => Some(NodeIx::CLUSTER),
             CompactionUnit::SingleCopy => {
-                self.remaining_copies(brief).ok()?.next().map(|site| site.node)
+                self.remaining_copies(candidate).ok()?.next().map(|node_copies| node_copies.node)
             }
             CompactionUnit::NotCompactable => None,
         }
@@ -204,19 +203,20 @@ impl Admission {
         &self,
         node: NodeIx,
         channel: usize,
-        brief: &CandidateSummary,
+        candidate: &CandidateSummary,
     ) -> Result<NodeIx, Refusal> {
-        self.check_target(brief)?;
-        match brief.unit {
+        self.check_target(candidate)?;
+        match candidate.unit {
             CompactionUnit::ShardFile => {
-                let site = NodeCopies { node, count: 1, any_shard: brief.ix };
-                self.check_copies(&[site], channel, brief).map_err(|(_, refusal)| refusal)?;
+                let node_copies = NodeCopies { node, count: 1, any_shard: candidate.ix };
+                self.check_copies(&[node_copies], channel, candidate)
+                    .map_err(|(_, refusal)| refusal)?;
                 Ok(node)
             }
-            CompactionUnit::SingleCopy => self.choose_copy(channel, brief),
+            CompactionUnit::SingleCopy => self.choose_copy(channel, candidate),
             CompactionUnit::AllCopies => {
-                let sited = self.copies_of(brief)?;
-                self.check_copies(&sited.by_node, channel, brief)
+                let db_copies = self.copies_of(candidate)?;
+                self.check_copies(&db_copies.by_node, channel, candidate)
                     .map_err(|(_, refusal)| refusal)?;
                 Ok(NodeIx::CLUSTER)
             }
@@ -237,37 +237,49 @@ impl Admission {
         &self,
         node: NodeIx,
         channel: usize,
-        brief: &CandidateSummary,
+        candidate: &CandidateSummary,
     ) -> Refusal {
         let no_room = Refusal::without_numbers(RefusalReason::ChannelLimit);
-        self.admit(node, channel, brief).err().unwrap_or(no_room)
+        self.admit(node, channel, candidate).err().unwrap_or(no_room)
     }
 
     /// Counts a start and reserves its disk space.
-    pub(super) fn record_start(&mut self, node: NodeIx, channel: usize, brief: &CandidateSummary) {
-        let sites = self.copies_to_start(node, brief);
-        let file = if brief.unit == CompactionUnit::Cleanup {
+    pub(super) fn record_start(
+        &mut self,
+        node: NodeIx,
+        channel: usize,
+        candidate: &CandidateSummary,
+    ) {
+        let copies_by_node = self.copies_to_start(node, candidate);
+        let file = if candidate.unit == CompactionUnit::Cleanup {
             0
         } else {
-            brief.file_bytes.get().unwrap_or(0)
+            candidate.file_bytes.get().unwrap_or(0)
         };
-        self.slots.record_start(&sites, channel, brief.unit == CompactionUnit::AllCopies, file);
-        if self.reserved_for == Some(brief.ix) {
+        self.slots.record_start(
+            &copies_by_node,
+            channel,
+            candidate.unit == CompactionUnit::AllCopies,
+            file,
+        );
+        if self.reserved_for == Some(candidate.ix) {
             self.slots.release_reservation();
         }
-        if brief.unit != CompactionUnit::Cleanup {
-            self.space.reserve(&sites, self.space_need(brief).peak_bytes.unwrap_or(0));
+        if candidate.unit != CompactionUnit::Cleanup {
+            self.space.reserve(&copies_by_node, self.space_need(candidate).peak_bytes.unwrap_or(0));
         }
-        if brief.unit == CompactionUnit::ShardFile {
-            self.activity.occupy_range(&self.snapshot, brief.ix);
+        if candidate.unit == CompactionUnit::ShardFile {
+            self.activity.occupy_range(&self.snapshot, candidate.ix);
         }
     }
 
     /// Whether a target may need more free slots or budget than ever become free at once.
-    pub(super) fn may_need_reservation(&self, brief: &CandidateSummary) -> bool {
-        match brief.unit {
+    pub(super) fn may_need_reservation(&self, candidate: &CandidateSummary) -> bool {
+        match candidate.unit {
             CompactionUnit::AllCopies => true,
-            CompactionUnit::ShardFile => self.slots.is_large(brief.file_bytes.get().unwrap_or(0)),
+            CompactionUnit::ShardFile => {
+                self.slots.is_large(candidate.file_bytes.get().unwrap_or(0))
+            }
             CompactionUnit::SingleCopy
             | CompactionUnit::Cleanup
             | CompactionUnit::NotCompactable => false,
@@ -279,54 +291,57 @@ impl Admission {
     pub(super) fn waits_only_for_slots(
         &self,
         (node, channel): (NodeIx, usize),
-        brief: &CandidateSummary,
+        candidate: &CandidateSummary,
     ) -> Option<(Vec<NodeCopies>, bool)> {
-        self.check_target(brief).ok()?;
-        let sites = self.copies_to_start(node, brief);
-        let (whole, file) =
-            (brief.unit == CompactionUnit::AllCopies, brief.file_bytes.get().unwrap_or(0));
+        self.check_target(candidate).ok()?;
+        let copies_by_node = self.copies_to_start(node, candidate);
+        let (all_copies, file) =
+            (candidate.unit == CompactionUnit::AllCopies, candidate.file_bytes.get().unwrap_or(0));
         // A ramp with a limit ends by itself as long as nothing else starts. A node that has not
         // reported its running jobs gives no such guarantee.
         let passes = |shut: Refusal| shut.reason == RefusalReason::Ramp && shut.limit.is_some();
-        let shut = |site: &NodeCopies| self.gates.refusal(site.node, channel);
-        let asks = SlotRequest {
-            copies: &sites,
+        let shut = |node_copies: &NodeCopies| self.gates.refusal(node_copies.node, channel);
+        let request = SlotRequest {
+            copies: &copies_by_node,
             channel_index: channel,
-            all_copies: whole,
+            all_copies,
             file_bytes: file,
         };
-        let waits = !sites.is_empty()
-            && sites.iter().filter_map(shut).all(passes)
-            && self.check_window(channel, brief).is_ok()
-            && self.space.check_after_running(&sites, self.space_need(brief)).is_ok()
-            && (whole || !self.is_other_copy_running(brief))
-            && self.slots.could_ever_admit(asks);
-        let ready =
-            self.slots.check(asks).is_ok() && self.check_copies(&sites, channel, brief).is_err();
-        waits.then_some((sites, ready))
+        let waits = !copies_by_node.is_empty()
+            && copies_by_node.iter().filter_map(shut).all(passes)
+            && self.check_window(channel, candidate).is_ok()
+            && self.space.check_after_running(&copies_by_node, self.space_need(candidate)).is_ok()
+            && (all_copies || !self.is_other_copy_running(candidate))
+            && self.slots.could_ever_admit(request);
+        let ready = self.slots.check(request).is_ok()
+            && self.check_copies(&copies_by_node, channel, candidate).is_err();
+        waits.then_some((copies_by_node, ready))
     }
 
     /// Reserves slots.
-    pub(super) fn reserve(&mut self, claim: &SlotReservation) {
-        self.reserved_for = Some(claim.ix);
-        self.slots.reserve(claim);
+    pub(super) fn reserve(&mut self, reservation: &SlotReservation) {
+        self.reserved_for = Some(reservation.ix);
+        self.slots.reserve(reservation);
     }
 
     /// The files that a start compacts: their nodes, with one shard for each node.
     pub(super) fn copies_to_start(
         &self,
         node: NodeIx,
-        brief: &CandidateSummary,
+        candidate: &CandidateSummary,
     ) -> Vec<NodeCopies> {
-        let sited = || self.copies.get(brief.db).map_or(&[][..], |sited| &sited.by_node);
-        match brief.unit {
-            CompactionUnit::ShardFile => vec![NodeCopies { node, count: 1, any_shard: brief.ix }],
-            CompactionUnit::SingleCopy => {
-                sited().iter().filter(|site| site.node == node).copied().collect()
+        let db_copies =
+            || self.copies.get(candidate.db).map_or(&[][..], |db_copies| &db_copies.by_node);
+        match candidate.unit {
+            CompactionUnit::ShardFile => {
+                vec![NodeCopies { node, count: 1, any_shard: candidate.ix }]
             }
-            CompactionUnit::AllCopies => sited().to_vec(),
+            CompactionUnit::SingleCopy => {
+                db_copies().iter().filter(|node_copies| node_copies.node == node).copied().collect()
+            }
+            CompactionUnit::AllCopies => db_copies().to_vec(),
             CompactionUnit::Cleanup | CompactionUnit::NotCompactable => {
-                vec![NodeCopies { node, count: 0, any_shard: brief.ix }]
+                vec![NodeCopies { node, count: 0, any_shard: candidate.ix }]
             }
         }
     }
@@ -337,23 +352,23 @@ impl Admission {
     }
 
     /// Bytes that a start needs in addition to one file, at its peak.
-    pub(super) fn space_need(&self, brief: &CandidateSummary) -> SpaceNeed {
+    pub(super) fn space_need(&self, candidate: &CandidateSummary) -> SpaceNeed {
         SpaceNeed {
-            peak_bytes: brief.peak_bytes(self.headroom_factor),
-            file_bytes: brief.file_bytes.get(),
+            peak_bytes: candidate.peak_bytes(self.headroom_factor),
+            file_bytes: candidate.file_bytes.get(),
         }
     }
 
     /// Whether free space is known on every node that a start writes to.
-    pub(super) fn knows_space(&self, sites: &[NodeCopies]) -> bool {
-        self.space.is_known(sites)
+    pub(super) fn knows_space(&self, copies_by_node: &[NodeCopies]) -> bool {
+        self.space.is_known(copies_by_node)
     }
 
     /// Reasons of the target itself, independent of other jobs and of the node.
-    fn check_target(&self, brief: &CandidateSummary) -> Result<(), Refusal> {
+    fn check_target(&self, candidate: &CandidateSummary) -> Result<(), Refusal> {
         use crate::model::settings::work::EnforceViews;
         let plain = |reason| Err(Refusal::without_numbers(reason));
-        match (brief.unit, self.rules.views) {
+        match (candidate.unit, self.rules.views) {
             (CompactionUnit::SingleCopy | CompactionUnit::AllCopies, EnforceViews::None)
             | (CompactionUnit::AllCopies, EnforceViews::Q1)
             | (CompactionUnit::NotCompactable, _) => return plain(RefusalReason::Excluded),
@@ -365,33 +380,33 @@ impl Admission {
                 _,
             ) => {}
         }
-        let known = self.activity.status(brief.ix).copied().unwrap_or_default();
+        let known = self.activity.status(candidate.ix).copied().unwrap_or_default();
         if known.unaddressable {
             return plain(RefusalReason::Excluded);
         }
-        if known.compacting_since.is_some() || brief.blocker == Blocker::CompactionRunning {
+        if known.compacting_since.is_some() || candidate.blocker == Blocker::CompactionRunning {
             let since = known.compacting_since;
             return Err(Refusal { since, ..Refusal::without_numbers(RefusalReason::Running) });
         }
-        if brief.blocker == Blocker::Resharding || self.is_resharding(brief) {
+        if candidate.blocker == Blocker::Resharding || self.is_resharding(candidate) {
             return plain(RefusalReason::Resharding);
         }
         if known.building_since.is_some()
-            || matches!(brief.blocker, Blocker::IndexerRunning | Blocker::IndexBehind)
+            || matches!(candidate.blocker, Blocker::IndexerRunning | Blocker::IndexBehind)
         {
             let since = known.building_since;
             return Err(Refusal { since, ..Refusal::without_numbers(RefusalReason::Building) });
         }
         let rest = known.backoff.filter(|_| !known.forced);
-        if let Some(refusal) = rest.and_then(|rest| self.backoff_refusal(rest, brief)) {
+        if let Some(refusal) = rest.and_then(|rest| self.backoff_refusal(rest, candidate)) {
             return Err(refusal);
         }
-        if brief.blocker == Blocker::AlreadyCompact && !known.forced {
-            let value = brief.reclaimable_bytes().map(|frees| frees as f64);
+        if candidate.blocker == Blocker::AlreadyCompact && !known.forced {
+            let value = candidate.reclaimable_bytes().map(|frees| frees as f64);
             return Err(Refusal { value, ..Refusal::without_numbers(RefusalReason::Futile) });
         }
-        self.check_facts_unused(known.last_start, brief)?;
-        self.check_fresh(brief)
+        self.check_facts_unused(known.last_start, candidate)?;
+        self.check_fresh(candidate)
     }
 
     /// Refuses a target whose facts were already used for a start. A view with an open round
@@ -399,22 +414,22 @@ impl Admission {
     fn check_facts_unused(
         &self,
         started: Option<Moment>,
-        brief: &CandidateSummary,
+        candidate: &CandidateSummary,
     ) -> Result<(), Refusal> {
-        let spent = started.filter(|at| brief.measured_at <= *at);
+        let spent = started.filter(|at| candidate.measured_at <= *at);
         let in_round =
-            || self.conditions.constraints.partly_compacted_views.contains_key(&brief.ix);
+            || self.conditions.constraints.partly_compacted_views.contains_key(&candidate.ix);
         let Some(at) = spent.filter(|_| !in_round()) else { return Ok(()) };
         let value = Some(at.age(self.now).as_secs_f64());
         Err(Refusal { value, since: Some(at), ..Refusal::without_numbers(RefusalReason::Stale) })
     }
 
-    fn is_resharding(&self, brief: &CandidateSummary) -> bool {
-        matches!(brief.unit, CompactionUnit::SingleCopy | CompactionUnit::AllCopies)
-            && self.copies.get(brief.db).is_some_and(|sited| sited.resharding)
+    fn is_resharding(&self, candidate: &CandidateSummary) -> bool {
+        matches!(candidate.unit, CompactionUnit::SingleCopy | CompactionUnit::AllCopies)
+            && self.copies.get(candidate.db).is_some_and(|db_copies| db_copies.resharding)
     }
 
-    fn backoff_refusal(&self, rest: Backoff, brief: &CandidateSummary) -> Option<Refusal> {
+    fn backoff_refusal(&self, rest: Backoff, candidate: &CandidateSummary) -> Option<Refusal> {
         let now = self.now;
         let (refusal, since) = match rest {
             Backoff::CoolDown { since, until } => {
@@ -429,7 +444,7 @@ impl Admission {
                 (Refusal { value, ..Refusal::without_numbers(RefusalReason::Quarantined) }, since)
             }
             Backoff::Futile { since, file_bytes, .. } => {
-                let value = brief.file_bytes.get().map(|file| file as f64);
+                let value = candidate.file_bytes.get().map(|file| file as f64);
                 let limit = Some(file_bytes as f64);
                 (Refusal { value, limit, ..Refusal::without_numbers(RefusalReason::Futile) }, since)
             }
@@ -437,44 +452,47 @@ impl Admission {
         Some(Refusal { since: Some(since), ..refusal })
     }
 
-    fn check_fresh(&self, brief: &CandidateSummary) -> Result<(), Refusal> {
-        if brief.measured_at == Moment::default() {
+    fn check_fresh(&self, candidate: &CandidateSummary) -> Result<(), Refusal> {
+        if candidate.measured_at == Moment::default() {
             return Err(Refusal::without_numbers(RefusalReason::Stale));
         }
-        if Freshness::of(&self.snapshot, brief.ix, &self.rules, self.now).is_some() {
+        if Freshness::of(&self.snapshot, candidate.ix, &self.rules, self.now).is_some() {
             return Ok(());
         }
-        let (age, fresh_for) = (brief.measured_at.age(self.now), self.rules.fresh_for);
+        let (age, fresh_for) = (candidate.measured_at.age(self.now), self.rules.fresh_for);
         let (value, limit) = (age.as_secs_f64(), fresh_for.as_secs_f64());
-        let since = Some(brief.measured_at.plus(fresh_for));
+        let since = Some(candidate.measured_at.plus(fresh_for));
         Err(Refusal { since, ..Refusal::with_numbers(RefusalReason::Stale, value, limit) })
     }
 
     /// The nodes that hold a view's copies. Without a known copy no request is possible.
-    fn copies_of(&self, brief: &CandidateSummary) -> Result<&DbCopies, Refusal> {
-        let sited = self.copies.get(brief.db).filter(|sited| !sited.by_node.is_empty());
-        sited.ok_or(Refusal::without_numbers(RefusalReason::Excluded))
+    fn copies_of(&self, candidate: &CandidateSummary) -> Result<&DbCopies, Refusal> {
+        let db_copies =
+            self.copies.get(candidate.db).filter(|db_copies| !db_copies.by_node.is_empty());
+        db_copies.ok_or(Refusal::without_numbers(RefusalReason::Excluded))
     }
 
     /// The copies of a view that its round has not compacted yet; all copies if a new round
     /// begins.
     fn remaining_copies(
         &self,
-        brief: &CandidateSummary,
+        candidate: &CandidateSummary,
     ) -> Result<impl Iterator<Item = &NodeCopies>, Refusal> {
-        let sites = &self.copies_of(brief)?.by_node;
-        let done = self.conditions.constraints.partly_compacted_views.get(&brief.ix);
-        let is_done = move |site: &NodeCopies| done.is_some_and(|done| done.contains(&site.node));
-        let all_done = sites.iter().all(is_done);
-        Ok(sites.iter().filter(move |site| all_done || !is_done(site)))
+        let copies_by_node = &self.copies_of(candidate)?.by_node;
+        let done = self.conditions.constraints.partly_compacted_views.get(&candidate.ix);
+        let is_done = move |node_copies: &NodeCopies| {
+            done.is_some_and(|done| done.contains(&node_copies.node))
+        };
+        let all_done = copies_by_node.iter().all(is_done);
+        Ok(copies_by_node.iter().filter(move |node_copies| all_done || !is_done(node_copies)))
     }
 
     /// The first copy of a view that may start, among those its round has not compacted yet.
-    fn choose_copy(&self, channel: usize, brief: &CandidateSummary) -> Result<NodeIx, Refusal> {
+    fn choose_copy(&self, channel: usize, candidate: &CandidateSummary) -> Result<NodeIx, Refusal> {
         let mut farthest: Option<StageRefusal> = None;
-        for site in self.remaining_copies(brief)? {
-            match self.check_copies(std::slice::from_ref(site), channel, brief) {
-                Ok(()) => return Ok(site.node),
+        for node_copies in self.remaining_copies(candidate)? {
+            match self.check_copies(std::slice::from_ref(node_copies), channel, candidate) {
+                Ok(()) => return Ok(node_copies.node),
                 Err(stopped) if farthest.is_none_or(|before| before.0 < stopped.0) => {
                     farthest = Some(stopped);
                 }
@@ -497,56 +515,57 @@ impl Admission {
     /// Whether these files may be compacted now.
     fn check_copies(
         &self,
-        sites: &[NodeCopies],
+        copies_by_node: &[NodeCopies],
         channel: usize,
-        brief: &CandidateSummary,
+        candidate: &CandidateSummary,
     ) -> Result<(), StageRefusal> {
-        for site in sites {
-            if let Some(refusal) = self.gates.refusal(site.node, channel) {
+        for node_copies in copies_by_node {
+            if let Some(refusal) = self.gates.refusal(node_copies.node, channel) {
                 return Err((CheckStage::Gates, refusal));
             }
         }
-        self.check_window(channel, brief).map_err(|refusal| (CheckStage::Window, refusal))?;
-        let need = self.space_need(brief);
-        let space = self.space.check_after_running(sites, need);
+        self.check_window(channel, candidate).map_err(|refusal| (CheckStage::Window, refusal))?;
+        let need = self.space_need(candidate);
+        let space = self.space.check_after_running(copies_by_node, need);
         space.map_err(|refusal| (CheckStage::Space, refusal))?;
-        if brief.unit == CompactionUnit::ShardFile && self.is_other_copy_running(brief) {
+        if candidate.unit == CompactionUnit::ShardFile && self.is_other_copy_running(candidate) {
             let refusal = Refusal::without_numbers(RefusalReason::OtherCopyRunning);
             return Err((CheckStage::OtherCopy, refusal));
         }
-        let (whole, file) =
-            (brief.unit == CompactionUnit::AllCopies, brief.file_bytes.get().unwrap_or(0));
-        let asks = SlotRequest {
-            copies: sites,
+        let (all_copies, file) =
+            (candidate.unit == CompactionUnit::AllCopies, candidate.file_bytes.get().unwrap_or(0));
+        let request = SlotRequest {
+            copies: copies_by_node,
             channel_index: channel,
-            all_copies: whole,
+            all_copies,
             file_bytes: file,
         };
-        self.slots.check(asks).map_err(|refusal| (CheckStage::Limits, refusal))?;
-        if !self.precedes_reservation(brief.ix) {
-            let limits = self.slots.check_with_reservation(asks);
+        self.slots.check(request).map_err(|refusal| (CheckStage::Limits, refusal))?;
+        if !self.precedes_reservation(candidate.ix) {
+            let limits = self.slots.check_with_reservation(request);
             limits.map_err(|refusal| (CheckStage::Limits, refusal))?;
         }
-        let space = self.space.check_after_starts(sites, need);
+        let space = self.space.check_after_starts(copies_by_node, need);
         space.map_err(|refusal| (CheckStage::SpaceAfterStarts, refusal))?;
-        for site in sites {
-            self.check_ramp(site.node).map_err(|refusal| (CheckStage::Ramp, refusal))?;
+        for node_copies in copies_by_node {
+            self.check_ramp(node_copies.node).map_err(|refusal| (CheckStage::Ramp, refusal))?;
         }
         Ok(())
     }
 
-    fn check_window(&self, channel: usize, brief: &CandidateSummary) -> Result<(), Refusal> {
-        let Some(strict) = self.window_time_left.get(channel).copied().flatten() else {
+    fn check_window(&self, channel: usize, candidate: &CandidateSummary) -> Result<(), Refusal> {
+        let Some(time_left) = self.window_time_left.get(channel).copied().flatten() else {
             return Ok(());
         };
-        let Some(bytes) = brief.predicted_bytes.get().or_else(|| brief.file_bytes.get()) else {
+        let Some(bytes) = candidate.predicted_bytes.get().or_else(|| candidate.file_bytes.get())
+        else {
             return Ok(());
         };
-        if bytes as f64 <= strict.largest_file() {
+        if bytes as f64 <= time_left.largest_file() {
             return Ok(());
         }
-        let takes = bytes as f64 / strict.bytes_per_second;
-        Err(Refusal::with_numbers(RefusalReason::WouldNotFitWindow, takes, strict.seconds_left))
+        let takes = bytes as f64 / time_left.bytes_per_second;
+        Err(Refusal::with_numbers(RefusalReason::WouldNotFitWindow, takes, time_left.seconds_left))
     }
 
     /// Whether a target may also use slots that are reserved for another target.
@@ -555,9 +574,9 @@ impl Admission {
     }
 
     /// Whether another copy of a shard's range is being compacted while only one may be.
-    fn is_other_copy_running(&self, brief: &CandidateSummary) -> bool {
+    fn is_other_copy_running(&self, candidate: &CandidateSummary) -> bool {
         self.rules.limits.one_copy_of_a_range
-            && self.activity.is_other_copy_running(&self.snapshot, brief.db, brief.ix)
+            && self.activity.is_other_copy_running(&self.snapshot, candidate.db, candidate.ix)
     }
 
     /// Whether this plan's own starts postpone another start on a node.

@@ -43,16 +43,16 @@ impl CopyMap {
             {
                 continue;
             }
-            let sited = found.entry(target.db()).or_default();
-            sited.resharding |= target.state() == TargetState::Resharding;
+            let db_copies = found.entry(target.db()).or_default();
+            db_copies.resharding |= target.state() == TargetState::Resharding;
             let (node, shard) = (target.node_ix(), target.ix());
-            match sited.by_node.iter_mut().find(|site| site.node == node) {
-                Some(site) => site.count += 1,
-                None => sited.by_node.push(NodeCopies { node, count: 1, any_shard: shard }),
+            match db_copies.by_node.iter_mut().find(|node_copies| node_copies.node == node) {
+                Some(node_copies) => node_copies.count += 1,
+                None => db_copies.by_node.push(NodeCopies { node, count: 1, any_shard: shard }),
             }
         }
-        for sited in found.values_mut() {
-            sited.by_node.sort_unstable_by_key(|site| site.node);
+        for db_copies in found.values_mut() {
+            db_copies.by_node.sort_unstable_by_key(|node_copies| node_copies.node);
         }
         Self(found)
     }

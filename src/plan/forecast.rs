@@ -3,10 +3,7 @@
 
 use super::{Plan, candidate_summary::CandidateSummary};
 use crate::{
-    model::{
-        facts::{FactKind, OptionalU64},
-        records::Backoff,
-    },
+    model::{facts::OptionalU64, records::Backoff},
     table::{TargetIx, TargetRef},
 };
 use std::collections::BTreeMap;
@@ -32,8 +29,8 @@ impl Plan {
     #[must_use]
     pub fn forecast(&self, target: TargetRef<'_>) -> Forecast {
         let facts = target.facts();
-        let rests = &self.conditions.constraints.backoffs;
-        let confidence = match rests.get(&target.ix()) {
+        let backoffs = &self.conditions.constraints.backoffs;
+        let confidence = match backoffs.get(&target.ix()) {
             Some(Backoff::Futile { would_leave: Some(_), .. }) => CONFIDENCE_LEARNED,
             Some(Backoff::Futile { would_leave: None, .. }) => {
                 crate::model::facts::Confidence::Low.label()
@@ -42,7 +39,7 @@ impl Plan {
                 facts.confidence.label()
             }
         };
-        let learned = learned_remaining_bytes(rests, target.ix()).zip(facts.active_bytes.get());
+        let learned = learned_remaining_bytes(backoffs, target.ix()).zip(facts.active_bytes.get());
         let Some((left, active)) = learned.filter(|(_, active)| *active > 0) else {
             let (predicted, reclaimable) = (target.predicted_bytes(), target.reclaimable_bytes());
             return Forecast {
@@ -55,8 +52,8 @@ impl Plan {
             let all = u128::from(bytes) * u128::from(left) / u128::from(active);
             u64::try_from(all).unwrap_or(u64::MAX)
         };
-        let predicted = target.disk_bytes(FactKind::Active).map(all);
-        let file = target.disk_bytes(FactKind::File);
+        let predicted = target.active_bytes().map(all);
+        let file = target.file_bytes();
         let reclaimable = file.zip(predicted).map(|(file, left)| file.saturating_sub(left));
         Forecast { predicted_bytes: predicted, reclaimable_bytes: reclaimable, confidence }
     }
@@ -64,15 +61,15 @@ impl Plan {
 
 impl CandidateSummary {
     /// The same summary with the prediction from the target's last compaction, if there is one.
-    pub(super) fn with_learned_prediction(&self, rests: &BTreeMap<TargetIx, Backoff>) -> Self {
-        let learned = learned_remaining_bytes(rests, self.ix).map(OptionalU64::new);
+    pub(super) fn with_learned_prediction(&self, backoffs: &BTreeMap<TargetIx, Backoff>) -> Self {
+        let learned = learned_remaining_bytes(backoffs, self.ix).map(OptionalU64::new);
         Self { predicted_bytes: learned.unwrap_or(self.predicted_bytes), ..*self }
     }
 }
 
 /// Bytes that another compaction would leave of one file, if the last one provides that number.
-fn learned_remaining_bytes(rests: &BTreeMap<TargetIx, Backoff>, ix: TargetIx) -> Option<u64> {
-    match rests.get(&ix)? {
+fn learned_remaining_bytes(backoffs: &BTreeMap<TargetIx, Backoff>, ix: TargetIx) -> Option<u64> {
+    match backoffs.get(&ix)? {
         Backoff::Futile { would_leave, .. } => *would_leave,
         Backoff::CoolDown { .. } | Backoff::Quarantined { .. } => None,
     }

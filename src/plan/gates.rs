@@ -108,9 +108,9 @@ impl GateInputs<'_> {
         at: NodeIx,
         node: &Node,
         channel: &Channel,
-        opening: WindowState,
+        window_state: WindowState,
     ) -> Option<Refusal> {
-        let since = opening.since;
+        let since = window_state.since;
         let window = Refusal { since, ..Refusal::without_numbers(RefusalReason::Window) };
         (self.rules.mode.more_cautious(channel.mode) != self.rules.mode)
             .then(|| Refusal::without_numbers(RefusalReason::Mode))
@@ -127,7 +127,7 @@ impl GateInputs<'_> {
             })
             .or_else(|| self.journal_refusal())
             .or_else(|| self.maintenance_refusal(at))
-            .or_else(|| (!opening.is_open).then_some(window))
+            .or_else(|| (!window_state.is_open).then_some(window))
             .or_else(|| self.ramp_refusal(at))
             .or_else(|| self.pressure_refusal(at))
     }
@@ -211,14 +211,14 @@ impl ClosedGates {
     pub(super) fn new(
         snapshot: &Snapshot,
         channels: &Channels,
-        openings: &[WindowState],
-        doors: &GateInputs<'_>,
+        window_states: &[WindowState],
+        gate_inputs: &GateInputs<'_>,
     ) -> Self {
         let mut refusals = Vec::with_capacity(snapshot.nodes().len() * channels.list.len());
         for (at, node) in snapshot.nodes().iter().enumerate() {
             let at = NodeIx::from_usize(at).unwrap_or_default();
-            for (channel, opening) in channels.list.iter().zip(openings) {
-                refusals.push(doors.channel_refusal(at, node, channel, *opening));
+            for (channel, window_state) in channels.list.iter().zip(window_states) {
+                refusals.push(gate_inputs.channel_refusal(at, node, channel, *window_state));
             }
         }
         Self { refusals, channel_count: channels.list.len() }
@@ -232,12 +232,15 @@ impl ClosedGates {
 }
 
 /// When a gate or a back-off next changes through the clock alone.
-pub(super) fn next_change(doors: &GateInputs<'_>, openings: &[WindowState]) -> Option<Moment> {
-    let GateInputs { rules, conditions, now, .. } = doors;
+pub(super) fn next_change(
+    gate_inputs: &GateInputs<'_>,
+    window_states: &[WindowState],
+) -> Option<Moment> {
+    let GateInputs { rules, conditions, now, .. } = gate_inputs;
     let history = &conditions.constraints;
     let wait = rules.limits.wait;
-    let windows = openings.iter().filter_map(|opening| opening.until);
-    let rests = history.backoffs.values().filter_map(|rest| match rest {
+    let windows = window_states.iter().filter_map(|window_state| window_state.until);
+    let backoffs = history.backoffs.values().filter_map(|rest| match rest {
         crate::model::records::Backoff::CoolDown { until, .. } => Some(*until),
         crate::model::records::Backoff::Quarantined { .. }
         | crate::model::records::Backoff::Futile { .. } => None,
@@ -249,6 +252,6 @@ pub(super) fn next_change(doors: &GateInputs<'_>, openings: &[WindowState]) -> O
         Some(since.plus(Duration::from_secs(wait.as_secs().saturating_mul(steps))))
     });
     let spent = history.recent_starts.iter().map(|(at, _)| at.plus(super::slots::BUDGET_PERIOD));
-    let all = windows.chain(rests).chain(waits).chain(ramp).chain(spent);
+    let all = windows.chain(backoffs).chain(waits).chain(ramp).chain(spent);
     all.filter(|at| at > now).min()
 }

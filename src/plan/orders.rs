@@ -66,9 +66,9 @@ impl Plan {
             return Some(start.request.clone());
         }
         let (channel, _) = self.start_channel_index(target)?;
-        let brief = CandidateSummary::of(target);
-        let node = self.admission.request_node(target.node_ix(), &brief)?;
-        let ballot = SelectionContext {
+        let candidate = CandidateSummary::of(target);
+        let node = self.admission.request_node(target.node_ix(), &candidate)?;
+        let context = SelectionContext {
             snapshot: &self.snapshot,
             channels: &self.channels,
             placements: &self.placements,
@@ -78,7 +78,7 @@ impl Plan {
             start_interval: self.rules.limits.wait,
             bytes_per_second: None,
         };
-        Some(selection::build_start(channel, &brief, node, ballot, &self.admission)?.request)
+        Some(selection::build_start(channel, &candidate, node, context, &self.admission)?.request)
     }
 
     /// The channel for which a target may start: the one that takes it, or the one that it counts
@@ -97,39 +97,6 @@ impl Plan {
         let since = self.placement(target.ix()).map(|(_, placement)| placement.queued_since);
         find_start_channel(&self.channels, &self.conditions, &self.placements, target)
             .map(|at| (at, since))
-    }
-}
-
-impl Refusal {
-    /// Whether it passes by itself as other jobs end and facts are read again, so that an order
-    /// can wait. All other refusals need an operator or a different time of day.
-    fn is_transient(&self) -> bool {
-        match self.reason {
-            RefusalReason::ChannelLimit
-            | RefusalReason::NodeLimit
-            | RefusalReason::ClusterLimit => self.limit != Some(0.0),
-            RefusalReason::Budget
-            | RefusalReason::Ramp
-            | RefusalReason::OtherCopyRunning
-            | RefusalReason::Stale => true,
-            RefusalReason::Mode
-            | RefusalReason::Suspended
-            | RefusalReason::Journal
-            | RefusalReason::Window
-            | RefusalReason::WouldNotFitWindow
-            | RefusalReason::Headroom
-            | RefusalReason::UnknownDisk
-            | RefusalReason::Pressure
-            | RefusalReason::Maintenance
-            | RefusalReason::Resharding
-            | RefusalReason::Running
-            | RefusalReason::Building
-            | RefusalReason::CoolDown
-            | RefusalReason::Quarantined
-            | RefusalReason::Futile
-            | RefusalReason::Excluded
-            | RefusalReason::NoEvidence => false,
-        }
     }
 }
 

@@ -72,29 +72,29 @@ impl QueueBounds {
     }
 
     /// Whether a shard has no special state, so that [`QueueBounds::refusal_reason`] applies.
-    pub(super) fn applies_to(brief: &CandidateSummary) -> bool {
-        brief.unit == CompactionUnit::ShardFile && brief.blocker == Blocker::None
+    pub(super) fn applies_to(candidate: &CandidateSummary) -> bool {
+        candidate.unit == CompactionUnit::ShardFile && candidate.blocker == Blocker::None
     }
 
     /// Why a shard without special state may not start. `confirmed` and `other_copy` are only
     /// evaluated where they matter.
     pub(super) fn refusal_reason(
         &self,
-        brief: &CandidateSummary,
+        candidate: &CandidateSummary,
         confirmed: impl FnOnce() -> bool,
         other_copy: impl FnOnce() -> bool,
     ) -> Option<RefusalReason> {
-        let age = self.now.unix().saturating_sub(brief.measured_at.unix());
-        let measured = brief.measured_at != Moment::default();
+        let age = self.now.unix().saturating_sub(candidate.measured_at.unix());
+        let measured = candidate.measured_at != Moment::default();
         if !measured || (age > self.fresh_for && !confirmed()) {
             return Some(RefusalReason::Stale);
         }
         if self.gate_refusal.is_some() {
             return self.gate_refusal;
         }
-        let file = brief.file_bytes.get();
+        let file = candidate.file_bytes.get();
         if let Some(largest) = self.largest_in_window
-            && brief.predicted_bytes.get().or(file).is_some_and(|bytes| bytes as f64 > largest)
+            && candidate.predicted_bytes.get().or(file).is_some_and(|bytes| bytes as f64 > largest)
         {
             return Some(RefusalReason::WouldNotFitWindow);
         }
@@ -103,7 +103,7 @@ impl QueueBounds {
         {
             return Some(RefusalReason::UnknownDisk);
         }
-        let peak = brief.peak_bytes(self.headroom_factor);
+        let peak = candidate.peak_bytes(self.headroom_factor);
         let over = |room: Option<u64>| room.is_some_and(|room| peak.is_none_or(|it| it > room));
         if self.space.is_falling || over(self.space.free_after_running) {
             return Some(RefusalReason::Headroom);

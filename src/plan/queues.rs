@@ -273,20 +273,20 @@ fn queue_view(
 ) -> QueueView {
     let queue = &lane.queue;
     let waiting = queue.iter().filter_map(|entry| snapshot.target_at(entry.ix as usize));
-    let briefs: Arc<[CandidateSummary]> = waiting.map(CandidateSummary::of).collect();
-    let copies = |brief: &CandidateSummary| {
-        snapshot.target(brief.ix).map_or(1, |target| target.file_count())
+    let candidates: Arc<[CandidateSummary]> = waiting.map(CandidateSummary::of).collect();
+    let copies = |candidate: &CandidateSummary| {
+        snapshot.target(candidate.ix).map_or(1, |target| target.file_count())
     };
-    let reclaimable = briefs
+    let reclaimable = candidates
         .iter()
-        .filter_map(|brief| {
-            let copies = if node == NodeIx::CLUSTER { copies(brief) } else { 1 };
-            Some(brief.reclaimable_bytes()?.saturating_mul(u64::from(copies)))
+        .filter_map(|candidate| {
+            let copies = if node == NodeIx::CLUSTER { copies(candidate) } else { 1 };
+            Some(candidate.reclaimable_bytes()?.saturating_mul(u64::from(copies)))
         })
         .fold(0, u64::saturating_add);
-    let oldest = briefs
+    let oldest = candidates
         .iter()
-        .filter_map(|brief| placements.get(brief.ix.as_usize()))
+        .filter_map(|candidate| placements.get(candidate.ix.as_usize()))
         .map(|placement| placement.queued_since)
         .min();
     QueueView {
@@ -301,6 +301,6 @@ fn queue_view(
         oldest_queued_at: oldest,
         reclaimable_bytes: reclaimable,
         active_jobs: lane.running_targets.len(),
-        summaries: briefs,
+        summaries: candidates,
     }
 }

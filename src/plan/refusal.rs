@@ -116,7 +116,54 @@ impl RefusalReason {
     }
 }
 
+/// What ends a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalEnd {
+    /// The target's turn comes: running jobs end, or starts are far enough apart.
+    Turn,
+    /// The target is measured again.
+    Measurement,
+    /// An operator, the time of day, or a change of the node or the target.
+    Change,
+}
+
 impl RefusalReason {
+    /// What ends the refusal.
+    #[must_use]
+    pub const fn ends_with(self) -> RefusalEnd {
+        match self {
+            Self::ChannelLimit
+            | Self::NodeLimit
+            | Self::ClusterLimit
+            | Self::Budget
+            | Self::Ramp
+            | Self::OtherCopyRunning => RefusalEnd::Turn,
+            Self::Stale => RefusalEnd::Measurement,
+            Self::Mode
+            | Self::Suspended
+            | Self::Journal
+            | Self::Window
+            | Self::WouldNotFitWindow
+            | Self::Headroom
+            | Self::UnknownDisk
+            | Self::Pressure
+            | Self::Maintenance
+            | Self::Resharding
+            | Self::Running
+            | Self::Building
+            | Self::CoolDown
+            | Self::Quarantined
+            | Self::Futile
+            | Self::Excluded
+            | Self::NoEvidence => RefusalEnd::Change,
+        }
+    }
+
+    /// Whether a maximum number of jobs is reached.
+    const fn is_job_limit(self) -> bool {
+        matches!(self, Self::ChannelLimit | Self::NodeLimit | Self::ClusterLimit)
+    }
+
     /// The reason with this label.
     #[must_use]
     pub fn from_label(label: &str) -> Option<Self> {
@@ -179,16 +226,21 @@ impl Refusal {
         Self { reason, value: None, limit: None, since: None }
     }
 
+    /// Whether it passes by itself as other jobs end and facts are read again, so that an order
+    /// can wait. A limit of zero jobs never frees a slot.
+    pub(super) fn is_transient(&self) -> bool {
+        match self.reason.ends_with() {
+            RefusalEnd::Turn => self.limit != Some(0.0) || !self.reason.is_job_limit(),
+            RefusalEnd::Measurement => true,
+            RefusalEnd::Change => false,
+        }
+    }
+
     /// Whether a limit refuses although it is not reached, because the rest is reserved for
     /// another target.
     pub(super) fn is_caused_by_reservation(&self) -> bool {
-        let limits = [
-            RefusalReason::ChannelLimit,
-            RefusalReason::NodeLimit,
-            RefusalReason::ClusterLimit,
-            RefusalReason::Budget,
-        ];
-        limits.contains(&self.reason) && self.value < self.limit
+        let is_limit = self.reason.is_job_limit() || self.reason == RefusalReason::Budget;
+        is_limit && self.value < self.limit
     }
 
     /// A refusal with a value and a limit.

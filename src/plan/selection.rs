@@ -30,7 +30,7 @@ const MIN_GAIN_RATIO: f64 = 0.01;
 /// One queue during the selection.
 #[derive(Debug)]
 pub(super) struct SelectionQueue<'a> {
-    pub(super) queue: &'a QueueView,
+    pub(super) view: &'a QueueView,
     /// Candidates that come before the queue: orders, queued or not; then the target with a slot
     /// reservation; then views of which only some copies are compacted so far.
     pub(super) leading: Vec<CandidateSummary>,
@@ -43,7 +43,7 @@ type OrdersByTarget = BTreeMap<TargetIx, CompactionOrder>;
 
 impl SelectionQueue<'_> {
     fn get(&self, at: usize) -> Option<&CandidateSummary> {
-        let waiting = || self.queue.summaries.get(at.checked_sub(self.leading.len())?);
+        let waiting = || self.view.summaries.get(at.checked_sub(self.leading.len())?);
         self.leading.get(at).or_else(waiting)
     }
 
@@ -52,32 +52,39 @@ impl SelectionQueue<'_> {
         &'a self,
         orders: &'a OrdersByTarget,
     ) -> impl Iterator<Item = &'a CandidateSummary> {
-        let again = |brief: &&CandidateSummary| !self.is_leading(brief, orders);
-        self.leading.iter().chain(self.queue.summaries.iter().filter(again))
+        let again = |candidate: &&CandidateSummary| !self.is_leading(candidate, orders);
+        self.leading.iter().chain(self.view.summaries.iter().filter(again))
     }
 
     /// Moves the target with a slot reservation before its queue, after all orders.
-    pub(super) fn move_reserved_first(&mut self, claimant: TargetIx, orders: &OrdersByTarget) {
-        if self.reserved_target.is_some() || orders.contains_key(&claimant) {
+    pub(super) fn move_reserved_first(&mut self, reserved_for: TargetIx, orders: &OrdersByTarget) {
+        if self.reserved_target.is_some() || orders.contains_key(&reserved_for) {
             return;
         }
-        let Some(brief) = self.queue.summaries.iter().find(|brief| brief.ix == claimant) else {
+        let Some(candidate) =
+            self.view.summaries.iter().find(|candidate| candidate.ix == reserved_for)
+        else {
             return;
         };
         let ordered =
-            self.leading.iter().take_while(|brief| orders.contains_key(&brief.ix)).count();
-        self.leading.insert(ordered, *brief);
-        self.reserved_target = Some(claimant);
+            self.leading.iter().take_while(|candidate| orders.contains_key(&candidate.ix)).count();
+        self.leading.insert(ordered, *candidate);
+        self.reserved_target = Some(reserved_for);
     }
 
     /// Whether a queued candidate is also in `first`.
-    fn is_leading(&self, brief: &CandidateSummary, orders: &OrdersByTarget) -> bool {
-        self.reserved_target == Some(brief.ix) || orders.contains_key(&brief.ix)
+    fn is_leading(&self, candidate: &CandidateSummary, orders: &OrdersByTarget) -> bool {
+        self.reserved_target == Some(candidate.ix) || orders.contains_key(&candidate.ix)
     }
 
     /// Whether the candidate at an index was already visited in `first`.
-    fn is_repeated(&self, at: usize, brief: &CandidateSummary, orders: &OrdersByTarget) -> bool {
-        at >= self.leading.len() && self.is_leading(brief, orders)
+    fn is_repeated(
+        &self,
+        at: usize,
+        candidate: &CandidateSummary,
+        orders: &OrdersByTarget,
+    ) -> bool {
+        at >= self.leading.len() && self.is_leading(candidate, orders)
     }
 }
 
@@ -108,13 +115,13 @@ struct NextStart {
 /// A start only uses up slots and space, so each queue is walked once: a refused candidate stays
 /// refused.
 pub(super) fn select_starts(
-    lanes: &[SelectionQueue<'_>],
-    ballot: SelectionContext<'_>,
+    queues: &[SelectionQueue<'_>],
+    context: SelectionContext<'_>,
     admission: &mut Admission,
 ) -> Vec<PlannedStart> {
     let mut starts = Vec::new();
     let mut heads: Vec<Option<NextStart>> =
-        lanes.iter().map(|lane| next_start(lane, 0, ballot, admission)).collect();
+        queues.iter().map(|queue| next_start(queue, 0, context, admission)).collect();
     loop {
         let best = heads
             .iter()
@@ -123,22 +130,22 @@ pub(super) fn select_starts(
             // Of equal scores, the first queue wins.
             .max_by(|(one, a), (other, b)| a.score.cmp(&b.score).then(other.cmp(one)));
         let Some((at, chosen)) = best else { return starts };
-        let Some((lane, brief)) =
-            lanes.get(at).and_then(|lane| Some((lane, lane.get(chosen.index)?)))
+        let Some((queue, candidate)) =
+            queues.get(at).and_then(|queue| Some((queue, queue.get(chosen.index)?)))
         else {
             return starts;
         };
-        match build_start(lane.queue.channel_index, brief, chosen.node, ballot, admission) {
+        match build_start(queue.view.channel_index, candidate, chosen.node, context, admission) {
             Some(start) => {
-                admission.record_start(chosen.node, lane.queue.channel_index, brief);
+                admission.record_start(chosen.node, queue.view.channel_index, candidate);
                 starts.push(start);
             }
-            None => admission.mark_unaddressable(brief.ix),
+            None => admission.mark_unaddressable(candidate.ix),
         }
-        for (place, (lane, kept)) in lanes.iter().zip(&mut heads).enumerate() {
+        for (place, (queue, kept)) in queues.iter().zip(&mut heads).enumerate() {
             if let Some(before) = *kept {
                 *kept =
-                    next_start(lane, before.index + usize::from(place == at), ballot, admission);
+                    next_start(queue, before.index + usize::from(place == at), context, admission);
             }
         }
     }
@@ -147,32 +154,32 @@ pub(super) fn select_starts(
 /// Counts the decisions about every candidate of a queue, and returns the reason of each queued
 /// one.
 pub(super) fn count_decisions(
-    lane: &SelectionQueue<'_>,
+    queue: &SelectionQueue<'_>,
     starts: &[PlannedStart],
     orders: &OrdersByTarget,
     admission: &Admission,
 ) -> (DecisionCounts, RefusalReasons) {
     let mut counts = DecisionCounts::default();
-    let mut reasons = RefusalReasons::with_capacity(lane.queue.summaries.len());
-    let QueueView { node, channel_index: channel, .. } = *lane.queue;
+    let mut reasons = RefusalReasons::with_capacity(queue.view.summaries.len());
+    let QueueView { node, channel_index: channel, .. } = *queue.view;
     let started: hashbrown::HashSet<_> =
         starts.iter().filter(|start| start.channel == channel).map(|start| start.ix).collect();
-    let terms = admission.bounds(node, channel);
-    let decided = |brief: &CandidateSummary| {
-        let starts = !started.is_empty() && started.contains(&brief.ix);
-        let reason = || admission.refusal_reason(&terms, (node, channel), brief);
+    let bounds = admission.bounds(node, channel);
+    let decided = |candidate: &CandidateSummary| {
+        let starts = !started.is_empty() && started.contains(&candidate.ix);
+        let reason = || admission.refusal_reason(&bounds, (node, channel), candidate);
         (!starts).then(|| reason().unwrap_or(RefusalReason::ChannelLimit))
     };
     let mut count = |reason: Option<RefusalReason>| match reason {
         Some(reason) => counts.count_refusal(reason),
         None => counts.starts += 1,
     };
-    lane.leading.iter().for_each(|brief| count(decided(brief)));
-    for brief in lane.queue.summaries.iter() {
-        let reason = decided(brief);
+    queue.leading.iter().for_each(|candidate| count(decided(candidate)));
+    for candidate in queue.view.summaries.iter() {
+        let reason = decided(candidate);
         reasons.push(reason);
         // A candidate in `first` is already counted.
-        if !lane.is_leading(brief, orders) {
+        if !queue.is_leading(candidate, orders) {
             count(reason);
         }
     }
@@ -181,32 +188,35 @@ pub(super) fn count_decisions(
 
 /// The first candidate of a queue at or after `from` that may start.
 fn next_start(
-    lane: &SelectionQueue<'_>,
+    queue: &SelectionQueue<'_>,
     from: usize,
-    ballot: SelectionContext<'_>,
+    context: SelectionContext<'_>,
     admission: &Admission,
 ) -> Option<NextStart> {
-    let QueueView { node, channel_index: channel, .. } = *lane.queue;
-    let kind = ballot.channels.list.get(channel)?.kind;
-    let terms = admission.bounds(node, channel);
-    if admission.is_exhausted(channel, kind) || (kind == TargetKind::Db && terms.is_closed()) {
+    let QueueView { node, channel_index: channel, .. } = *queue.view;
+    let kind = context.channels.list.get(channel)?.kind;
+    let bounds = admission.bounds(node, channel);
+    if admission.is_exhausted(channel, kind) || (kind == TargetKind::Db && bounds.is_closed()) {
         return None;
     }
     // If the free slots are reserved, only candidates before the queue may start.
-    let until =
-        if kind == TargetKind::Db && terms.is_reserved() { lane.leading.len() } else { usize::MAX };
+    let until = if kind == TargetKind::Db && bounds.is_reserved() {
+        queue.leading.len()
+    } else {
+        usize::MAX
+    };
     let mut at = from;
     while at < until
-        && let Some(brief) = lane.get(at)
+        && let Some(candidate) = queue.get(at)
     {
-        let worth_asking = !lane.is_repeated(at, brief, ballot.orders)
+        let worth_asking = !queue.is_repeated(at, candidate, context.orders)
             && (kind != TargetKind::Db
-                || admission.refusal_reason(&terms, (node, channel), brief).is_none());
-        if worth_asking && let Ok(node) = admission.admit(node, channel, brief) {
+                || admission.refusal_reason(&bounds, (node, channel), candidate).is_none());
+        if worth_asking && let Ok(node) = admission.admit(node, channel, candidate) {
             return Some(NextStart {
                 index: at,
                 node,
-                score: start_score(lane, brief, ballot).into(),
+                score: start_score(queue, candidate, context).into(),
             });
         }
         at += 1;
@@ -217,48 +227,50 @@ fn next_start(
 /// A candidate's score against those of other queues, as a base-2 logarithm because a candidate
 /// may wait for years.
 pub(super) fn start_score(
-    lane: &SelectionQueue<'_>,
-    brief: &CandidateSummary,
-    ballot: SelectionContext<'_>,
+    queue: &SelectionQueue<'_>,
+    candidate: &CandidateSummary,
+    context: SelectionContext<'_>,
 ) -> f64 {
-    if ballot.orders.contains_key(&brief.ix) {
+    if context.orders.contains_key(&candidate.ix) {
         return f64::INFINITY;
     }
-    if lane.reserved_target == Some(brief.ix) {
+    if queue.reserved_target == Some(candidate.ix) {
         return f64::MAX;
     }
-    let frees = brief.reclaimable_bytes().zip(brief.predicted_bytes.get()).map_or(
+    let frees = candidate.reclaimable_bytes().zip(candidate.predicted_bytes.get()).map_or(
         0.0,
         |(gain, rewrite)| {
             if rewrite == 0 { gain as f64 } else { gain as f64 / rewrite as f64 }
         },
     );
     let since =
-        ballot.placements.get(brief.ix.as_usize()).filter(|it| it.channel_index().is_some());
-    let waited = since.map_or(0.0, |placed| placed.queued_since.age(ballot.now).as_secs_f64());
+        context.placements.get(candidate.ix.as_usize()).filter(|it| it.channel_index().is_some());
+    let waited = since.map_or(0.0, |placed| placed.queued_since.age(context.now).as_secs_f64());
     frees.max(MIN_GAIN_RATIO).log2() + waited / 3_600.0 / SCORE_DOUBLING_HOURS
 }
 
 /// The start of a channel's candidate on a node; none if no request can carry its name.
 pub(super) fn build_start(
     at: usize,
-    brief: &CandidateSummary,
+    candidate: &CandidateSummary,
     node: NodeIx,
-    ballot: SelectionContext<'_>,
+    context: SelectionContext<'_>,
     admission: &Admission,
 ) -> Option<PlannedStart> {
-    let target = ballot.snapshot.target(brief.ix)?;
-    let sites = admission.copies_to_start(node, brief);
-    let shard = sites.first().and_then(|site| ballot.snapshot.target(site.any_shard));
-    let channel = ballot.channels.list.get(at)?;
-    let name = ballot.snapshot.node(node).map_or("", |node| &*node.name);
+    let target = context.snapshot.target(candidate.ix)?;
+    let copies_by_node = admission.copies_to_start(node, candidate);
+    let shard = copies_by_node
+        .first()
+        .and_then(|node_copies| context.snapshot.target(node_copies.any_shard));
+    let channel = context.channels.list.get(at)?;
+    let name = context.snapshot.node(node).map_or("", |node| &*node.name);
     let expected = StartEstimate {
-        file_count: sites.iter().map(|site| u64::from(site.count)).sum(),
-        peak_bytes: admission.space_need(brief).peak_bytes.unwrap_or(0),
-        bytes_per_second: ballot.bytes_per_second,
-        is_space_known: admission.knows_space(&sites),
-        order: ballot.orders.get(&brief.ix),
+        file_count: copies_by_node.iter().map(|node_copies| u64::from(node_copies.count)).sum(),
+        peak_bytes: admission.space_need(candidate).peak_bytes.unwrap_or(0),
+        bytes_per_second: context.bytes_per_second,
+        is_space_known: admission.knows_space(&copies_by_node),
+        order: context.orders.get(&candidate.ix),
     };
-    let brief = brief.with_learned_prediction(ballot.backoffs);
-    PlannedStart::of(target, &brief, (node, name), (at, channel), shard, expected).ok()
+    let candidate = candidate.with_learned_prediction(context.backoffs);
+    PlannedStart::of(target, &candidate, (node, name), (at, channel), shard, expected).ok()
 }

@@ -76,68 +76,69 @@ pub(super) struct ReservationDecision {
 impl ReservationDecision {
     /// The reservation that is active now, if any.
     pub(super) fn decide(
-        lanes: &[SelectionQueue<'_>],
-        ballot: SelectionContext<'_>,
+        queues: &[SelectionQueue<'_>],
+        context: SelectionContext<'_>,
         admission: &Admission,
     ) -> Self {
-        let patience = ballot
+        let patience = context
             .start_interval
             .saturating_mul(INTERVALS_BEFORE_RESERVATION)
             .max(MIN_WAIT_BEFORE_RESERVATION);
         let mut first: Option<(ReservationRank, SlotReservation)> = None;
         let mut ripens: Option<Moment> = None;
-        for lane in lanes {
-            let (node, channel) = (lane.queue.node, lane.queue.channel_index);
-            for brief in
-                lane.candidates(ballot.orders).filter(|it| admission.may_need_reservation(it))
+        for queue in queues {
+            let (node, channel) = (queue.view.node, queue.view.channel_index);
+            for candidate in
+                queue.candidates(context.orders).filter(|it| admission.may_need_reservation(it))
             {
-                let ordered = ballot.orders.get(&brief.ix);
-                let placed = ballot.placements.get(brief.ix.as_usize());
+                let ordered = context.orders.get(&candidate.ix);
+                let placed = context.placements.get(candidate.ix.as_usize());
                 let placed =
                     placed.filter(|it| it.channel_index().is_some()).map(|it| it.queued_since);
                 let Some(waits_since) = ordered.map(|it| it.at).or(placed) else { continue };
-                if ordered.is_none() && waits_since.age(ballot.now) < patience {
+                if ordered.is_none() && waits_since.age(context.now) < patience {
                     let ripe = waits_since.plus(patience);
                     ripens = Some(ripens.map_or(ripe, |before| before.min(ripe)));
                     continue;
                 }
                 let worth =
-                    Reverse(OrderedFloat(super::selection::start_score(lane, brief, ballot)));
-                let rank = (ordered.is_none(), waits_since, worth, brief.ix);
+                    Reverse(OrderedFloat(super::selection::start_score(queue, candidate, context)));
+                let rank = (ordered.is_none(), waits_since, worth, candidate.ix);
                 if first.as_ref().is_some_and(|(before, _)| *before <= rank) {
                     continue;
                 }
-                let waits = admission.waits_only_for_slots((node, channel), brief);
-                let Some((sites, ready)) = waits else { continue };
+                let waits = admission.waits_only_for_slots((node, channel), candidate);
+                let Some((copies_by_node, ready)) = waits else { continue };
                 let (since, until) = match ordered {
                     Some(ordered) => (ordered.at, ordered.until),
-                    None => active_period(waits_since, ballot.now, patience),
+                    None => active_period(waits_since, context.now, patience),
                 };
-                let copies: u64 = sites.iter().map(|site| u64::from(site.count)).sum();
-                let bytes = brief.file_bytes.get().unwrap_or(0).saturating_mul(copies);
-                let (ix, whole) = (brief.ix, brief.unit == CompactionUnit::AllCopies);
-                let claim = SlotReservation {
+                let copies: u64 =
+                    copies_by_node.iter().map(|node_copies| u64::from(node_copies.count)).sum();
+                let bytes = candidate.file_bytes.get().unwrap_or(0).saturating_mul(copies);
+                let (ix, all_copies) = (candidate.ix, candidate.unit == CompactionUnit::AllCopies);
+                let reservation = SlotReservation {
                     ix,
-                    all_copies: whole,
+                    all_copies,
                     node,
                     queued_since: waits_since,
                     active_from: since,
                     active_until: until,
                     channel_index: channel,
-                    copies: sites,
+                    copies: copies_by_node,
                     total_bytes: bytes,
                     slots_free: ready,
                 };
-                first = Some((rank, claim));
+                first = Some((rank, reservation));
             }
         }
-        let first = first.map(|(_, claim)| claim);
+        let first = first.map(|(_, reservation)| reservation);
         let changes = first
             .as_ref()
-            .map(|it| if is_active(it, ballot.now) { it.active_until } else { it.active_from });
+            .map(|it| if is_active(it, context.now) { it.active_until } else { it.active_from });
         Self {
-            next_change: changes.or(ripens).filter(|at| *at > ballot.now),
-            reservation: first.filter(|it| is_active(it, ballot.now)),
+            next_change: changes.or(ripens).filter(|at| *at > context.now),
+            reservation: first.filter(|it| is_active(it, context.now)),
         }
     }
 }
@@ -145,8 +146,8 @@ impl ReservationDecision {
 /// The order of precedence: orders, then the longest wait, then the score.
 type ReservationRank = (bool, Moment, Reverse<OrderedFloat<f64>>, TargetIx);
 
-fn is_active(claim: &SlotReservation, now: Moment) -> bool {
-    claim.active_from <= now && now < claim.active_until
+fn is_active(reservation: &SlotReservation, now: Moment) -> bool {
+    reservation.active_from <= now && now < reservation.active_until
 }
 
 /// The current or next reservation period of a target that waits since a given time and for longer

@@ -47,30 +47,30 @@ struct ReservedSlots {
 }
 
 impl ReservedSlots {
-    fn of(claim: &SlotReservation, nodes: usize) -> Self {
+    fn of(reservation: &SlotReservation, nodes: usize) -> Self {
         let &SlotReservation {
             channel_index: channel,
-            all_copies: whole,
+            all_copies,
             total_bytes: bytes,
             active_from: since,
             ..
-        } = claim;
-        let mut kept = Self {
+        } = reservation;
+        let mut reserved = Self {
             jobs_by_node: vec![0; nodes],
             channel_index: channel,
             cluster_jobs: 0,
-            all_copies: whole,
+            all_copies,
             budget_bytes: bytes,
             since,
         };
-        for (node, copies) in files_by_node(&claim.copies) {
-            if let Some(count) = kept.jobs_by_node.get_mut(node.as_usize()) {
+        for (node, copies) in files_by_node(&reservation.copies) {
+            if let Some(count) = reserved.jobs_by_node.get_mut(node.as_usize()) {
                 // If all slots are free already, another start would only delay this one.
-                *count = if claim.slots_free { usize::MAX } else { copies };
+                *count = if reservation.slots_free { usize::MAX } else { copies };
             }
-            kept.cluster_jobs = kept.cluster_jobs.saturating_add(copies);
+            reserved.cluster_jobs = reserved.cluster_jobs.saturating_add(copies);
         }
-        kept
+        reserved
     }
 
     fn on_node(&self, node: NodeIx) -> usize {
@@ -147,47 +147,53 @@ impl JobSlots {
     }
 
     /// Whether the limits admit a request; a view with all its copies counts with every file.
-    pub(super) fn check(&self, asks: SlotRequest<'_>) -> Result<(), Refusal> {
-        self.check_against(&ReservedSlots::default(), asks, files_by_node(asks.copies))
+    pub(super) fn check(&self, request: SlotRequest<'_>) -> Result<(), Refusal> {
+        self.check_against(&ReservedSlots::default(), request, files_by_node(request.copies))
     }
 
     /// Whether the limits also admit it with slots reserved for another target. Such a
     /// refusal shows fewer jobs or bytes than the limit.
-    pub(super) fn check_with_reservation(&self, asks: SlotRequest<'_>) -> Result<(), Refusal> {
-        let Some(kept) = &self.reserved else { return Ok(()) };
-        let refused = |refusal| Refusal { since: Some(kept.since), ..refusal };
-        self.check_against(kept, asks, files_by_node(asks.copies)).map_err(refused)
+    pub(super) fn check_with_reservation(&self, request: SlotRequest<'_>) -> Result<(), Refusal> {
+        let Some(reserved) = &self.reserved else { return Ok(()) };
+        let refused = |refusal| Refusal { since: Some(reserved.since), ..refusal };
+        self.check_against(reserved, request, files_by_node(request.copies)).map_err(refused)
     }
 
     /// `files` is the number of files compacted on each node.
     fn check_against(
         &self,
-        kept: &ReservedSlots,
-        asks: SlotRequest<'_>,
+        reserved: &ReservedSlots,
+        request: SlotRequest<'_>,
         files: impl Iterator<Item = (NodeIx, usize)> + Clone,
     ) -> Result<(), Refusal> {
-        let SlotRequest { channel_index: channel, all_copies: whole, file_bytes: file, .. } = asks;
+        let SlotRequest { channel_index: channel, all_copies, file_bytes: file, .. } = request;
         let concurrency = self.channel_limits.get(channel).copied().unwrap_or(0);
         for (node, _) in files.clone() {
             let running =
                 self.targets_by_queue.get(self.queue_index(node, channel)).copied().unwrap_or(0);
-            let held = usize::from(kept.on_node(node) > 0 && kept.channel_index == channel);
+            let held = usize::from(reserved.on_node(node) > 0 && reserved.channel_index == channel);
             check_limit(RefusalReason::ChannelLimit, running, held, 1, concurrency)?;
         }
         for (node, copies) in files.clone() {
             let running = self.jobs_by_node.get(node.as_usize()).copied().unwrap_or(0);
             let limit = self.limits.per_node;
-            check_limit(RefusalReason::NodeLimit, running, kept.on_node(node), copies, limit)?;
+            check_limit(RefusalReason::NodeLimit, running, reserved.on_node(node), copies, limit)?;
         }
         let all = files.map(|(_, copies)| copies).fold(0, usize::saturating_add);
         let limit = self.limits.cluster;
-        check_limit(RefusalReason::ClusterLimit, self.cluster_jobs, kept.cluster_jobs, all, limit)?;
-        if whole {
-            let held = usize::from(kept.all_copies);
+        check_limit(
+            RefusalReason::ClusterLimit,
+            self.cluster_jobs,
+            reserved.cluster_jobs,
+            all,
+            limit,
+        )?;
+        if all_copies {
+            let held = usize::from(reserved.all_copies);
             check_limit(RefusalReason::ClusterLimit, self.all_copies_jobs, held, 1, 1)?;
         }
         let bytes = file.saturating_mul(u64::try_from(all).unwrap_or(u64::MAX));
-        self.check_budget(kept.budget_bytes, bytes)
+        self.check_budget(reserved.budget_bytes, bytes)
     }
 
     /// Whether the hourly budget suffices. A file larger than the whole budget may start if
@@ -214,20 +220,21 @@ impl JobSlots {
     /// ends.
     pub(super) fn could_ever_admit(
         &self,
-        SlotRequest { copies: sites, channel_index: channel, all_copies: whole, .. }: SlotRequest<
+        SlotRequest { copies: copies_by_node, channel_index: channel, all_copies, .. }: SlotRequest<
             '_,
         >,
     ) -> bool {
-        let all = files_by_node(sites).map(|(_, copies)| copies).fold(0, usize::saturating_add);
-        !(whole && self.all_copies_jobs > 0)
+        let all =
+            files_by_node(copies_by_node).map(|(_, copies)| copies).fold(0, usize::saturating_add);
+        !(all_copies && self.all_copies_jobs > 0)
             && self.channel_limits.get(channel).is_some_and(|limit| *limit > 0)
-            && files_by_node(sites).all(|(_, copies)| copies <= self.limits.per_node)
+            && files_by_node(copies_by_node).all(|(_, copies)| copies <= self.limits.per_node)
             && all <= self.limits.cluster
     }
 
     /// Reserves the slots a target needs.
-    pub(super) fn reserve(&mut self, claim: &SlotReservation) {
-        self.reserved = Some(ReservedSlots::of(claim, self.jobs_by_node.len()));
+    pub(super) fn reserve(&mut self, reservation: &SlotReservation) {
+        self.reserved = Some(ReservedSlots::of(reservation, self.jobs_by_node.len()));
     }
 
     /// The target starts and uses the reserved slots.
@@ -251,15 +258,15 @@ impl JobSlots {
 
     fn bounds_against(
         &self,
-        kept: &ReservedSlots,
+        reserved: &ReservedSlots,
         node: NodeIx,
         channel: usize,
     ) -> queue_bounds::SlotBounds {
-        let asks =
+        let request =
             SlotRequest { copies: &[], channel_index: channel, all_copies: false, file_bytes: 0 };
-        let reached = self.check_against(kept, asks, [(node, 1)].into_iter()).err();
+        let reached = self.check_against(reserved, request, [(node, 1)].into_iter()).err();
         let reached = reached.map(|refusal| refusal.reason);
-        let before = self.spent_bytes.saturating_add(kept.budget_bytes);
+        let before = self.spent_bytes.saturating_add(reserved.budget_bytes);
         let budget = match (before, self.limits.bytes_per_hour.checked_sub(before)) {
             (0, _) => u64::MAX,
             (_, left) => left.unwrap_or(0),
@@ -275,21 +282,21 @@ impl JobSlots {
     /// Counts a start.
     pub(super) fn record_start(
         &mut self,
-        sites: &[NodeCopies],
+        copies_by_node: &[NodeCopies],
         channel: usize,
-        whole: bool,
+        all_copies: bool,
         file: u64,
     ) {
-        for (site, (_, copies)) in sites.iter().zip(files_by_node(sites)) {
-            self.count_jobs(site.node, copies);
-            self.count_target(site.node, channel);
+        for (node_copies, (_, copies)) in copies_by_node.iter().zip(files_by_node(copies_by_node)) {
+            self.count_jobs(node_copies.node, copies);
+            self.count_target(node_copies.node, channel);
             self.spent_bytes =
-                self.spent_bytes.saturating_add(file.saturating_mul(u64::from(site.count)));
-            if let Some(started) = self.has_start.get_mut(site.node.as_usize()) {
+                self.spent_bytes.saturating_add(file.saturating_mul(u64::from(node_copies.count)));
+            if let Some(started) = self.has_start.get_mut(node_copies.node.as_usize()) {
                 *started = true;
             }
         }
-        self.all_copies_jobs += usize::from(whole);
+        self.all_copies_jobs += usize::from(all_copies);
     }
 
     fn count_jobs(&mut self, node: NodeIx, jobs: usize) {
@@ -305,8 +312,10 @@ impl JobSlots {
 }
 
 /// The nodes that hold files, with the number of files on each.
-fn files_by_node(sites: &[NodeCopies]) -> impl Iterator<Item = (NodeIx, usize)> + Clone {
-    sites.iter().map(|site| (site.node, usize::try_from(site.count).unwrap_or(usize::MAX)))
+fn files_by_node(copies_by_node: &[NodeCopies]) -> impl Iterator<Item = (NodeIx, usize)> + Clone {
+    copies_by_node.iter().map(|node_copies| {
+        (node_copies.node, usize::try_from(node_copies.count).unwrap_or(usize::MAX))
+    })
 }
 
 /// Whether `more` jobs fit into the limit with `running` and `held` ones.

@@ -117,7 +117,7 @@ impl PlannedStart {
     /// If no request can carry its name.
     pub(super) fn of(
         target: TargetRef<'_>,
-        brief: &CandidateSummary,
+        candidate: &CandidateSummary,
         (node, name): (NodeIx, &str),
         (at, channel): (usize, &Channel),
         shard: Option<TargetRef<'_>>,
@@ -129,7 +129,7 @@ impl PlannedStart {
             taken.or_else(|| view.designs.first()).cloned()
         });
         let ddoc = design.as_deref().unwrap_or_default();
-        let file = match brief.unit {
+        let file = match candidate.unit {
             CompactionUnit::ShardFile | CompactionUnit::SingleCopy => {
                 shard.and_then(TargetRef::shard_name)
             }
@@ -138,7 +138,7 @@ impl PlannedStart {
             | CompactionUnit::NotCompactable => None,
         };
         let shard = file.as_deref().unwrap_or_default();
-        let request = CompactionRequest::of(&match brief.unit {
+        let request = CompactionRequest::of(&match candidate.unit {
             CompactionUnit::ShardFile => Route::NodeCompact { node: name, shard },
             CompactionUnit::SingleCopy => Route::NodeCompactView { node: name, shard, ddoc },
             CompactionUnit::AllCopies | CompactionUnit::NotCompactable => {
@@ -147,28 +147,28 @@ impl PlannedStart {
             CompactionUnit::Cleanup => Route::ViewCleanup { db },
         })?;
         let times = |bytes: Option<u64>| Some(bytes?.saturating_mul(expected.file_count));
-        let per_file = brief.predicted_bytes.get();
+        let per_file = candidate.predicted_bytes.get();
         let seconds =
             per_file.zip(expected.bytes_per_second).map(|(bytes, rate)| bytes as f64 / rate);
         let facts = target.facts();
-        let cleanup = brief.unit == CompactionUnit::Cleanup;
+        let cleanup = candidate.unit == CompactionUnit::Cleanup;
         let caveats = [
             (Caveat::UnknownDisk, !cleanup && !expected.is_space_known),
             (Caveat::LowConfidence, facts.confidence == Confidence::Low),
             (Caveat::Estimated, facts.flags.estimated),
-            (Caveat::EveryCopy, brief.unit == CompactionUnit::AllCopies),
+            (Caveat::EveryCopy, candidate.unit == CompactionUnit::AllCopies),
             (Caveat::UnknownRate, !cleanup && expected.bytes_per_second.is_none()),
         ];
         Ok(Self {
-            ix: brief.ix,
+            ix: candidate.ix,
             node,
             shard: file.map(Into::into),
             design,
             channel: at,
             order: expected.order.cloned(),
             request,
-            file_bytes: times(brief.file_bytes.get()),
-            gain_bytes: times(brief.reclaimable_bytes()),
+            file_bytes: times(candidate.file_bytes.get()),
+            gain_bytes: times(candidate.reclaimable_bytes()),
             rewrite_bytes: times(per_file),
             peak_bytes: expected.peak_bytes,
             duration: seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),

@@ -69,9 +69,9 @@ impl SpaceLedger {
     }
 
     /// Whether free space is known on every volume of these nodes.
-    pub(super) fn is_known(&self, sites: &[NodeCopies]) -> bool {
-        sites.iter().all(|site| {
-            let volumes = self.volumes_of(site);
+    pub(super) fn is_known(&self, copies_by_node: &[NodeCopies]) -> bool {
+        copies_by_node.iter().all(|node_copies| {
+            let volumes = self.volumes_of(node_copies);
             !volumes.is_empty()
                 && self.balances_of(volumes).all(|balance| balance.free_bytes.is_some())
         })
@@ -80,10 +80,12 @@ impl SpaceLedger {
     /// Whether the space left by running jobs is enough.
     pub(super) fn check_after_running(
         &self,
-        sites: &[NodeCopies],
+        copies_by_node: &[NodeCopies],
         need: SpaceNeed,
     ) -> Result<(), Refusal> {
-        if !self.is_known(sites) && need.file_bytes.is_none_or(|file| file > self.blind_limit) {
+        if !self.is_known(copies_by_node)
+            && need.file_bytes.is_none_or(|file| file > self.blind_limit)
+        {
             let limit = Some(self.blind_limit as f64);
             let value = need.file_bytes.map(|file| file as f64);
             return Err(Refusal {
@@ -92,16 +94,16 @@ impl SpaceLedger {
                 ..Refusal::without_numbers(RefusalReason::UnknownDisk)
             });
         }
-        self.check(sites, need, |_| 0)
+        self.check(copies_by_node, need, |_| 0)
     }
 
     /// Whether the space left by running jobs and this plan's starts is enough.
     pub(super) fn check_after_starts(
         &self,
-        sites: &[NodeCopies],
+        copies_by_node: &[NodeCopies],
         need: SpaceNeed,
     ) -> Result<(), Refusal> {
-        self.check(sites, need, |balance| balance.planned_bytes)
+        self.check(copies_by_node, need, |balance| balance.planned_bytes)
     }
 
     /// The bounds that apply to any file on a node.
@@ -120,11 +122,11 @@ impl SpaceLedger {
     }
 
     /// Reserves the space of a start.
-    pub(super) fn reserve(&mut self, sites: &[NodeCopies], peak: u64) {
-        for site in sites {
-            for at in self.volumes_by_node.get(site.node.as_usize()).into_iter().flatten() {
+    pub(super) fn reserve(&mut self, copies_by_node: &[NodeCopies], peak: u64) {
+        for node_copies in copies_by_node {
+            for at in self.volumes_by_node.get(node_copies.node.as_usize()).into_iter().flatten() {
                 if let Some(balance) = self.volumes.get_mut(*at) {
-                    let peak = peak.saturating_mul(u64::from(site.count));
+                    let peak = peak.saturating_mul(u64::from(node_copies.count));
                     balance.planned_bytes = balance.planned_bytes.saturating_add(peak);
                 }
             }
@@ -133,12 +135,12 @@ impl SpaceLedger {
 
     fn check(
         &self,
-        sites: &[NodeCopies],
+        copies_by_node: &[NodeCopies],
         need: SpaceNeed,
         taken: impl Fn(&VolumeBalance) -> u64,
     ) -> Result<(), Refusal> {
-        for site in sites {
-            for at in self.volumes_of(site) {
+        for node_copies in copies_by_node {
+            for at in self.volumes_of(node_copies) {
                 let Some(balance) = self.volumes.get(*at) else { continue };
                 if balance.falling_since.is_some() {
                     let since = balance.falling_since;
@@ -151,10 +153,10 @@ impl SpaceLedger {
                 let Some(peak) = need.peak_bytes else {
                     return Err(Refusal::without_numbers(RefusalReason::Headroom));
                 };
-                let copies = match sites {
+                let copies = match copies_by_node {
                     [one] => one.count,
                     // Several nodes may share the volume.
-                    _ => sites
+                    _ => copies_by_node
                         .iter()
                         .filter(|other| self.volumes_of(other).contains(at))
                         .map(|other| other.count)
@@ -171,8 +173,8 @@ impl SpaceLedger {
         Ok(())
     }
 
-    fn volumes_of(&self, site: &NodeCopies) -> &[usize] {
-        self.volumes_by_node.get(site.node.as_usize()).map_or(&[], Vec::as_slice)
+    fn volumes_of(&self, node_copies: &NodeCopies) -> &[usize] {
+        self.volumes_by_node.get(node_copies.node.as_usize()).map_or(&[], Vec::as_slice)
     }
 
     fn balances_of(&self, volumes: &[usize]) -> impl Iterator<Item = &VolumeBalance> {

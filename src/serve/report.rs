@@ -111,6 +111,10 @@ pub struct Target {
     pub update_seq: Option<u64>,
     /// The sequence at the last compaction.
     pub compacted_seq: Option<u64>,
+    /// Documents that are not deleted; databases only.
+    pub docs: Option<u64>,
+    /// Deleted documents; databases only.
+    pub deleted_docs: Option<u64>,
     /// Changes that the view has not seen.
     pub updates_pending: Option<u64>,
     /// The collator versions one copy of a view names.
@@ -330,15 +334,17 @@ impl Target {
             state: target.state().label().into(),
             copies: target.file_count(),
             estimated: target.is_estimated(),
-            file_bytes: target.disk_bytes(FactKind::File),
-            active_bytes: target.disk_bytes(FactKind::Active),
-            external_bytes: target.disk_bytes(FactKind::External),
+            file_bytes: target.file_bytes(),
+            active_bytes: target.active_bytes(),
+            external_bytes: target.external_bytes(),
             predicted_bytes: forecast.predicted_bytes,
             reclaimable_bytes: forecast.reclaimable_bytes,
             confidence: forecast.confidence.into(),
             ratio: facts.ratio().and_then(finite),
             update_seq: facts.update_seq.get(),
             compacted_seq: facts.compacted_seq.get(),
+            docs: facts.docs.get(),
+            deleted_docs: facts.deleted_docs.get(),
             updates_pending: facts.updates_pending.get(),
             collator_versions: view
                 .filter(|view| facts.measured_at.is_some() && view.search_index.is_none())
@@ -367,17 +373,9 @@ impl Target {
 }
 
 fn sources(facts: &Facts) -> BTreeMap<Word, Word> {
-    [
-        ("file_bytes", FactKind::File),
-        ("active_bytes", FactKind::Active),
-        ("external_bytes", FactKind::External),
-        ("update_seq", FactKind::UpdateSeq),
-        ("compacted_seq", FactKind::CompactedSeq),
-        ("updates_pending", FactKind::UpdatesPending),
-    ]
-    .into_iter()
-    .filter_map(|(name, fact)| Some((name.into(), facts.source_of(fact)?.label().into())))
-    .collect()
+    let source =
+        |fact: FactKind| Some((fact.label().into(), facts.source_of(fact)?.label().into()));
+    FactKind::ALL.into_iter().filter_map(source).collect()
 }
 
 impl From<Refusal> for RefusalLine {

@@ -1,7 +1,7 @@
 //! The stored form of facts: one cache line for each target.
 
 use crate::model::{
-    facts::{Confidence, FactSet, FactSource, Facts, Flags, Measurement, OptionalU64},
+    facts::{Confidence, FactKind, FactSet, FactSource, Facts, Flags, Measurement, OptionalU64},
     target::TargetKind,
 };
 use wall_clock::Moment;
@@ -16,85 +16,37 @@ const LOW_CONFIDENCE: u8 = 1 << 5;
 const BY_HTTP: u8 = 1 << 6;
 const BY_FILES: u8 = 1 << 7;
 
-/// The facts of one target of a known kind, in 64 bytes: fields that only databases have and
-/// fields that only views have share their space.
+/// The facts of one target of a known kind, in 64 bytes: each number in its
+/// [slot](FactKind::slot).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PackedFacts {
-    file_bytes: OptionalU64,
-    active_bytes: OptionalU64,
-    external_bytes: OptionalU64,
-    update_seq: OptionalU64,
-    /// For a view its pending sequences, for a database its sequence at the last compaction.
-    compacted_or_pending_seq: OptionalU64,
-    docs: OptionalU64,
-    deleted_docs: OptionalU64,
+    numbers: [OptionalU64; FactKind::SLOTS],
     measured_at: Moment,
     bits: u8,
-    by_files: FactSet,
+    from_files: FactSet,
 }
 
 impl PackedFacts {
     /// Nothing is known.
     pub(super) const UNKNOWN: Self = Self {
-        file_bytes: OptionalU64::UNKNOWN,
-        active_bytes: OptionalU64::UNKNOWN,
-        external_bytes: OptionalU64::UNKNOWN,
-        update_seq: OptionalU64::UNKNOWN,
-        compacted_or_pending_seq: OptionalU64::UNKNOWN,
-        docs: OptionalU64::UNKNOWN,
-        deleted_docs: OptionalU64::UNKNOWN,
+        numbers: [OptionalU64::UNKNOWN; FactKind::SLOTS],
         measured_at: Moment::from_unix(0),
         bits: 0,
-        by_files: FactSet::from_bits(0),
+        from_files: FactSet::from_bits(0),
     };
 
-    /// Number of numeric fields.
-    pub(super) const NUMBERS: usize = 7;
-
     /// The bits and the numbers, without the moment.
-    pub(super) const fn parts(&self) -> ([u8; 2], [OptionalU64; Self::NUMBERS]) {
-        let Self {
-            file_bytes: file,
-            active_bytes: active,
-            external_bytes: external,
-            update_seq,
-            compacted_or_pending_seq: third,
-            docs,
-            deleted_docs,
-            ..
-        } = *self;
-        let bits = [self.bits, self.by_files.bits()];
-        (bits, [file, active, external, update_seq, third, docs, deleted_docs])
+    pub(super) const fn parts(&self) -> ((u8, u16), [OptionalU64; FactKind::SLOTS]) {
+        ((self.bits, self.from_files.bits()), self.numbers)
     }
 
     /// The inverse of [`Self::parts`].
     pub(super) const fn from_parts(
-        [bits, by_files]: [u8; 2],
-        numbers: [OptionalU64; Self::NUMBERS],
+        (bits, from_files): (u8, u16),
+        numbers: [OptionalU64; FactKind::SLOTS],
         measured_at: Moment,
     ) -> Self {
-        let [
-            file_bytes,
-            active_bytes,
-            external_bytes,
-            update_seq,
-            compacted_or_pending_seq,
-            docs,
-            deleted_docs,
-        ] = numbers;
-        let by_files = FactSet::from_bits(by_files);
-        Self {
-            file_bytes,
-            active_bytes,
-            external_bytes,
-            update_seq,
-            compacted_or_pending_seq,
-            docs,
-            deleted_docs,
-            measured_at,
-            bits,
-            by_files,
-        }
+        Self { numbers, measured_at, bits, from_files: FactSet::from_bits(from_files) }
     }
 
     /// Packs the facts of a target of this kind; facts that the kind cannot have are dropped.
@@ -115,22 +67,17 @@ impl PackedFacts {
             (facts.measured_at.is_some_and(|it| it.source == FactSource::Http), BY_HTTP),
             (facts.measured_at.is_some_and(|it| it.source == FactSource::Files), BY_FILES),
         ];
+        let mut numbers = [OptionalU64::UNKNOWN; FactKind::SLOTS];
+        for fact in FactKind::ALL {
+            if let Some(number) = fact.slot(kind).and_then(|slot| numbers.get_mut(slot)) {
+                *number = facts.get(fact);
+            }
+        }
         Self {
-            file_bytes: facts.file_bytes,
-            active_bytes: facts.active_bytes,
-            external_bytes: facts.external_bytes,
-            update_seq: facts.update_seq,
-            compacted_or_pending_seq: match kind {
-                TargetKind::Db => facts.compacted_seq,
-                TargetKind::View | TargetKind::Cleanup | TargetKind::Search => {
-                    facts.updates_pending
-                }
-            },
-            docs: facts.docs,
-            deleted_docs: facts.deleted_docs,
+            numbers,
             measured_at: facts.measured_at.map_or_else(Moment::default, |measured| measured.at),
             bits: flags.iter().filter(|(set, _)| *set).fold(0, |bits, (_, bit)| bits | bit),
-            by_files: facts.from_files,
+            from_files: facts.from_files,
         }
     }
 
@@ -142,23 +89,9 @@ impl PackedFacts {
             (false, true) => Some(FactSource::Files),
             (false, false) => None,
         };
-        let (compacted_seq, updates_pending) = match kind {
-            TargetKind::Db => (self.compacted_or_pending_seq, OptionalU64::UNKNOWN),
-            TargetKind::View | TargetKind::Cleanup | TargetKind::Search => {
-                (OptionalU64::UNKNOWN, self.compacted_or_pending_seq)
-            }
-        };
-        Facts {
-            file_bytes: self.file_bytes,
-            active_bytes: self.active_bytes,
-            external_bytes: self.external_bytes,
-            update_seq: self.update_seq,
-            compacted_seq,
-            docs: self.docs,
-            deleted_docs: self.deleted_docs,
-            updates_pending,
+        let mut facts = Facts {
             measured_at: by.map(|by| Measurement { at: self.measured_at, source: by }),
-            from_files: self.by_files,
+            from_files: self.from_files,
             flags: Flags {
                 compact_running: has(COMPACT_RUNNING),
                 updater_running: kind != TargetKind::Db && has(UPDATER_RUNNING_OR_EXACT),
@@ -168,7 +101,14 @@ impl PackedFacts {
                 estimated: has(ESTIMATED),
             },
             confidence: if has(LOW_CONFIDENCE) { Confidence::Low } else { Confidence::High },
+            ..Facts::default()
+        };
+        for fact in FactKind::ALL {
+            if let Some(number) = fact.slot(kind).and_then(|slot| self.numbers.get(slot)) {
+                *facts.get_mut(fact) = *number;
+            }
         }
+        facts
     }
 }
 
@@ -192,29 +132,20 @@ mod tests {
     proptest! {
         #[test]
         fn facts_that_a_kind_can_have_are_restored(
-            numbers in [known(), known(), known(), known(), known(), known(), known()],
+            numbers in proptest::array::uniform8(known()),
             flags in any::<[bool; 5]>(),
             low in any::<bool>(),
             measured in proptest::option::of((any::<u32>(), any::<bool>())),
-            by_files in any::<u8>(),
+            from_files in any::<u16>(),
         ) {
-            let [file, active, external, update_seq, third, docs, deleted_docs] = numbers;
             for kind in TargetKind::ALL {
                 let db = kind == TargetKind::Db;
-                let facts = Facts {
-                    file_bytes: file,
-                    active_bytes: active,
-                    external_bytes: external,
-                    update_seq,
-                    compacted_seq: if db { third } else { OptionalU64::UNKNOWN },
-                    docs,
-                    deleted_docs,
-                    updates_pending: if db { OptionalU64::UNKNOWN } else { third },
+                let mut facts = Facts {
                     measured_at: measured.map(|(at, http)| Measurement {
                         at: Moment::from_unix(u64::from(at)),
                         source: if http { FactSource::Http } else { FactSource::Files },
                     }),
-                    from_files: FactSet::from_bits(by_files),
+                    from_files: FactSet::from_bits(from_files),
                     flags: Flags {
                         compact_running: flags[0],
                         updater_running: !db && flags[1],
@@ -224,9 +155,25 @@ mod tests {
                         estimated: flags[4],
                     },
                     confidence: if low { Confidence::Low } else { Confidence::High },
+                    ..Facts::default()
                 };
+                for (fact, number) in FactKind::ALL.into_iter().zip(numbers) {
+                    if fact.slot(kind).is_some() {
+                        *facts.get_mut(fact) = number;
+                    }
+                }
                 prop_assert_eq!(PackedFacts::pack(kind, &facts).unpack(kind), facts);
             }
+        }
+    }
+
+    #[test]
+    fn each_slot_of_a_kind_holds_one_fact() {
+        for kind in TargetKind::ALL {
+            let mut slots: Vec<_> = FactKind::ALL.iter().filter_map(|it| it.slot(kind)).collect();
+            slots.sort_unstable();
+            let distinct = slots.windows(2).all(|pair| pair[0] != pair[1]);
+            assert!(distinct && slots.iter().all(|slot| *slot < FactKind::SLOTS), "{kind:?}");
         }
     }
 }

@@ -9,7 +9,10 @@
 //! changed keeps its bytes.
 
 use super::{DbName, Draft, NodeIx, PackedFacts, ShardMapEntry, Snapshot, View};
-use crate::model::target::{TargetKind, TargetState};
+use crate::model::{
+    facts::{FactKind, OptionalU64},
+    target::{TargetKind, TargetState},
+};
 use couchdb_names::{Range, Signature};
 use flate2::{Compression, bufread::DeflateDecoder, write::DeflateEncoder};
 use hashbrown::HashMap;
@@ -25,7 +28,7 @@ use wall_clock::Moment;
 const ROWS_PER_BLOCK: usize = 256;
 
 /// The format version of a block.
-const FORMAT_VERSION: u8 = 2;
+const FORMAT_VERSION: u8 = 3;
 
 /// A measurement older than the newest of its block by more than this has its own moment.
 const SHARED_TIME_SPAN: Duration = Duration::from_secs(3_600);
@@ -81,8 +84,9 @@ struct StoredTarget<'a> {
     state: u8,
     #[serde(borrow)]
     what: StoredIdentity<'a>,
-    bits: [u8; 2],
-    numbers: [Option<u64>; PackedFacts::NUMBERS],
+    bits: (u8, u16),
+    /// By slot; a version with more slots reads the missing ones as unknown.
+    numbers: Vec<Option<u64>>,
     /// In seconds since 1970, if it differs from the block's moment.
     at: Option<u32>,
 }
@@ -159,7 +163,7 @@ impl Snapshot {
                 state: state.and_then(|at| u8::try_from(at).ok()).unwrap_or_default(),
                 what,
                 bits,
-                numbers: numbers.map(crate::model::facts::OptionalU64::get),
+                numbers: numbers.iter().map(|number| number.get()).collect(),
                 at: own.and_then(|at| u32::try_from(at.unix()).ok()),
             });
         }
@@ -262,7 +266,10 @@ impl Draft {
                 (TargetKind::View, self.add_view(db, view))
             }
         };
-        let numbers = target.numbers.map(crate::model::facts::OptionalU64::from);
+        let mut numbers = [OptionalU64::UNKNOWN; FactKind::SLOTS];
+        for (number, stored) in numbers.iter_mut().zip(&target.numbers) {
+            *number = (*stored).into();
+        }
         let at = target.at.map_or(at, |at| Moment::from_unix(u64::from(at)));
         self.set_facts(ix, PackedFacts::from_parts(target.bits, numbers, at).unpack(kind));
         if let Some(state) = TargetState::ALL.get(usize::from(target.state)) {

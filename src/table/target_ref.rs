@@ -8,7 +8,7 @@ use crate::{
     datadir::ReadProblem,
     model::{
         estimate,
-        facts::{FactKind, Facts},
+        facts::Facts,
         target::{CLUSTER_NODE, TargetId, TargetKind, TargetState},
     },
 };
@@ -181,22 +181,24 @@ impl<'a> TargetRef<'a> {
         }
     }
 
-    /// Bytes on disk of a fact that counts bytes: for a view the known sums of its parts, plus the
-    /// size of one file for each further copy.
+    /// Bytes on disk: for a view the known sums of its parts, plus the size of one file for each
+    /// further copy.
     #[must_use]
-    pub fn disk_bytes(self, fact: FactKind) -> Option<u64> {
-        let parts = self.part_sums();
-        let of_parts = match fact {
-            FactKind::File => parts.file_bytes,
-            FactKind::Active => parts.active_bytes,
-            FactKind::External => parts.external_bytes,
-            FactKind::UpdateSeq
-            | FactKind::CompactedSeq
-            | FactKind::Docs
-            | FactKind::DeletedDocs
-            | FactKind::UpdatesPending => 0,
-        };
-        self.with_estimated_copies(of_parts, self.facts().get(fact).get())
+    pub fn file_bytes(self) -> Option<u64> {
+        self.with_estimated_copies(self.part_sums().file_bytes, self.facts().file_bytes.get())
+    }
+
+    /// Active bytes of the same files.
+    #[must_use]
+    pub fn active_bytes(self) -> Option<u64> {
+        self.with_estimated_copies(self.part_sums().active_bytes, self.facts().active_bytes.get())
+    }
+
+    /// Uncompressed bytes in the same files.
+    #[must_use]
+    pub fn external_bytes(self) -> Option<u64> {
+        let of_parts = self.part_sums().external_bytes;
+        self.with_estimated_copies(of_parts, self.facts().external_bytes.get())
     }
 
     /// Predicted bytes on disk after a compaction.
@@ -242,9 +244,9 @@ impl<'a> TargetRef<'a> {
             kind: self.kind,
             state: self.row.state,
             file_count: self.file_count(),
-            file_bytes: self.disk_bytes(FactKind::File),
-            active_bytes: self.disk_bytes(FactKind::Active),
-            external_bytes: self.disk_bytes(FactKind::External),
+            file_bytes: self.file_bytes(),
+            active_bytes: self.active_bytes(),
+            external_bytes: self.external_bytes(),
             reclaimable_bytes: self.reclaimable_bytes(),
         }
     }

@@ -98,7 +98,7 @@ fn a_view_counts_all_its_copies_on_disk() {
     draft.set_shard_map(db, ShardMapEntry { copies: 6, ranges: 2 }, &[ix]);
     let snapshot = draft.publish(Moment::default());
     let target = snapshot.target(ix).unwrap();
-    assert_eq!(target.disk_bytes(crate::model::facts::FactKind::File), Some(600));
+    assert_eq!(target.file_bytes(), Some(600));
     assert_eq!(
         snapshot.totals().sums_of(NodeIx::CLUSTER, TargetKind::View).file_bytes.get(),
         Some(600.0)

@@ -151,7 +151,7 @@ async fn recliner_in(dir: &Path, words: &[&str], env: &[(&str, &str)]) -> Ran {
 }
 
 /// What the design promises of a target in JSON.
-const FIELDS: [&str; 29] = [
+const FIELDS: [&str; 31] = [
     "id",
     "kind",
     "node",
@@ -172,6 +172,8 @@ const FIELDS: [&str; 29] = [
     "ratio",
     "update_seq",
     "compacted_seq",
+    "docs",
+    "deleted_docs",
     "updates_pending",
     "collator_versions",
     "compact_running",

@@ -343,6 +343,7 @@ mod tests {
     fn lines() -> Vec<MissLine> {
         let line = |channel: &'static str, reason: &'static str, value, limit, unit| MissLine {
             channel: channel.into(),
+            priority: channel.split('_').next().unwrap_or_default().into(),
             reason: reason.into(),
             value,
             limit,

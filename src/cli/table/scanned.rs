@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     model::{
-        facts::FactKind,
+        priority::{PriorityKind, PriorityUnit},
         target::{TargetKind, TargetState},
     },
     plan::Plan,
@@ -169,13 +169,11 @@ pub(in crate::cli) fn queues(plan: &Plan, width: u16) -> String {
     table.wrapped(width)
 }
 
-fn priority(kind: crate::model::channel::PriorityKind, value: f64) -> String {
-    use crate::model::channel::PriorityKind;
-    match kind {
-        PriorityKind::Ratio => format!("{value:.1} times"),
-        PriorityKind::Slack => format!("{} slack", sum(Some(value))),
-        PriorityKind::Upgrade => "upgrade".to_owned(),
-        PriorityKind::Cleanup => "stale files".to_owned(),
+fn priority(kind: PriorityKind, value: f64) -> String {
+    match kind.unit() {
+        Some(PriorityUnit::Ratio) => format!("{} {value:.1}", kind.noun()),
+        Some(PriorityUnit::Bytes) => format!("{} {}", kind.noun(), sum(Some(value))),
+        None => kind.noun().to_owned(),
     }
 }
 
@@ -198,7 +196,7 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
         table.push([
             shortened(&printable(&what)),
             printable(&place),
-            bytes(target.disk_bytes(FactKind::File)),
+            bytes(target.file_bytes()),
             target.facts().ratio().map_or_else(|| "?".to_owned(), |ratio| format!("{ratio:.2}")),
             bytes(target.reclaimable_bytes()),
             channel(plan, *target),

@@ -15,7 +15,8 @@ use crate::{
         },
     },
     model::{
-        channel::{Channel, Mode, PriorityKind},
+        channel::{Channel, Mode},
+        priority::{PriorityKind, PriorityUnit},
         target::TargetKind,
     },
     text::pattern::NameFilter,
@@ -49,17 +50,17 @@ pub(super) fn form() -> Form<Vec<Channel>> {
 
 /// The keys of a channel with this priority, which decides how its bounds are written.
 fn keys(priority: PriorityKind) -> Vec<Key<Channel>> {
-    let is_slack = priority == PriorityKind::Slack;
+    let unit = priority.unit();
     keys!(Channel {
         "name" => name, Live, channel_name().map(|name| Ok(Arc::from(name)), |name: &Arc<str>| name.to_string()),
             "The channel's name, unique.";
         "kind" => kind, Live, one_of(TargetKind::WITH_COMPACTION, TargetKind::label),
             "What the channel takes.";
-        "priority" => priority, Live, one_of(PriorityKind::ALL, PriorityKind::label),
-            "How it ranks targets: ratio, file over active bytes; slack, file minus active bytes; upgrade; cleanup.";
-        "min_priority" => min_priority, Live, bound(is_slack, false),
-            "Takes what has more than this: a ratio (default 2), or bytes of slack (default 512MiB).";
-        "max_priority" => max_priority, Live, bound(is_slack, true),
+        "priority" => priority, Live, priority_kind(),
+            "How it ranks targets.";
+        "min_priority" => min_priority, Live, bound(unit, false),
+            "Takes what has more than this; its unit and default depend on the priority: 2 for a ratio, 512MiB for slack.";
+        "max_priority" => max_priority, Live, bound(unit, true),
             "Takes what has at most this; default infinity.";
         "min_size" => min_size, Live, bytes(),
             "Takes files larger than this; default 1MiB.";
@@ -88,6 +89,10 @@ fn keys(priority: PriorityKind) -> Vec<Key<Channel>> {
 fn described() -> Form<Channel> {
     let is =
         |key: &str, word: &str| json!({"properties": {key: {"const": word}}, "required": [key]});
+    let in_bytes = PriorityKind::ALL
+        .into_iter()
+        .filter(|priority| priority.unit() == Some(PriorityUnit::Bytes))
+        .map(PriorityKind::label);
     section(keys(PriorityKind::Slack), |_, _| {}).with_schema(json!({
         "type": "object",
         "required": ["name", "kind"],
@@ -98,7 +103,10 @@ fn described() -> Form<Channel> {
                 "else": {"properties": {"priority": {"not": {"const": "cleanup"}}}},
             },
             {
-                "if": is("priority", "slack"),
+                "if": {
+                    "properties": {"priority": {"enum": in_bytes.collect::<Vec<_>>()}},
+                    "required": ["priority"],
+                },
                 "else": {"properties": {
                     "min_priority": {"type": "number"},
                     "max_priority": {"anyOf": [{"type": "number"}, infinity_schema()]},
@@ -129,7 +137,7 @@ fn has_effect(key: &str, kind: TargetKind, priority: PriorityKind) -> bool {
         "designs" => kind == TargetKind::View,
         "min_changes" => kind == TargetKind::Db,
         "min_size" | "max_size" | "min_priority" => kind != TargetKind::Cleanup,
-        "max_priority" => matches!(priority, PriorityKind::Ratio | PriorityKind::Slack),
+        "max_priority" => priority.unit().is_some(),
         _ => true,
     }
 }
@@ -215,12 +223,12 @@ fn note_without_effect(channel: &Channel, section: &mut Section<'_, '_>) {
 /// Bounds between which nothing is left are a mistake.
 fn check_bounds(channel: &Channel, section: &mut Section<'_, '_>) {
     let Channel { priority, min_priority, max_priority, min_size, max_size, .. } = channel;
-    if !matches!(priority, PriorityKind::Ratio | PriorityKind::Slack) {
+    if priority.unit().is_none() {
         return;
     }
     if min_priority >= max_priority {
         let shown = |bound: f64| match bound.to_string().parse() {
-            Ok(bytes) if *priority == PriorityKind::Slack => exact_bytes(bytes),
+            Ok(bytes) if priority.unit() == Some(PriorityUnit::Bytes) => exact_bytes(bytes),
             _ => bound.to_string(),
         };
         let says = format!(
@@ -241,14 +249,24 @@ fn check_bounds(channel: &Channel, section: &mut Section<'_, '_>) {
     }
 }
 
-/// A bound of the priority: a ratio, or slack, which may be written as a size.
-fn bound(is_slack: bool, is_max: bool) -> Form<f64> {
+/// The priority, with what each one means.
+fn priority_kind() -> Form<PriorityKind> {
+    let meanings: Vec<_> = PriorityKind::ALL
+        .into_iter()
+        .map(|it| json!({"const": it.label(), "description": it.rule().meaning}))
+        .collect();
+    one_of(PriorityKind::ALL, PriorityKind::label).with_schema(json!({"oneOf": meanings}))
+}
+
+/// A bound of the priority; of one in bytes, it may be written as a size.
+fn bound(unit: Option<PriorityUnit>, is_max: bool) -> Form<f64> {
+    let is_size = unit == Some(PriorityUnit::Bytes);
     let read = move |text: &str| {
         if is_max && is_infinity(text) {
             return Ok(f64::INFINITY);
         }
         let number = read_number(text);
-        if is_slack {
+        if is_size {
             number.or_else(|_| read_bytes(text).map(|bytes| bytes as f64))
         } else {
             number
@@ -260,12 +278,12 @@ fn bound(is_slack: bool, is_max: bool) -> Form<f64> {
         }
         let digits = bound.to_string();
         match digits.parse::<u64>() {
-            Ok(bytes) if is_slack => Output::bytes(bytes),
+            Ok(bytes) if is_size => Output::bytes(bytes),
             _ => Output::Number(digits),
         }
     };
     let mut any = vec![json!({"type": "number"})];
-    if is_slack {
+    if is_size {
         any.push(bytes_schema(0));
     }
     if is_max {

@@ -3,7 +3,8 @@
 use super::*;
 use crate::{
     model::{
-        channel::{Channel, Channels, Mode, PriorityKind},
+        channel::{Channel, Channels, Mode},
+        priority::PriorityKind,
         settings::{Files, Scan, limits, work},
         target::TargetKind,
         window::{DAY_NAMES, Days, Window, WindowEnd, parse_time, parse_zone},

@@ -9,10 +9,7 @@ use crate::{
         finding::{Remarks, Severity},
         number::{Number, integer, number},
     },
-    model::{
-        channel::{Channel, PriorityKind},
-        target::TargetKind,
-    },
+    model::{channel::Channel, priority::PriorityKind, target::TargetKind},
 };
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@ use crate::{
         finding::{Remarks, Severity},
         number::BEYOND,
     },
-    model::channel::{Channel, PriorityKind},
+    model::{channel::Channel, priority::PriorityKind},
     text::size,
 };
 

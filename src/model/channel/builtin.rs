@@ -1,13 +1,12 @@
 //! smoosh's seven built-in channels, with the defaults of its code (`smoosh_server`,
 //! `smoosh_utils`, `smoosh_channel`), which differ from its documentation.
 
-use super::{Channel, Mode, PriorityKind};
-use crate::{model::target::TargetKind, text::pattern::NameFilter};
+use super::{Channel, Mode};
+use crate::{
+    model::{priority::PriorityKind, target::TargetKind},
+    text::pattern::NameFilter,
+};
 
-/// Strict lower bound of a ratio channel.
-pub const DEFAULT_MIN_RATIO: f64 = 2.0;
-/// Strict lower bound of a slack channel, in bytes (since CouchDB 3.2; 16 MiB before).
-pub const DEFAULT_MIN_SLACK: f64 = 536_870_912.0;
 /// Strict lower bound of a file's size, in bytes.
 pub const DEFAULT_MIN_SIZE: u64 = 1_048_576;
 /// Capacity of a queue.
@@ -39,11 +38,7 @@ impl Channel {
             name: name.into(),
             kind,
             priority,
-            min_priority: match priority {
-                PriorityKind::Ratio | PriorityKind::Upgrade => DEFAULT_MIN_RATIO,
-                PriorityKind::Slack => DEFAULT_MIN_SLACK,
-                PriorityKind::Cleanup => 0.0,
-            },
+            min_priority: priority.rule().default_min,
             max_priority: f64::INFINITY,
             min_size: DEFAULT_MIN_SIZE,
             max_size: None,

@@ -1,7 +1,10 @@
 //! smoosh's own test cases, the edges of its rule, and a comparison with a second implementation.
 
 use super::*;
-use crate::model::facts::{Flags, OptionalU64};
+use crate::model::{
+    facts::{Flags, OptionalU64},
+    priority::PriorityKind,
+};
 use proptest::prelude::*;
 
 fn sizes(file: u64, active: impl Into<Option<u64>>) -> Facts {

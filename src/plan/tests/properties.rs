@@ -88,10 +88,10 @@ fn the_calm_worlds_cover_every_kind_of_reservation_and_every_limit_that_yields_t
     let (mut left, mut ready, mut goes, mut large) = (BTreeSet::new(), 0, 0, 0);
     for _ in 0..1_500 {
         let plan = any_calm_spec().new_tree(&mut runner).unwrap().current().build().plan(960);
-        let Some(claim) = &plan.slot_reservation else { continue };
-        ready += usize::from(claim.slots_free);
-        large += usize::from(!claim.all_copies);
-        goes += usize::from(plan.start(claim.ix).is_some());
+        let Some(reservation) = &plan.slot_reservation else { continue };
+        ready += usize::from(reservation.slots_free);
+        large += usize::from(!reservation.all_copies);
+        goes += usize::from(plan.start(reservation.ix).is_some());
         left.extend(plan.snapshot.targets().filter_map(|it| match plan.decision(it) {
             Decision::Refused(refusal) => plan.reservation_behind(&refusal).map(|_| refusal.reason),
             Decision::Start | Decision::NotTaken => None,

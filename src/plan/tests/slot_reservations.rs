@@ -332,13 +332,16 @@ fn a_refusal_names_the_reservation_that_causes_it() {
     assert_eq!(before.next_change, Some(at(BEGIN + 960)));
     let plan = busy.plan(BEGIN + 960);
     assert_eq!(starts(&plan), []);
-    let (view, claim) =
+    let (view, reservation) =
         plan.reservation_behind(&refusal(&plan, ixs[4])).expect("it yields its slot");
     assert_eq!(view.ix(), busy.view);
-    assert_eq!((claim.active_from, claim.active_until), (at(BEGIN + 960), at(BEGIN + 1_080)));
-    assert_eq!(plan.next_change, Some(claim.active_until));
+    assert_eq!(
+        (reservation.active_from, reservation.active_until),
+        (at(BEGIN + 960), at(BEGIN + 1_080))
+    );
+    assert_eq!(plan.next_change, Some(reservation.active_until));
     let expected = Refusal {
-        since: Some(claim.active_from),
+        since: Some(reservation.active_from),
         ..Refusal::with_numbers(RefusalReason::NodeLimit, 1.0, 2.0)
     };
     assert_eq!(refusal(&plan, ixs[4]), expected);
@@ -400,8 +403,8 @@ fn a_large_file_starts_however_many_small_ones_spend_the_hourly_budget() {
         }
         let within = spent.iter().filter(|(since, _)| since.age(at(now)).as_secs() < 3_600);
         most = most.max(within.map(|(_, bytes)| *bytes).sum());
-        if let Some(claim) = &plan.slot_reservation {
-            assert_eq!((claim.ix, claim.all_copies), (large, false));
+        if let Some(reservation) = &plan.slot_reservation {
+            assert_eq!((reservation.ix, reservation.all_copies), (large, false));
         }
         now += 30;
         assert!(now < BEGIN + 12 * 3_600, "it starves");

@@ -52,7 +52,7 @@ pub(super) struct WorldSpec {
     /// Target, node, whether recliner started it, whether it builds, mebibytes reserved.
     jobs: Vec<(usize, usize, bool, bool, u64)>,
     polled: u8,
-    rests: Vec<(usize, u8)>,
+    backoffs: Vec<(usize, u8)>,
     rounds: Vec<(usize, u8)>,
     /// Target, seconds ago.
     started: Vec<(usize, u64)>,
@@ -103,7 +103,7 @@ prop_compose! {
     fn any_present()(
         jobs in proptest::collection::vec((0..20_usize, 1..4_usize, any::<bool>(), rarely(), 0..40_u64), 0..3),
         polled in any::<u8>(),
-        rests in proptest::collection::vec((0..20_usize, 0..4_u8), 0..3),
+        backoffs in proptest::collection::vec((0..20_usize, 0..4_u8), 0..3),
         rounds in proptest::collection::vec((0..20_usize, 0..8_u8), 0..3),
         started in proptest::collection::vec((0..20_usize, 0..40_u64), 0..2),
         orders in proptest::collection::vec((0..20_usize, 0..90_u64, any::<bool>()), 0..3),
@@ -116,7 +116,7 @@ prop_compose! {
         journal_trouble in rarely(),
     ) -> WorldSpec {
         WorldSpec {
-            jobs, polled, rests, rounds, started, orders, suspended, under_pressure: pressed, in_maintenance: maintained, last_starts, enforcing_ago: acting, spent,
+            jobs, polled, backoffs, rounds, started, orders, suspended, under_pressure: pressed, in_maintenance: maintained, last_starts, enforcing_ago: acting, spent,
             rate, journal_trouble,
             nodes: 1, dbs: Vec::new(), channels: Vec::new(), strict: false, enforce: true,
             limits: (0, 0, 0, 0, true), blind: 0, keep_free: 0, views: EnforceViews::All,
@@ -385,7 +385,7 @@ impl WorldSpec {
         channels: &Channels,
     ) -> TargetConstraints {
         let pick = |at: usize| all[at % all.len()];
-        let rests = self.rests.iter().map(|(which, kind)| {
+        let backoffs = self.backoffs.iter().map(|(which, kind)| {
             let since = at_ago(500);
             let rest = match kind {
                 0 => Backoff::CoolDown { since, until: at(NOW + 60) },
@@ -419,7 +419,7 @@ impl WorldSpec {
         });
         TargetConstraints {
             orders: orders.collect(),
-            backoffs: rests.collect(),
+            backoffs: backoffs.collect(),
             partly_compacted_views: rounds.collect(),
             started_unmeasured: started.collect(),
             suspensions: Suspensions(suspended.collect()),

@@ -4,10 +4,7 @@ use super::{Disk, OnNode};
 use crate::{
     datadir::{DirectoryContent, DirectoryVolume, OtherFileSums},
     jobs,
-    model::{
-        facts::FactKind,
-        target::{TargetKind, TargetState},
-    },
+    model::target::{TargetKind, TargetState},
     scan::{running_jobs::RunningJobs, targets::Targets, views::Views},
     sources::inventory::CompactionFile,
     table::{DbIx, DiskUsage, Draft, NodeIx, PartSums, TargetIx, TargetRef, View, VolumeUsage},
@@ -156,9 +153,9 @@ fn note_disk(
 fn sums(part: TargetRef<'_>) -> Option<PartSums> {
     Some(PartSums {
         count: 1,
-        file_bytes: part.disk_bytes(FactKind::File)?,
-        active_bytes: part.disk_bytes(FactKind::Active)?,
-        external_bytes: part.disk_bytes(FactKind::External).unwrap_or_default(),
+        file_bytes: part.file_bytes()?,
+        active_bytes: part.active_bytes()?,
+        external_bytes: part.external_bytes().unwrap_or_default(),
         predicted_bytes: part.predicted_bytes()?,
         reclaimable_bytes: part.reclaimable_bytes()?,
     })

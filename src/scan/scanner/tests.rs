@@ -362,7 +362,7 @@ fn shown(snapshot: &Snapshot) -> Vec<String> {
     let mut lines: Vec<String> = snapshot
         .targets()
         .map(|target| {
-            let file = target.disk_bytes(crate::model::facts::FactKind::File);
+            let file = target.file_bytes();
             let file = file.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
             format!("{} {} {file}", target.id(), target.state().label())
         })

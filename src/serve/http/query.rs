@@ -2,7 +2,6 @@
 
 use crate::{
     model::{
-        facts::FactKind,
         records::JobResult,
         target::{TargetKind, TargetState},
     },
@@ -330,7 +329,7 @@ fn key(plan: &Plan, target: TargetRef<'_>, sort: Sort) -> f64 {
     let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
     let key = match sort {
         Sort::Reclaimable => bytes(target.reclaimable_bytes()),
-        Sort::File => bytes(target.disk_bytes(FactKind::File)),
+        Sort::File => bytes(target.file_bytes()),
         Sort::Ratio => target.facts().ratio(),
         Sort::Priority => plan.placement(target.ix()).map(|(_, placement)| placement.priority),
     };

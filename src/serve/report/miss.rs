@@ -3,7 +3,8 @@
 use super::words;
 use crate::{
     model::{
-        channel::{Channel, PriorityKind},
+        channel::Channel,
+        priority::{PriorityKind, PriorityUnit},
         score::{Miss, MissReason},
     },
     text::size,
@@ -17,6 +18,10 @@ use std::borrow::Cow;
 pub struct MissLine {
     /// The channel.
     pub channel: Cow<'static, str>,
+    /// How the channel ranks targets.
+    #[serde(default)]
+    #[schemars(with = "words::Priority")]
+    pub priority: Cow<'static, str>,
     /// One of a closed set.
     #[schemars(with = "words::MissReason")]
     pub reason: Cow<'static, str>,
@@ -36,6 +41,7 @@ impl MissLine {
     pub fn new(channel: &Channel, miss: Miss) -> Self {
         Self {
             channel: channel.name.to_string().into(),
+            priority: channel.priority.label().into(),
             reason: miss.reason.label().into(),
             value: miss.value,
             limit: miss.limit.filter(|limit| limit.is_finite()),
@@ -80,7 +86,8 @@ impl MissLine {
             Some(number) => format!("{number:.2}"),
         };
         let (value, limit) = (number(self.value), number(self.limit));
-        let priority = if bytes { "slack" } else { "ratio" };
+        let priority =
+            PriorityKind::from_label(&self.priority).map_or("priority", PriorityKind::noun);
         match reason {
             MissReason::NotThisKind => "it is for another kind of target".to_owned(),
             MissReason::BelowMinSize => format!("the file is {value}, it takes more than {limit}"),
@@ -125,15 +132,13 @@ pub fn not_taken(misses: &[MissLine]) -> Option<&str> {
 }
 
 /// What the numbers of a miss count.
-const fn unit(priority: PriorityKind, reason: MissReason) -> Option<&'static str> {
+fn unit(priority: PriorityKind, reason: MissReason) -> Option<&'static str> {
     match reason {
         MissReason::BelowMinSize | MissReason::AboveMaxSize => Some("bytes"),
         MissReason::TooFewChanges => Some("changes"),
-        MissReason::BelowMinPriority | MissReason::AboveMaxPriority => match priority {
-            PriorityKind::Ratio => Some("ratio"),
-            PriorityKind::Slack => Some("bytes"),
-            PriorityKind::Upgrade | PriorityKind::Cleanup => None,
-        },
+        MissReason::BelowMinPriority | MissReason::AboveMaxPriority => {
+            priority.unit().map(PriorityUnit::label)
+        }
         MissReason::NotThisKind
         | MissReason::NoUpgradeNeeded
         | MissReason::Excluded

@@ -75,6 +75,7 @@ fn unknown_is_null_and_known_is_said_with_its_source() {
         shard["misses"][0],
         serde_json::json!({
             "channel": "ratio_dbs",
+            "priority": "ratio",
             "reason": "below_min_priority",
             "value": 8.0 / 9.0,
             "limit": 2.0,

@@ -1,5 +1,4 @@
-//! What keeps a target from starting, in a sentence: with the numbers, and what has to
-//! change.
+//! Why a target does not start, as a sentence with the numbers and what has to change.
 
 use super::{suspension, title};
 use crate::{
@@ -14,172 +13,156 @@ use wall_clock::Moment;
 /// Why a target does not start and what would have to change.
 #[must_use]
 pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
-    if let Some((claimant, claim)) = plan.reservation_behind(refusal) {
-        return kept(refusal, claimant, claim);
+    if let Some((holder, reservation)) = plan.reservation_behind(refusal) {
+        return reserved_for_another(refusal, holder, reservation);
     }
-    let said = said(plan, target, refusal);
-    match plan.slot_reservation.as_ref().filter(|claim| claim.ix == target.ix()) {
-        Some(claim) => {
-            format!("{said}; what comes free is kept for it until {}", claim.active_until.rfc3339())
-        }
-        None => said,
+    let sentence = sentence(plan, target, refusal);
+    match plan.slot_reservation.as_ref().filter(|reservation| reservation.ix == target.ix()) {
+        Some(reservation) => format!(
+            "{sentence}; free slots are reserved for it until {}",
+            reservation.active_until.rfc3339()
+        ),
+        None => sentence,
     }
 }
 
-fn said(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
+/// The sentence for each reason.
+fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     let channel = plan.start_channel(target);
     let name = channel.map_or("no channel", |channel| &channel.name);
-    let limits = &plan.rules.limits;
     let (value, limit) = (refusal.value, refusal.limit);
     match refusal.reason {
-        RefusalReason::Mode => format!("{name} only advises: give it mode: enforce"),
+        RefusalReason::Mode => format!("{name} only advises; set mode: enforce to let it start"),
         RefusalReason::Suspended => suspended(plan, target, name),
         RefusalReason::Journal => {
-            let trouble = plan.conditions.constraints.journal_failure.as_ref();
-            let said = trouble.map_or("", |(_, said)| said);
-            format!(
-                "the journal cannot be written ({said}); starts go on by themselves when it can"
-            )
+            let failure = plan.conditions.constraints.journal_failure.as_ref();
+            let error = failure.map_or("", |(_, error)| error);
+            format!("the journal cannot be written ({error}); starts resume when it can")
         }
-        RefusalReason::Window => {
-            let opens = channel.and_then(|channel| opening(plan, channel));
-            match opens {
-                Some(at) => format!("no window of {name} is open; the next opens at {at}"),
-                None => format!("no window of {name} is open, and none opens within two weeks"),
-            }
-        }
+        RefusalReason::Window => match channel.and_then(|channel| next_window(plan, channel)) {
+            Some(at) => format!("no window of {name} is open; the next one opens at {at}"),
+            None => format!("no window of {name} is open, and none opens within two weeks"),
+        },
         RefusalReason::WouldNotFitWindow => format!(
-            "it would take {} at the rate that was measured, and the window of {name} closes in {}; a longer window or strict_window: false would let it start",
+            "it would take {} at the measured rate, and the window of {name} closes in {}; a longer window or strict_window: false would let it start",
             seconds(value),
             seconds(limit)
         ),
-        RefusalReason::ChannelLimit if has_no_room(plan, target, limit) => format!(
-            "the queue of {name} has no room for it: better ones fill its capacity of {}",
-            count(limit)
-        ),
-        RefusalReason::ChannelLimit => format!(
-            "{} of {name} {} before it on the node, {} its concurrency",
-            count(value),
-            if value == Some(1.0) { "runs or starts" } else { "run or start" },
-            if value == limit {
-                "as many as".to_owned()
+        RefusalReason::ChannelLimit => channel_limit(plan, target, refusal, name),
+        RefusalReason::NodeLimit => job_limit("the node", "limits.per_node", refusal),
+        RefusalReason::ClusterLimit => {
+            if value == Some(1.0) && plan.rules.limits.cluster != 1 {
+                "another view is being compacted on all nodes; only one at a time may be".to_owned()
             } else {
-                format!("against {} of", count(limit))
+                job_limit("the cluster", "limits.cluster", refusal)
             }
-        ),
-        RefusalReason::NodeLimit if value > limit => format!(
-            "with it a node would have {} at once, and limits.per_node allows {}",
-            jobs(value),
-            count(limit)
-        ),
-        RefusalReason::NodeLimit => format!(
-            "with {} the node has what limits.per_node allows, {}; one has to end first",
-            jobs(value),
-            count(limit)
-        ),
-        RefusalReason::ClusterLimit if value == Some(1.0) && limits.cluster != 1 => {
-            "another view is being compacted on all nodes; one at a time is".to_owned()
         }
-        RefusalReason::ClusterLimit if value > limit => format!(
-            "with it the cluster would have {} at once, and limits.cluster allows {}",
-            jobs(value),
-            count(limit)
-        ),
-        RefusalReason::ClusterLimit => format!(
-            "with {} the cluster has what limits.cluster allows, {}; one has to end first",
-            jobs(value),
-            count(limit)
-        ),
         RefusalReason::Budget => format!(
-            "with it {} were started within an hour, and limits.bytes_per_hour is {}",
+            "with it {} would be started within an hour, and limits.bytes_per_hour is {}",
             bytes(value),
             bytes(limit)
         ),
         RefusalReason::Headroom => headroom(value, limit),
         RefusalReason::UnknownDisk => format!(
-            "free space where it lies is unknown, and its file of {} is larger than headroom.blind_limit, {}; tell headroom.volumes where to read the space",
+            "free space on its volume is unknown, and its file of {} is larger than headroom.blind_limit, {}; set headroom.volumes to say where to read free space",
             bytes(value),
             bytes(limit)
         ),
         RefusalReason::Pressure => format!(
-            "the node is busy: the signal reads {} and has to fall to {}",
+            "the node is busy: the signal is at {} and must fall to {}",
             number(value),
             number(limit)
         ),
-        RefusalReason::Ramp => ramp(refusal, limits.wait),
-        RefusalReason::Maintenance => {
-            "the node is in maintenance; it goes on when that ends".to_owned()
-        }
-        RefusalReason::Resharding => {
-            "its shard is being split or moved; it goes on when that ends".to_owned()
-        }
+        RefusalReason::Ramp => ramp(refusal, plan.rules.limits.wait),
+        RefusalReason::Maintenance => "the node is in maintenance mode".to_owned(),
+        RefusalReason::Resharding => "its shard is being split or moved".to_owned(),
         RefusalReason::OtherCopyRunning => {
-            "another copy of its range is being compacted, and one at a time is".to_owned()
+            "another copy of its range is being compacted; only one at a time may be".to_owned()
         }
         RefusalReason::Running => "it is being compacted already".to_owned(),
         RefusalReason::Building => match (value, limit) {
             (Some(_), Some(_)) => format!(
-                "the view has {} changes to see yet and may miss {}: compacted now it would be mapped twice",
+                "the view has {} changes left to index, and at most {} are allowed: a compaction now would index them twice",
                 count(value),
                 count(limit)
             ),
-            _ => "the view is being built; compacted meanwhile it would be mapped twice".to_owned(),
+            _ => {
+                "the view is being built: a compaction now would index its changes twice".to_owned()
+            }
         },
         RefusalReason::CoolDown => format!(
-            "its last compaction failed {} ago, and it rests for {}",
+            "its last compaction failed {} ago; it is retried after {}",
             seconds(value),
             seconds(limit)
         ),
         RefusalReason::Quarantined => format!(
-            "it failed {} times in a row and is left alone until an operator releases it",
+            "it failed {} times in a row and waits until an operator releases it",
             count(value)
         ),
-        RefusalReason::Futile if limit.is_none() => format!(
-            "its file is as lean as a compaction leaves it, and nothing was written to it since its last one: another one would free {} at most",
-            bytes(value)
-        ),
-        RefusalReason::Futile => futile(plan, target, limit),
-        RefusalReason::Stale if value.is_none() => "it was never measured".to_owned(),
-        RefusalReason::Stale if limit.is_none() => format!(
-            "it was started {} ago and has not been measured since; it has to be read again first",
-            seconds(value)
-        ),
-        RefusalReason::Stale => format!(
-            "it was measured {} ago, and facts count for {}; it has to be read again",
-            seconds(value),
-            seconds(limit)
-        ),
+        RefusalReason::Futile => futile(plan, target, refusal),
+        RefusalReason::Stale => stale(refusal),
         RefusalReason::Excluded => excluded(plan, target),
-        RefusalReason::NoEvidence => "nothing says that it has stale index files".to_owned(),
+        RefusalReason::NoEvidence => "nothing indicates stale index files".to_owned(),
     }
 }
 
-/// Why what is left within a limit is left for another.
-fn kept(refusal: &Refusal, target: TargetRef<'_>, claim: &SlotReservation) -> String {
+/// A limit of running jobs on a node or in the cluster.
+fn job_limit(place: &str, key: &str, refusal: &Refusal) -> String {
     let (value, limit) = (refusal.value, refusal.limit);
-    let left = if refusal.reason == RefusalReason::ChannelLimit {
-        format!("{} of its channel run there, of {}", count(value), count(limit))
-    } else if refusal.reason == RefusalReason::NodeLimit {
-        format!("the node has {}, of the {} that limits.per_node allows", jobs(value), count(limit))
-    } else if refusal.reason == RefusalReason::Budget {
-        format!(
-            "{} were started within an hour, of the {} of limits.bytes_per_hour",
+    if value > limit {
+        format!("with it {place} would run {}, and {key} is {}", jobs(value), count(limit))
+    } else {
+        format!("{place} runs {}, and {key} is {}; one must end first", jobs(value), count(limit))
+    }
+}
+
+/// The channel's concurrency, or the capacity of its queue.
+fn channel_limit(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal, name: &str) -> String {
+    let (value, limit) = (refusal.value, refusal.limit);
+    if has_no_room(plan, target, limit) {
+        return format!(
+            "the queue of {name} is full: better candidates fill its capacity of {}",
+            count(limit)
+        );
+    }
+    format!(
+        "{name} already has {} on the node, and its concurrency is {}",
+        jobs(value),
+        count(limit)
+    )
+}
+
+/// Slots or bytes are free, but reserved for another target.
+fn reserved_for_another(
+    refusal: &Refusal,
+    holder: TargetRef<'_>,
+    reservation: &SlotReservation,
+) -> String {
+    let (value, limit) = (refusal.value, refusal.limit);
+    let used = match refusal.reason {
+        RefusalReason::ChannelLimit => {
+            format!("its channel runs {} on the node, of {}", jobs(value), count(limit))
+        }
+        RefusalReason::NodeLimit => {
+            format!("the node runs {}, of {} (limits.per_node)", jobs(value), count(limit))
+        }
+        RefusalReason::Budget => format!(
+            "{} were started within an hour, of {} (limits.bytes_per_hour)",
             bytes(value),
             bytes(limit)
-        )
-    } else {
-        format!("the cluster has {}, of the {} that may be", jobs(value), count(limit))
+        ),
+        _ => format!("the cluster runs {}, of {}", jobs(value), count(limit)),
     };
-    let needs = if claim.all_copies {
+    let needs = if reservation.all_copies {
         "a slot for each of its copies at once"
     } else {
         "much of limits.bytes_per_hour at once"
     };
     format!(
-        "{left}; the rest is kept until {} for the {}, which needs {needs} and has waited since {}",
-        claim.active_until.rfc3339(),
-        title(target),
-        claim.queued_since.rfc3339()
+        "{used}; the rest is reserved until {} for the {}, which needs {needs} and has waited since {}",
+        reservation.active_until.rfc3339(),
+        title(holder),
+        reservation.queued_since.rfc3339()
     )
 }
 
@@ -197,10 +180,10 @@ fn suspended(plan: &Plan, target: TargetRef<'_>, channel: &str) -> String {
     let Some((scope, order)) = suspensions.covering(target.node(), channel) else {
         return "an operator suspended starts".to_owned();
     };
-    format!("{}; recliner resume {scope} takes that back", suspension::says(scope, order))
+    format!("{}; recliner resume {scope} resumes them", suspension::says(scope, order))
 }
 
-fn opening(plan: &Plan, channel: &Channel) -> Option<String> {
+fn next_window(plan: &Plan, channel: &Channel) -> Option<String> {
     let (at, _) = plan.channels.find(&channel.name)?;
     plan.window_states.get(at)?.until.map(Moment::rfc3339)
 }
@@ -208,34 +191,54 @@ fn opening(plan: &Plan, channel: &Channel) -> Option<String> {
 fn headroom(value: Option<f64>, limit: Option<f64>) -> String {
     match (value, limit) {
         (Some(_), Some(_)) => format!(
-            "it may take {} at its worst moment, and {} are free beside what is kept free and what jobs reserve",
+            "it may need {} at its peak, and {} are free apart from headroom.keep_free and what running jobs need",
             bytes(value),
             bytes(limit)
         ),
-        _ => "free space falls faster than the jobs explain; starts go on when it does not"
+        _ => "free space is falling faster than the running jobs explain; starts resume when it stops"
             .to_owned(),
     }
 }
 
-/// What the last compaction says of another one.
-fn futile(plan: &Plan, target: TargetRef<'_>, left: Option<f64>) -> String {
-    let file = target.facts().file_bytes.get();
+/// Why another compaction would free too little.
+fn futile(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
+    if refusal.limit.is_none() {
+        return format!(
+            "it is as small as a compaction makes it, and nothing was written since its last one: another one would free at most {}",
+            bytes(refusal.value)
+        );
+    }
+    let left = bytes(refusal.limit);
     match plan.conditions.constraints.backoffs.get(&target.ix()) {
         Some(Backoff::Futile { caught_up: true, .. }) => format!(
-            "its last compaction left {}, because it had to catch up with what was written meanwhile; it is tried again when less is written, or when enough has changed",
-            bytes(left)
+            "its last compaction left {left} because it had to catch up with concurrent writes; it is tried again when writes slow down, or when enough has changed"
         ),
-        Some(Backoff::Futile { would_leave: Some(would_leave), .. }) => format!(
-            "by what its last compaction left, {}, another one would free {} now; more has to change first",
-            bytes(left),
-            file.map_or_else(
-                || "an unknown size".to_owned(),
-                |file| size::format_size(file.saturating_sub(*would_leave)).to_string()
+        Some(Backoff::Futile { would_leave: Some(would_leave), .. }) => {
+            let file = target.facts().file_bytes.get();
+            let frees = file.map(|file| file.saturating_sub(*would_leave) as f64);
+            format!(
+                "its last compaction left {left}; by that measure another one would free {} now, and more must change first",
+                bytes(frees)
             )
-        ),
+        }
         _ => format!(
-            "its last compaction left {} and freed far less than promised; more has to change first",
-            bytes(left)
+            "its last compaction left {left} and freed far less than predicted; more must change first"
+        ),
+    }
+}
+
+/// Why its facts are too old to act on.
+fn stale(refusal: &Refusal) -> String {
+    match (refusal.value, refusal.limit) {
+        (None, _) => "it has not been measured yet".to_owned(),
+        (age, None) => format!(
+            "it was started {} ago and has not been measured since; it must be measured first",
+            seconds(age)
+        ),
+        (age, fresh_for) => format!(
+            "it was measured {} ago, and facts count as fresh for {}; it must be measured again",
+            seconds(age),
+            seconds(fresh_for)
         ),
     }
 }
@@ -243,7 +246,7 @@ fn futile(plan: &Plan, target: TargetRef<'_>, left: Option<f64>) -> String {
 fn ramp(refusal: &Refusal, wait: Duration) -> String {
     let spread = refusal.limit == Some(wait.as_secs_f64());
     if refusal.limit.is_none() {
-        "what runs on the node is not known yet; it goes on once the node has said".to_owned()
+        "it is not known yet what runs on the node; starts resume after the first poll".to_owned()
     } else if spread {
         format!(
             "the last start on the node was {} ago, and limits.wait is {}",
@@ -252,7 +255,7 @@ fn ramp(refusal: &Refusal, wait: Duration) -> String {
         )
     } else {
         format!(
-            "so soon after the start of this process {} may run, and {} do",
+            "this process started recently: {} may run at first, and {} do",
             jobs(refusal.limit),
             count(refusal.value)
         )
@@ -264,7 +267,7 @@ fn excluded(plan: &Plan, target: TargetRef<'_>) -> String {
         return "no request can carry its name".to_owned();
     }
     format!(
-        "views.enforce is {}, and the database has {} ranges: CouchDB compacts all copies of its views at once",
+        "views.enforce is {}, and the database has {} ranges: CouchDB can only compact all copies of its views at once",
         plan.rules.views.label(),
         target.shard_map().ranges
     )

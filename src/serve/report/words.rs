@@ -9,6 +9,7 @@ use crate::{
     model::{
         channel,
         facts::FactSource,
+        priority::{PriorityKind, PriorityUnit},
         records::{JobOwner, JobResult},
         score,
         target::{self, TargetState},
@@ -61,7 +62,9 @@ vocabularies! {
     /// Why a channel does not take a target.
     MissReason: score::MissReason::ALL.map(score::MissReason::label);
     /// What the numbers of a miss count.
-    MissUnit: ["ratio", "bytes", "changes"];
+    MissUnit: [PriorityUnit::Ratio.label(), PriorityUnit::Bytes.label(), "changes"];
+    /// How a channel ranks targets.
+    Priority: PriorityKind::ALL.map(PriorityKind::label);
     /// Why the header of a file could not be used.
     ProblemReason: HeaderProblem::ALL.map(HeaderProblem::label);
     /// What recliner does: start compactions, or only say which it would start.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    model::{facts::FactKind, settings::Nodes, target::TargetKind},
+    model::{settings::Nodes, target::TargetKind},
     scan,
     sources::inventory::{
         CopyAt, IndexAnswer, MapEntry, MapRead, Members, NodeAnswer, Observation, PeersSource,
@@ -172,7 +172,7 @@ async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
         move |snapshot: &Arc<crate::table::Snapshot>| {
             let mut views =
                 snapshot.targets().filter(|it| it.kind() == TargetKind::View && !it.is_part());
-            views.any(|view| view.disk_bytes(FactKind::File) == bytes)
+            views.any(|view| view.file_bytes() == bytes)
         }
     };
     let known = handle.snapshots.wait_for(exact(Some(file as u64)));

@@ -11,7 +11,7 @@ mod groups;
 pub use groups::{ChangeEntry, PlanChanges};
 
 use crate::{
-    plan::RefusalReason,
+    plan::{RefusalEnd, RefusalReason},
     table::{NodeIx, TargetIx},
 };
 use groups::ChangeGroups;
@@ -106,18 +106,10 @@ const CHANNEL_BITS: u32 = u32::BITS - REASON_BITS;
 #[expect(clippy::cast_possible_truncation, reason = "there are about twenty reasons")]
 const REASON_BITS: u32 = RefusalReason::ALL.len() as u32;
 
-/// Reasons that all mean that a target waits for its turn. Which limit applies first changes with
-/// every job that starts or ends.
-const fn is_waiting_for_turn(reason: RefusalReason) -> bool {
-    matches!(
-        reason,
-        RefusalReason::ChannelLimit
-            | RefusalReason::NodeLimit
-            | RefusalReason::ClusterLimit
-            | RefusalReason::Budget
-            | RefusalReason::Ramp
-            | RefusalReason::OtherCopyRunning
-    )
+/// Which limit applies first changes with every job that starts or ends: those reasons all mean
+/// that a target waits for its turn.
+fn is_waiting_for_turn(reason: RefusalReason) -> bool {
+    reason.ends_with() == RefusalEnd::Turn
 }
 
 /// A reason as a number. All reasons of waiting for a turn share one; zero means no reason.

@@ -99,7 +99,7 @@ async fn a_compaction_that_freed_little_because_of_writes_is_retried_after_them(
     let Decision::Refused(refusal) = plan.decision(target) else { panic!("it rests") };
     assert_eq!(refusal.reason.label(), "futile");
     let said = why(&plan, target, &refusal);
-    assert!(said.contains("had to catch up with what was written meanwhile"), "{said}");
+    assert!(said.contains("had to catch up with concurrent writes"), "{said}");
     assert_eq!(plan.forecast(target).confidence, "learned");
     assert_eq!(plan.forecast(target).reclaimable_bytes, Some(0));
     freed_by_another(&mut rig).await;

@@ -13,7 +13,7 @@ use crate::support::recording_store::Entry;
 use couchdb_sim::{Compaction, Exchange};
 use percent_encoding::percent_decode_str;
 use recliner::{
-    model::{facts::FactKind, settings::Settings},
+    model::settings::Settings,
     plan::Plan,
     serve::report::{Planned, RefusedLine, Wanted},
 };
@@ -238,7 +238,7 @@ pub(crate) fn undecided(plan: &Plan) -> Vec<String> {
 /// Whether one answer both promises much and says that nothing would come of it.
 fn contradiction(plan: &Plan, line: &RefusedLine) -> Option<String> {
     let target = plan.snapshot.targets().find(|target| target.id().to_string() == line.id)?;
-    let (file, forecast) = (target.disk_bytes(FactKind::File)?, plan.forecast(target));
+    let (file, forecast) = (target.file_bytes()?, plan.forecast(target));
     let promises = forecast.confidence == "high" && forecast.reclaimable_bytes? > file / 100;
     (line.refusal.reason == "futile" && promises)
         .then(|| format!("{} is futile and promises {forecast:?}", line.id))

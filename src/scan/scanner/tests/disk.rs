@@ -295,7 +295,7 @@ fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
     let mut harness = Harness::after_one_sweep(cluster);
     let snapshot = harness.sweep(1);
     // CouchDB says 50 bytes a file; of the two copies one is known exactly.
-    assert_eq!(target(&snapshot, &view).disk_bytes(FactKind::File), Some(450));
+    assert_eq!(target(&snapshot, &view).file_bytes(), Some(450));
     let total = |snapshot: &Snapshot, at| {
         let node = NodeIx::from_usize(at).unwrap();
         snapshot.totals().sums_of(node, TargetKind::View).file_bytes.get()
@@ -310,7 +310,7 @@ fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
     });
     let snapshot = harness.sweep(2);
     assert_eq!(
-        (target(&snapshot, &view).disk_bytes(FactKind::File), total(&snapshot, 0)),
+        (target(&snapshot, &view).file_bytes(), total(&snapshot, 0)),
         (Some(700), Some(700.0))
     );
     assert!(!target(&snapshot, &view).is_estimated());
@@ -321,11 +321,7 @@ fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
     harness.cluster.send_modify(|cluster| cluster.disk = vec![gone]);
     let snapshot = harness.sweep(3);
     assert_eq!(
-        (
-            target(&snapshot, &view).disk_bytes(FactKind::File),
-            total(&snapshot, 0),
-            total(&snapshot, 1)
-        ),
+        (target(&snapshot, &view).file_bytes(), total(&snapshot, 0), total(&snapshot, 1)),
         (Some(100), Some(100.0), Some(0.0))
     );
     let status = harness.status.clone();

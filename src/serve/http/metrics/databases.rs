@@ -5,7 +5,7 @@
 
 use super::FamilyReaders;
 use crate::{
-    model::{facts::FactKind, target::TargetKind},
+    model::target::TargetKind,
     plan::Plan,
     table::{DbIx, ExportedDatabase, FileSums, NodeIx, Snapshot, TargetIx, TargetRef},
 };
@@ -231,8 +231,8 @@ struct Sizes {
 impl Sizes {
     fn of(target: TargetRef<'_>) -> Self {
         Self {
-            file: target.disk_bytes(FactKind::File),
-            active: target.disk_bytes(FactKind::Active),
+            file: target.file_bytes(),
+            active: target.active_bytes(),
             reclaimable: target.reclaimable_bytes(),
         }
     }

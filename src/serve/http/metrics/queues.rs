@@ -2,7 +2,7 @@
 
 use super::FamilyReaders;
 use crate::{
-    model::channel::{Channel, PriorityKind},
+    model::{channel::Channel, priority::PriorityKind},
     plan::{Plan, QueueView},
 };
 use metrics_text::{Writer, families};

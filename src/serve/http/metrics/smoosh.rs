@@ -3,7 +3,10 @@
 use super::{FamilyReaders, members};
 use crate::{
     act::takeover::Takeovers,
-    model::channel::{Channels, PriorityKind},
+    model::{
+        channel::{Channels, builtin_channels},
+        priority::PriorityKind,
+    },
     plan::Plan,
     table::{NodeSmoosh, SmooshChannel},
 };
@@ -88,13 +91,9 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, takeovers: &Takeovers) {
 /// CouchDB fixes it for its own channels by their name. Another channel is taken to rank like
 /// recliner's channel of that name; without one it is not known, and has no sample.
 fn priority_of(name: &str, channels: &Channels) -> Option<PriorityKind> {
-    match name {
-        "ratio_dbs" | "ratio_views" => Some(PriorityKind::Ratio),
-        "slack_dbs" | "slack_views" => Some(PriorityKind::Slack),
-        "upgrade_dbs" | "upgrade_views" => Some(PriorityKind::Upgrade),
-        "index_cleanup" => Some(PriorityKind::Cleanup),
-        _ => channels.find(name).map(|(_, channel)| channel.priority),
-    }
+    let builtin = builtin_channels().into_iter().find(|channel| &*channel.name == name);
+    let own = || channels.find(name).map(|(_, channel)| channel.priority);
+    builtin.map(|channel| channel.priority).or_else(own)
 }
 
 /// A node that could not be looked at has no sample.

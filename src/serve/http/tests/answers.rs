@@ -123,7 +123,7 @@ async fn a_plan_says_what_starts_and_why_the_rest_does_not() {
     };
     let why = "the last start on the node was 0s ago, and limits.wait is 30s";
     assert_eq!(refused(SHARD), (json!("ramp"), json!(why)));
-    let why = "1 of ratio_views runs or starts before it on the node, as many as its concurrency";
+    let why = "ratio_views already has 1 job on the node, and its concurrency is 1";
     assert_eq!(refused(ODD_VIEW), (json!("channel_limit"), json!(why)));
     let waiting =
         json!({"node": "couchdb@a", "channel": "ratio_dbs", "starts": 0, "refused": {"ramp": 2}});
@@ -188,10 +188,11 @@ async fn a_target_has_the_fields_of_the_contract() {
     let surface = Surface::new();
     let data = surface.data("/api/v1/targets?db=orders&limit=100").await;
     // Beyond the contract: `ddocs`, all names of a view whose first is `ddoc`, `engine`, what
-    // builds a search index, and `problem`.
+    // builds a search index, `docs` and `deleted_docs`, and `problem`.
     let contract = "id, kind, engine, node, db, range, name, ddoc, ddocs, signature, state, \
         copies, estimated, file_bytes, active_bytes, external_bytes, predicted_bytes, reclaimable_bytes, \
-        confidence, ratio, update_seq, compacted_seq, updates_pending, collator_versions, \
+        confidence, ratio, update_seq, compacted_seq, docs, deleted_docs, updates_pending, \
+        collator_versions, \
         compact_running, sources, measured_at, problem, channel, priority, misses, refusal";
     let mut expected: Vec<&str> = contract.split(',').map(str::trim).collect();
     expected.sort_unstable();
@@ -202,7 +203,7 @@ async fn a_target_has_the_fields_of_the_contract() {
         assert_eq!(fields, expected);
         for miss in target["misses"].as_array().unwrap() {
             let fields: Vec<&str> = miss.as_object().unwrap().keys().map(String::as_str).collect();
-            assert_eq!(fields, ["channel", "limit", "reason", "unit", "value"]);
+            assert_eq!(fields, ["channel", "limit", "priority", "reason", "unit", "value"]);
         }
         if let Some(refusal) = target["refusal"].as_object() {
             let fields: Vec<&str> = refusal.keys().map(String::as_str).collect();

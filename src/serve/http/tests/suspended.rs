@@ -50,7 +50,7 @@ async fn a_suspension_shows_since_when_by_whom_and_why() {
     let refused = surface.data("/api/v1/plan").await["refused"].take();
     let whys: Vec<&str> =
         refused.as_array().unwrap().iter().map(|it| it["why"].as_str().unwrap()).collect();
-    let said = format!("{says}; recliner resume all takes that back");
+    let said = format!("{says}; recliner resume all resumes them");
     assert!(!whys.is_empty() && whys.iter().all(|why| *why == said), "{whys:?}");
 
     let page = surface.get("/").await;

@@ -1,0 +1,171 @@
+//! Priorities: how a channel ranks its targets.
+//!
+//! Owns the one row that describes each priority: its label and meaning, what it measures, in
+//! which unit, and its default bound. Scoring, configuration, the API, metrics and tables read the
+//! row; none of them names a priority. Bounds are in `channel`, and smoosh's order of checks is
+//! in `score`.
+
+use crate::model::facts::Facts;
+
+/// How a channel ranks its targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PriorityKind {
+    /// File over active bytes.
+    Ratio,
+    /// File minus active bytes.
+    Slack,
+    /// One for every target that needs an upgrade of its file format or collation.
+    Upgrade,
+    /// One for every database with stale index files.
+    Cleanup,
+}
+
+/// What distinguishes one priority from the others.
+#[derive(Debug)]
+pub struct PriorityRule {
+    /// The label in configuration and JSON.
+    pub label: &'static str,
+    /// What it ranks targets by.
+    pub meaning: &'static str,
+    /// Default of the strict lower bound, [`Channel::min_priority`](super::channel::Channel).
+    pub default_min: f64,
+    /// How a target's priority follows from its facts.
+    pub formula: Formula,
+}
+
+/// How a target's priority follows from its facts.
+#[derive(Clone, Copy, Debug)]
+pub enum Formula {
+    /// A number of the file's and its active bytes (at least one), compared with the channel's
+    /// bounds.
+    Measured {
+        /// The number.
+        of: fn(file: u64, active: u64) -> f64,
+        /// Its name in sentences and tables.
+        noun: &'static str,
+        /// Its unit.
+        unit: PriorityUnit,
+    },
+    /// One if the condition holds. The bounds only matter for files without active bytes.
+    Condition {
+        /// The condition.
+        holds: fn(&Facts) -> bool,
+        /// Its name in tables.
+        noun: &'static str,
+    },
+}
+
+/// The unit of a measured priority and of its bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PriorityUnit {
+    /// A quotient without unit.
+    Ratio,
+    /// Bytes.
+    Bytes,
+}
+
+impl PriorityUnit {
+    /// The label in JSON.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Ratio => "ratio",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
+const RATIO: PriorityRule = PriorityRule {
+    label: "ratio",
+    meaning: "file bytes over active bytes",
+    default_min: 2.0,
+    formula: Formula::Measured {
+        of: |file, active| file as f64 / active as f64,
+        noun: "ratio",
+        unit: PriorityUnit::Ratio,
+    },
+};
+
+const SLACK: PriorityRule = PriorityRule {
+    label: "slack",
+    meaning: "file bytes minus active bytes",
+    // Since CouchDB 3.2; 16 MiB before.
+    default_min: 536_870_912.0,
+    formula: Formula::Measured {
+        of: |file, active| file as f64 - active as f64,
+        noun: "slack",
+        unit: PriorityUnit::Bytes,
+    },
+};
+
+const UPGRADE: PriorityRule = PriorityRule {
+    label: "upgrade",
+    meaning: "whether the file's format or collation is older than CouchDB's",
+    default_min: RATIO.default_min,
+    formula: Formula::Condition { holds: |facts| facts.flags.needs_upgrade, noun: "upgrade" },
+};
+
+const CLEANUP: PriorityRule = PriorityRule {
+    label: "cleanup",
+    meaning: "whether the database has stale index files",
+    default_min: 0.0,
+    formula: Formula::Condition { holds: |facts| facts.flags.evidence, noun: "stale files" },
+};
+
+impl PriorityKind {
+    /// Every priority, in the order documentation lists them.
+    pub const ALL: [Self; 4] = [Self::Ratio, Self::Slack, Self::Upgrade, Self::Cleanup];
+
+    /// The row that describes it.
+    #[must_use]
+    pub const fn rule(self) -> &'static PriorityRule {
+        match self {
+            Self::Ratio => &RATIO,
+            Self::Slack => &SLACK,
+            Self::Upgrade => &UPGRADE,
+            Self::Cleanup => &CLEANUP,
+        }
+    }
+
+    /// The label in configuration and JSON.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        self.rule().label
+    }
+
+    /// The priority with this label.
+    #[must_use]
+    pub fn from_label(label: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|priority| priority.label() == label)
+    }
+
+    /// The unit of its bounds; none if it is a condition.
+    #[must_use]
+    pub const fn unit(self) -> Option<PriorityUnit> {
+        match self.rule().formula {
+            Formula::Measured { unit, .. } => Some(unit),
+            Formula::Condition { .. } => None,
+        }
+    }
+
+    /// Its name in sentences and tables.
+    #[must_use]
+    pub const fn noun(self) -> &'static str {
+        match self.rule().formula {
+            Formula::Measured { noun, .. } | Formula::Condition { noun, .. } => noun,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_distinct_and_name_their_priority() {
+        for priority in PriorityKind::ALL {
+            assert_eq!(PriorityKind::from_label(priority.label()), Some(priority));
+        }
+        assert_eq!(PriorityKind::from_label("size"), None);
+    }
+}
