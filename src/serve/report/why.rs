@@ -139,19 +139,18 @@ fn reserved_for_another(
     reservation: &SlotReservation,
 ) -> String {
     let (value, limit) = (refusal.value, refusal.limit);
-    let used = match refusal.reason {
-        RefusalReason::ChannelLimit => {
-            format!("its channel runs {} on the node, of {}", jobs(value), count(limit))
-        }
-        RefusalReason::NodeLimit => {
-            format!("the node runs {}, of {} (limits.per_node)", jobs(value), count(limit))
-        }
-        RefusalReason::Budget => format!(
+    let used = if refusal.reason == RefusalReason::ChannelLimit {
+        format!("its channel runs {} on the node, of {}", jobs(value), count(limit))
+    } else if refusal.reason == RefusalReason::NodeLimit {
+        format!("the node runs {}, of {} (limits.per_node)", jobs(value), count(limit))
+    } else if refusal.reason == RefusalReason::Budget {
+        format!(
             "{} were started within an hour, of {} (limits.bytes_per_hour)",
             bytes(value),
             bytes(limit)
-        ),
-        _ => format!("the cluster runs {}, of {}", jobs(value), count(limit)),
+        )
+    } else {
+        format!("the cluster runs {}, of {}", jobs(value), count(limit))
     };
     let needs = if reservation.all_copies {
         "a slot for each of its copies at once"
