@@ -1,7 +1,7 @@
 //! The checked settings of the whole program, as plain values.
 //!
 //! Owns their meaning, units and defaults, one file each for what starts and holds back
-//! jobs ([`limits`]), for what runs beside them ([`work`]) and for how the process itself
+//! jobs ([`limits`]), for what runs alongside them ([`work`]) and for how the process itself
 //! is reached ([`service`]). Never reads a file or a flag: `config` makes them, whole or
 //! not at all; the service hands each part to the task it belongs to.
 
@@ -28,7 +28,7 @@ pub struct Settings {
     pub scan: Scan,
     /// Pause between two polls of running jobs.
     pub poll: Duration,
-    /// The directories of a node that are read beside CouchDB.
+    /// The directories of a node that are read in addition to CouchDB.
     pub files: Files,
     /// Whether compactions may be started at all.
     pub mode: Mode,
@@ -201,7 +201,7 @@ impl ScanViews {
     }
 }
 
-/// The directories of a node that are read beside CouchDB.
+/// The directories of a node that are read in addition to CouchDB.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
     /// CouchDB's `database_dir`.

@@ -297,7 +297,7 @@ impl Admission {
         let copies_by_node = self.copies_to_start(node, candidate);
         let (all_copies, file) =
             (candidate.unit == CompactionUnit::AllCopies, candidate.file_bytes.get().unwrap_or(0));
-        // A ramp with a limit ends by itself as long as nothing else starts. A node that has not
+        // A ramp with a limit ends in time as long as nothing else starts. A node that has not
         // reported its running jobs gives no such guarantee.
         let passes = |shut: Refusal| shut.reason == RefusalReason::Ramp && shut.limit.is_some();
         let shut = |node_copies: &NodeCopies| self.gates.refusal(node_copies.node, channel);

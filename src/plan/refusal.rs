@@ -226,8 +226,8 @@ impl Refusal {
         Self { reason, value: None, limit: None, since: None }
     }
 
-    /// Whether it passes by itself as other jobs end and facts are read again, so that an order
-    /// can wait. A limit of zero jobs never frees a slot.
+    /// Whether it passes without anyone's action, as other jobs end and facts are read again, so
+    /// that an order can wait. A limit of zero jobs never frees a slot.
     pub(super) fn is_transient(&self) -> bool {
         match self.reason.ends_with() {
             RefusalEnd::Turn => self.limit != Some(0.0) || !self.reason.is_job_limit(),

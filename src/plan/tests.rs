@@ -268,10 +268,10 @@ proptest! {
             let snapshot = draft.publish(at(1));
             queues.apply_snapshot(&snapshot, at(1));
             let followed = queues.make_plan(&snapshot, &Conditions::default(), &rules(), at(1));
-            let mut anew = Queues::new(Arc::clone(&channels));
-            anew.apply_snapshot(&snapshot, at(1));
-            let anew = anew.make_plan(&snapshot, &Conditions::default(), &rules(), at(1));
-            prop_assert_eq!(&followed.queues, &anew.queues, "round {}", round);
+            let mut rebuilt = Queues::new(Arc::clone(&channels));
+            rebuilt.apply_snapshot(&snapshot, at(1));
+            let rebuilt = rebuilt.make_plan(&snapshot, &Conditions::default(), &rules(), at(1));
+            prop_assert_eq!(&followed.queues, &rebuilt.queues, "round {}", round);
             last = Some(followed);
         }
         let plan = last.unwrap();

@@ -128,7 +128,7 @@ pub struct Target {
     pub measured_at: Option<String>,
     /// Why the header of its file could not be used, where it could not.
     pub problem: Option<ProblemLine>,
-    /// The channel that takes it; null where none does.
+    /// The channel that takes it; null if none does.
     pub channel: Option<String>,
     /// Its priority there, per file.
     pub priority: Option<f64>,
@@ -249,13 +249,13 @@ pub struct NodeLine {
     /// What is known of its own daemon: `unasked`, `not_offered`, `failed` or `up`.
     #[schemars(with = "words::Smoosh")]
     pub smoosh: Word,
-    /// What its directories hold beside targets, where they are read.
+    /// What its directories hold in addition to targets, if they are read.
     pub disk: Option<DiskLine>,
     /// Targets of which CouchDB and files' headers say different things, where both were read.
     pub source_disagreements: Option<u64>,
 }
 
-/// What a node's directories hold beside targets, in bytes.
+/// What a node's directories hold in addition to targets, in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskLine {
     /// Files that were met.

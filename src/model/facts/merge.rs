@@ -85,7 +85,7 @@ fn compare_readings(known: &Facts, seen: &Facts, by: FactSource) -> ReadingCompa
             .compacted_seq
             .get()
             .zip(couchdb.compacted_seq.get())
-            .is_some_and(|(header, said)| header > said);
+            .is_some_and(|(header, couchdb)| header > couchdb);
     if differ || compacted { ReadingComparison::Different } else { ReadingComparison::Equal }
 }
 
@@ -231,29 +231,29 @@ mod tests {
     #[test]
     fn an_idle_index_is_compared_with_its_header() {
         let header = files(1, 90, 5, 40, 0);
-        let said = |file, seq, active| Facts {
+        let reading = |file, seq, active| Facts {
             external_bytes: OptionalU64::new(9),
             ..http(2, file, seq, active, 0)
         };
-        assert_eq!(compare_index(&header, &said(90, 5, 40)), ReadingComparison::Equal);
-        assert_eq!(compare_index(&header, &said(90, 5, 41)), ReadingComparison::Different);
+        assert_eq!(compare_index(&header, &reading(90, 5, 40)), ReadingComparison::Equal);
+        assert_eq!(compare_index(&header, &reading(90, 5, 41)), ReadingComparison::Different);
         assert_eq!(
-            compare_index(&header, &said(90, 6, 41)),
+            compare_index(&header, &reading(90, 6, 41)),
             ReadingComparison::Incomparable,
             "not committed"
         );
         assert_eq!(
-            compare_index(&header, &said(94, 5, 41)),
+            compare_index(&header, &reading(94, 5, 41)),
             ReadingComparison::Incomparable,
             "a second header"
         );
         for (builds, compacts) in [(true, false), (false, true)] {
-            let mut works = said(90, 5, 41);
+            let mut works = reading(90, 5, 41);
             works.flags.updater_running = builds;
             works.flags.compact_running = compacts;
             assert_eq!(compare_index(&header, &works), ReadingComparison::Incomparable);
         }
-        let unknown = Facts { active_bytes: OptionalU64::UNKNOWN, ..said(90, 5, 0) };
+        let unknown = Facts { active_bytes: OptionalU64::UNKNOWN, ..reading(90, 5, 0) };
         assert_eq!(compare_index(&header, &unknown), ReadingComparison::Incomparable);
     }
 
@@ -289,9 +289,9 @@ mod tests {
     fn a_fact_that_a_source_drops_is_unknown_unless_the_other_source_provided_it() {
         let less = Facts { active_bytes: OptionalU64::UNKNOWN, ..http(2, 95, 6, 0, 5) };
         assert_eq!(merge(&http(1, 90, 5, 40, 5), &less).0, less);
-        let beside = merge(&files(1, 90, 5, 40, 5), &less).0;
+        let merged = merge(&files(1, 90, 5, 40, 5), &less).0;
         assert_eq!(
-            (beside.active_bytes.get(), beside.source_of(FactKind::Active)),
+            (merged.active_bytes.get(), merged.source_of(FactKind::Active)),
             (Some(40), Some(FactSource::Files))
         );
     }

@@ -68,7 +68,7 @@ pub enum Free {
     Prometheus {
         /// The Prometheus server.
         url: Address,
-        /// PromQL whose one sample is the free bytes.
+        /// A PromQL expression with one sample, the free bytes.
         query: String,
         /// How old the sample may be.
         max_age: Duration,

@@ -1,4 +1,4 @@
-//! What runs beside the planner: views, smoosh, the feed, the warmer, the journal.
+//! What runs alongside the planner: views, smoosh, the feed, the warmer, the journal.
 
 use crate::text::pattern::NamePatterns;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl EnforceViews {
 /// How this program and CouchDB's own smoosh share the work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Smoosh {
-    /// Whether smoosh keeps working beside this program.
+    /// Whether smoosh keeps working alongside this program.
     pub mode: SmooshMode,
     /// The channels of smoosh that a takeover stops, by name.
     pub takeover: Vec<String>,
@@ -59,7 +59,7 @@ impl Default for Smoosh {
     }
 }
 
-/// Whether smoosh keeps working beside this program.
+/// Whether smoosh keeps working alongside this program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SmooshMode {
     /// It does, and its jobs count towards the limits.

@@ -187,7 +187,7 @@ fn an_order_waits_for_limits_only() {
 fn in_advise_mode_the_answer_holds_the_request_that_would_be_sent() {
     let (mut draft, ids) = three();
     let mode = Refusal::without_numbers(RefusalReason::Mode);
-    let said = |plan: &Plan, ix: TargetIx| {
+    let refusal_of = |plan: &Plan, ix: TargetIx| {
         let answer = plan.order_answer(plan.snapshot.target(ix).unwrap());
         let OrderAnswer::Refused(refusal, request) = answer else { panic!("{answer:?}") };
         (refusal, request.map(|it| it.to_string()))
@@ -195,13 +195,13 @@ fn in_advise_mode_the_answer_holds_the_request_that_would_be_sent() {
     let path = "POST /_node/couchdb@a/lean.1/_compact".to_owned();
     let advising = Rules { mode: Mode::Advise, ..enforcing() };
     let plan = of(&mut draft, ordered(ids[2], true), advising, |_| {});
-    assert_eq!(said(&plan, ids[2]), (mode, Some(path.clone())));
+    assert_eq!(refusal_of(&plan, ids[2]), (mode, Some(path.clone())));
     let plan = of(&mut draft, ordered(ids[2], true), enforcing(), |channels| {
         for channel in &mut channels.list {
             channel.mode = Mode::Advise;
         }
     });
-    assert_eq!(said(&plan, ids[2]), (mode, Some(path)), "a channel in advise mode");
+    assert_eq!(refusal_of(&plan, ids[2]), (mode, Some(path)), "a channel in advise mode");
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! What runs, whoever started it.
+//! Running jobs, whoever started them.
 
 use super::{words, words::Word};
 use crate::{
@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 
-/// Every job that runs, and when each node last said what it runs.
+/// Every running job, and when each node last reported its jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Jobs {
     /// When this was put together.

@@ -65,7 +65,7 @@ pub struct OutcomeLine {
     /// How it ended.
     #[schemars(with = "words::Ended")]
     pub result: Word,
-    /// What CouchDB said, or what was concluded, where it did not end well.
+    /// CouchDB's error, or what was concluded, if it did not end well.
     pub why: Option<String>,
 }
 

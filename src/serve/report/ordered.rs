@@ -22,7 +22,7 @@ pub struct OrderLine {
     pub until: String,
     /// Whether it counts though no channel takes the target, or though it rests.
     pub force: bool,
-    /// The channel it counts for; none where none takes it any more.
+    /// The channel it counts for; null if no channel takes it any more.
     pub channel: Option<String>,
     /// What will be sent; the body is `{}`.
     pub request: Option<String>,

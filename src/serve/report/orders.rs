@@ -87,7 +87,7 @@ pub struct Suspended {
     pub why: Option<String>,
     /// Whether it was suspended already.
     pub already: bool,
-    /// Compactions that run on in the scope, whoever started them; null where that is unknown.
+    /// Compactions that still run in the scope, whoever started them; null if unknown.
     pub running: Option<u64>,
 }
 

@@ -71,7 +71,7 @@ pub struct StartLine {
     /// `db`, `view` or `cleanup`.
     #[schemars(with = "words::Kind")]
     pub kind: Word,
-    /// The node whose file is compacted, or `_cluster` for what happens on all of them.
+    /// The node whose file is compacted, or `_cluster` for a request that concerns all nodes.
     pub node: String,
     /// The database.
     pub db: String,
@@ -99,7 +99,7 @@ pub struct StartLine {
     pub gain_bytes: Option<u64>,
     /// Bytes that it writes, as predicted.
     pub rewrite_bytes: Option<u64>,
-    /// Bytes it takes beside each old file, at its worst moment.
+    /// Bytes that it needs in addition to each old file, at its peak.
     pub peak_bytes: u64,
     /// How long it takes at the rate that was measured.
     pub duration_seconds: Option<f64>,

@@ -151,7 +151,7 @@ pub struct Feeds {
     pub last_event: Option<String>,
     /// Events that wait to be written to the journal.
     pub pending_events: usize,
-    /// The feeds; none where none are followed.
+    /// The feeds; empty if none are followed.
     pub list: Vec<FeedLine>,
 }
 
