@@ -44,7 +44,7 @@ pub struct MapPage {
 fn about(name: &str, info: &wire::ShardInfo) -> Result<(), String> {
     match &info.db_name {
         Some(other) if other != name => Err(format!("it is about {other:?}")),
-        _ if !info.tells_something() => Err("it has neither sizes nor a sequence".to_owned()),
+        _ if !info.has_data() => Err("it has neither sizes nor a sequence".to_owned()),
         _ => Ok(()),
     }
 }
@@ -152,7 +152,8 @@ impl Client {
         let after = from.and_then(|from| from.after.as_deref());
         let route = Route::ShardMap { from: after, limit: asked };
         let behind = |page: &wire::MapRows| {
-            let weight = |row: &wire::MapRow| row.doc.as_ref().map_or(0, wire::DbsDoc::weight);
+            let weight =
+                |row: &wire::MapRow| row.doc.as_ref().map_or(0, wire::DbsDoc::estimated_memory);
             let page = Page {
                 keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
                 full: page.rows.len() >= asked,
@@ -282,7 +283,7 @@ impl Client {
                 let page = Page {
                     keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
                     full: page.rows.len() >= asked,
-                    weight: page.rows.iter().map(wire::DesignRow::weight).sum(),
+                    weight: page.rows.iter().map(wire::DesignRow::estimated_memory).sum(),
                     total: page.total_rows,
                 };
                 Paging::after_page(from.as_ref(), &page, DESIGN_LIMITS)
