@@ -1,4 +1,4 @@
-//! Connections: accepts them within limits and time-outs, and ends them gracefully.
+//! Connections: accepts them within limits and timeouts, and ends them gracefully.
 //!
 //! Owns the listeners and one task for each connection. `axum::serve` waits without limit for a
 //! request's head and accepts any number of connections: a few clients that never finish a

@@ -140,7 +140,7 @@ impl Client {
     /// One page of the shard map: up to `limit` databases, after the page that returned `from`.
     ///
     /// # Errors
-    /// As [`Error`] says; [`ErrorKind::Garbage`] also where the pages do not go on or do not end.
+    /// As [`Error`] says; [`ErrorKind::Malformed`] also where the pages do not go on or do not end.
     pub async fn shard_map_page(
         &self,
         from: Option<&Paging>,
@@ -185,7 +185,7 @@ impl Client {
     /// Reads of a [`Cache::Cold`] file are paced, because the server has to open it.
     ///
     /// # Errors
-    /// As [`Error`] says; [`ErrorKind::Garbage`] also where the answer is about another
+    /// As [`Error`] says; [`ErrorKind::Malformed`] also where the answer is about another
     /// database or tells nothing.
     pub async fn shard_info(
         &self,
