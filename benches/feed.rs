@@ -71,7 +71,8 @@ async fn serve(place: DirectoryStorage) -> Result<(), Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     say(&listener.local_addr()?.to_string())?;
     let router = Router::new().route("/_db_updates", get(updates)).with_state(feed);
-    http::serve(listener, router, http::Web::default(), http::Room::default(), stop).await;
+    http::serve(listener, router, http::Web::default(), http::ConnectionLimits::default(), stop)
+        .await;
     Ok(())
 }
 

@@ -196,9 +196,12 @@ impl Service {
         let luck = u64::from(std::process::id()) ^ clock.now().unix();
         let warmer = watch.start_warmer(Some(journal.clone()), luck, &mut tasks);
         // Leave enough descriptors for connections to CouchDB.
-        let room = http::Room::of(descriptors::raise_file_limit());
-        let (feed_task, feed) =
-            feed_server::FeedServerTask::new(journal.clone(), room.for_feeds(), stop.clone());
+        let room = http::ConnectionLimits::for_descriptors(descriptors::raise_file_limit());
+        let (feed_task, feed) = feed_server::FeedServerTask::new(
+            journal.clone(),
+            room.max_feed_readers(),
+            stop.clone(),
+        );
         tasks.spawn(async move {
             feed_task.run().await;
             "feed"

@@ -25,7 +25,7 @@ mod web;
 pub use metrics::families;
 pub use openapi::document as openapi;
 pub use orders::Order;
-pub use serve::{Room, listen, serve, serve_socket};
+pub use serve::{ConnectionLimits, listen, serve, serve_socket};
 pub use socket::{AdminSocket, SocketError};
 pub use web::Web;
 
@@ -46,7 +46,7 @@ use axum::{
     routing::{any, get, post},
 };
 use couchdb_client::{self, CertificateEnds};
-use guard::Turns;
+use guard::ConcurrencyLimit;
 use std::sync::Arc;
 use tokio::{
     sync::{mpsc, watch},
@@ -177,7 +177,7 @@ pub fn router(state: State) -> Router {
         .route("/release", post(admin::release))
         .route("/rescan", post(admin::rescan))
         .route("/flush", post(admin::flush))
-        .layer(Extension(Turns::new(ANSWERS)))
+        .layer(Extension(ConcurrencyLimit::new(ANSWERS)))
         .fallback(api::not_found)
         .method_not_allowed_fallback(api::wrong_method);
     Router::new()
@@ -194,8 +194,8 @@ pub fn router(state: State) -> Router {
         .nest("/api/v1", api)
         // A nested router does not match its own path with a slash at the end.
         .route("/api/v1/", any(api::not_found))
-        .layer(middleware::map_response(guard::harden))
-        .layer(middleware::from_fn_with_state(web, web::admit))
+        .layer(middleware::map_response(guard::add_security_headers))
+        .layer(middleware::from_fn_with_state(web, web::authenticate))
         .with_state(state)
 }
 

@@ -41,7 +41,7 @@ fn settings(error: &Error) -> Option<&'static str> {
         | Error::Forbidden { .. }
         | Error::NoUser { .. }
         | Error::TooLarge { .. }
-        | Error::Garbage { .. }
+        | Error::Malformed { .. }
         | Error::Redirect { .. }
         | Error::Unaddressable(_)
         | Error::Stopped => None,

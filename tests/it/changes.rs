@@ -190,7 +190,7 @@ async fn a_broken_feed_costs_few_requests_and_is_followed_again() {
         ("status", Effect::Status(500)),
         ("malformed", Effect::Status(400)),
         ("absent", Effect::Status(404)),
-        ("garbage", Effect::Garbage),
+        ("malformed", Effect::Malformed),
         ("endless", Effect::Endless),
         ("dropped", Effect::Drop),
         ("silent", Effect::Silent),

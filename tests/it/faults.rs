@@ -89,13 +89,14 @@ async fn effect(name: &str, effect: Effect, reasons: &[&str], up: Option<bool>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_answers_garbage_affects_only_its_own_facts() {
-    effect("garbage", Effect::Garbage, &["garbage"], Some(false)).await;
+async fn a_node_that_answers_malformed_data_affects_only_its_own_facts() {
+    effect("malformed", Effect::Malformed, &["malformed"], Some(false)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_sends_half_a_body_affects_only_its_own_facts() {
-    effect("half a body", Effect::HalfBody, &["connect", "garbage", "timeout"], Some(false)).await;
+    effect("half a body", Effect::HalfBody, &["connect", "malformed", "timeout"], Some(false))
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,12 +218,12 @@ async fn a_node_that_is_slow_but_alive_is_read_all_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_drops_connections_affects_only_its_own_facts() {
-    effect("a drop", Effect::Drop, &["connect", "garbage", "timeout"], Some(false)).await;
+    effect("a drop", Effect::Drop, &["connect", "malformed", "timeout"], Some(false)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_with_endless_answers_affects_only_its_own_facts() {
-    effect("no end", Effect::Endless, &["too_large", "garbage"], Some(false)).await;
+    effect("no end", Effect::Endless, &["too_large", "malformed"], Some(false)).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -326,7 +326,7 @@ impl Client {
             Answer::Complete { body, status, took, .. } => Ok((body, status, took)),
             Answer::Refused { .. } | Answer::Streaming(_) => {
                 let asked = super::Asked::new(&route, path, &destination.server.address);
-                Err(Error::Garbage { asked, detail: "it has no end".to_owned() })
+                Err(Error::Malformed { asked, detail: "it has no end".to_owned() })
             }
         }
     }

@@ -25,7 +25,7 @@ pub enum ErrorKind {
     /// The body is larger than its route allows.
     TooLarge,
     /// The body is not what its route answers.
-    Garbage,
+    Malformed,
     /// The server redirects.
     Redirect,
     /// A name that no request can carry.
@@ -50,7 +50,7 @@ impl ErrorKind {
         Self::Forbidden,
         Self::Login,
         Self::TooLarge,
-        Self::Garbage,
+        Self::Malformed,
         Self::Redirect,
         Self::Unaddressable,
         Self::NoOwnAddress,
@@ -71,7 +71,7 @@ impl ErrorKind {
             Self::Forbidden => "forbidden",
             Self::Login => "login",
             Self::TooLarge => "too_large",
-            Self::Garbage => "garbage",
+            Self::Malformed => "malformed",
             Self::Redirect => "redirect",
             Self::Unaddressable => "unaddressable",
             Self::NoOwnAddress => "no_own_address",
@@ -244,7 +244,7 @@ pub enum Error {
     #[error(
         "{asked}: the answer makes no sense, {detail}; is this CouchDB, or a proxy in front of it?"
     )]
-    Garbage {
+    Malformed {
         /// The request.
         asked: Arc<Asked>,
         /// What is wrong with it.
@@ -291,7 +291,7 @@ impl Error {
     pub(super) const fn is_strange(&self) -> bool {
         matches!(
             self,
-            Self::Garbage { .. }
+            Self::Malformed { .. }
                 | Self::NotFound { .. }
                 | Self::TooLarge { .. }
                 | Self::Status { status: 400..=499 | 501, .. }
@@ -313,7 +313,7 @@ impl Error {
             Self::LoginClosed { .. } => ErrorKind::Login,
             Self::Unproved(cause) => cause.kind(),
             Self::TooLarge { .. } => ErrorKind::TooLarge,
-            Self::Garbage { .. } | Self::NotCouchDb { .. } => ErrorKind::Garbage,
+            Self::Malformed { .. } | Self::NotCouchDb { .. } => ErrorKind::Malformed,
             Self::Redirect { .. } => ErrorKind::Redirect,
             Self::Unaddressable(_) => ErrorKind::Unaddressable,
             Self::NoOwnAddress { .. } => ErrorKind::NoOwnAddress,
@@ -327,7 +327,7 @@ impl Error {
         let too_large = matches!(self, Self::TooLarge { .. });
         matches!(
             self,
-            Self::Garbage { .. }
+            Self::Malformed { .. }
                 | Self::NotCouchDb { .. }
                 | Self::Redirect { .. }
                 | Self::Tls { .. }
@@ -351,7 +351,7 @@ impl Error {
             | Self::LoginClosed { .. }
             | Self::Unproved(_)
             | Self::TooLarge { .. }
-            | Self::Garbage { .. }
+            | Self::Malformed { .. }
             | Self::Redirect { .. }
             | Self::Unaddressable(_)
             | Self::NoOwnAddress { .. }

@@ -26,7 +26,7 @@ pub(super) enum Greeting {
 impl Sender {
     /// The error of a first request, or that no CouchDB answers there.
     pub(super) async fn explain_error(&self, error: Error, directory: &Directory) -> Error {
-        let (Error::Garbage { asked, .. }
+        let (Error::Malformed { asked, .. }
         | Error::NotFound { asked, .. }
         | Error::TooLarge { asked, .. }
         | Error::Status { asked, .. }) = &error

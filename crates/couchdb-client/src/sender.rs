@@ -182,7 +182,7 @@ impl Sender {
         match failure {
             Failure::Connect(detail) => unanswered(Error::Connect { asked, detail }),
             Failure::Tls(detail) => unanswered(Error::Tls { asked, detail }),
-            Failure::Garbage(detail) => Error::Garbage { asked, detail },
+            Failure::Malformed(detail) => Error::Malformed { asked, detail },
             Failure::TooLarge => Error::TooLarge { asked, limit: route.body_limit() },
             Failure::Unaddressable(cause) => Error::Unaddressable(cause),
         }
@@ -246,7 +246,7 @@ impl Sender {
             }
             Err(detail) => {
                 let asked = Asked::new(&route, path, &destination.server.address);
-                let error = Error::Garbage { asked, detail };
+                let error = Error::Malformed { asked, detail };
                 self.observer.request_ended(route.label(), error.kind().label(), took);
                 Err(error)
             }

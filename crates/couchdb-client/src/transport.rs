@@ -156,7 +156,7 @@ pub(super) async fn read_body(
 pub(super) enum Failure {
     Connect(String),
     Tls(String),
-    Garbage(String),
+    Malformed(String),
     TooLarge,
     Unaddressable(Unaddressable),
 }
@@ -281,7 +281,7 @@ impl Failure {
     /// What happened, for messages.
     pub(super) fn detail(self) -> String {
         match self {
-            Self::Connect(detail) | Self::Tls(detail) | Self::Garbage(detail) => detail,
+            Self::Connect(detail) | Self::Tls(detail) | Self::Malformed(detail) => detail,
             Self::TooLarge => "it is too large".to_owned(),
             Self::Unaddressable(why) => why.to_string(),
         }

@@ -1,14 +1,13 @@
-//! The shape of CouchDB's answers.
+//! The types of CouchDB's responses.
 //!
-//! Owns parsing and nothing else. Every field may be missing, null or of another type
-//! than expected: then it is unknown (`None`), never zero. Unknown fields are passed
-//! over. What is not JSON, or not an object where one is due, is an error of the
-//! request.
+//! Owns parsing only. Every field may be missing, null or of an unexpected type; then it is
+//! unknown (`None`), never zero. Unknown fields are ignored. A response that is not JSON, or not
+//! an object where one is expected, is an error of the request.
 
 mod cluster;
 mod design;
 mod feed;
-mod loose;
+mod lenient;
 mod map;
 mod names;
 mod search;
@@ -25,7 +24,7 @@ pub use design::{
 pub(crate) use design::{DesignRow, DesignRows};
 pub(crate) use feed::UpdatesEnd;
 pub use feed::{Change as DbChange, GLOBAL_CHANGES, MapChange, MapChanges, UpdateLine};
-pub(crate) use loose::List;
+pub(crate) use lenient::List;
 pub use map::{Change, DbsDoc};
 pub(crate) use map::{MapRow, MapRows};
 pub use names::Names;
@@ -42,17 +41,17 @@ pub type ConfigSection = BTreeMap<String, String>;
 /// A node's whole configuration: section to its keys.
 pub type Config = BTreeMap<String, ConfigSection>;
 
-/// Reads one answer, or one line of a feed.
+/// Parses a response, or one line of a feed.
 ///
-/// Its encoding is checked once: text by text, as `from_slice` does, takes a tenth of the
-/// time of reading a shard's answer.
+/// The encoding of the whole body is checked once. Checking each string, as `from_slice` does,
+/// takes a tenth of the time of parsing a shard's response.
 ///
 /// # Errors
-/// When it is not JSON, or not what is due.
+/// If the body is not JSON, or not of the expected type.
 pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
     match str::from_utf8(body) {
         Ok(text) => serde_json::from_str(text),
-        // What is passed over may be anything.
+        // Ignored fields may contain any bytes.
         Err(_) => serde_json::from_slice(body),
     }
 }

@@ -161,7 +161,7 @@ impl OpenAction {
             Self::Opens => "opens",
             Self::Recovers { .. } => "recovers",
             Self::Upgrades { .. } => "upgrades",
-            Self::Resets => "begins_anew",
+            Self::Resets => "resets",
             Self::Rebuilds => "rebuilds",
             Self::Refuses => "refuses",
             Self::Continues => "continues",

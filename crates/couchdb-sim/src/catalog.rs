@@ -77,7 +77,11 @@ impl Catalog {
             named: Vec::new(),
             by_name: BTreeMap::new(),
             fleets: config.fleets.clone(),
-            fleet_signatures: config.fleets.iter().map(|it| signatures(&it.like.designs)).collect(),
+            fleet_signatures: config
+                .fleets
+                .iter()
+                .map(|it| signatures(&it.template.designs))
+                .collect(),
             deleted: BTreeSet::new(),
         };
         for database in &config.databases {
@@ -142,7 +146,7 @@ impl Catalog {
             return Some(Db::Named(*number));
         }
         (0_u32..).zip(&self.fleets).find_map(|(at, fleet)| {
-            let digits = name.strip_prefix(fleet.like.name.as_str())?;
+            let digits = name.strip_prefix(fleet.template.name.as_str())?;
             let shaped = digits.len() == fleet.digits as usize
                 && digits.bytes().all(|byte| byte.is_ascii_digit());
             let number = digits.parse().ok().filter(|number| shaped && *number < fleet.count)?;
@@ -152,10 +156,10 @@ impl Catalog {
     }
 
     /// What a database is like; for a fleet's member, what all are like.
-    pub(super) fn like(&self, db: Db) -> Option<&Database> {
+    pub(super) fn description(&self, db: Db) -> Option<&Database> {
         match db {
             Db::Named(number) => Some(&self.named(number)?.database),
-            Db::Member { fleet, .. } => Some(&self.fleet(fleet)?.like),
+            Db::Member { fleet, .. } => Some(&self.fleet(fleet)?.template),
         }
     }
 
@@ -232,7 +236,7 @@ impl Catalog {
 
     /// How many ranges it has.
     pub(super) fn ranges(&self, db: Db) -> u32 {
-        self.like(db).map_or(0, |like| like.q)
+        self.description(db).map_or(0, |description| description.q)
     }
 
     /// The file of a range.
@@ -258,13 +262,13 @@ impl Catalog {
 
     /// The places of the nodes in the list that the shard map names for a range, in its order.
     pub(super) fn nodes_of(&self, db: Db, range: u32) -> impl Iterator<Item = u32> + '_ {
-        let like = self.like(db);
-        let places: &[String] = like
-            .map(|like| like.placed_on.as_slice())
+        let description = self.description(db);
+        let places: &[String] = description
+            .map(|description| description.placed_on.as_slice())
             .filter(|placed| !placed.is_empty())
             .unwrap_or(&self.nodes);
         let count = places.len().max(1);
-        let copies = like.map_or(0, |like| like.n as usize).min(count);
+        let copies = description.map_or(0, |description| description.n as usize).min(count);
         let first = (self.key(db) % 1_024) as usize + range as usize;
         (0..copies).filter_map(move |copy| {
             let name = places.get((first + copy) % count)?;
@@ -394,7 +398,7 @@ impl<'a> Iterator for Walk<'a> {
 }
 
 fn member_name(fleet: &Fleet, number: u32) -> String {
-    format!("{}{number:0width$}", fleet.like.name, width = fleet.digits as usize)
+    format!("{}{number:0width$}", fleet.template.name, width = fleet.digits as usize)
 }
 
 /// The first number of a fleet whose name is not below `start`.

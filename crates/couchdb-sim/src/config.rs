@@ -205,7 +205,7 @@ impl Database {
 pub struct Fleet {
     /// The database each is like; its `name` is the prefix. `created`, `missing` and
     /// `splitting` are ignored.
-    pub like: Database,
+    pub template: Database,
     /// How many.
     pub count: u32,
     /// Decimal digits of the number that follows the prefix.
@@ -217,9 +217,9 @@ pub struct Fleet {
 impl Fleet {
     /// `count` databases like `like`, named `<prefix><number>` with `length` characters.
     #[must_use]
-    pub fn named(like: Database, count: u32, length: usize) -> Self {
-        let digits = u32::try_from(length.saturating_sub(like.name.len())).unwrap_or(u32::MAX);
-        Self { like, count, digits: digits.max(1), spread: 4.0 }
+    pub fn named(template: Database, count: u32, length: usize) -> Self {
+        let digits = u32::try_from(length.saturating_sub(template.name.len())).unwrap_or(u32::MAX);
+        Self { template, count, digits: digits.max(1), spread: 4.0 }
     }
 }
 
@@ -386,18 +386,18 @@ impl Config {
             database.interrupted.iter().try_for_each(|it| known(&it.node))?;
         }
         for fleet in &self.fleets {
-            let longest = fleet.like.name.len().saturating_add(fleet.digits as usize);
+            let longest = fleet.template.name.len().saturating_add(fleet.digits as usize);
             let fits = 10_u64
                 .checked_pow(fleet.digits)
                 .is_none_or(|numbers| u64::from(fleet.count) <= numbers);
-            if !legal_name(&fleet.like.name) || longest > MAX_NAME_BYTES || !fits {
-                return Err(ConfigError::Name(fleet.like.name.clone()));
+            if !legal_name(&fleet.template.name) || longest > MAX_NAME_BYTES || !fits {
+                return Err(ConfigError::Name(fleet.template.name.clone()));
             }
             if !(fleet.spread >= 1.0 && fleet.spread.is_finite()) {
-                return Err(ConfigError::Number(fleet.like.name.clone(), "spread"));
+                return Err(ConfigError::Number(fleet.template.name.clone(), "spread"));
             }
-            fleet.like.check()?;
-            fleet.like.placed_on.iter().try_for_each(known)?;
+            fleet.template.check()?;
+            fleet.template.placed_on.iter().try_for_each(known)?;
         }
         let orphans = self.orphans.iter().chain(&self.orphan_indexes);
         orphans.map(|orphan| &orphan.node).try_for_each(known)

@@ -14,7 +14,7 @@ pub enum Effect {
     /// No answer ever comes; the connection stays open.
     Hang,
     /// Status 200 and JSON content type, but a body that is no JSON.
-    Garbage,
+    Malformed,
     /// The whole length is announced, half of it is sent, and the connection breaks.
     HalfBody,
     /// A redirect to this location.

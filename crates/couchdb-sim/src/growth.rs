@@ -1,30 +1,30 @@
-//! How files grow and what compaction leaves: pure numbers.
+//! How files grow, and what a compaction leaves.
 //!
-//! Owns the model behind every size a simulated node tells. Never holds state: each
-//! function takes what was described and what has happened. Called by the world alone.
+//! Owns the model behind every size of a simulated file. Never holds state: each function takes
+//! the description and the changes so far. Only the world calls it.
 //!
-//! The model: a write appends the document and the tree nodes above it; live bytes grow
-//! only by new documents and tombstones; a compaction leaves the live bytes times a
-//! factor of the documents' shape. All arithmetic is IEEE addition, multiplication and
-//! rounding, so that numbers are the same on every machine.
+//! The model: a write appends the document and the tree nodes above it. Live bytes grow only by
+//! new documents and tombstones. A compaction leaves the live bytes times a factor for the shape
+//! of the documents. All arithmetic is IEEE addition, multiplication and rounding, so the numbers
+//! are the same on every machine.
 
 use super::config::Design;
 use std::time::Duration;
 
-/// Bytes of a database file without a document (a fresh 3.5.0 shard).
+/// The size of a database file without documents (a fresh 3.5.0 shard).
 pub(super) const EMPTY_DB: u64 = 8_348;
-/// Bytes of an index file that was opened and never built.
+/// The size of an index file that was opened and never built.
 pub(super) const EMPTY_VIEW: u64 = 51;
 /// Live bytes of a tombstone.
 const TOMBSTONE: u64 = 180;
-/// Bytes of rewritten tree nodes for each write, where writes come in small batches.
+/// Bytes of rewritten tree nodes for each write, if writes come in small batches.
 const TREE: u64 = 1_100;
-/// Bytes of the external sort for each document (`.compact.meta`; 119 MB for 600k were seen).
+/// Bytes of the external sort for each document (measured: 119 MB of `.compact.meta` for 600k).
 const META: u64 = 200;
-/// Live bytes of an index beyond its rows.
+/// Live bytes of an index besides its rows.
 const VIEW_STATE: u64 = 300;
 
-/// A well-spread number from two others (splitmix64's finalizer).
+/// A well-distributed number from two others (splitmix64's finalizer).
 pub(super) const fn mix(a: u64, b: u64) -> u64 {
     let mut z = a ^ b.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -32,7 +32,7 @@ pub(super) const fn mix(a: u64, b: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A number from `low` to `high` by a mixed key.
+/// A number between `low` and `high`, determined by a mixed key.
 pub(super) fn between(key: u64, low: f64, high: f64) -> f64 {
     let unit = (key >> 11) as f64 / (1_u64 << 53) as f64;
     (high - low).mul_add_plain(unit, low)
@@ -60,17 +60,17 @@ pub(super) fn times(count: u64, factor: f64) -> u64 {
     (count as f64 * factor).max(0.0) as u64
 }
 
-/// The random rhythm of writes to one range: a steady stream with bursts.
+/// The random pattern of writes to one range: a steady stream with bursts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rhythm {
+pub(super) struct WritePattern {
     per_second: f64,
     period: f64,
     burst: f64,
     phase: f64,
 }
 
-impl Rhythm {
-    /// A rhythm of `per_second` writes on average, its bursts by `key`.
+impl WritePattern {
+    /// A pattern with an average of `per_second` writes; `key` determines its bursts.
     pub(super) fn new(key: u64, per_second: f64) -> Self {
         let period = between(mix(key, 1), 15.0, 90.0);
         Self {
@@ -81,7 +81,7 @@ impl Rhythm {
         }
     }
 
-    /// Writes since the beginning; never falls with time.
+    /// The number of writes since the beginning; never decreases with time.
     pub(super) fn writes(&self, since: Duration) -> u64 {
         if self.per_second <= 0.0 {
             return 0;
@@ -91,8 +91,8 @@ impl Rhythm {
         times(1, self.per_second * (0.4 * at + 0.6 * bursts))
     }
 
-    /// Seconds' worth of writes that bursts have made, when all of a period's fall into
-    /// its burst.
+    /// How many seconds' worth of writes the bursts have made, if all writes of a period are in its
+    /// burst.
     fn bursts(&self, at: f64) -> f64 {
         let whole = (at / self.period).floor();
         let within = (at - whole * self.period) / self.burst;
@@ -100,9 +100,9 @@ impl Rhythm {
     }
 }
 
-/// What a shard is made of, as its database describes it.
+/// The model of a shard's content, from the description of its database.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stock {
+pub(super) struct ShardModel {
     pub(super) docs: u64,
     pub(super) deleted: u64,
     pub(super) doc_bytes: u64,
@@ -112,73 +112,73 @@ pub(super) struct Stock {
     pub(super) compacts_to: f64,
     pub(super) new_share: f64,
     pub(super) delete_share: f64,
-    /// What the copy counts as active beyond what is live, times live (dead attachments
-    /// on nodes before 3.4.3).
+    /// What the copy counts as active in addition to live bytes, as a multiple of them (dead
+    /// attachments on nodes before 3.4.3).
     pub(super) overcounted: f64,
     /// Differs between the copies of a range.
     pub(super) copy: u64,
 }
 
-/// The documents of a range after some writes.
+/// The document counts of a range after some writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct DocCounts {
     pub(super) docs: u64,
     pub(super) deleted: u64,
     pub(super) seq: u64,
 }
 
-/// What a compaction left.
+/// The result of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Swap {
+pub(super) struct Compacted {
     pub(super) seq: u64,
     pub(super) file: u64,
     pub(super) active: u64,
     pub(super) live: u64,
 }
 
-impl Stock {
+impl ShardModel {
     /// Live bytes at the start, before any write.
     fn live_at_start(&self) -> u64 {
-        self.live(Held { docs: self.docs, deleted: self.deleted, seq: 0 })
+        self.live(DocCounts { docs: self.docs, deleted: self.deleted, seq: 0 })
     }
 
-    fn live(&self, held: Held) -> u64 {
+    fn live(&self, held: DocCounts) -> u64 {
         let each = self.doc_bytes.saturating_add(self.attachment_bytes);
         held.docs.saturating_mul(each).saturating_add(held.deleted.saturating_mul(TOMBSTONE))
     }
 
-    /// File bytes that one write appends.
+    /// Bytes that one write appends to the file.
     fn appended(&self) -> u64 {
         self.doc_bytes
             .saturating_add(TREE)
             .saturating_add(times(self.attachment_bytes, self.new_share))
     }
 
-    /// The sequence at the start: a write for each document, two for each tombstone, and
-    /// those that made the bloat.
+    /// The sequence at the start: one write per document, two per tombstone, and those that
+    /// caused the bloat.
     pub(super) fn seq_at_start(&self) -> u64 {
         let updates = times(self.live_at_start(), self.bloat - 1.0) / self.appended().max(1);
         self.docs.saturating_add(self.deleted.saturating_mul(2)).saturating_add(updates)
     }
 
-    /// The sequence the last compaction before the start saw.
+    /// The sequence of the last compaction before the start.
     pub(super) fn compacted_at_start(&self) -> u64 {
         times(self.seq_at_start(), self.compacted)
     }
 
-    /// The documents after this many writes.
-    pub(super) fn held(&self, writes: u64) -> Held {
+    /// The document counts after this many writes.
+    pub(super) fn doc_counts(&self, writes: u64) -> DocCounts {
         let deletes = times(writes, self.delete_share);
         let docs = self.docs.saturating_add(times(writes, self.new_share)).saturating_sub(deletes);
-        Held {
+        DocCounts {
             docs,
             deleted: self.deleted.saturating_add(deletes),
             seq: self.seq_at_start().saturating_add(writes),
         }
     }
 
-    /// File and active bytes, with what the last compaction left.
-    pub(super) fn sizes(&self, held: Held, swap: Option<Swap>) -> super::Sizes {
+    /// File and active bytes, given the result of the last compaction.
+    pub(super) fn sizes(&self, held: DocCounts, swap: Option<Compacted>) -> super::Sizes {
         let live = self.live(held);
         let bytes = self.doc_bytes.saturating_sub(300).max(self.doc_bytes / 5);
         let external = held.docs.saturating_mul(bytes.saturating_add(self.attachment_bytes));
@@ -201,67 +201,71 @@ impl Stock {
         file.saturating_add(seq.saturating_sub(from).saturating_mul(self.appended()))
     }
 
-    /// What a compaction leaves that began at `began` and swaps at `held`. The writes in between
-    /// were copied in further passes, each into the same new file beside what it superseded
-    /// there: the file is larger than that of a compaction without writes, and its active bytes
-    /// are not.
-    pub(super) fn swapped(&self, began: Held, held: Held) -> Swap {
+    /// The result of a compaction that began at `began` and ended at `held`. Further passes copied
+    /// the writes in between into the same new file and superseded earlier entries there. So the
+    /// file is larger than after a compaction without writes, but its active bytes are not.
+    pub(super) fn compacted_file(&self, began: DocCounts, held: DocCounts) -> Compacted {
         let copied = self.clean(began).max(EMPTY_DB);
         let file = self.grown(copied, held.seq, began.seq);
         let active = times(self.clean(held), between(mix(self.copy, 7), 0.9, 0.99)).min(file);
         let active = if held.docs == 0 && held.deleted == 0 { 0 } else { active };
-        Swap { seq: held.seq, file, active, live: self.live(held) }
+        Compacted { seq: held.seq, file, active, live: self.live(held) }
     }
 
-    /// Bytes of the file that a compaction leaves during which nothing is written.
-    pub(super) fn clean(&self, held: Held) -> u64 {
+    /// The size of the file after a compaction without concurrent writes.
+    pub(super) fn clean(&self, held: DocCounts) -> u64 {
         times(self.live(held), self.compacts_to * between(self.copy, 0.97, 1.03))
     }
 
-    /// The new file's bytes that a compaction of `held` writes.
-    pub(super) fn copy_bytes(&self, held: Held) -> u64 {
+    /// The size of the new file when a compaction copies `held`.
+    pub(super) fn copy_bytes(&self, held: DocCounts) -> u64 {
         times(self.live(held), self.compacts_to)
     }
 
-    /// The bytes of its external sort.
-    pub(super) const fn meta_bytes(held: Held) -> u64 {
+    /// The size of the compaction's external sort.
+    pub(super) const fn meta_bytes(held: DocCounts) -> u64 {
         held.docs.saturating_add(held.deleted).saturating_mul(META)
     }
 
-    /// The bytes that a pass over `writes` further writes copies.
+    /// The bytes that a pass over `writes` more writes copies.
     pub(super) fn catch_up_bytes(&self, writes: u64) -> u64 {
         writes.saturating_mul(self.appended())
     }
 }
 
-/// What a compaction left of an index file.
+/// The state of an index file after a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ViewSwap {
+pub(super) struct CompactedView {
     pub(super) seq: u64,
     pub(super) file: u64,
 }
 
-/// The documents that an index built to `seq` knows, of a range that holds `held`.
-fn indexed(held: Held, seq: u64) -> u64 {
+/// The documents in an index that is built to `seq`, of a range with `held` documents.
+fn indexed(held: DocCounts, seq: u64) -> u64 {
     if held.seq == 0 {
         return 0;
     }
     times(held.docs, (seq.min(held.seq) as f64) / (held.seq as f64))
 }
 
-/// Live bytes of an index built to `seq`; nothing when it was never built.
-pub(super) fn view_active(design: &Design, held: Held, seq: u64) -> u64 {
+/// Live bytes of an index built to `seq`; 0 if it was never built.
+pub(super) fn view_active(design: &Design, held: DocCounts, seq: u64) -> u64 {
     match seq {
         0 => 0,
         _ => indexed(held, seq).saturating_mul(design.bytes_per_doc).saturating_add(VIEW_STATE),
     }
 }
 
-/// The sizes of an index built to `seq`, that was built to `first` at the start.
-pub(super) fn view_sizes(design: &Design, held: Held, seq: u64, start: ViewSwap) -> super::Sizes {
+/// The sizes of an index that is built to `seq`, and was in the state `start` before.
+pub(super) fn view_sizes(
+    design: &Design,
+    held: DocCounts,
+    seq: u64,
+    start: CompactedView,
+) -> super::Sizes {
     let active = view_active(design, held, seq);
-    // A build appends each row several times over: an index built in one go is 4 to 8
-    // times its live bytes.
+    // A build appends each row several times: an index built in one go is 4 to 8 times as large as
+    // its live bytes.
     let append = design.bytes_per_doc.saturating_mul(4).saturating_add(100);
     let file = start.file.saturating_add(seq.saturating_sub(start.seq).saturating_mul(append));
     super::Sizes { file: file.max(active).max(EMPTY_VIEW), active, external: times(active, 0.85) }
@@ -272,8 +276,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn stock() -> Stock {
-        Stock {
+    fn stock() -> ShardModel {
+        ShardModel {
             docs: 1_000,
             deleted: 100,
             doc_bytes: 800,
@@ -291,26 +295,28 @@ mod tests {
     #[test]
     fn a_bloated_shard_compacts_to_about_its_active_bytes() {
         let stock = stock();
-        let held = stock.held(0);
+        let held = stock.doc_counts(0);
         let before = stock.sizes(held, None);
         let ratio = before.file as f64 / before.active as f64;
         assert!((2.5..2.61).contains(&ratio), "{ratio}");
-        let swap = stock.swapped(held, held);
+        let swap = stock.compacted_file(held, held);
         let after = stock.sizes(held, Some(swap));
         let left = after.file as f64 / before.active as f64;
         assert!((1.0..1.1).contains(&left), "{left}");
         assert!(after.active <= after.file);
-        let again = stock.sizes(held, Some(stock.swapped(held, held)));
+        let again = stock.sizes(held, Some(stock.compacted_file(held, held)));
         assert_eq!(again, after, "compacting twice shrinks no further");
     }
 
     #[test]
     fn a_compaction_that_had_to_catch_up_leaves_a_file_that_another_one_shrinks() {
-        let stock = Stock { new_share: 0.02, delete_share: 0.01, ..stock() };
-        let (began, held) = (stock.held(0), stock.held(900));
-        let swap = stock.swapped(began, held);
-        let (clean, bloated) =
-            (stock.sizes(held, Some(stock.swapped(held, held))), stock.sizes(held, Some(swap)));
+        let stock = ShardModel { new_share: 0.02, delete_share: 0.01, ..stock() };
+        let (began, held) = (stock.doc_counts(0), stock.doc_counts(900));
+        let swap = stock.compacted_file(began, held);
+        let (clean, bloated) = (
+            stock.sizes(held, Some(stock.compacted_file(held, held))),
+            stock.sizes(held, Some(swap)),
+        );
         assert_eq!(swap.seq, held.seq, "its sequence is the last one written all the same");
         assert_eq!(bloated.active, clean.active);
         let ratio = bloated.file as f64 / clean.file as f64;
@@ -319,16 +325,16 @@ mod tests {
 
     #[test]
     fn writes_keep_to_the_rate_in_the_long_run() {
-        let rhythm = Rhythm::new(7, 20.0);
+        let rhythm = WritePattern::new(7, 20.0);
         let day = rhythm.writes(Duration::from_secs(86_400));
         assert!((1_720_000..1_740_000).contains(&day), "{day}");
-        assert_eq!(Rhythm::new(7, 0.0).writes(Duration::from_secs(86_400)), 0);
+        assert_eq!(WritePattern::new(7, 0.0).writes(Duration::from_secs(86_400)), 0);
     }
 
     proptest! {
         #[test]
         fn writes_never_fall_with_time(key: u64, rate in 0.0..1e4, a in 0_u64..1 << 36, step in 0_u64..1 << 20) {
-            let rhythm = Rhythm::new(key, rate);
+            let rhythm = WritePattern::new(key, rate);
             let at = |millis| rhythm.writes(Duration::from_millis(millis));
             prop_assert!(at(a) <= at(a + step));
         }
@@ -340,12 +346,12 @@ mod tests {
             new_share in 0.0..1.0, began in 0_u64..1 << 30, writes in 0_u64..1 << 30, copy: u64,
         ) {
             let delete_share = f64::min(1.0 - new_share, new_share) / 2.0;
-            let stock = Stock {
+            let stock = ShardModel {
                 docs, deleted, doc_bytes, attachment_bytes, bloat, compacts_to, new_share,
                 delete_share, copy, ..stock()
             };
-            let held = stock.held(began.saturating_add(writes));
-            let swap = stock.swapped(stock.held(began), held);
+            let held = stock.doc_counts(began.saturating_add(writes));
+            let swap = stock.compacted_file(stock.doc_counts(began), held);
             for sizes in [stock.sizes(held, None), stock.sizes(held, Some(swap))] {
                 prop_assert!(sizes.file >= sizes.active && sizes.file >= EMPTY_DB);
             }

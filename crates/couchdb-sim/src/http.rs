@@ -280,7 +280,7 @@ fn routed(inner: &mut Inner, ask: Ask) -> Routed {
         ["_db_updates"] => feed::route(inner, &ask),
         ["_global_changes"] if ask.method == http::Method::GET => feed::database(inner, &ask),
         [] => server::root(inner, &ask.node).into(),
-        [first, ..] if first.starts_with('_') && inner.world.described(first).is_none() => {
+        [first, ..] if first.starts_with('_') && inner.world.description(first).is_none() => {
             server::route(inner, &ask, &segments).into()
         }
         [db, rest @ ..] => database::route(inner, &ask, db, rest),

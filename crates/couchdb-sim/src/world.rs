@@ -1,107 +1,107 @@
-//! The pure state machine of a simulated cluster.
+//! The state machine of a simulated cluster.
 //!
-//! Owns what has happened: which files were touched, which jobs run, which nodes are up.
-//! Everything else follows from (configuration, seed, time) and is computed when asked,
-//! so that an untouched shard costs no memory and asking changes nothing. Never reads a
-//! clock, never does I/O. Moved by [`World::advance`]; asked and changed by the routes
-//! in `http` and by tests.
+//! Owns what has changed since the start: which files were written, which jobs run, which nodes
+//! are up. Everything else follows from (configuration, seed, time) and is computed on request,
+//! so an unchanged shard costs no memory and reading changes nothing. Never reads a clock, never
+//! does I/O. [`World::advance`] moves the time; the routes in `http` and tests read and change
+//! the state.
 
-mod chronicle;
+mod compaction_log;
 mod database;
+mod disk_files;
 mod files;
-mod happenings;
 mod index;
+mod info;
 mod jobs;
-mod litter;
 mod node;
+mod scheduled_events;
 mod search;
 mod smoosh;
-mod truth;
 mod updates;
 
-pub use chronicle::{Compaction, CompactionEnd, Obstacle, StartedBy};
-pub(super) use database::{Gone, Known, Mapped};
-pub use litter::{DiskFile, DiskWalk, ViewFile};
-pub use truth::{DiskUse, SearchInfo, ShardInfo, Sizes, StartError, Task, TaskKind, ViewInfo};
-pub(super) use updates::{Happened, Type, Update, WRITE_DELAY};
+pub use compaction_log::{Compaction, CompactionEnd, Obstacle, StartedBy};
+pub(super) use database::{DatabaseInfo, LookupError, ShardMapEntry};
+pub use disk_files::{DiskFile, DiskWalk, ViewFile};
+pub use info::{DiskUse, SearchInfo, ShardInfo, Sizes, StartError, Task, TaskKind, ViewInfo};
+pub(super) use updates::{DbEvent, EventKind, Update, WRITE_DELAY};
 
 use super::{
     catalog::{Catalog, Db, range_at, range_of_doc},
     config::{Config, ConfigError, Database},
-    growth::Swap,
+    growth::Compacted,
 };
 use couchdb_names::Range;
 use files::{Extra, File};
-use happenings::Happening;
 use index::IndexState;
 use jobs::{Job, JobKey};
 use node::NodeState;
+use scheduled_events::ScheduledEvent;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-/// What happened to one file; a file without an entry is as its description says.
+/// The changes of one file. A file without an entry is as its description says.
 #[derive(Clone, Debug, Default)]
-struct Touched {
-    /// The last compaction's result.
-    swap: Option<Swap>,
+struct FileChanges {
+    /// The result of the last compaction.
+    swap: Option<Compacted>,
     /// Bytes of temporary files without a running job.
     leftover: u64,
-    /// When they were last written to, where that was since the start.
-    left_at: Duration,
-    /// How much of an interrupted compaction is done, 0 to 1.
+    /// When those were last written, if after the start.
+    leftover_written: Duration,
+    /// The completed share of an interrupted compaction, 0 to 1.
     resume: f64,
-    /// Index files that were built or compacted, by the place of their design document.
+    /// Index files that were built or compacted, by the position of their design document.
     indexes: BTreeMap<usize, IndexState>,
-    /// Search indexes that were built, by their design document's place and their own.
-    searches: BTreeMap<(usize, usize), index::Built>,
-    /// Bytes of stale index files, where not those of the description.
+    /// Search indexes that were built, by the positions of their design document and in it.
+    searches: BTreeMap<(usize, usize), index::BuildState>,
+    /// Bytes of stale index files, if not those of the description.
     stale: Option<u64>,
 }
 
 /// A simulated cluster at one moment.
 #[derive(Debug)]
 pub struct World {
-    /// What was described, less its databases: those are in the catalog.
+    /// The configuration without its databases, which are in the catalog.
     config: Config,
     seed: u64,
     now: Duration,
     catalog: Catalog,
     nodes: Vec<NodeState>,
-    touched: BTreeMap<File, Touched>,
-    /// Files outside the shard map; a deleted one leaves its place empty.
+    changed: BTreeMap<File, FileChanges>,
+    /// Files outside the shard map. Deleting one leaves its slot empty.
     extra: Vec<Option<Extra>>,
     jobs: BTreeMap<JobKey, Job>,
     ends: BTreeSet<(Duration, JobKey)>,
-    chronicle: chronicle::Chronicle,
-    /// Numbers processes.
+    chronicle: compaction_log::CompactionLog,
+    /// The last process number.
     processes: u64,
     /// Documents that callers wrote, by database: when, and how many.
     written: BTreeMap<Db, Vec<(Duration, u64)>>,
-    /// Creations and deletions since the start.
-    happened: Vec<Happened>,
-    /// When the `_global_changes` that is there was made.
-    tells_since: Duration,
+    /// Database creations and deletions since the start.
+    db_events: Vec<DbEvent>,
+    /// When the current `_global_changes` was created.
+    global_changes_since: Duration,
     next_smoosh: Duration,
-    /// What happens by itself.
-    to_come: BTreeSet<(Duration, Happening)>,
-    trash: Vec<litter::Deleted>,
+    /// Scheduled events.
+    scheduled: BTreeSet<(Duration, ScheduledEvent)>,
+    trash: Vec<disk_files::DeletedFile>,
 }
 
-/// What comes next by itself.
+/// The next event.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     End(JobKey),
     Smoosh,
-    Happens(Happening),
+    Event(ScheduledEvent),
 }
 
 impl World {
-    /// A world at its start.
+    /// A new world.
     ///
     /// # Errors
-    /// What [`Config::check`] finds.
+    /// The errors of [`Config::check`].
     pub fn new(mut config: Config, seed: u64) -> Result<Self, ConfigError> {
         config.check()?;
         let catalog = Catalog::new(&config, seed);
@@ -113,30 +113,30 @@ impl World {
             now: Duration::ZERO,
             catalog,
             nodes,
-            touched: BTreeMap::new(),
+            changed: BTreeMap::new(),
             extra: Vec::new(),
             jobs: BTreeMap::new(),
             ends: BTreeSet::new(),
-            chronicle: chronicle::Chronicle::of(config.records.saturating_mul(4)),
+            chronicle: compaction_log::CompactionLog::of(config.records.saturating_mul(4)),
             processes: 1_000,
             written: BTreeMap::new(),
-            happened: Vec::new(),
-            tells_since: Duration::ZERO,
+            db_events: Vec::new(),
+            global_changes_since: Duration::ZERO,
             next_smoosh: smoosh::PERIOD,
-            to_come: BTreeSet::new(),
+            scheduled: BTreeSet::new(),
             trash: Vec::new(),
             config,
         };
-        world.lay_extra_files();
-        world.lay_leftovers();
-        world.expect_happenings();
+        world.add_extra_files();
+        world.add_leftovers();
+        world.schedule_first_events();
         Ok(world)
     }
 
-    /// Moves the world to `now`, the time since its start; never back.
+    /// Advances the world to `now`, the time since its start; never backwards.
     ///
-    /// What ends or starts by itself in between does so at its own moment, so that the
-    /// state at `now` is the same however often this was called on the way.
+    /// Jobs end and events occur at their own times in between, so the state at `now` does not
+    /// depend on how often this was called before.
     pub fn advance(&mut self, now: Duration) {
         while let Some((at, next)) = self.next().filter(|(at, _)| *at <= now) {
             self.now = self.now.max(at);
@@ -146,7 +146,7 @@ impl World {
                     self.next_smoosh = at + smoosh::PERIOD;
                     self.smoosh();
                 }
-                Next::Happens(what) => self.happen(at, what),
+                Next::Event(what) => self.run_event(at, what),
             }
         }
         self.now = self.now.max(now);
@@ -156,7 +156,7 @@ impl World {
         let smooshing = self.nodes.iter().any(|node| node.node.smoosh);
         let end = self.ends.first().map(|(at, key)| (*at, Next::End(*key)));
         let tick = smooshing.then_some((self.next_smoosh, Next::Smoosh));
-        let happens = self.to_come.first().map(|(at, what)| (*at, Next::Happens(*what)));
+        let happens = self.scheduled.first().map(|(at, what)| (*at, Next::Event(*what)));
         [end, tick, happens].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
@@ -166,49 +166,49 @@ impl World {
         self.now
     }
 
-    /// The range that holds this document of a database; `None`: no such database.
+    /// The range of a document of a database; `None`: no such database.
     #[must_use]
     pub fn range_of(&self, db: &str, doc: &str) -> Option<Range> {
         let q = self.catalog.ranges(self.catalog.find(db)?);
         Some(range_at(q, range_of_doc(q, doc)))
     }
 
-    /// The databases' names in their order.
+    /// The names of the databases, sorted.
     pub fn databases(&self) -> impl Iterator<Item = String> + '_ {
         self.catalog.from("").map(|(_, name)| name.into_owned())
     }
 
-    /// The databases' names from one on, in their order.
+    /// The sorted names of the databases, from `start` on.
     pub(super) fn databases_from(&self, start: &str) -> impl Iterator<Item = String> + '_ {
         self.catalog.from(start).map(|(_, name)| name.into_owned())
     }
 
-    /// How many databases have a name below this one.
+    /// The number of databases whose name sorts before `start`.
     pub(super) fn rank_of(&self, start: &str) -> u64 {
         self.catalog.rank(start)
     }
 
-    /// The databases that were there at the start and still are.
+    /// The databases that existed at the start and still exist.
     pub(super) fn databases_at_start(&self) -> impl Iterator<Item = String> + '_ {
         let old = self.catalog.from("").filter(|(db, _)| self.catalog.born(*db) == Duration::ZERO);
         old.map(|(_, name)| name.into_owned())
     }
 
-    /// Whether `_db_updates` has anything to read from.
+    /// Whether `_global_changes` exists, which `_db_updates` reads.
     pub(super) const fn has_global_changes(&self) -> bool {
         self.config.global_changes
     }
 
-    /// Makes `_global_changes`, or deletes it. One that is made knows nothing of the time before,
-    /// and its sequences begin anew.
+    /// Creates or deletes `_global_changes`. A new one has no earlier events, and its sequences
+    /// start again.
     pub const fn set_global_changes(&mut self, there: bool) {
         if there && !self.config.global_changes {
-            self.tells_since = self.now;
+            self.global_changes_since = self.now;
         }
         self.config.global_changes = there;
     }
 
-    /// Writes documents to a database now: new, changed and deleted ones in its usual mix.
+    /// Writes documents to a database now, with its usual mix of new, changed and deleted ones.
     pub fn write(&mut self, db: &str, documents: u64) {
         if let Some(db) = self.catalog.find(db) {
             self.written.entry(db).or_default().push((self.now, documents));
@@ -218,8 +218,8 @@ impl World {
     /// Creates a database now.
     ///
     /// # Errors
-    /// When CouchDB would refuse its name, there is one of that name, or a number of it
-    /// is out of bounds.
+    /// If CouchDB would refuse the name, the database exists, or one of its numbers is out of
+    /// bounds.
     pub fn create(&mut self, database: Database) -> Result<(), ConfigError> {
         if self.catalog.find(&database.name).is_some() {
             return Err(ConfigError::Name(database.name));
@@ -234,12 +234,12 @@ impl World {
         described.check()?;
         let name = database.name.clone();
         let db = self.catalog.add(database, self.now);
-        self.lay_split_files(db);
-        self.note(Type::Created, name);
+        self.add_split_files(db);
+        self.record_event(EventKind::Created, name);
         Ok(())
     }
 
-    /// Deletes a database now; with `leave_files` its shard files stay behind as orphans.
+    /// Deletes a database now. With `leave_files`, its shard files remain as orphans.
     pub fn delete(&mut self, db: &str, leave_files: bool) {
         let Some(found) = self.catalog.find(db) else { return };
         let mut left_behind = Vec::new();
@@ -250,17 +250,18 @@ impl World {
                 left_behind.push(Some(Extra { node, name, bytes: left.file }));
             }
             self.drop_jobs(|key| key.file == file);
-            self.touched.remove(&file);
+            self.changed.remove(&file);
         }
         let targets = self.split_targets(found);
-        let splits = self.catalog.like(found).is_some_and(|like| like.splitting);
+        let splits =
+            self.catalog.description(found).is_some_and(|description| description.splitting);
         for slot in self.extra.iter_mut().filter(|_| splits && !leave_files) {
             slot.take_if(|extra| targets.contains(&extra.name));
         }
         self.extra.append(&mut left_behind);
         self.written.remove(&found);
         self.catalog.remove(found);
-        self.note(Type::Deleted, db.to_owned());
+        self.record_event(EventKind::Deleted, db.to_owned());
     }
 }
 

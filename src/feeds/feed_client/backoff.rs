@@ -43,7 +43,7 @@ impl FeedBackoff {
         match failed {
             FeedFailure::Absent => ABSENT_PAUSE + next / 10,
             FeedFailure::Refused => REFUSED_PAUSE + next,
-            FeedFailure::BadSequence | FeedFailure::Garbage | FeedFailure::Broken => next,
+            FeedFailure::BadSequence | FeedFailure::Malformed | FeedFailure::Broken => next,
         }
     }
 }

@@ -93,7 +93,7 @@ pub(super) enum FeedFailure {
     /// The sequence is not accepted.
     BadSequence,
     /// The answer is invalid.
-    Garbage,
+    Malformed,
     /// There was no answer, or it broke off.
     Broken,
 }
@@ -109,7 +109,7 @@ impl FeedFailure {
         match error.kind() {
             ErrorKind::NotFound => Self::Absent,
             ErrorKind::Forbidden | ErrorKind::Login => Self::Refused,
-            ErrorKind::Garbage | ErrorKind::TooLarge | ErrorKind::Redirect => Self::Garbage,
+            ErrorKind::Malformed | ErrorKind::TooLarge | ErrorKind::Redirect => Self::Malformed,
             ErrorKind::Timeout
             | ErrorKind::Connect
             | ErrorKind::Tls

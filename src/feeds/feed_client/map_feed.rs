@@ -109,7 +109,7 @@ impl MapFeed {
             self.rewinds += 1;
             self.reset();
             self.record_failure(
-                FeedFailure::Garbage,
+                FeedFailure::Malformed,
                 "the feed went back in time; restarting from now".to_owned(),
             );
             return Vec::new();

@@ -212,7 +212,7 @@ impl UpdatesFeed {
         self.problem = Some("the feed went back in time; restarting from now".to_owned());
         tracing::warn!("_db_updates went back in time: restarting from now and reading all shards");
         self.reset();
-        self.pause_after(FeedFailure::Garbage);
+        self.pause_after(FeedFailure::Malformed);
     }
 
     fn reset(&mut self) {
@@ -235,10 +235,10 @@ impl UpdatesFeed {
         self.refused = failed == FeedFailure::Refused;
         match failed {
             FeedFailure::Absent | FeedFailure::BadSequence => self.reset(),
-            FeedFailure::Garbage if self.failures_at_position >= MAX_FAILURES_AT_POSITION => {
+            FeedFailure::Malformed if self.failures_at_position >= MAX_FAILURES_AT_POSITION => {
                 self.reset()
             }
-            FeedFailure::Garbage | FeedFailure::Refused | FeedFailure::Broken => {}
+            FeedFailure::Malformed | FeedFailure::Refused | FeedFailure::Broken => {}
         }
         self.problem = Some(why);
         self.pause_after(failed);

@@ -6,7 +6,7 @@
 use super::{
     Order, State,
     api::{Refused, success},
-    guard::{self, Permit, Turns},
+    guard::{self, ConcurrencyLimit, Permission},
     orders::{
         Compact, Compacting, Denied, Flush, Flushed, Release, Released, Reply, Rescanning, Resume,
         Resumed, Suspend, Suspended,
@@ -53,7 +53,7 @@ const CANDIDATES: usize = 100;
 /// Starts nothing in a scope until it is taken back.
 pub(super) async fn suspend(
     extract::State(state): extract::State<State>,
-    Extension(turns): Extension<Turns>,
+    Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
     let make = |body: answers::SuspendOrder, plan: &Plan, by, reply| {
@@ -76,13 +76,13 @@ pub(super) async fn suspend(
         already: done.already,
         running: done.running,
     };
-    ordered(&state, turns, Permit::Suspend, request, make, tell).await
+    ordered(&state, turns, Permission::Suspend, request, make, tell).await
 }
 
 /// Takes suspensions back.
 pub(super) async fn resume(
     extract::State(state): extract::State<State>,
-    Extension(turns): Extension<Turns>,
+    Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
     let make = |body: answers::ResumeOrder, _: &Plan, by, reply| {
@@ -93,13 +93,13 @@ pub(super) async fn resume(
         lifted: words(&done.lifted),
         remaining: words(&done.remaining),
     };
-    ordered(&state, turns, Permit::Suspend, request, make, tell).await
+    ordered(&state, turns, Permission::Suspend, request, make, tell).await
 }
 
 /// Compacts one target now.
 pub(super) async fn compact(
     extract::State(state): extract::State<State>,
-    Extension(turns): Extension<Turns>,
+    Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
     let make = |body: answers::CompactOrder, plan: &Plan, by, reply| {
@@ -111,24 +111,24 @@ pub(super) async fn compact(
         waits: done.waits.map(|(refusal, why)| answers::Waits { refusal: refusal.into(), why }),
         until: done.until.rfc3339(),
     };
-    ordered(&state, turns, Permit::Admin, request, make, tell).await
+    ordered(&state, turns, Permission::Admin, request, make, tell).await
 }
 
 /// Begins a sweep now.
 pub(super) async fn rescan(
     extract::State(state): extract::State<State>,
-    Extension(turns): Extension<Turns>,
+    Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
     let make = |_: answers::RescanOrder, _: &Plan, _: String, reply| Ok(Order::Rescan(reply));
     let tell = |done: Rescanning| answers::Rescanning { begins: done.begins };
-    ordered(&state, turns, Permit::Admin, request, make, tell).await
+    ordered(&state, turns, Permission::Admin, request, make, tell).await
 }
 
 /// Empties queues.
 pub(super) async fn flush(
     extract::State(state): extract::State<State>,
-    Extension(turns): Extension<Turns>,
+    Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
     let make = |body: answers::FlushOrder, plan: &Plan, _: String, reply| {
@@ -141,13 +141,13 @@ pub(super) async fn flush(
         Ok(Order::Flush(Flush { node: body.node, channel: body.channel }, reply))
     };
     let tell = |done: Flushed| answers::Flushed { targets: done.targets };
-    ordered(&state, turns, Permit::Admin, request, make, tell).await
+    ordered(&state, turns, Permission::Admin, request, make, tell).await
 }
 
 /// Takes targets out of quarantine.
 pub(super) async fn release(
     extract::State(state): extract::State<State>,
-    Extension(turns): Extension<Turns>,
+    Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
     let make = |body: answers::ReleaseOrder, plan: &Plan, _: String, reply| {
@@ -161,14 +161,14 @@ pub(super) async fn release(
     let tell = |done: Released| answers::Released {
         targets: done.targets.iter().map(ToString::to_string).collect(),
     };
-    ordered(&state, turns, Permit::Admin, request, make, tell).await
+    ordered(&state, turns, Permission::Admin, request, make, tell).await
 }
 
 /// Takes an order, hands it on, and answers with what came of it.
 async fn ordered<B, T, A>(
     state: &State,
-    turns: Turns,
-    permit: Permit,
+    turns: ConcurrencyLimit,
+    permit: Permission,
     request: Request,
     make: impl FnOnce(B, &Plan, String, Reply<T>) -> Result<Order, Refused> + Send + 'static,
     tell: impl FnOnce(T) -> A,
@@ -178,7 +178,7 @@ where
     T: Send + 'static,
     A: Serialize,
 {
-    let by = match guard::may_order(&state.allow, permit, &request) {
+    let by = match guard::authorize_order(&state.allow, permit, &request) {
         Ok(by) => by,
         Err(refused) => {
             let (code, kind) = (refused.status(), "forbidden");
@@ -193,7 +193,7 @@ where
         }
         Err(_) => return Refused::late(BODY).into_response(),
     };
-    let Some(turn) = turns.wait().await else {
+    let Some(turn) = turns.acquire().await else {
         return Refused::stopping().into_response();
     };
     let plan = Arc::clone(&state.plan.borrow());

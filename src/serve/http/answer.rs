@@ -5,7 +5,7 @@
 //! away from the runtime's threads, in its turn, when the one before was taken. What a slow
 //! reader holds is one piece and the plan that it is about.
 
-use super::guard::Turns;
+use super::guard::ConcurrencyLimit;
 use crate::{serve::report::Listing, tasks::unwrap_join, text::escape};
 use axum::{
     body::{Body, Bytes},
@@ -82,7 +82,7 @@ pub(super) struct Begun {
 
 impl Begun {
     /// Sends it. The other pieces wait for their turns.
-    pub(super) fn sent(self, turns: Turns) -> Response {
+    pub(super) fn sent(self, turns: ConcurrencyLimit) -> Response {
         let Some(rest) = self.rest else { return json(Body::from(self.first)) };
         json(in_pieces(
             self.first,
@@ -92,9 +92,12 @@ impl Begun {
 }
 
 /// The next piece of an answer, and what is left.
-async fn next(rest: Option<Answer>, turns: Turns) -> Option<(io::Result<Vec<u8>>, Option<Answer>)> {
+async fn next(
+    rest: Option<Answer>,
+    turns: ConcurrencyLimit,
+) -> Option<(io::Result<Vec<u8>>, Option<Answer>)> {
     let rest = rest?;
-    let turn = turns.wait().await?;
+    let turn = turns.acquire().await?;
     let rendered = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         rest.piece(PIECE)
@@ -217,7 +220,7 @@ mod tests {
     }
 
     async fn sent(answer: Answer) -> (Option<u64>, Value) {
-        let response = answer.begin().sent(Turns::new(1));
+        let response = answer.begin().sent(ConcurrencyLimit::new(1));
         let length = response.body().size_hint().exact();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         (length, serde_json::from_slice(&bytes).unwrap())
@@ -251,7 +254,7 @@ mod tests {
             json!("1".repeat(10_000 - 2))
         });
         let answer = Answer::with_list(&head(1_000), items);
-        let mut body = answer.begin().sent(Turns::new(1)).into_body();
+        let mut body = answer.begin().sent(ConcurrencyLimit::new(1)).into_body();
         assert_eq!(rendered.load(Ordering::Relaxed), WHOLE.div_ceil(10_000));
         for taken in 0..3 {
             body.frame().await.unwrap().unwrap();

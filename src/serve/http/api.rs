@@ -7,7 +7,7 @@ pub(super) use journal::{events, history};
 use super::{
     State,
     answer::{self, Answer},
-    guard::Turns,
+    guard::ConcurrencyLimit,
     query::{ExplainQuery, NoQuery, Page, QueueQuery, TargetQuery, written},
 };
 use crate::{
@@ -90,10 +90,10 @@ pub(super) fn success(data: &impl Serialize) -> Response {
 /// tens of milliseconds.
 pub(super) async fn worked_out(
     state: &State,
-    turns: Turns,
+    turns: ConcurrencyLimit,
     work: impl FnOnce(Arc<Plan>) -> Result<Answer, Refused> + Send + 'static,
 ) -> Response {
-    let Some(turn) = turns.clone().wait().await else {
+    let Some(turn) = turns.clone().acquire().await else {
         return Refused::stopping().into_response();
     };
     let plan = Arc::clone(&state.plan.borrow());
@@ -195,7 +195,7 @@ pub(super) async fn jobs(
 /// Targets, filtered, ordered and paged.
 pub(super) async fn targets(
     extract::State(state): extract::State<State>,
-    Extension(turns): Extension<Turns>,
+    Extension(turns): Extension<ConcurrencyLimit>,
     Asked(query): Asked<TargetQuery>,
 ) -> Response {
     worked_out(&state, turns, move |plan| {
@@ -218,7 +218,7 @@ pub(super) async fn targets(
 /// Queues with what waits in them, best first.
 pub(super) async fn queue(
     extract::State(state): extract::State<State>,
-    Extension(turns): Extension<Turns>,
+    Extension(turns): Extension<ConcurrencyLimit>,
     Asked(query): Asked<QueueQuery>,
 ) -> Response {
     worked_out(&state, turns, move |plan| {
@@ -260,7 +260,7 @@ fn one_queue(
 /// What starts, with the exact requests, and why the rest of what waits does not.
 pub(super) async fn plan(
     extract::State(state): extract::State<State>,
-    Extension(turns): Extension<Turns>,
+    Extension(turns): Extension<ConcurrencyLimit>,
     Asked(query): Asked<QueueQuery>,
 ) -> Response {
     let (builds, simulated) = (Arc::clone(&state.builds.borrow()), state.about.simulated);
@@ -282,7 +282,7 @@ pub(super) async fn plan(
 /// Why a target is or is not a candidate.
 pub(super) async fn explain(
     extract::State(state): extract::State<State>,
-    Extension(turns): Extension<Turns>,
+    Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
     Asked(query): Asked<ExplainQuery>,
 ) -> Response {

@@ -8,7 +8,7 @@ use super::{
     State,
     answer::Answer,
     api::{Asked, Refused, worked_out},
-    guard::Turns,
+    guard::ConcurrencyLimit,
     probes::unready,
 };
 use crate::{
@@ -119,7 +119,7 @@ fn page<'a>(
 /// What was read of files, page by page.
 pub(super) async fn facts(
     extract::State(state): extract::State<State>,
-    Extension(turns): Extension<Turns>,
+    Extension(turns): Extension<ConcurrencyLimit>,
     Asked(query): Asked<FactsQuery>,
 ) -> Response {
     // Before anything was read, an empty list would mean that there are no files.

@@ -1,13 +1,12 @@
-//! What keeps strangers and crowds out.
+//! Protection against cross-site requests and overload.
 //!
-//! Owns the headers that tell browsers what an answer is not for, the check that an order
-//! may be taken, and the turns that bound how much is worked out at a time. Who may ask at
-//! all, `web` decides before; the routes call it.
+//! Owns the security headers of every response, the check whether an order is allowed, and
+//! the limit on concurrent work. The routes call it. Authentication happens earlier, in `web`.
 
-mod own;
-mod place;
+mod host_port;
+mod order_check;
 
-pub(super) use own::{NotTaken, Permit, may_order};
+pub(super) use order_check::{OrderRefused, Permission, authorize_order};
 
 use axum::{
     http::{HeaderValue, header},
@@ -16,17 +15,17 @@ use axum::{
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The page has no script, no form, no picture, and one style sheet inside it.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
+/// The page has no scripts, forms or images, and only one inline style sheet.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'";
 
-/// Adds the headers that every answer has, and forbids to keep one that says nothing of that.
-pub(super) async fn harden(mut response: Response) -> Response {
+/// Adds the headers that every response has. A response without a caching rule is not stored.
+pub(super) async fn add_security_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::REFERRER_POLICY, "no-referrer"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
@@ -35,22 +34,22 @@ pub(super) async fn harden(mut response: Response) -> Response {
     response
 }
 
-/// How much may be worked out at a time.
+/// Limits how many requests of one kind are computed at the same time.
 #[derive(Clone, Debug)]
-pub(super) struct Turns(Arc<Semaphore>);
+pub(super) struct ConcurrencyLimit(Arc<Semaphore>);
 
-impl Turns {
+impl ConcurrencyLimit {
     pub(super) fn new(at_a_time: usize) -> Self {
         Self(Arc::new(Semaphore::new(at_a_time)))
     }
 
-    /// A turn, if one is free.
-    pub(super) fn now(&self) -> Option<OwnedSemaphorePermit> {
+    /// A permit, if one is free now.
+    pub(super) fn try_acquire(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0).try_acquire_owned().ok()
     }
 
-    /// A turn, as soon as one is free; nothing closes the semaphore.
-    pub(super) async fn wait(self) -> Option<OwnedSemaphorePermit> {
+    /// Waits for a permit. `None` never occurs, because nothing closes the semaphore.
+    pub(super) async fn acquire(self) -> Option<OwnedSemaphorePermit> {
         self.0.acquire_owned().await.ok()
     }
 }

@@ -24,7 +24,7 @@ mod scans;
 mod sizes;
 mod smoosh;
 
-use super::{About, ConfigStatus, State, answer::in_pieces, guard::Turns};
+use super::{About, ConfigStatus, State, answer::in_pieces, guard::ConcurrencyLimit};
 use crate::{
     act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
     feeds::{feed_client, feed_server::FeedHandle},
@@ -67,23 +67,23 @@ const STALLED_CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The scrapes being served. Each is rendered on a thread, no faster than its client reads.
 #[derive(Clone, Debug)]
 pub(super) struct Scrapes {
-    turns: Turns,
+    turns: ConcurrencyLimit,
     /// Notified when another client waits for a turn.
     turn_wanted: Arc<Notify>,
 }
 
 impl Scrapes {
     pub(super) fn new(at_a_time: usize) -> Self {
-        Self { turns: Turns::new(at_a_time), turn_wanted: Arc::default() }
+        Self { turns: ConcurrencyLimit::new(at_a_time), turn_wanted: Arc::default() }
     }
 
     /// Takes a turn: a free one, or that of a client that has stalled.
     pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
-        if let Some(turn) = self.turns.now() {
+        if let Some(turn) = self.turns.try_acquire() {
             return Some(turn);
         }
         self.turn_wanted.notify_waiters();
-        time::timeout(STALLED_CLIENT_TIMEOUT, self.turns.clone().wait()).await.ok().flatten()
+        time::timeout(STALLED_CLIENT_TIMEOUT, self.turns.clone().acquire()).await.ok().flatten()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Order, State,
-    guard::{self, NotTaken, Permit},
+    guard::{self, OrderRefused, Permission},
 };
 use axum::{
     extract::{self, Request},
@@ -87,13 +87,13 @@ pub(super) async fn wrong_method(method: Method) -> Answer {
 
 /// Why an order is not taken.
 enum Refused {
-    NotTaken(NotTaken),
+    NotTaken(OrderRefused),
     Busy,
     Stopping,
 }
 
-impl From<NotTaken> for Refused {
-    fn from(why: NotTaken) -> Self {
+impl From<OrderRefused> for Refused {
+    fn from(why: OrderRefused) -> Self {
         Self::NotTaken(why)
     }
 }
@@ -123,7 +123,7 @@ impl IntoResponse for Refused {
 
 /// Where orders go, if this one is taken.
 fn allowed<'a>(state: &'a State, request: &Request) -> Result<&'a Sender<Order>, Refused> {
-    let by = guard::may_order(&state.allow, Permit::Lifecycle, request)?;
+    let by = guard::authorize_order(&state.allow, Permission::Lifecycle, request)?;
     tracing::info!(order = request.uri().path(), by, "an operator ordered");
     Ok(&state.orders)
 }

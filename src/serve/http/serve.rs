@@ -1,16 +1,16 @@
-//! Connections: let in, bounded in number and patience, and ended gracefully.
+//! Connections: accepts them within limits and timeouts, and ends them gracefully.
 //!
-//! Owns the listeners and the tasks of their connections. `axum::serve` waits for ever for a
-//! request's head and takes any number of connections: a few clients that never finish a
-//! request could then hold every file descriptor, CouchDB's connections included, and a few
-//! that never read an answer all memory.
+//! Owns the listeners and one task for each connection. `axum::serve` waits without limit for a
+//! request's head and accepts any number of connections: a few clients that never finish a
+//! request could hold every file descriptor, including those for CouchDB, and a few that never
+//! read a response could hold all memory.
 
-mod crowd;
-mod life;
-mod sent;
-mod wire;
+mod connection_state;
+mod connection_table;
+mod response_body;
+mod watched_stream;
 
-pub use crowd::Room;
+pub use connection_table::ConnectionLimits;
 
 use super::{
     api, guard,
@@ -24,14 +24,14 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use crowd::Crowd;
+use connection_state::{ConnectionState, Ended, HEAD_TIMEOUT};
+use connection_table::ConnectionTable;
 use hyper::{Request, body::Incoming, server::conn::http1};
 use hyper_util::{
     rt::TokioIo,
     server::graceful::{GracefulShutdown, Watcher},
 };
-use life::{Ended, HEAD, Life};
-use sent::{Class, Flight, Sent};
+use response_body::{CountedBody, RequestClass, ResponseMemory};
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -42,29 +42,29 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
-use wire::{Abort, Wire};
+use watched_stream::{Abort, WatchedStream};
 
-/// Bytes that wait to be sent to one client before its answer is asked for more. A head is
-/// no longer either.
-const BUFFER: usize = 64 << 10;
+/// The maximum number of unsent bytes for one client before its response body is polled again.
+/// Also the maximum size of a request head.
+const MAX_BUFFER: usize = 64 << 10;
 
-/// Bytes that the system keeps for a client that does not take them, which it doubles: left to
-/// itself it goes up to several megabytes.
+/// The kernel's send buffer for a client that does not read, before the kernel doubles it.
+/// Without this limit it grows to several megabytes.
 const SYSTEM_BUFFER: u32 = 128 << 10;
 
-/// Connections that may wait to be accepted.
+/// The maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// How long clients may take to receive what they are owed when serving ends.
-const DRAIN: Duration = Duration::from_secs(5);
+/// How long clients may take to receive their responses at shutdown.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The pause after a connection could not be accepted, for want of file descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause after `accept` failed, usually because no file descriptor was free.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Listens, with a bound on what the system keeps for clients that do not read.
+/// Listens, with a limit on the kernel's buffers for clients that do not read.
 ///
 /// # Errors
-/// When the address cannot be had.
+/// When the address cannot be bound.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
@@ -73,31 +73,31 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves until `stop`, then until the requests under way are answered, but not for clients
-/// that do not take their answers. Each request carries along its [`Connection`].
+/// Serves until `stop`, then until the current requests are answered, except to clients that do
+/// not read their responses. Each request carries its [`Connection`].
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     web: Web,
-    room: Room,
+    limits: ConnectionLimits,
     stop: CancellationToken,
 ) {
-    let door = Door::new(router, web, &stop);
-    serve_all(Tcp(listener), door, room, stop).await;
+    let handler = ConnectionHandler::new(router, web, &stop);
+    serve_all(Tcp(listener), handler, limits, stop).await;
 }
 
-/// The same over the Unix socket, for its owner.
+/// Serves the Unix socket in the same way, for its owner.
 pub async fn serve_socket(socket: AdminSocket, router: Router, stop: CancellationToken) {
-    let door = Door::new(router, Web::default(), &stop);
-    serve_all(socket, door, Room::OF_THE_OWNER, stop).await;
+    let handler = ConnectionHandler::new(router, Web::default(), &stop);
+    serve_all(socket, handler, ConnectionLimits::ADMIN_SOCKET, stop).await;
 }
 
-/// Where connections come from.
+/// A listener.
 trait Source {
-    /// One of them.
+    /// A connection.
     type Stream: AsyncRead + AsyncWrite + Abort + Unpin + Send + 'static;
 
-    /// The next, and who is at its other end.
+    /// The next connection and its peer.
     fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send;
 }
 
@@ -108,7 +108,7 @@ impl Source for Tcp {
 
     async fn next(&self) -> io::Result<(TcpStream, Peer)> {
         let (stream, from) = self.0.accept().await?;
-        // Small answers should not wait for more; one that cannot be told so still works.
+        // Small responses should not wait for more data. If this fails, the connection still works.
         let _slower = stream.set_nodelay(true);
         Ok((stream, Peer::Tcp(from.ip().to_canonical())))
     }
@@ -123,88 +123,93 @@ impl Source for AdminSocket {
     }
 }
 
-async fn serve_all(source: impl Source, door: Door, room: Room, stop: CancellationToken) {
-    let door = Arc::new(door);
+async fn serve_all(
+    source: impl Source,
+    handler: ConnectionHandler,
+    limits: ConnectionLimits,
+    stop: CancellationToken,
+) {
+    let handler = Arc::new(handler);
     let graceful = GracefulShutdown::new();
-    let mut crowd = Crowd::new(room);
+    let mut table = ConnectionTable::new(limits);
     let mut connections = JoinSet::new();
     loop {
-        // Every arm is cancel-safe, and no arm's body awaits but for a pause.
+        // Every branch is cancel-safe, and no branch awaits, except for the pause.
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            Some(ended) = connections.join_next_with_id() => crowd.left(match ended {
+            Some(ended) = connections.join_next_with_id() => table.remove(match ended {
                 Ok((task, ())) => task,
                 Err(lost) => lost.id(),
             }),
             next = source.next() => match next {
                 Ok((stream, peer)) => {
-                    // Dropped, it is closed.
-                    let Some(life) = crowd.admit(peer) else { continue };
-                    let (door, watcher) = (Arc::clone(&door), graceful.watcher());
-                    let own = Arc::clone(&life);
+                    // Dropping the stream closes the connection.
+                    let Some(state) = table.admit(peer) else { continue };
+                    let (handler, watcher) = (Arc::clone(&handler), graceful.watcher());
+                    let task_state = Arc::clone(&state);
                     let task = connections.spawn(async move {
-                        let stream = Wire::new(stream, Arc::clone(&own));
-                        let ended = own.lasts(door.let_in(stream, peer, &own, watcher)).await;
-                        if ended == Ended::Late {
-                            tracing::debug!(%peer, "a connection took too long and was closed");
+                        let stream = WatchedStream::new(stream, Arc::clone(&task_state));
+                        let ended = task_state.run(handler.handle(stream, peer, &task_state, watcher)).await;
+                        if ended == Ended::TimedOut {
+                            tracing::debug!(%peer, "closed a connection that timed out");
                         }
                     });
-                    crowd.joined(task.id(), peer, life);
+                    table.insert(task.id(), peer, state);
                 }
                 Err(why) => {
-                    tracing::warn!(%why, "a connection was not accepted");
-                    crowd.close(None);
-                    time::sleep(PAUSE).await;
+                    tracing::warn!(%why, "could not accept a connection");
+                    table.close_one(None);
+                    time::sleep(ACCEPT_PAUSE).await;
                 }
             },
         }
     }
     drop(source);
-    if time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
-        tracing::debug!("some clients did not take their answers in time");
+    if time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
+        tracing::debug!("some clients did not read their responses before the shutdown deadline");
     }
 }
 
-/// What every connection passes.
-struct Door {
+/// Handles each connection of a listener.
+struct ConnectionHandler {
     server: http1::Builder,
     router: Router,
     web: Web,
-    flight: Flight,
+    memory: ResponseMemory,
     stop: CancellationToken,
 }
 
-impl Door {
+impl ConnectionHandler {
     fn new(router: Router, web: Web, stop: &CancellationToken) -> Self {
         let mut server = http1::Builder::new();
-        // Heads have their time by the connection's own clock.
-        server.header_read_timeout(None).max_buf_size(BUFFER);
-        Self { server, router, web, flight: Flight::default(), stop: stop.clone() }
+        // The connection's own state limits the time of each head.
+        server.header_read_timeout(None).max_buf_size(MAX_BUFFER);
+        Self { server, router, web, memory: ResponseMemory::default(), stop: stop.clone() }
     }
 
-    /// Serves one connection to its end.
-    async fn let_in(
+    /// Serves one connection until it ends.
+    async fn handle(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         peer: Peer,
-        life: &Arc<Life>,
+        state: &Arc<ConnectionState>,
         watcher: Watcher,
     ) {
         let at = |encrypted| Connection { peer, encrypted };
-        let Some(config) = self.web.in_force().await.tls() else {
-            return self.serve(stream, at(false), life, watcher).await;
+        let Some(config) = self.web.active().await.tls() else {
+            return self.serve(stream, at(false), state, watcher).await;
         };
-        let agreed = time::timeout(HEAD, TlsAcceptor::from(config).accept(stream));
+        let agreed = time::timeout(HEAD_TIMEOUT, TlsAcceptor::from(config).accept(stream));
         tokio::select! {
             () = self.stop.cancelled() => {}
             agreed = agreed => match agreed {
                 Ok(Ok(stream)) => {
-                    life.agreed();
-                    self.serve(stream, at(true), life, watcher).await;
+                    state.tls_established();
+                    self.serve(stream, at(true), state, watcher).await;
                 }
-                Ok(Err(why)) => tracing::debug!(%peer, %why, "a connection was not encrypted"),
-                Err(_) => tracing::debug!(%peer, "a connection was not encrypted in time"),
+                Ok(Err(why)) => tracing::debug!(%peer, %why, "a TLS handshake failed"),
+                Err(_) => tracing::debug!(%peer, "a TLS handshake timed out"),
             },
         }
     }
@@ -213,41 +218,42 @@ impl Door {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         connection: Connection,
-        life: &Arc<Life>,
+        state: &Arc<ConnectionState>,
         watcher: Watcher,
     ) {
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-            self.answer(request, connection, Arc::clone(life))
+            self.answer(request, connection, Arc::clone(state))
         });
         let connection = self.server.serve_connection(TokioIo::new(stream), service);
-        // The client learns of an error, if it is still there; nobody else can act.
+        // Only the client could act on an error, and it has already seen it.
         let _ended = watcher.watch(connection).await;
     }
 
-    /// Answers a request, where there is room for its answer.
+    /// Answers a request, if memory allows another response.
     async fn answer(
         &self,
         request: Request<Incoming>,
         connection: Connection,
-        life: Arc<Life>,
+        state: Arc<ConnectionState>,
     ) -> Result<Response, Infallible> {
-        life.asked();
-        let class = Class::of(request.uri().path());
-        let turned_away = class != Class::Watch && (life.reserved || !self.flight.has_room());
-        let response = if turned_away {
-            full(request.uri().path()).await
+        state.request_received();
+        let class = RequestClass::of(request.uri().path());
+        let rejected =
+            class != RequestClass::Monitoring && (state.reserved || !self.memory.has_room());
+        let response = if rejected {
+            overloaded(request.uri().path()).await
         } else {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(connection);
             self.router.clone().oneshot(request).await?
         };
-        Ok(response.map(|body| Body::new(Sent::new(body, class, life, &self.flight))))
+        Ok(response.map(|body| Body::new(CountedBody::new(body, class, state, &self.memory))))
     }
 }
 
-/// The answer where there is room for probes and scrapes alone.
-async fn full(path: &str) -> Response {
-    let why = "recliner has no room for more answers: others do not take theirs; try again";
+/// The response to all requests but probes and scrapes while memory is short.
+async fn overloaded(path: &str) -> Response {
+    let why = "too many unread responses are waiting to be sent; try again in 5 s";
     let mut response = if path.starts_with("/api/") {
         api::Refused::unavailable(why).into_response()
     } else {
@@ -256,7 +262,7 @@ async fn full(path: &str) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    guard::harden(response).await
+    guard::add_security_headers(response).await
 }
 
 #[cfg(test)]

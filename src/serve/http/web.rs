@@ -1,24 +1,24 @@
-//! Users, certificates and headers that are in force.
+//! The active users, certificates and response headers.
 //!
-//! Owns what `--web.config.file` says, as it was read last: it is looked at again for every
-//! connection and every request, so that a new certificate or a user who was struck out
-//! counts at once. A new file that is bad, or that asks less of those who come, leaves the
-//! old one in force and says so: while it is being written, a file may be half there.
+//! Owns the content of `--web.config.file`. The file is checked for changes at every connection
+//! and request, so that a new certificate or a removed user takes effect at once. If a new file
+//! is invalid or weakens access control, the old one stays active and the problem is reported: a
+//! file may be half written when it is read.
 
-mod checks;
+mod password_queue;
 mod tls;
 mod users;
 
-pub(super) use users::{Asker, admit};
+pub(super) use users::{AuthenticatedUser, authenticate};
 
 use crate::{
     config::{self, Pem, Placed, Problem, Problems, WebConfig},
     tasks::unwrap_join,
 };
 use arc_swap::ArcSwap;
-use checks::Checks;
 use couchdb_client::CertificateEnds;
 use http::{HeaderName, HeaderValue};
+use password_queue::PasswordQueue;
 use std::{
     collections::BTreeMap,
     fmt, fs,
@@ -28,155 +28,163 @@ use std::{
 use tls::Tls;
 use users::Users;
 
-/// The flag that names the file.
+/// The flag with the file's path.
 const FLAG: &str = "--web.config.file";
 
-/// The longest file in PEM that is read, in bytes.
+/// The maximum size of a PEM file, in bytes.
 const MAX_PEM: usize = 1 << 20;
 
-/// Who may come in, and how; anybody in plain HTTP where no file was named.
+/// Access control of the HTTP server. Without a file: plain HTTP, without users.
 #[derive(Clone, Debug, Default)]
-pub struct Web(Option<Arc<Live>>);
+pub struct Web(Option<Arc<WatchedFile>>);
 
-/// A file that is looked at again and again.
-struct Live {
+/// A file that is checked for changes.
+struct WatchedFile {
     path: PathBuf,
-    seen: ArcSwap<Seen>,
-    /// Passwords are checked a few at a time: each takes a core for a while.
-    checks: Arc<Checks>,
+    loaded: ArcSwap<Loaded>,
+    /// Limits concurrent password checks: each uses a core for a while.
+    password_queue: Arc<PasswordQueue>,
 }
 
-/// What was read last, and what is in force since.
-struct Seen {
-    read: Read,
-    in_force: Arc<InForce>,
+/// The content read last, and the configuration that is active since.
+struct Loaded {
+    contents: FileContents,
+    active: Arc<ActiveWebConfig>,
     problem: Option<Arc<str>>,
 }
 
-/// The bytes of the file and of those it names, or why there are none.
+/// The bytes of the file and of the files it names, or the errors of reading them.
 #[derive(Clone, PartialEq, Eq)]
-struct Read {
+struct FileContents {
     file: Result<Vec<u8>, Problems>,
     pem: BTreeMap<PathBuf, Result<Vec<u8>, String>>,
 }
 
-/// What one good file says.
+/// The configuration of one valid file.
 #[derive(Debug, Default)]
-pub(super) struct InForce {
+pub(super) struct ActiveWebConfig {
     tls: Option<Tls>,
     headers: Vec<(HeaderName, HeaderValue)>,
     users: Users,
 }
 
-impl fmt::Debug for Live {
+impl fmt::Debug for WatchedFile {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Of what was read, some is secret.
+        // Some of the content is secret.
         out.debug_struct("Live").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
 impl Web {
-    /// What the file says now; `None` is no file.
+    /// Reads the file; `None` is no file.
     ///
     /// # Errors
-    /// Everything that is wrong with the file, or with the certificates and keys it names.
+    /// All problems of the file, and of the certificates and keys it names.
     pub fn open(path: Option<&Path>) -> Result<Self, Problems> {
         let Some(path) = path else { return Ok(Self(None)) };
-        let (read, in_force) = load(path);
-        let seen = Seen { read, in_force: Arc::new(in_force?), problem: None };
+        let (contents, active) = load(path);
+        let loaded = Loaded { contents, active: Arc::new(active?), problem: None };
         let (path, checks) = (path.to_owned(), Arc::default());
-        Ok(Self(Some(Arc::new(Live { path, seen: ArcSwap::from_pointee(seen), checks }))))
+        Ok(Self(Some(Arc::new(WatchedFile {
+            path,
+            loaded: ArcSwap::from_pointee(loaded),
+            password_queue: checks,
+        }))))
     }
 
-    /// Whether only users may ask.
+    /// Whether requests need a user.
     #[must_use]
     pub fn has_users(&self) -> bool {
-        self.0.as_ref().is_some_and(|live| !live.seen.load().in_force.users.is_empty())
+        self.0.as_ref().is_some_and(|file| !file.loaded.load().active.users.is_empty())
     }
 
     /// Whether connections are encrypted.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
-        self.0.as_ref().is_some_and(|live| live.seen.load().in_force.tls.is_some())
+        self.0.as_ref().is_some_and(|file| file.loaded.load().active.tls.is_some())
     }
 
-    /// When the certificates in force end.
+    /// When the active certificates expire.
     #[must_use]
     pub fn certificate_ends(&self) -> CertificateEnds {
-        let seen = self.0.as_ref().map(|live| live.seen.load());
-        let tls = seen.as_ref().and_then(|seen| seen.in_force.tls.as_ref());
+        let loaded = self.0.as_ref().map(|file| file.loaded.load());
+        let tls = loaded.as_ref().and_then(|loaded| loaded.active.tls.as_ref());
         tls.map(Tls::certificate_ends).unwrap_or_default()
     }
 
-    /// Why the newest file is not in force, if it is not.
+    /// Why the newest file is not active, if it is not.
     #[must_use]
     pub fn problem(&self) -> Option<Arc<str>> {
-        self.0.as_ref()?.seen.load().problem.clone()
+        self.0.as_ref()?.loaded.load().problem.clone()
     }
 
-    /// What is in force, read again if it changed.
-    pub(super) async fn in_force(&self) -> Arc<InForce> {
-        let Some(live) = &self.0 else { return Arc::default() };
-        let looks = Arc::clone(live);
-        let looked = unwrap_join(tokio::task::spawn_blocking(move || looks.look_again()).await);
-        // Where the runtime ends, what was read before.
-        looked.unwrap_or_else(|| Arc::clone(&live.seen.load().in_force))
+    /// The active configuration, read again if the file changed.
+    pub(super) async fn active(&self) -> Arc<ActiveWebConfig> {
+        let Some(file) = &self.0 else { return Arc::default() };
+        let reloaded = Arc::clone(file);
+        let reload = tokio::task::spawn_blocking(move || reloaded.reload_if_changed());
+        let active = unwrap_join(reload.await);
+        // At shutdown of the runtime, the configuration read before.
+        active.unwrap_or_else(|| Arc::clone(&file.loaded.load().active))
     }
 
-    /// The line of those whose password is to be checked.
-    fn checks(&self) -> Option<&Arc<Checks>> {
-        self.0.as_ref().map(|live| &live.checks)
+    /// The queue of password checks.
+    fn password_queue(&self) -> Option<&Arc<PasswordQueue>> {
+        self.0.as_ref().map(|file| &file.password_queue)
     }
 }
 
-impl Live {
-    /// Two that look at the same time do the same; the later one's result stays, and the
-    /// next look finds out if that was older.
-    fn look_again(&self) -> Arc<InForce> {
-        let seen = self.seen.load_full();
-        if seen.read.is_still_there(&self.path) {
-            return Arc::clone(&seen.in_force);
+impl WatchedFile {
+    /// Two concurrent calls do the same work. The later result stays; if it is the older one, the
+    /// next call corrects it.
+    fn reload_if_changed(&self) -> Arc<ActiveWebConfig> {
+        let loaded = self.loaded.load_full();
+        if loaded.contents.is_unchanged(&self.path) {
+            return Arc::clone(&loaded.active);
         }
-        let (read, found) = load(&self.path);
+        let (contents, found) = load(&self.path);
         let found = found
             .map_err(|problems| problems.to_string())
-            .and_then(|found| found.at_least(&seen.in_force).map(|()| found));
-        let (in_force, problem) = match found {
+            .and_then(|found| found.check_not_weaker(&loaded.active).map(|()| found));
+        let (active, problem) = match found {
             Ok(found) => {
-                tracing::info!(file = %self.path.display(), "users and certificates were read again");
+                tracing::info!(file = %self.path.display(), "loaded the changed web configuration file");
                 (Arc::new(found), None)
             }
             Err(why) => {
-                tracing::error!(why, "users and certificates stay as they were");
-                (Arc::clone(&seen.in_force), Some(why.into()))
+                tracing::error!(
+                    why,
+                    "the changed web configuration file is not used; the old one stays active"
+                );
+                (Arc::clone(&loaded.active), Some(why.into()))
             }
         };
-        self.seen.store(Arc::new(Seen { read, in_force: Arc::clone(&in_force), problem }));
-        in_force
+        self.loaded.store(Arc::new(Loaded { contents, active: Arc::clone(&active), problem }));
+        active
     }
 }
 
-impl Read {
-    fn is_still_there(&self, path: &Path) -> bool {
+impl FileContents {
+    fn is_unchanged(&self, path: &Path) -> bool {
         config::read_file(path, FLAG) == self.file
             && self.pem.iter().all(|(path, bytes)| read_pem(path) == *bytes)
     }
 }
 
-impl InForce {
-    /// The certificate's side of a connection; plain HTTP without.
+impl ActiveWebConfig {
+    /// The TLS configuration; `None` is plain HTTP.
     pub(super) fn tls(&self) -> Option<Arc<rustls::ServerConfig>> {
         self.tls.as_ref().map(Tls::config)
     }
 
-    /// Whether the certificate is for this host, so that a browser that came here by another
-    /// name was warned.
+    /// Whether the certificate is valid for this host. A browser that used another name was
+    /// warned.
     pub(super) fn certifies(&self, host: &str) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.certifies(host))
     }
 
-    /// Refuses to be less closed than `old` was: that wants a restart.
-    fn at_least(&self, old: &Self) -> Result<(), String> {
+    /// Fails if this configuration has weaker access control than `old`: that needs a restart.
+    fn check_not_weaker(&self, old: &Self) -> Result<(), String> {
         let asks_for_certificates =
             |it: &Self| it.tls.as_ref().is_some_and(Tls::asks_for_certificates);
         let opened = match () {
@@ -187,32 +195,32 @@ impl InForce {
             }
             () => return Ok(()),
         };
-        Err(format!("the new file has {opened}; what was closed is opened by a restart only"))
+        Err(format!("the new file has {opened}; weakening access control needs a restart"))
     }
 }
 
-/// Reads the file, and what it names.
-fn load(path: &Path) -> (Read, Result<InForce, Problems>) {
-    let mut read = Read { file: config::read_file(path, FLAG), pem: BTreeMap::new() };
-    let made = read
+/// Reads the file, and the files it names.
+fn load(path: &Path) -> (FileContents, Result<ActiveWebConfig, Problems>) {
+    let mut read = FileContents { file: config::read_file(path, FLAG), pem: BTreeMap::new() };
+    let built = read
         .file
         .clone()
         .and_then(|bytes| config::read_web(config::File { name: path, bytes: &bytes }))
-        .and_then(|config| make(config, &mut read.pem));
-    (read, made)
+        .and_then(|config| build(config, &mut read.pem));
+    (read, built)
 }
 
-fn make(
+fn build(
     config: WebConfig,
     read: &mut BTreeMap<PathBuf, Result<Vec<u8>, String>>,
-) -> Result<InForce, Problems> {
-    let tls = config.tls.map(|found| Tls::new(&found, &mut |pem| text_of(pem, read)));
+) -> Result<ActiveWebConfig, Problems> {
+    let tls = config.tls.map(|found| Tls::new(&found, &mut |pem| pem_bytes(pem, read)));
     let tls = tls.transpose().map_err(Problems::new)?;
-    Ok(InForce { tls, headers: config.headers, users: Users::new(config.users) })
+    Ok(ActiveWebConfig { tls, headers: config.headers, users: Users::new(config.users) })
 }
 
-/// The bytes of a text in PEM, noted down if they are a file's.
-fn text_of(
+/// The bytes of a PEM text; those of a file are added to `read`.
+fn pem_bytes(
     pem: &Placed<Pem>,
     read: &mut BTreeMap<PathBuf, Result<Vec<u8>, String>>,
 ) -> Result<Vec<u8>, Problem> {
@@ -234,7 +242,10 @@ fn read_pem(path: &Path) -> Result<Vec<u8>, String> {
         .and_then(|file| file.take(limit).read_to_end(&mut bytes))
         .map_err(|why| format!("{} cannot be read: {why}", path.display()))?;
     if bytes.len() > MAX_PEM {
-        return Err(format!("{} is longer than 1 MiB; nothing sound is", path.display()));
+        return Err(format!(
+            "{} is longer than 1 MiB, too long for a certificate or key",
+            path.display()
+        ));
     }
     Ok(bytes)
 }

@@ -167,7 +167,7 @@ async fn a_feed_that_ends_or_hangs_is_reopened_without_losing_events() {
 async fn a_feed_that_sends_nonsense_is_dropped_without_losing_events() {
     let error = "{\"error\":\"unauthorized\",\"reason\":\"You are not a server admin.\"}\n";
     for (name, effect) in [
-        ("no JSON", Effect::Garbage),
+        ("no JSON", Effect::Malformed),
         ("packed", Effect::Packed),
         ("an error in between", Effect::Insert(0, error.into())),
         ("no UTF-8", Effect::Insert(14, vec![0xff, 0xc3, 0x28])),

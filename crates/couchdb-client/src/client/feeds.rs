@@ -39,14 +39,14 @@ impl Updates {
     /// line at the end is dropped.
     ///
     /// # Errors
-    /// [`Error::Timeout`] where no line comes for three heartbeats; [`Error::Garbage`] at a line
+    /// [`Error::Timeout`] where no line comes for three heartbeats; [`Error::Malformed`] at a line
     /// that makes no sense or is too long, once those before it were returned.
     pub async fn next(&mut self) -> Result<Option<Vec<wire::UpdateLine>>, Error> {
         // Bytes without the end of a line do not count as a sign of life.
         let until = Instant::now() + self.silence;
         loop {
             if let Some(detail) = self.bad.clone() {
-                return Err(Error::Garbage { asked: Arc::clone(&self.asked), detail });
+                return Err(Error::Malformed { asked: Arc::clone(&self.asked), detail });
             }
             let read = self.read();
             if !read.is_empty() {
@@ -156,7 +156,7 @@ impl Client {
         let read: Result<wire::MapChanges, String> =
             wire::read(&body).map_err(|why| why.to_string());
         read.and_then(|read| has_seq(&read).map(|()| read))
-            .map_err(|detail| Error::Garbage { asked, detail })
+            .map_err(|detail| Error::Malformed { asked, detail })
     }
 
     /// The body of a feed. Skips an entry that refuses a login which others accept.
@@ -187,7 +187,7 @@ impl Client {
             match self.send_authenticated(route, &path, &destination, Some(within)).await {
                 Ok(Answer::Streaming(body)) => return Ok((destination, asked, body)),
                 Ok(Answer::Complete { .. } | Answer::Refused { .. }) => {
-                    return Err(Error::Garbage { asked, detail: "it is no feed".to_owned() });
+                    return Err(Error::Malformed { asked, detail: "it is no feed".to_owned() });
                 }
                 Err(error) => {
                     let first_there = !tried.contains(&destination.server.address);

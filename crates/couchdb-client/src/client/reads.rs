@@ -44,7 +44,7 @@ pub struct MapPage {
 fn about(name: &str, info: &wire::ShardInfo) -> Result<(), String> {
     match &info.db_name {
         Some(other) if other != name => Err(format!("it is about {other:?}")),
-        _ if !info.tells_something() => Err("it has neither sizes nor a sequence".to_owned()),
+        _ if !info.has_data() => Err("it has neither sizes nor a sequence".to_owned()),
         _ => Ok(()),
     }
 }
@@ -140,7 +140,7 @@ impl Client {
     /// One page of the shard map: up to `limit` databases, after the page that returned `from`.
     ///
     /// # Errors
-    /// As [`Error`] says; [`ErrorKind::Garbage`] also where the pages do not go on or do not end.
+    /// As [`Error`] says; [`ErrorKind::Malformed`] also where the pages do not go on or do not end.
     pub async fn shard_map_page(
         &self,
         from: Option<&Paging>,
@@ -152,7 +152,8 @@ impl Client {
         let after = from.and_then(|from| from.after.as_deref());
         let route = Route::ShardMap { from: after, limit: asked };
         let behind = |page: &wire::MapRows| {
-            let weight = |row: &wire::MapRow| row.doc.as_ref().map_or(0, wire::DbsDoc::weight);
+            let weight =
+                |row: &wire::MapRow| row.doc.as_ref().map_or(0, wire::DbsDoc::estimated_memory);
             let page = Page {
                 keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
                 full: page.rows.len() >= asked,
@@ -184,7 +185,7 @@ impl Client {
     /// Reads of a [`Cache::Cold`] file are paced, because the server has to open it.
     ///
     /// # Errors
-    /// As [`Error`] says; [`ErrorKind::Garbage`] also where the answer is about another
+    /// As [`Error`] says; [`ErrorKind::Malformed`] also where the answer is about another
     /// database or tells nothing.
     pub async fn shard_info(
         &self,
@@ -282,7 +283,7 @@ impl Client {
                 let page = Page {
                     keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
                     full: page.rows.len() >= asked,
-                    weight: page.rows.iter().map(wire::DesignRow::weight).sum(),
+                    weight: page.rows.iter().map(wire::DesignRow::estimated_memory).sum(),
                     total: page.total_rows,
                 };
                 Paging::after_page(from.as_ref(), &page, DESIGN_LIMITS)

@@ -57,7 +57,7 @@ impl Client {
             Ok((status, _)) if status == due => WriteOutcome::Accepted,
             Ok((status, asked)) => {
                 let detail = format!("HTTP {status} where {due} is due");
-                WriteOutcome::Unknown(Error::Garbage { asked, detail })
+                WriteOutcome::Unknown(Error::Malformed { asked, detail })
             }
             Err(error) => WriteOutcome::of(error, route),
         }
@@ -103,7 +103,7 @@ impl WriteOutcome {
             | Error::Connect { asked, .. }
             | Error::Tls { asked, .. }
             | Error::TooLarge { asked, .. }
-            | Error::Garbage { asked, .. } => {
+            | Error::Malformed { asked, .. } => {
                 if asked.route == route.label() {
                     Self::Unknown(error)
                 } else {

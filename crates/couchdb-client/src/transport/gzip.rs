@@ -20,7 +20,7 @@ pub(super) fn decompress(body: &Bytes, limit: usize) -> Result<Bytes, Failure> {
     match MultiGzDecoder::new(&**body).take(most).read_to_end(&mut plain) {
         Ok(size) if size > limit => Err(Failure::TooLarge),
         Ok(_) => Ok(plain.into()),
-        Err(error) => Err(Failure::Garbage(format!("its compressed body: {error}"))),
+        Err(error) => Err(Failure::Malformed(format!("its compressed body: {error}"))),
     }
 }
 
@@ -41,7 +41,7 @@ mod tests {
         let bomb = Bytes::from(gzip.finish().unwrap());
         assert!(matches!(decompress(&bomb, 512 << 20), Err(Failure::TooLarge)));
         let cut = packed.slice(..packed.len() / 2);
-        assert!(matches!(decompress(&cut, 1000), Err(Failure::Garbage(_))));
-        assert!(matches!(decompress(&Bytes::from_static(b"no"), 9), Err(Failure::Garbage(_))));
+        assert!(matches!(decompress(&cut, 1000), Err(Failure::Malformed(_))));
+        assert!(matches!(decompress(&Bytes::from_static(b"no"), 9), Err(Failure::Malformed(_))));
     }
 }

@@ -91,7 +91,7 @@ impl Network {
     ) -> Result<StreamingReply, Failure> {
         let (head, body) = Response::from(self.request(at, out, None).await?).into_parts();
         if is_gzip(&head.headers) {
-            return Err(Failure::Garbage(
+            return Err(Failure::Malformed(
                 "it is compressed, although the request did not allow that".to_owned(),
             ));
         }

@@ -1,6 +1,6 @@
-//! What a server says of itself, its cluster and the login.
+//! Information about a server, its cluster and the login.
 
-use super::loose;
+use super::lenient;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -8,30 +8,29 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct Welcome {
-    /// A greeting, by which a CouchDB is known; not told of another node.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The greeting that identifies CouchDB; missing when another node was asked.
+    #[serde(deserialize_with = "lenient::field")]
     pub couchdb: Option<String>,
     /// The version, `3.5.0`.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub version: Option<String>,
     /// The server's configured uuid.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub uuid: Option<String>,
-    /// What it has beside the usual, such as `nouveau` and `search`; not told of another
-    /// node.
-    #[serde(deserialize_with = "loose::loose")]
+    /// Optional features, such as `nouveau` and `search`; missing when another node was asked.
+    #[serde(deserialize_with = "lenient::field")]
     pub features: Option<Vec<String>>,
-    /// Who built it.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The vendor of the build.
+    #[serde(deserialize_with = "lenient::field")]
     pub vendor: Vendor,
 }
 
-/// Who built a server.
+/// The vendor of a build.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct Vendor {
     /// The name.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub name: Option<String>,
 }
 
@@ -40,7 +39,7 @@ pub struct Vendor {
 #[serde(default)]
 pub struct Up {
     /// `ok`, `maintenance_mode`, `nolb` or `seeding`.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub status: Option<String>,
 }
 
@@ -48,13 +47,13 @@ pub struct Up {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct Session {
-    /// Who is logged in; `None` where the answer has no `userCtx`.
-    #[serde(rename = "userCtx", deserialize_with = "loose::loose")]
+    /// The login; `None` if the response has no `userCtx`.
+    #[serde(rename = "userCtx", deserialize_with = "lenient::field")]
     pub user: Option<UserContext>,
 }
 
 impl Session {
-    /// The login's name; `None` for an anonymous one.
+    /// The login's name; `None` if it is anonymous.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.user.as_ref()?.name.as_deref()
@@ -78,11 +77,11 @@ impl Session {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct UserContext {
-    /// The name; null for an anonymous one.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The name; `None` if it is anonymous.
+    #[serde(deserialize_with = "lenient::field")]
     pub name: Option<String>,
     /// The roles, such as `_admin` and `_metrics`.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub roles: Option<Vec<String>>,
 }
 
@@ -90,11 +89,11 @@ pub struct UserContext {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct Membership {
-    /// Nodes that are connected to the one that answered.
-    #[serde(deserialize_with = "loose::loose")]
+    /// Nodes that are connected to the responding node.
+    #[serde(deserialize_with = "lenient::field")]
     pub all_nodes: Option<Vec<String>>,
     /// Nodes that belong to the cluster.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub cluster_nodes: Option<Vec<String>>,
 }
 
@@ -102,15 +101,15 @@ pub struct Membership {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct LocalName {
-    /// The name of the node that answered.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The name of the responding node.
+    #[serde(deserialize_with = "lenient::field")]
     pub name: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct CollationDriver {
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     collator_version: Option<String>,
 }
 
@@ -118,14 +117,14 @@ struct CollationDriver {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(from = "RawVersions")]
 pub struct Versions {
-    /// The version of ICU's collator, as indexes record it.
+    /// The version of ICU's collator, which indexes record.
     pub collator_version: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct RawVersions {
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     collation_driver: CollationDriver,
 }
 
@@ -140,13 +139,13 @@ impl From<RawVersions> for Versions {
 #[serde(default)]
 pub struct System {
     /// Erlang processes that wait for a scheduler.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub run_queue: Option<u64>,
-    /// Shard copies that wait to be brought level with others.
-    #[serde(deserialize_with = "loose::loose")]
+    /// Shard copies that wait for internal replication.
+    #[serde(deserialize_with = "lenient::field")]
     pub internal_replication_jobs: Option<u64>,
     /// Seconds since the node started.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub uptime: Option<u64>,
 }
 
@@ -154,11 +153,11 @@ pub struct System {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct DocShards {
-    /// The range that holds the document.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The range that contains the document.
+    #[serde(deserialize_with = "lenient::field")]
     pub range: Option<String>,
-    /// The nodes with a copy of it.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The nodes with a copy of the range.
+    #[serde(deserialize_with = "lenient::field")]
     pub nodes: Option<Vec<String>>,
 }
 
@@ -166,8 +165,8 @@ pub struct DocShards {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct DbShards {
-    /// Range to the nodes with a copy of it.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The nodes with a copy of each range.
+    #[serde(deserialize_with = "lenient::field")]
     pub shards: BTreeMap<String, Vec<String>>,
 }
 
@@ -175,14 +174,14 @@ pub struct DbShards {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct Refusal {
-    /// A word, such as `not_found` and `nodedown`.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The error's name, such as `not_found` or `nodedown`.
+    #[serde(deserialize_with = "lenient::field")]
     pub error: Option<String>,
-    /// A sentence.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The description.
+    #[serde(deserialize_with = "lenient::field")]
     pub reason: Option<String>,
 }
 
-impl loose::Object for Vendor {}
-impl loose::Object for UserContext {}
-impl loose::Object for CollationDriver {}
+impl lenient::Object for Vendor {}
+impl lenient::Object for UserContext {}
+impl lenient::Object for CollationDriver {}

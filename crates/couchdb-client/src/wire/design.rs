@@ -1,25 +1,25 @@
 //! Design documents and their view indexes.
 
-use super::{Sizes, loose, search};
+use super::{Sizes, lenient, search};
 use couchdb_names::Signature;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// A design document: what tells whether it has an index, who builds it, and which other
-/// documents share it.
+/// A design document: the fields that show whether it has an index, how the index is built, and
+/// which other documents share it.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct DesignDoc {
     /// The id, with `_design/`.
-    #[serde(rename = "_id", deserialize_with = "loose::loose")]
+    #[serde(rename = "_id", deserialize_with = "lenient::field")]
     pub id: Option<String>,
     /// The revision.
-    #[serde(rename = "_rev", deserialize_with = "loose::loose")]
+    #[serde(rename = "_rev", deserialize_with = "lenient::field")]
     pub rev: Option<String>,
     /// The language; CouchDB takes a missing one as `javascript`.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub language: Option<String>,
-    /// What it defines. `None` where `views` is missing or no object, or has none.
+    /// Its views; `None` if `views` is missing, not an object, or empty.
     #[serde(deserialize_with = "views")]
     pub views: Option<Views>,
     /// The names of its nouveau indexes.
@@ -28,25 +28,24 @@ pub struct DesignDoc {
     /// The names of its clouseau indexes.
     #[serde(deserialize_with = "search::names")]
     pub indexes: Vec<String>,
-    /// Whether indexes may be built without being asked for.
+    /// Whether its indexes may be built automatically.
     pub autoupdate: Autoupdate,
     /// Options that change the index.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub options: DesignOptions,
-    /// The document as CouchDB sent it: the order of its keys decides about the signature.
+    /// The document as CouchDB sent it: its signature depends on the order of the keys.
     #[serde(skip)]
     pub text: String,
 }
 
 impl DesignDoc {
-    /// Reads the document from its own text; of one that is no object nothing is known.
-    fn of(text: &RawValue) -> Option<Self> {
+    /// Parses the document, and keeps its text; `None` if it is not an object.
+    fn parse_object(text: &RawValue) -> Option<Self> {
         let read: Self = serde_json::from_str(text.get()).ok()?;
         Some(Self { text: text.get().to_owned(), ..read })
     }
 
-    /// Whether it has views; on one without, `_info` tells of an index that does not
-    /// exist.
+    /// Whether it has views. If it has none, `_info` describes an index that does not exist.
     #[must_use]
     pub fn has_views(&self) -> bool {
         self.views.is_some()
@@ -62,10 +61,10 @@ impl DesignDoc {
 /// The views of a design document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Views {
-    /// What they define: equal texts in one language share an index, as far as the
-    /// [`options`](DesignDoc::options) are equal.
+    /// The definition. Equal definitions in one language with equal
+    /// [`options`](DesignDoc::options) share an index.
     pub text: String,
-    /// A view to query; none where no entry maps anything.
+    /// A view that can be queried; `None` if no view has a map function.
     pub first: Option<String>,
 }
 
@@ -78,7 +77,7 @@ fn views<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Views>, D::Error> 
     }))
 }
 
-/// Whether the indexes of a design document may be built without being asked for
+/// Whether the indexes of a design document may be built automatically
 /// (`ken_server:should_update/2`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Autoupdate {
@@ -109,13 +108,13 @@ impl<'de> Deserialize<'de> for Autoupdate {
 #[serde(default)]
 pub struct DesignOptions {
     /// Whether the index is partitioned.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub partitioned: Option<bool>,
-    /// Whether views see the sequence.
-    #[serde(deserialize_with = "loose::loose")]
+    /// Whether map functions see the sequence.
+    #[serde(deserialize_with = "lenient::field")]
     pub local_seq: Option<bool>,
-    /// Whether views see design documents.
-    #[serde(deserialize_with = "loose::loose")]
+    /// Whether map functions see design documents.
+    #[serde(deserialize_with = "lenient::field")]
     pub include_design: Option<bool>,
 }
 
@@ -123,43 +122,43 @@ pub struct DesignOptions {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct DesignRows {
-    /// How many there are in all.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The total number of rows.
+    #[serde(deserialize_with = "lenient::field")]
     pub(crate) total_rows: Option<u64>,
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub(crate) rows: Vec<DesignRow>,
 }
 
-/// One row of it.
+/// One row of the page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct DesignRow {
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub(crate) id: Option<String>,
     doc: Option<Box<RawValue>>,
 }
 
 impl DesignRow {
-    /// How long its document is, in bytes.
-    pub(crate) fn weight(&self) -> usize {
+    /// The document's size in bytes.
+    pub(crate) fn estimated_memory(&self) -> usize {
         self.doc.as_deref().map_or(0, |doc| doc.get().len())
     }
 
-    /// The document, where it is one.
+    /// The document, if the row has one.
     pub(crate) fn doc(&self) -> Option<DesignDoc> {
-        DesignDoc::of(self.doc.as_deref()?)
+        DesignDoc::parse_object(self.doc.as_deref()?)
     }
 }
 
-/// `_info` of a view index, of one copy or of the cluster.
+/// `_info` of a view index, for one copy or for the cluster.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct ViewInfo {
     /// The design document's name, without `_design/`.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub name: Option<String>,
     /// The index.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub view_index: ViewIndex,
 }
 
@@ -167,62 +166,62 @@ pub struct ViewInfo {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct ViewIndex {
-    /// The signature that names its file.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The signature, which is also the name of its file.
+    #[serde(deserialize_with = "lenient::field")]
     pub signature: Option<Signature>,
     /// The language of its views.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub language: Option<String>,
-    /// Sizes in bytes: of one file, or the sum of one copy a range.
-    #[serde(deserialize_with = "loose::loose")]
+    /// Sizes in bytes: of one file, or the sum over one copy of each range.
+    #[serde(deserialize_with = "lenient::field")]
     pub sizes: Sizes,
     /// The database's sequence up to which it is built.
-    #[serde(deserialize_with = "loose::seq")]
+    #[serde(deserialize_with = "lenient::seq")]
     pub update_seq: Option<u64>,
-    /// The last purge it has taken in.
-    #[serde(deserialize_with = "loose::seq")]
+    /// The last purge it has processed.
+    #[serde(deserialize_with = "lenient::seq")]
     pub purge_seq: Option<u64>,
-    /// Versions of ICU's collator that built it (3.3+); on cluster routes the union over
+    /// The versions of ICU's collator that built it (3.3+); for the cluster, the union over all
     /// nodes.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub collator_versions: Option<Vec<String>>,
     /// Whether a compaction runs.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub compact_running: Option<bool>,
     /// Whether it is being built.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub updater_running: Option<bool>,
     /// Whether changes wait to be synced.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub waiting_commit: Option<bool>,
-    /// Requests that wait for it.
-    #[serde(deserialize_with = "loose::loose")]
+    /// Requests that wait for its build.
+    #[serde(deserialize_with = "lenient::field")]
     pub waiting_clients: Option<u64>,
-    /// Sequences one copy is behind its database.
-    #[serde(deserialize_with = "loose::loose")]
+    /// How many sequences one copy is behind its database.
+    #[serde(deserialize_with = "lenient::field")]
     pub pending_updates: Option<u64>,
-    /// The same over the copies that answered for the cluster.
-    #[serde(deserialize_with = "loose::loose")]
+    /// How many sequences the copies that responded for the cluster are behind.
+    #[serde(deserialize_with = "lenient::field")]
     pub updates_pending: Option<UpdatesPending>,
 }
 
-/// Sequences an index is behind, over the copies that answered.
+/// How many sequences the responding copies of an index are behind.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct UpdatesPending {
-    /// Of the best copy of each range.
-    #[serde(deserialize_with = "loose::loose")]
+    /// For the best copy of each range.
+    #[serde(deserialize_with = "lenient::field")]
     pub minimum: Option<u64>,
-    /// Of the preferred copies among them.
-    #[serde(deserialize_with = "loose::loose")]
+    /// For the preferred copies among them.
+    #[serde(deserialize_with = "lenient::field")]
     pub preferred: Option<u64>,
-    /// Of all of them.
-    #[serde(deserialize_with = "loose::loose")]
+    /// For all copies.
+    #[serde(deserialize_with = "lenient::field")]
     pub total: Option<u64>,
 }
 
-impl loose::Object for DesignDoc {}
-impl loose::Object for DesignOptions {}
-impl loose::Object for DesignRow {}
-impl loose::Object for ViewIndex {}
-impl loose::Object for UpdatesPending {}
+impl lenient::Object for DesignDoc {}
+impl lenient::Object for DesignOptions {}
+impl lenient::Object for DesignRow {}
+impl lenient::Object for ViewIndex {}
+impl lenient::Object for UpdatesPending {}

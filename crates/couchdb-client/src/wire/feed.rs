@@ -1,19 +1,19 @@
 //! Feeds: database events (`_db_updates`) and changes of the shard map (`_dbs/_changes`).
 
-use super::loose;
+use super::lenient;
 use serde::Deserialize;
 
-/// The database that holds the events of `_db_updates`, unless it was given another name.
+/// The default name of the database with the events of `_db_updates`.
 pub const GLOBAL_CHANGES: &str = "_global_changes";
 
-/// What happened to a database.
+/// The kind of a database event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Change {
-    /// It was made.
+    /// The database was created.
     Created,
-    /// A document of it was written.
+    /// A document was written.
     Updated,
-    /// It was deleted.
+    /// The database was deleted.
     Deleted,
 }
 
@@ -21,7 +21,7 @@ impl Change {
     /// Every change.
     pub const ALL: [Self; 3] = [Self::Created, Self::Updated, Self::Deleted];
 
-    /// The word that CouchDB has for it.
+    /// CouchDB's name of the event.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ impl Change {
         }
     }
 
-    /// The change with this word.
+    /// The event with this name.
     #[must_use]
     pub fn from_label(label: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.label() == label)
@@ -41,76 +41,76 @@ impl Change {
 /// One line of the continuous feed of database events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateLine {
-    /// Nothing happened, and the feed lives.
+    /// An empty line, which shows that the connection is alive.
     Heartbeat,
-    /// Something happened.
+    /// A database event.
     Update {
         /// The database.
         db: String,
-        /// What; absent for a word that is not known.
+        /// The kind; `None` if the name is unknown.
         change: Option<Change>,
-        /// The sequence to go on from.
+        /// The sequence to continue from.
         seq: String,
     },
-    /// The feed ends here.
+    /// The end of the feed.
     End {
-        /// The sequence to go on from.
+        /// The sequence to continue from.
         seq: String,
     },
 }
 
 impl UpdateLine {
-    /// Reads one line.
+    /// Parses one line.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// What is wrong with the line.
     pub fn read(line: &[u8]) -> Result<Self, String> {
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self::Heartbeat);
         }
-        let said: Rejection = super::read(line).map_err(|why| why.to_string())?;
-        match (said.db_name, said.seq, said.last_seq) {
+        let raw: RawLine = super::read(line).map_err(|why| why.to_string())?;
+        match (raw.db_name, raw.seq, raw.last_seq) {
             (Some(db), Some(seq), _) => {
-                let change = said.kind.as_deref().and_then(Change::from_label);
+                let change = raw.kind.as_deref().and_then(Change::from_label);
                 Ok(Self::Update { db, change, seq })
             }
             (None, None, Some(seq)) => Ok(Self::End { seq }),
-            _ => Err("it names neither a database with a sequence nor the feed's end".to_owned()),
+            _ => Err("it has neither a database with a sequence nor last_seq".to_owned()),
         }
     }
 }
 
-/// Everything a line may say.
+/// All fields that a line may have.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Rejection {
-    #[serde(deserialize_with = "loose::loose")]
+struct RawLine {
+    #[serde(deserialize_with = "lenient::field")]
     db_name: Option<String>,
-    #[serde(rename = "type", deserialize_with = "loose::loose")]
+    #[serde(rename = "type", deserialize_with = "lenient::field")]
     kind: Option<String>,
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     seq: Option<String>,
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     last_seq: Option<String>,
 }
 
-/// What of a normal answer of `_db_updates` counts: how far the feed is.
+/// The part of a normal response of `_db_updates` that is used: the sequence it reached.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct UpdatesEnd {
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub(crate) last_seq: Option<String>,
 }
 
-/// An answer of `_dbs/_changes`.
+/// A response of `_dbs/_changes`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct MapChanges {
-    /// Databases whose entry changed, in the order of their sequences.
-    #[serde(deserialize_with = "loose::loose")]
+    /// Databases whose entry changed, by ascending sequence.
+    #[serde(deserialize_with = "lenient::field")]
     pub results: Vec<MapChange>,
-    /// The node's own sequence to go on from.
-    #[serde(deserialize_with = "loose::seq")]
+    /// The node's own sequence to continue from.
+    #[serde(deserialize_with = "lenient::seq")]
     pub last_seq: Option<u64>,
 }
 
@@ -118,18 +118,18 @@ pub struct MapChanges {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct MapChange {
-    /// The database; design documents come too.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The database; also ids of design documents.
+    #[serde(deserialize_with = "lenient::field")]
     pub id: Option<String>,
     /// The node's own sequence.
-    #[serde(deserialize_with = "loose::seq")]
+    #[serde(deserialize_with = "lenient::seq")]
     pub seq: Option<u64>,
-    /// Whether the entry is gone.
-    #[serde(deserialize_with = "loose::loose")]
+    /// Whether the entry was deleted.
+    #[serde(deserialize_with = "lenient::field")]
     pub deleted: Option<bool>,
 }
 
-impl loose::Object for MapChange {}
+impl lenient::Object for MapChange {}
 
 #[cfg(test)]
 mod tests {

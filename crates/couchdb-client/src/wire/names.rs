@@ -1,4 +1,4 @@
-//! A long list of names in little memory.
+//! A compact list of names.
 
 use serde::{
     Deserialize,
@@ -6,8 +6,8 @@ use serde::{
 };
 use std::fmt;
 
-/// Names in the order they came, held in one text: a million file names take little
-/// more than their letters.
+/// Names in their original order, in one string: a million file names need little more memory than
+/// their characters.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Names {
     text: String,
@@ -16,13 +16,13 @@ pub struct Names {
 }
 
 impl Names {
-    /// How many names there are.
+    /// The number of names.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
@@ -38,7 +38,7 @@ impl Names {
         })
     }
 
-    /// Adds a name; `false` when four gigabytes of letters are full.
+    /// Adds a name; `false` if the list would exceed 4 GiB.
     fn push(&mut self, name: &str) -> bool {
         let Ok(end) = u32::try_from(self.text.len() + name.len()) else { return false };
         self.text.push_str(name);
@@ -66,7 +66,7 @@ impl<'a> FromIterator<&'a str> for Names {
 impl<'de> Deserialize<'de> for Names {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct List;
-        /// Puts one name behind the others without a `String` of its own.
+        /// Appends one name without allocating a `String`.
         struct Next<'a>(&'a mut Names);
 
         impl<'de> serde::de::DeserializeSeed<'de> for Next<'_> {

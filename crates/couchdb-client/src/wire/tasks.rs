@@ -1,6 +1,6 @@
-//! What runs: tasks, smoosh's channels, shards being split.
+//! Running work: tasks, smoosh's channels, shard splits.
 
-use super::loose;
+use super::lenient;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -9,47 +9,47 @@ use std::collections::BTreeMap;
 #[serde(default)]
 pub struct ActiveTask {
     /// `database_compaction`, `view_compaction`, `indexer`, `search_indexer`, `replication`, …
-    #[serde(rename = "type", deserialize_with = "loose::loose")]
+    #[serde(rename = "type", deserialize_with = "lenient::field")]
     pub kind: Option<String>,
-    /// The node; missing where one node was asked.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The node; missing if only one node was asked.
+    #[serde(deserialize_with = "lenient::field")]
     pub node: Option<String>,
     /// The shard's name.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub database: Option<String>,
     /// The design document's id, with `_design/`.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub design_document: Option<String>,
-    /// The search index that is built.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The search index being built.
+    #[serde(deserialize_with = "lenient::field")]
     pub index: Option<String>,
-    /// The phase of a compaction; progress starts anew in each.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The phase of a compaction; each phase has its own progress.
+    #[serde(deserialize_with = "lenient::field")]
     pub phase: Option<String>,
     /// Percent of the phase.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub progress: Option<f64>,
-    /// What is done of the phase.
-    #[serde(deserialize_with = "loose::loose")]
+    /// Changes processed in this phase.
+    #[serde(deserialize_with = "lenient::field")]
     pub changes_done: Option<u64>,
-    /// What there is to do in the phase.
-    #[serde(deserialize_with = "loose::loose")]
+    /// Total changes of this phase.
+    #[serde(deserialize_with = "lenient::field")]
     pub total_changes: Option<u64>,
     /// Seconds since 1970 by the node's clock.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub started_on: Option<u64>,
     /// Seconds since 1970 by the node's clock.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub updated_on: Option<u64>,
     /// The Erlang process.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub pid: Option<String>,
-    /// The process that builds the index; equals a compaction's pid while that one
-    /// builds anew.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The process that builds the index. It equals the pid of a compaction while that compaction
+    /// builds the new file.
+    #[serde(deserialize_with = "lenient::field")]
     pub indexer_pid: Option<String>,
     /// `running`, `waiting`, `suspended`, … (3.2+).
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub process_status: Option<String>,
 }
 
@@ -58,7 +58,7 @@ pub struct ActiveTask {
 #[serde(default)]
 pub struct SmooshStatus {
     /// Channels by name.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub channels: BTreeMap<String, SmooshChannel>,
 }
 
@@ -66,14 +66,14 @@ pub struct SmooshStatus {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct SmooshChannel {
-    /// Compactions that run.
-    #[serde(deserialize_with = "loose::loose")]
+    /// Running compactions.
+    #[serde(deserialize_with = "lenient::field")]
     pub active: Option<u64>,
-    /// Compactions that are being started.
-    #[serde(deserialize_with = "loose::loose")]
+    /// Compactions being started.
+    #[serde(deserialize_with = "lenient::field")]
     pub starting: Option<u64>,
     /// The queue.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub waiting: SmooshWaiting,
 }
 
@@ -81,14 +81,14 @@ pub struct SmooshChannel {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct SmooshWaiting {
-    /// How many wait.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The number of queued targets.
+    #[serde(deserialize_with = "lenient::field")]
     pub size: Option<u64>,
-    /// The lowest priority; 0 when none waits, infinite where CouchDB says `infinity`.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The lowest priority: 0 if the queue is empty, infinity if CouchDB sends `infinity`.
+    #[serde(deserialize_with = "lenient::field")]
     pub min: Option<f64>,
     /// The highest priority.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub max: Option<f64>,
 }
 
@@ -97,38 +97,38 @@ pub struct SmooshWaiting {
 #[serde(default)]
 pub struct ReshardJobs {
     /// The jobs.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub jobs: Vec<ReshardJob>,
 }
 
-/// One shard being split.
+/// One shard split.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct ReshardJob {
-    /// The job.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The job's id.
+    #[serde(deserialize_with = "lenient::field")]
     pub id: Option<String>,
     /// `split`.
-    #[serde(rename = "type", deserialize_with = "loose::loose")]
+    #[serde(rename = "type", deserialize_with = "lenient::field")]
     pub kind: Option<String>,
     /// The node it runs on.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub node: Option<String>,
     /// The shard being split.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub source: Option<String>,
-    /// The shards it becomes.
-    #[serde(deserialize_with = "loose::loose")]
+    /// The shards that result from the split.
+    #[serde(deserialize_with = "lenient::field")]
     pub target: Option<Vec<String>>,
     /// `new`, `running`, `stopped`, `completed`, `failed`.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub job_state: Option<String>,
     /// The step of the split, such as `initial_copy`.
-    #[serde(deserialize_with = "loose::loose")]
+    #[serde(deserialize_with = "lenient::field")]
     pub split_state: Option<String>,
 }
 
-impl loose::Object for ActiveTask {}
-impl loose::Object for SmooshChannel {}
-impl loose::Object for SmooshWaiting {}
-impl loose::Object for ReshardJob {}
+impl lenient::Object for ActiveTask {}
+impl lenient::Object for SmooshChannel {}
+impl lenient::Object for SmooshWaiting {}
+impl lenient::Object for ReshardJob {}

@@ -11,7 +11,7 @@ use crate::{
     cluster::Inner,
     config::legal_name,
     design::revision,
-    world::{Mapped, ShardInfo, Sizes, StartError, ViewInfo},
+    world::{ShardInfo, ShardMapEntry, Sizes, StartError, ViewInfo},
 };
 use http::Method;
 use serde::Serialize;
@@ -61,7 +61,7 @@ fn file(inner: &mut Inner, ask: &Ask, node: &str, file: &str, rest: &[&str]) -> 
             || not_found("no_db_file").behind(),
             |info| json(200, &Shown::from(&info)).behind(),
         ),
-        ["_design", ddoc, "_info"] => match inner.world.shown_view(node, file, ddoc) {
+        ["_design", ddoc, "_info"] => match inner.world.node_view(node, file, ddoc) {
             Some(info) => {
                 let mut index = index_fields(&info);
                 index.insert("update_options".to_owned(), value!([]));
@@ -106,7 +106,7 @@ fn start(inner: &mut Inner, ask: &Ask, node: &str, file: &str, ddoc: &[&str]) ->
     }
     let started = match ddoc {
         [] => inner.world.compact(node, file),
-        [ddoc, ..] if inner.world.shown_view(node, file, ddoc).is_some() => {
+        [ddoc, ..] if inner.world.node_view(node, file, ddoc).is_some() => {
             inner.world.compact_view(node, file, ddoc)
         }
         _ => Err(StartError::NoDesign),
@@ -193,8 +193,8 @@ struct MapDocument<'a> {
     props: Empty,
 }
 
-impl<'a> From<&'a Mapped> for MapDocument<'a> {
-    fn from(mapped: &'a Mapped) -> Self {
+impl<'a> From<&'a ShardMapEntry> for MapDocument<'a> {
+    fn from(mapped: &'a ShardMapEntry) -> Self {
         let mut changelog = Vec::new();
         let mut by_node: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         let mut by_range = BTreeMap::new();
@@ -219,7 +219,7 @@ impl<'a> From<&'a Mapped> for MapDocument<'a> {
 }
 
 fn map_document(inner: &Inner, id: &str) -> Answer {
-    match inner.world.mapped_db(id) {
+    match inner.world.map_entry_of(id) {
         Some(mapped) => {
             json(200, &MapDocument::from(&mapped)).behind().tagged(revision(&mapped.name))
         }

@@ -11,7 +11,7 @@ use crate::{
     config::{Design, legal_name},
     design::{document, reduces, revision},
     growth::mix,
-    world::{Gone, Known},
+    world::{DatabaseInfo, LookupError},
 };
 use http::Method;
 use serde_json::{Value, json as value};
@@ -23,7 +23,7 @@ pub(super) fn packed(seq: u64) -> String {
 }
 
 /// What `GET /{db}` tells.
-pub(super) fn info(name: &str, known: &Known) -> Value {
+pub(super) fn info(name: &str, known: &DatabaseInfo) -> Value {
     let quorum = known.n / 2 + 1;
     value!({
         "instance_start_time": known.created.to_string(),
@@ -42,11 +42,11 @@ pub(super) fn info(name: &str, known: &Known) -> Value {
     })
 }
 
-fn gone(gone: Gone) -> Answer {
+fn gone(gone: LookupError) -> Answer {
     match gone {
-        Gone::Database => not_found("Database does not exist."),
-        Gone::Design => not_found("missing"),
-        Gone::Range => error(500, "nodedown", "progress not possible"),
+        LookupError::Database => not_found("Database does not exist."),
+        LookupError::Design => not_found("missing"),
+        LookupError::Range => error(500, "nodedown", "progress not possible"),
     }
 }
 
@@ -64,7 +64,7 @@ fn refused(ask: &Ask, allowed: bool) -> Option<Answer> {
 
 /// Routes below `/{db}`.
 pub(super) fn route(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Routed {
-    let may_read = inner.world.described(db).is_some() && ask.login.is_member(db);
+    let may_read = inner.world.description(db).is_some() && ask.login.is_member(db);
     let search = may_read && ask.method == Method::GET;
     if let Some(routed) = search.then(|| super::search::route(inner, ask, db, rest)).flatten() {
         return routed;
@@ -77,7 +77,7 @@ fn own(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Answer {
     if !legal_name(db) && !db.starts_with("shards/") {
         return illegal_name(db);
     }
-    if inner.world.described(db).is_none() {
+    if inner.world.description(db).is_none() {
         return not_found("Database does not exist.").closing(close);
     }
     if let Some(refused) = refused(ask, ask.login.is_member(db)) {
@@ -91,7 +91,7 @@ fn own(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Answer {
             answer.closing(close)
         }
         _ if !get => wrong_method("GET,HEAD"),
-        [] => inner.world.known(db).map_or_else(gone, |known| json(200, &info(db, &known))),
+        [] => inner.world.database_info(db).map_or_else(gone, |known| json(200, &info(db, &known))),
         ["_shards"] => shards(inner, db),
         ["_shards", doc] | ["_shards", "_design", doc] => {
             let id = if rest.len() == 3 { format!("_design/{doc}") } else { (*doc).to_owned() };
@@ -123,7 +123,7 @@ fn start(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Answer {
 }
 
 fn shards(inner: &Inner, db: &str) -> Answer {
-    let Some(mapped) = inner.world.mapped_db(db) else { return gone(Gone::Database) };
+    let Some(mapped) = inner.world.map_entry_of(db) else { return gone(LookupError::Database) };
     let ranges: BTreeMap<String, Vec<String>> =
         mapped.ranges.into_iter().map(|(range, nodes)| (range.to_string(), nodes)).collect();
     json(200, &value!({"shards": ranges})).behind()
@@ -131,16 +131,16 @@ fn shards(inner: &Inner, db: &str) -> Answer {
 
 fn shard_of(inner: &Inner, db: &str, doc: &str) -> Answer {
     let range = inner.world.range_of(db, doc);
-    let mapped = inner.world.mapped_db(db);
+    let mapped = inner.world.map_entry_of(db);
     let found = mapped
         .and_then(|mapped| mapped.ranges.into_iter().find(|(known, _)| Some(*known) == range));
-    let Some((range, nodes)) = found else { return gone(Gone::Database) };
+    let Some((range, nodes)) = found else { return gone(LookupError::Database) };
     json(200, &value!({"range": range.to_string(), "nodes": nodes}))
 }
 
 fn design_docs(inner: &Inner, ask: &Ask, db: &str) -> Answer {
     let mut designs: Vec<&Design> =
-        inner.world.described(db).map_or_else(Vec::new, |like| like.designs.iter().collect());
+        inner.world.description(db).map_or_else(Vec::new, |like| like.designs.iter().collect());
     designs.sort_by(|a, b| a.name.cmp(&b.name));
     let rows: Vec<Value> = designs
         .iter()
@@ -158,7 +158,7 @@ fn design_docs(inner: &Inner, ask: &Ask, db: &str) -> Answer {
 }
 
 fn view_info(inner: &Inner, db: &str, ddoc: &str) -> Answer {
-    let known = match inner.world.known_view(db, ddoc) {
+    let known = match inner.world.cluster_view(db, ddoc) {
         Ok(known) => known,
         Err(why) => return gone(why),
     };
@@ -173,9 +173,9 @@ fn view_info(inner: &Inner, db: &str, ddoc: &str) -> Answer {
 /// A view's rows are never there, and no request waits for a build; that asking starts
 /// one is what matters.
 fn view_rows(inner: &mut Inner, ask: &Ask, db: &str, ddoc: &str, view: &str) -> Answer {
-    let designs = inner.world.described(db).map_or(&[][..], |like| &like.designs);
+    let designs = inner.world.description(db).map_or(&[][..], |like| &like.designs);
     let Some(design) = designs.iter().find(|design| design.name == ddoc) else {
-        return gone(Gone::Design);
+        return gone(LookupError::Design);
     };
     if !design.views.iter().any(|known| known == view) {
         return not_found("missing_named_view");
@@ -187,6 +187,6 @@ fn view_rows(inner: &mut Inner, ask: &Ask, db: &str, ddoc: &str, view: &str) -> 
     if reduces {
         return json(200, &value!({"rows": []})).chunked();
     }
-    let docs = inner.world.known(db).map_or(0, |known| known.docs);
+    let docs = inner.world.database_info(db).map_or(0, |known| known.docs);
     json(200, &value!({"total_rows": docs, "offset": 0, "rows": []})).chunked()
 }

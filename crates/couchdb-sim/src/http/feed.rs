@@ -13,7 +13,7 @@ use crate::{
     cluster::Inner,
     design::revision,
     growth::mix,
-    world::{Happened, Type, Update, WRITE_DELAY},
+    world::{DbEvent, EventKind, Update, WRITE_DELAY},
 };
 use axum::body::Body;
 use bytes::Bytes;
@@ -225,9 +225,9 @@ fn map_rows(inner: &Inner, since: u64, limit: u64) -> (bool, Answer) {
         rows.extend(old.map(|(seq, name)| changed(&name, seq, false)));
     }
     for (seq, happened) in (start.saturating_add(1)..).zip(inner.world.map_changes()) {
-        let Happened { db, kind, .. } = happened;
+        let DbEvent { db, kind, .. } = happened;
         if seq > since && rows.len() < limit {
-            rows.push(changed(db, seq, *kind == Type::Deleted));
+            rows.push(changed(db, seq, *kind == EventKind::Deleted));
         }
     }
     let last = match rows.last().and_then(|row| row.get("seq")).and_then(Value::as_u64) {

@@ -74,7 +74,7 @@ fn is_without(inner: &Inner, segments: &[&str], away: impl Fn(&str) -> bool) -> 
     let [db, rest @ ..] = segments else { return false };
     // A node knows by itself where copies are.
     let of_all_ranges = !db.starts_with('_') && !matches!(rest, ["_shards", ..]);
-    let mapped = of_all_ranges.then(|| inner.world.mapped_db(db)).flatten();
+    let mapped = of_all_ranges.then(|| inner.world.map_entry_of(db)).flatten();
     mapped.is_some_and(|mapped| {
         mapped.ranges.iter().any(|(_, nodes)| !nodes.is_empty() && nodes.iter().all(|it| away(it)))
     })

@@ -44,7 +44,7 @@ pub(super) async fn apply(
     let status = response.status().as_u16();
     match effect {
         Effect::Delay(_) | Effect::Hang | Effect::FromStart => (response, status),
-        Effect::Garbage => {
+        Effect::Malformed => {
             *response.body_mut() = Body::from("<html>{\"db_name\": not json at all");
             response.headers_mut().remove(header::CONTENT_LENGTH);
             *response.status_mut() = StatusCode::OK;

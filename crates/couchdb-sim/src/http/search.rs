@@ -11,7 +11,7 @@ use crate::{
     cluster::{Cluster, Inner},
     config::V3_4_0,
     growth::mix,
-    world::Gone,
+    world::LookupError,
 };
 use couchdb_names::Engine;
 use serde_json::json as value;
@@ -58,7 +58,7 @@ pub(super) fn route(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Op
     if !has(inner, &ask.node, engine) {
         return Some(absent(inner, &ask.node, engine).into());
     }
-    let designs = inner.world.described(db).map_or(&[][..], |like| &like.designs);
+    let designs = inner.world.description(db).map_or(&[][..], |like| &like.designs);
     let Some(design) = designs.iter().find(|design| design.name == *ddoc) else {
         return Some(not_found("missing").into());
     };
@@ -93,9 +93,9 @@ fn absent(inner: &Inner, node: &str, engine: Engine) -> Answer {
 }
 
 fn info(inner: &Inner, engine: Engine, db: &str, ddoc: &str, index: &str) -> Answer {
-    let known = match inner.world.known_search(db, (engine, ddoc, index)) {
+    let known = match inner.world.cluster_search(db, (engine, ddoc, index)) {
         Ok(known) => known,
-        Err(Gone::Range) => return error(500, "nodedown", "progress not possible"),
+        Err(LookupError::Range) => return error(500, "nodedown", "progress not possible"),
         Err(_) => return not_found("missing"),
     };
     let of_name = |salt| format!("{:016x}", mix(crate::catalog::key_of(index), salt));
@@ -124,10 +124,10 @@ impl Query {
     /// The answer, once no indexer of it runs any more.
     pub(super) async fn answer(self, cluster: Cluster) -> Answer {
         let of = (self.engine, self.ddoc.as_str(), self.index.as_str());
-        while cluster.world(|world| world.is_searching(&self.db, of)) {
+        while cluster.world(|world| world.is_building_search(&self.db, of)) {
             tokio::time::sleep(LOOKS).await;
         }
-        let known = cluster.world(|world| world.known_search(&self.db, of)).unwrap_or_default();
+        let known = cluster.world(|world| world.cluster_search(&self.db, of)).unwrap_or_default();
         json(
             200,
             &match self.engine {

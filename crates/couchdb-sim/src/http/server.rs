@@ -187,7 +187,7 @@ pub(super) fn tag(of: u64) -> String {
 }
 
 fn dbs_info(inner: &Inner, ask: &Ask) -> Answer {
-    let entry = |name: &str| match inner.world.known(name) {
+    let entry = |name: &str| match inner.world.database_info(name) {
         Ok(known) => value!({"key": name, "info": info(name, &known)}),
         Err(_) => value!({"key": name, "error": "not_found"}),
     };

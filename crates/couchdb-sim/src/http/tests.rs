@@ -229,7 +229,7 @@ async fn faults_do_as_they_are_told_and_the_wire_log_shows_it() {
         get(&cluster, "/_membership").await
     };
     assert_eq!(effect_on(Effect::Status(500)).await.0, 500);
-    assert_eq!(effect_on(Effect::Garbage).await, (200, Value::Null));
+    assert_eq!(effect_on(Effect::Malformed).await, (200, Value::Null));
     assert_eq!(effect_on(Effect::HalfBody).await, (200, Value::Null));
     assert_eq!(effect_on(Effect::Drop).await, (200, Value::Null));
     assert_eq!(effect_on(Effect::Redirect("http://x/".to_owned())).await.0, 302);

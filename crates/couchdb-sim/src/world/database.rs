@@ -1,4 +1,4 @@
-//! What the cluster as a whole tells of a database: sums over one copy of each range.
+//! The cluster's view of a database: sums over one copy of each range.
 
 use super::{Sizes, StartedBy, ViewInfo, World, files::File};
 use crate::{
@@ -7,20 +7,20 @@ use crate::{
 };
 use couchdb_names::Range;
 
-/// Why the cluster cannot tell of a database.
+/// Why the cluster cannot answer for a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gone {
-    /// There is none of that name.
+pub(crate) enum LookupError {
+    /// No database has this name.
     Database,
-    /// It has no such design document.
+    /// The database has no such design document.
     Design,
-    /// No copy of one of its ranges is on a node that is up.
+    /// No copy of one of its ranges is on a running node.
     Range,
 }
 
-/// A database as `GET /{db}` tells of it.
+/// The information in `GET /{db}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct DatabaseInfo {
     pub(crate) q: u32,
     pub(crate) n: u32,
     pub(crate) docs: u64,
@@ -31,15 +31,15 @@ pub(crate) struct Known {
     pub(crate) created: u64,
 }
 
-/// One database of the shard map.
+/// One database in the shard map.
 #[derive(Clone, Debug)]
-pub(crate) struct Mapped {
+pub(crate) struct ShardMapEntry {
     pub(crate) name: String,
     pub(crate) suffix: String,
     pub(crate) ranges: Vec<(Range, Vec<String>)>,
 }
 
-/// A split that runs.
+/// A running split.
 #[derive(Clone, Debug)]
 pub(crate) struct Split {
     pub(crate) node: String,
@@ -48,13 +48,13 @@ pub(crate) struct Split {
 }
 
 impl World {
-    pub(super) fn found(&self, db: &str) -> Result<Db, Gone> {
-        self.catalog.find(db).ok_or(Gone::Database)
+    pub(super) fn find_db(&self, db: &str) -> Result<Db, LookupError> {
+        self.catalog.find(db).ok_or(LookupError::Database)
     }
 
-    /// The copy of a range that answers first just now: another one each second, so that
-    /// sums flap as CouchDB's do.
-    fn answering(&self, db: Db, range: u32) -> Result<File, Gone> {
+    /// The copy of a range that currently responds first. It changes every second, so that the
+    /// sums vary as CouchDB's do.
+    fn responding_copy(&self, db: Db, range: u32) -> Result<File, LookupError> {
         let up: Vec<u32> = self
             .catalog
             .nodes_of(db, range)
@@ -62,20 +62,20 @@ impl World {
             .collect();
         let turn = self.now.as_secs().wrapping_add(u64::from(range));
         let at = usize::try_from(turn % (up.len().max(1) as u64)).unwrap_or(0);
-        up.get(at).map(|node| File::Copy { db, range, node: *node }).ok_or(Gone::Range)
+        up.get(at).map(|node| File::Copy { db, range, node: *node }).ok_or(LookupError::Range)
     }
 
-    pub(super) fn one_copy_each(&self, db: Db) -> Result<Vec<File>, Gone> {
-        (0..self.catalog.ranges(db)).map(|range| self.answering(db, range)).collect()
+    pub(super) fn one_copy_each(&self, db: Db) -> Result<Vec<File>, LookupError> {
+        (0..self.catalog.ranges(db)).map(|range| self.responding_copy(db, range)).collect()
     }
 
-    pub(crate) fn known(&self, db: &str) -> Result<Known, Gone> {
-        let db = self.found(db)?;
-        let mut known = Known {
+    pub(crate) fn database_info(&self, db: &str) -> Result<DatabaseInfo, LookupError> {
+        let db = self.find_db(db)?;
+        let mut known = DatabaseInfo {
             q: self.catalog.ranges(db),
             n: u32::try_from(self.catalog.nodes_of(db, 0).count()).unwrap_or(u32::MAX),
             created: self.catalog.created(db),
-            ..Known::default()
+            ..DatabaseInfo::default()
         };
         for file in self.one_copy_each(db)? {
             let Some(info) = self.info_of(file, String::new()) else { continue };
@@ -88,12 +88,12 @@ impl World {
         Ok(known)
     }
 
-    /// A view index over one copy of each range.
-    pub(crate) fn known_view(&self, db: &str, ddoc: &str) -> Result<ViewInfo, Gone> {
-        let db = self.found(db)?;
+    /// A view index, summed over one copy of each range.
+    pub(crate) fn cluster_view(&self, db: &str, ddoc: &str) -> Result<ViewInfo, LookupError> {
+        let db = self.find_db(db)?;
         let mut sum: Option<ViewInfo> = None;
         for file in self.one_copy_each(db)? {
-            let info = self.view_of(file, ddoc).ok_or(Gone::Design)?;
+            let info = self.view_of(file, ddoc).ok_or(LookupError::Design)?;
             sum = Some(match sum {
                 None => info,
                 Some(sum) => ViewInfo {
@@ -106,39 +106,39 @@ impl World {
                 },
             });
         }
-        sum.ok_or(Gone::Range)
+        sum.ok_or(LookupError::Range)
     }
 
-    /// The index of a design document on one copy, as the node itself shows it: only on
-    /// the range that holds the document.
-    pub(crate) fn shown_view(&self, node: &str, file: &str, ddoc: &str) -> Option<ViewInfo> {
-        let found = self.file(self.place(node)?, file)?;
+    /// The index of a design document on one copy, as the node shows it: only on the range that
+    /// contains the document.
+    pub(crate) fn node_view(&self, node: &str, file: &str, ddoc: &str) -> Option<ViewInfo> {
+        let found = self.file(self.node_position(node)?, file)?;
         self.holds_design(found, ddoc).then(|| self.view_of(found, ddoc)).flatten()
     }
 
-    /// Whether the range of a copy holds a design document.
+    /// Whether a copy's range contains a design document.
     fn holds_design(&self, file: File, ddoc: &str) -> bool {
         let File::Copy { db, range, .. } = file else { return false };
         let q = self.catalog.ranges(db);
         range_of_doc(q, &format!("_design/{ddoc}")) == range
     }
 
-    /// What a database is like.
-    pub(crate) fn described(&self, db: &str) -> Option<&Database> {
-        self.catalog.like(self.catalog.find(db)?)
+    /// The description of a database.
+    pub(crate) fn description(&self, db: &str) -> Option<&Database> {
+        self.catalog.description(self.catalog.find(db)?)
     }
 
-    /// The shard map from a database's name on, that one included.
-    pub(crate) fn shard_map(&self, from: &str) -> impl Iterator<Item = Mapped> + '_ {
-        self.catalog.from(from).map(|(db, name)| self.mapped(db, name.into_owned()))
+    /// The shard map, from this database's name on.
+    pub(crate) fn shard_map(&self, from: &str) -> impl Iterator<Item = ShardMapEntry> + '_ {
+        self.catalog.from(from).map(|(db, name)| self.map_entry(db, name.into_owned()))
     }
 
     /// The shard map's entry for one database.
-    pub(crate) fn mapped_db(&self, name: &str) -> Option<Mapped> {
-        Some(self.mapped(self.catalog.find(name)?, name.to_owned()))
+    pub(crate) fn map_entry_of(&self, name: &str) -> Option<ShardMapEntry> {
+        Some(self.map_entry(self.catalog.find(name)?, name.to_owned()))
     }
 
-    fn mapped(&self, db: Db, name: String) -> Mapped {
+    fn map_entry(&self, db: Db, name: String) -> ShardMapEntry {
         let q = self.catalog.ranges(db);
         let node = |place: u32| self.nodes.get(place as usize).map(|state| state.node.name.clone());
         let ranges = (0..q)
@@ -147,20 +147,22 @@ impl World {
                 (range_at(q, range), nodes)
             })
             .collect();
-        Mapped { name, suffix: self.catalog.suffix(db), ranges }
+        ShardMapEntry { name, suffix: self.catalog.suffix(db), ranges }
     }
 
-    /// How many databases there are.
+    /// The number of databases.
     #[must_use]
     pub fn database_count(&self) -> u64 {
         self.catalog.len()
     }
 
-    /// The splits that run.
+    /// The running splits.
     pub(crate) fn split_jobs(&self) -> Vec<Split> {
         self.catalog
             .described()
-            .filter(|db| self.catalog.like(*db).is_some_and(|like| like.splitting))
+            .filter(|db| {
+                self.catalog.description(*db).is_some_and(|description| description.splitting)
+            })
             .filter_map(|db| {
                 let node = self.catalog.nodes_of(db, 0).next()?;
                 Some(Split {
@@ -172,28 +174,31 @@ impl World {
             .collect()
     }
 
-    /// Starts to compact every copy of a database on nodes that are up.
-    pub(crate) fn compact_all(&mut self, db: &str) -> Result<(), Gone> {
-        for file in self.copies_of(self.found(db)?) {
+    /// Starts compactions of every copy of a database on running nodes.
+    pub(crate) fn compact_all(&mut self, db: &str) -> Result<(), LookupError> {
+        for file in self.copies_of(self.find_db(db)?) {
             self.start_shard(file, StartedBy::Request);
         }
         Ok(())
     }
 
-    /// Starts to compact every copy of a design document's index on nodes that are up.
-    pub(crate) fn compact_all_views(&mut self, db: &str, ddoc: &str) -> Result<(), Gone> {
-        let found = self.found(db)?;
-        let place = self.catalog.like(found).and_then(|like| super::index::index_place(like, ddoc));
-        let place = place.ok_or(Gone::Design)?;
+    /// Starts compactions of every copy of a design document's index on running nodes.
+    pub(crate) fn compact_all_views(&mut self, db: &str, ddoc: &str) -> Result<(), LookupError> {
+        let found = self.find_db(db)?;
+        let place = self
+            .catalog
+            .description(found)
+            .and_then(|description| super::index::index_place(description, ddoc));
+        let place = place.ok_or(LookupError::Design)?;
         for file in self.copies_of(found) {
             self.start_index(file, place, StartedBy::Request);
         }
         Ok(())
     }
 
-    /// Deletes the stale index files beside one copy.
+    /// Deletes the stale index files of one copy.
     pub(crate) fn clean_up_at(&mut self, node: &str, file: &str) {
-        if let Some(file) = self.place(node).and_then(|node| self.file(node, file)) {
+        if let Some(file) = self.node_position(node).and_then(|node| self.file(node, file)) {
             self.clean_up_file(file);
         }
     }

@@ -1,10 +1,10 @@
-//! Files: which a node has, and their numbers.
+//! The files of a node, and their sizes.
 
-use super::{ShardInfo, Sizes, Touched, World};
+use super::{FileChanges, ShardInfo, Sizes, World};
 use crate::{
     catalog::{Db, range_at},
     config::Database,
-    growth::{Held, Rhythm, Stock, mix},
+    growth::{DocCounts, ShardModel, WritePattern, mix},
 };
 use couchdb_names::Version;
 use std::{collections::BTreeMap, time::Duration};
@@ -16,24 +16,24 @@ pub(super) enum File {
     Copy {
         /// The database.
         db: Db,
-        /// The range's place.
+        /// The position of the range.
         range: u32,
-        /// The node's place.
+        /// The position of the node.
         node: u32,
     },
     /// A node-local database.
     Local {
-        /// The node's place.
+        /// The position of the node.
         node: u32,
-        /// Its place in [`LOCAL`].
+        /// The position in [`LOCAL`].
         which: usize,
     },
-    /// A file that no database of the shard map owns, by its place.
+    /// A file outside the shard map, by its position.
     Extra(usize),
 }
 
 impl File {
-    /// The place of its node; that of an extra file is in the extra file.
+    /// The position of its node; `None` for an extra file, which stores it itself.
     pub(super) const fn node(self) -> Option<u32> {
         match self {
             Self::Copy { node, .. } | Self::Local { node, .. } => Some(node),
@@ -52,10 +52,10 @@ impl File {
     }
 }
 
-/// The databases every node keeps for itself.
+/// The node-local databases of each node.
 pub(super) const LOCAL: [&str; 3] = ["_dbs", "_nodes", "_users"];
 
-/// A file outside the shard map: a leftover, or the target of a split.
+/// A file outside the shard map: an orphan, or a target of a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Extra {
     pub(super) node: u32,
@@ -63,7 +63,7 @@ pub(super) struct Extra {
     pub(super) bytes: u64,
 }
 
-/// The part of a count that falls to one of `q` ranges; all parts add up to the count.
+/// The share of a count for one of `q` ranges. All shares add up to the count.
 pub(super) fn share(count: u64, q: u32, range: u32) -> u64 {
     let upto = |ranges: u32| {
         let part = u128::from(count) * u128::from(ranges) / u128::from(q.max(1));
@@ -73,22 +73,22 @@ pub(super) fn share(count: u64, q: u32, range: u32) -> u64 {
 }
 
 impl World {
-    /// Lays the files outside the shard map onto the disks, as described.
-    pub(super) fn lay_extra_files(&mut self) {
+    /// Adds the described files outside the shard map.
+    pub(super) fn add_extra_files(&mut self) {
         for orphan in std::mem::take(&mut self.config.orphans) {
-            if let Some(node) = self.place(&orphan.node) {
+            if let Some(node) = self.node_position(&orphan.node) {
                 self.extra.push(Some(Extra { node, name: orphan.file, bytes: orphan.bytes }));
             }
         }
         let splitting: Vec<Db> = self.catalog.described().collect();
         for db in splitting {
-            self.lay_split_files(db);
+            self.add_split_files(db);
         }
     }
 
-    /// Lays the targets of a database's split beside its source.
-    pub(super) fn lay_split_files(&mut self, db: Db) {
-        if !self.catalog.like(db).is_some_and(|like| like.splitting) {
+    /// Adds the target files of a database's split.
+    pub(super) fn add_split_files(&mut self, db: Db) {
+        if !self.catalog.description(db).is_some_and(|description| description.splitting) {
             return;
         }
         let Some(node) = self.catalog.nodes_of(db, 0).next() else { return };
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// Gives the split of a database up: its source stays as it was, its targets go.
+    /// Cancels the split of a database: its source remains, its targets are removed.
     pub fn end_split(&mut self, db: &str) {
         let Some(db) = self.catalog.find(db) else { return };
         let targets = self.split_targets(db);
@@ -109,14 +109,14 @@ impl World {
         self.catalog.set_splitting(db, false);
     }
 
-    /// Begins to split the first range of a database.
+    /// Starts to split the first range of a database.
     pub fn begin_split(&mut self, db: &str) {
         let Some(db) = self.catalog.find(db) else { return };
         self.catalog.set_splitting(db, true);
-        self.lay_split_files(db);
+        self.add_split_files(db);
     }
 
-    /// The files that the first range of a database is split into.
+    /// The target files of the split of a database's first range.
     pub(super) fn split_targets(&self, db: Db) -> [String; 2] {
         let whole = range_at(self.catalog.ranges(db), 0);
         let middle = whole.from + (whole.to - whole.from) / 2;
@@ -125,8 +125,8 @@ impl World {
             .map(|(from, to)| format!("shards/{from:08x}-{to:08x}/{name}{suffix}"))
     }
 
-    /// The place of a node.
-    pub(super) fn place(&self, node: &str) -> Option<u32> {
+    /// The position of a node.
+    pub(super) fn node_position(&self, node: &str) -> Option<u32> {
         let place = self.nodes.iter().position(|state| state.node.name == node)?;
         u32::try_from(place).ok()
     }
@@ -173,7 +173,7 @@ impl World {
         local.chain(copies).chain(extra)
     }
 
-    /// Every copy of a database that is on a disk.
+    /// Every copy of a database that exists on a disk.
     pub(super) fn copies_of(&self, db: Db) -> Vec<File> {
         (0..self.catalog.ranges(db))
             .flat_map(|range| {
@@ -185,9 +185,9 @@ impl World {
             .collect()
     }
 
-    /// Calls `each` with every file of a node in the order of their names.
+    /// Calls `each` with every file of a node, sorted by name.
     pub(crate) fn each_file(&self, node: &str, mut each: impl FnMut(&str)) -> Option<()> {
-        let node = self.place(node)?;
+        let node = self.node_position(node)?;
         LOCAL.iter().for_each(|local| each(local));
         let mut by_range: BTreeMap<_, Vec<Db>> = BTreeMap::new();
         for (db, _) in self.catalog.from("") {
@@ -219,7 +219,7 @@ impl World {
         Some(())
     }
 
-    /// A node's files, as its `_all_dbs` lists them; `None`: no such node.
+    /// A node's files, as in its `_all_dbs`; `None`: no such node.
     #[must_use]
     pub fn files(&self, node: &str) -> Option<Vec<String>> {
         let mut names = Vec::new();
@@ -227,21 +227,21 @@ impl World {
         Some(names)
     }
 
-    /// What a file is made of.
-    pub(super) fn stock(&self, file: File) -> Option<Stock> {
+    /// The model of a file's content.
+    pub(super) fn stock(&self, file: File) -> Option<ShardModel> {
         match file {
             File::Copy { db, range, node } => {
-                let like = self.catalog.like(db)?;
+                let description = self.catalog.description(db)?;
                 let scale = self.catalog.scale(db);
-                let part = |count| share(crate::growth::times(count, scale), like.q, range);
-                let dead = like.attachment_bytes > 0
+                let part = |count| share(crate::growth::times(count, scale), description.q, range);
+                let dead = description.attachment_bytes > 0
                     && self.version(node) < Version::ACTIVE_WITHOUT_OLD_ATTACHMENTS;
                 let key = mix(mix(self.catalog.key(db), u64::from(range)), u64::from(node));
-                Some(Stock {
-                    docs: part(like.docs),
-                    deleted: part(like.deleted_docs),
-                    overcounted: if dead { (like.bloat - 1.0) * 0.8 } else { 0.0 },
-                    ..Stock::like(like, key)
+                Some(ShardModel {
+                    docs: part(description.docs),
+                    deleted: part(description.deleted_docs),
+                    overcounted: if dead { (description.bloat - 1.0) * 0.8 } else { 0.0 },
+                    ..ShardModel::of(description, key)
                 })
             }
             File::Local { node, which } => {
@@ -250,24 +250,27 @@ impl World {
                     1 => (self.nodes.len() as u64, 150),
                     _ => (0, 300),
                 };
-                let like = Database { doc_bytes, ..Database::new("local") };
-                Some(Stock { docs, ..Stock::like(&like, mix(self.seed, u64::from(node))) })
+                let description = Database { doc_bytes, ..Database::new("local") };
+                Some(ShardModel {
+                    docs,
+                    ..ShardModel::of(&description, mix(self.seed, u64::from(node)))
+                })
             }
             File::Extra(at) => {
                 let bytes = self.extra.get(at)?.as_ref()?.bytes;
-                let like = Database { bloat: 2.0, ..Database::new("left") };
+                let description = Database { bloat: 2.0, ..Database::new("left") };
                 let docs = bytes / 2_000;
-                Some(Stock { docs, ..Stock::like(&like, mix(self.seed, at as u64)) })
+                Some(ShardModel { docs, ..ShardModel::of(&description, mix(self.seed, at as u64)) })
             }
         }
     }
 
-    /// The writes to a file until `at`.
+    /// The number of writes to a file until `at`.
     pub(super) fn writes(&self, file: File, at: Duration) -> u64 {
         let File::Copy { db, range, .. } = file else { return 0 };
-        let Some(like) = self.catalog.like(db) else { return 0 };
-        let own = if like.writes_per_second > 0.0 {
-            self.rhythm(db, range, like).writes(at.saturating_sub(self.catalog.born(db)))
+        let Some(description) = self.catalog.description(db) else { return 0 };
+        let own = if description.writes_per_second > 0.0 {
+            self.rhythm(db, range, description).writes(at.saturating_sub(self.catalog.born(db)))
         } else {
             0
         };
@@ -275,41 +278,41 @@ impl World {
             written
                 .iter()
                 .take_while(|(when, _)| *when <= at)
-                .map(|(_, count)| share(*count, like.q, range))
+                .map(|(_, count)| share(*count, description.q, range))
                 .sum()
         });
         own.saturating_add(written)
     }
 
-    /// The rhythm of writes to a range.
-    pub(super) fn rhythm(&self, db: Db, range: u32, like: &Database) -> Rhythm {
+    /// The write pattern of a range.
+    pub(super) fn rhythm(&self, db: Db, range: u32, description: &Database) -> WritePattern {
         let key = mix(self.catalog.key(db), u64::from(range).wrapping_add(1 << 32));
-        Rhythm::new(key, like.writes_per_second / f64::from(like.q))
+        WritePattern::new(key, description.writes_per_second / f64::from(description.q))
     }
 
-    /// The documents of a file at `at`.
-    pub(super) fn held_at(&self, file: File, at: Duration) -> Option<Held> {
-        Some(self.stock(file)?.held(self.writes(file, at)))
+    /// The document counts of a file at `at`.
+    pub(super) fn held_at(&self, file: File, at: Duration) -> Option<DocCounts> {
+        Some(self.stock(file)?.doc_counts(self.writes(file, at)))
     }
 
-    /// The bytes of a file now.
+    /// The current sizes of a file.
     pub(super) fn sizes_of(&self, file: File) -> Option<Sizes> {
         let stock = self.stock(file)?;
-        let held = stock.held(self.writes(file, self.now));
-        Some(stock.sizes(held, self.touched.get(&file).and_then(|touched| touched.swap)))
+        let held = stock.doc_counts(self.writes(file, self.now));
+        Some(stock.sizes(held, self.changed.get(&file).and_then(|touched| touched.swap)))
     }
 
-    /// The truth of one shard copy or node-local database; `None`: no such file there.
+    /// The actual state of one shard copy or node-local database; `None`: no such file.
     #[must_use]
     pub fn shard(&self, node: &str, file: &str) -> Option<ShardInfo> {
-        let found = self.file(self.place(node)?, file)?;
+        let found = self.file(self.node_position(node)?, file)?;
         self.info_of(found, file.to_owned())
     }
 
     pub(super) fn info_of(&self, file: File, name: String) -> Option<ShardInfo> {
         let stock = self.stock(file)?;
-        let held = stock.held(self.writes(file, self.now));
-        let swap = self.touched.get(&file).and_then(|Touched { swap, .. }| *swap);
+        let held = stock.doc_counts(self.writes(file, self.now));
+        let swap = self.changed.get(&file).and_then(|FileChanges { swap, .. }| *swap);
         let opened = match file {
             File::Copy { db, .. } => self.catalog.created(db),
             File::Local { .. } | File::Extra(_) => self.config.created.unix(),
@@ -328,19 +331,19 @@ impl World {
     }
 }
 
-impl Stock {
-    /// What a copy of a database is made of, its documents left out.
-    pub(super) const fn like(like: &Database, copy: u64) -> Self {
+impl ShardModel {
+    /// The model of a database's copy, without its documents.
+    pub(super) const fn of(description: &Database, copy: u64) -> Self {
         Self {
             docs: 0,
             deleted: 0,
-            doc_bytes: like.doc_bytes,
-            attachment_bytes: like.attachment_bytes,
-            bloat: like.bloat,
-            compacted: like.compacted,
-            compacts_to: like.compacts_to,
-            new_share: like.new_share,
-            delete_share: like.delete_share,
+            doc_bytes: description.doc_bytes,
+            attachment_bytes: description.attachment_bytes,
+            bloat: description.bloat,
+            compacted: description.compacted,
+            compacts_to: description.compacts_to,
+            new_share: description.new_share,
+            delete_share: description.delete_share,
             overcounted: 0.0,
             copy,
         }

@@ -1,4 +1,4 @@
-//! Nodes: whether they answer, what they are set to, what their disks hold.
+//! Nodes: whether they run, their settings and their disks.
 
 use super::{DiskUse, World, files::File};
 use crate::{
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// Settings by section and key.
 type Settings = BTreeMap<String, BTreeMap<String, String>>;
 
-/// What a node is and does.
+/// The state of a node.
 #[derive(Debug)]
 pub(super) struct NodeState {
     pub(super) node: Node,
@@ -19,11 +19,11 @@ pub(super) struct NodeState {
     /// How often it has stopped.
     stops: u64,
     disk_full: bool,
-    /// What is in force.
+    /// The active settings.
     settings: Settings,
-    /// What its files say, and what it starts with.
+    /// The settings in its files, which apply after a restart.
     files: Settings,
-    /// The server's identity, which `GET /` shows.
+    /// The server's identity in `GET /`.
     uuid: u64,
 }
 
@@ -49,11 +49,16 @@ impl NodeState {
     }
 }
 
-fn put(settings: &mut Settings, section: &str, key: &str, value: &str) -> Option<String> {
+fn insert_setting(
+    settings: &mut Settings,
+    section: &str,
+    key: &str,
+    value: &str,
+) -> Option<String> {
     settings.entry(section.to_owned()).or_default().insert(key.to_owned(), value.to_owned())
 }
 
-fn take(settings: &mut Settings, section: &str, key: &str) -> Option<String> {
+fn remove_setting(settings: &mut Settings, section: &str, key: &str) -> Option<String> {
     let removed = settings.get_mut(section)?.remove(key);
     settings.retain(|_, keys| !keys.is_empty());
     removed
@@ -70,29 +75,29 @@ impl World {
         self.nodes.get(node as usize).is_some_and(|state| state.up)
     }
 
-    /// Whether a node is up; `None`: no such node.
+    /// Whether a node is running; `None`: no such node.
     #[must_use]
     pub fn node_up(&self, node: &str) -> Option<bool> {
-        Some(self.is_up(self.place(node)?))
+        Some(self.is_up(self.node_position(node)?))
     }
 
     pub(super) fn version(&self, node: u32) -> Version {
         self.nodes.get(node as usize).map_or(DEFAULT_VERSION, |state| state.node.version)
     }
 
-    /// The version that the node of this name runs.
+    /// The version of the node with this name.
     pub(crate) fn version_of(&self, node: &str) -> Version {
-        self.place(node).map_or(DEFAULT_VERSION, |place| self.version(place))
+        self.node_position(node).map_or(DEFAULT_VERSION, |place| self.version(place))
     }
 
-    /// Whether a clouseau is connected to a node.
+    /// Whether clouseau is connected to a node.
     pub(crate) fn has_clouseau(&self, node: &str) -> bool {
-        let place = self.place(node).and_then(|place| self.nodes.get(place as usize));
+        let place = self.node_position(node).and_then(|place| self.nodes.get(place as usize));
         place.is_some_and(|state| state.node.clouseau)
     }
 
     pub(crate) fn node_uuid(&self, node: &str) -> u64 {
-        let place = self.place(node).and_then(|place| self.nodes.get(place as usize));
+        let place = self.node_position(node).and_then(|place| self.nodes.get(place as usize));
         place.map_or(0, |state| state.uuid)
     }
 
@@ -100,9 +105,9 @@ impl World {
         self.nodes.iter_mut().find(|state| state.node.name == node)
     }
 
-    /// Takes a node down: what ran on it ends without a result.
+    /// Stops a node: its jobs end without a result.
     pub fn stop_node(&mut self, node: &str) {
-        let Some(place) = self.place(node) else { return };
+        let Some(place) = self.node_position(node) else { return };
         let extra: Vec<_> = self.extra.iter().map(|extra| extra.as_ref().map(|e| e.node)).collect();
         self.drop_jobs(|key| match key.file {
             File::Copy { node, .. } | File::Local { node, .. } => node == place,
@@ -116,10 +121,10 @@ impl World {
 
     /// How often a node has stopped.
     pub(crate) fn stops(&self, node: &str) -> Option<u64> {
-        Some(self.nodes.get(self.place(node)? as usize)?.stops)
+        Some(self.nodes.get(self.node_position(node)? as usize)?.stops)
     }
 
-    /// Brings a node back, with the settings of its files.
+    /// Starts a node, with the settings of its files.
     pub fn start_node(&mut self, node: &str) {
         if let Some(state) = self.state_mut(node) {
             state.up = true;
@@ -127,7 +132,7 @@ impl World {
         self.reload_settings(node);
     }
 
-    /// Reads a node's files again: what was set until the restart is gone.
+    /// Reads a node's files again: settings that applied only until a restart are removed.
     pub fn reload_settings(&mut self, node: &str) {
         if let Some(state) = self.state_mut(node) {
             state.settings = state.files.clone();
@@ -142,10 +147,10 @@ impl World {
         };
     }
 
-    /// Takes the last free byte of a node's disk, or gives them back. What compacts there
-    /// fails at once; its temporary files stay.
+    /// Fills a node's disk completely, or frees that space. Compactions there fail at once; their
+    /// temporary files remain.
     pub fn set_disk_full(&mut self, node: &str, on: bool) {
-        let Some(place) = self.place(node) else { return };
+        let Some(place) = self.node_position(node) else { return };
         let sharing = self.sharing(place);
         for place in &sharing {
             if let Some(state) = self.nodes.get_mut(*place as usize) {
@@ -172,16 +177,16 @@ impl World {
     /// All settings of a node; `None`: no such node.
     #[must_use]
     pub fn settings(&self, node: &str) -> Option<&BTreeMap<String, BTreeMap<String, String>>> {
-        Some(&self.nodes.get(self.place(node)? as usize)?.settings)
+        Some(&self.nodes.get(self.node_position(node)? as usize)?.settings)
     }
 
-    /// Changes a setting, in the node's files too; what it was before.
+    /// Changes a setting, also in the node's files; returns the old value.
     pub fn set(&mut self, node: &str, section: &str, key: &str, value: &str) -> Option<String> {
-        put(&mut self.state_mut(node)?.files, section, key, value);
+        insert_setting(&mut self.state_mut(node)?.files, section, key, value);
         self.set_until_restart(node, section, key, value)
     }
 
-    /// Changes a setting until the node starts again; what it was before.
+    /// Changes a setting until the node restarts; returns the old value.
     pub fn set_until_restart(
         &mut self,
         node: &str,
@@ -189,26 +194,26 @@ impl World {
         key: &str,
         value: &str,
     ) -> Option<String> {
-        put(&mut self.state_mut(node)?.settings, section, key, value)
+        insert_setting(&mut self.state_mut(node)?.settings, section, key, value)
     }
 
-    /// Deletes a setting, in the node's files too; what it was before.
+    /// Deletes a setting, also in the node's files; returns the old value.
     pub fn unset(&mut self, node: &str, section: &str, key: &str) -> Option<String> {
-        take(&mut self.state_mut(node)?.files, section, key);
-        take(&mut self.state_mut(node)?.settings, section, key)
+        remove_setting(&mut self.state_mut(node)?.files, section, key);
+        remove_setting(&mut self.state_mut(node)?.settings, section, key)
     }
 
-    /// Puts a setting back to what the node's files say; what it was before.
+    /// Resets a setting to the value in the node's files; returns the old value.
     pub fn reset(&mut self, node: &str, section: &str, key: &str) -> Option<String> {
         let state = self.state_mut(node)?;
-        let removed = take(&mut state.settings, section, key);
+        let removed = remove_setting(&mut state.settings, section, key);
         if let Some(value) = state.files.get(section).and_then(|keys| keys.get(key)) {
-            put(&mut state.settings, section, key, value);
+            insert_setting(&mut state.settings, section, key, value);
         }
         removed
     }
 
-    /// The nodes whose files lie on the disk of this one, itself among them.
+    /// The nodes that share this node's disk, including the node itself.
     pub(super) fn sharing(&self, node: u32) -> Vec<u32> {
         let volume = |state: &NodeState| state.node.volume.clone();
         let own = self.nodes.get(node as usize).and_then(volume);
@@ -218,13 +223,13 @@ impl World {
         places.map(|(at, _)| at).collect()
     }
 
-    /// The size of a node's disk; `None`: without limit.
+    /// The size of a node's disk; `None`: unlimited.
     fn disk_size(&self, node: u32) -> Option<u64> {
         let first = self.sharing(node).first().copied()?;
         self.nodes.get(first as usize)?.node.disk
     }
 
-    /// Free bytes of a node's disk; `None`: without limit, and nothing was added up.
+    /// Free bytes of a node's disk; `None`: unlimited, and not computed.
     pub(super) fn available(&self, node: u32) -> Option<u64> {
         let state = self.nodes.get(node as usize)?;
         if state.disk_full {
@@ -234,11 +239,11 @@ impl World {
         self.disk_of(node).available()
     }
 
-    /// What a node's disk holds; `None`: no such node. Adds up every file there, which
-    /// takes a moment in a large world.
+    /// The usage of a node's disk; `None`: no such node. Adds up every file, which takes a moment
+    /// in a large world.
     #[must_use]
     pub fn disk(&self, node: &str) -> Option<DiskUse> {
-        Some(self.disk_of(self.place(node)?))
+        Some(self.disk_of(self.node_position(node)?))
     }
 
     fn disk_of(&self, node: u32) -> DiskUse {

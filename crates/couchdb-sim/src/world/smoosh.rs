@@ -1,25 +1,24 @@
 //! The built-in compactor of a simulated node.
 //!
-//! Simpler than smoosh, but of its kind: it looks at the files of databases described by
-//! themselves (fleets are left alone), compacts one at a time, the most bloated first,
-//! and stops where `concurrency` of its channels is set to 0.
+//! A simplified smoosh: it only considers individually described databases, not fleets, compacts
+//! one file at a time, the most bloated first, and skips channels whose `concurrency` is 0.
 
 use super::{
     Sizes, StartedBy, World,
     files::File,
-    jobs::{JobKey, What},
+    jobs::{JobKey, JobKind},
 };
 use std::time::Duration;
 
 /// How often a node looks for something to compact.
 pub(super) const PERIOD: Duration = Duration::from_secs(5);
 
-/// Files up to this many bytes are left alone.
+/// Files up to this size are not compacted.
 const MIN_SIZE: u64 = 1 << 20;
-/// Bytes over active that make a file worth it at a low ratio.
+/// The file size over the active size, in bytes, above which a file is compacted at a low ratio.
 const MIN_SLACK: u64 = 512 << 20;
 
-/// A built-in channel, in the order in which they are tried.
+/// A built-in channel, in the order of evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Channel {
     IndexCleanup,
@@ -55,7 +54,7 @@ impl Channel {
     }
 }
 
-/// What one of a node's channels holds.
+/// The queue and jobs of one of a node's channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Waiting {
     pub(crate) size: u64,
@@ -64,7 +63,7 @@ pub(crate) struct Waiting {
     pub(crate) active: u64,
 }
 
-/// A file or index that a channel takes.
+/// A file or index that a channel would compact.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     channel: Channel,
@@ -73,7 +72,7 @@ struct Candidate {
     place: Option<usize>,
 }
 
-fn scored(sizes: Sizes, ratio: Channel, slack: Channel) -> Option<(Channel, f64)> {
+fn score(sizes: Sizes, ratio: Channel, slack: Channel) -> Option<(Channel, f64)> {
     let Sizes { file, active, .. } = sizes;
     if file <= MIN_SIZE {
         return None;
@@ -98,7 +97,7 @@ impl World {
                 let file = File::Copy { db, range, node };
                 let scores = self
                     .sizes_of(file)
-                    .and_then(|sizes| scored(sizes, Channel::RatioDbs, Channel::SlackDbs));
+                    .and_then(|sizes| score(sizes, Channel::RatioDbs, Channel::SlackDbs));
                 if let Some((channel, priority)) = scores {
                     candidates.push(Candidate { channel, priority, file, place: None });
                 }
@@ -108,7 +107,7 @@ impl World {
                     let scores = if two {
                         Some((Channel::UpgradeViews, 1.0))
                     } else {
-                        sizes.and_then(|it| scored(it, Channel::RatioViews, Channel::SlackViews))
+                        sizes.and_then(|it| score(it, Channel::RatioViews, Channel::SlackViews))
                     };
                     if let Some((channel, priority)) = scores {
                         candidates.push(Candidate { channel, priority, file, place: Some(place) });
@@ -119,17 +118,17 @@ impl World {
         candidates
     }
 
-    /// What a node's channels hold now.
+    /// The current channels of a node.
     pub(crate) fn smoosh_status(&self, node: &str) -> Vec<(Channel, Waiting)> {
         let mut channels = Channel::ALL.map(|channel| (channel, Waiting::default()));
-        let place = self.place(node).filter(|place| self.smooshes(*place));
+        let place = self.node_position(node).filter(|place| self.has_smoosh(*place));
         for candidate in place.map_or_else(Vec::new, |place| self.candidates(place)) {
             let Some((_, waiting)) =
                 channels.iter_mut().find(|(channel, _)| *channel == candidate.channel)
             else {
                 continue;
             };
-            // What somebody else compacts still waits here.
+            // A target that another client compacts is still queued here.
             if self.runs_for_smoosh(candidate) {
                 waiting.active += 1;
                 continue;
@@ -151,18 +150,19 @@ impl World {
     }
 
     fn runs_for_smoosh(&self, candidate: Candidate) -> bool {
-        let what = candidate.place.map_or(What::Shard, What::Index);
-        self.chronicle.starter(JobKey { file: candidate.file, what }) == Some(StartedBy::Smoosh)
+        let what = candidate.place.map_or(JobKind::Shard, JobKind::Index);
+        self.chronicle.starter(JobKey { file: candidate.file, kind: what })
+            == Some(StartedBy::Smoosh)
     }
 
-    fn smooshes(&self, node: u32) -> bool {
+    fn has_smoosh(&self, node: u32) -> bool {
         self.nodes.get(node as usize).is_some_and(|state| state.node.smoosh)
     }
 
-    /// Lets every idle built-in compactor start its best candidate.
+    /// Starts the best candidate of every idle built-in compactor.
     pub(super) fn smoosh(&mut self) {
         for place in 0..u32::try_from(self.nodes.len()).unwrap_or(u32::MAX) {
-            if !(self.smooshes(place) && self.is_up(place)) {
+            if !(self.has_smoosh(place) && self.is_up(place)) {
                 continue;
             }
             let candidates = self.candidates(place);
@@ -175,7 +175,7 @@ impl World {
                 let section = format!("smoosh.{}", channel.label());
                 self.setting(node, &section, "concurrency") == Some("0")
             };
-            // Ratios first, as their channels' names sort first.
+            // Ratio channels first, because their names sort first.
             let best = candidates
                 .into_iter()
                 .filter(|candidate| !off(candidate.channel))

@@ -35,9 +35,9 @@ fn render(world: &World) -> String {
     }
     for (db, _) in world.catalog.from("") {
         let name = world.catalog.name(db);
-        rendered += &format!("{name} {:?}\n", world.known(&name));
-        for design in &world.described(&name).unwrap().designs {
-            rendered += &format!("{:?}\n", world.known_view(&name, &design.name));
+        rendered += &format!("{name} {:?}\n", world.database_info(&name));
+        for design in &world.description(&name).unwrap().designs {
+            rendered += &format!("{:?}\n", world.cluster_view(&name, &design.name));
         }
     }
     rendered
@@ -52,7 +52,7 @@ fn what_is_told_depends_on_seed_and_time_not_on_how_often_one_asks() {
         for at in (0..=120_000).step_by(usize::try_from(step).unwrap()) {
             world.advance(Duration::from_millis(at));
             if step < 10_000 {
-                let _asked = (world.tasks(), world.updates(0), world.known("sessions"));
+                let _asked = (world.tasks(), world.updates(0), world.database_info("sessions"));
             }
             if at == 30_000 {
                 world.compact(node, &file).unwrap();
@@ -157,7 +157,7 @@ fn a_design_document_is_shown_on_exactly_one_range() {
     for design in odd {
         let files = world.files(A).unwrap();
         let shown: Vec<_> =
-            files.iter().filter(|file| world.shown_view(A, file, &design.name).is_some()).collect();
+            files.iter().filter(|file| world.node_view(A, file, &design.name).is_some()).collect();
         assert_eq!(shown.len(), 1, "{design:?}");
         let range = world.range_of("app/_design/x", &format!("_design/{}", design.name)).unwrap();
         assert!(shown[0].contains(&range.to_string()));
@@ -265,11 +265,11 @@ fn a_stopped_node_loses_its_jobs_and_the_cluster_goes_on_without_it() {
     world.stop_node(A);
     assert_eq!(world.tasks(), []);
     assert_eq!(world.compact(A, &file), Err(StartError::NodeDown));
-    assert!(world.known("a").is_ok());
+    assert!(world.database_info("a").is_ok());
     for node in ["couchdb@b", "couchdb@c"] {
         world.stop_node(node);
     }
-    assert_eq!(world.known("a"), Err(Gone::Range));
+    assert_eq!(world.database_info("a"), Err(LookupError::Range));
     world.start_node(A);
     assert!(!world.shard(A, &file).unwrap().compact_running);
     assert!(world.disk(A).unwrap().temporary > 0, "interrupted files stay");
@@ -343,9 +343,9 @@ fn databases_come_and_go_and_may_leave_orphans() {
     let kinds: Vec<_> =
         world.updates(0).into_iter().map(|update| (update.db, update.kind)).collect();
     let (a, b) = ("a".to_owned(), "b".to_owned());
-    let mut deleted = [(b.clone(), Type::Deleted), (a, Type::Deleted)];
+    let mut deleted = [(b.clone(), EventKind::Deleted), (a, EventKind::Deleted)];
     deleted.sort();
-    assert_eq!(kinds[0], (b, Type::Created));
+    assert_eq!(kinds[0], (b, EventKind::Created));
     let mut rest = kinds[1..].to_vec();
     rest.sort();
     assert_eq!(rest, deleted);
@@ -361,7 +361,7 @@ fn every_write_is_in_the_feed_of_whoever_follows_it() {
     let mut world = World::new(config, 5).unwrap();
     let mut since = world.updates_seq();
     let mut seqs: BTreeMap<String, u64> = BTreeMap::new();
-    let total = |world: &World, name: &str| world.known(name).unwrap().seq;
+    let total = |world: &World, name: &str| world.database_info(name).unwrap().seq;
     for name in world.databases().collect::<Vec<_>>() {
         seqs.insert(name.clone(), total(&world, &name));
     }
@@ -429,8 +429,9 @@ fn resident() -> u64 {
 #[ignore = "reads /proc and shows numbers: cargo test --release -- --ignored --nocapture million"]
 fn a_million_shards_cost_little() {
     let before = resident();
-    let like = Database { q: 1, n: 1, writes_per_second: 0.01, ..Database::new("customer-data-") };
-    let config = Config::new(&[A]).with_fleet(Fleet::named(like, 1_000_000, 40));
+    let description =
+        Database { q: 1, n: 1, writes_per_second: 0.01, ..Database::new("customer-data-") };
+    let config = Config::new(&[A]).with_fleet(Fleet::named(description, 1_000_000, 40));
     let mut world = World::new(config, 1).unwrap();
     world.advance(secs(1_000));
     let files = world.files(A).unwrap();
@@ -444,5 +445,5 @@ fn a_million_shards_cost_little() {
     let took = began.elapsed();
     let held = resident().saturating_sub(before);
     println!("{asked} shards in {took:?}, {each:?} each; {held} B held after {names} B of names");
-    assert_eq!(world.touched.len(), 0, "asking touches nothing");
+    assert_eq!(world.changed.len(), 0, "asking touches nothing");
 }

@@ -127,11 +127,11 @@ async fn each_kind_of_failure_is_retried_appropriately() {
 
     let mut state = listening(5);
     for _ in 0..MAX_FAILURES_AT_POSITION - 1 {
-        state.record_failure(FeedFailure::Garbage, "?".into());
+        state.record_failure(FeedFailure::Malformed, "?".into());
         state.end_pause();
         assert_eq!(state.step, UpdatesStep::Open("5-x".to_owned()));
     }
-    state.record_failure(FeedFailure::Garbage, "?".into());
+    state.record_failure(FeedFailure::Malformed, "?".into());
     state.end_pause();
     assert_eq!(state.step, UpdatesStep::Begin, "it cannot get past a line");
 

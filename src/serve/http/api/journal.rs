@@ -11,7 +11,7 @@ use crate::{
     serve::{
         http::{
             answer::{self, text},
-            guard::Turns,
+            guard::ConcurrencyLimit,
             query::{EventsParameters, HistoryParameters},
         },
         report::{self, EventLine, Events, Found, Listing, OutcomeLine, Outcomes},
@@ -45,7 +45,7 @@ impl From<StoreError> for Refused {
 /// How jobs ended, the newest first.
 pub(in crate::serve::http) async fn history(
     extract::State(state): extract::State<State>,
-    Extension(turns): Extension<Turns>,
+    Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
     Asked(parameters): Asked<HistoryParameters>,
 ) -> Response {
@@ -74,7 +74,7 @@ pub(in crate::serve::http) async fn history(
 /// What happened, the oldest first. Where nothing did yet, the answer may wait for it.
 pub(in crate::serve::http) async fn events(
     extract::State(state): extract::State<State>,
-    Extension(turns): Extension<Turns>,
+    Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
     Asked(parameters): Asked<EventsParameters>,
 ) -> Response {
@@ -218,7 +218,7 @@ impl List for EventList {
 /// A list that is being sent.
 struct Reading<L> {
     journal: Journal,
-    turns: Turns,
+    turns: ConcurrencyLimit,
     list: L,
     /// How many entries it may still have.
     left: usize,
@@ -313,12 +313,12 @@ impl Named {
 /// Looks for what a text names among the targets, away from the runtime's threads.
 async fn named(
     state: &State,
-    turns: &Turns,
+    turns: &ConcurrencyLimit,
     text: Option<String>,
     raw: Option<String>,
 ) -> Result<Option<Named>, Refused> {
     let Some(text) = text else { return Ok(None) };
-    let turn = turns.clone().wait().await.ok_or_else(Refused::stopping)?;
+    let turn = turns.clone().acquire().await.ok_or_else(Refused::stopping)?;
     let (plan, status) = (Arc::clone(&state.plan.borrow()), Arc::clone(&state.status.borrow()));
     let work = move || {
         let _turn = turn;
@@ -340,9 +340,9 @@ fn journal_of(state: &State) -> Result<&Journal, Refused> {
 
 /// Asks the journal in its turn: a filter may have to look through all of it.
 async fn in_turn<T>(
-    turns: &Turns,
+    turns: &ConcurrencyLimit,
     ask: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, Refused> {
-    let _turn = turns.clone().wait().await.ok_or_else(Refused::stopping)?;
+    let _turn = turns.clone().acquire().await.ok_or_else(Refused::stopping)?;
     Ok(ask.await?)
 }

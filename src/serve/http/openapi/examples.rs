@@ -74,9 +74,10 @@ pub(super) fn answer(operation: &str) -> Option<Value> {
 pub(super) fn error(code: u16, description: &str) -> Value {
     let (kind, error) = match code {
         400 => ("bad_data", "limit 10001 is more than 10000: ask page by page with offset"),
-        403 => {
-            ("forbidden", "orders over HTTP are off; start recliner with --web.enable-admin-api")
-        }
+        403 => (
+            "forbidden",
+            "orders over HTTP are disabled; start recliner with --web.enable-admin-api",
+        ),
         404 => {
             ("not_found", "no database, view or shard matches \"ordrs\"; did you mean \"orders\"?")
         }
@@ -88,7 +89,7 @@ pub(super) fn error(code: u16, description: &str) -> Value {
                 "data": { "candidates": ["cleanup:orders", "view:_cluster/orders.1795237693/0f045e3b41d71d93aaa32f23021ba536"] },
             });
         }
-        415 => ("forbidden", "an order has a body of type application/json"),
+        415 => ("forbidden", "orders need a body with Content-Type: application/json"),
         500 => ("execution", "the journal cannot be written: no space left on device"),
         503 => ("unavailable", "recliner is stopping"),
         _ => ("unavailable", description),

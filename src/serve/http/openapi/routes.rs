@@ -66,7 +66,7 @@ const NO_JOURNAL: (u16, &str) =
     (404, "Nothing has this name or id, or this recliner keeps no journal.");
 const BUSY: (u16, &str) = (
     503,
-    "recliner is stopping, cannot read what it needs, or has no room for more answers. Try again.",
+    "recliner is stopping, cannot read its data, or has too many unread responses. Try again.",
 );
 const NOT_TRIED: (u16, &str) = (503, "The order was not carried out, or not in time.");
 const FORBIDDEN: (u16, &str) =

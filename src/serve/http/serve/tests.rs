@@ -1,6 +1,6 @@
 use super::*;
 use axum::routing::get;
-use crowd::Crowd;
+use connection_table::ConnectionTable;
 use std::{net::IpAddr, task::Poll};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -17,7 +17,7 @@ struct Served {
 }
 
 /// A server with pages that are whole, that never end, and that never begin.
-fn served(room: Room) -> Served {
+fn served(room: ConnectionLimits) -> Served {
     let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
@@ -67,7 +67,7 @@ async fn closed(stream: &mut TcpStream) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_head_that_never_ends_is_not_waited_for() {
-    let served = served(Room::default());
+    let served = served(ConnectionLimits::default());
     for part in ["", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a\r\nX:"] {
         let begun = Instant::now();
         let mut stream = served.from("127.0.0.1").await;
@@ -76,7 +76,7 @@ async fn a_head_that_never_ends_is_not_waited_for() {
         let _reset = stream.read_to_string(&mut text).await;
         assert!(!text.contains("hello"), "{text}");
         let took = begun.elapsed();
-        assert!(took >= HEAD && took < 2 * HEAD, "{part:?} took {took:?}");
+        assert!(took >= HEAD_TIMEOUT && took < 2 * HEAD_TIMEOUT, "{part:?} took {took:?}");
     }
     // Nor behind an answer, where a connection may rest for longer.
     let begun = Instant::now();
@@ -85,13 +85,13 @@ async fn a_head_that_never_ends_is_not_waited_for() {
     let mut text = String::new();
     let _reset = stream.read_to_string(&mut text).await;
     assert!(text.ends_with("hello"), "{text}");
-    assert!(begun.elapsed() < 2 * life::REST, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < 2 * connection_state::IDLE_TIMEOUT, "{:?}", begun.elapsed());
     served.ends().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_takes_nothing_of_its_answer_is_not_waited_for() {
-    let served = served(Room::default());
+    let served = served(ConnectionLimits::default());
     let begun = Instant::now();
     let mut stalled = served.from("127.0.0.1").await;
     stalled.write_all(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
@@ -106,7 +106,7 @@ async fn a_peer_that_takes_nothing_of_its_answer_is_not_waited_for() {
         }
     };
     time::timeout(10 * PATIENCE, gone).await.expect("it is closed");
-    assert!(begun.elapsed() >= life::STALL, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() >= connection_state::STALL_TIMEOUT, "{:?}", begun.elapsed());
     // Who waits for an answer that has not begun is not silent: it is its turn.
     let mut waits = served.from("127.0.0.1").await;
     waits.write_all(b"GET /waits HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
@@ -117,7 +117,7 @@ async fn a_peer_that_takes_nothing_of_its_answer_is_not_waited_for() {
 
 #[tokio::test]
 async fn the_end_does_not_wait_for_who_takes_nothing() {
-    let served = served(Room::default());
+    let served = served(ConnectionLimits::default());
     let mut stalled = served.from("127.0.0.1").await;
     stalled.write_all(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     let mut first = [0; 64];
@@ -126,8 +126,8 @@ async fn the_end_does_not_wait_for_who_takes_nothing() {
 }
 
 /// As many as a process has that may open 256 files: 112 connections, 14 idle ones of an address.
-fn small() -> Room {
-    Room::of(Some(256))
+fn small() -> ConnectionLimits {
+    ConnectionLimits::for_descriptors(Some(256))
 }
 
 #[tokio::test]
@@ -203,36 +203,40 @@ fn room_goes_by_descriptors_and_leaves_some_to_all_others() {
     for (descriptors, connections, feeds) in
         [(Some(16), 6, 3), (Some(512), 240, 120), (Some(1_024), 496, 248), (None, 2_512, 2_000)]
     {
-        let room = Room::of(descriptors);
-        assert_eq!((room.connections(), room.for_feeds()), (connections, feeds), "{descriptors:?}");
+        let room = ConnectionLimits::for_descriptors(descriptors);
+        assert_eq!(
+            (room.connections(), room.max_feed_readers()),
+            (connections, feeds),
+            "{descriptors:?}"
+        );
     }
-    assert_eq!(Room::of(Some(1 << 40)), Room::default());
+    assert_eq!(ConnectionLimits::for_descriptors(Some(1 << 40)), ConnectionLimits::default());
 }
 
 /// A list with its tasks' ids, without connections.
 struct List {
-    crowd: Crowd,
+    crowd: ConnectionTable,
     tasks: JoinSet<()>,
 }
 
 impl List {
-    fn new(room: Room) -> Self {
-        Self { crowd: Crowd::new(room), tasks: JoinSet::new() }
+    fn new(room: ConnectionLimits) -> Self {
+        Self { crowd: ConnectionTable::new(room), tasks: JoinSet::new() }
     }
 
-    fn admit(&mut self, peer: &str) -> Option<Arc<Life>> {
+    fn admit(&mut self, peer: &str) -> Option<Arc<ConnectionState>> {
         let peer = Peer::Tcp(peer.parse::<IpAddr>().unwrap());
         let life = self.crowd.admit(peer)?;
         let task = self.tasks.spawn(std::future::pending()).id();
-        self.crowd.joined(task, peer, Arc::clone(&life));
+        self.crowd.insert(task, peer, Arc::clone(&life));
         Some(life)
     }
 
     /// Lets so many in, each of which is at work at once.
-    fn busy(&mut self, peer: &str, many: usize) -> Vec<Arc<Life>> {
+    fn busy(&mut self, peer: &str, many: usize) -> Vec<Arc<ConnectionState>> {
         let one = |_| {
             let life = self.admit(peer).unwrap();
-            life.asked();
+            life.request_received();
             life
         };
         (0..many).map(one).collect()
@@ -243,7 +247,8 @@ impl List {
 async fn the_longest_waiting_goes_first_then_who_takes_nothing_then_nobody() {
     let mut list = List::new(small());
     let second = Duration::from_secs(1);
-    let gone = |lives: &[Arc<Life>]| lives.iter().filter(|it| it.closed.is_cancelled()).count();
+    let gone =
+        |lives: &[Arc<ConnectionState>]| lives.iter().filter(|it| it.close.is_cancelled()).count();
     // Of one address, idle ones make room for each other.
     let mut one = Vec::new();
     for number in 0..20 {
@@ -251,29 +256,29 @@ async fn the_longest_waiting_goes_first_then_who_takes_nothing_then_nobody() {
         time::advance(second).await;
         assert_eq!(gone(&one), (number + 1_usize).saturating_sub(14));
     }
-    assert!(one[..6].iter().all(|it| it.closed.is_cancelled()), "the oldest");
+    assert!(one[..6].iter().all(|it| it.close.is_cancelled()), "the oldest");
     // Busy ones do not count as idle, up to what one address may have.
-    one.iter().for_each(|it| it.asked());
+    one.iter().for_each(|it| it.request_received());
     let most = list.busy("10.0.0.1", 84);
     assert!(list.admit("10.0.0.1").is_none(), "14 and 84 are what one may have");
     let other = list.admit("10.0.0.2").unwrap();
     assert!(!other.reserved);
     // A peer that takes nothing for a while makes room, one that pauses does not.
-    most[3].stalls(true);
+    most[3].set_stalled(true);
     assert!(list.admit("10.0.0.1").is_none());
     time::advance(2 * second).await;
-    list.admit("10.0.0.1").unwrap().asked();
-    assert!(most[3].closed.is_cancelled());
+    list.admit("10.0.0.1").unwrap().request_received();
+    assert!(most[3].close.is_cancelled());
     // The rest of the room, then the reserve, then none.
-    other.asked();
+    other.request_received();
     assert!(list.busy("10.0.0.2", 13).iter().all(|it| !it.reserved));
     let reserve = list.busy("10.0.0.2", 16);
     assert!(reserve.iter().all(|it| it.reserved));
     assert!(list.admit("10.0.0.4").is_none());
     // Answered, it rests, and makes room.
-    reserve[7].answered();
+    reserve[7].response_finished();
     assert!(list.admit("10.0.0.4").is_some_and(|it| it.reserved));
-    assert!(reserve[7].closed.is_cancelled());
+    assert!(reserve[7].close.is_cancelled());
 }
 
 #[tokio::test]
@@ -281,13 +286,13 @@ async fn all_addresses_of_an_ipv6_network_count_as_one() {
     let mut list = List::new(small());
     let lives: Vec<_> =
         (0..20).map(|host| list.admit(&format!("2001:db8::{host:x}:1")).unwrap()).collect();
-    assert_eq!(lives.iter().filter(|it| it.closed.is_cancelled()).count(), 6);
-    assert!(!list.admit("2001:db8:0:1::1").unwrap().closed.is_cancelled());
-    assert_eq!(lives.iter().filter(|it| it.closed.is_cancelled()).count(), 6);
+    assert_eq!(lives.iter().filter(|it| it.close.is_cancelled()).count(), 6);
+    assert!(!list.admit("2001:db8:0:1::1").unwrap().close.is_cancelled());
+    assert_eq!(lives.iter().filter(|it| it.close.is_cancelled()).count(), 6);
 }
 
 /// Asks for all that can be had of a body now.
-async fn taken(body: &mut Sent) -> usize {
+async fn taken(body: &mut CountedBody) -> usize {
     use axum::body::HttpBody as _;
     let mut bytes = 0;
     std::future::poll_fn(|cx| {
@@ -301,12 +306,13 @@ async fn taken(body: &mut Sent) -> usize {
 
 #[tokio::test]
 async fn bytes_that_are_held_for_answers_are_bounded() {
-    let flight = Flight::new(3 << 20);
-    let life = Arc::new(Life::new(false));
+    let flight = ResponseMemory::new(3 << 20);
+    let life = Arc::new(ConnectionState::new(false));
     let sent = |bytes: usize, class| {
-        Sent::new(Body::from(vec![0; bytes]), class, Arc::clone(&life), &flight)
+        CountedBody::new(Body::from(vec![0; bytes]), class, Arc::clone(&life), &flight)
     };
-    let (mut one, mut two) = (sent(2 << 20, Class::Other), sent(2 << 20, Class::Other));
+    let (mut one, mut two) =
+        (sent(2 << 20, RequestClass::Other), sent(2 << 20, RequestClass::Other));
     use axum::body::HttpBody as _;
     assert_eq!(one.size_hint().exact(), Some(2 << 20));
     let first = std::future::poll_fn(|cx| std::pin::Pin::new(&mut one).poll_frame(cx)).await;
@@ -314,9 +320,13 @@ async fn bytes_that_are_held_for_answers_are_bounded() {
     assert_eq!(one.size_hint().exact(), Some((2 << 20) - (64 << 10)));
     assert_eq!(taken(&mut two).await, 0, "there is no room for a second");
     assert!(!flight.has_room(), "no other begins while one waits");
-    let mut third = sent(1 << 20, Class::Other);
+    let mut third = sent(1 << 20, RequestClass::Other);
     assert_eq!(taken(&mut third).await, 0, "behind the one that waits");
-    assert_eq!(taken(&mut sent(9 << 20, Class::Watch)).await, 9 << 20, "a scrape waits for nobody");
+    assert_eq!(
+        taken(&mut sent(9 << 20, RequestClass::Monitoring)).await,
+        9 << 20,
+        "a scrape waits for nobody"
+    );
     drop(one);
     assert_eq!(taken(&mut two).await, 2 << 20);
     assert!(two.is_end_stream());
@@ -324,18 +334,21 @@ async fn bytes_that_are_held_for_answers_are_bounded() {
     assert_eq!(taken(&mut third).await, 1 << 20);
     // More than all there is takes all there is.
     drop(third);
-    let mut large = sent(5 << 20, Class::Other);
+    let mut large = sent(5 << 20, RequestClass::Other);
     let first = std::future::poll_fn(|cx| std::pin::Pin::new(&mut large).poll_frame(cx)).await;
     assert!(first.is_some() && !flight.has_room());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_with_an_end_is_not_sent_for_ever() {
-    let flight = Flight::default();
-    let life = Arc::new(Life::new(false));
-    for (class, ends) in [(Class::Other, true), (Class::Watch, true), (Class::Feed, false)] {
+    let flight = ResponseMemory::default();
+    let life = Arc::new(ConnectionState::new(false));
+    for (class, ends) in
+        [(RequestClass::Other, true), (RequestClass::Monitoring, true), (RequestClass::Feed, false)]
+    {
         let endless = futures::stream::repeat(Ok::<_, Infallible>("x"));
-        let mut body = Sent::new(Body::from_stream(endless), class, Arc::clone(&life), &flight);
+        let mut body =
+            CountedBody::new(Body::from_stream(endless), class, Arc::clone(&life), &flight);
         let mut next = async || {
             use axum::body::HttpBody as _;
             std::future::poll_fn(|cx| std::pin::Pin::new(&mut body).poll_frame(cx)).await.unwrap()

@@ -128,7 +128,7 @@ async fn orders_need_the_flag_and_the_operator() {
             (answer.status, answer.text()),
             (
                 StatusCode::FORBIDDEN,
-                "orders over HTTP are off; start recliner with --web.enable-lifecycle\n"
+                "reload and quit over HTTP are disabled; start recliner with --web.enable-lifecycle\n"
             )
         );
     }

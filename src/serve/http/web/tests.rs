@@ -1,7 +1,7 @@
 use super::*;
 use crate::serve::http::{
-    Allow, Room,
-    guard::{NotTaken, Permit, may_order},
+    Allow, ConnectionLimits,
+    guard::{OrderRefused, Permission, authorize_order},
     peer::{Connection, Peer},
 };
 use axum::{
@@ -170,7 +170,7 @@ async fn ask(web: &Web, path: &str, login: Option<&str>) -> (StatusCode, header:
     let page = get(|| async { "hello" });
     let router = Router::new().route("/", page.clone()).route("/-/healthy", page.clone());
     let router = router.route("/-/ready", page);
-    let router = router.layer(middleware::from_fn_with_state(web.clone(), admit));
+    let router = router.layer(middleware::from_fn_with_state(web.clone(), authenticate));
     let mut request = Request::get(path);
     if let Some(login) = login {
         let value = base64::prelude::BASE64_STANDARD.encode(login);
@@ -293,7 +293,7 @@ async fn a_new_file_counts_at_once_and_a_bad_one_does_not() {
 
     for (text, says) in [
         ("basic_auth_users: {ann: x}", "found no bcrypt hash"),
-        ("", "the new file has no users; what was closed is opened by a restart only"),
+        ("", "the new file has no users; weakening access control needs a restart"),
     ] {
         let path = site.write("web.yml", text);
         assert!(asked("ann:two").await && !asked("ann:one").await, "{text}");
@@ -312,15 +312,15 @@ async fn a_new_certificate_counts_at_once_and_none_is_not_taken() {
     let site = Site::new();
     let clients = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.pem\n";
     let web = site.web(&format!("{TLS}{clients}")).unwrap();
-    let config = async || web.in_force().await.tls().unwrap();
+    let config = async || web.active().await.tls().unwrap();
     let ends = web.certificate_ends();
     assert!(ends.own.is_some() && ends.authorities.is_some(), "{ends:?}");
     let first = config().await;
     assert!(Arc::ptr_eq(&first, &config().await), "nothing changed");
-    assert!(web.in_force().await.certifies("recliner.example"));
-    assert!(web.in_force().await.certifies("a.pool.example"));
+    assert!(web.active().await.certifies("recliner.example"));
+    assert!(web.active().await.certifies("a.pool.example"));
     for host in ["evil.example", "pool.example", "127.0.0.1", "", "a..b", "Recliner.example:1"] {
-        assert!(!web.in_force().await.certifies(host), "{host}");
+        assert!(!web.active().await.certifies(host), "{host}");
     }
 
     let other = Site::new();
@@ -350,7 +350,7 @@ async fn no_file_is_plain_http_for_anybody() {
     assert!(!web.has_users() && !web.is_encrypted());
     assert_eq!(web.certificate_ends(), CertificateEnds::default());
     assert_eq!(ask(&web, "/", None).await.0, StatusCode::OK);
-    assert!(web.in_force().await.tls().is_none());
+    assert!(web.active().await.tls().is_none());
 }
 
 #[tokio::test]
@@ -361,18 +361,22 @@ async fn an_order_may_call_the_machine_by_a_name_in_its_certificate() {
         let request = Request::post("/-/quit").header("host", host);
         let here = Peer::Tcp(std::net::Ipv4Addr::LOCALHOST.into());
         let connection = Connection { peer: here, encrypted: web.is_encrypted() };
-        let request = request.extension(web.in_force().await).extension(connection);
+        let request = request.extension(web.active().await).extension(connection);
         let request = request.body(Body::empty()).unwrap();
-        may_order(&allow, Permit::Lifecycle, &request).map(|_| ())
+        authorize_order(&allow, Permission::Lifecycle, &request).map(|_| ())
     };
     let (tls, plain) = (site.web(TLS).unwrap(), Web::default());
     for (host, with_tls, without) in [
         ("127.0.0.1:10984", Ok(()), Ok(())),
-        ("recliner.example", Ok(()), Err(NotTaken::Host)),
-        ("Recliner.Example:10984", Ok(()), Err(NotTaken::Host)),
-        ("b.pool.example:1", Ok(()), Err(NotTaken::Host)),
-        ("evil.example:10984", Err(NotTaken::Host), Err(NotTaken::Host)),
-        ("recliner.example.evil.example", Err(NotTaken::Host), Err(NotTaken::Host)),
+        ("recliner.example", Ok(()), Err(OrderRefused::UnknownHost)),
+        ("Recliner.Example:10984", Ok(()), Err(OrderRefused::UnknownHost)),
+        ("b.pool.example:1", Ok(()), Err(OrderRefused::UnknownHost)),
+        ("evil.example:10984", Err(OrderRefused::UnknownHost), Err(OrderRefused::UnknownHost)),
+        (
+            "recliner.example.evil.example",
+            Err(OrderRefused::UnknownHost),
+            Err(OrderRefused::UnknownHost),
+        ),
     ] {
         assert_eq!(taken(&tls, host).await, with_tls, "{host}");
         assert_eq!(taken(&plain, host).await, without, "{host}");
@@ -388,7 +392,13 @@ async fn a_handshake_that_never_ends_is_not_waited_for() {
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let page = Router::new().route("/", get(|| async { "hello" }));
-    tasks.spawn(crate::serve::http::serve(listener, page, web, Room::default(), stop.clone()));
+    tasks.spawn(crate::serve::http::serve(
+        listener,
+        page,
+        web,
+        ConnectionLimits::default(),
+        stop.clone(),
+    ));
     for part in ["", "\u{16}\u{3}\u{1}", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"] {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(part.as_bytes()).await.unwrap();
@@ -420,7 +430,7 @@ async fn an_answer_that_goes_on_ends_when_its_user_is_struck_out() {
     };
     let router = Router::new()
         .route("/", get(goes_on))
-        .layer(middleware::from_fn_with_state(web.clone(), admit));
+        .layer(middleware::from_fn_with_state(web.clone(), authenticate));
     let open = async |login: &str| {
         let login = base64::prelude::BASE64_STANDARD.encode(login);
         let request = Request::get("/").header(header::AUTHORIZATION, format!("Basic {login}"));

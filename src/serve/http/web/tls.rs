@@ -11,24 +11,24 @@ use rustls::{
 };
 use std::sync::Arc;
 
-/// Reads a text in PEM.
+/// Reads a PEM text.
 pub(super) type ReadPem<'a> = dyn FnMut(&Placed<Pem>) -> Result<Vec<u8>, Problem> + 'a;
 
-/// How connections are encrypted.
+/// The TLS configuration.
 #[derive(Debug)]
 pub(super) struct Tls {
     config: Arc<ServerConfig>,
-    /// The certificate that says who this is.
-    own: CertificateDer<'static>,
+    /// The server's certificate.
+    own_certificate: CertificateDer<'static>,
     asks_for_certificates: bool,
     ends: CertificateEnds,
 }
 
 impl Tls {
-    /// What the settings and the texts they name come to.
+    /// Builds the configuration from the settings and the PEM texts they name.
     ///
     /// # Errors
-    /// Everything that cannot be used, each with its place.
+    /// Everything that cannot be used, with its position.
     pub(super) fn new(settings: &WebTls, read: &mut ReadPem<'_>) -> Result<Self, Vec<Problem>> {
         let cert = certificates(&settings.cert, read);
         let key = key(&settings.key, read);
@@ -72,7 +72,7 @@ impl Tls {
         config.ignore_client_order = settings.prefer_server_order;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let asks_for_certificates = matches!(settings.clients, ClientCertificates::Required(_));
-        Ok(Self { config: Arc::new(config), own, asks_for_certificates, ends })
+        Ok(Self { config: Arc::new(config), own_certificate: own, asks_for_certificates, ends })
     }
 
     pub(super) fn config(&self) -> Arc<ServerConfig> {
@@ -83,14 +83,14 @@ impl Tls {
         self.asks_for_certificates
     }
 
-    /// When its certificates end.
+    /// When the certificates expire.
     pub(super) const fn certificate_ends(&self) -> CertificateEnds {
         self.ends
     }
 
-    /// Whether the certificate is for this host.
+    /// Whether the certificate is valid for this host.
     pub(super) fn certifies(&self, host: &str) -> bool {
-        let own = ParsedCertificate::try_from(&self.own);
+        let own = ParsedCertificate::try_from(&self.own_certificate);
         let name = ServerName::try_from(host);
         own.is_ok_and(|own| {
             name.is_ok_and(|name| rustls::client::verify_server_name(&own, &name).is_ok())
@@ -121,10 +121,10 @@ fn key(pem: &Placed<Pem>, read: &mut ReadPem<'_>) -> Result<PrivateKeyDer<'stati
         .map_err(|why| problem(pem, format!("holds no private key in PEM: {why}")))
 }
 
-/// Authorities, where they are named, and their certificates.
+/// The authorities, the position of their setting, and their certificates.
 type Authorities = (RootCertStore, crate::config::Place, Vec<CertificateDer<'static>>);
 
-/// The authorities of clients' certificates.
+/// The authorities that sign client certificates.
 fn authorities(
     clients: &ClientCertificates,
     read: &mut ReadPem<'_>,
@@ -137,7 +137,7 @@ fn authorities(
     for certificate in &found {
         roots
             .add(certificate.clone())
-            .map_err(|why| problem(pem, format!("holds a certificate of no authority: {why}")))?;
+            .map_err(|why| problem(pem, format!("has an unusable authority certificate: {why}")))?;
     }
     Ok(Some((roots, pem.place.clone(), found)))
 }
@@ -155,7 +155,7 @@ fn verifier(
     builder.build().map_err(|why| format!("these authorities cannot be used: {why}"))
 }
 
-/// The library's suites and groups, as far as they are wanted.
+/// The library's cipher suites and key exchange groups, restricted to the configured ones.
 fn provider(settings: &WebTls) -> CryptoProvider {
     let mut provider = ring::default_provider();
     if !settings.cipher_suites.is_empty() {

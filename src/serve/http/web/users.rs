@@ -1,6 +1,6 @@
-//! Who may ask: Basic authentication against bcrypt hashes.
+//! Authentication: Basic authentication against bcrypt hashes.
 
-use super::{InForce, Web};
+use super::{ActiveWebConfig, Web};
 use crate::{
     config::PasswordHash,
     serve::http::peer::{Connection, Peer},
@@ -26,29 +26,29 @@ use std::{
 };
 use tokio::time;
 
-/// How soon an answer that goes on ends after its user was struck out, or the password changed.
-const LOOK: Duration = Duration::from_secs(10);
+/// How soon a streamed response ends after its user was removed or the password changed.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The longest password, in bytes: bcrypt reads no more of one.
-const LONGEST: usize = 72;
+/// The longest password, in bytes: bcrypt ignores all further bytes.
+const MAX_PASSWORD: usize = 72;
 
-/// What answers without a user, for supervisors have none.
-const OPEN: [&str; 2] = ["/-/healthy", "/-/ready"];
+/// Paths that need no user, because supervisors have none.
+const PUBLIC_PATHS: [&str; 2] = ["/-/healthy", "/-/ready"];
 
 /// The users of one file.
 #[derive(Default)]
 pub(super) struct Users {
     hashes: BTreeMap<String, PasswordHash>,
-    /// What is checked for a user that there is not, so that the answer takes as long.
-    costliest: Option<PasswordHash>,
+    /// The hash that is checked for an unknown user, so that the response takes as long.
+    slowest: Option<PasswordHash>,
     verified: Verified,
 }
 
-/// Passwords that were found right, as keyed digests: bcrypt takes its time, and Prometheus
-/// comes every few seconds. No more than one for a user.
+/// Verified passwords as keyed digests, at most one per user: bcrypt is slow, and Prometheus
+/// scrapes every few seconds.
 #[derive(Default)]
 struct Verified {
-    /// Nothing is remembered without.
+    /// Without a key, nothing is stored.
     key: Option<hmac::Key>,
     tags: ArcSwap<HashMap<String, hmac::Tag>>,
 }
@@ -59,11 +59,11 @@ impl fmt::Debug for Users {
     }
 }
 
-/// The user who asks, whose password was right.
+/// The user of a request, whose password was correct.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Asker(pub(in super::super) String);
+pub(in super::super) struct AuthenticatedUser(pub(in super::super) String);
 
-/// A user and a password, as they were sent.
+/// A user and password, as sent.
 struct Login {
     user: String,
     password: SecretSlice<u8>,
@@ -71,24 +71,24 @@ struct Login {
 
 impl Users {
     pub(super) fn new(hashes: BTreeMap<String, PasswordHash>) -> Self {
-        let costliest = hashes.values().max_by_key(|hash| hash.cost).cloned();
+        let slowest = hashes.values().max_by_key(|hash| hash.cost).cloned();
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
-        Self { hashes, costliest, verified: Verified { key, tags: ArcSwap::default() } }
+        Self { hashes, slowest, verified: Verified { key, tags: ArcSwap::default() } }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.hashes.is_empty()
     }
 
-    /// Whether this user is let in by the same password as `before`.
-    fn keeps(&self, user: &str, before: &Self) -> bool {
+    /// Whether this user still has the same password as in `before`.
+    fn same_password(&self, user: &str, before: &Self) -> bool {
         let [now, then] =
             [self, before].map(|it| it.hashes.get(user).map(|hash| hash.text.expose_secret()));
         now == then
     }
 
-    /// Whether the password was found right before.
-    fn remembers(&self, login: &Login) -> bool {
+    /// Whether the password was verified before.
+    fn is_verified(&self, login: &Login) -> bool {
         let tags = self.verified.tags.load();
         let known = self.verified.key.as_ref().zip(tags.get(&login.user));
         known.is_some_and(|(key, tag)| {
@@ -96,17 +96,17 @@ impl Users {
         })
     }
 
-    /// Whether it is this user's password; takes a core for as long as its hash is meant to.
+    /// Checks the password; uses a core for as long as the hash's cost demands.
     fn verify(&self, login: &Login) -> bool {
         let own = self.hashes.get(&login.user);
-        let Some(hash) = own.or(self.costliest.as_ref()) else { return false };
+        let Some(hash) = own.or(self.slowest.as_ref()) else { return false };
         let password = login.password.expose_secret();
         let right = bcrypt::verify(password, hash.text.expose_secret()).unwrap_or(false);
         let right = right && own.is_some();
-        let most = self.costliest.as_ref().map_or(0, |hash| hash.cost);
+        let most = self.slowest.as_ref().map_or(0, |hash| hash.cost);
         if !right {
-            // Each step doubles the work, so that these add up to what is missing of the most:
-            // how long a refusal takes says nothing of whether there is such a user.
+            // Each cost step doubles the work, so the sum equals that of the most expensive hash.
+            // The duration of a refusal must not reveal whether the user exists.
             for cost in hash.cost..most {
                 let _same = bcrypt::hash_with_salt(password, cost, [0; 16]);
             }
@@ -123,30 +123,32 @@ impl Users {
     }
 }
 
-/// Lets a request in if it may ask, and gives every answer the headers of the file.
-pub(in super::super) async fn admit(
+/// Authenticates a request, and adds the configured headers to every response.
+pub(in super::super) async fn authenticate(
     State(web): State<Web>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let in_force = web.in_force().await;
+    let in_force = web.active().await;
     let connection = request.extensions().get::<Connection>().copied();
     let owner = connection.is_some_and(|it| it.peer.is_owner());
-    let anyone = owner || in_force.users.is_empty() || OPEN.contains(&request.uri().path());
-    let login = login(request.headers()).filter(|_| !anyone);
-    let asker = login.as_ref().map(|login| Asker(login.user.clone()));
+    let public = owner || in_force.users.is_empty() || PUBLIC_PATHS.contains(&request.uri().path());
+    let login = login(request.headers()).filter(|_| !public);
+    let user = login.as_ref().map(|login| AuthenticatedUser(login.user.clone()));
     let unknown = Peer::Tcp(Ipv4Addr::UNSPECIFIED.into());
     let from = connection.map_or(unknown, |it| it.peer);
-    let may_ask = if anyone { Ok(()) } else { may_ask(&web, &in_force, login, from).await };
+    let may_ask = if public { Ok(()) } else { check_login(&web, &in_force, login, from).await };
     let mut response = match may_ask {
         Ok(()) => {
-            if let Some(asker) = asker.clone() {
-                request.extensions_mut().insert(asker);
+            if let Some(user) = user.clone() {
+                request.extensions_mut().insert(user);
             }
             request.extensions_mut().insert(Arc::clone(&in_force));
             let response = next.run(request).await;
-            match asker {
-                Some(Asker(user)) => response.map(|body| while_let_in(body, user, &web, &in_force)),
+            match user {
+                Some(AuthenticatedUser(user)) => {
+                    response.map(|body| end_with_login(body, user, &web, &in_force))
+                }
                 None => response,
             }
         }
@@ -158,86 +160,86 @@ pub(in super::super) async fn admit(
     response
 }
 
-/// A body that goes on for as long as its reader may ask; whole ones are told at once anyway.
-fn while_let_in(body: Body, user: String, web: &Web, before: &Arc<InForce>) -> Body {
+/// Ends a streamed body when its user is removed; complete bodies are sent at once anyway.
+fn end_with_login(body: Body, user: String, web: &Web, before: &Arc<ActiveWebConfig>) -> Body {
     if body.size_hint().exact().is_some() {
         return body;
     }
     let (web, before) = (web.clone(), Arc::clone(before));
-    let struck_out = async move {
+    let revoked = async move {
         loop {
-            time::sleep(LOOK).await;
-            let now = web.in_force().await;
-            if !Arc::ptr_eq(&now, &before) && !now.users.keeps(&user, &before.users) {
+            time::sleep(RECHECK_INTERVAL).await;
+            let now = web.active().await;
+            if !Arc::ptr_eq(&now, &before) && !now.users.same_password(&user, &before.users) {
                 return;
             }
         }
     };
-    Body::from_stream(body.into_data_stream().take_until(Box::pin(struck_out)))
+    Body::from_stream(body.into_data_stream().take_until(Box::pin(revoked)))
 }
 
-/// Why somebody may not ask.
+/// Why a login is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refused {
-    /// There is no such user with this password.
-    Nobody,
-    /// Of a longer password, or one with a zero byte, bcrypt takes a part for the whole.
-    Unfit,
+enum LoginRefused {
+    /// No such user, or another password.
+    WrongLogin,
+    /// The password is too long or has a zero byte: bcrypt would check only a part of it.
+    UnsupportedPassword,
     /// Too many passwords wait to be checked.
-    Crowd,
+    Busy,
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for LoginRefused {
     fn into_response(self) -> Response {
-        let wanted = HeaderValue::from_static("Basic realm=\"recliner\", charset=\"UTF-8\"");
-        let asks = [(header::WWW_AUTHENTICATE, wanted)];
+        let challenge = HeaderValue::from_static("Basic realm=\"recliner\", charset=\"UTF-8\"");
+        let headers = [(header::WWW_AUTHENTICATE, challenge)];
         match self {
-            Self::Nobody => {
-                let says = "recliner wants a user and a password\n";
-                (StatusCode::UNAUTHORIZED, asks, says).into_response()
+            Self::WrongLogin => {
+                let text = "recliner needs a user and a password\n";
+                (StatusCode::UNAUTHORIZED, headers, text).into_response()
             }
-            Self::Unfit => {
-                let says = format!(
-                    "a password has at most {LONGEST} bytes, and none is zero: bcrypt takes no others\n"
+            Self::UnsupportedPassword => {
+                let text = format!(
+                    "passwords have at most {MAX_PASSWORD} bytes and no zero byte, because bcrypt ignores the rest\n"
                 );
-                (StatusCode::UNAUTHORIZED, asks, says).into_response()
+                (StatusCode::UNAUTHORIZED, headers, text).into_response()
             }
-            Self::Crowd => {
-                let says = "too many passwords wait to be checked; try again\n";
+            Self::Busy => {
+                let text = "too many passwords wait to be checked; try again\n";
                 let again = [(header::RETRY_AFTER, HeaderValue::from_static("1"))];
-                (StatusCode::TOO_MANY_REQUESTS, again, says).into_response()
+                (StatusCode::TOO_MANY_REQUESTS, again, text).into_response()
             }
         }
     }
 }
 
-async fn may_ask(
+async fn check_login(
     web: &Web,
-    in_force: &Arc<InForce>,
+    in_force: &Arc<ActiveWebConfig>,
     login: Option<Login>,
     from: Peer,
-) -> Result<(), Refused> {
-    let login = login.ok_or(Refused::Nobody)?;
+) -> Result<(), LoginRefused> {
+    let login = login.ok_or(LoginRefused::WrongLogin)?;
     let password = login.password.expose_secret();
-    if password.len() > LONGEST || password.contains(&0) {
-        return Err(Refused::Unfit);
+    if password.len() > MAX_PASSWORD || password.contains(&0) {
+        return Err(LoginRefused::UnsupportedPassword);
     }
-    if in_force.users.remembers(&login) {
+    if in_force.users.is_verified(&login) {
         return Ok(());
     }
-    let checks = web.checks().ok_or(Refused::Nobody)?;
-    let turn = checks.turn(from.shared()).await.ok_or(Refused::Crowd)?;
+    let queue = web.password_queue().ok_or(LoginRefused::WrongLogin)?;
+    let slot = queue.acquire(from.shared()).await.ok_or(LoginRefused::Busy)?;
     let in_force = Arc::clone(in_force);
     let verified = tokio::task::spawn_blocking(move || {
-        // The turn ends with the work, not with the client's patience.
-        let _turn = turn;
+        // The slot is freed when the check ends, not when the client disconnects.
+        let _turn = slot;
         in_force.users.verify(&login)
     });
-    // A task that was lost found nothing.
-    if verified.await.unwrap_or(false) { Ok(()) } else { Err(Refused::Nobody) }
+    // A task that was lost verified nothing.
+    if verified.await.unwrap_or(false) { Ok(()) } else { Err(LoginRefused::WrongLogin) }
 }
 
-/// The login of the one `Authorization` header.
+/// The login of the `Authorization` header, if there is exactly one.
 fn login(headers: &HeaderMap) -> Option<Login> {
     let mut all = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(only), None) = (all.next(), all.next()) else { return None };

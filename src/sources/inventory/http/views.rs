@@ -182,7 +182,7 @@ fn seen(
     copy: Option<TargetIx>,
 ) -> Result<IndexAnswer, ReadError> {
     let signature = info.view_index.signature.ok_or_else(|| ReadError {
-        reason: Failed::Garbage.label(),
+        reason: Failed::Malformed.label(),
         message: format!("_info of a design document of {db} names no signature"),
         right: None,
     })?;

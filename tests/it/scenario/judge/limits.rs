@@ -94,7 +94,7 @@ fn space(record: &Record, start: &Start<'_>) -> Option<String> {
     if !known {
         return (one.before > headroom.blind_limit).then(|| "too large to start blindly".into());
     }
-    let wanted = one.needed.saturating_add(one.promised);
+    let wanted = one.needed.saturating_add(one.reserved);
     let free = one.available?;
     (wanted > free).then(|| format!("no space: {wanted} bytes are needed, {free} are free"))
 }

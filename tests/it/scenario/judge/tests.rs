@@ -86,7 +86,7 @@ fn compaction(began: u64, node: &str, shard: &str) -> Compaction {
         other_copy: false,
         available: Some(1_000 * MB),
         needed: 120 * MB,
-        promised: 0,
+        reserved: 0,
         obstacles: vec![],
         before: 400 * MB,
         end: Some(CompactionEnd {
@@ -149,7 +149,7 @@ fn every_breach_of_a_limit_is_found() {
         (|one| one.running_in_cluster = 8, "more jobs in the cluster"),
         (|one| one.other_copy = true, "two copies of a range"),
         (|one| one.available = Some(119 * MB), "no space"),
-        (|one| one.promised = 881 * MB, "no space"),
+        (|one| one.reserved = 881 * MB, "no space"),
         (|one| one.obstacles = vec![Obstacle::Maintenance], "in maintenance"),
         (|one| one.obstacles = vec![Obstacle::Splitting], "being split"),
         (|one| one.obstacles = vec![Obstacle::Building], "being built"),

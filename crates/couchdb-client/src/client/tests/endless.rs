@@ -47,7 +47,7 @@ async fn a_list_that_always_has_another_page_ends_with_an_error() {
         }
     })
     .await;
-    assert_eq!(error.kind(), ErrorKind::Garbage);
+    assert_eq!(error.kind(), ErrorKind::Malformed);
     let says = "its pages do not end: 11001 rows, and 300 were announced";
     assert!(error.to_string().contains(says), "{error}");
     assert!(paths(&mut seen).len() < 30);
@@ -80,7 +80,7 @@ async fn a_list_that_promises_nothing_ends_too() {
     })
     .await;
     assert!(rows.0 > 1_800_000 && rows.0 <= 2_000_000, "{rows:?}");
-    assert_eq!(rows.1, ErrorKind::Garbage);
+    assert_eq!(rows.1, ErrorKind::Malformed);
 }
 
 #[tokio::test(start_paused = true)]

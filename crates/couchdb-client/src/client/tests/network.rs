@@ -92,7 +92,7 @@ async fn what_grows_too_large_by_decompression_is_cut_off() {
     let read = async |name| client.shard_info("couchdb@127.0.0.1", name, Cache::Warm).await;
     assert_eq!(read("small").await.unwrap().sizes.file, Some(77));
     assert_eq!(read("bomb").await.unwrap_err().kind(), ErrorKind::TooLarge);
-    assert_eq!(read("broken").await.unwrap_err().kind(), ErrorKind::Garbage);
+    assert_eq!(read("broken").await.unwrap_err().kind(), ErrorKind::Malformed);
 }
 
 #[tokio::test]

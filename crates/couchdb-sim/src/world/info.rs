@@ -1,22 +1,22 @@
-//! What a world can tell: plain values, each the truth of one moment.
+//! Plain values that describe the world at one moment.
 //!
-//! Owns no state and no rule. Made by the world, read by the HTTP routes and by tests.
+//! Owns no state and no rule. The world creates them; the HTTP routes and tests read them.
 
 use couchdb_names::Signature;
 use std::time::Duration;
 
-/// Bytes of a file, as CouchDB's `sizes`.
+/// The sizes of a file in bytes, as CouchDB's `sizes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// The file's bytes.
     pub file: u64,
-    /// Bytes that are live.
+    /// Live bytes.
     pub active: u64,
     /// Bytes of the documents as JSON.
     pub external: u64,
 }
 
-/// The numbers of one shard copy, or of a node-local database.
+/// The state of one shard copy, or of a node-local database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardInfo {
     /// The file's name.
@@ -31,7 +31,7 @@ pub struct ShardInfo {
     pub compacted_seq: u64,
     /// Whether a compaction runs.
     pub compact_running: bool,
-    /// Its bytes.
+    /// Its sizes.
     pub sizes: Sizes,
     /// When the file was opened, in microseconds since 1970.
     pub opened: u64,
@@ -39,54 +39,54 @@ pub struct ShardInfo {
     pub uuid: u128,
 }
 
-/// The numbers of one copy of a view index.
+/// The state of one copy of a view index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewInfo {
     /// The signature.
     pub signature: Signature,
     /// Its language.
     pub language: String,
-    /// Its bytes.
+    /// Its sizes.
     pub sizes: Sizes,
-    /// The sequence of the shard that it is built to.
+    /// The shard's sequence to which it is built.
     pub update_seq: u64,
-    /// The shard's sequences beyond that.
+    /// The shard's later sequences.
     pub pending: u64,
-    /// Whether a build runs.
+    /// Whether a build is running.
     pub updater_running: bool,
-    /// Whether a compaction runs.
+    /// Whether a compaction is running.
     pub compact_running: bool,
-    /// Collator versions it was written with.
+    /// The collator versions that built it.
     pub collators: Vec<String>,
 }
 
-/// What a node's disk holds, in bytes.
+/// The usage of a node's disk, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUse {
-    /// The disk's size; `None`: without limit.
+    /// The disk's size; `None`: unlimited.
     pub capacity: Option<u64>,
     /// Database and index files, orphans and stale indexes included.
     pub files: u64,
-    /// Temporary files of compactions that run or were interrupted.
+    /// Temporary files of running and interrupted compactions.
     pub temporary: u64,
-    /// What was deleted and is not gone yet.
+    /// Deleted bytes that are not freed yet.
     pub trash: u64,
 }
 
 impl DiskUse {
-    /// What is free, never below zero; `None` on a disk without limit.
+    /// Free bytes, never below zero; `None`: unlimited.
     #[must_use]
     pub fn available(&self) -> Option<u64> {
         Some(self.capacity?.saturating_sub(self.used()))
     }
 
-    /// All that is there.
+    /// All used bytes.
     pub(super) const fn used(&self) -> u64 {
         self.files.saturating_add(self.temporary).saturating_add(self.trash)
     }
 }
 
-/// What an active task does.
+/// The kind of an active task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskKind {
     /// A database compaction, with its phase.
@@ -112,21 +112,21 @@ pub enum TaskKind {
     Search {
         /// The design document's id, with `_design/`.
         ddoc: String,
-        /// Its name there.
+        /// The index's name there.
         index: String,
     },
 }
 
-/// What `_nouveau_info` and `_search_info` sum up, of one copy or of one of each range.
+/// A search index, as in `_nouveau_info` and `_search_info`: one copy, or the sum over ranges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SearchInfo {
-    /// The sequence it is built to.
+    /// The sequence to which it is built.
     pub update_seq: u64,
-    /// Sequences beyond that.
+    /// Later sequences.
     pub pending: u64,
-    /// Documents in it.
+    /// Indexed documents.
     pub docs: u64,
-    /// Its bytes.
+    /// Its size in bytes.
     pub disk_size: u64,
     /// Whether it was ever built.
     pub exists: bool,
@@ -141,15 +141,15 @@ pub struct Task {
     pub shard: String,
     /// What it does.
     pub kind: TaskKind,
-    /// A number that stands for its process; another one in each pass.
+    /// The number of its process; each pass has another one.
     pub process: u64,
     /// Changes done in this phase.
     pub changes_done: u64,
     /// Changes of this phase.
     pub total_changes: u64,
-    /// When this pass began, since the world's start.
+    /// When this pass began, since the start of the world.
     pub started: Duration,
-    /// When it last reported progress, since the world's start.
+    /// When it last reported progress, since the start of the world.
     pub updated: Duration,
 }
 

@@ -1,9 +1,9 @@
-//! The bytes of a connection, watched.
+//! Watches the bytes of a connection.
 //!
-//! Owns nothing but the look at each read and write: whether a peer has begun to send, and
-//! whether it takes what is sent to it. It stands below TLS, where that is seen.
+//! Each read records that a peer has begun to send, and each write whether the peer reads what is
+//! sent to it. This layer is below TLS, because only there both are visible.
 
-use super::life::Life;
+use super::connection_state::ConnectionState;
 use std::{
     io::{self, IoSlice},
     pin::Pin,
@@ -15,15 +15,15 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-/// What can be closed without a thought for what was not taken yet.
+/// A connection that can be closed without sending the rest of its data.
 pub(super) trait Abort {
-    /// Forgets what waits to be sent, when it is closed.
+    /// Discards unsent data on close.
     fn abort(&self);
 }
 
 impl Abort for TcpStream {
     fn abort(&self) {
-        // The system would go on holding it for minutes; where it must, that is all.
+        // Otherwise the kernel holds the data for minutes. If this fails, there is no other harm.
         let _held = self.set_zero_linger();
     }
 }
@@ -32,28 +32,28 @@ impl Abort for UnixStream {
     fn abort(&self) {}
 }
 
-/// A stream whose reads and writes are told to the connection's [`Life`].
+/// A stream that reports its reads and writes to the connection's [`ConnectionState`].
 #[derive(Debug)]
-pub(super) struct Wire<S: Abort> {
+pub(super) struct WatchedStream<S: Abort> {
     stream: S,
-    life: Arc<Life>,
+    state: Arc<ConnectionState>,
 }
 
-impl<S: Abort> Wire<S> {
-    pub(super) const fn new(stream: S, life: Arc<Life>) -> Self {
-        Self { stream, life }
+impl<S: Abort> WatchedStream<S> {
+    pub(super) const fn new(stream: S, state: Arc<ConnectionState>) -> Self {
+        Self { stream, state }
     }
 }
 
-impl<S: Abort> Drop for Wire<S> {
+impl<S: Abort> Drop for WatchedStream<S> {
     fn drop(&mut self) {
-        if self.life.is_stalled() {
+        if self.state.is_stalled() {
             self.stream.abort();
         }
     }
 }
 
-impl<S: AsyncRead + Abort + Unpin> AsyncRead for Wire<S> {
+impl<S: AsyncRead + Abort + Unpin> AsyncRead for WatchedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -62,20 +62,20 @@ impl<S: AsyncRead + Abort + Unpin> AsyncRead for Wire<S> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            self.life.read();
+            self.state.bytes_received();
         }
         read
     }
 }
 
-impl<S: AsyncWrite + Abort + Unpin> AsyncWrite for Wire<S> {
+impl<S: AsyncWrite + Abort + Unpin> AsyncWrite for WatchedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.life.stalls(written.is_pending());
+        self.state.set_stalled(written.is_pending());
         written
     }
 
@@ -85,7 +85,7 @@ impl<S: AsyncWrite + Abort + Unpin> AsyncWrite for Wire<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.life.stalls(written.is_pending());
+        self.state.set_stalled(written.is_pending());
         written
     }
 

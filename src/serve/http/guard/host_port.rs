@@ -1,20 +1,20 @@
-//! The host and port that a request names, read strictly.
+//! The strict parser for the host and port of a request.
 //!
-//! Owns what counts as an address and what as a name. Lenient readers differ over
-//! `[::1].evil.example` and `127.0.0.1:evil`, and where two differ, one can be led astray:
-//! what is not exactly a host with an optional port is nothing here.
+//! Owns what counts as an address and what as a name. Lenient parsers disagree about
+//! `[::1].evil.example` and `127.0.0.1:evil`, and an attacker can exploit such a difference.
+//! So anything that is not exactly a host with an optional port is rejected.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The longest name that DNS has.
+/// The maximum length of a DNS name.
 const MAX_NAME: usize = 253;
 
 /// A host.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Host<'a> {
-    /// By its IP address.
+    /// An IP address.
     Address(IpAddr),
-    /// By a name, as it was written.
+    /// A name, as it was written.
     Name(&'a str),
 }
 
@@ -28,17 +28,17 @@ impl PartialEq for Host<'_> {
     }
 }
 
-/// A host with its port: the value of `Host`, or what follows the scheme of an `Origin`.
+/// A host and port: the value of `Host`, or the part of an `Origin` after its scheme.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Place<'a> {
+pub(super) struct HostPort<'a> {
     pub(super) host: Host<'a>,
-    /// None where the scheme's own is meant.
+    /// `None` is the default port of the scheme.
     pub(super) port: Option<u16>,
 }
 
-impl<'a> Place<'a> {
-    /// Reads it, or finds that it is none.
-    pub(super) fn read(text: &'a str) -> Option<Self> {
+impl<'a> HostPort<'a> {
+    /// Parses a text; `None` if it is not exactly a host with an optional port.
+    pub(super) fn parse(text: &'a str) -> Option<Self> {
         if let Some(rest) = text.strip_prefix('[') {
             let (address, rest) = rest.split_once(']')?;
             let host = Host::Address(address.parse::<Ipv6Addr>().ok()?.into());
@@ -56,14 +56,14 @@ impl<'a> Place<'a> {
         Some(Self { host, port })
     }
 
-    /// Whether both are reached alike over a scheme.
-    pub(super) fn same(&self, other: &Self, scheme: Scheme) -> bool {
+    /// Whether both are the same endpoint, given the scheme's default port.
+    pub(super) fn same_endpoint(&self, other: &Self, scheme: Scheme) -> bool {
         let port = |it: &Self| it.port.unwrap_or_else(|| scheme.port());
         self.host == other.host && port(self) == port(other)
     }
 }
 
-/// How a page, or this server, is reached.
+/// The scheme of a page or of this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
     Http,
@@ -79,8 +79,8 @@ impl Scheme {
     }
 }
 
-/// The scheme and the place of an `Origin`; `null`, and whatever has a path, has none.
-pub(super) fn origin(text: &str) -> Option<(Scheme, Place<'_>)> {
+/// The scheme, host and port of an `Origin`. `null` and origins with a path have none.
+pub(super) fn origin(text: &str) -> Option<(Scheme, HostPort<'_>)> {
     let (scheme, place) = text.split_once("://")?;
     let scheme = if scheme.eq_ignore_ascii_case("http") {
         Scheme::Http
@@ -89,17 +89,17 @@ pub(super) fn origin(text: &str) -> Option<(Scheme, Place<'_>)> {
     } else {
         return None;
     };
-    Some((scheme, Place::read(place)?))
+    Some((scheme, HostPort::parse(place)?))
 }
 
-/// Digits alone: `parse` takes a sign too.
+/// Accepts only digits: `parse` also accepts a sign.
 fn port(digits: &str) -> Option<u16> {
     let plain = digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if plain { digits.parse().ok() } else { None }
 }
 
-/// A name as DNS or Docker have them; one that ends in a number is a mistyped address, and
-/// browsers take it for another one.
+/// A valid DNS or Docker name. A name whose last label is a number is rejected, because browsers
+/// read it as an IPv4 address.
 fn name(text: &str) -> Option<&str> {
     let sound = |label: &str| {
         !label.is_empty()
@@ -130,7 +130,7 @@ mod tests {
             ("3com.example", Host::Name("3com.example"), None),
             ("127.0.0.1.evil.example", Host::Name("127.0.0.1.evil.example"), None),
         ] {
-            assert_eq!(Place::read(text), Some(Place { host, port }), "{text}");
+            assert_eq!(HostPort::parse(text), Some(HostPort { host, port }), "{text}");
         }
         for text in [
             "",
@@ -166,9 +166,9 @@ mod tests {
             "evil\u{e9}.example",
             "a/b",
         ] {
-            assert_eq!(Place::read(text), None, "{text:?}");
+            assert_eq!(HostPort::parse(text), None, "{text:?}");
         }
-        assert_eq!(Place::read(&"a.".repeat(200)), None);
+        assert_eq!(HostPort::parse(&"a.".repeat(200)), None);
     }
 
     #[test]
@@ -179,9 +179,9 @@ mod tests {
         }
         let (scheme, place) = origin("HTTPS://a.example").unwrap();
         assert_eq!(scheme, Scheme::Https);
-        let other = |text| Place::read(text).unwrap();
-        assert!(place.same(&other("A.example:443"), scheme));
-        assert!(!place.same(&other("a.example:80"), scheme));
-        assert!(!place.same(&other("b.example:443"), scheme));
+        let other = |text| HostPort::parse(text).unwrap();
+        assert!(place.same_endpoint(&other("A.example:443"), scheme));
+        assert!(!place.same_endpoint(&other("a.example:80"), scheme));
+        assert!(!place.same_endpoint(&other("b.example:443"), scheme));
     }
 }

@@ -1,0 +1,78 @@
+//! Events that occur at fixed times: deployments of design documents and killed compactions.
+
+use super::World;
+use crate::config::Deploy;
+use std::time::Duration;
+
+/// The time of the first deployment: soon after the start, so that it can be observed.
+const FIRST_DEPLOY: Duration = Duration::from_secs(100);
+
+/// The time of the first killed compaction.
+const FIRST_KILL: Duration = Duration::from_secs(150);
+
+/// The maximum leftover of a killed compaction, in bytes: too little for an alert.
+const MAX_LEFTOVER: u64 = 4 << 30;
+
+/// The n-th occurrence of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ScheduledEvent {
+    /// The deployment at this position.
+    Deploy(usize, u32),
+    /// A compaction is killed.
+    Kill(u32),
+}
+
+impl World {
+    /// Schedules the first events.
+    pub(super) fn schedule_first_events(&mut self) {
+        let deploys = (0..self.config.deploys.len()).map(|at| ScheduledEvent::Deploy(at, 0));
+        self.scheduled.extend(deploys.map(|what| (FIRST_DEPLOY, what)));
+        if self.config.killed_every.is_some() {
+            self.scheduled.insert((FIRST_KILL, ScheduledEvent::Kill(0)));
+        }
+    }
+
+    /// Runs an event, and schedules its next occurrence.
+    pub(super) fn run_event(&mut self, at: Duration, what: ScheduledEvent) {
+        self.scheduled.remove(&(at, what));
+        let again = match what {
+            ScheduledEvent::Deploy(place, count) => {
+                let Some(deploy) = self.config.deploys.get(place).cloned() else { return };
+                let every = deploy.every;
+                self.deploy(deploy, count);
+                Some((every, ScheduledEvent::Deploy(place, count.wrapping_add(1))))
+            }
+            ScheduledEvent::Kill(count) => {
+                self.kill_one(count);
+                let every = self.config.killed_every;
+                every.map(|every| (every, ScheduledEvent::Kill(count.wrapping_add(1))))
+            }
+        };
+        if let Some((every, next)) = again {
+            self.scheduled.insert((at + every.max(Duration::from_secs(1)), next));
+        }
+    }
+
+    fn deploy(&mut self, deploy: Deploy, count: u32) {
+        let Deploy { db, mut design, .. } = deploy;
+        for view in &mut design.views {
+            view.push_str(&format!("_v{}", count + 2));
+        }
+        self.put_design(&db, design);
+    }
+
+    /// Kills one shard compaction, as a crash of its process does: the one with the most written
+    /// bytes below the limit. The nodes take turns.
+    fn kill_one(&mut self, count: u32) {
+        let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX).max(1);
+        let node = count % nodes;
+        let here = self
+            .jobs
+            .iter()
+            .filter(|(key, _)| !key.is_index() && self.node_of(key.file) == Some(node));
+        let written = here.map(|(key, job)| (job.temporary(key.kind, self.now), *key));
+        let farthest = written.filter(|(bytes, _)| *bytes <= MAX_LEFTOVER).max_by_key(|it| it.0);
+        let killed = farthest.map(|(_, key)| key);
+        self.drop_jobs(|key| Some(*key) == killed);
+    }
+}

@@ -1,0 +1,177 @@
+//! Checks that an order was sent by the operator, not by a foreign web page.
+//!
+//! A browser sends whatever a page asks it to, from inside the operator's network and with the
+//! saved password. An order must therefore be a request that no foreign page can send: a POST
+//! with a content type that HTML forms cannot have, without a foreign origin, and with a `Host`
+//! that nobody else can point at this machine. The `Host` check also covers requests without an
+//! `Origin`: after DNS rebinding, a foreign page has the same origin as its orders.
+//!
+//! Over TCP, each order needs its flag and, from another machine, a user. The peer's address
+//! does not identify the sender, since a proxy on this machine has a local address. Over the Unix
+//! socket the kernel guarantees that the peer is the service's own user, who may suspend and
+//! resume without the flag.
+
+use super::host_port::{Host, HostPort, Scheme, origin};
+use crate::serve::http::{
+    Allow,
+    peer::Connection,
+    web::{ActiveWebConfig, AuthenticatedUser},
+};
+use axum::{
+    extract::Request,
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+};
+use std::sync::Arc;
+
+/// The permission that an order needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::serve::http) enum Permission {
+    /// `--web.enable-lifecycle`.
+    Lifecycle,
+    /// `--web.enable-admin-api`.
+    Admin,
+    /// `--web.enable-admin-api`, or the Unix socket: suspending must not require a restart, and
+    /// who may suspend may also resume.
+    Suspend,
+}
+
+/// Why an order is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(in crate::serve::http) enum OrderRefused {
+    /// The lifecycle orders are disabled.
+    #[error("reload and quit over HTTP are disabled; start recliner with --web.enable-lifecycle")]
+    LifecycleOff,
+    /// The admin API is disabled.
+    #[error("orders over HTTP are disabled; start recliner with --web.enable-admin-api")]
+    AdminOff,
+    /// The admin API is disabled, and the request came over TCP.
+    #[error(
+        "suspend and resume over TCP are disabled; run recliner suspend or resume on the service's machine, as the service's user and without --recliner.url, or start recliner with --web.enable-admin-api"
+    )]
+    SuspendOff,
+    /// The order comes from another machine, without a user.
+    #[error("orders from another machine need a user; configure users in --web.config.file")]
+    NoUser,
+    /// A page of another origin sent the order.
+    #[error("orders from web pages of another origin are refused")]
+    ForeignOrigin,
+    /// The `Host` header has a name that anybody could point at this machine.
+    #[error(
+        "the Host of an order must be an IP address, localhost, this machine's host name or a name in its certificate"
+    )]
+    UnknownHost,
+    /// The content type is not JSON; HTML forms can send all others that browsers allow.
+    #[error("orders need a body with Content-Type: application/json")]
+    ContentType,
+}
+
+impl OrderRefused {
+    /// The HTTP status of the refusal.
+    pub(in crate::serve::http) const fn status(self) -> StatusCode {
+        match self {
+            Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::LifecycleOff
+            | Self::AdminOff
+            | Self::SuspendOff
+            | Self::NoUser
+            | Self::ForeignOrigin
+            | Self::UnknownHost => StatusCode::FORBIDDEN,
+        }
+    }
+}
+
+/// Headers that proxies add. A forwarded request may come from any machine.
+const PROXY_HEADERS: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
+
+/// Checks whether an order is allowed; returns its user and address for the log.
+pub(in crate::serve::http) fn authorize_order(
+    allow: &Allow,
+    permit: Permission,
+    request: &Request,
+) -> Result<String, OrderRefused> {
+    let connection = request.extensions().get::<Connection>();
+    let owner = connection.is_some_and(|it| it.peer.is_owner());
+    match permit {
+        Permission::Lifecycle if !allow.lifecycle => return Err(OrderRefused::LifecycleOff),
+        Permission::Admin if !allow.admin => return Err(OrderRefused::AdminOff),
+        Permission::Suspend if !allow.admin && !owner => return Err(OrderRefused::SuspendOff),
+        Permission::Lifecycle | Permission::Admin | Permission::Suspend => {}
+    }
+    let headers = request.headers();
+    let asker = request.extensions().get::<AuthenticatedUser>();
+    let local = connection.is_some_and(|it| it.peer.is_local())
+        && PROXY_HEADERS.iter().all(|name| !headers.contains_key(*name));
+    if asker.is_none() && !local {
+        return Err(OrderRefused::NoUser);
+    }
+    let certified = |name: &str| {
+        request.extensions().get::<Arc<ActiveWebConfig>>().is_some_and(|web| web.certifies(name))
+    };
+    let listed = |name: &str| {
+        allow.names.iter().any(|own| own.eq_ignore_ascii_case(name)) || certified(name)
+    };
+    check_content_type(headers, permit)?;
+    if owner {
+        // Browsers cannot reach the socket. A browser's request that a proxy forwards is not the owner's.
+        if headers.contains_key(header::ORIGIN) || headers.contains_key(SEC_FETCH_SITE) {
+            return Err(OrderRefused::ForeignOrigin);
+        }
+    } else {
+        let encrypted = connection.is_some_and(|it| it.encrypted);
+        check_origin(headers, if encrypted { Scheme::Https } else { Scheme::Http }, listed)?;
+    }
+    let from = connection.map_or_else(|| "?".to_owned(), |it| it.peer.to_string());
+    Ok(match asker {
+        Some(AuthenticatedUser(user)) => format!("{user} from {from}"),
+        None => from,
+    })
+}
+
+/// The header in which browsers name the relation between a page and its request.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Checks that the body's content type is JSON, which no HTML form can send.
+fn check_content_type(headers: &HeaderMap, permit: Permission) -> Result<(), OrderRefused> {
+    let json = |value: &HeaderValue| {
+        let value = value.to_str().unwrap_or_default();
+        let kind = value.split(';').next().unwrap_or_default().trim();
+        kind.eq_ignore_ascii_case("application/json")
+    };
+    let mut types = headers.get_all(header::CONTENT_TYPE).iter().peekable();
+    // Reload and quit have no body, as in Prometheus.
+    if (permit != Permission::Lifecycle && types.peek().is_none()) || !types.all(json) {
+        return Err(OrderRefused::ContentType);
+    }
+    Ok(())
+}
+
+/// Checks that no foreign page can have sent these headers over this scheme. `listed` returns
+/// whether a name belongs to this machine.
+fn check_origin(
+    headers: &HeaderMap,
+    scheme: Scheme,
+    listed: impl Fn(&str) -> bool,
+) -> Result<(), OrderRefused> {
+    let mut hosts = headers.get_all(header::HOST).iter().map(HeaderValue::to_str);
+    let (Some(Ok(host)), None) = (hosts.next(), hosts.next()) else {
+        return Err(OrderRefused::UnknownHost);
+    };
+    let place = HostPort::parse(host).ok_or(OrderRefused::UnknownHost)?;
+    let same = |value: &HeaderValue| {
+        let from = value.to_str().ok().and_then(origin);
+        from.is_some_and(|(of, from)| of == scheme && from.same_endpoint(&place, scheme))
+    };
+    let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    if !sites.all(|site| site == "same-origin" || site == "none") || !origins.all(same) {
+        return Err(OrderRefused::ForeignOrigin);
+    }
+    match place.host {
+        Host::Address(_) => Ok(()),
+        Host::Name(name) if name.eq_ignore_ascii_case("localhost") || listed(name) => Ok(()),
+        Host::Name(_) => Err(OrderRefused::UnknownHost),
+    }
+}
+
+#[cfg(test)]
+mod tests;
