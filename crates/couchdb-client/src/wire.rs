@@ -10,7 +10,6 @@ mod design;
 mod feed;
 mod loose;
 mod map;
-mod names;
 mod search;
 mod shard;
 mod tasks;
@@ -28,7 +27,6 @@ pub use feed::{Change as DbChange, GLOBAL_CHANGES, MapChange, MapChanges, Update
 pub(crate) use loose::List;
 pub use map::{Change, DbsDoc};
 pub(crate) use map::{MapRow, MapRows};
-pub use names::Names;
 pub use search::{SearchIndex, SearchInfo};
 pub use shard::{ShardInfo, Sizes};
 pub use tasks::{ActiveTask, ReshardJob, ReshardJobs, SmooshChannel, SmooshStatus, SmooshWaiting};
