@@ -1,31 +1,24 @@
-//! What CouchDB's own compaction settings mean, and the channels equal to them in effect.
+//! CouchDB's own compaction settings as channels of the same effect.
 //!
-//! Owns the reading of smoosh's configuration (3.x) and of the compaction daemon's (2.x),
-//! the findings about them, and the comparison of nodes. Never asks a server, never opens
-//! a file and never writes YAML: it takes maps or bytes and ends at [`Imported`]. The
-//! commands `import` and the status pages call it.
+//! Owns the translation of what the crate `compaction-settings` reads, the findings about what a
+//! channel says differently, and the comparison of nodes. Never asks a server, never opens a file
+//! and never writes YAML: it takes each node's settings and returns [`Imported`]. The command
+//! `import` calls it.
 
-mod clock_time;
 mod daemon;
-mod effective;
 mod finding;
 mod ignored;
-mod ini;
-mod lint;
 mod merge;
-mod number;
-mod rules;
-mod source;
-mod term;
+mod smoosh;
 
 pub use finding::{Finding, Severity};
-pub use ini::{Problem, ProblemKind};
 pub use merge::{Group, Imported};
-pub use source::{NodeConfig, Sections};
 
-use self::rules::Rules;
-use crate::text::pattern::PatternError;
+use self::finding::NodeFindings;
+use crate::{model::channel::Channel, text::pattern::PatternError};
+use compaction_settings::{Ignored, NodeConfig};
 use jiff::tz::TimeZone;
+use std::collections::BTreeSet;
 
 /// Why nothing can be imported at all.
 #[derive(Debug, thiserror::Error)]
@@ -60,12 +53,12 @@ pub fn import_smoosh(nodes: &[NodeConfig]) -> Result<Imported, ImportError> {
     if nodes.is_empty() {
         return Err(ImportError::NoNodes);
     }
-    let readings: Vec<_> = nodes.iter().map(effective::read).collect();
-    if readings.iter().all(|reading| !reading.runs_smoosh) {
+    let nodes: Vec<_> = nodes.iter().map(smoosh::read).collect();
+    if nodes.iter().all(|node| !node.runs_smoosh) {
         let nodes = nodes.iter().map(|node| node.node.clone()).collect::<Vec<_>>().join(", ");
         return Err(ImportError::NoSmoosh { nodes });
     }
-    merge::merge(readings)
+    merge::merge(nodes)
 }
 
 /// The channels that follow the rules of CouchDB 2.x's compaction daemon on these nodes.
@@ -83,15 +76,30 @@ pub fn import_daemon(nodes: &[NodeConfig], zone: &TimeZone) -> Result<Imported, 
     merge::merge(nodes.iter().map(|node| daemon::read(node, zone)).collect())
 }
 
-/// The findings about one node's smoosh settings, without importing them.
-#[must_use]
-pub fn findings(node: &NodeConfig) -> Vec<Finding> {
-    let reading = effective::read(node);
-    let together = merge::together(std::slice::from_ref(&reading)).findings;
-    let mut findings = finding::gather([(reading.node, reading.remarks)]);
-    findings.extend(together);
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    findings
+/// One node's settings as channels.
+#[derive(Debug)]
+struct NodeChannels {
+    node: String,
+    version: String,
+    /// Whether its settings count; if not, it has no channels.
+    runs_smoosh: bool,
+    channels: Vec<TranslatedChannel>,
+    ignored: Ignored,
+    /// How many jobs its settings let it run at once.
+    per_node: usize,
+    findings: NodeFindings,
+}
+
+/// A channel before its name patterns, which depend on what all nodes ignore.
+#[derive(Debug)]
+struct TranslatedChannel {
+    channel: Channel,
+    /// Clustered databases that it takes alone.
+    include: BTreeSet<String>,
+    /// Clustered databases that it leaves out.
+    exclude: BTreeSet<String>,
+    /// The section of its settings in CouchDB.
+    section: String,
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use super::{
 };
 use crate::{
     config,
-    import::{self, Imported, NodeConfig},
+    import::{self, Imported},
     model::window,
     sources::couchdb::describe,
 };
+use compaction_settings::NodeConfig;
 
 pub(super) async fn run(args: ImportArgs) -> Result<Exit, CommandError> {
     let nodes = if args.ini.is_empty() { asked(&args).await? } else { vec![from_files(&args)?] };

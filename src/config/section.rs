@@ -106,9 +106,9 @@ impl<'r, 'n> Section<'r, 'n> {
         (section, is_mapping)
     }
 
-    /// Whether nothing is written in it, or no key is left to take.
+    /// Whether nothing is written in it.
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.is_empty() && self.taken.is_empty()
     }
 
     /// The path of a key of this section.
@@ -135,14 +135,15 @@ impl<'r, 'n> Section<'r, 'n> {
         key: &'static str,
         read: impl FnOnce(&mut Report, &'n Node, &str) -> bool,
     ) {
-        let Some(node) = self.node(key) else { return };
+        self.known.push(key);
+        let entry = self.entries.iter().position(|(found, _)| found.text == key);
+        let Some(entry) = entry else { return };
+        let (found, node) = self.entries.swap_remove(entry);
         let path = self.path_of(key);
         let problems = self.report.problems.len();
         let is_read = read(self.report, node, &path);
         let is_sound = is_read && self.report.problems.len() == problems;
-        if let Some(taken) = self.taken.last_mut() {
-            taken.is_sound = is_sound;
-        }
+        self.taken.push(Taken { key, key_at: found.at, value_at: node.at, is_sound });
     }
 
     /// Adds a problem where the value of a key is written, or at the section without it.
@@ -165,107 +166,6 @@ impl<'r, 'n> Section<'r, 'n> {
             let path = self.path_of(key);
             self.report.refuse(found.at, &path, says);
         }
-    }
-
-    /// Takes a key's node.
-    pub(super) fn node(&mut self, key: &'static str) -> Option<&'n Node> {
-        self.known.push(key);
-        let at = self.entries.iter().position(|(found, _)| found.text == key)?;
-        let (found, node) = self.entries.swap_remove(at);
-        let (key_at, value_at) = (found.at, node.at);
-        self.taken.push(Taken { key, key_at, value_at, is_sound: false });
-        Some(node)
-    }
-
-    /// Takes a key's value as `read` understands it; `read` says what is allowed.
-    pub(super) fn spanned<T>(
-        &mut self,
-        key: &'static str,
-        read: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Option<Spanned<T>> {
-        let node = self.node(key)?;
-        let path = self.path_of(key);
-        let value = scalar(self.report, node, &path, read)?;
-        Some(Spanned { value, at: node.at, path })
-    }
-
-    /// The same, where its place does not matter.
-    pub(super) fn value<T>(
-        &mut self,
-        key: &'static str,
-        read: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Option<T> {
-        self.spanned(key, read).map(|found| found.value)
-    }
-
-    /// Takes a list, each item by `read` with its own path; `None` when the key is absent.
-    pub(super) fn list<T>(
-        &mut self,
-        key: &'static str,
-        mut read: impl FnMut(&mut Report, &'n Node, &str) -> Option<T>,
-    ) -> Option<Vec<T>> {
-        let node = self.node(key)?;
-        let path = self.path_of(key);
-        let Value::List(items) = &node.value else {
-            let found = node.found();
-            self.report.refuse(
-                node.at,
-                &path,
-                format!("found {found}, but a list belongs here; leave the key out for the default, or write [] for none"),
-            );
-            return None;
-        };
-        let read_items = items
-            .iter()
-            .enumerate()
-            .filter_map(|(at, item)| read(self.report, item, &format!("{path}[{at}]")));
-        Some(read_items.collect())
-    }
-
-    /// Takes a list of scalars.
-    pub(super) fn values<T>(
-        &mut self,
-        key: &'static str,
-        read: impl Fn(&str) -> Result<T, String>,
-    ) -> Option<Vec<Spanned<T>>> {
-        self.list(key, |report, node, path| {
-            let value = scalar(report, node, path, &read)?;
-            Some(Spanned { value, at: node.at, path: path.to_owned() })
-        })
-    }
-
-    /// Takes a mapping as a section of its own; an absent one is `None`.
-    pub(super) fn section<T>(
-        &mut self,
-        key: &'static str,
-        read: impl FnOnce(&mut Section<'_, 'n>) -> T,
-    ) -> Option<T> {
-        let node = self.node(key)?;
-        let path = self.path_of(key);
-        let (mut section, is_mapping) = Section::open(self.report, node, &path);
-        let value = read(&mut section);
-        section.close(is_mapping);
-        Some(value)
-    }
-
-    /// Takes a mapping whose keys are free, such as names of nodes.
-    pub(super) fn free<T>(
-        &mut self,
-        key: &'static str,
-        mut read: impl FnMut(&mut Report, &'n Key, &'n Node, &str) -> Option<T>,
-    ) -> Option<Vec<T>> {
-        let node = self.node(key)?;
-        let path = self.path_of(key);
-        let (section, _) = Section::open(self.report, node, &path);
-        let Section { report, entries, .. } = section;
-        Some(
-            entries
-                .into_iter()
-                .filter_map(|(key, node)| {
-                    read(report, key, node, &format!("{path}[{}]", quoted(&key.text)))
-                })
-                .collect(),
-        )
     }
 
     /// Adds a problem at this section's own place.

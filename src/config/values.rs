@@ -198,7 +198,7 @@ pub(super) fn boolean() -> Form<bool> {
     Form::scalar(read_boolean, |value| Output::Bool(*value), json!({"type": "boolean"}))
 }
 
-pub(super) fn read_boolean(text: &str) -> Read<bool> {
+fn read_boolean(text: &str) -> Read<bool> {
     match text {
         "true" => Ok(true),
         "false" => Ok(false),
@@ -254,7 +254,7 @@ pub(super) fn path() -> Form<PathBuf> {
     )
 }
 
-pub(super) fn read_path(text: &str) -> Read<PathBuf> {
+fn read_path(text: &str) -> Read<PathBuf> {
     if text.is_empty() || text.contains('\0') {
         return Err(format!(
             "found {}, but the path of a file or directory belongs here",

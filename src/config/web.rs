@@ -6,14 +6,18 @@
 
 use super::{
     File,
+    form::{Form, Key, keys, list, mapping, section},
+    output::text as written,
     problem::{Place, Problems, alternatives, quoted},
-    section::{Report, Section, Spanned, scalar},
-    text_of, tree, values,
+    section::{Report, Section, Spanned},
+    text_of, tree,
+    values::{boolean, one_of, path, read_one_of},
 };
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, header};
 use rustls::{CipherSuite, NamedGroup};
 use secrecy::SecretString;
-use std::{collections::BTreeMap, path::PathBuf, str::FromStr as _};
+use serde_json::json;
+use std::{collections::BTreeMap, path::PathBuf};
 
 /// Users, certificates and headers of the HTTP interface.
 #[derive(Clone, Debug, Default)]
@@ -117,10 +121,24 @@ const CURVES: [(&str, NamedGroup); 3] = [
     ("CurveP384", NamedGroup::secp384r1),
 ];
 
+/// What a given secret is written as.
+const SECRET: &str = "<secret>";
+
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum TlsVersion {
     Tls12,
     Tls13,
+}
+
+impl TlsVersion {
+    const ALL: [Self; 2] = [Self::Tls12, Self::Tls13];
+
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Tls12 => "TLS12",
+            Self::Tls13 => "TLS13",
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -130,14 +148,17 @@ enum ClientAuth {
     Required,
 }
 
-/// Headers that may be set, each with the values it may have; any where none is named.
-const HEADERS: [(&str, &[&str]); 5] = [
-    ("Strict-Transport-Security", &[]),
-    ("X-Content-Type-Options", &["nosniff"]),
-    ("X-Frame-Options", &["deny", "sameorigin"]),
-    ("X-XSS-Protection", &[]),
-    ("Content-Security-Policy", &[]),
-];
+impl ClientAuth {
+    const ALL: [Self; 3] = [Self::No, Self::IfGiven, Self::Required];
+
+    const fn label(self) -> &'static str {
+        match self {
+            Self::No => "NoClientCert",
+            Self::IfGiven => "VerifyClientCertIfGiven",
+            Self::Required => "RequireAndVerifyClientCert",
+        }
+    }
+}
 
 /// Reads users, certificates and headers, or says everything that is wrong with them.
 ///
@@ -148,45 +169,104 @@ pub fn read_web(file: File<'_>) -> Result<WebConfig, Problems> {
     let node = tree::read(&name, text_of(&name, file.bytes)?)?;
     let base = file.name.parent().map(PathBuf::from).unwrap_or_default();
     let mut report = Report { file: name, base, ..Report::default() };
-    let (mut root, is_mapping) = Section::open(&mut report, &node, "");
-    let found = WebConfig {
-        tls: root.section("tls_server_config", tls).flatten(),
-        headers: root.section("http_server_config", headers).unwrap_or_default(),
-        users: users(&mut root),
-    };
-    root.refuse_key("rate_limit", "recliner has no limit of this kind; leave the section out");
-    root.close(is_mapping);
-    if report.problems.is_empty() { Ok(found) } else { Err(Problems::new(report.problems)) }
+    let read = document().read(&mut report, &node, "", Some(&WebFile::default()));
+    if !report.problems.is_empty() {
+        return Err(Problems::new(report.problems));
+    }
+    let WebFile { tls, http, users } = read.unwrap_or_default();
+    Ok(WebConfig { tls: tls.checked, headers: http.headers.given(), users })
 }
 
-fn tls(section: &mut Section<'_, '_>) -> Option<WebTls> {
+/// The whole file.
+#[derive(Clone, Default)]
+struct WebFile {
+    tls: TlsSection,
+    http: HttpSection,
+    users: BTreeMap<String, PasswordHash>,
+}
+
+fn document() -> Form<WebFile> {
+    let keys = keys!(WebFile {
+        "tls_server_config" => tls, Live, tls(),
+            "How connections are encrypted; left out, plain HTTP.";
+        "http_server_config" => http, Live, http(),
+            "Headers of every answer.";
+        "basic_auth_users" => users, Live, mapping(user_name(), password_hash()),
+            "Who may ask: names and bcrypt hashes; left out, anybody.";
+    });
+    section(keys, |_, section| {
+        section
+            .refuse_key("rate_limit", "recliner has no limit of this kind; leave the section out");
+    })
+}
+
+#[derive(Clone, Default)]
+struct TlsSection {
+    cert: Option<Spanned<SecretString>>,
+    cert_file: Option<Spanned<PathBuf>>,
+    key: Option<Spanned<SecretString>>,
+    key_file: Option<Spanned<PathBuf>>,
+    client_auth: Option<Spanned<ClientAuth>>,
+    client_ca: Option<Spanned<SecretString>>,
+    client_ca_file: Option<Spanned<PathBuf>>,
+    min_version: Option<TlsVersion>,
+    max_version: Option<Spanned<TlsVersion>>,
+    cipher_suites: Vec<CipherSuite>,
+    curves: Vec<NamedGroup>,
+    prefer_server_order: Option<bool>,
+    /// All of it together, unless it is left out or something is wrong.
+    checked: Option<WebTls>,
+}
+
+fn tls() -> Form<TlsSection> {
+    let keys = keys!(in TlsSection {
+        "cert" => cert, Live, pem().placed(),
+            "The certificate chain, in PEM.";
+        "cert_file" => cert_file, Live, path().placed(),
+            "A file that holds the certificate chain.";
+        "key" => key, Live, pem().placed(),
+            "The private key, in PEM.";
+        "key_file" => key_file, Live, path().placed(),
+            "A file that holds the private key.";
+        "client_auth_type" => client_auth, Live, client_auth().placed(),
+            "Whether clients must show a certificate.";
+        "client_ca" => client_ca, Live, pem().placed(),
+            "The authorities of clients' certificates, in PEM.";
+        "client_ca_file" => client_ca_file, Live, path().placed(),
+            "A file that holds the authorities of clients' certificates.";
+        "min_version" => min_version, Live, one_of(TlsVersion::ALL, TlsVersion::label).optional(),
+            "The oldest version that is spoken; default TLS12.";
+        "max_version" => max_version, Live, one_of(TlsVersion::ALL, TlsVersion::label).placed(),
+            "The newest version that is spoken; default TLS13.";
+        "cipher_suites" => cipher_suites, Live, list(named(&SUITES)),
+            "Suites for TLS 1.2, best first; default all. Those of TLS 1.3 cannot be chosen.";
+        "curve_preferences" => curves, Live, list(named(&CURVES)),
+            "Key exchange groups, best first; default the library's.";
+        "prefer_server_cipher_suites" => prefer_server_order, Live, boolean().optional(),
+            "Whether the server's order of suites counts, not the client's; default true.";
+    });
+    section(keys, |tls, section| tls.checked = check_tls(tls, section))
+}
+
+fn check_tls(tls: &TlsSection, section: &mut Section<'_, '_>) -> Option<WebTls> {
     if section.is_empty() {
         return None;
     }
-    let cert = pem(section, "cert", "cert_file");
-    let key = pem(section, "key", "key_file");
+    let cert = one_pem(section, ("cert", &tls.cert), ("cert_file", &tls.cert_file));
+    let key = one_pem(section, ("key", &tls.key), ("key_file", &tls.key_file));
     for (found, file, text) in [(&cert, "cert_file", "cert"), (&key, "key_file", "key")] {
         if matches!(found, Given::Absent) {
             section.refuse(format!("found neither {file} nor {text}; TLS needs one of them"));
         }
     }
-    let clients = clients(section);
-    let versions = [TlsVersion::Tls12, TlsVersion::Tls13];
-    let version = values::read_one_of(versions, |version| match version {
-        TlsVersion::Tls12 => "TLS12",
-        TlsVersion::Tls13 => "TLS13",
-    });
-    let least = section.value("min_version", &version).unwrap_or(TlsVersion::Tls12);
-    let most = section.spanned("max_version", &version);
-    if let Some(most) = &most
-        && most.value < least
+    let clients = check_clients(tls, section);
+    let min_version = tls.min_version.unwrap_or(TlsVersion::Tls12);
+    if let Some(most) = &tls.max_version
+        && most.value < min_version
     {
         section.report.refuse(most.at, &most.path, "less than min_version, so that none is left");
     }
-    let most = most.map_or(TlsVersion::Tls13, |most| most.value);
-    let suites = section.values("cipher_suites", named(&SUITES)).unwrap_or_default();
-    let curves = section.values("curve_preferences", named(&CURVES)).unwrap_or_default();
-    let prefer = section.value("prefer_server_cipher_suites", values::read_boolean);
+    let max_version = tls.max_version.as_ref().map_or(TlsVersion::Tls13, |most| most.value);
     section.refuse_key(
         "client_allowed_sans",
         "recliner cannot check the names in client certificates; use authorities of your own in client_ca_file that certify only who may ask",
@@ -196,20 +276,12 @@ fn tls(section: &mut Section<'_, '_>) -> Option<WebTls> {
         cert,
         key,
         clients: clients?,
-        tls12: least == TlsVersion::Tls12,
-        tls13: most == TlsVersion::Tls13,
-        cipher_suites: suites.into_iter().map(|suite| suite.value).collect(),
-        curves: curves.into_iter().map(|curve| curve.value).collect(),
-        prefer_server_order: prefer.unwrap_or(true),
+        tls12: min_version == TlsVersion::Tls12,
+        tls13: max_version == TlsVersion::Tls13,
+        cipher_suites: tls.cipher_suites.clone(),
+        curves: tls.curves.clone(),
+        prefer_server_order: tls.prefer_server_order.unwrap_or(true),
     })
-}
-
-/// One of the words of a table.
-fn named<T: Copy>(table: &'static [(&'static str, T)]) -> impl Fn(&str) -> values::Read<T> {
-    move |text| {
-        let found = values::read_one_of(table, |pair| pair.0)(text);
-        found.map(|pair| pair.1).map_err(|why| format!("{why}; rustls has no others"))
-    }
 }
 
 /// What was given for a text in PEM.
@@ -221,51 +293,31 @@ enum Given {
 }
 
 /// A text in PEM, or the file that holds it.
-fn pem(section: &mut Section<'_, '_>, inline: &'static str, file: &'static str) -> Given {
-    if let (Some(_), Some(at)) = (section.key_at(inline), section.key_at(file)) {
+fn one_pem(
+    section: &mut Section<'_, '_>,
+    (inline, text): (&'static str, &Option<Spanned<SecretString>>),
+    (file, path): (&'static str, &Option<Spanned<PathBuf>>),
+) -> Given {
+    let (inline_at, file_at) = (section.key_at(inline), section.key_at(file));
+    if let (Some(_), Some(at)) = (inline_at, file_at) {
         let path = section.path_of(file);
         section.report.refuse(at, &path, format!("found beside {inline}; give one of them"));
     }
-    let present = section.key_at(inline).is_some() || section.key_at(file).is_some();
-    let base = section.report.base.clone();
-    let text = section.spanned(inline, |text| Ok(Pem::Text(SecretString::from(text))));
-    let path = section.spanned(file, values::read_path);
-    let path = path.map(|found| Spanned {
-        value: Pem::File(base.join(found.value)),
-        at: found.at,
-        path: found.path,
-    });
-    match path.or(text) {
-        Some(found) => Given::As(Placed {
-            place: section.report.place(found.at, &found.path),
-            value: found.value,
-        }),
-        None if present => Given::Wrong,
-        None => Given::Absent,
-    }
+    let (value, at, path) = match (path, text) {
+        (Some(Spanned { value, at, path }), _) => (Pem::File(value.clone()), at, path),
+        (None, Some(Spanned { value, at, path })) => (Pem::Text(value.clone()), at, path),
+        (None, None) if inline_at.or(file_at).is_some() => return Given::Wrong,
+        (None, None) => return Given::Absent,
+    };
+    Given::As(Placed { value, place: section.report.place(*at, path) })
 }
 
-fn clients(section: &mut Section<'_, '_>) -> Option<ClientCertificates> {
-    let given = section.key_at("client_auth_type").is_some();
-    let asked = section.spanned("client_auth_type", |text| {
-        let auth = [ClientAuth::No, ClientAuth::IfGiven, ClientAuth::Required];
-        match text {
-            "" => Ok(ClientAuth::No),
-            "RequestClientCert" | "RequireClientCert" | "RequireAnyClientCert" => Err(format!(
-                "found {}, with which any certificate would do; recliner checks them: write RequireAndVerifyClientCert",
-                quoted(text)
-            )),
-            text => values::read_one_of(auth, |auth| match auth {
-                ClientAuth::No => "NoClientCert",
-                ClientAuth::IfGiven => "VerifyClientCertIfGiven",
-                ClientAuth::Required => "RequireAndVerifyClientCert",
-            })(text),
-        }
-    });
-    let authorities = pem(section, "client_ca", "client_ca_file");
-    let auth = match asked {
-        Some(found) => found,
-        None if given => return None,
+fn check_clients(tls: &TlsSection, section: &mut Section<'_, '_>) -> Option<ClientCertificates> {
+    let authorities =
+        one_pem(section, ("client_ca", &tls.client_ca), ("client_ca_file", &tls.client_ca_file));
+    let auth = match &tls.client_auth {
+        Some(found) => found.clone(),
+        None if section.key_at("client_auth_type").is_some() => return None,
         None => Spanned { value: ClientAuth::No, at: section.at, path: section.path.clone() },
     };
     match (auth.value, authorities) {
@@ -290,56 +342,141 @@ fn clients(section: &mut Section<'_, '_>) -> Option<ClientCertificates> {
     }
 }
 
-fn headers(section: &mut Section<'_, '_>) -> Vec<(HeaderName, HeaderValue)> {
-    // Whatever is said, this server speaks HTTP/1.1 alone, as any client can.
-    let _either = section.value("http2", values::read_boolean);
-    let found = section.free("headers", |report, key, node, path| {
-        let known = HEADERS.iter().find(|(name, _)| *name == key.text);
-        let Some((name, values)) = known else {
-            let names = HEADERS.map(|(name, _)| name);
-            report.refuse(
-                key.at,
-                path,
-                format!(
-                    "found {}, but only {} can be set",
-                    quoted(&key.text),
-                    alternatives(&names)
-                ),
-            );
-            return None;
-        };
-        let value = scalar(report, node, path, |text| {
-            if !values.is_empty() && !values.contains(&text) {
-                return Err(format!(
-                    "found {}, but {} belongs here",
-                    quoted(text),
-                    alternatives(values)
-                ));
-            }
-            HeaderValue::from_str(text)
-                .map_err(|_| format!("found {}, which no header can carry", quoted(text)))
-        })?;
-        Some((HeaderName::from_str(name).ok()?, value))
-    });
-    found.unwrap_or_default()
+/// Whether clients must show a certificate, in Go's words.
+fn client_auth() -> Form<ClientAuth> {
+    let read = |text: &str| match text {
+        "" => Ok(ClientAuth::No),
+        "RequestClientCert" | "RequireClientCert" | "RequireAnyClientCert" => Err(format!(
+            "found {}, with which any certificate would do; recliner checks them: write RequireAndVerifyClientCert",
+            quoted(text)
+        )),
+        text => read_one_of(ClientAuth::ALL, ClientAuth::label)(text),
+    };
+    let words = ClientAuth::ALL.map(ClientAuth::label);
+    Form::scalar(read, |auth| written(auth.label()), json!({"enum": words}))
 }
 
-fn users(root: &mut Section<'_, '_>) -> BTreeMap<String, PasswordHash> {
-    let found = root.free("basic_auth_users", |report, key, node, path| {
-        let name = &key.text;
-        if name.is_empty() || name.contains(':') || name.contains(char::is_control) {
-            let says = "a user name is not empty and contains no colon and no control character, because a login cannot carry them";
-            report.refuse(key.at, path, says);
-        }
-        // What was found is never repeated: it may be the password itself.
-        let hash = scalar(report, node, path, |text| {
-            let read = text.parse::<bcrypt::HashParts>();
-            let hash = |parts: bcrypt::HashParts| PasswordHash { text: text.into(), cost: parts.get_cost() };
-            read.map(hash).map_err(|_| {
-                "found no bcrypt hash, but one belongs here, as htpasswd -nBC 10 prints it after the colon".to_owned()
-            })
-        })?;
-        Some((name.clone(), hash))
+/// One of the words of a table.
+fn named<T: Copy + PartialEq>(table: &'static [(&'static str, T)]) -> Form<T> {
+    let words: Vec<&str> = table.iter().map(|(word, _)| *word).collect();
+    let read = move |text: &str| {
+        let found = read_one_of(table, |pair| pair.0)(text);
+        found.map(|pair| pair.1).map_err(|why| format!("{why}; rustls has no others"))
+    };
+    let write = move |value: &T| {
+        let word = table.iter().find(|(_, of)| of == value).map(|(word, _)| *word);
+        written(word.unwrap_or_default())
+    };
+    Form::scalar(read, write, json!({"enum": words}))
+}
+
+/// A text in PEM, which may be a private key.
+fn pem() -> Form<SecretString> {
+    let read = |text: &str| Ok(SecretString::from(text));
+    Form::scalar(read, |_| written(SECRET), json!({"type": "string"}))
+}
+
+#[derive(Clone, Default)]
+struct HttpSection {
+    headers: Headers,
+}
+
+fn http() -> Form<HttpSection> {
+    let mut keys = keys!(HttpSection {
+        "headers" => headers, Live, headers(),
+            "Headers that answers have in place of the program's own.";
     });
-    found.unwrap_or_default().into_iter().collect()
+    let about =
+        ("http2", "Either is accepted: this server speaks HTTP/1.1 alone, as any client can.");
+    keys.push(Key::without_effect(about, boolean()));
+    section(keys, |_, _| {})
+}
+
+/// The headers that may be set.
+#[derive(Clone, Default)]
+struct Headers {
+    strict_transport_security: Option<HeaderValue>,
+    content_type_options: Option<HeaderValue>,
+    frame_options: Option<HeaderValue>,
+    xss_protection: Option<HeaderValue>,
+    content_security_policy: Option<HeaderValue>,
+}
+
+fn headers() -> Form<Headers> {
+    let keys = keys!(Headers {
+        "Strict-Transport-Security" => strict_transport_security, Live, header_value(&[]),
+            "For how long browsers use HTTPS alone.";
+        "X-Content-Type-Options" => content_type_options, Live, header_value(&["nosniff"]),
+            "Whether browsers may guess the type of an answer.";
+        "X-Frame-Options" => frame_options, Live, header_value(&["deny", "sameorigin"]),
+            "Which pages may show this one in a frame.";
+        "X-XSS-Protection" => xss_protection, Live, header_value(&[]),
+            "What old browsers filter.";
+        "Content-Security-Policy" => content_security_policy, Live, header_value(&[]),
+            "What a page may load.";
+    });
+    section(keys, |_, _| {})
+}
+
+impl Headers {
+    /// Those that are given.
+    fn given(self) -> Vec<(HeaderName, HeaderValue)> {
+        let Self {
+            strict_transport_security,
+            content_type_options,
+            frame_options,
+            xss_protection,
+            content_security_policy,
+        } = self;
+        [
+            (header::STRICT_TRANSPORT_SECURITY, strict_transport_security),
+            (header::X_CONTENT_TYPE_OPTIONS, content_type_options),
+            (header::X_FRAME_OPTIONS, frame_options),
+            (header::X_XSS_PROTECTION, xss_protection),
+            (header::CONTENT_SECURITY_POLICY, content_security_policy),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+    }
+}
+
+/// A header's value: one of these, or any if none is named.
+fn header_value(allowed: &'static [&'static str]) -> Form<Option<HeaderValue>> {
+    let read = |text: &str| {
+        if !allowed.is_empty() && !allowed.contains(&text) {
+            return Err(format!(
+                "found {}, but {} belongs here",
+                quoted(text),
+                alternatives(allowed)
+            ));
+        }
+        HeaderValue::from_str(text)
+            .map_err(|_| format!("found {}, which no header can carry", quoted(text)))
+    };
+    let write = |value: &HeaderValue| written(value.to_str().unwrap_or_default());
+    let schema =
+        if allowed.is_empty() { json!({"type": "string"}) } else { json!({"enum": allowed}) };
+    Form::scalar(read, write, schema).optional()
+}
+
+fn user_name() -> Form<String> {
+    let read = |name: &str| {
+        if name.is_empty() || name.contains(':') || name.contains(char::is_control) {
+            return Err("a user name is not empty and contains no colon and no control character, because a login cannot carry them".to_owned());
+        }
+        Ok(name.to_owned())
+    };
+    Form::scalar(read, |name| written(name), json!({"type": "string", "pattern": "^[^:]+$"}))
+}
+
+fn password_hash() -> Form<PasswordHash> {
+    // What was found is never repeated: it may be the password itself.
+    let read = |text: &str| {
+        let parts = text.parse::<bcrypt::HashParts>().map_err(|_| {
+            "found no bcrypt hash, but one belongs here, as htpasswd -nBC 10 prints it after the colon".to_owned()
+        })?;
+        Ok(PasswordHash { text: text.into(), cost: parts.get_cost() })
+    };
+    Form::scalar(read, |_| written(SECRET), json!({"type": "string"}))
 }

@@ -1,5 +1,6 @@
-//! Findings: what there is to say about settings, for people and programs.
+//! Findings: what there is to say about the settings of some nodes and their import.
 
+use compaction_settings as read;
 use std::{collections::BTreeMap, fmt};
 
 /// How much a finding matters.
@@ -53,57 +54,74 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A finding before it is known for how many nodes it holds.
+impl From<read::Severity> for Severity {
+    fn from(severity: read::Severity) -> Self {
+        match severity {
+            read::Severity::Note => Self::Note,
+            read::Severity::Warning => Self::Warning,
+            // CouchDB compacts nothing, and no channels have the same effect.
+            read::Severity::Error => Self::Impossible,
+        }
+    }
+}
+
+/// A finding about one node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Remark {
+struct NodeFinding {
     severity: Severity,
     section: String,
     key: Option<String>,
     message: String,
 }
 
-/// The remarks about one node.
+/// The findings about one node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Remarks(pub(super) Vec<Remark>);
+pub(super) struct NodeFindings(Vec<NodeFinding>);
 
-impl Remarks {
-    pub(super) fn add(
+impl NodeFindings {
+    pub(super) fn add<'a>(
         &mut self,
         severity: Severity,
-        section: &str,
-        key: impl Into<Option<&'static str>>,
+        section: &'a str,
+        key: impl Into<Option<&'a str>>,
         message: impl Into<String>,
     ) {
-        let key = key.into().map(str::to_owned);
-        self.add_key(severity, section, key, message);
+        let (section, key) = (section.to_owned(), key.into().map(str::to_owned));
+        self.0.push(NodeFinding { severity, section, key, message: message.into() });
     }
 
-    pub(super) fn add_key(
-        &mut self,
-        severity: Severity,
-        section: &str,
-        key: Option<String>,
-        message: impl Into<String>,
-    ) {
-        let section = section.to_owned();
-        self.0.push(Remark { severity, section, key, message: message.into() });
+    /// Adds what was found in the settings themselves.
+    pub(super) fn extend(&mut self, findings: Vec<read::Finding>) {
+        self.0.extend(findings.into_iter().map(
+            |read::Finding { severity, section, key, message }| NodeFinding {
+                severity: severity.into(),
+                section,
+                key,
+                message,
+            },
+        ));
+    }
+
+    /// Whether there is a finding about this key.
+    pub(super) fn is_about(&self, section: &str, key: &str) -> bool {
+        self.0.iter().any(|found| found.section == section && found.key.as_deref() == Some(key))
     }
 }
 
-/// One finding for each remark, the gravest first, with the nodes it holds for.
-pub(super) fn gather(remarks: impl IntoIterator<Item = (String, Remarks)>) -> Vec<Finding> {
-    let mut nodes: BTreeMap<Remark, Vec<String>> = BTreeMap::new();
-    for (node, remarks) in remarks {
-        for remark in remarks.0 {
-            let named = nodes.entry(remark).or_default();
+/// Each finding once, the gravest first, with the nodes it is true for.
+pub(super) fn gather(nodes: impl IntoIterator<Item = (String, NodeFindings)>) -> Vec<Finding> {
+    let mut nodes_of: BTreeMap<NodeFinding, Vec<String>> = BTreeMap::new();
+    for (node, findings) in nodes {
+        for finding in findings.0 {
+            let named = nodes_of.entry(finding).or_default();
             if named.last().is_none_or(|last| *last != node) {
                 named.push(node.clone());
             }
         }
     }
-    let mut findings: Vec<_> = nodes
+    let mut findings: Vec<_> = nodes_of
         .into_iter()
-        .map(|(Remark { severity, section, key, message }, nodes)| Finding {
+        .map(|(NodeFinding { severity, section, key, message }, nodes)| Finding {
             severity,
             nodes,
             section,

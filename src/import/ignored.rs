@@ -1,58 +1,15 @@
-//! `[smoosh.ignore]`: names that no channel of smoosh takes (`smoosh_utils:ignore_db/1`).
-//!
-//! A key is the exact name of a shard file, which stands for its db and its views; for
-//! the index cleanup it is the name of a clustered database.
+//! What the nodes ignore together: one list for all of them.
 
-use super::{
-    NodeConfig,
-    finding::{Finding, Remarks, Severity},
-};
+use super::finding::{Finding, Severity};
+use compaction_settings::Ignored;
 use couchdb_names::{Range, ShardName};
 use std::collections::{BTreeMap, BTreeSet};
 
 const SECTION: &str = "smoosh.ignore";
-/// Databases of a node alone, which no clustered database shares its name with.
-const NODE_LOCAL: [&str; 2] = ["_dbs", "_nodes"];
 
-/// What a node ignores.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ignored {
-    /// Names of db files.
-    pub(super) files: BTreeSet<String>,
-    /// Clustered databases whose index files are not cleaned up.
-    pub(super) cleanups_of: BTreeSet<String>,
-}
-
-/// Reads a node's ignore list.
-pub(super) fn read(node: &NodeConfig, remarks: &mut Remarks) -> Ignored {
-    let mut ignored = Ignored::default();
-    for (name, value) in node.sections.get(SECTION).into_iter().flatten() {
-        let mut remark = |severity, message: &str| {
-            remarks.add_key(severity, SECTION, Some(name.clone()), message);
-        };
-        if value != "true" {
-            remark(
-                if value == "false" { Severity::Note } else { Severity::Warning },
-                "does nothing: a name is ignored only where its value is exactly \"true\"",
-            );
-        } else if name.ends_with(".couch") {
-            remark(Severity::Warning, "does nothing: smoosh knows files without the ending .couch");
-        } else if ShardName::split(name).is_some() || NODE_LOCAL.contains(&name.as_str()) {
-            ignored.files.insert(name.clone());
-        } else {
-            ignored.cleanups_of.insert(name.clone());
-            remark(
-                Severity::Warning,
-                "names no shard file, so it keeps smoosh only from cleaning up the index files of that database (and from a database that this node alone has): name shards/RANGE/db.SUFFIX to ignore a shard",
-            );
-        }
-    }
-    ignored
-}
-
-/// What all nodes together ignore, as one list for all of them.
+/// What all nodes together ignore.
 #[derive(Debug, Default)]
-pub(super) struct Merged {
+pub(super) struct IgnoredByAll {
     pub(super) ignored: Ignored,
     /// Clustered databases whose views are all on ignored shards.
     pub(super) views_of: BTreeSet<String>,
@@ -70,8 +27,10 @@ struct Named<'a> {
 ///
 /// Nodes name the shards they hold, so a name that only some have is no difference in
 /// itself.
-pub(super) fn merge<'a>(nodes: impl Iterator<Item = (&'a str, &'a Ignored)> + Clone) -> Merged {
-    let mut merged = Merged::default();
+pub(super) fn merge<'a>(
+    nodes: impl Iterator<Item = (&'a str, &'a Ignored)> + Clone,
+) -> IgnoredByAll {
+    let mut merged = IgnoredByAll::default();
     let mut shards: BTreeMap<(&str, &str), Named<'_>> = BTreeMap::new();
     for (node, ignored) in nodes.clone() {
         merged.ignored.files.extend(ignored.files.iter().cloned());

@@ -4,17 +4,15 @@
 mod differences;
 
 use super::{
-    Finding, ImportError, Severity,
-    effective::{Effective, Reading},
-    finding,
-    ignored::{self, Merged, escaped},
+    Finding, ImportError, NodeChannels, Severity, TranslatedChannel, finding,
+    ignored::{self, IgnoredByAll, escaped},
 };
 use crate::{
     model::{
         channel::{Channel, Channels},
         target::TargetKind,
     },
-    text::pattern::{NameFilter, NamePatterns},
+    text::pattern::{NameFilter, NamePatterns, PatternError},
 };
 use std::collections::BTreeSet;
 
@@ -90,24 +88,23 @@ impl Imported {
     }
 }
 
-/// Brings the readings of all nodes together.
-pub(super) fn merge(readings: Vec<Reading>) -> Result<Imported, ImportError> {
-    let merged = together(&readings);
+/// Brings the channels of all nodes together.
+pub(super) fn merge(nodes: Vec<NodeChannels>) -> Result<Imported, ImportError> {
+    let ignored = ignored::merge(nodes.iter().map(|node| (node.node.as_str(), &node.ignored)));
     let mut groups: Vec<Group> = Vec::new();
-    for reading in readings.iter().filter(|reading| reading.runs_smoosh) {
-        let channels = channels(reading, &merged)
-            .map_err(|source| ImportError::Pattern { node: reading.node.clone(), source })?;
-        let node = (reading.node.clone(), reading.version.clone());
+    for node in nodes.iter().filter(|node| node.runs_smoosh) {
+        let channels = channels(node, &ignored)
+            .map_err(|source| ImportError::Pattern { node: node.node.clone(), source })?;
+        let named = (node.node.clone(), node.version.clone());
         match groups.iter_mut().find(|group| group.channels == channels) {
-            Some(group) => group.nodes.push(node),
-            None => groups.push(Group { nodes: vec![node], channels, per_node: reading.per_node }),
+            Some(group) => group.nodes.push(named),
+            None => groups.push(Group { nodes: vec![named], channels, per_node: node.per_node }),
         }
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.nodes.len()));
-    let mut findings = differences::between(&groups, &readings);
-    findings.extend(merged.findings);
-    let remarks = readings.into_iter().map(|reading| (reading.node, reading.remarks));
-    findings.extend(finding::gather(remarks));
+    let mut findings = differences::between(&groups, &nodes);
+    findings.extend(ignored.findings);
+    findings.extend(finding::gather(nodes.into_iter().map(|node| (node.node, node.findings))));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let (channels, per_node) = match groups.first() {
         Some(group) => (group.channels.clone(), group.per_node),
@@ -116,30 +113,19 @@ pub(super) fn merge(readings: Vec<Reading>) -> Result<Imported, ImportError> {
     Ok(Imported { channels, per_node, groups, findings })
 }
 
-/// What the nodes ignore together.
-pub(super) fn together(readings: &[Reading]) -> Merged {
-    ignored::merge(readings.iter().map(|reading| (reading.node.as_str(), &reading.ignored)))
-}
-
 /// One node's channels with their name patterns.
-fn channels(
-    reading: &Reading,
-    merged: &Merged,
-) -> Result<Channels, crate::text::pattern::PatternError> {
-    let list: Result<_, _> = reading.channels.iter().map(|one| channel(one, merged)).collect();
-    let files: Vec<_> = merged.ignored.files.iter().map(|name| escaped(name)).collect();
+fn channels(node: &NodeChannels, ignored: &IgnoredByAll) -> Result<Channels, PatternError> {
+    let list: Result<_, _> = node.channels.iter().map(|one| channel(one, ignored)).collect();
+    let files: Vec<_> = ignored.ignored.files.iter().map(|name| escaped(name)).collect();
     Ok(Channels { list: list?, ignore: NamePatterns::new(&files)? })
 }
 
-fn channel(
-    one: &Effective,
-    merged: &Merged,
-) -> Result<Channel, crate::text::pattern::PatternError> {
+fn channel(one: &TranslatedChannel, ignored: &IgnoredByAll) -> Result<Channel, PatternError> {
     let none = BTreeSet::new();
     let left_out = match one.channel.kind {
         TargetKind::Db | TargetKind::Search => &none,
-        TargetKind::View => &merged.views_of,
-        TargetKind::Cleanup => &merged.ignored.cleanups_of,
+        TargetKind::View => &ignored.views_of,
+        TargetKind::Cleanup => &ignored.ignored.cleanups_of,
     };
     let patterns = |names: &mut dyn Iterator<Item = &String>| -> Vec<_> {
         names.map(|name| escaped(name)).collect()

@@ -1,14 +1,12 @@
 mod daemon;
 mod equivalence;
-mod lint;
 mod nodes;
+mod translation;
 mod values;
 
 use super::*;
-use crate::model::{
-    channel::{Channel, Channels},
-    priority::PriorityKind,
-};
+use crate::model::{channel::Channels, priority::PriorityKind};
+use compaction_settings::{Sections, read_smoosh};
 
 /// A node whose settings are this ini text.
 fn node(name: &str, version: &str, ini: &str) -> NodeConfig {
@@ -24,11 +22,17 @@ fn shown(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(|finding| finding.to_string().replace(" (n)", "")).collect()
 }
 
-/// What is said of these settings beyond what is said of none.
+/// The findings about the translation of these settings, beyond those about no settings.
 fn said(version: &str, ini: &str) -> Vec<String> {
-    let silent = findings(&node("n", version, ""));
-    let said = findings(&node("n", version, ini));
-    shown(&said.into_iter().filter(|finding| !silent.contains(finding)).collect::<Vec<_>>())
+    let node = node("n", version, ini);
+    let of_settings = read_smoosh(&node).findings;
+    let silent = import_one(version, "").findings;
+    let mut findings = import_smoosh(&[node]).unwrap().findings;
+    findings.retain(|finding| {
+        let message = &finding.message;
+        !silent.contains(finding) && of_settings.iter().all(|found| found.message != *message)
+    });
+    shown(&findings)
 }
 
 fn named(channels: &Channels) -> Vec<String> {

@@ -11,8 +11,7 @@ use crate::{
     },
     table::{DbIx, DbName, Draft, IndexSet, NodeIx, ShardMapEntry, TargetIx, TargetRef},
 };
-use couchdb_client::wire::Names;
-use couchdb_names::{Range, ShardName};
+use couchdb_names::{NameList, Range, ShardName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most databases that are asked for one by one because only stray files name them. When there
@@ -173,7 +172,7 @@ impl Listing {
     }
 
     /// Adds one node's files to the tables.
-    pub(super) fn files(&mut self, draft: &mut Draft, node: NodeIx, names: &Names) {
+    pub(super) fn files(&mut self, draft: &mut Draft, node: NodeIx, names: &NameList) {
         self.listed.insert(node);
         for name in names.iter() {
             let Some(shard) = ShardName::split(name) else {

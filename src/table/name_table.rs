@@ -1,5 +1,6 @@
 //! The names of a cluster's databases, each stored once.
 
+use couchdb_names::NameList;
 use std::sync::Arc;
 
 /// Names in a chunk.
@@ -21,44 +22,35 @@ impl std::fmt::Display for DbName<'_> {
     }
 }
 
-/// The concatenated texts of a chunk: five bytes for each name in addition to its letters.
-#[derive(Clone, Debug, Default)]
+/// The names of a chunk: five bytes for each in addition to its letters.
+#[derive(Clone, Debug)]
 struct NameChunk {
-    text: String,
-    /// The end of each name.
-    ends: Vec<u32>,
-    /// The number of trailing bytes that belong to the suffix.
+    names: NameList,
+    /// The number of trailing bytes of each name that belong to the suffix.
     suffixes: Vec<u8>,
 }
 
 impl NameChunk {
     fn with_capacity(letters: usize) -> Self {
         Self {
-            text: String::with_capacity(letters),
-            ends: Vec::with_capacity(NAMES_PER_CHUNK),
+            names: NameList::with_capacity(NAMES_PER_CHUNK, letters),
             suffixes: Vec::with_capacity(NAMES_PER_CHUNK),
         }
     }
 
     fn get(&self, at: usize) -> Option<DbName<'_>> {
-        let &end = self.ends.get(at)?;
+        let whole = self.names.get(at)?;
         let &suffix = self.suffixes.get(at)?;
-        let begin = match at.checked_sub(1) {
-            Some(before) => *self.ends.get(before)?,
-            None => 0,
-        };
-        let whole = self.text.get(usize::try_from(begin).ok()?..usize::try_from(end).ok()?)?;
-        let split = whole.len().checked_sub(usize::from(suffix))?;
-        Some(DbName { db: whole.get(..split)?, suffix: whole.get(split..)? })
+        let (db, suffix) = whole.split_at_checked(whole.len().checked_sub(usize::from(suffix))?)?;
+        Some(DbName { db, suffix })
     }
 
     fn push(&mut self, name: DbName<'_>) {
-        // A suffix this long is no suffix: the name then keeps it.
-        self.suffixes.push(u8::try_from(name.suffix.len()).unwrap_or(0));
-        self.text.push_str(name.db);
-        self.text.push_str(name.suffix);
-        // 256 names of at most CouchDB's 238 bytes stay far below four gigabytes.
-        self.ends.push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
+        // 256 names of at most CouchDB's 238 bytes stay far below a list's four gigabytes.
+        if self.names.push_parts([name.db, name.suffix]) {
+            // A suffix this long is no suffix: the name then keeps it.
+            self.suffixes.push(u8::try_from(name.suffix.len()).unwrap_or(0));
+        }
     }
 }
 
@@ -77,8 +69,7 @@ impl NameTable {
     pub(crate) fn push(&mut self, name: DbName<'_>) -> usize {
         if self.len.is_multiple_of(NAMES_PER_CHUNK) {
             if let Some(full) = self.chunks.last_mut() {
-                let full = Arc::make_mut(full);
-                full.text.shrink_to_fit();
+                Arc::make_mut(full).names.shrink_to_fit();
             }
             self.chunks.push(Arc::new(NameChunk::with_capacity(0)));
         }
@@ -93,8 +84,8 @@ impl NameTable {
     /// drops databases all day leaves no unused text.
     pub(crate) fn replace(&mut self, at: usize, name: DbName<'_>) {
         let Some(chunk) = self.chunks.get_mut(at / NAMES_PER_CHUNK) else { return };
-        let mut fresh = NameChunk::with_capacity(chunk.text.len());
-        for place in 0..chunk.ends.len() {
+        let mut fresh = NameChunk::with_capacity(chunk.names.bytes());
+        for place in 0..chunk.names.len() {
             match chunk.get(place) {
                 Some(_) if place == at % NAMES_PER_CHUNK => fresh.push(name),
                 Some(kept) => fresh.push(kept),

@@ -9,7 +9,6 @@ mod design;
 mod feed;
 mod lenient;
 mod map;
-mod names;
 mod search;
 mod shard;
 mod tasks;
@@ -27,7 +26,6 @@ pub use feed::{Change as DbChange, GLOBAL_CHANGES, MapChange, MapChanges, Update
 pub(crate) use lenient::List;
 pub use map::{Change, DbsDoc};
 pub(crate) use map::{MapRow, MapRows};
-pub use names::Names;
 pub use search::{SearchIndex, SearchInfo};
 pub use shard::{ShardInfo, Sizes};
 pub use tasks::{ActiveTask, ReshardJob, ReshardJobs, SmooshChannel, SmooshStatus, SmooshWaiting};

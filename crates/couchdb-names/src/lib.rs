@@ -11,12 +11,14 @@
 //! ```
 
 mod engine;
+mod name_list;
 mod range;
 mod segment;
 mod signature;
 mod version;
 
 pub use engine::Engine;
+pub use name_list::NameList;
 pub use range::{ParseRangeError, Range, RangeText, ShardName};
 pub use segment::encode_part;
 pub use signature::{ParseSignatureError, Signature};

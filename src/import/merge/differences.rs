@@ -2,17 +2,17 @@
 
 use super::Group;
 use crate::{
-    import::{Finding, Severity, effective::Reading},
+    import::{Finding, NodeChannels, Severity},
     model::channel::Channel,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One finding for each setting that differs; none where there is one group.
-pub(super) fn between(groups: &[Group], readings: &[Reading]) -> Vec<Finding> {
+pub(super) fn between(groups: &[Group], node_channels: &[NodeChannels]) -> Vec<Finding> {
     let Some(first) = groups.first().filter(|_| groups.len() > 1) else { return Vec::new() };
-    let sections: BTreeMap<&str, &str> = readings
+    let sections: BTreeMap<&str, &str> = node_channels
         .iter()
-        .flat_map(|reading| &reading.channels)
+        .flat_map(|node| &node.channels)
         .map(|one| (&*one.channel.name, one.section.as_str()))
         .collect();
     let written = nodes(first).join(", ");

@@ -138,15 +138,15 @@ fn rules_the_daemon_cannot_read_are_named_and_left_out() {
     assert_eq!(
         said_of(&imported),
         [
-            "warning: [compactions] a: cannot be read by the daemon either, which ignores it: from and to come together or not at all",
-            "warning: [compactions] b: cannot be read by the daemon either, which ignores it: it is no list",
-            "warning: [compactions] c: cannot be read by the daemon either, which ignores it: db_fragmentation is written as in \"70%\", with whole per cents",
-            "warning: [compactions] d: cannot be read by the daemon either, which ignores it: db_fragmentation is written as in \"70%\", with whole per cents",
-            "warning: [compactions] e: cannot be read by the daemon either, which ignores it: strict_window is true or false without quotes",
-            "warning: [compactions] f: cannot be read by the daemon either, which ignores it: letter 27: a comma or ] is missing",
-            "warning: [compactions] g: cannot be read by the daemon either, which ignores it: colour is not one of its parameters",
-            "warning: [compactions] h: cannot be read by the daemon either, which ignores it: it holds something else than pairs",
-            "warning: [compactions] i: cannot be read by the daemon either, which ignores it: to is written as in \"20:00\"",
+            "warning: [compactions] a: is ignored by the daemon, which cannot read it: from and to come together or not at all",
+            "warning: [compactions] b: is ignored by the daemon, which cannot read it: it is no list",
+            "warning: [compactions] c: is ignored by the daemon, which cannot read it: db_fragmentation is written as in \"70%\", with whole per cents",
+            "warning: [compactions] d: is ignored by the daemon, which cannot read it: db_fragmentation is written as in \"70%\", with whole per cents",
+            "warning: [compactions] e: is ignored by the daemon, which cannot read it: strict_window is true or false without quotes",
+            "warning: [compactions] f: is ignored by the daemon, which cannot read it: letter 27: a comma or ] is missing",
+            "warning: [compactions] g: is ignored by the daemon, which cannot read it: colour is not one of its parameters",
+            "warning: [compactions] h: is ignored by the daemon, which cannot read it: it holds something else than pairs",
+            "warning: [compactions] i: is ignored by the daemon, which cannot read it: to is written as in \"20:00\"",
             "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
             "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
         ]
@@ -171,7 +171,7 @@ fn what_no_channel_can_say_is_impossible() {
     assert_eq!(
         said_of(&imported),
         [
-            "impossible: [compaction_daemon] min_file_size: is no integer, on which the daemon crashes at every file: 131072 is written instead",
+            "impossible: [compaction_daemon] min_file_size: is no integer, on which the daemon crashes at every file: its default of 131072 is assumed",
             "impossible: [compactions] a: db_fragmentation is left out or 0, so the daemon compacts every db every time, however small or full; the channel written takes those with any waste: set a db_fragmentation",
             "impossible: [compactions] a: view_fragmentation 100% would be an infinite min_priority, so no channel is written; rounded to whole per cents the daemon takes ratios from 200 on: set min_priority: 199.99 for that",
             "impossible: [compactions] shards/00000000-7fffffff/x.1: is a rule for one shard; a channel takes whole databases, so this one is left out",

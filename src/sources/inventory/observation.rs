@@ -6,9 +6,9 @@ use crate::{
     model::facts::Facts,
     table::{IndexQuery, NodeSmoosh, TargetIx},
 };
-use couchdb_client::{OwnAddress, wire::Names};
+use couchdb_client::OwnAddress;
 use couchdb_files::ReportMatch;
-use couchdb_names::{Engine, Signature, Version};
+use couchdb_names::{Engine, NameList, Signature, Version};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use wall_clock::Moment;
 
@@ -80,7 +80,7 @@ pub enum Observation {
         /// The node.
         node: String,
         /// Their names.
-        names: Result<Names, ReadError>,
+        names: Result<NameList, ReadError>,
     },
     /// A database that a stray file names, asked for by itself, after the files were read.
     Stray {

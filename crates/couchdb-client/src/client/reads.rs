@@ -6,6 +6,7 @@ use crate::{
     paging::{Page, PageLimits, Paging, size_of_text},
     wire,
 };
+use couchdb_names::NameList;
 use futures::future::join_all;
 use std::time::Duration;
 
@@ -133,7 +134,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Error`] says.
-    pub async fn node_files(&self, node: &str) -> Result<wire::Names, Error> {
+    pub async fn node_files(&self, node: &str) -> Result<NameList, Error> {
         self.get(Route::NodeFiles { node }, Target::Node(node)).await
     }
 
@@ -229,13 +230,13 @@ impl Client {
         let asked = limit.saturating_add(1);
         let after = from.and_then(|from| from.after.as_deref());
         let route = Route::AllDbs { from: after, limit: asked };
-        let behind = |names: &wire::Names| {
+        let behind = |names: &NameList| {
             let weight = names.iter().map(size_of_text).sum();
             let full = names.len() >= asked;
             let page = Page { keys: names.iter().collect(), full, weight, total: None };
             Paging::after_page(from, &page, NAME_LIMITS)
         };
-        let page: wire::Names =
+        let page: NameList =
             self.get_checked(route, Target::Any, |page| behind(page).map(drop)).await?;
         let next = behind(&page).unwrap_or_default();
         let names = page.iter().filter(|name| Some(*name) != after).map(ToOwned::to_owned);

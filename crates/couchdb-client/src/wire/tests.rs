@@ -1,5 +1,5 @@
 use super::*;
-use couchdb_names::Engine;
+use couchdb_names::{Engine, NameList};
 use proptest::prelude::*;
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -242,16 +242,16 @@ fn what_real_servers_say_of_themselves_is_read_whole() {
 
 #[test]
 fn a_nodes_files_are_read_in_order() {
-    let files: Names = body("3.3.3", "node_all_dbs");
+    let files: NameList = body("3.3.3", "node_all_dbs");
     let all: Vec<&str> = files.iter().collect();
     assert_eq!((files.len(), files.is_empty()), (16, false));
     assert_eq!(all[..3], ["_dbs", "_nodes", "_users"]);
     assert_eq!(all[15], "shards/c0000000-ffffffff/rec_app.1795227144");
-    let escaped: Names = parse(r#"["a\u00e9\"", "", "b\/c"]"#);
+    let escaped: NameList = parse(r#"["a\u00e9\"", "", "b\/c"]"#);
     assert_eq!(escaped.iter().collect::<Vec<_>>(), ["aé\"", "", "b/c"]);
     assert_eq!(escaped, ["aé\"", "", "b/c"].into_iter().collect());
     for bad in ["{}", "[1]", "[null]", "null", "\"a\""] {
-        assert!(serde_json::from_str::<Names>(bad).is_err(), "{bad}");
+        assert!(serde_json::from_str::<NameList>(bad).is_err(), "{bad}");
     }
 }
 

@@ -3,15 +3,12 @@
 
 mod order;
 
-pub(super) use order::order;
+pub(crate) use order::order;
 
-use super::{
-    NodeConfig, ProblemKind, Rules,
-    effective::Effective,
-    finding::{Remarks, Severity},
-    number::integer,
+use crate::{
+    ChannelKind, IniProblemKind, NodeConfig, Priority, Rules, Severity, SmooshChannel,
+    finding::Findings, number::integer,
 };
-use crate::model::{priority::PriorityKind, target::TargetKind};
 
 /// Keys of every channel.
 const EVERY: [&str; 5] = ["capacity", "concurrency", "from", "to", "strict_window"];
@@ -19,27 +16,27 @@ const EVERY: [&str; 5] = ["capacity", "concurrency", "from", "to", "strict_windo
 const SCORED: [&str; 5] = ["priority", "min_priority", "max_priority", "min_size", "max_size"];
 
 /// Lines of ini files in these sections, or between sections, that are not what they seem.
-pub(super) fn lines(node: &NodeConfig, sections: &[&str], remarks: &mut Remarks) {
+pub(crate) fn lines(node: &NodeConfig, sections: &[&str], findings: &mut Findings) {
     for problem in &node.problems {
         let root = problem.section.split('.').next().unwrap_or_default();
-        if sections.contains(&root) || problem.kind == ProblemKind::NotASection {
+        if sections.contains(&root) || problem.kind == IniProblemKind::NotASection {
             let section = if problem.section.is_empty() { "no section" } else { &problem.section };
-            remarks.add(Severity::Warning, section, None, problem.to_string());
+            findings.add(Severity::Warning, section, None, problem.to_string());
         }
     }
 }
 
-/// Sections and keys that smoosh does not read, or that mean nothing to recliner.
-pub(super) fn unread(
+/// Sections and keys that smoosh does not read.
+pub(crate) fn unread(
     node: &NodeConfig,
     rules: Rules,
-    channels: &[(String, TargetKind)],
-    remarks: &mut Remarks,
+    channels: &[(String, ChannelKind)],
+    findings: &mut Findings,
 ) {
     for (section, keys) in &node.sections {
         if section == "smoosh" {
             for (key, value) in keys {
-                server_key(key, value, rules, remarks);
+                server_key(key, value, rules, findings);
             }
             continue;
         }
@@ -48,7 +45,7 @@ pub(super) fn unread(
             channels.iter().filter(|(listed, _)| listed == name).map(|(_, kind)| *kind).collect();
         if kinds.is_empty() {
             if name != "ignore" {
-                remarks.add(
+                findings.add(
                     Severity::Warning,
                     section,
                     None,
@@ -65,67 +62,52 @@ pub(super) fn unread(
             } else {
                 "does nothing: smoosh reads no such key"
             };
-            remarks.add_key(Severity::Warning, section, Some(key.clone()), why);
+            findings.add(Severity::Warning, section, key.as_str(), why);
         }
     }
 }
 
-fn reads(key: &str, kinds: &[TargetKind]) -> bool {
+fn reads(key: &str, kinds: &[ChannelKind]) -> bool {
     EVERY.contains(&key)
         || kinds.iter().any(|kind| match kind {
-            TargetKind::Db => SCORED.contains(&key) || key == "min_changes",
-            TargetKind::View => SCORED.contains(&key),
-            TargetKind::Cleanup | TargetKind::Search => false,
+            ChannelKind::Db => SCORED.contains(&key) || key == "min_changes",
+            ChannelKind::View => SCORED.contains(&key),
+            ChannelKind::Cleanup => false,
         })
 }
 
-fn server_key(key: &str, value: &str, rules: Rules, remarks: &mut Remarks) {
-    let section = "smoosh";
-    let mut remark = |severity, message: &str| {
-        remarks.add_key(severity, section, Some(key.to_owned()), message);
-    };
+/// Keys of `[smoosh]` itself that this version does not read or fails on.
+fn server_key(key: &str, value: &str, rules: Rules, findings: &mut Findings) {
     let new = rules.adds_channels();
-    match key {
-        "db_channels" | "view_channels" | "cleanup_index_files" => {}
-        "cleanup_channels" | "state_dir" if new => {}
-        "staleness" => remark(
-            Severity::Note,
-            "has no counterpart: smoosh scores on writes, recliner at every scan.interval",
-        ),
-        "wait_secs" if integer(value).is_none_or(|seconds| seconds < 0) => remark(
-            Severity::Impossible,
+    let (severity, message) = match key {
+        "db_channels" | "view_channels" | "cleanup_index_files" | "staleness" => return,
+        "cleanup_channels" | "state_dir" | "persist" | "compaction_log_level" if new => return,
+        "wait_secs" if integer(value).is_none_or(|seconds| seconds < 0) => (
+            Severity::Error,
             "is no number of seconds: smoosh's channels crash as they start, and nothing is compacted",
         ),
-        "wait_secs" => remark(
-            Severity::Note,
-            "has no counterpart: it is how long smoosh waits after CouchDB has started",
-        ),
-        "persist" if new => {
-            remark(Severity::Note, "has no counterpart: recliner always keeps its state");
-        }
-        "compaction_log_level" if new => {
-            remark(Severity::Note, "has no counterpart: set --log.level");
-        }
-        "schema_channels" if !new => remark(Severity::Note, "does nothing in CouchDB"),
-        _ => remark(Severity::Warning, "does nothing: smoosh reads no such key"),
-    }
+        "wait_secs" => return,
+        "schema_channels" if !new => (Severity::Note, "does nothing in CouchDB"),
+        _ => (Severity::Warning, "does nothing: smoosh reads no such key"),
+    };
+    findings.add(severity, "smoosh", key, message);
 }
 
 /// Defaults in force that CouchDB's documentation has wrong.
-pub(super) fn defaults(channels: &[Effective], rules: Rules, remarks: &mut Remarks) {
+pub(crate) fn defaults(channels: &[SmooshChannel], rules: Rules, findings: &mut Findings) {
     for (priority, value, documented, shown) in [
-        (PriorityKind::Ratio, rules.min_ratio(), 5.0, "5.0"),
-        (PriorityKind::Slack, rules.min_slack(), 16_777_216.0, "16 MB"),
+        (Priority::Ratio, rules.min_ratio(), 5.0, "5.0"),
+        (Priority::Slack, rules.min_slack(), 16_777_216.0, "16 MB"),
     ] {
         let names: Vec<_> = channels
             .iter()
-            .filter(|one| one.default_floor && !one.unscored && one.channel.priority == priority)
-            .map(|one| &*one.channel.name)
+            .filter(|one| one.has_default_min_priority && one.priority == Some(priority))
+            .map(SmooshChannel::shown)
             .collect();
         if names.is_empty() || value == documented {
             continue;
         }
-        remarks.add(
+        findings.add(
             Severity::Note,
             "smoosh",
             None,

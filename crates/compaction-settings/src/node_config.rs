@@ -1,7 +1,6 @@
-//! What an import reads: one node's settings, from its configuration interface or from
-//! its ini files.
+//! One node's settings, from its configuration interface or from its ini files.
 
-use super::{Problem, Rules, ini};
+use crate::{IniProblem, Rules, ini};
 use std::collections::BTreeMap;
 
 /// Settings by section and key, as `GET /_node/{node}/_config` answers them.
@@ -17,7 +16,7 @@ pub struct NodeConfig {
     /// Its settings.
     pub sections: Sections,
     /// Lines of its ini files that CouchDB does not read as one might expect.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<IniProblem>,
 }
 
 impl NodeConfig {
@@ -46,11 +45,11 @@ impl NodeConfig {
     }
 
     /// The version whose rules apply, and whether it is only assumed.
-    pub(super) fn rules(&self) -> (Rules, bool) {
+    pub(crate) fn rules(&self) -> (Rules, bool) {
         Rules::parse(&self.version).map_or((Rules::NEWEST, true), |rules| (rules, false))
     }
 
-    pub(super) fn value(&self, section: &str, key: &str) -> Option<&str> {
+    pub(crate) fn value(&self, section: &str, key: &str) -> Option<&str> {
         self.sections.get(section)?.get(key).map(String::as_str)
     }
 }

@@ -3,29 +3,21 @@
 
 use super::Reader;
 use crate::{
-    import::{
-        clock_time::{DAY_BEGINS, DAY_ENDS, Daily, HourMinute, daily, hour_minute},
-        finding::{Remarks, Severity},
-        number::integer,
-    },
-    model::channel::Channel,
+    Opening, Severity, SmooshChannel,
+    clock_time::{DAY_BEGINS, DAY_ENDS, HourMinute, daily, hour_minute},
+    finding::Findings,
+    number::integer,
 };
-use jiff::tz::TimeZone;
 
 impl Reader<'_> {
     /// Capacity and concurrency, which smoosh's channel reads as it enqueues and starts.
-    pub(super) fn limits(
-        &self,
-        channel: &mut Channel,
-        stopped: &mut Option<&'static str>,
-        remarks: &mut Remarks,
-    ) {
+    pub(super) fn limits(&self, channel: &mut SmooshChannel, findings: &mut Findings) {
         if let Some(text) = self.value("capacity") {
             match integer(text) {
                 Some(capacity) if capacity > 0 => channel.capacity = count(capacity),
                 _ => {
-                    *stopped = Some("its capacity makes it crash");
-                    remarks.add(
+                    channel.never_starts = Some("its capacity makes it crash");
+                    findings.add(
                         Severity::Warning,
                         self.section,
                         "capacity",
@@ -37,10 +29,10 @@ impl Reader<'_> {
         if let Some(text) = self.value("concurrency") {
             match integer(text) {
                 Some(concurrency) if concurrency > 0 => channel.concurrency = count(concurrency),
-                Some(_) => *stopped = Some("its concurrency is below 1"),
+                Some(_) => channel.never_starts = Some("its concurrency is below 1"),
                 None => {
-                    *stopped = Some("its concurrency makes it crash");
-                    remarks.add(
+                    channel.never_starts = Some("its concurrency makes it crash");
+                    findings.add(
                         Severity::Warning,
                         self.section,
                         "concurrency",
@@ -51,10 +43,10 @@ impl Reader<'_> {
         }
     }
 
-    fn time(&self, key: &'static str, default: HourMinute, remarks: &mut Remarks) -> HourMinute {
+    fn time(&self, key: &'static str, default: HourMinute, findings: &mut Findings) -> HourMinute {
         let Some(text) = self.value(key) else { return default };
         hour_minute(text).unwrap_or_else(|| {
-            remarks.add(
+            findings.add(
                 Severity::Warning,
                 self.section,
                 key,
@@ -67,56 +59,36 @@ impl Reader<'_> {
         })
     }
 
-    pub(super) fn window(
-        &self,
-        channel: &mut Channel,
-        stopped: &mut Option<&'static str>,
-        remarks: &mut Remarks,
-    ) {
-        let from = self.time("from", DAY_BEGINS, remarks);
-        let to = self.time("to", DAY_ENDS, remarks);
-        let daily = daily(from, to, &TimeZone::UTC);
+    /// When it is open, and whether it suspends jobs when it closes.
+    pub(super) fn window(&self, channel: &mut SmooshChannel, findings: &mut Findings) {
+        let from = self.time("from", DAY_BEGINS, findings);
+        let to = self.time("to", DAY_ENDS, findings);
+        channel.opens = daily(from, to);
         let strict = self.value("strict_window");
         channel.strict_window = strict == Some("true");
         if let Some(other) = strict
             && !["true", "false"].contains(&other)
         {
-            remarks.add(
+            findings.add(
                 Severity::Warning,
                 self.section,
                 "strict_window",
                 format!("{other:?} is not exactly \"true\" and does nothing"),
             );
         }
-        match daily {
-            Daily::Always => {
+        match channel.opens {
+            Opening::Always => {
                 if channel.strict_window {
                     channel.strict_window = false;
                     let why = "does nothing in a channel that is always open";
-                    remarks.add(Severity::Note, self.section, "strict_window", why);
+                    findings.add(Severity::Note, self.section, "strict_window", why);
                 }
             }
-            Daily::Never => {
+            Opening::Never => {
                 channel.strict_window = false;
-                *stopped = Some("its window never opens");
+                channel.never_starts = Some("its window never opens");
             }
-            Daily::Within(window) => {
-                remarks.add(
-                    Severity::Note,
-                    self.section,
-                    "from",
-                    "the window is UTC; smoosh also starts jobs for up to a minute after each start of CouchDB, and at a window's opening waits for the next write; recliner does neither",
-                );
-                if channel.strict_window {
-                    remarks.add(
-                        Severity::Warning,
-                        self.section,
-                        "strict_window",
-                        "smoosh suspends running jobs when the window closes; that is not possible over HTTP, so recliner does not start what would not end inside the window: the same targets are queued, but one that needs longer than a whole window never starts",
-                    );
-                }
-                channel.windows = vec![window];
-            }
+            Opening::Daily(_) => {}
         }
     }
 }

@@ -7,21 +7,21 @@
 //! lines instead. Up to 3.3 an empty value takes away what an earlier file set; later
 //! versions ignore it. A `#` starts no comment in CouchDB, but nothing reads such keys.
 
-use super::{Rules, Sections};
+use crate::{Rules, Sections};
 use std::{collections::BTreeMap, fmt};
 
 /// Ini files read one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ini {
+pub(crate) struct Ini {
     /// Settings by section and key.
-    pub(super) sections: Sections,
+    pub(crate) sections: Sections,
     /// Lines that have no effect, or another one than they seem to.
-    pub(super) problems: Vec<Problem>,
+    pub(crate) problems: Vec<IniProblem>,
 }
 
 /// A line that has no effect, or another one than it seems to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct IniProblem {
     /// The file's name as it was given.
     pub file: String,
     /// The line, from one.
@@ -29,12 +29,12 @@ pub struct Problem {
     /// The section of the line; empty before the first.
     pub section: String,
     /// What is odd.
-    pub kind: ProblemKind,
+    pub kind: IniProblemKind,
 }
 
 /// What is odd about a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProblemKind {
+pub enum IniProblemKind {
     /// It starts like a section's name and is none.
     NotASection,
     /// It is before the first section.
@@ -47,19 +47,21 @@ pub enum ProblemKind {
     EmptyValue(String),
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for IniProblem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}:{}: ", self.file, self.line)?;
         match &self.kind {
-            ProblemKind::NotASection => write!(
+            IniProblemKind::NotASection => write!(
                 out,
                 "starts with [ but is no section: write [name] with nothing after it; the lines below still belong to [{}]",
                 self.section
             ),
-            ProblemKind::NoSection => out.write_str("is before the first [section] and is ignored"),
-            ProblemKind::NotASetting => out.write_str("is no setting: write key = value"),
-            ProblemKind::SetTwice(key) => write!(out, "sets {key} a second time in this file"),
-            ProblemKind::EmptyValue(key) => write!(
+            IniProblemKind::NoSection => {
+                out.write_str("is before the first [section] and is ignored")
+            }
+            IniProblemKind::NotASetting => out.write_str("is no setting: write key = value"),
+            IniProblemKind::SetTwice(key) => write!(out, "sets {key} a second time in this file"),
+            IniProblemKind::EmptyValue(key) => write!(
                 out,
                 "gives {key} an empty value, which this version ignores: an earlier file's value stays"
             ),
@@ -74,7 +76,7 @@ enum Line<'a> {
     Set(&'a str, String),
     Continue(String),
     Delete(&'a str),
-    Odd(ProblemKind),
+    Odd(IniProblemKind),
 }
 
 /// One file's settings and deletions, before they are laid over the earlier files.
@@ -88,14 +90,14 @@ struct File {
 
 impl Ini {
     /// Reads one more file over those read before, by the rules of `rules`.
-    pub(super) fn add(&mut self, name: &str, bytes: &[u8], rules: Rules) {
+    pub(crate) fn add(&mut self, name: &str, bytes: &[u8], rules: Rules) {
         let text = String::from_utf8_lossy(bytes);
         let mut file = File::default();
         for (line, text) in lines(&text) {
             let read = if rules.trims_ini_lines() { trimmed(text) } else { folded(text) };
             if let Some(kind) = file.take(read, rules) {
                 let section = file.section.clone();
-                self.problems.push(Problem { file: name.to_owned(), line, section, kind });
+                self.problems.push(IniProblem { file: name.to_owned(), line, section, kind });
             }
         }
         for (section, key) in file.deleted {
@@ -110,7 +112,7 @@ impl Ini {
 }
 
 impl File {
-    fn take(&mut self, line: Line<'_>, rules: Rules) -> Option<ProblemKind> {
+    fn take(&mut self, line: Line<'_>, rules: Rules) -> Option<IniProblemKind> {
         match line {
             Line::Nothing => None,
             Line::Section(section) => {
@@ -118,17 +120,17 @@ impl File {
                 None
             }
             Line::Odd(kind) => {
-                let before = self.section.is_empty() && kind == ProblemKind::NotASetting;
-                Some(if before { ProblemKind::NoSection } else { kind })
+                let before = self.section.is_empty() && kind == IniProblemKind::NotASetting;
+                Some(if before { IniProblemKind::NoSection } else { kind })
             }
             // Only the older parser keeps settings outside of any section, where nothing
             // reads them.
             Line::Set(..) | Line::Delete(_) if self.section.is_empty() => {
-                Some(ProblemKind::NoSection)
+                Some(IniProblemKind::NoSection)
             }
             Line::Continue(part) => {
                 let Some((section, key)) = self.last.take() else {
-                    return Some(ProblemKind::NotASetting);
+                    return Some(IniProblemKind::NotASetting);
                 };
                 let value = self.set.remove(&(section, key.clone())).unwrap_or_default();
                 let at = (self.section.clone(), key);
@@ -150,11 +152,11 @@ impl File {
                     // first of two lines is stored last.
                     self.set.insert(at, first);
                 }
-                Some(ProblemKind::SetTwice(key.to_owned()))
+                Some(IniProblemKind::SetTwice(key.to_owned()))
             }
             Line::Delete(key) => {
                 if !rules.empty_value_deletes() {
-                    return Some(ProblemKind::EmptyValue(key.to_owned()));
+                    return Some(IniProblemKind::EmptyValue(key.to_owned()));
                 }
                 self.deleted.push((self.section.clone(), key.to_owned()));
                 None
@@ -214,7 +216,7 @@ fn folded(line: &str) -> Line<'_> {
     // Later equals signs lose a space on each side as well.
     let value = value.replace(" =", "=").replace("= ", "=");
     match (key, before_comment(&value)) {
-        ("", _) => Line::Odd(ProblemKind::NotASetting),
+        ("", _) => Line::Odd(IniProblemKind::NotASetting),
         (key, "") if value.is_empty() => Line::Delete(key),
         (key, value) => Line::Set(key, value.to_owned()),
     }
@@ -223,12 +225,12 @@ fn folded(line: &str) -> Line<'_> {
 fn section(rest: &str) -> Line<'_> {
     match rest.split_once(']') {
         Some((name, "")) if !name.is_empty() => Line::Section(name),
-        _ => Line::Odd(ProblemKind::NotASection),
+        _ => Line::Odd(IniProblemKind::NotASection),
     }
 }
 
 fn not_a_setting(line: &str) -> Line<'_> {
-    if line.starts_with('#') { Line::Nothing } else { Line::Odd(ProblemKind::NotASetting) }
+    if line.starts_with('#') { Line::Nothing } else { Line::Odd(IniProblemKind::NotASetting) }
 }
 
 /// What stands before a ` ;` or tab-and-`;`.

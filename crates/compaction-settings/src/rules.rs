@@ -5,14 +5,14 @@ use std::fmt;
 
 /// The rules of one CouchDB version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rules(Version);
+pub(crate) struct Rules(Version);
 
 impl Rules {
     /// The newest rules that are known; newer servers are read by them.
-    pub(super) const NEWEST: Self = Self(Version::new(3, 5, 2));
+    pub(crate) const NEWEST: Self = Self(Version::new(3, 5, 2));
 
     /// The rules of the version that a server reports; `None` where that is none.
-    pub(super) fn parse(version: &str) -> Option<Self> {
+    pub(crate) fn parse(version: &str) -> Option<Self> {
         version.trim().parse().ok().map(Self)
     }
 
@@ -21,34 +21,34 @@ impl Rules {
     }
 
     /// Whether it has smoosh instead of the compaction daemon.
-    pub(super) fn runs_smoosh(self) -> bool {
+    pub(crate) fn runs_smoosh(self) -> bool {
         self.since(3, 0, 0)
     }
 
     /// Whether channels are added to the built-in ones and tried by name, instead of
     /// replacing them and being tried as written (`smoosh_utils:channel_list/2`).
-    pub(super) fn adds_channels(self) -> bool {
+    pub(crate) fn adds_channels(self) -> bool {
         self.since(3, 3, 0)
     }
 
     /// Whether `key =` takes away what an earlier ini file set.
-    pub(super) fn empty_value_deletes(self) -> bool {
+    pub(crate) fn empty_value_deletes(self) -> bool {
         !self.since(3, 4, 0)
     }
 
     /// Whether ini files are read line by line with trimming, instead of with
     /// continuation lines.
-    pub(super) fn trims_ini_lines(self) -> bool {
+    pub(crate) fn trims_ini_lines(self) -> bool {
         self.since(3, 3, 0)
     }
 
     /// `min_priority` where a slack channel sets none, in bytes.
-    pub(super) fn min_slack(self) -> f64 {
+    pub(crate) fn min_slack(self) -> f64 {
         if self.since(3, 2, 0) { 536_870_912.0 } else { 16_777_216.0 }
     }
 
     /// `min_priority` where any other channel sets none; 3.0.0 alone has another.
-    pub(super) fn min_ratio(self) -> f64 {
+    pub(crate) fn min_ratio(self) -> f64 {
         if self.since(3, 0, 1) || !self.since(3, 0, 0) { 2.0 } else { 5.0 }
     }
 }

@@ -3,9 +3,11 @@
 //! Owns atoms, strings, numbers, tuples and lists, and nothing else of the language.
 //! Bounded in length and depth; never panics.
 
+use crate::number;
+
 /// An Erlang term.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Term {
+pub(crate) enum Term {
     Atom(String),
     Text(String),
     Integer(i128),
@@ -22,13 +24,13 @@ const MAX_DEPTH: usize = 16;
 /// Why a text is no term, at which letter from one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("letter {at}: {what}")]
-pub(super) struct TermError {
+pub(crate) struct TermError {
     at: usize,
     what: &'static str,
 }
 
 /// Reads one term; nothing but space and comments may follow it.
-pub(super) fn parse(text: &str) -> Result<Term, TermError> {
+pub(crate) fn parse(text: &str) -> Result<Term, TermError> {
     if text.len() > MAX_LENGTH {
         return Err(TermError { at: MAX_LENGTH, what: "too long" });
     }
@@ -167,10 +169,10 @@ impl Reader {
             self.space();
         }
         text += &self.take_while(|letter| letter.is_ascii_alphanumeric() || letter == '.');
-        match super::number::number(&text) {
-            Some(super::number::Number::Integer(value)) => Ok(Term::Integer(value)),
-            Some(super::number::Number::Float(value)) => Ok(Term::Float(value)),
-            Some(super::number::Number::Infinity) | None => self.fail("this is no number"),
+        match number::number(&text) {
+            Some(number::Number::Integer(value)) => Ok(Term::Integer(value)),
+            Some(number::Number::Float(value)) => Ok(Term::Float(value)),
+            Some(number::Number::Infinity) | None => self.fail("this is no number"),
         }
     }
 }

@@ -1,68 +1,54 @@
 //! Channels against each other: the first that takes a target has it, whether or not it
 //! ever starts anything (`smoosh_server:find_channel/3`).
 
-use crate::{
-    import::{
-        effective::Effective,
-        finding::{Remarks, Severity},
-        number::BEYOND,
-    },
-    model::{channel::Channel, priority::PriorityKind},
-    text::size,
-};
+use crate::{Priority, Severity, SmooshChannel, finding::Findings, number::BEYOND};
 
 /// Looks through the channels of one kind, in the order they are tried.
-pub(in crate::import) fn order(channels: &[Effective], remarks: &mut Remarks) {
+pub(crate) fn order(channels: &[SmooshChannel], findings: &mut Findings) {
     for (at, one) in channels.iter().enumerate() {
         let (before, after) = channels.split_at(at);
         let after = after.get(1..).unwrap_or_default();
-        if let Some(why) = nothing(one) {
-            remarks.add(Severity::Warning, &one.section, None, why);
+        if let Some(why) = takes_nothing(one) {
+            findings.add(Severity::Warning, &one.section(), None, why);
             continue;
         }
-        if let Some(why) = one.stopped {
-            remarks.add(Severity::Warning, &one.section, None, held(one, why, after));
+        if let Some(why) = one.never_starts {
+            findings.add(Severity::Warning, &one.section(), None, held(one, why, after));
         }
         if let Some(first) = before.iter().find(|first| takes_all_of(first, one)) {
-            remarks.add(
+            findings.add(
                 Severity::Warning,
-                &one.section,
+                &one.section(),
                 None,
                 format!(
                     "takes nothing: {} is tried first and takes all of the same targets",
-                    first.channel.name
+                    first.shown()
                 ),
             );
         } else if let Some(rest) = before.iter().find_map(|first| left_by(first, one)) {
-            remarks.add(Severity::Note, &one.section, None, rest);
+            findings.add(Severity::Note, &one.section(), None, rest);
         }
     }
 }
 
-fn held(one: &Effective, why: &str, after: &[Effective]) -> String {
-    let what = if one.floor_only { "files without live bytes" } else { "targets" };
-    let after: Vec<_> = after.iter().map(|later| &*later.channel.name).collect();
+fn held(one: &SmooshChannel, why: &str, after: &[SmooshChannel]) -> String {
+    let what = if one.only_empty_files { "files without live bytes" } else { "targets" };
+    let after: Vec<_> = after.iter().map(|later| later.shown()).collect();
     let sees = if after.is_empty() {
         String::new()
     } else {
         format!(", and {} never see them", after.join(", "))
     };
-    format!(
-        "takes {what} and never starts one, because {why}{sees}; it is written with concurrency 0 to the same effect"
-    )
+    format!("takes {what} and never starts one, because {why}{sees}")
 }
 
 /// Why a channel takes nothing on its own bounds.
-fn nothing(one: &Effective) -> Option<String> {
-    let channel = &one.channel;
-    if !matches!(channel.priority, PriorityKind::Ratio | PriorityKind::Slack) {
+fn takes_nothing(channel: &SmooshChannel) -> Option<String> {
+    if matches!(channel.priority, Some(Priority::Upgrade | Priority::Cleanup)) {
         return None;
     }
     if channel.min_size == BEYOND {
-        return Some(
-            "takes nothing: its min_size is more than any file has, and written as 4 EiB"
-                .to_owned(),
-        );
+        return Some("takes nothing: its min_size is more than any file has".to_owned());
     }
     if let Some(max) = channel.max_size
         && channel.min_size >= max
@@ -72,85 +58,77 @@ fn nothing(one: &Effective) -> Option<String> {
             channel.min_size
         ));
     }
-    if one.unscored {
-        return None;
-    }
-    let floor =
+    channel.priority?;
+    let rest =
         if channel.min_priority == 0.0 { "nothing" } else { "only files without live bytes" };
-    if one.floor_only {
-        return one
-            .stopped
+    if channel.only_empty_files {
+        return channel
+            .never_starts
             .is_none()
-            .then(|| format!("takes {floor}: its min_priority is infinity"));
+            .then(|| format!("takes {rest}: its min_priority is infinity"));
     }
     if channel.min_priority >= channel.max_priority {
         return Some(format!(
-            "takes {floor}: no priority is both more than min_priority, {}, and no more than max_priority, {}",
+            "takes {rest}: no priority is both more than min_priority, {}, and no more than max_priority, {}",
             channel.min_priority, channel.max_priority
         ));
     }
     let max = channel.max_size.map_or(f64::INFINITY, |max| max as f64);
-    (channel.priority == PriorityKind::Slack && channel.min_priority >= max).then(|| {
+    (channel.priority == Some(Priority::Slack) && channel.min_priority >= max).then(|| {
         format!(
-            "takes {floor}: a file of at most max_size, {max} bytes, has no slack of more than min_priority, {} bytes",
+            "takes {rest}: a file of at most max_size, {max} bytes, has no slack of more than min_priority, {} bytes",
             channel.min_priority
         )
     })
 }
 
 /// Whether `first` passes every size and change count that `one` passes.
-fn wider(first: &Channel, one: &Channel) -> bool {
+fn wider(first: &SmooshChannel, one: &SmooshChannel) -> bool {
     first.min_size <= one.min_size
         && first.max_size.is_none_or(|max| one.max_size.is_some_and(|other| other <= max))
         && first.min_changes <= one.min_changes
 }
 
-/// Whether `first`, tried before `one`, takes whatever `one` would.
-fn takes_all_of(first: &Effective, one: &Effective) -> bool {
-    let (a, b) = (&first.channel, &one.channel);
-    if a.priority == PriorityKind::Cleanup {
+/// Whether `a`, tried before `b`, takes whatever `b` would.
+fn takes_all_of(a: &SmooshChannel, b: &SmooshChannel) -> bool {
+    if a.priority == Some(Priority::Cleanup) {
         return true;
     }
     // A file without live bytes has the least priority itself, which is no if it is zero.
-    let floor = a.min_priority != 0.0 || b.min_priority == 0.0;
-    if first.floor_only || !wider(a, b) || !floor {
+    let takes_empty = a.min_priority != 0.0 || b.min_priority == 0.0;
+    if a.only_empty_files || !wider(a, b) || !takes_empty {
         return false;
     }
     let min_size = b.min_size as f64;
-    match (a.priority, b.priority) {
-        (PriorityKind::Ratio, PriorityKind::Ratio) | (PriorityKind::Slack, PriorityKind::Slack) => {
+    // What is not scored is taken like a ratio that no file reaches.
+    let priority = |channel: &SmooshChannel| channel.priority.unwrap_or(Priority::Ratio);
+    match (priority(a), priority(b)) {
+        (Priority::Ratio, Priority::Ratio) | (Priority::Slack, Priority::Slack) => {
             a.min_priority <= b.min_priority && a.max_priority >= b.max_priority
         }
         // The least ratio at a given slack is that of the largest file.
-        (PriorityKind::Ratio, PriorityKind::Slack) => {
+        (Priority::Ratio, Priority::Slack) => {
             let least = b.max_size.map_or(1.0, |max| max as f64 / (max as f64 - b.min_priority));
             a.max_priority == f64::INFINITY && b.min_priority >= 0.0 && a.min_priority <= least
         }
         // The least slack at a given ratio is that of the smallest file.
-        (PriorityKind::Slack, PriorityKind::Ratio) => {
+        (Priority::Slack, Priority::Ratio) => {
             a.max_priority == f64::INFINITY
                 && b.min_priority >= 1.0
                 && a.min_priority <= min_size * (1.0 - 1.0 / b.min_priority)
         }
         (
-            PriorityKind::Ratio
-            | PriorityKind::Slack
-            | PriorityKind::Upgrade
-            | PriorityKind::Cleanup,
-            PriorityKind::Ratio
-            | PriorityKind::Slack
-            | PriorityKind::Upgrade
-            | PriorityKind::Cleanup,
+            Priority::Ratio | Priority::Slack | Priority::Upgrade | Priority::Cleanup,
+            Priority::Ratio | Priority::Slack | Priority::Upgrade | Priority::Cleanup,
         ) => false,
     }
 }
 
 /// What a slack channel gets after a ratio channel that takes the worst of it.
-fn left_by(first: &Effective, one: &Effective) -> Option<String> {
-    let (a, b) = (&first.channel, &one.channel);
-    let both = a.priority == PriorityKind::Ratio && b.priority == PriorityKind::Slack;
+fn left_by(a: &SmooshChannel, b: &SmooshChannel) -> Option<String> {
+    let both = a.priority == Some(Priority::Ratio) && b.priority == Some(Priority::Slack);
     let open = a.max_priority == f64::INFINITY && wider(a, b);
-    if !both || !open || first.floor_only || a.min_priority <= 1.0 || b.min_priority <= 0.0 {
+    if !both || !open || a.only_empty_files || a.min_priority <= 1.0 || b.min_priority <= 0.0 {
         return None;
     }
     let least = b.min_priority * a.min_priority / (a.min_priority - 1.0);
@@ -159,9 +137,24 @@ fn left_by(first: &Effective, one: &Effective) -> Option<String> {
         clippy::cast_sign_loss,
         reason = "positive as checked above; a number to show, which saturates"
     )]
-    let least = size::format_size(least as u64);
+    let least = size(least as u64);
     Some(format!(
         "gets only what {} before it leaves: ratios of at most {}, which for this much slack means files of {least} and more",
-        a.name, a.min_priority
+        a.shown(),
+        a.min_priority
     ))
+}
+
+/// `873 B`, `20.0 MiB`.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let (mut value, mut unit) = (bytes as f64, "");
+    for larger in UNITS {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = larger;
+    }
+    if unit.is_empty() { format!("{bytes} B") } else { format!("{value:.1} {unit}") }
 }

@@ -1,29 +1,15 @@
-//! One rule of `[compactions]`, as `couch_compaction_daemon:config_record/2` reads it:
+//! The text of one rule of `[compactions]`, as `couch_compaction_daemon:config_record/2` reads it:
 //! a list of pairs, of which one that is unknown or malformed spoils the whole.
 
-use crate::import::{
-    clock_time::{HourMinute, hour_minute},
+use crate::{
+    DaemonRule, Opening,
+    clock_time::{HourMinute, daily, hour_minute},
     number::integer,
     term::{self, Term},
 };
 
-/// A rule.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Rule {
-    /// Waste of a database that is compacted, in per cent; none means any.
-    pub(super) db: Option<i128>,
-    /// Waste of a view that is compacted, in per cent; none means any.
-    pub(super) view: Option<i128>,
-    /// From and to, in the server's local time.
-    pub(super) period: Option<(HourMinute, HourMinute)>,
-    /// Whether a job still running at the period's end is cancelled.
-    pub(super) cancels: bool,
-    /// Whether views are compacted beside their database.
-    pub(super) parallel: bool,
-}
-
 /// Reads a rule, or says why nobody can.
-pub(super) fn parse(text: &str) -> Result<Rule, String> {
+pub(super) fn parse(database: &str, text: &str) -> Result<DaemonRule, String> {
     let pairs = match term::parse(text).map_err(|error| error.to_string())? {
         Term::List(pairs) => pairs,
         // To Erlang an empty string is an empty list.
@@ -32,7 +18,7 @@ pub(super) fn parse(text: &str) -> Result<Rule, String> {
             return Err("it is no list".to_owned());
         }
     };
-    let mut rule = Rule::default();
+    let mut rule = DaemonRule { database: database.to_owned(), ..DaemonRule::default() };
     let (mut from, mut to) = (None, None);
     for pair in pairs {
         let Term::Tuple(parts) = pair else {
@@ -42,25 +28,25 @@ pub(super) fn parse(text: &str) -> Result<Rule, String> {
             return Err("it holds something else than pairs of a name and a value".to_owned());
         };
         match key.as_str() {
-            "db_fragmentation" => rule.db = Some(percent(key, value)?),
-            "view_fragmentation" => rule.view = Some(percent(key, value)?),
+            "db_fragmentation" => rule.db_fragmentation = Some(percent(key, value)?),
+            "view_fragmentation" => rule.view_fragmentation = Some(percent(key, value)?),
             "from" => from = Some(time(key, value)?),
             "to" => to = Some(time(key, value)?),
-            "strict_window" => rule.cancels = truth(key, value)?,
-            "parallel_view_compaction" => rule.parallel = truth(key, value)?,
+            "strict_window" => rule.strict_window = truth(key, value)?,
+            "parallel_view_compaction" => rule.parallel_view_compaction = truth(key, value)?,
             _ => return Err(format!("{key} is not one of its parameters")),
         }
     }
-    rule.period = match (from, to) {
-        (Some(from), Some(to)) => Some((from, to)),
-        (None, None) => None,
+    rule.opens = match (from, to) {
+        (Some(from), Some(to)) => daily(from, to),
+        (None, None) => Opening::Always,
         _ => return Err("from and to come together or not at all".to_owned()),
     };
     Ok(rule)
 }
 
 /// `"70%"` or `"70"`, whole per cents.
-fn percent(key: &str, value: &Term) -> Result<i128, String> {
+fn percent(key: &str, value: &Term) -> Result<u32, String> {
     let read = match value {
         Term::Text(text) => {
             let mut parts = text.split('%').filter(|part| !part.is_empty());
@@ -71,7 +57,8 @@ fn percent(key: &str, value: &Term) -> Result<i128, String> {
         }
         Term::Atom(_) | Term::Integer(_) | Term::Float(_) | Term::Tuple(_) | Term::List(_) => None,
     };
-    read.ok_or_else(|| format!("{key} is written as in \"70%\", with whole per cents"))
+    read.map(|percent| u32::try_from(percent.max(0)).unwrap_or(u32::MAX))
+        .ok_or_else(|| format!("{key} is written as in \"70%\", with whole per cents"))
 }
 
 fn time(key: &str, value: &Term) -> Result<HourMinute, String> {

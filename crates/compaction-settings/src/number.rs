@@ -3,13 +3,13 @@
 
 /// More than any file has bytes, and so more than any ratio or slack: 4 EiB. Stands for
 /// `infinity` where a minimum is meant.
-pub(super) const BEYOND: u64 = 1 << 62;
+pub(crate) const BEYOND: u64 = 1 << 62;
 /// Less than any ratio or slack that is not zero, yet not zero itself.
-pub(super) const LEAST: f64 = 1e-15;
+pub(crate) const LEAST: f64 = 1e-15;
 
 /// A number setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Number {
+pub(crate) enum Number {
     /// The word `infinity`, greater than every number.
     Infinity,
     /// An integer; those beyond 127 bits are clamped.
@@ -19,7 +19,7 @@ pub(super) enum Number {
 }
 
 /// Reads `2.5`, `1.0e9`, `7` or `infinity`; `None` for all else, such as `1e9` or `2.`.
-pub(super) fn number(text: &str) -> Option<Number> {
+pub(crate) fn number(text: &str) -> Option<Number> {
     if text == "infinity" {
         return Some(Number::Infinity);
     }
@@ -27,7 +27,7 @@ pub(super) fn number(text: &str) -> Option<Number> {
 }
 
 /// `list_to_integer/1`: an optional sign and digits.
-pub(super) fn integer(text: &str) -> Option<i128> {
+pub(crate) fn integer(text: &str) -> Option<i128> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -54,12 +54,12 @@ fn float(text: &str) -> Option<f64> {
 
 impl Number {
     /// As a strict lower bound of a file's size: whole bytes, never below zero.
-    pub(super) fn min_bytes(self) -> u64 {
+    pub(crate) fn min_bytes(self) -> u64 {
         self.whole_bytes().unwrap_or(BEYOND)
     }
 
     /// As an inclusive upper bound of a file's size; `None` when there is none.
-    pub(super) fn max_bytes(self) -> Option<u64> {
+    pub(crate) fn max_bytes(self) -> Option<u64> {
         self.whole_bytes()
     }
 
@@ -85,7 +85,7 @@ impl Number {
     ///
     /// A float zero is kept apart from the integer: smoosh answers the bound itself for a
     /// file with no live bytes, and only the integer zero means "no" to it.
-    pub(super) fn min_priority(self) -> f64 {
+    pub(crate) fn min_priority(self) -> f64 {
         let beyond = BEYOND as f64;
         match self {
             Self::Infinity => beyond,
@@ -96,7 +96,7 @@ impl Number {
     }
 
     /// As an inclusive upper bound of a priority; infinity when there is none.
-    pub(super) fn max_priority(self) -> f64 {
+    pub(crate) fn max_priority(self) -> f64 {
         match self {
             Self::Infinity => f64::INFINITY,
             Self::Integer(value) => value as f64,

@@ -1,0 +1,120 @@
+//! The settings of CouchDB 2.x's compaction daemon.
+//!
+//! `[compactions]` has a rule for each named database and `_default` for the others
+//! (`couch_compaction_daemon:get_db_config/1`). A database with a rule never falls back
+//! to `_default`.
+
+mod rule;
+
+use crate::{Finding, NodeConfig, Opening, Severity, finding::Findings, lint, number::integer};
+
+const DAEMON: &str = "compaction_daemon";
+const RULES: &str = "compactions";
+const DEFAULT: &str = "_default";
+/// Files smaller than this are left alone, in bytes.
+const MIN_FILE_SIZE: u64 = 131_072;
+
+/// What the compaction daemon's settings on one node mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaemonSettings {
+    /// The least size of a file that it compacts, in bytes.
+    pub min_file_size: u64,
+    /// The rules that it can read, those for named databases before the default.
+    pub rules: Vec<DaemonRule>,
+    /// What there is to say, the gravest first.
+    pub findings: Vec<Finding>,
+}
+
+/// One rule of `[compactions]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DaemonRule {
+    /// The database it is for: a clustered database, a shard, or `_default`.
+    pub database: String,
+    /// The least waste of a database that is compacted, in per cent; `None` and 0 mean any.
+    pub db_fragmentation: Option<u32>,
+    /// The least waste of a view that is compacted, in per cent; `None` and 0 mean any.
+    pub view_fragmentation: Option<u32>,
+    /// When jobs start, by the server's local clock.
+    pub opens: Opening,
+    /// Whether a job that still runs when the period ends is cancelled.
+    pub strict_window: bool,
+    /// Whether views are compacted beside their database, not after it.
+    pub parallel_view_compaction: bool,
+}
+
+impl DaemonRule {
+    /// Whether it is for every database without a rule of its own.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        self.database == DEFAULT
+    }
+}
+
+/// Reads one node's settings of the compaction daemon.
+#[must_use]
+pub fn read_daemon(node: &NodeConfig) -> DaemonSettings {
+    let mut findings = Findings::default();
+    lint::lines(node, &[DAEMON, RULES], &mut findings);
+    let min_file_size = min_file_size(node, &mut findings);
+    unread_keys(node, &mut findings);
+    let rules = rules(node, &mut findings);
+    DaemonSettings { min_file_size, rules, findings: findings.sorted() }
+}
+
+fn rules(node: &NodeConfig, findings: &mut Findings) -> Vec<DaemonRule> {
+    let mut rules = Vec::new();
+    for (name, text) in node.sections.get(RULES).into_iter().flatten() {
+        if name.starts_with('#') {
+            continue;
+        }
+        match rule::parse(name, text) {
+            Err(why) => findings.add(
+                Severity::Warning,
+                RULES,
+                name.as_str(),
+                format!("is ignored by the daemon, which cannot read it: {why}"),
+            ),
+            Ok(rule) => rules.push(rule),
+        }
+    }
+    rules.sort_by_key(DaemonRule::is_default);
+    if !rules.last().is_some_and(DaemonRule::is_default) {
+        findings.add(
+            Severity::Warning,
+            RULES,
+            DEFAULT,
+            "is missing, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
+        );
+    }
+    rules
+}
+
+fn min_file_size(node: &NodeConfig, findings: &mut Findings) -> u64 {
+    let key = "min_file_size";
+    let Some(text) = node.value(DAEMON, key) else { return MIN_FILE_SIZE };
+    let Some(bytes) = integer(text) else {
+        findings.add(
+            Severity::Error,
+            DAEMON,
+            key,
+            "is no integer, on which the daemon crashes at every file: its default of 131072 is assumed",
+        );
+        return MIN_FILE_SIZE;
+    };
+    u64::try_from(bytes.max(0)).unwrap_or(u64::MAX)
+}
+
+fn unread_keys(node: &NodeConfig, findings: &mut Findings) {
+    for key in node.sections.get(DAEMON).into_iter().flat_map(|keys| keys.keys()) {
+        if !["min_file_size", "check_interval", "snooze_period", "snooze_period_ms"]
+            .contains(&key.as_str())
+        {
+            findings.add(
+                Severity::Warning,
+                DAEMON,
+                key.as_str(),
+                "does nothing: the daemon reads no such key",
+            );
+        }
+    }
+}

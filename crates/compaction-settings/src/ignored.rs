@@ -1,0 +1,48 @@
+//! `[smoosh.ignore]`: names that no channel of smoosh takes (`smoosh_utils:ignore_db/1`).
+//!
+//! A key is the exact name of a shard file, which covers its db and its views; for the index
+//! cleanup it is the name of a clustered database.
+
+use crate::{NodeConfig, Severity, finding::Findings};
+use couchdb_names::ShardName;
+use std::collections::BTreeSet;
+
+const SECTION: &str = "smoosh.ignore";
+/// Databases of a node alone, which no clustered database shares its name with.
+const NODE_LOCAL: [&str; 2] = ["_dbs", "_nodes"];
+
+/// What a node ignores.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ignored {
+    /// Names of database files without `.couch`: neither they nor their views are compacted.
+    pub files: BTreeSet<String>,
+    /// Clustered databases whose index files are not cleaned up.
+    pub cleanups_of: BTreeSet<String>,
+}
+
+/// Reads a node's ignore list.
+pub(crate) fn read(node: &NodeConfig, findings: &mut Findings) -> Ignored {
+    let mut ignored = Ignored::default();
+    for (name, value) in node.sections.get(SECTION).into_iter().flatten() {
+        let mut find = |severity, message: &str| {
+            findings.add(severity, SECTION, name.as_str(), message);
+        };
+        if value != "true" {
+            find(
+                if value == "false" { Severity::Note } else { Severity::Warning },
+                "does nothing: a name is ignored only where its value is exactly \"true\"",
+            );
+        } else if name.ends_with(".couch") {
+            find(Severity::Warning, "does nothing: smoosh knows files without the ending .couch");
+        } else if ShardName::split(name).is_some() || NODE_LOCAL.contains(&name.as_str()) {
+            ignored.files.insert(name.clone());
+        } else {
+            ignored.cleanups_of.insert(name.clone());
+            find(
+                Severity::Warning,
+                "names no shard file, so it keeps smoosh only from cleaning up the index files of that database (and from a database that this node alone has): name shards/RANGE/db.SUFFIX to ignore a shard",
+            );
+        }
+    }
+    ignored
+}

@@ -1,0 +1,229 @@
+//! smoosh's channels on one node, in effect: which there are, in which order, and what
+//! each takes, by the rules of the node's version.
+//!
+//! The order and the defaults are those of `smoosh_utils:channel_list/2` and
+//! `smoosh_server:get_priority/4`. Whatever smoosh reads in a way that its own text does
+//! not suggest becomes a finding.
+
+mod channel_settings;
+
+use crate::{
+    ChannelKind, Finding, Ignored, NodeConfig, Rules, Severity, SmooshChannel, finding::Findings,
+    ignored, lint,
+};
+use std::collections::BTreeSet;
+
+/// What smoosh's settings on one node mean.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SmooshSettings {
+    /// Whether the node's CouchDB has smoosh, as all since 3.0; if not, there are no channels.
+    pub runs_smoosh: bool,
+    /// The channels in effect, those of databases first; of each kind in the order in which they
+    /// are tried.
+    pub channels: Vec<SmooshChannel>,
+    /// Channels on which smoosh fails, at most one of each kind; they are not among `channels`.
+    pub broken: Vec<BrokenChannel>,
+    /// What no channel takes.
+    pub ignored: Ignored,
+    /// What there is to say, the gravest first.
+    pub findings: Vec<Finding>,
+}
+
+/// A channel with a setting on which smoosh fails for every file that comes to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenChannel {
+    /// Its name in CouchDB.
+    pub name: String,
+    /// What it would compact.
+    pub kind: ChannelKind,
+    /// The key of the setting.
+    pub key: &'static str,
+    /// Databases with fewer changes never get as far as the setting, and go on to the next
+    /// channel.
+    pub min_changes: u64,
+    /// The channels after it, which other files never reach.
+    pub not_reached: Vec<String>,
+}
+
+/// The keys of the channel lists and the built-in channels, in the order up to 3.2.
+const LISTS: [(&str, ChannelKind, &[&str]); 3] = [
+    ("db_channels", ChannelKind::Db, &["upgrade_dbs", "ratio_dbs", "slack_dbs"]),
+    ("view_channels", ChannelKind::View, &["upgrade_views", "ratio_views", "slack_views"]),
+    ("cleanup_channels", ChannelKind::Cleanup, &["index_cleanup"]),
+];
+
+/// Reads one node's smoosh settings.
+#[must_use]
+pub fn read_smoosh(node: &NodeConfig) -> SmooshSettings {
+    let (rules, assumed) = node.rules();
+    let mut findings = Findings::default();
+    if assumed {
+        findings.add(
+            Severity::Warning,
+            "smoosh",
+            None,
+            format!(
+                "the CouchDB version {:?} cannot be read, so the rules of {rules} are assumed",
+                node.version
+            ),
+        );
+    }
+    lint::lines(node, &["smoosh", "view_upgrade"], &mut findings);
+    let runs_smoosh = rules.runs_smoosh();
+    let (mut channels, mut broken) = (Vec::new(), Vec::new());
+    if runs_smoosh {
+        let mut listed_names = Vec::new();
+        for (key, kind, builtin) in LISTS {
+            let names = listed(node, rules, key, kind, builtin, &mut findings);
+            let (read, failed) = channels_of_kind(node, rules, &names, kind, &mut findings);
+            lint::order(&read, &mut findings);
+            channels.extend(read);
+            broken.extend(failed);
+            listed_names.extend(names.into_iter().map(|name| (name, kind)));
+        }
+        lint::unread(node, rules, &listed_names, &mut findings);
+        lint::defaults(&channels, rules, &mut findings);
+    } else {
+        let message = format!("CouchDB {rules} has no smoosh, which came with 3.0");
+        findings.add(Severity::Error, "smoosh", None, message);
+    }
+    let ignored = ignored::read(node, &mut findings);
+    SmooshSettings { runs_smoosh, channels, broken, ignored, findings: findings.sorted() }
+}
+
+/// Reads the channels of one kind up to the first on which smoosh fails.
+fn channels_of_kind(
+    node: &NodeConfig,
+    rules: Rules,
+    names: &[String],
+    kind: ChannelKind,
+    findings: &mut Findings,
+) -> (Vec<SmooshChannel>, Option<BrokenChannel>) {
+    let mut channels = Vec::new();
+    for (at, name) in names.iter().enumerate() {
+        match channel_settings::read(node, rules, name, kind, findings) {
+            Ok(channel) => channels.push(channel),
+            Err(broken) => {
+                let not_reached = names.get(at + 1..).unwrap_or_default().to_vec();
+                return (channels, Some(broken.found(name, kind, not_reached, findings)));
+            }
+        }
+    }
+    (channels, None)
+}
+
+/// The channels of a kind, in the order smoosh tries them.
+fn listed(
+    node: &NodeConfig,
+    rules: Rules,
+    key: &'static str,
+    kind: ChannelKind,
+    builtin: &[&str],
+    findings: &mut Findings,
+) -> Vec<String> {
+    if kind == ChannelKind::Cleanup && !cleans_up(node, rules, findings) {
+        return Vec::new();
+    }
+    let builtin = builtin.iter().map(|name| (*name).to_owned());
+    let written = node.value("smoosh", key).map(|text| split(text, rules));
+    if kind == ChannelKind::Cleanup && !rules.adds_channels() {
+        return builtin.collect();
+    }
+    if !rules.adds_channels() {
+        let names = written.unwrap_or_else(|| builtin.collect());
+        let mut seen = BTreeSet::new();
+        return names.into_iter().filter(|name| seen.insert(name.clone())).collect();
+    }
+    let written = written.unwrap_or_default();
+    let missing: Vec<_> = builtin.clone().filter(|name| !written.contains(name)).collect();
+    let all: Vec<String> =
+        written.iter().cloned().chain(builtin).collect::<BTreeSet<_>>().into_iter().collect();
+    if !written.is_empty() && !missing.is_empty() {
+        findings.add(
+            Severity::Warning,
+            "smoosh",
+            key,
+            format!(
+                "since CouchDB 3.3 this list adds to the built-in channels, which stay ({}), and channels are tried by name: {}",
+                missing.join(", "),
+                all.join(", ")
+            ),
+        );
+    } else if !written.is_empty() && written != all {
+        findings.add(
+            Severity::Note,
+            "smoosh",
+            key,
+            format!(
+                "the order written here is ignored; channels are tried by name: {}",
+                all.join(", ")
+            ),
+        );
+    }
+    all
+}
+
+/// Whether the index cleanup is on (`smoosh_channel:should_clean_up_indices/0`).
+fn cleans_up(node: &NodeConfig, rules: Rules, findings: &mut Findings) -> bool {
+    let key = "cleanup_index_files";
+    let value = node.value("smoosh", key);
+    if !rules.adds_channels() {
+        let on = value == Some("true");
+        findings.add(
+            Severity::Note,
+            "smoosh",
+            key,
+            if on {
+                "up to 3.2 smoosh cleans up as often as it compacts a view"
+            } else {
+                "is off unless exactly \"true\" up to 3.2, so there is no cleanup channel"
+            },
+        );
+        return on;
+    }
+    match value {
+        Some("false") => {
+            findings.add(Severity::Note, "smoosh", key, "is off, so there is no cleanup channel");
+            return false;
+        }
+        Some("true") => {}
+        Some(other) => findings.add(
+            Severity::Warning,
+            "smoosh",
+            key,
+            format!(
+                "{other:?} is neither \"true\" nor \"false\" and counts as the default, which is on"
+            ),
+        ),
+        None => findings.add(
+            Severity::Note,
+            "smoosh",
+            key,
+            "is left out and therefore on since CouchDB 3.3, though its documentation says off",
+        ),
+    }
+    true
+}
+
+/// `smoosh_utils:split/1`: at commas with the space around them, without empty names at
+/// the end; the space at both ends of the whole stays.
+fn split(text: &str, rules: Rules) -> Vec<String> {
+    if text.is_empty() {
+        // Before 3.3 nothing is one channel with an empty name.
+        return if rules.adds_channels() { Vec::new() } else { vec![String::new()] };
+    }
+    let space = [' ', '\t', '\n', '\x0b', '\x0c', '\r'];
+    let last = text.matches(',').count();
+    let mut names: Vec<_> = text
+        .split(',')
+        .enumerate()
+        .map(|(at, name)| if at == 0 { name } else { name.trim_start_matches(space) })
+        .enumerate()
+        .map(|(at, name)| if at == last { name } else { name.trim_end_matches(space) })
+        .map(str::to_owned)
+        .collect();
+    while names.last().is_some_and(String::is_empty) {
+        names.pop();
+    }
+    names
+}

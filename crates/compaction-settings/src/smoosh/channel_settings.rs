@@ -1,0 +1,275 @@
+//! The settings of one smoosh channel: what it takes and at what priority.
+
+mod starts;
+
+use super::BrokenChannel;
+use crate::{
+    ChannelKind, NodeConfig, Opening, Priority, Rules, Severity, SmooshChannel,
+    channel::section_of,
+    finding::Findings,
+    number::{Number, integer, number},
+};
+
+/// A setting that makes smoosh fail on every file that comes to its channel.
+pub(super) struct BrokenSetting {
+    key: &'static str,
+    value: String,
+    /// Databases with fewer changes never get as far as the setting.
+    min_changes: u64,
+}
+
+impl BrokenSetting {
+    /// Adds the finding about it.
+    pub(super) fn found(
+        self,
+        name: &str,
+        kind: ChannelKind,
+        not_reached: Vec<String>,
+        findings: &mut Findings,
+    ) -> BrokenChannel {
+        let Self { key, value, min_changes } = self;
+        let (what, numbers) = match key {
+            "min_changes" => ("integer", "7"),
+            _ => ("number", "2.5, 7, 1.0e9 (not 1e9) or infinity"),
+        };
+        let after = match not_reached.as_slice() {
+            [] => String::new(),
+            after => format!(", and neither do those tried after it: {}", after.join(", ")),
+        };
+        findings.add(
+            Severity::Warning,
+            &section_of(name),
+            key,
+            format!(
+                "{value:?} is no {what} to smoosh, which reads {numbers}: it fails on every {} that comes this far, so this channel takes nothing{after}",
+                kind.label()
+            ),
+        );
+        BrokenChannel { name: name.to_owned(), kind, key, min_changes, not_reached }
+    }
+}
+
+/// The priority of a built-in channel, which no setting changes
+/// (`smoosh_server:get_priority/1`).
+pub(crate) fn builtin_priority(name: &str, rules: Rules) -> Option<Priority> {
+    match name {
+        "ratio_dbs" | "ratio_views" => Some(Priority::Ratio),
+        "slack_dbs" | "slack_views" => Some(Priority::Slack),
+        "upgrade_dbs" | "upgrade_views" => Some(Priority::Upgrade),
+        "ratio_schemas" if !rules.adds_channels() => Some(Priority::Ratio),
+        "slack_schemas" if !rules.adds_channels() => Some(Priority::Slack),
+        _ => None,
+    }
+}
+
+/// Reads the settings of the channel `name`.
+pub(super) fn read(
+    node: &NodeConfig,
+    rules: Rules,
+    name: &str,
+    kind: ChannelKind,
+    findings: &mut Findings,
+) -> Result<SmooshChannel, BrokenSetting> {
+    let section = section_of(name);
+    if name.is_empty() {
+        findings.add(
+            Severity::Warning,
+            "smoosh",
+            None,
+            format!(
+                "an empty name in the list of {} channels makes a ratio channel without a name",
+                kind.label()
+            ),
+        );
+    }
+    let reader = Reader { node, section: &section };
+    let mut channel = with_defaults(name, kind);
+    if kind != ChannelKind::Cleanup {
+        reader.scored(rules, &mut channel, findings)?;
+    }
+    reader.limits(&mut channel, findings);
+    reader.window(&mut channel, findings);
+    if reader.has_infinite_minimum() && kind != ChannelKind::Cleanup {
+        channel.only_empty_files = channel.priority != Some(Priority::Upgrade);
+        if rules.adds_channels() {
+            reader.infinite_minimum(&mut channel, findings);
+        }
+    }
+    if channel.never_starts.is_some() {
+        channel.concurrency = 0;
+    }
+    Ok(channel)
+}
+
+/// A channel before its settings are read.
+fn with_defaults(name: &str, kind: ChannelKind) -> SmooshChannel {
+    SmooshChannel {
+        name: name.to_owned(),
+        kind,
+        priority: (kind == ChannelKind::Cleanup).then_some(Priority::Cleanup),
+        min_priority: 0.0,
+        max_priority: f64::INFINITY,
+        min_size: 0,
+        max_size: None,
+        min_changes: 0,
+        capacity: 9_999,
+        concurrency: 1,
+        opens: Opening::Always,
+        strict_window: false,
+        never_starts: None,
+        only_empty_files: false,
+        drops_empty_files: false,
+        has_default_min_priority: false,
+    }
+}
+
+struct Reader<'a> {
+    node: &'a NodeConfig,
+    section: &'a str,
+}
+
+impl Reader<'_> {
+    fn value(&self, key: &str) -> Option<&str> {
+        self.node.value(self.section, key)
+    }
+
+    fn has_infinite_minimum(&self) -> bool {
+        self.value("min_priority") == Some("infinity")
+    }
+
+    /// Since 3.3 a priority is rounded as it is enqueued, which fails for `infinity`, the
+    /// answer for a file without live bytes (`smoosh_server:quantize/1`): such files end
+    /// here and are dropped.
+    fn infinite_minimum(&self, channel: &mut SmooshChannel, findings: &mut Findings) {
+        if channel.priority != Some(Priority::Upgrade) {
+            channel.never_starts =
+                Some("its min_priority is infinity, which fails on what it takes");
+            return;
+        }
+        channel.min_priority = 0.0;
+        channel.drops_empty_files = true;
+        findings.add(
+            Severity::Warning,
+            self.section,
+            "min_priority",
+            "infinity makes smoosh drop files without live bytes that come to this channel and still take those that need an upgrade: remove the key, it says nothing about upgrades",
+        );
+    }
+
+    fn number(
+        &self,
+        key: &'static str,
+        default: Number,
+        min_changes: u64,
+    ) -> Result<Number, BrokenSetting> {
+        let Some(text) = self.value(key) else { return Ok(default) };
+        number(text).ok_or_else(|| BrokenSetting { key, value: text.to_owned(), min_changes })
+    }
+
+    /// What decides whether a db or a view is taken, and at what priority.
+    fn scored(
+        &self,
+        rules: Rules,
+        channel: &mut SmooshChannel,
+        findings: &mut Findings,
+    ) -> Result<(), BrokenSetting> {
+        let priority = self.priority(&channel.name, rules, channel.kind, findings);
+        channel.priority = priority;
+        if channel.kind == ChannelKind::Db
+            && let Some(text) = self.value("min_changes")
+        {
+            let changes = integer(text).ok_or_else(|| BrokenSetting {
+                key: "min_changes",
+                value: text.to_owned(),
+                min_changes: 0,
+            })?;
+            channel.min_changes = u64::try_from(changes.max(0)).unwrap_or(u64::MAX);
+        }
+        let changes = channel.min_changes;
+        channel.min_size =
+            self.number("min_size", Number::Integer(1_048_576), changes)?.min_bytes();
+        channel.max_size = self.number("max_size", Number::Infinity, changes)?.max_bytes();
+        let default_minimum = match priority {
+            Some(Priority::Slack) => rules.min_slack(),
+            _ => rules.min_ratio(),
+        };
+        channel.min_priority =
+            self.number("min_priority", Number::Float(default_minimum), changes)?.min_priority();
+        channel.max_priority =
+            self.number("max_priority", Number::Infinity, changes)?.max_priority();
+        if priority.is_none() {
+            // Takes only what has no live bytes, at its least priority, as smoosh does:
+            // every ratio is either not above the minimum or above the maximum.
+            channel.max_priority = channel.min_priority;
+        }
+        channel.only_empty_files = priority.is_none();
+        channel.has_default_min_priority = self.value("min_priority").is_none();
+        Ok(())
+    }
+
+    /// The priority in effect; `None` where it is zero for all that has live bytes.
+    fn priority(
+        &self,
+        name: &str,
+        rules: Rules,
+        kind: ChannelKind,
+        findings: &mut Findings,
+    ) -> Option<Priority> {
+        let written = self.value("priority");
+        let builtin = builtin_priority(name, rules);
+        if let (Some(builtin), Some(written)) = (builtin, written)
+            && written != builtin.label()
+        {
+            findings.add(
+                Severity::Warning,
+                self.section,
+                "priority",
+                format!(
+                    "{written:?} does nothing: the priority of the built-in channel {name} is {}",
+                    builtin.label()
+                ),
+            );
+        }
+        let priority = match (builtin, written.unwrap_or("ratio")) {
+            (Some(priority), _) => Some(priority),
+            (None, "ratio") => Some(Priority::Ratio),
+            (None, "slack") => Some(Priority::Slack),
+            (None, "upgrade") => Some(Priority::Upgrade),
+            (None, other) => {
+                findings.add(
+                    Severity::Warning,
+                    self.section,
+                    "priority",
+                    format!(
+                        "{other:?} is none of ratio, slack and upgrade: the channel takes only files without live bytes"
+                    ),
+                );
+                None
+            }
+        };
+        if priority == Some(Priority::Upgrade) {
+            return self.upgrade(kind, findings);
+        }
+        priority
+    }
+
+    fn upgrade(&self, kind: ChannelKind, findings: &mut Findings) -> Option<Priority> {
+        if kind == ChannelKind::Db {
+            findings.add(
+                Severity::Note,
+                self.section,
+                None,
+                "takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+            );
+        } else if self.node.value("view_upgrade", "compact_on_collator_upgrade") == Some("false") {
+            findings.add(
+                Severity::Note,
+                self.section,
+                None,
+                "takes only files without live bytes, since [view_upgrade] compact_on_collator_upgrade is false",
+            );
+            return None;
+        }
+        Some(Priority::Upgrade)
+    }
+}

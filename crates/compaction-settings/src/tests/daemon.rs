@@ -1,0 +1,79 @@
+//! The older daemon's rules.
+
+use super::*;
+
+#[test]
+fn rules_are_read_and_the_default_is_last() {
+    let settings = read_daemon(&node(
+        "2.3.1",
+        "[compaction_daemon]\nmin_file_size = 1000\n[compactions]\n\
+         _default = [{db_fragmentation, \"70%\"}, {view_fragmentation, \"60%\"},\n {from, \"20:00\"}, {to, \"06:00\"}, {strict_window, true}]\n\
+         my/db = [{db_fragmentation, \"-5%\"}, {parallel_view_compaction, true}]\n",
+    ));
+    assert_eq!(settings.findings, []);
+    assert_eq!(settings.min_file_size, 1000);
+    assert_eq!(
+        settings.rules,
+        [
+            DaemonRule {
+                database: "my/db".to_owned(),
+                db_fragmentation: Some(0),
+                parallel_view_compaction: true,
+                ..DaemonRule::default()
+            },
+            DaemonRule {
+                database: "_default".to_owned(),
+                db_fragmentation: Some(70),
+                view_fragmentation: Some(60),
+                opens: Opening::Daily(Window { from: 20 * 60, to: 6 * 60 }),
+                strict_window: true,
+                ..DaemonRule::default()
+            },
+        ]
+    );
+    assert!(settings.rules.last().is_some_and(DaemonRule::is_default));
+}
+
+#[test]
+fn rules_the_daemon_cannot_read_are_named_and_left_out() {
+    let settings = read_daemon(&node(
+        "2.3.1",
+        "[compactions]\n_default = [{db_fragmentation, \"50%\"}]\n\
+         a = [{from, \"20:00\"}]\nb = {db}\nc = [{db_fragmentation, 50}]\n\
+         d = [{db_fragmentation, \"50.5%\"}]\ne = [{strict_window, \"true\"}]\n\
+         f = [{db_fragmentation, \"50%\"}\ng = [{colour, \"red\"}]\n\
+         h = [db_fragmentation]\ni = [{to, \"6\"}]\n",
+    ));
+    assert_eq!(settings.rules.len(), 1);
+    assert_eq!(
+        shown(&settings.findings),
+        [
+            "warning: [compactions] a: is ignored by the daemon, which cannot read it: from and to come together or not at all",
+            "warning: [compactions] b: is ignored by the daemon, which cannot read it: it is no list",
+            "warning: [compactions] c: is ignored by the daemon, which cannot read it: db_fragmentation is written as in \"70%\", with whole per cents",
+            "warning: [compactions] d: is ignored by the daemon, which cannot read it: db_fragmentation is written as in \"70%\", with whole per cents",
+            "warning: [compactions] e: is ignored by the daemon, which cannot read it: strict_window is true or false without quotes",
+            "warning: [compactions] f: is ignored by the daemon, which cannot read it: letter 27: a comma or ] is missing",
+            "warning: [compactions] g: is ignored by the daemon, which cannot read it: colour is not one of its parameters",
+            "warning: [compactions] h: is ignored by the daemon, which cannot read it: it holds something else than pairs",
+            "warning: [compactions] i: is ignored by the daemon, which cannot read it: to is written as in \"20:00\"",
+        ]
+    );
+}
+
+#[test]
+fn keys_that_the_daemon_cannot_read_are_named() {
+    let settings = read_daemon(&node(
+        "2.3.1",
+        "[compaction_daemon]\nmin_file_size = x\ncheck_interval = 1\nsnooze_period_ms = 1\nfoo = 1\n",
+    ));
+    assert_eq!(settings.min_file_size, 131_072);
+    assert_eq!(
+        shown(&settings.findings),
+        [
+            "error: [compaction_daemon] min_file_size: is no integer, on which the daemon crashes at every file: its default of 131072 is assumed",
+            "warning: [compaction_daemon] foo: does nothing: the daemon reads no such key",
+            "warning: [compactions] _default: is missing, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
+        ]
+    );
+}

@@ -1,0 +1,236 @@
+//! smoosh's channels as channels of recliner.
+
+use super::{
+    NodeChannels, TranslatedChannel,
+    finding::{NodeFindings, Severity},
+};
+use crate::{
+    act::takeover::{self, StoppedChannel},
+    model::{
+        channel::Channel,
+        priority::PriorityKind,
+        target::TargetKind,
+        window::{Days, Window},
+    },
+};
+use compaction_settings::{
+    BrokenChannel, ChannelKind, NodeConfig, Opening, Priority, SmooshChannel, SmooshSettings,
+    read_smoosh,
+};
+use jiff::{civil, tz::TimeZone};
+use std::collections::BTreeSet;
+
+/// Keys of `[smoosh]` that mean nothing to recliner.
+const WITHOUT_COUNTERPART: [(&str, &str); 4] = [
+    ("staleness", "has no counterpart: smoosh scores on writes, recliner at every scan.interval"),
+    ("wait_secs", "has no counterpart: it is how long smoosh waits after CouchDB has started"),
+    ("persist", "has no counterpart: recliner always keeps its state"),
+    ("compaction_log_level", "has no counterpart: set --log.level"),
+];
+
+/// Reads one node's smoosh settings.
+///
+/// Where a takeover has stopped channels, the values from before it count, not its zeros: smoosh
+/// works by them as soon as it is restored.
+pub(super) fn read(node: &NodeConfig) -> NodeChannels {
+    let mut findings = NodeFindings::default();
+    let node = before_takeover(node, &mut findings);
+    let SmooshSettings { runs_smoosh, channels, broken, ignored, findings: found } =
+        read_smoosh(&node);
+    findings.extend(found);
+    keys_without_counterpart(&node, &mut findings);
+    broken.iter().for_each(|broken| escapes(broken, &mut findings));
+    let mut translated: Vec<TranslatedChannel> = Vec::new();
+    let mut used = BTreeSet::new();
+    for read in &channels {
+        let unique = unique_name(read, &used);
+        if unique != read.name {
+            renamed(read, &unique, &mut findings);
+        }
+        used.insert(unique.clone());
+        differences(read, &mut findings);
+        translated.push(TranslatedChannel {
+            channel: channel(read, &unique),
+            include: BTreeSet::new(),
+            exclude: BTreeSet::new(),
+            section: read.section(),
+        });
+    }
+    let concurrencies = channels.iter().map(|channel| channel.concurrency);
+    NodeChannels {
+        node: node.node,
+        version: node.version,
+        runs_smoosh,
+        channels: translated,
+        ignored,
+        per_node: concurrencies.fold(0, usize::saturating_add),
+        findings,
+    }
+}
+
+/// The node's settings with the concurrencies that smoosh had before it was taken over.
+fn before_takeover(node: &NodeConfig, findings: &mut NodeFindings) -> NodeConfig {
+    let mut node = node.clone();
+    for StoppedChannel { channel, previous } in takeover::undo_takeovers(&mut node.sections) {
+        let before = previous.map_or_else(
+            || "the key was not set then, so its default is used here".to_owned(),
+            |previous| format!("the {previous:?} from before is used here"),
+        );
+        findings.add(
+            Severity::Note,
+            &format!("smoosh.{channel}"),
+            "concurrency",
+            format!("is 0 because a recliner has taken the channel over; {before}"),
+        );
+    }
+    node
+}
+
+fn keys_without_counterpart(node: &NodeConfig, findings: &mut NodeFindings) {
+    let Some(keys) = node.sections.get("smoosh") else { return };
+    for (key, message) in WITHOUT_COUNTERPART {
+        if keys.contains_key(key) && !findings.is_about("smoosh", key) {
+            findings.add(Severity::Note, "smoosh", key, message);
+        }
+    }
+}
+
+/// Databases with few changes escape a broken channel and reach those after it.
+fn escapes(broken: &BrokenChannel, findings: &mut NodeFindings) {
+    let BrokenChannel { name, key, min_changes, not_reached, .. } = broken;
+    if *min_changes > 0 && !not_reached.is_empty() {
+        findings.add(
+            Severity::Impossible,
+            &format!("smoosh.{name}"),
+            *key,
+            format!(
+                "databases with fewer than {min_changes} changes escape the failure and reach {}, which no channel can say: correct the setting",
+                not_reached.join(", ")
+            ),
+        );
+    }
+}
+
+fn renamed(read: &SmooshChannel, unique: &str, findings: &mut NodeFindings) {
+    let (name, kind) = (&read.name, read.kind);
+    if name.is_empty() {
+        findings.add(
+            Severity::Note,
+            "smoosh",
+            None,
+            format!("the {} channel without a name becomes {unique}", kind.label()),
+        );
+        return;
+    }
+    let key = match kind {
+        ChannelKind::Db => "db_channels",
+        ChannelKind::View => "view_channels",
+        ChannelKind::Cleanup => "cleanup_channels",
+    };
+    findings.add(
+        Severity::Impossible,
+        "smoosh",
+        key,
+        format!(
+            "{name} is listed for more than one kind: smoosh gives both one queue and one concurrency, here the {} part becomes {unique} with its own: use two names in CouchDB",
+            kind.label()
+        ),
+    );
+}
+
+/// What recliner does otherwise with a channel of the same settings.
+fn differences(read: &SmooshChannel, findings: &mut NodeFindings) {
+    let section = read.section();
+    if read.never_starts.is_some() {
+        let message = "is written with concurrency 0, because smoosh never starts a job of it";
+        findings.add(Severity::Note, &section, None, message);
+    } else if matches!(read.opens, Opening::Daily(_)) {
+        findings.add(
+            Severity::Note,
+            &section,
+            "from",
+            "the window is UTC; smoosh also starts jobs for up to a minute after each start of CouchDB, and at a window's opening waits for the next write; recliner does neither",
+        );
+        if read.strict_window {
+            findings.add(
+                Severity::Warning,
+                &section,
+                "strict_window",
+                "smoosh suspends running jobs when the window closes; that is not possible over HTTP, so recliner does not start what would not end inside the window: the same targets are queued, but one that needs longer than a whole window never starts",
+            );
+        }
+    }
+    if read.priority.is_none() {
+        findings.add(
+            Severity::Note,
+            &section,
+            None,
+            "takes only files without live bytes, so it is written with equal min_priority and max_priority",
+        );
+    }
+    if read.drops_empty_files {
+        findings.add(
+            Severity::Impossible,
+            &section,
+            "min_priority",
+            "files without live bytes are lost here in CouchDB; recliner leaves them to the channels after this one: remove the key",
+        );
+    }
+}
+
+fn channel(read: &SmooshChannel, name: &str) -> Channel {
+    let priority = match read.priority {
+        Some(Priority::Slack) => PriorityKind::Slack,
+        Some(Priority::Upgrade) => PriorityKind::Upgrade,
+        Some(Priority::Cleanup) => PriorityKind::Cleanup,
+        Some(Priority::Ratio) | None => PriorityKind::Ratio,
+    };
+    let mut channel = Channel::with_defaults(name, kind(read.kind), priority);
+    if read.kind != ChannelKind::Cleanup {
+        channel.min_priority = read.min_priority;
+        channel.max_priority = read.max_priority;
+        channel.min_size = read.min_size;
+        channel.max_size = read.max_size;
+        channel.min_changes = read.min_changes;
+    }
+    channel.capacity = read.capacity;
+    channel.concurrency = read.concurrency;
+    channel.strict_window = read.strict_window;
+    if read.never_starts.is_none() {
+        channel.windows = windows(read.opens, &TimeZone::UTC);
+    }
+    channel
+}
+
+fn kind(kind: ChannelKind) -> TargetKind {
+    match kind {
+        ChannelKind::Db => TargetKind::Db,
+        ChannelKind::View => TargetKind::View,
+        ChannelKind::Cleanup => TargetKind::Cleanup,
+    }
+}
+
+/// The windows of a channel; it is always open without any.
+pub(super) fn windows(opens: Opening, zone: &TimeZone) -> Vec<Window> {
+    let Opening::Daily(window) = opens else { return Vec::new() };
+    let time = |minutes: u16| {
+        let part = |value: u16| i8::try_from(value).unwrap_or_default();
+        civil::Time::new(part(minutes / 60), part(minutes % 60), 0, 0).unwrap_or(civil::Time::MIN)
+    };
+    let (from, to) = (time(window.from), time(window.to));
+    vec![Window { days: Days::ALL, from, to, zone: zone.clone() }]
+}
+
+/// A channel's name in `recliner.yml`, where none may be empty or used twice.
+fn unique_name(read: &SmooshChannel, used: &BTreeSet<String>) -> String {
+    let ending = match read.kind {
+        ChannelKind::Db => "dbs",
+        ChannelKind::View => "views",
+        ChannelKind::Cleanup => "cleanup",
+    };
+    let first = if read.name.is_empty() { format!("unnamed_{ending}") } else { read.name.clone() };
+    let second = format!("{first}_{ending}");
+    let more = (2_usize..).map(|at| format!("{second}_{at}"));
+    let candidates = [first, second.clone()].into_iter().chain(more);
+    candidates.into_iter().find(|name| !used.contains(name)).unwrap_or(second)
+}

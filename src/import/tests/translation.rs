@@ -1,0 +1,123 @@
+//! What the import says beyond what the settings themselves say.
+
+use super::*;
+
+#[track_caller]
+fn says(version: &str, ini: &str, expected: &[&str]) {
+    assert_eq!(said(version, ini), expected, "{version} {ini:?}");
+}
+
+#[test]
+fn nothing_set_is_translated_without_a_word() {
+    for version in ["3.1.2", "3.2.2", "3.3.3", "3.5.0"] {
+        let settings = read_smoosh(&node("n", version, "")).findings.len();
+        assert_eq!(import_one(version, "").findings.len(), settings, "{version}");
+    }
+}
+
+#[test]
+fn databases_that_escape_a_broken_channel_are_impossible() {
+    says(
+        "3.5.0",
+        "[smoosh.slack_dbs]\nmin_changes = 5\nmin_size = x\n",
+        &[
+            "impossible: [smoosh.slack_dbs] min_size: databases with fewer than 5 changes escape the failure and reach upgrade_dbs, which no channel can say: correct the setting",
+        ],
+    );
+    says("3.5.0", "[smoosh.slack_dbs]\nmin_size = x\n", &[]);
+    says("3.5.0", "[smoosh.upgrade_dbs]\nmin_changes = 5\nmin_size = x\n", &[]);
+}
+
+#[test]
+fn a_channel_that_starts_nothing_has_concurrency_0() {
+    for ini in ["concurrency = -1", "capacity = 0", "from = 24:00\nto = 24:01"] {
+        says(
+            "3.5.0",
+            &format!("[smoosh.upgrade_dbs]\n{ini}\n"),
+            &[
+                "note: [smoosh.upgrade_dbs]: is written with concurrency 0, because smoosh never starts a job of it",
+            ],
+        );
+    }
+}
+
+#[test]
+fn settings_of_smoosh_without_a_counterpart_are_named() {
+    says(
+        "3.5.0",
+        "[smoosh]\npersist=true\nwait_secs=5\nstaleness=1\ncompaction_log_level=info\nstate_dir=.\nbogus=1\n",
+        &[
+            "note: [smoosh] compaction_log_level: has no counterpart: set --log.level",
+            "note: [smoosh] persist: has no counterpart: recliner always keeps its state",
+            "note: [smoosh] staleness: has no counterpart: smoosh scores on writes, recliner at every scan.interval",
+            "note: [smoosh] wait_secs: has no counterpart: it is how long smoosh waits after CouchDB has started",
+        ],
+    );
+    says("3.2.2", "[smoosh]\nwait_secs = x\npersist=true\n", &[]);
+    assert!(!import_one("3.2.2", "[smoosh]\nwait_secs = x\n").is_equal());
+}
+
+#[test]
+fn a_window_says_what_recliner_does_otherwise() {
+    says(
+        "3.5.0",
+        "[smoosh.upgrade_dbs]\nfrom = 20:00\nto = 06:00\nstrict_window = true\n",
+        &[
+            "warning: [smoosh.upgrade_dbs] strict_window: smoosh suspends running jobs when the window closes; that is not possible over HTTP, so recliner does not start what would not end inside the window: the same targets are queued, but one that needs longer than a whole window never starts",
+            "note: [smoosh.upgrade_dbs] from: the window is UTC; smoosh also starts jobs for up to a minute after each start of CouchDB, and at a window's opening waits for the next write; recliner does neither",
+        ],
+    );
+    says("3.5.0", "[smoosh.upgrade_dbs]\nstrict_window = true\n", &[]);
+}
+
+#[test]
+fn a_name_that_recliner_cannot_use_becomes_another() {
+    says(
+        "3.5.0",
+        "[smoosh]\nview_channels = ratio_dbs\n",
+        &[
+            "impossible: [smoosh] view_channels: ratio_dbs is listed for more than one kind: smoosh gives both one queue and one concurrency, here the view part becomes ratio_dbs_views with its own: use two names in CouchDB",
+        ],
+    );
+    let imported = import_one("3.5.0", "[smoosh]\nview_channels = ratio_dbs\n");
+    assert_eq!(named(&imported.channels)[3..5], ["ratio_dbs_views", "ratio_views"]);
+    says(
+        "3.5.0",
+        "[smoosh]\nview_channels = ,x\n",
+        &["note: [smoosh]: the view channel without a name becomes unnamed_views"],
+    );
+}
+
+#[test]
+fn what_is_taken_only_without_live_bytes_is_named() {
+    let note = "note: [smoosh.a_dbs]: takes only files without live bytes, so it is written with equal min_priority and max_priority";
+    let ini = "[smoosh]\ndb_channels = a_dbs\n[smoosh.a_dbs]\npriority=foo\nmin_priority=3\n";
+    says("3.5.0", ini, &[note]);
+    says(
+        "3.5.0",
+        "[smoosh.upgrade_views]\nmin_priority = infinity\n",
+        &[
+            "impossible: [smoosh.upgrade_views] min_priority: files without live bytes are lost here in CouchDB; recliner leaves them to the channels after this one: remove the key",
+        ],
+    );
+}
+
+#[test]
+fn shards_that_are_ignored_in_part_are_named() {
+    says(
+        "3.5.0",
+        "[smoosh.ignore]\nshards/00000000-7fffffff/db.1 = true\nshards/00000000-ffffffff/all.1 = true\n_dbs=true\n",
+        &[
+            "warning: [smoosh.ignore]: only some shards of db.1 are named: recliner leaves out those dbs, but where it compacts a view over the whole cluster, as over HTTP, the copies on these shards are compacted too",
+        ],
+    );
+}
+
+#[test]
+fn a_version_without_smoosh_is_impossible() {
+    let imported = import_smoosh(&[node("n", "2.3.1", ""), node("m", "3.5.0", "")]).unwrap();
+    assert_eq!(
+        shown(&imported.findings)[0],
+        "impossible: [smoosh]: CouchDB 2.3.1 has no smoosh, which came with 3.0"
+    );
+}
