@@ -5,7 +5,7 @@ use super::{
     HistoryQuery, JournalEvent, MeasuredBlocks, OverriddenSetting, Page, feed_tables, marks,
     measured,
     query::{self, JournalReadError},
-    task::JournalRequest,
+    request::{JournalRequest, Query},
 };
 use crate::{
     model::records::{Outcome, RecoveredState, StateChange, StateStore, StoreError},
@@ -72,7 +72,7 @@ impl Journal {
     /// Names both clusters if the journal belongs to another one; otherwise says what is wrong
     /// with the file.
     pub async fn claim(&self, cluster: ClusterIdentity) -> Result<RecoveredState, ClaimError> {
-        self.request(|answer| JournalRequest::Claim(Box::new(cluster), answer)).await?
+        self.query(|answer| Query::Claim(Box::new(cluster), answer)).await?
     }
 
     /// Records that smoosh settings are about to be overridden. A value recorded first stays until
@@ -99,7 +99,7 @@ impl Journal {
     /// # Errors
     /// If they cannot be read.
     pub async fn overridden_settings(&self) -> Result<Vec<OverriddenSetting>, StoreError> {
-        self.request(JournalRequest::OverriddenSettings).await?
+        self.query(Query::OverriddenSettings).await?
     }
 
     /// Saves measured facts for the next start.
@@ -107,7 +107,7 @@ impl Journal {
     /// # Errors
     /// If they may not be on the disk.
     pub async fn save_measurements(&self, measured: MeasuredBlocks) -> Result<(), StoreError> {
-        self.request(|answer| JournalRequest::SaveMeasurements(Box::new(measured), answer)).await?
+        self.query(|answer| Query::SaveMeasurements(Box::new(measured), answer)).await?
     }
 
     /// The measured facts as last saved.
@@ -154,7 +154,7 @@ impl Journal {
     /// # Errors
     /// If it cannot be read, or the journal is not claimed yet.
     pub async fn feed_position(&self) -> Result<Option<FeedPosition>, StoreError> {
-        self.request(JournalRequest::FeedPosition).await?
+        self.query(Query::FeedPosition).await?
     }
 
     /// Subscribes to all events from now on, in the order of their numbers and after they are
@@ -218,12 +218,19 @@ impl Journal {
         &self,
         read: impl FnOnce(&ReadTransaction) -> Result<T, JournalReadError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let tx = self.request(JournalRequest::BeginRead).await??;
+        let tx = self.query(Query::BeginRead).await??;
         match unwrap_join(tokio::task::spawn_blocking(move || read(&tx)).await) {
             Some(Ok(found)) => Ok(found),
             Some(Err(why)) => Err(StoreError(format!("cannot read the journal: {why}"))),
             None => Err(closed_error()),
         }
+    }
+
+    async fn query<T>(
+        &self,
+        query: impl FnOnce(oneshot::Sender<T>) -> Query,
+    ) -> Result<T, StoreError> {
+        self.request(|answer| JournalRequest::Query(query(answer))).await
     }
 
     async fn request<T>(
