@@ -69,7 +69,6 @@ enum FeedClientEvent {
     Step(FeedStep),
     DbEvents(DbEventBatch),
     TimerDue,
-    FeedsReplaced,
 }
 
 impl FeedClientTask {
@@ -128,7 +127,7 @@ impl FeedClientTask {
     async fn follow_feeds(&mut self) {
         self.collector.reset();
         let feeds = Arc::clone(&self.feeds.borrow_and_update());
-        let (out, mut heard) = mpsc::channel(STEP_QUEUE_LEN);
+        let (out, mut steps) = mpsc::channel(STEP_QUEUE_LEN);
         let snapshots = self.scanner.snapshots.clone();
         let before = resume::load_position(self.journal.clone());
         let updates =
@@ -137,16 +136,16 @@ impl FeedClientTask {
         let following = async { tokio::join!(updates, map) };
         tokio::pin!(following);
         loop {
-            let next = self.collector.next_due(Instant::now());
+            let due = self.collector.next_due(Instant::now());
             // Every arm is cancel-safe, and no arm's body awaits.
             let event = tokio::select! {
                 biased;
-                Some(heard) = heard.recv() => FeedClientEvent::Step(heard),
-                noticed = next_event_batch(&mut self.event_batches) => FeedClientEvent::DbEvents(noticed),
-                () = time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
+                Some(step) = steps.recv() => FeedClientEvent::Step(step),
+                batch = next_event_batch(&mut self.event_batches) => FeedClientEvent::DbEvents(batch),
+                () = time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     FeedClientEvent::TimerDue
                 }
-                Ok(()) = self.feeds.changed() => FeedClientEvent::FeedsReplaced,
+                Ok(()) = self.feeds.changed() => return,
                 changed = self.settings.changed() => {
                     if changed.is_err() || !self.settings.borrow().enabled {
                         return;
@@ -155,30 +154,31 @@ impl FeedClientTask {
                 }
                 _ = &mut following => return,
             };
-            let now = Instant::now();
-            match event {
-                FeedClientEvent::FeedsReplaced => return,
-                FeedClientEvent::Step(heard) => {
-                    let follow = *self.settings.borrow();
-                    self.collector.apply_step(heard, &follow, (now, self.clock.now()));
-                }
-                FeedClientEvent::DbEvents(noticed) => {
-                    let follow = *self.settings.borrow();
-                    self.collector.apply_event_batch(&noticed, &follow, (now, self.clock.now()));
-                }
-                FeedClientEvent::TimerDue => {}
-            }
-            self.notify_scanner(now);
-            self.write_journal(now);
-            let status = self.collector.status(now);
-            self.status.send_if_modified(|shown| {
-                let news = **shown != status;
-                if news {
-                    *shown = Arc::new(status);
-                }
-                news
-            });
+            self.handle(event);
         }
+    }
+
+    /// Applies an event, and sends on what is due then.
+    fn handle(&mut self, event: FeedClientEvent) {
+        let (now, moment) = (Instant::now(), self.clock.now());
+        let follow = *self.settings.borrow();
+        match event {
+            FeedClientEvent::Step(step) => self.collector.apply_step(step, &follow, (now, moment)),
+            FeedClientEvent::DbEvents(batch) => {
+                self.collector.apply_event_batch(&batch, &follow, (now, moment));
+            }
+            FeedClientEvent::TimerDue => {}
+        }
+        self.notify_scanner(now);
+        self.write_journal(now);
+        let status = self.collector.status(now);
+        self.status.send_if_modified(|published| {
+            let changed = **published != status;
+            if changed {
+                *published = Arc::new(status);
+            }
+            changed
+        });
     }
 
     /// Sends due news to the scanner.

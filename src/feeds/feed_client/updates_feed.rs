@@ -16,7 +16,7 @@ use lru::LruCache;
 use std::{
     hash::{BuildHasher as _, RandomState},
     num::NonZeroUsize,
-    pin::pin,
+    pin::{Pin, pin},
     sync::Arc,
     time::Duration,
 };
@@ -46,6 +46,24 @@ enum UpdatesStep {
     Listen,
     /// Pause.
     Pause(Duration),
+}
+
+/// What came of a step.
+#[derive(Debug)]
+enum UpdatesResult {
+    /// A pause is over. Before the feed is opened again, CouchDB was asked when the database behind
+    /// it was created.
+    Paused { created_at: Option<String> },
+    /// The current sequence, and the position of an earlier process, if there is one.
+    CurrentSeq { seq: String, created_at: Option<String>, stored: Option<FeedPosition> },
+    /// The feed is open.
+    Opened,
+    /// Lines arrived.
+    Lines(Vec<UpdateLine>),
+    /// The response body ended.
+    Ended,
+    /// The step failed.
+    Failed(Error),
 }
 
 /// State of the feed.
@@ -105,6 +123,33 @@ impl UpdatesFeed {
             refused: false,
             problem: None,
         }
+    }
+
+    /// Applies what came of the current step; afterwards `step` is the next one.
+    fn handle(&mut self, result: UpdatesResult, now: Moment) -> FeedStep {
+        // Lines that contain the last row from before this process may contain later rows too.
+        let may_have_missed = self.missed_until.is_some();
+        let mut events = Vec::new();
+        match result {
+            UpdatesResult::Paused { created_at } => {
+                self.end_pause();
+                if matches!(self.step, UpdatesStep::Open(_)) {
+                    self.check_created_at(created_at.as_deref());
+                }
+            }
+            UpdatesResult::CurrentSeq { seq, created_at, stored } => {
+                self.start((seq, created_at), stored, now);
+            }
+            UpdatesResult::Opened => self.mark_open(),
+            UpdatesResult::Lines(lines) => events = self.apply_lines(lines, now),
+            UpdatesResult::Ended => self.handle_end(),
+            UpdatesResult::Failed(error) => {
+                tracing::debug!(%error, "_db_updates failed");
+                self.record_failure(FeedFailure::from_error(&error), describe(&error));
+            }
+        }
+        let step = if may_have_missed { FeedStep::MissedUpdates } else { FeedStep::Updates };
+        step(events, self.state())
     }
 
     /// Ends a pause.
@@ -273,62 +318,67 @@ impl UpdatesFeed {
 pub(super) async fn follow_updates(
     feeds: Arc<dyn ChangeFeeds>,
     clock: Clock,
-    recalled: impl Future<Output = Option<FeedPosition>>,
+    stored_position: impl Future<Output = Option<FeedPosition>>,
     out: mpsc::Sender<FeedStep>,
 ) {
-    let mut recalled = Some(pin!(recalled));
-    let mut state = UpdatesFeed::new();
-    let mut open: Option<UpdateLines> = None;
+    let stored_position = Some(pin!(stored_position));
+    let mut connection = UpdatesConnection { feeds, stored_position, lines: None };
+    let mut feed = UpdatesFeed::new();
     loop {
-        let mut events = Vec::new();
-        let missed = state.missed_until.is_some();
-        match state.step.clone() {
-            UpdatesStep::Pause(pause) => {
-                open = None;
-                time::sleep(pause).await;
-                state.end_pause();
-                if matches!(state.step, UpdatesStep::Open(_)) {
-                    state.check_created_at(feeds.updates_created_at().await.as_deref());
-                }
-            }
-            UpdatesStep::Begin => match feeds.updates_seq().await {
-                Ok(seq) => {
-                    let made = feeds.updates_created_at().await;
-                    let kept = match recalled.take() {
-                        Some(recalled) => recalled.await,
-                        None => None,
-                    };
-                    state.start((seq, made), kept, clock.now());
-                }
-                Err(error) => handle_error(&mut state, &error),
-            },
-            UpdatesStep::Open(since) => match feeds.updates(since).await {
-                Ok(lines) => {
-                    open = Some(lines);
-                    state.mark_open();
-                }
-                Err(error) => handle_error(&mut state, &error),
-            },
-            UpdatesStep::Listen => match open.as_mut() {
-                Some(lines) => match lines.next().await {
-                    Some(Ok(lines)) => events = state.apply_lines(lines, clock.now()),
-                    Some(Err(error)) => handle_error(&mut state, &error),
-                    None => state.handle_end(),
-                },
-                None => state.handle_end(),
-            },
-        }
-        // A piece that contains the last row from before this process may contain later rows too.
-        let heard = if missed { FeedStep::MissedUpdates } else { FeedStep::Updates };
-        if out.send(heard(events, state.state())).await.is_err() {
+        let result = connection.perform(feed.step.clone(), feed.position.is_some()).await;
+        if out.send(feed.handle(result, clock.now())).await.is_err() {
             return;
         }
     }
 }
 
-fn handle_error(state: &mut UpdatesFeed, error: &Error) {
-    tracing::debug!(%error, "_db_updates failed");
-    state.record_failure(FeedFailure::from_error(error), describe(error));
+/// Performs the steps: the requests to CouchDB, and the pauses.
+struct UpdatesConnection<'a, P> {
+    feeds: Arc<dyn ChangeFeeds>,
+    /// The position of an earlier process, until it is asked for.
+    stored_position: Option<Pin<&'a mut P>>,
+    /// The open feed.
+    lines: Option<UpdateLines>,
+}
+
+impl<P: Future<Output = Option<FeedPosition>>> UpdatesConnection<'_, P> {
+    async fn perform(&mut self, step: UpdatesStep, has_position: bool) -> UpdatesResult {
+        match step {
+            UpdatesStep::Pause(pause) => {
+                self.lines = None;
+                time::sleep(pause).await;
+                let created_at =
+                    if has_position { self.feeds.updates_created_at().await } else { None };
+                UpdatesResult::Paused { created_at }
+            }
+            UpdatesStep::Begin => match self.feeds.updates_seq().await {
+                Ok(seq) => {
+                    let created_at = self.feeds.updates_created_at().await;
+                    let stored = match self.stored_position.take() {
+                        Some(stored) => stored.await,
+                        None => None,
+                    };
+                    UpdatesResult::CurrentSeq { seq, created_at, stored }
+                }
+                Err(error) => UpdatesResult::Failed(error),
+            },
+            UpdatesStep::Open(since) => match self.feeds.updates(since).await {
+                Ok(lines) => {
+                    self.lines = Some(lines);
+                    UpdatesResult::Opened
+                }
+                Err(error) => UpdatesResult::Failed(error),
+            },
+            UpdatesStep::Listen => {
+                let Some(lines) = &mut self.lines else { return UpdatesResult::Ended };
+                match lines.next().await {
+                    Some(Ok(lines)) => UpdatesResult::Lines(lines),
+                    Some(Err(error)) => UpdatesResult::Failed(error),
+                    None => UpdatesResult::Ended,
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -63,6 +63,17 @@ enum ReaderStage {
     Done,
 }
 
+/// What happened while the reader waited for new events.
+#[derive(Debug)]
+enum LiveEvent {
+    /// The feeds end.
+    Stopped,
+    /// New events arrived, or could not be received.
+    Received(Result<Arc<FeedChunk>, broadcast::error::RecvError>),
+    /// Nothing was sent for the longest time allowed.
+    Silence,
+}
+
 #[derive(Debug)]
 pub(super) struct FeedReader {
     feed: FeedHandle,
@@ -246,60 +257,60 @@ impl FeedReader {
         Bytes::new()
     }
 
-    /// Waits for new events shared with other readers.
+    /// Waits for new events shared with other readers, and sets the next stage.
     async fn wait_for_events(&mut self) -> Bytes {
-        let Some(mut chunks) = self.chunks.take() else {
+        let Some(chunks) = &mut self.chunks else {
             self.stage = ReaderStage::Closing;
             return Bytes::new();
         };
-        let end = self.last_sent_at + self.max_silence;
-        let mut piece = Bytes::new();
-        self.stage = loop {
-            // Every arm is cancel-safe, and no arm's body awaits.
-            let chunk = tokio::select! {
-                biased;
-                () = self.feed.stop.cancelled() => break ReaderStage::Closing,
-                chunk = chunks.recv() => chunk,
-                () = time::sleep_until(end) => {
-                    if self.has_heartbeats {
-                        piece = self.heartbeat();
-                        break ReaderStage::Live;
-                    }
-                    break ReaderStage::Closing;
-                }
-            };
-            match chunk {
-                Ok(chunk)
-                    if chunk.after_seq > self.position
-                        || chunk.highest_removed_seq > self.position.max(self.removed_at_start) =>
-                {
-                    break ReaderStage::CatchUp;
-                }
-                Ok(chunk) => {
-                    let Some(part) = chunk
-                        .rendered(self.row_format())
-                        .slice_after(self.position, self.remaining)
-                    else {
-                        self.position = self.position.max(chunk.up_to_seq);
-                        continue;
-                    };
-                    self.era.clone_from(&chunk.era);
-                    piece = self.send_rows(part);
-                    if self.remaining > 0 {
-                        self.position = chunk.up_to_seq;
-                    }
-                    break if self.remaining == 0 || self.feed_type == Kind::Longpoll {
-                        ReaderStage::Closing
-                    } else {
-                        ReaderStage::Live
-                    };
-                }
-                Err(broadcast::error::RecvError::Lagged(_)) => break ReaderStage::CatchUp,
-                Err(broadcast::error::RecvError::Closed) => break ReaderStage::Closing,
+        // Every arm is cancel-safe, and no arm's body awaits.
+        let event = tokio::select! {
+            biased;
+            () = self.feed.stop.cancelled() => LiveEvent::Stopped,
+            chunk = chunks.recv() => LiveEvent::Received(chunk),
+            () = time::sleep_until(self.last_sent_at + self.max_silence) => LiveEvent::Silence,
+        };
+        let (piece, stage) = self.handle_live(event);
+        self.stage = stage;
+        piece
+    }
+
+    /// The next piece, which is empty where nothing is to be sent, and the stage after it.
+    fn handle_live(&mut self, event: LiveEvent) -> (Bytes, ReaderStage) {
+        let chunk = match event {
+            LiveEvent::Silence if self.has_heartbeats => {
+                return (self.heartbeat(), ReaderStage::Live);
+            }
+            LiveEvent::Received(Ok(chunk)) => chunk,
+            LiveEvent::Received(Err(broadcast::error::RecvError::Lagged(_))) => {
+                return (Bytes::new(), ReaderStage::CatchUp);
+            }
+            LiveEvent::Stopped
+            | LiveEvent::Silence
+            | LiveEvent::Received(Err(broadcast::error::RecvError::Closed)) => {
+                return (Bytes::new(), ReaderStage::Closing);
             }
         };
-        self.chunks = Some(chunks);
-        piece
+        if chunk.after_seq > self.position
+            || chunk.highest_removed_seq > self.position.max(self.removed_at_start)
+        {
+            return (Bytes::new(), ReaderStage::CatchUp);
+        }
+        let rows = chunk.rendered(self.row_format()).slice_after(self.position, self.remaining);
+        let Some(rows) = rows else {
+            self.position = self.position.max(chunk.up_to_seq);
+            return (Bytes::new(), ReaderStage::Live);
+        };
+        self.era.clone_from(&chunk.era);
+        let piece = self.send_rows(rows);
+        if self.remaining > 0 {
+            self.position = chunk.up_to_seq;
+        }
+        if self.remaining == 0 || self.feed_type == Kind::Longpoll {
+            (piece, ReaderStage::Closing)
+        } else {
+            (piece, ReaderStage::Live)
+        }
     }
 
     const fn heartbeat(&self) -> Bytes {
