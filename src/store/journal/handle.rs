@@ -80,18 +80,24 @@ impl Journal {
     ///
     /// # Errors
     /// If the record may not be on the disk.
-    pub async fn record_overrides(&self, taken: Vec<OverriddenSetting>) -> Result<(), StoreError> {
-        let taken = taken.into_iter().map(|it| (it, true)).collect();
-        self.request(|answer| JournalRequest::SetOverridden(taken, answer)).await?
+    pub async fn record_overrides(
+        &self,
+        settings: Vec<OverriddenSetting>,
+    ) -> Result<(), StoreError> {
+        let settings = settings.into_iter().map(|it| (it, true)).collect();
+        self.request(|answer| JournalRequest::SetOverridden(settings, answer)).await?
     }
 
     /// Records that smoosh settings were restored.
     ///
     /// # Errors
     /// If the record may not be on the disk.
-    pub async fn record_restored(&self, taken: Vec<OverriddenSetting>) -> Result<(), StoreError> {
-        let taken = taken.into_iter().map(|it| (it, false)).collect();
-        self.request(|answer| JournalRequest::SetOverridden(taken, answer)).await?
+    pub async fn record_restored(
+        &self,
+        settings: Vec<OverriddenSetting>,
+    ) -> Result<(), StoreError> {
+        let settings = settings.into_iter().map(|it| (it, false)).collect();
+        self.request(|answer| JournalRequest::SetOverridden(settings, answer)).await?
     }
 
     /// The smoosh settings that are overridden and not restored yet.

@@ -96,13 +96,13 @@ impl JournalOpenError {
         if let DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch = why {
             return Self::InUse { place };
         }
-        let said = why.to_string();
+        let text = why.to_string();
         if let DatabaseError::Storage(StorageError::Io(why)) = why
             && !matches!(why.kind(), InvalidData | UnexpectedEof)
         {
             return Self::Io { place, why };
         }
-        Self::Damaged { place, why: said }
+        Self::Damaged { place, why: text }
     }
 }
 
@@ -166,7 +166,7 @@ impl DirectoryStorage {
             Err(why) => return Err(of_directory(why)),
         }
         let unfinished = self.0.join(TEMP_FILE_NAME);
-        let made = match database_builder().create(&unfinished) {
+        let database = match database_builder().create(&unfinished) {
             Ok(database) => database,
             Err(DatabaseError::DatabaseAlreadyOpen) => {
                 return Err(JournalOpenError::InUse { place: self.name() });
@@ -178,7 +178,7 @@ impl DirectoryStorage {
             }
             Err(why) => return Err(self.open_error(why)),
         };
-        made.close().map_err(|why| self.open_error(why))?;
+        database.close().map_err(|why| self.open_error(why))?;
         match fs::hard_link(&unfinished, self.file_path()) {
             Ok(()) => {}
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
@@ -200,11 +200,11 @@ impl Storage for DirectoryStorage {
     }
 
     fn open(&self, make: bool) -> Result<Database, JournalOpenError> {
-        let there = self
+        let exists = self
             .file_path()
             .try_exists()
             .map_err(|why| JournalOpenError::Directory { path: self.0.clone(), why })?;
-        if make && !there {
+        if make && !exists {
             self.create()?;
         }
         database_builder().open(self.file_path()).map_err(|why| self.open_error(why))

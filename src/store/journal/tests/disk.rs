@@ -60,9 +60,9 @@ impl Disk {
 
     /// A disk with the same content and no faults.
     pub(super) fn copy(&self) -> Self {
-        let (synced, seen, blocks) =
+        let (synced, visible, blocks) =
             self.with(|it| (it.synced.clone(), it.visible.clone(), it.blocks.clone()));
-        let platter = DiskState { synced, visible: seen, blocks, ..DiskState::default() };
+        let platter = DiskState { synced, visible, blocks, ..DiskState::default() };
         Self(Arc::new(platter.into()))
     }
 
