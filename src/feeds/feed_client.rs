@@ -82,18 +82,10 @@ impl FeedClientTask {
         journal: Option<Journal>,
     ) -> (Self, FeedClientHandle) {
         let (status, reader) = watch::channel(Arc::default());
-        let listener = ChangeCollector::default();
-        let noticed = scanner.db_events();
-        let task = Self {
-            clock,
-            feeds,
-            settings,
-            scanner,
-            journal,
-            event_batches: noticed,
-            status,
-            collector: listener,
-        };
+        let collector = ChangeCollector::default();
+        let event_batches = scanner.db_events();
+        let task =
+            Self { clock, feeds, settings, scanner, journal, event_batches, status, collector };
         (task, FeedClientHandle { status: reader })
     }
 
@@ -118,7 +110,7 @@ impl FeedClientTask {
                 () = stop.cancelled() => {}
                 changed = self.settings.changed() => if changed.is_err() { return },
                 // With feeds disabled, detected changes are not recorded.
-                noticed = next_event_batch(&mut self.event_batches) => self.scanner.confirm_events(noticed.number),
+                batch = next_event_batch(&mut self.event_batches) => self.scanner.confirm_events(batch.number),
             }
         }
     }
@@ -129,9 +121,13 @@ impl FeedClientTask {
         let feeds = Arc::clone(&self.feeds.borrow_and_update());
         let (out, mut steps) = mpsc::channel(STEP_QUEUE_LEN);
         let snapshots = self.scanner.snapshots.clone();
-        let before = resume::load_position(self.journal.clone());
-        let updates =
-            updates_feed::follow_updates(Arc::clone(&feeds), self.clock, before, out.clone());
+        let stored_position = resume::load_position(self.journal.clone());
+        let updates = updates_feed::follow_updates(
+            Arc::clone(&feeds),
+            self.clock,
+            stored_position,
+            out.clone(),
+        );
         let map = map_feed::follow_map(feeds, self.clock, snapshots, out);
         let following = async { tokio::join!(updates, map) };
         tokio::pin!(following);
@@ -158,7 +154,7 @@ impl FeedClientTask {
         }
     }
 
-    /// Applies an event, and sends on what is due then.
+    /// Applies an event, and sends what is due afterwards.
     fn handle(&mut self, event: FeedClientEvent) {
         let (now, moment) = (Instant::now(), self.clock.now());
         let follow = *self.settings.borrow();
@@ -181,12 +177,12 @@ impl FeedClientTask {
         });
     }
 
-    /// Sends due news to the scanner.
+    /// Sends a due update to the scanner.
     fn notify_scanner(&mut self, now: Instant) {
-        let Some(news) = self.collector.take_update(now) else { return };
-        if let Some(Command::FeedUpdate(news)) = self.scanner.send(Command::FeedUpdate(news)) {
+        let Some(update) = self.collector.take_update(now) else { return };
+        if let Some(Command::FeedUpdate(update)) = self.scanner.send(Command::FeedUpdate(update)) {
             let follow = *self.settings.borrow();
-            self.collector.requeue(news, &follow, now);
+            self.collector.requeue(update, &follow, now);
         }
     }
 
@@ -203,13 +199,13 @@ impl FeedClientTask {
 }
 
 /// The next changes detected by the scanner; waits forever if the scanner is gone. Cancel-safe.
-async fn next_event_batch(noticed: &mut broadcast::Receiver<DbEventBatch>) -> DbEventBatch {
+async fn next_event_batch(batches: &mut broadcast::Receiver<DbEventBatch>) -> DbEventBatch {
     loop {
-        match noticed.recv().await {
-            Ok(noticed) => return noticed,
-            Err(broadcast::error::RecvError::Lagged(batches)) => {
+        match batches.recv().await {
+            Ok(batch) => return batch,
+            Err(broadcast::error::RecvError::Lagged(missed)) => {
                 tracing::warn!(
-                    batches,
+                    batches = missed,
                     "some database changes detected by the scanner were missed"
                 );
             }

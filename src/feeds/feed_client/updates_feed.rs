@@ -29,7 +29,7 @@ use wall_clock::{Clock, Moment};
 /// Number of successive failures at one position, after which the feed is restarted from now.
 const MAX_FAILURES_AT_POSITION: u32 = 3;
 
-/// How many rows are recognised when they come again: more than CouchDB sends at once.
+/// How many rows are recognised when they are repeated: more than CouchDB sends at once.
 const RECENT_ROWS: NonZeroUsize = NonZeroUsize::new(4_096).expect("a literal that is not zero");
 
 /// How long a resumed feed may take to send the rows it missed.
@@ -75,8 +75,8 @@ struct UpdatesFeed {
     position: Option<(String, Option<u64>)>,
     /// When the database behind the feed was created.
     created_at: Option<String>,
-    /// Hashes of the latest rows' sequences, which are long: a row that comes again is neither news
-    /// nor a rewind.
+    /// Hashes of the latest rows' sequences, which are long: a repeated row is neither a new
+    /// event nor a rewind.
     recent: LruCache<u64, ()>,
     hasher: RandomState,
     /// The number up to which changes happened before this process; `None` once reached.
@@ -164,16 +164,17 @@ impl UpdatesFeed {
     /// possible.
     fn start(
         &mut self,
-        (seq, made): (String, Option<String>),
-        kept: Option<FeedPosition>,
+        (seq, created_at): (String, Option<String>),
+        stored: Option<FeedPosition>,
         now: Moment,
     ) {
         self.absent = false;
         self.refused = false;
-        let is_there = kept.as_ref().is_some_and(|kept| kept.seq == seq);
-        let (newest, from) = (seq_number(&seq), resume_seq(kept, (&seq, made.as_deref()), now));
-        self.created_at = made;
-        self.starts_from_now += u64::from(!is_there && from.is_none());
+        let is_newest = stored.as_ref().is_some_and(|stored| stored.seq == seq);
+        let (newest, from) =
+            (seq_number(&seq), resume_seq(stored, (&seq, created_at.as_deref()), now));
+        self.created_at = created_at;
+        self.starts_from_now += u64::from(!is_newest && from.is_none());
         self.missed_until = newest.filter(|_| from.is_some());
         let seq = from.unwrap_or(seq);
         self.step = UpdatesStep::Open(seq.clone());
@@ -244,8 +245,8 @@ impl UpdatesFeed {
     }
 
     /// Checks before reopening that the database behind the feed is still the same one.
-    fn check_created_at(&mut self, made: Option<&str>) {
-        if known_to_differ(self.created_at.as_deref(), made) {
+    fn check_created_at(&mut self, created_at: Option<&str>) {
+        if known_to_differ(self.created_at.as_deref(), created_at) {
             self.handle_rewind();
         }
     }

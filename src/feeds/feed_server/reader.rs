@@ -105,41 +105,43 @@ pub(super) struct FeedReader {
 impl FeedReader {
     pub(super) async fn open(
         feed: FeedHandle,
-        ask: FeedRequest,
-        place: Option<OwnedSemaphorePermit>,
+        request: FeedRequest,
+        slot: Option<OwnedSemaphorePermit>,
     ) -> Result<OpenedFeed, StoreError> {
         // Subscribe before the first read of the table, so that later events are not missed.
-        let chunks = place.is_some().then(|| feed.subscribe());
-        let announced = ask.kind == Kind::EventSource && ask.start == FeedStart::End;
+        let chunks = slot.is_some().then(|| feed.subscribe());
+        let starts_with_position =
+            request.kind == Kind::EventSource && request.start == FeedStart::End;
         let query = FeedQuery {
-            start: ask.start,
+            start: request.start,
             until: None,
-            newest_first: ask.descending,
-            limit: page_limit(ask.limit),
+            newest_first: request.descending,
+            limit: page_limit(request.limit),
         };
         let page = feed.read_page(query).await?;
         let tag = format!("{}-{}-{}", page.newest_seq, page.highest_removed_seq, page.era);
-        let anew = page.reset.filter(|_| !ask.descending);
-        let until = matches!(ask.kind, Kind::Normal | Kind::Longpoll).then_some(page.newest_seq);
+        let reset = page.reset.filter(|_| !request.descending);
+        let until =
+            matches!(request.kind, Kind::Normal | Kind::Longpoll).then_some(page.newest_seq);
         let reader = Self {
-            feed_type: ask.kind,
-            descending: ask.descending,
-            max_silence: ask.heartbeat.unwrap_or(ask.timeout),
-            has_heartbeats: ask.heartbeat.is_some(),
-            position: if ask.descending { page.newest_seq } else { page.after },
+            feed_type: request.kind,
+            descending: request.descending,
+            max_silence: request.heartbeat.unwrap_or(request.timeout),
+            has_heartbeats: request.heartbeat.is_some(),
+            position: if request.descending { page.newest_seq } else { page.after },
             removed_at_start: page.removed_at_start,
             era: page.era.clone(),
-            remaining: ask.limit,
+            remaining: request.limit,
             has_sent: false,
-            starts_with_position: announced,
+            starts_with_position,
             until,
             stage: ReaderStage::FirstPage(Box::new(page)),
             chunks,
             last_sent_at: Instant::now(),
             feed,
-            _slot: place,
+            _slot: slot,
         };
-        Ok(OpenedFeed { tag, reset: anew, body: Body(reader) })
+        Ok(OpenedFeed { tag, reset, body: Body(reader) })
     }
 
     /// The next piece.

@@ -50,11 +50,11 @@ async fn it_starts_from_now_and_resumes_where_it_broke_off() {
 
 #[tokio::test(start_paused = true)]
 async fn missed_rows_come_first_and_confirm_nothing() {
-    let kept = |seq: &str| {
-        Some(FeedPosition { seq: seq.to_owned(), made: None, at: Moment::from_unix(90) })
+    let stored = |seq: &str| {
+        Some(FeedPosition { seq: seq.to_owned(), created_at: None, at: Moment::from_unix(90) })
     };
     let mut state = UpdatesFeed::new();
-    state.start(("7-x".to_owned(), None), kept("5-x"), Moment::from_unix(100));
+    state.start(("7-x".to_owned(), None), stored("5-x"), Moment::from_unix(100));
     assert_eq!(state.step, UpdatesStep::Open("5-x".to_owned()));
     state.mark_open();
     assert_eq!(names(&state.receive(vec![update("a", 6)])), ["a"]);
@@ -71,7 +71,7 @@ async fn missed_rows_come_first_and_confirm_nothing() {
 
     // If all missed rows were already received, a heartbeat ends the catch-up.
     let mut state = UpdatesFeed::new();
-    state.start(("7-x".to_owned(), None), kept("5-x"), Moment::from_unix(100));
+    state.start(("7-x".to_owned(), None), stored("5-x"), Moment::from_unix(100));
     state.mark_open();
     assert!(state.receive(vec![UpdateLine::Heartbeat]).is_empty());
     assert_eq!(state.state().followed_since, Some(Moment::from_unix(201)));
@@ -79,7 +79,7 @@ async fn missed_rows_come_first_and_confirm_nothing() {
     // CouchDB rejects the position: the feed starts from now, and the position is forgotten.
     for refused in [true, false] {
         let mut state = UpdatesFeed::new();
-        state.start(("7-x".to_owned(), None), kept("5-x"), Moment::from_unix(100));
+        state.start(("7-x".to_owned(), None), stored("5-x"), Moment::from_unix(100));
         if refused {
             state.record_failure(FeedFailure::BadSequence, "400".into());
         } else {
