@@ -348,3 +348,6 @@ fn concat(one: Bytes, two: Bytes) -> Bytes {
     }
     [one, two].concat().into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -108,18 +108,25 @@ pub(super) struct FeedChunk {
     pub(super) highest_removed_seq: u64,
     pub(super) era: String,
     updates: Vec<FeedEntry>,
-    forms: [OnceLock<RenderedRows>; RowFormat::ALL.len()],
+    formats: [OnceLock<RenderedRows>; RowFormat::ALL.len()],
 }
 
 impl FeedChunk {
     /// Creates a chunk from a page with all events between these numbers.
     pub(super) fn new((after_seq, up_to_seq): (u64, u64), page: FeedPage) -> Self {
         let FeedPage { highest_removed_seq, era, entries: updates, .. } = page;
-        Self { after_seq, up_to_seq, highest_removed_seq, era, updates, forms: Default::default() }
+        Self {
+            after_seq,
+            up_to_seq,
+            highest_removed_seq,
+            era,
+            updates,
+            formats: Default::default(),
+        }
     }
 
     pub(super) fn rendered(&self, format: RowFormat) -> &RenderedRows {
-        let [element, line, event] = &self.forms;
+        let [element, line, event] = &self.formats;
         let rows = match format {
             RowFormat::Element => element,
             RowFormat::Line => line,

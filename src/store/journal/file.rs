@@ -88,8 +88,8 @@ impl JournalFile {
             && !stored.is_same_cluster(cluster)
         {
             return Ok(Err(ClaimError::OtherCluster {
-                place: self.storage.name(),
-                kept: Box::new(stored.clone()),
+                storage: self.storage.name(),
+                owner: Box::new(stored.clone()),
                 found: Box::new(cluster.clone()),
             }));
         }
@@ -138,14 +138,14 @@ impl JournalFile {
             self.reopen().map_err(|why| self.failure(why))?;
         }
         self.read(JournalStore::probe_write)?;
-        tracing::info!(place = self.storage.name(), "the journal is writable again");
+        tracing::info!(storage = self.storage.name(), "the journal is writable again");
         Ok(())
     }
 
     /// Closes the file.
     pub(super) fn close(self) {
         if let Some(Err(why)) = self.store.map(JournalStore::close) {
-            tracing::warn!(%why, place = self.storage.name(), "the journal was not closed cleanly");
+            tracing::warn!(%why, storage = self.storage.name(), "the journal was not closed cleanly");
         }
     }
 

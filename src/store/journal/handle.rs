@@ -37,13 +37,13 @@ pub struct JournalHealth {
 pub enum ClaimError {
     /// The journal belongs to another cluster.
     #[error(
-        "{place} belongs to {kept}, but CouchDB is {found}: use a separate --storage.path for this cluster, or move the file away to start a new journal"
+        "{storage} belongs to {owner}, but CouchDB is {found}: use a separate --storage.path for this cluster, or move the file away to start a new journal"
     )]
     OtherCluster {
         /// The file.
-        place: String,
+        storage: String,
         /// The cluster the journal belongs to.
-        kept: Box<ClusterIdentity>,
+        owner: Box<ClusterIdentity>,
         /// The cluster to claim it for.
         found: Box<ClusterIdentity>,
     },

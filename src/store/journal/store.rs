@@ -67,12 +67,12 @@ pub(super) struct JournalStore {
 
 impl JournalStore {
     /// Opens the database and loads what writing needs.
-    pub(super) fn open(storage: &dyn Storage, make: bool) -> Result<Self, JournalOpenError> {
-        let database = storage.open(make)?;
+    pub(super) fn open(storage: &dyn Storage, create: bool) -> Result<Self, JournalOpenError> {
+        let database = storage.open(create)?;
         let (counts, recent) = Self::initialise(&database)
             .map_err(|why| startup_error(storage.name(), why))?
             .map_err(|found| JournalOpenError::Schema {
-                place: storage.name(),
+                storage: storage.name(),
                 found,
                 known: SCHEMA,
             })?;
@@ -302,10 +302,10 @@ pub(super) fn read_value<T: DeserializeOwned>(
 }
 
 /// Converts a read error at start: after verification everything should be readable.
-fn startup_error(place: String, why: Error) -> JournalOpenError {
+fn startup_error(storage: String, why: Error) -> JournalOpenError {
     let text = why.to_string();
     if let Error::Io(why) = why {
-        return JournalOpenError::from_database_error(place, why.into());
+        return JournalOpenError::from_database_error(storage, why.into());
     }
-    JournalOpenError::Damaged { place, why: text }
+    JournalOpenError::Damaged { storage, why: text }
 }

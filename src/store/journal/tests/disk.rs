@@ -198,7 +198,7 @@ impl Storage for Disk {
         "the test disk".to_owned()
     }
 
-    fn open(&self, _make: bool) -> Result<Database, JournalOpenError> {
+    fn open(&self, _create: bool) -> Result<Database, JournalOpenError> {
         let opened = self.with(|it| {
             it.opened += 1;
             it.opened
