@@ -53,7 +53,7 @@ pub struct EnforcerInputs {
     /// Sends the requests.
     pub api: watch::Receiver<Arc<dyn CompactionApi>>,
     /// Tracks the started jobs and stores the intents.
-    pub follower: job_state::JobStateHandle,
+    pub job_state: job_state::JobStateHandle,
     /// Rereads targets that turned out to have changed.
     pub scanner: scan::Handle,
     /// The poll interval.
@@ -88,9 +88,9 @@ impl EnforcerTask {
     /// Creates the task.
     #[must_use]
     pub fn new(clock: Clock, inputs: EnforcerInputs) -> Self {
-        let EnforcerInputs { plans, source, api: hands, follower, scanner, scan_settings } = inputs;
+        let EnforcerInputs { plans, source, api, job_state, scanner, scan_settings } = inputs;
         let context =
-            AttemptContext { clock, source, api: hands, plans: plans.clone(), follower, scanner };
+            AttemptContext { clock, source, api, plans: plans.clone(), job_state, scanner };
         Self {
             context,
             plans,
@@ -116,8 +116,8 @@ impl EnforcerTask {
                 () = stop.cancelled() => break,
                 Some(sent) = self.sending.join_next() => self.handle_sent(sent),
                 Some(decided) = self.deciding.join_next() => self.handle_decision(decided),
-                news = self.plans.changed(), if self.deciding.is_empty() => {
-                    if news.is_err() {
+                changed = self.plans.changed(), if self.deciding.is_empty() => {
+                    if changed.is_err() {
                         break;
                     }
                     self.adopt_plan();
@@ -127,8 +127,8 @@ impl EnforcerTask {
         }
         self.deciding.abort_all();
         // The next process finds unanswered intents open and judges them.
-        let out = async { while self.sending.join_next().await.is_some() {} };
-        let _late = time::timeout(SHUTDOWN_GRACE, out).await;
+        let answers = async { while self.sending.join_next().await.is_some() {} };
+        let _late = time::timeout(SHUTDOWN_GRACE, answers).await;
     }
 
     /// Adopts the newest plan if it includes every start accepted so far.
@@ -155,11 +155,11 @@ impl EnforcerTask {
                 self.waiting_starts.push_back(start);
                 continue;
             }
-            let place = (start.ix, start.node);
+            let target_on_node = (start.ix, start.node);
             let every = self.scan_settings.borrow().poll;
             let splits = self.splits.read(&self.context.source.borrow(), every);
-            let decides = self.context.clone().decide(Arc::clone(&self.plan), start, splits);
-            self.deciding.spawn(async move { (place, decides.await) });
+            let decision = self.context.clone().decide(Arc::clone(&self.plan), start, splits);
+            self.deciding.spawn(async move { (target_on_node, decision.await) });
         }
     }
 
@@ -167,40 +167,41 @@ impl EnforcerTask {
         &mut self,
         decided: Result<(TargetOnNode, StartDecision), tokio::task::JoinError>,
     ) {
-        let Some((place, decided)) = unwrap_join(decided) else { return };
-        let target = self.plan.snapshot.target(place.0).map(|target| target.id().to_string());
+        let Some((target_on_node, decided)) = unwrap_join(decided) else { return };
+        let target =
+            self.plan.snapshot.target(target_on_node.0).map(|target| target.id().to_string());
         let target = target.unwrap_or_default();
         match decided {
-            StartDecision::Send { key, order, taken } => {
-                self.starts_accepted = self.starts_accepted.max(taken);
-                self.send_request(place, key, order, &target);
+            StartDecision::Send { key, command, starts_accepted } => {
+                self.starts_accepted = self.starts_accepted.max(starts_accepted);
+                self.send_request(target_on_node, key, command, &target);
             }
             StartDecision::Cancelled(why) => {
                 tracing::info!(target_id = target, why, "start cancelled");
-                self.paused_until.insert(place, Instant::now() + PAUSE_AFTER_CANCEL);
-                self.busy_nodes.remove(&place.1);
+                self.paused_until.insert(target_on_node, Instant::now() + PAUSE_AFTER_CANCEL);
+                self.busy_nodes.remove(&target_on_node.1);
             }
         }
     }
 
     fn send_request(
         &mut self,
-        place: TargetOnNode,
+        target_on_node: TargetOnNode,
         key: IntentKey,
-        order: CompactionCommand,
+        command: CompactionCommand,
         target: &str,
     ) {
         tracing::info!(target_id = target, node = key.node, "compaction started");
-        let sends = self.context.clone().send(key, order);
-        self.sending.spawn(async move { (place, sends.await) });
+        let request = self.context.clone().send(key, command);
+        self.sending.spawn(async move { (target_on_node, request.await) });
     }
 
     fn handle_sent(&mut self, sent: Result<(TargetOnNode, WasSent), tokio::task::JoinError>) {
-        let Some((place, gone)) = unwrap_join(sent) else { return };
-        self.busy_nodes.remove(&place.1);
-        if !gone {
+        let Some((target_on_node, was_sent)) = unwrap_join(sent) else { return };
+        self.busy_nodes.remove(&target_on_node.1);
+        if !was_sent {
             // Whatever prevented the request rarely ends at once.
-            self.paused_until.insert(place, Instant::now() + PAUSE_AFTER_CANCEL);
+            self.paused_until.insert(target_on_node, Instant::now() + PAUSE_AFTER_CANCEL);
         }
     }
 }

@@ -25,7 +25,7 @@ mod restore;
 mod takeover_store;
 mod task;
 
-pub use config_api::ConfigApi;
+pub use config_api::{ConfigApi, ConfigKey, ConfigResult};
 pub use mark::{MARK_SECTION, StoppedChannel, TakeoverMark, undo_takeovers};
 pub use restore::{RestoredChannel, restore_node};
 pub use takeover_store::{InMemoryTakeoverStore, TakeoverRecord, TakeoverStore};
@@ -42,6 +42,11 @@ const STOPPED_CONCURRENCY: &str = "0";
 /// Configuration section of a smoosh channel.
 fn channel_section(channel: &str) -> String {
     format!("smoosh.{channel}")
+}
+
+/// The concurrency of the smoosh channel with this section.
+const fn concurrency<'a>(node: &'a str, section: &'a str) -> ConfigKey<'a> {
+    ConfigKey { node, section, key: CONCURRENCY_KEY }
 }
 
 /// State of smoosh on one node.

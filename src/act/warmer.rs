@@ -167,8 +167,8 @@ impl WarmerTask {
                         self.handle_sent(sent);
                     }
                 }
-                Some(asked) = self.threshold_reads.join_next() => {
-                    if let Some((node, threshold)) = unwrap_join(asked) {
+                Some(read) = self.threshold_reads.join_next() => {
+                    if let Some((node, threshold)) = unwrap_join(read) {
                         self.thresholds.insert(node, (self.clock.now(), threshold));
                     }
                 }
@@ -183,9 +183,9 @@ impl WarmerTask {
         let now = self.clock.now();
         self.lags = index_lag::index_lags(&plan.snapshot);
         let warmer = &settings.warmer;
-        let step = self.history.update(&self.lags.buildable, &plan.conditions.jobs, warmer, now);
-        for (ix, class, ending) in step.ended {
-            self.record_end(ix, class, ending, None);
+        let changes = self.history.update(&self.lags.buildable, &plan.conditions.jobs, warmer, now);
+        for (ix, class, result) in changes.ended {
+            self.record_end(ix, class, result, None);
         }
         let thresholds: BTreeMap<NodeIx, f64> = self
             .thresholds
@@ -193,44 +193,43 @@ impl WarmerTask {
             .filter_map(|(node, (_, threshold))| Some((*node, (*threshold)?)))
             .collect();
         self.check_count = self.check_count.wrapping_add(1);
-        let luck = self.inputs.seed.wrapping_add(self.check_count);
-        let acting = warmer.enabled && settings.mode == Mode::Enforce;
-        let thresholds = &thresholds;
-        let present = SelectionInputs {
+        let seed = self.inputs.seed.wrapping_add(self.check_count);
+        let is_enforcing = warmer.enabled && settings.mode == Mode::Enforce;
+        let inputs = SelectionInputs {
             plan: &plan,
             settings: warmer,
-            thresholds,
-            is_enforcing: acting,
-            seed: luck,
+            thresholds: &thresholds,
+            is_enforcing,
+            seed,
             now,
         };
-        let mut chosen = selection::select_builds(&self.lags, &self.history, present);
-        let mut reread = step.reread;
-        if acting {
+        let mut selection = selection::select_builds(&self.lags, &self.history, inputs);
+        let mut reread = changes.reread;
+        if is_enforcing {
             self.read_thresholds(&plan, now);
-            for (at, class) in std::mem::take(&mut chosen.starts) {
+            for (at, class) in std::mem::take(&mut selection.starts) {
                 self.start_build(&plan, at, class, now);
             }
-            for ix in &chosen.reread {
+            for ix in &selection.reread {
                 self.history.record_reread(*ix, now);
             }
-            reread.extend(chosen.reread);
+            reread.extend(selection.reread);
         }
         if !reread.is_empty() {
             // If the queue is full, the request is repeated at a later check.
             let _full = self.inputs.scanner.send(scan::Command::Reread(reread));
         }
         self.totals.top = settings.top;
-        self.publish(chosen.indexes, acting, now);
+        self.publish(selection.indexes, is_enforcing, now);
     }
 
     fn start_build(&mut self, plan: &Plan, at: usize, class: BuildClass, now: Moment) {
-        let Some(seen) = self.lags.buildable.get(at) else { return };
-        let Some(target) = plan.snapshot.target(seen.ix) else { return };
+        let Some(lag) = self.lags.buildable.get(at) else { return };
+        let Some(target) = plan.snapshot.target(lag.ix) else { return };
         let Some(query) = target.view().and_then(|view| view.build_query.clone()) else { return };
-        let (ix, db) = (seen.ix, target.db_name().db.to_owned());
+        let (ix, db) = (lag.ix, target.db_name().db.to_owned());
         let engine = target.search().map(|search| search.engine);
-        self.history.record_start(seen, class, now);
+        self.history.record_start(lag, class, now);
         self.running_builds.insert(ix, (target.id(), now));
         *self.totals.started.entry(class).or_default() += 1;
         self.record_event(EventDetails::IndexBuildStarted {
@@ -238,8 +237,8 @@ impl WarmerTask {
             class: class.label().to_owned(),
         });
         tracing::info!(target_id = %target.id(), class = class.label(), "index build started");
-        let hands = Arc::clone(&self.inputs.api.borrow());
-        self.sending.spawn(async move { (ix, hands.build(&db, &query, engine).await) });
+        let api = Arc::clone(&self.inputs.api.borrow());
+        self.sending.spawn(async move { (ix, api.build(&db, &query, engine).await) });
     }
 
     fn handle_sent(&mut self, (ix, sent): (TargetIx, Result<(), String>)) {
@@ -255,14 +254,14 @@ impl WarmerTask {
         &mut self,
         ix: TargetIx,
         class: BuildClass,
-        ending: BuildResult,
+        result: BuildResult,
         why: Option<&str>,
     ) {
-        *self.totals.finished.entry((class, ending)).or_default() += 1;
+        *self.totals.finished.entry((class, result)).or_default() += 1;
         let Some((target, started_at)) = self.running_builds.remove(&ix) else { return };
         let took = duration::format_rounded(started_at.age(self.clock.now()));
         let class = class.label();
-        match ending {
+        match result {
             BuildResult::Built => {
                 tracing::info!(target_id = %target, class, took, "index build ended");
             }
@@ -274,7 +273,7 @@ impl WarmerTask {
         }
         self.record_event(EventDetails::IndexBuildFinished {
             target,
-            result: ending.label().to_owned(),
+            result: result.label().to_owned(),
         });
     }
 
@@ -289,9 +288,9 @@ impl WarmerTask {
         if !self.threshold_reads.is_empty() {
             return;
         }
-        let lagging = self.lags.buildable.iter().filter(|seen| seen.pending > 0 && !seen.is_search);
+        let lagging = self.lags.buildable.iter().filter(|lag| lag.pending > 0 && !lag.is_search);
         let nodes: std::collections::BTreeSet<NodeIx> =
-            lagging.flat_map(|seen| seen.database.copies_by_node.keys().copied()).collect();
+            lagging.flat_map(|lag| lag.database.copies_by_node.keys().copied()).collect();
         for node in nodes {
             let known = self.thresholds.get(&node);
             if known.is_some_and(|(at, _)| at.age(now) < THRESHOLD_MAX_AGE) {
@@ -300,18 +299,17 @@ impl WarmerTask {
             let Some(name) = plan.snapshot.node(node).map(|node| Arc::clone(&node.name)) else {
                 continue;
             };
-            let hands = Arc::clone(&self.inputs.api.borrow());
-            self.threshold_reads.spawn(async move { (node, hands.disk_threshold(&name).await) });
+            let api = Arc::clone(&self.inputs.api.borrow());
+            self.threshold_reads.spawn(async move { (node, api.disk_threshold(&name).await) });
         }
     }
 
-    fn publish(&mut self, mut lines: Vec<LaggingIndex>, acting: bool, now: Moment) {
-        let mut builds =
-            IndexBuilds { checked_at: Some(now), is_enforcing: acting, ..self.totals.clone() };
-        for line in &lines {
-            let count = match line.status {
+    fn publish(&mut self, mut indexes: Vec<LaggingIndex>, is_enforcing: bool, now: Moment) {
+        let mut builds = IndexBuilds { checked_at: Some(now), is_enforcing, ..self.totals.clone() };
+        for index in &indexes {
+            let count = match index.status {
                 BuildStatus::Building => &mut builds.running,
-                BuildStatus::Starting if acting => &mut builds.running,
+                BuildStatus::Starting if is_enforcing => &mut builds.running,
                 BuildStatus::Waiting(
                     BuildRefusal::Phantom
                     | BuildRefusal::Running
@@ -320,12 +318,13 @@ impl WarmerTask {
                 ) => continue,
                 BuildStatus::Starting | BuildStatus::Waiting(_) => &mut builds.waiting,
             };
-            *count.entry(line.class).or_default() += 1;
+            *count.entry(index.class).or_default() += 1;
         }
-        builds.stalled = lines.iter().filter(|line| line.stalled_since.is_some()).count() as u64;
-        lines.sort_by_key(|line| (std::cmp::Reverse(line.pending), line.ix));
-        lines.truncate(MAX_LISTED_INDEXES);
-        builds.indexes = lines;
+        builds.stalled =
+            indexes.iter().filter(|index| index.stalled_since.is_some()).count() as u64;
+        indexes.sort_by_key(|index| (std::cmp::Reverse(index.pending), index.ix));
+        indexes.truncate(MAX_LISTED_INDEXES);
+        builds.indexes = indexes;
         self.builds.send_replace(Arc::new(builds));
     }
 }

@@ -69,7 +69,6 @@ enum FeedClientEvent {
     Step(FeedStep),
     DbEvents(DbEventBatch),
     TimerDue,
-    FeedsReplaced,
 }
 
 impl FeedClientTask {
@@ -83,18 +82,10 @@ impl FeedClientTask {
         journal: Option<Journal>,
     ) -> (Self, FeedClientHandle) {
         let (status, reader) = watch::channel(Arc::default());
-        let listener = ChangeCollector::default();
-        let noticed = scanner.db_events();
-        let task = Self {
-            clock,
-            feeds,
-            settings,
-            scanner,
-            journal,
-            event_batches: noticed,
-            status,
-            collector: listener,
-        };
+        let collector = ChangeCollector::default();
+        let event_batches = scanner.db_events();
+        let task =
+            Self { clock, feeds, settings, scanner, journal, event_batches, status, collector };
         (task, FeedClientHandle { status: reader })
     }
 
@@ -119,7 +110,7 @@ impl FeedClientTask {
                 () = stop.cancelled() => {}
                 changed = self.settings.changed() => if changed.is_err() { return },
                 // With feeds disabled, detected changes are not recorded.
-                noticed = next_event_batch(&mut self.event_batches) => self.scanner.confirm_events(noticed.number),
+                batch = next_event_batch(&mut self.event_batches) => self.scanner.confirm_events(batch.number),
             }
         }
     }
@@ -128,25 +119,29 @@ impl FeedClientTask {
     async fn follow_feeds(&mut self) {
         self.collector.reset();
         let feeds = Arc::clone(&self.feeds.borrow_and_update());
-        let (out, mut heard) = mpsc::channel(STEP_QUEUE_LEN);
+        let (out, mut steps) = mpsc::channel(STEP_QUEUE_LEN);
         let snapshots = self.scanner.snapshots.clone();
-        let before = resume::load_position(self.journal.clone());
-        let updates =
-            updates_feed::follow_updates(Arc::clone(&feeds), self.clock, before, out.clone());
+        let stored_position = resume::load_position(self.journal.clone());
+        let updates = updates_feed::follow_updates(
+            Arc::clone(&feeds),
+            self.clock,
+            stored_position,
+            out.clone(),
+        );
         let map = map_feed::follow_map(feeds, self.clock, snapshots, out);
         let following = async { tokio::join!(updates, map) };
         tokio::pin!(following);
         loop {
-            let next = self.collector.next_due(Instant::now());
+            let due = self.collector.next_due(Instant::now());
             // Every arm is cancel-safe, and no arm's body awaits.
             let event = tokio::select! {
                 biased;
-                Some(heard) = heard.recv() => FeedClientEvent::Step(heard),
-                noticed = next_event_batch(&mut self.event_batches) => FeedClientEvent::DbEvents(noticed),
-                () = time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
+                Some(step) = steps.recv() => FeedClientEvent::Step(step),
+                batch = next_event_batch(&mut self.event_batches) => FeedClientEvent::DbEvents(batch),
+                () = time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     FeedClientEvent::TimerDue
                 }
-                Ok(()) = self.feeds.changed() => FeedClientEvent::FeedsReplaced,
+                Ok(()) = self.feeds.changed() => return,
                 changed = self.settings.changed() => {
                     if changed.is_err() || !self.settings.borrow().enabled {
                         return;
@@ -155,38 +150,39 @@ impl FeedClientTask {
                 }
                 _ = &mut following => return,
             };
-            let now = Instant::now();
-            match event {
-                FeedClientEvent::FeedsReplaced => return,
-                FeedClientEvent::Step(heard) => {
-                    let follow = *self.settings.borrow();
-                    self.collector.apply_step(heard, &follow, (now, self.clock.now()));
-                }
-                FeedClientEvent::DbEvents(noticed) => {
-                    let follow = *self.settings.borrow();
-                    self.collector.apply_event_batch(&noticed, &follow, (now, self.clock.now()));
-                }
-                FeedClientEvent::TimerDue => {}
-            }
-            self.notify_scanner(now);
-            self.write_journal(now);
-            let status = self.collector.status(now);
-            self.status.send_if_modified(|shown| {
-                let news = **shown != status;
-                if news {
-                    *shown = Arc::new(status);
-                }
-                news
-            });
+            self.handle(event);
         }
     }
 
-    /// Sends due news to the scanner.
+    /// Applies an event, and sends what is due afterwards.
+    fn handle(&mut self, event: FeedClientEvent) {
+        let (now, moment) = (Instant::now(), self.clock.now());
+        let follow = *self.settings.borrow();
+        match event {
+            FeedClientEvent::Step(step) => self.collector.apply_step(step, &follow, (now, moment)),
+            FeedClientEvent::DbEvents(batch) => {
+                self.collector.apply_event_batch(&batch, &follow, (now, moment));
+            }
+            FeedClientEvent::TimerDue => {}
+        }
+        self.notify_scanner(now);
+        self.write_journal(now);
+        let status = self.collector.status(now);
+        self.status.send_if_modified(|published| {
+            let changed = **published != status;
+            if changed {
+                *published = Arc::new(status);
+            }
+            changed
+        });
+    }
+
+    /// Sends a due update to the scanner.
     fn notify_scanner(&mut self, now: Instant) {
-        let Some(news) = self.collector.take_update(now) else { return };
-        if let Some(Command::FeedUpdate(news)) = self.scanner.send(Command::FeedUpdate(news)) {
+        let Some(update) = self.collector.take_update(now) else { return };
+        if let Some(Command::FeedUpdate(update)) = self.scanner.send(Command::FeedUpdate(update)) {
             let follow = *self.settings.borrow();
-            self.collector.requeue(news, &follow, now);
+            self.collector.requeue(update, &follow, now);
         }
     }
 
@@ -203,13 +199,13 @@ impl FeedClientTask {
 }
 
 /// The next changes detected by the scanner; waits forever if the scanner is gone. Cancel-safe.
-async fn next_event_batch(noticed: &mut broadcast::Receiver<DbEventBatch>) -> DbEventBatch {
+async fn next_event_batch(batches: &mut broadcast::Receiver<DbEventBatch>) -> DbEventBatch {
     loop {
-        match noticed.recv().await {
-            Ok(noticed) => return noticed,
-            Err(broadcast::error::RecvError::Lagged(batches)) => {
+        match batches.recv().await {
+            Ok(batch) => return batch,
+            Err(broadcast::error::RecvError::Lagged(missed)) => {
                 tracing::warn!(
-                    batches,
+                    batches = missed,
                     "some database changes detected by the scanner were missed"
                 );
             }

@@ -227,7 +227,7 @@ impl ClusterMonitor {
             plans: self.planner.plan.clone(),
             source: self.handles.source.subscribe(),
             api: self.handles.compaction_api.subscribe(),
-            follower: self.job_state.clone(),
+            job_state: self.job_state.clone(),
             scanner: self.scanner.clone(),
             scan_settings: self.scan_settings.subscribe(),
         };

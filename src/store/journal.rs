@@ -14,12 +14,15 @@
 mod event;
 mod feed_progress;
 mod feed_tables;
+mod file;
 mod handle;
 mod identity;
 mod marks;
 mod measured;
 mod query;
+mod request;
 mod retained_table;
+mod state;
 mod storage;
 mod store;
 mod tables;

@@ -79,36 +79,36 @@ impl ArchiveTask {
     /// Runs until `stop`, or until the scanner ends.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
-            let news = tokio::select! {
+            let changed = tokio::select! {
                 () = stop.cancelled() => return,
-                news = self.status.changed() => news,
+                changed = self.status.changed() => changed,
             };
-            if news.is_err() {
+            if changed.is_err() {
                 return;
             }
-            let (sweeps, ready, noticed) = {
+            let (sweeps, is_ready, event_batches) = {
                 let status = self.status.borrow_and_update();
                 (status.sweeps, status.ready, status.event_batches)
             };
-            let rests = self.paused_until.is_some_and(|until| until > Instant::now());
+            let is_paused = self.paused_until.is_some_and(|until| until > Instant::now());
             // Before the first complete sweep, empty tables would overwrite the data saved by an
             // earlier process.
-            if sweeps == self.saved_sweeps || !ready || rests {
+            if sweeps == self.saved_sweeps || !is_ready || is_paused {
                 continue;
             }
             self.saved_sweeps = sweeps;
             // An interrupted save is completed after the next sweep.
-            if stop.run_until_cancelled(self.save_after_events(noticed)).await.is_none() {
+            if stop.run_until_cancelled(self.save_after_events(event_batches)).await.is_none() {
                 return;
             }
         }
     }
 
-    /// Saves after the journal has all database changes up to `noticed`: with the facts saved
+    /// Saves after the journal has all database changes up to this batch: with the facts saved
     /// first, the next process would not detect those changes again.
-    async fn save_after_events(&mut self, noticed: u64) {
-        let settled = self.confirmed_events.wait_for(|settled| *settled >= noticed);
-        if time::timeout(EVENTS_WAIT, settled).await.is_err() {
+    async fn save_after_events(&mut self, event_batch: u64) {
+        let confirmed = self.confirmed_events.wait_for(|confirmed| *confirmed >= event_batch);
+        if time::timeout(EVENTS_WAIT, confirmed).await.is_err() {
             tracing::debug!("saving measurements before pending database events");
         }
         self.save().await;
@@ -124,16 +124,16 @@ impl ArchiveTask {
             changed += measured.changed.len();
             let is_last = measured.total.is_some();
             if !measured.changed.is_empty() || !measured.measured_at.is_empty() || is_last {
-                let kept = self.journal.save_measurements(std::mem::take(&mut measured)).await;
-                if let Err(why) = kept {
+                let saved = self.journal.save_measurements(std::mem::take(&mut measured)).await;
+                if let Err(why) = saved {
                     tracing::warn!(%why, "cannot save measurements for the next start");
                     self.paused_until = Some(Instant::now() + PAUSE_AFTER_FAILURE);
                     return;
                 }
             }
             self.saved_blocks.resize(self.saved_blocks.len().max(through), None);
-            for (place, known) in self.saved_blocks.iter_mut().skip(next).zip(known) {
-                *place = Some(known);
+            for (saved, known) in self.saved_blocks.iter_mut().skip(next).zip(known) {
+                *saved = Some(known);
             }
             next = through;
             if is_last {
@@ -158,11 +158,11 @@ impl ArchiveTask {
                 break;
             }
             let number = u32::try_from(at).unwrap_or(u32::MAX);
-            let loose = snapshot.build_block(number);
-            let now = SavedBlock { fingerprint: loose.fingerprint(), measured_at: loose.at() };
+            let block = snapshot.build_block(number);
+            let now = SavedBlock { fingerprint: block.fingerprint(), measured_at: block.at() };
             let before = self.saved_blocks.get(at).copied().flatten();
             if before.is_none_or(|before| before.fingerprint != now.fingerprint) {
-                let mut block = loose.compress();
+                let mut block = block.compress();
                 if block.bytes.len() > MAX_BLOCK_BYTES {
                     block.bytes.clear();
                 }

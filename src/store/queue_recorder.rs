@@ -1,6 +1,6 @@
 //! Records in the journal what happens to queued targets, by comparing successive plans.
 //!
-//! Holds what it has seen and recorded per target. An event is recorded when a target enters a
+//! Keeps what it found and recorded for each target. An event is recorded when a target enters a
 //! queue, and when the reason for its refusal changes and persists. Events that recur are recorded
 //! once and then counted. Reads only the plan and makes no decisions; nothing waits for it. The
 //! number of events is bounded: beyond the limit, one event contains the number of omitted ones.
@@ -53,7 +53,7 @@ impl RecorderTask {
 
     /// Runs until `stop`, or until the planner ends.
     pub async fn run(mut self, stop: CancellationToken) {
-        let follows = async {
+        let recording = async {
             // The initial value is not a plan.
             let mut planned = self.plans.changed().await;
             while planned.is_ok() {
@@ -67,24 +67,25 @@ impl RecorderTask {
             }
         };
         // Cancellation cannot interrupt a comparison, because it does not await.
-        let _stopped = stop.run_until_cancelled(follows).await;
+        let _stopped = stop.run_until_cancelled(recording).await;
     }
 
     /// Records the changes in a plan. Returns the number of queued targets.
     fn record_changes(&mut self, plan: &Plan) -> usize {
-        let (left, then) = self.event_allowance;
+        let (allowance, since) = self.event_allowance;
         let now = Instant::now();
-        let left = (left + (now - then).as_secs_f64() * EVENTS_PER_SECOND).min(EVENT_BURST as f64);
+        let earned = (now - since).as_secs_f64() * EVENTS_PER_SECOND;
+        let allowance = (allowance + earned).min(EVENT_BURST as f64);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded")]
-        let most = left as usize;
+        let max_events = allowance as usize;
         let mut count = 0;
         let waiting = plan
             .queued_targets()
             .inspect(|_| count += 1)
             .map(|(node, ix, channel, refused)| Waiting { ix, node, channel, refused });
-        let there = |ix| plan.snapshot.target(ix).is_some();
-        let found = self.history.look(self.clock.now(), waiting, there, most);
-        self.event_allowance = (left - found.entries.len() as f64, now);
+        let exists = |ix| plan.snapshot.target(ix).is_some();
+        let found = self.history.look(self.clock.now(), waiting, exists, max_events);
+        self.event_allowance = (allowance - found.entries.len() as f64, now);
         let events = events(plan, found);
         if !events.is_empty() {
             self.journal.record_batch(events);
@@ -99,16 +100,16 @@ fn events(plan: &Plan, found: PlanChanges) -> Vec<EventDetails> {
     let channel = |it: &Waiting| {
         plan.channels.list.get(it.channel).map_or_else(String::new, |it| it.name.to_string())
     };
-    let written = found.entries.into_iter().filter_map(
-        |ChangeEntry { change: about, listed: named, targets, recurrence: repeated }| {
-            let best = named.first()?;
+    let changes = found.entries.into_iter().filter_map(
+        |ChangeEntry { change: about, listed, targets, recurrence }| {
+            let best = listed.first()?;
             let (id, channel) = (target(best)?, channel(best));
             let summary = EventSummary {
-                also: named.iter().skip(1).filter_map(target).collect(),
+                also: listed.iter().skip(1).filter_map(target).collect(),
                 targets: Some(targets).filter(|targets| *targets > 1),
-                count: repeated.map(|it| it.count),
-                first: repeated.map(|it| it.first),
-                last: repeated.map(|it| it.last),
+                count: recurrence.map(|it| it.count),
+                first: recurrence.map(|it| it.first),
+                last: recurrence.map(|it| it.last),
             };
             Some(match about {
                 About::Queued => EventDetails::Queued { target: id, channel, summary },
@@ -123,7 +124,7 @@ fn events(plan: &Plan, found: PlanChanges) -> Vec<EventDetails> {
     let more = more.into_iter().filter(|(_, targets)| *targets > 0);
     let more =
         more.map(|(of, targets)| EventDetails::Omitted { of: of.label().to_owned(), targets });
-    written.chain(more).collect()
+    changes.chain(more).collect()
 }
 
 #[cfg(test)]

@@ -34,16 +34,15 @@ pub(super) struct AttemptContext {
     pub(super) source: watch::Receiver<Arc<dyn Source>>,
     pub(super) api: watch::Receiver<Arc<dyn CompactionApi>>,
     pub(super) plans: watch::Receiver<Arc<Plan>>,
-    pub(super) follower: job_state::JobStateHandle,
+    pub(super) job_state: job_state::JobStateHandle,
     pub(super) scanner: scan::Handle,
 }
 
 /// The decision about a start.
 #[derive(Debug)]
 pub(super) enum StartDecision {
-    /// The intent is stored durably and the request is to be sent. `taken` is the number of starts
-    /// accepted so far.
-    Send { key: IntentKey, order: CompactionCommand, taken: u64 },
+    /// The intent is stored durably and the request is to be sent.
+    Send { key: IntentKey, command: CompactionCommand, starts_accepted: u64 },
     /// The start is cancelled, with the reason.
     Cancelled(String),
 }
@@ -57,10 +56,10 @@ impl AttemptContext {
         splits: SplitsFuture,
     ) -> StartDecision {
         match self.prepare(&plan, &start, splits).await {
-            Ok((intent, order)) => {
+            Ok((intent, command)) => {
                 let key = intent.key();
-                match self.follower.accept_start(intent, start.order).await {
-                    Ok(taken) => StartDecision::Send { key, order, taken },
+                match self.job_state.accept_start(intent, start.order).await {
+                    Ok(starts_accepted) => StartDecision::Send { key, command, starts_accepted },
                     Err(why) => StartDecision::Cancelled(why.to_string()),
                 }
             }
@@ -73,12 +72,12 @@ impl AttemptContext {
     }
 
     /// Sends the request and reports the result; returns whether it was sent.
-    pub(super) async fn send(self, key: IntentKey, order: CompactionCommand) -> bool {
-        let hands = Arc::clone(&self.api.borrow());
-        let sent = hands.send(order).await;
-        let gone = !matches!(sent, RequestResult::NotSent(_));
-        self.follower.report_result(key, sent).await;
-        gone
+    pub(super) async fn send(self, key: IntentKey, command: CompactionCommand) -> bool {
+        let api = Arc::clone(&self.api.borrow());
+        let result = api.send(command).await;
+        let was_sent = !matches!(result, RequestResult::NotSent(_));
+        self.job_state.report_result(key, result).await;
+        was_sent
     }
 
     async fn prepare(
@@ -96,27 +95,27 @@ impl AttemptContext {
         let fresh = time::timeout(READ_TIMEOUT, reads).await;
         let fresh =
             fresh.map_err(|_| format!("its nodes did not answer within {READ_TIMEOUT:?}"))??;
-        let wanted = StartToCheck {
+        let to_check = StartToCheck {
             start,
             kind: target.kind(),
             channel,
             planned: &planned,
             continues_view: self
-                .follower
+                .job_state
                 .constraints
                 .borrow()
                 .partly_compacted_views
                 .contains_key(&start.ix),
             node_limit: plan.rules.limits.per_node,
         };
-        if let Some(why) = check::cancel_reason(wanted, &fresh) {
+        if let Some(why) = check::cancel_reason(to_check, &fresh) {
             return Err(why);
         }
         let node = plan.snapshot.node(start.node).map_or(CLUSTER_NODE, |node| &node.name);
         self.check_still_allowed(node, &channel.name)?;
         let facts = fresh.facts.unwrap_or_default();
         let files = u64::from(if start.shard.is_some() { 1 } else { target.file_count() });
-        let all = |per_file: Option<u64>| per_file.map(|bytes| bytes.saturating_mul(files));
+        let times_files = |per_file: Option<u64>| per_file.map(|bytes| bytes.saturating_mul(files));
         let intent = Intent {
             target: target.id(),
             node: node.to_owned(),
@@ -125,16 +124,19 @@ impl AttemptContext {
             channel: channel.name.to_string(),
             ordered_by: start.order.as_ref().map(|ordered| ordered.by.clone()),
             at: self.clock.now(),
-            file_bytes: all(facts.file_bytes.get()),
-            active_bytes: all(facts.active_bytes.get()),
+            file_bytes: times_files(facts.file_bytes.get()),
+            active_bytes: times_files(facts.active_bytes.get()),
             update_seq: facts.update_seq.get(),
             compacted_seq: facts.compacted_seq.get(),
-            predicted_bytes: all(crate::model::estimate::predicted_bytes(target.kind(), &facts)),
+            predicted_bytes: times_files(crate::model::estimate::predicted_bytes(
+                target.kind(),
+                &facts,
+            )),
             peak_bytes: start.peak_bytes.saturating_mul(nodes.len().max(1) as u64),
         };
-        let order =
+        let command =
             command_for(start, node, target).ok_or("the plan names no design document for it")?;
-        Ok((intent, order))
+        Ok((intent, command))
     }
 
     /// Checks what an operator may have changed since the plan was made.
@@ -143,8 +145,8 @@ impl AttemptContext {
         if plan.rules.mode != crate::model::channel::Mode::Enforce {
             return Err("the mode is now advise".into());
         }
-        let history = self.follower.constraints.borrow();
-        match history.suspensions.covering(node, channel) {
+        let constraints = self.job_state.constraints.borrow();
+        match constraints.suspensions.covering(node, channel) {
             Some((scope, _)) => Err(format!("{scope} is now suspended")),
             None => Ok(()),
         }
@@ -164,14 +166,15 @@ impl AttemptContext {
             .iter()
             .filter_map(|node| Some(plan.snapshot.node(*node)?.name.to_string()))
             .collect();
-        let hands = Arc::clone(&self.api.borrow());
-        let serve = future::join_all(names.iter().map(|name| hands.check_in_service(name)));
+        let api = Arc::clone(&self.api.borrow());
+        let in_service = future::join_all(names.iter().map(|name| api.check_in_service(name)));
         let source = Arc::clone(&self.source.borrow());
         let tasks = read_tasks(&*source, names.clone());
         let facts = read_facts(&*source, &plan.snapshot, start, target);
         let splitting = self.is_splitting(plan, target, splits);
-        let (serve, tasks, facts, splitting) = tokio::join!(serve, tasks, facts, splitting);
-        serve.into_iter().collect::<Result<Vec<()>, String>>()?;
+        let (in_service, tasks, facts, splitting) =
+            tokio::join!(in_service, tasks, facts, splitting);
+        in_service.into_iter().collect::<Result<Vec<()>, String>>()?;
         Ok(FreshFacts { facts: facts?, tasks: tasks?, splitting: splitting? })
     }
 
@@ -185,18 +188,18 @@ impl AttemptContext {
         let splits = match splits.await {
             Ok(splits) => splits,
             // If the login may not read the splits, rely on what the plan knew.
-            Err(unread) if matches!(unread.reason, "forbidden" | "not_found") => return Ok(false),
-            Err(unread) => return Err(unread.message),
+            Err(error) if matches!(error.reason, "forbidden" | "not_found") => return Ok(false),
+            Err(error) => return Err(error.message),
         };
-        let covered = |copy: TargetRef<'_>| {
+        let is_covered = |copy: TargetRef<'_>| {
             let (db, node) = (copy.db_name().db, copy.node());
             copy.range().is_some_and(|range| splits.covers(Copy { db, range, node }))
         };
         let found = !splits.is_empty()
             && match target.kind() {
                 TargetKind::Cleanup | TargetKind::Search => false,
-                TargetKind::Db => covered(target),
-                TargetKind::View => shard_copies(&plan.snapshot, target).any(covered),
+                TargetKind::Db => is_covered(target),
+                TargetKind::View => shard_copies(&plan.snapshot, target).any(is_covered),
             };
         if found {
             // If the queue is full, the scanner learns it with its next sweep.
@@ -217,13 +220,13 @@ fn nodes_of(plan: &Plan, start: &PlannedStart, target: TargetRef<'_>) -> BTreeSe
 
 /// The shard copies of a target's database.
 fn shard_copies<'a>(
-    tables: &'a Snapshot,
+    snapshot: &'a Snapshot,
     target: TargetRef<'a>,
 ) -> impl Iterator<Item = TargetRef<'a>> {
-    let of = move |copy: &TargetRef<'_>| {
+    let is_copy = move |copy: &TargetRef<'_>| {
         copy.kind() == TargetKind::Db && copy.db() == target.db() && copy.range().is_some()
     };
-    tables.targets().filter(of)
+    snapshot.targets().filter(is_copy)
 }
 
 fn command_for(
@@ -252,11 +255,11 @@ async fn read_tasks(source: &dyn Source, nodes: Vec<String>) -> Result<Vec<Activ
     if nodes.is_empty() {
         return Ok(Vec::new());
     }
-    let mut seen = source.read(Stage::Poll { nodes });
+    let mut observations = source.read(Stage::Poll { nodes });
     let mut all = Vec::new();
-    while let Some(seen) = seen.next().await {
-        if let Observation::Tasks { tasks, .. } = seen {
-            all.extend(tasks.map_err(|unread| unread.message)?);
+    while let Some(observation) = observations.next().await {
+        if let Observation::Tasks { tasks, .. } = observation {
+            all.extend(tasks.map_err(|error| error.message)?);
         }
     }
     Ok(all)
@@ -265,38 +268,38 @@ async fn read_tasks(source: &dyn Source, nodes: Vec<String>) -> Result<Vec<Activ
 /// Reads the target's facts again; `None` if it no longer exists or cannot be read on its own.
 async fn read_facts(
     source: &dyn Source,
-    tables: &Arc<Snapshot>,
+    snapshot: &Arc<Snapshot>,
     start: &PlannedStart,
     target: TargetRef<'_>,
 ) -> Result<Option<Facts>, String> {
-    let snapshot = Arc::new(tables.without_facts());
+    let without_facts = Arc::new(snapshot.without_facts());
     let stage = match target.kind() {
         TargetKind::Cleanup | TargetKind::Search => return Ok(None),
         TargetKind::Db => {
-            let lanes = vec![Lane::of(target.node(), vec![start.ix], tables)];
-            Stage::Shards { snapshot, lanes }
+            let lanes = vec![Lane::of(target.node(), vec![start.ix], snapshot)];
+            Stage::Shards { snapshot: without_facts, lanes }
         }
         TargetKind::View => {
             let mut dbs = Databases::default();
-            dbs.push(shard_copies(tables, target).map(TargetRef::ix).collect::<Vec<TargetIx>>());
-            Stage::Views { snapshot, dbs }
+            dbs.push(shard_copies(snapshot, target).map(TargetRef::ix).collect::<Vec<TargetIx>>());
+            Stage::Views { snapshot: without_facts, dbs }
         }
     };
-    let mut seen = source.read(stage);
+    let mut observations = source.read(stage);
     let mut found = None;
-    while let Some(seen) = seen.next().await {
-        if let Observation::Views { views, .. } = seen {
+    while let Some(observation) = observations.next().await {
+        if let Observation::Views { views, .. } = observation {
             let signature = target.view().map(|view| view.signature);
-            for view in views.map_err(|unread| unread.message)? {
+            for view in views.map_err(|error| error.message)? {
                 match view.index {
                     Ok(index) if Some(index.signature) == signature => found = Some(index.facts),
                     Ok(_) | Err(_) => {}
                 }
             }
-        } else if let Observation::Shard { ix, facts } = seen
+        } else if let Observation::Shard { ix, facts } = observation
             && ix == start.ix
         {
-            found = facts.map_err(|unread| unread.message)?;
+            found = facts.map_err(|error| error.message)?;
         }
     }
     Ok(found)

@@ -37,9 +37,9 @@ pub(super) struct StartToCheck<'a> {
     pub(super) node_limit: usize,
 }
 
-/// Why a start must be cancelled, in words; `None` if it is still valid.
-pub(super) fn cancel_reason(wanted: StartToCheck<'_>, fresh: &FreshFacts) -> Option<String> {
-    let StartToCheck { start, kind, channel, planned, .. } = wanted;
+/// The reason for which a start must be cancelled, as a sentence; `None` if it is still valid.
+pub(super) fn cancel_reason(to_check: StartToCheck<'_>, fresh: &FreshFacts) -> Option<String> {
+    let StartToCheck { start, kind, channel, planned, .. } = to_check;
     if kind == TargetKind::Cleanup {
         return None;
     }
@@ -62,23 +62,23 @@ pub(super) fn cancel_reason(wanted: StartToCheck<'_>, fresh: &FreshFacts) -> Opt
         .tasks
         .iter()
         .filter(|task| !matches!(task.doing, TaskKind::Builds(_) | TaskKind::BuildsSearch { .. }));
-    if start.shard.is_some() && compactions.count() >= wanted.node_limit {
+    if start.shard.is_some() && compactions.count() >= to_check.node_limit {
         return Some("its node has reached its limit of compactions".into());
     }
     let forced = start.order.as_ref().is_some_and(|ordered| ordered.force);
-    if !wanted.continues_view
+    if !to_check.continues_view
         && !forced
         && let Err(miss) = score(channel, kind, facts)
     {
         return Some(format!("{} no longer takes it: {}", channel.name, miss.reason.label()));
     }
-    let grew = |then: Option<u64>, now: Option<u64>| {
+    let has_grown = |then: Option<u64>, now: Option<u64>| {
         then.zip(now).is_some_and(|(then, now)| {
             now.saturating_sub(then) > NEGLIGIBLE_GROWTH_BYTES
                 && now as f64 > then as f64 * (1.0 + MAX_GROWTH_SHARE)
         })
     };
-    grew(planned.active_bytes.get(), facts.active_bytes.get())
+    has_grown(planned.active_bytes.get(), facts.active_bytes.get())
         .then(|| "it grew since the plan was made".into())
 }
 

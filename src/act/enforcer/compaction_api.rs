@@ -41,7 +41,7 @@ pub enum CompactionCommand {
 /// Sends requests that start compactions. Nothing else in the program does.
 pub trait CompactionApi: Debug + Send + Sync {
     /// Sends a request, once.
-    fn send(&self, order: CompactionCommand) -> BoxFuture<'static, RequestResult>;
+    fn send(&self, command: CompactionCommand) -> BoxFuture<'static, RequestResult>;
 
     /// Checks whether a node is in service; an error gives its status or why it did not answer. A
     /// node whose own address is unknown counts as in service.
@@ -49,10 +49,10 @@ pub trait CompactionApi: Debug + Send + Sync {
 }
 
 impl CompactionApi for Client {
-    fn send(&self, order: CompactionCommand) -> BoxFuture<'static, RequestResult> {
+    fn send(&self, command: CompactionCommand) -> BoxFuture<'static, RequestResult> {
         let client = self.clone();
         let sending = async move {
-            match &order {
+            match &command {
                 CompactionCommand::CompactShard { node, shard } => {
                     client.compact_shard(node, shard).await
                 }
@@ -70,7 +70,7 @@ impl CompactionApi for Client {
 
     fn check_in_service(&self, node: &str) -> BoxFuture<'static, Result<(), String>> {
         let (client, node) = (self.clone(), node.to_owned());
-        let asking = async move {
+        let request = async move {
             match client.up(&node).await {
                 Ok(up) => match up.status.as_deref() {
                     Some("ok") => Ok(()),
@@ -80,7 +80,7 @@ impl CompactionApi for Client {
                 Err(error) => Err(describe(&error)),
             }
         };
-        asking.boxed()
+        request.boxed()
     }
 }
 

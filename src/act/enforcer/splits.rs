@@ -18,8 +18,8 @@ pub(super) struct SplitsCache(Option<(Instant, SplitsFuture)>);
 impl SplitsCache {
     /// The running splits. Reads them again if the last reading began more than `every` ago.
     pub(super) fn read(&mut self, source: &Arc<dyn Source>, every: Duration) -> SplitsFuture {
-        if let Some((begun, read)) = &self.0
-            && begun.elapsed() < every
+        if let Some((started_at, read)) = &self.0
+            && started_at.elapsed() < every
         {
             return read.clone();
         }
@@ -30,10 +30,10 @@ impl SplitsCache {
 }
 
 async fn read_splits(source: Arc<dyn Source>) -> Result<Arc<Reshard>, ReadError> {
-    let mut seen = source.read(Stage::Splits);
+    let mut observations = source.read(Stage::Splits);
     let mut splits = None;
-    while let Some(seen) = seen.next().await {
-        if let Observation::Reshard(reshard) = seen {
+    while let Some(observation) = observations.next().await {
+        if let Observation::Reshard(reshard) = observation {
             splits = Some(reshard?);
         }
     }

@@ -54,7 +54,7 @@ fn refused(
 ) -> String {
     let channel = channel(if kind == TargetKind::Db { "ratio_dbs" } else { "ratio_views" });
     let planned = bloated();
-    let wanted = StartToCheck {
+    let to_check = StartToCheck {
         start,
         kind,
         channel: &channel,
@@ -62,7 +62,7 @@ fn refused(
         continues_view: in_round,
         node_limit: 2,
     };
-    cancel_reason(wanted, &FreshFacts { facts, tasks, splitting: false }).unwrap_or_default()
+    cancel_reason(to_check, &FreshFacts { facts, tasks, splitting: false }).unwrap_or_default()
 }
 
 #[test]

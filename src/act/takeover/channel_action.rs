@@ -57,29 +57,29 @@ pub(super) enum ChannelAction {
 ///
 /// A value counts as set by this program only if it is "0" and there is a mark: a restart of
 /// CouchDB removes both, and a "0" without a mark was set by somebody else.
-pub(super) fn decide(seen: &ChannelFacts<'_>) -> ChannelAction {
-    let stopped = seen.value == Some(STOPPED_CONCURRENCY);
-    let now = || seen.value.map(str::to_owned);
-    let own = seen.record.is_some() || seen.held;
-    if seen.wanted {
-        return match (stopped, seen.mark, seen.record) {
+pub(super) fn decide(facts: &ChannelFacts<'_>) -> ChannelAction {
+    let stopped = facts.value == Some(STOPPED_CONCURRENCY);
+    let now = || facts.value.map(str::to_owned);
+    let own = facts.record.is_some() || facts.held;
+    if facts.wanted {
+        return match (stopped, facts.mark, facts.record) {
             (true, Some(_), Some(_)) => ChannelAction::KeepTakenOver,
             (true, Some(mark), None) => ChannelAction::AddRecord { was: mark.was.clone() },
             (true, None, Some(_)) => ChannelAction::RemoveRecords,
             (true, None, None) => ChannelAction::StoppedByOthers,
             // If this process never had it taken over, a crash between writing mark and value left
             // this.
-            (false, Some(_), _) if seen.held => ChannelAction::LeaveToOperator,
+            (false, Some(_), _) if facts.held => ChannelAction::LeaveToOperator,
             (false, _, _) => ChannelAction::TakeOver { was: now() },
         };
     }
-    match (stopped, seen.mark) {
-        (true, Some(mark)) if own && (seen.may || seen.held) => {
-            let record = seen.record.map(|record| record.previous.clone());
+    match (stopped, facts.mark) {
+        (true, Some(mark)) if own && (facts.may || facts.held) => {
+            let record = facts.record.map(|record| record.previous.clone());
             ChannelAction::Restore { was: record.unwrap_or_else(|| mark.was.clone()) }
         }
         (true, Some(_)) => ChannelAction::Stranded,
-        (_, _) if own && (seen.may || seen.held) => ChannelAction::RemoveRecords,
+        (_, _) if own && (facts.may || facts.held) => ChannelAction::RemoveRecords,
         (true, None) => ChannelAction::StoppedByOthers,
         (false, _) => ChannelAction::Leave,
     }

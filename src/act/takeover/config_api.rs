@@ -1,35 +1,38 @@
 //! Access to the configuration of nodes.
 
 use crate::sources::couchdb::describe;
-use couchdb_client::Client;
+use couchdb_client::{Client, Error};
 use futures::{FutureExt as _, future::BoxFuture};
 use std::collections::BTreeMap;
 
-/// Reads and changes the configuration of nodes. Errors are readable sentences.
+/// One value in the configuration of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfigKey<'a> {
+    /// The node's name in CouchDB.
+    pub node: &'a str,
+    /// The section.
+    pub section: &'a str,
+    /// The key in the section.
+    pub key: &'a str,
+}
+
+/// The end of a request. Errors are readable sentences.
+pub type ConfigResult<'a, T> = BoxFuture<'a, Result<T, String>>;
+
+/// Reads and changes the configuration of nodes.
 pub trait ConfigApi: Send + Sync + std::fmt::Debug {
     /// Reads one section; empty if it does not exist.
     fn section<'a>(
         &'a self,
         node: &'a str,
         section: &'a str,
-    ) -> BoxFuture<'a, Result<BTreeMap<String, String>, String>>;
+    ) -> ConfigResult<'a, BTreeMap<String, String>>;
 
     /// Sets a value until the node restarts.
-    fn set<'a>(
-        &'a self,
-        node: &'a str,
-        section: &'a str,
-        key: &'a str,
-        value: &'a str,
-    ) -> BoxFuture<'a, Result<(), String>>;
+    fn set<'a>(&'a self, key: ConfigKey<'a>, value: &'a str) -> ConfigResult<'a, ()>;
 
     /// Resets a value to the one in the node's files.
-    fn reset<'a>(
-        &'a self,
-        node: &'a str,
-        section: &'a str,
-        key: &'a str,
-    ) -> BoxFuture<'a, Result<(), String>>;
+    fn reset<'a>(&'a self, key: ConfigKey<'a>) -> ConfigResult<'a, ()>;
 }
 
 impl ConfigApi for Client {
@@ -37,28 +40,28 @@ impl ConfigApi for Client {
         &'a self,
         node: &'a str,
         section: &'a str,
-    ) -> BoxFuture<'a, Result<BTreeMap<String, String>, String>> {
-        self.config_section(node, section).map(|read| read.map_err(|why| describe(&why))).boxed()
+    ) -> ConfigResult<'a, BTreeMap<String, String>> {
+        described(self.config_section(node, section))
     }
 
     fn set<'a>(
         &'a self,
-        node: &'a str,
-        section: &'a str,
-        key: &'a str,
+        ConfigKey { node, section, key }: ConfigKey<'a>,
         value: &'a str,
-    ) -> BoxFuture<'a, Result<(), String>> {
-        let set = self.set_config(node, section, key, value);
-        set.map(|done| done.map_err(|why| describe(&why))).boxed()
+    ) -> ConfigResult<'a, ()> {
+        described(self.set_config(node, section, key, value))
     }
 
     fn reset<'a>(
         &'a self,
-        node: &'a str,
-        section: &'a str,
-        key: &'a str,
-    ) -> BoxFuture<'a, Result<(), String>> {
-        let reset = self.reset_config(node, section, key);
-        reset.map(|done| done.map_err(|why| describe(&why))).boxed()
+        ConfigKey { node, section, key }: ConfigKey<'a>,
+    ) -> ConfigResult<'a, ()> {
+        described(self.reset_config(node, section, key))
     }
+}
+
+fn described<'a, T>(
+    request: impl Future<Output = Result<T, Error>> + Send + 'a,
+) -> ConfigResult<'a, T> {
+    request.map(|result| result.map_err(|why| describe(&why))).boxed()
 }

@@ -4,10 +4,10 @@
 //! restoring part.
 
 use super::{
-    CONCURRENCY_KEY, ConfigApi, NodeTakeover, STOPPED_CONCURRENCY, TakeoverMark, TakeoverRecord,
-    TakeoverStore,
+    CONCURRENCY_KEY, ConfigApi, ConfigKey, NodeTakeover, STOPPED_CONCURRENCY, TakeoverMark,
+    TakeoverRecord, TakeoverStore,
     channel_action::{ChannelAction, ChannelFacts, decide},
-    channel_section,
+    channel_section, concurrency,
     mark::{self, MARK_SECTION},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +32,8 @@ pub(super) struct NodePass<'a> {
     /// Channels this process ever tried to take over; it must restore them.
     pub(super) ever_tried: &'a BTreeSet<String>,
     pub(super) now: Moment,
+    pub(super) api: &'a dyn ConfigApi,
+    pub(super) store: &'a dyn TakeoverStore,
 }
 
 /// Result of a pass.
@@ -45,17 +47,13 @@ pub(super) struct PassResult {
 impl NodePass<'_> {
     /// Reads the node and handles each channel. A failure with one channel does not affect the
     /// others.
-    pub(super) async fn run(
-        &self,
-        hands: &dyn ConfigApi,
-        ledger: &dyn TakeoverStore,
-    ) -> PassResult {
+    pub(super) async fn run(&self) -> PassResult {
         let mut passed =
             PassResult { left_to_operator: self.left_to_operator.clone(), ..PassResult::default() };
-        let marks = match hands.section(self.node, MARK_SECTION).await {
+        let marks = match self.api.section(self.node, MARK_SECTION).await {
             Ok(section) => mark::parse_marks(&section),
             Err(why) => {
-                // Without a reading, the previous state is kept.
+                // The node could not be read, so the previous state stays.
                 passed.held.clone_from(self.held);
                 passed.state.problem = Some(why);
                 return passed;
@@ -70,9 +68,8 @@ impl NodePass<'_> {
             .chain(marks.keys())
             .collect();
         for channel in channels {
-            let done =
-                self.handle_channel(channel, marks.get(channel), hands, ledger, &mut passed).await;
-            if let Err(why) = done {
+            let handled = self.handle_channel(channel, marks.get(channel), &mut passed).await;
+            if let Err(why) = handled {
                 if self.held.contains(channel) {
                     passed.held.insert(channel.clone());
                 }
@@ -89,92 +86,94 @@ impl NodePass<'_> {
         &self,
         channel: &str,
         mark: Option<&TakeoverMark>,
-        hands: &dyn ConfigApi,
-        ledger: &dyn TakeoverStore,
         passed: &mut PassResult,
     ) -> Result<(), String> {
-        let value =
-            hands.section(self.node, &channel_section(channel)).await?.remove(CONCURRENCY_KEY);
-        let yielded = self.left_to_operator.contains(channel);
-        let seen = ChannelFacts {
+        let section = channel_section(channel);
+        let value = self.api.section(self.node, &section).await?.remove(CONCURRENCY_KEY);
+        let is_left_alone = self.left_to_operator.contains(channel);
+        let facts = ChannelFacts {
             value: value.as_deref(),
             mark,
             record: self.records.get(channel),
             held: self.held.contains(channel),
-            wanted: self.wanted.contains(channel) && !yielded,
+            wanted: self.wanted.contains(channel) && !is_left_alone,
             may: self.may_change || self.ever_tried.contains(channel),
         };
-        let taken = |was: Option<String>| TakeoverRecord {
-            node: self.node.to_owned(),
-            channel: channel.to_owned(),
-            previous: was,
-        };
-        let (node, shown) = (self.node, value.as_deref().unwrap_or("unset"));
-        match decide(&seen) {
+        let (node, value) = (self.node, value.as_deref().unwrap_or("unset"));
+        match decide(&facts) {
             ChannelAction::KeepTakenOver => passed.add_taken_over(channel),
             ChannelAction::AddRecord { was } => {
                 passed.add_taken_over(channel);
-                ledger.insert(taken(was)).await?;
+                self.store.insert(self.record(channel, was)).await?;
             }
             ChannelAction::TakeOver { was } => {
-                // After a restart of the node the value may differ from the recorded one.
-                if let Some(record) = seen.record.filter(|record| record.previous != was) {
-                    ledger.remove(record.clone()).await?;
-                }
-                ledger.insert(taken(was.clone())).await?;
-                let mark = TakeoverMark { was, at: self.now };
-                hands.set(node, MARK_SECTION, &mark::mark_key(channel), &mark.to_json()).await?;
-                hands
-                    .set(node, &channel_section(channel), CONCURRENCY_KEY, STOPPED_CONCURRENCY)
-                    .await?;
+                self.take_over(channel, facts.record, was).await?;
                 passed.add_taken_over(channel);
-                let again = seen.held || seen.record.is_some();
-                if again {
-                    tracing::info!(node, channel, was = shown, "smoosh channel stopped again");
+                if facts.held || facts.record.is_some() {
+                    tracing::info!(node, channel, was = value, "smoosh channel stopped again");
                 }
             }
             ChannelAction::LeaveToOperator => {
-                self.remove_records(channel, hands, ledger).await?;
+                self.remove_records(channel).await?;
                 passed.left_to_operator.insert(channel.to_owned());
-                passed.add_not_taken_over(node, channel, shown);
+                passed.add_not_taken_over(node, channel, value);
                 tracing::warn!(
                     node,
                     channel,
-                    is = shown,
+                    is = value,
                     "the concurrency of this channel was changed while it was taken over: recliner leaves it alone"
                 );
             }
             ChannelAction::Restore { was } => {
-                restore_channel(node, channel, was.as_deref(), hands).await?;
-                self.remove_records(channel, hands, ledger).await?;
+                restore_channel(node, channel, was.as_deref(), self.api).await?;
+                self.remove_records(channel).await?;
                 let was = was.as_deref().unwrap_or("unset");
                 tracing::info!(node, channel, was, "smoosh channel restored");
             }
-            ChannelAction::RemoveRecords => self.remove_records(channel, hands, ledger).await?,
+            ChannelAction::RemoveRecords => self.remove_records(channel).await?,
             ChannelAction::Stranded => passed.add_stranded(node, channel),
-            ChannelAction::Leave if yielded => passed.add_not_taken_over(node, channel, shown),
+            ChannelAction::Leave if is_left_alone => {
+                passed.add_not_taken_over(node, channel, value);
+            }
             ChannelAction::Leave if self.enforced.contains(channel) => {
-                passed.state.contested.insert(channel.to_owned());
-                passed.state.findings.push(format!(
-                    "both smoosh and recliner start compactions in channel {channel} on {node}: list it under smoosh.takeover with smoosh.mode takeover, or set its mode to advise"
-                ));
+                passed.add_contested(node, channel);
             }
             ChannelAction::Leave | ChannelAction::StoppedByOthers => {}
         }
         Ok(())
     }
 
-    /// Removes all records of a channel. The mark goes first, because without it nothing counts as
-    /// set by this program.
-    async fn remove_records(
+    fn record(&self, channel: &str, previous: Option<String>) -> TakeoverRecord {
+        TakeoverRecord { node: self.node.to_owned(), channel: channel.to_owned(), previous }
+    }
+
+    /// Takes a channel over: record, mark, value, in this order.
+    async fn take_over(
         &self,
         channel: &str,
-        hands: &dyn ConfigApi,
-        ledger: &dyn TakeoverStore,
+        record: Option<&TakeoverRecord>,
+        was: Option<String>,
     ) -> Result<(), String> {
-        hands.reset(self.node, MARK_SECTION, &mark::mark_key(channel)).await?;
+        let node = self.node;
+        // After a restart of the node the value may differ from the recorded one.
+        if let Some(record) = record.filter(|record| record.previous != was) {
+            self.store.remove(record.clone()).await?;
+        }
+        self.store.insert(self.record(channel, was.clone())).await?;
+        let mark = TakeoverMark { was, at: self.now }.to_json();
+        let key = &mark::mark_key(channel);
+        self.api.set(ConfigKey { node, section: MARK_SECTION, key }, &mark).await?;
+        let section = &channel_section(channel);
+        self.api.set(concurrency(node, section), STOPPED_CONCURRENCY).await
+    }
+
+    /// Removes all records of a channel. The mark goes first, because without it nothing counts as
+    /// set by this program.
+    async fn remove_records(&self, channel: &str) -> Result<(), String> {
+        let key = &mark::mark_key(channel);
+        self.api.reset(ConfigKey { node: self.node, section: MARK_SECTION, key }).await?;
         match self.records.get(channel) {
-            Some(record) => ledger.remove(record.clone()).await,
+            Some(record) => self.store.remove(record.clone()).await,
             None => Ok(()),
         }
     }
@@ -193,6 +192,13 @@ impl PassResult {
         ));
     }
 
+    fn add_contested(&mut self, node: &str, channel: &str) {
+        self.state.contested.insert(channel.to_owned());
+        self.state.findings.push(format!(
+            "both smoosh and recliner start compactions in channel {channel} on {node}: list it under smoosh.takeover with smoosh.mode takeover, or set its mode to advise"
+        ));
+    }
+
     fn add_not_taken_over(&mut self, node: &str, channel: &str, value: &str) {
         let why = format!(
             "the concurrency of smoosh.{channel} on {node} was changed to {value:?} while it was taken over: recliner leaves it alone until it restarts or its configuration changes"
@@ -208,15 +214,14 @@ pub(super) async fn restore_channel(
     node: &str,
     channel: &str,
     was: Option<&str>,
-    hands: &dyn ConfigApi,
+    api: &dyn ConfigApi,
 ) -> Result<(), String> {
     let section = channel_section(channel);
-    hands.reset(node, &section, CONCURRENCY_KEY).await?;
-    let now = hands.section(node, &section).await?.remove(CONCURRENCY_KEY);
+    let key = concurrency(node, &section);
+    api.reset(key).await?;
+    let now = api.section(node, &section).await?.remove(CONCURRENCY_KEY);
     match was {
-        Some(was) if now.as_deref() != Some(was) => {
-            hands.set(node, &section, CONCURRENCY_KEY, was).await
-        }
+        Some(was) if now.as_deref() != Some(was) => api.set(key, was).await,
         Some(_) | None => Ok(()),
     }
 }

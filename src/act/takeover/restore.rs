@@ -3,8 +3,8 @@
 //! Relies only on the marks on the nodes, whichever process left them.
 
 use super::{
-    CONCURRENCY_KEY, ConfigApi, STOPPED_CONCURRENCY, channel_section, mark, mark::MARK_SECTION,
-    node::restore_channel,
+    CONCURRENCY_KEY, ConfigApi, ConfigKey, STOPPED_CONCURRENCY, channel_section, mark,
+    mark::MARK_SECTION, node::restore_channel,
 };
 
 /// Result for one channel on one node.
@@ -24,21 +24,19 @@ pub struct RestoredChannel {
 ///
 /// # Errors
 /// Why the node could not be read or changed. Channels restored before the error stay restored.
-pub async fn restore_node(
-    hands: &dyn ConfigApi,
-    node: &str,
-) -> Result<Vec<RestoredChannel>, String> {
-    let marks = mark::parse_marks(&hands.section(node, MARK_SECTION).await?);
+pub async fn restore_node(api: &dyn ConfigApi, node: &str) -> Result<Vec<RestoredChannel>, String> {
+    let marks = mark::parse_marks(&api.section(node, MARK_SECTION).await?);
     let mut restored = Vec::with_capacity(marks.len());
     for (channel, mark) in marks {
         let section = channel_section(&channel);
-        let value = hands.section(node, &section).await?.remove(CONCURRENCY_KEY);
+        let value = api.section(node, &section).await?.remove(CONCURRENCY_KEY);
         let was_stopped = value.as_deref() == Some(STOPPED_CONCURRENCY);
         if was_stopped {
-            restore_channel(node, &channel, mark.was.as_deref(), hands).await?;
+            restore_channel(node, &channel, mark.was.as_deref(), api).await?;
         }
-        hands.reset(node, MARK_SECTION, &mark::mark_key(&channel)).await?;
-        let value = hands.section(node, &section).await?.remove(CONCURRENCY_KEY);
+        let key = &mark::mark_key(&channel);
+        api.reset(ConfigKey { node, section: MARK_SECTION, key }).await?;
+        let value = api.section(node, &section).await?.remove(CONCURRENCY_KEY);
         restored.push(RestoredChannel { node: node.to_owned(), channel, value, was_stopped });
     }
     Ok(restored)

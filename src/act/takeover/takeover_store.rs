@@ -27,26 +27,28 @@ pub trait TakeoverStore: Send + Sync + std::fmt::Debug {
     fn records(&self) -> BoxFuture<'_, Result<Vec<TakeoverRecord>, String>>;
 
     /// Stores a record; `Ok` only if it would survive a crash.
-    fn insert(&self, taken: TakeoverRecord) -> BoxFuture<'_, Result<(), String>>;
+    fn insert(&self, record: TakeoverRecord) -> BoxFuture<'_, Result<(), String>>;
 
     /// Removes a record.
-    fn remove(&self, taken: TakeoverRecord) -> BoxFuture<'_, Result<(), String>>;
+    fn remove(&self, record: TakeoverRecord) -> BoxFuture<'_, Result<(), String>>;
 }
 
 impl From<TakeoverRecord> for OverriddenSetting {
-    fn from(taken: TakeoverRecord) -> Self {
-        let TakeoverRecord { node, channel, previous: was } = taken;
+    fn from(record: TakeoverRecord) -> Self {
+        let TakeoverRecord { node, channel, previous: was } = record;
         Self { node, section: channel_section(&channel), key: CONCURRENCY_KEY.to_owned(), was }
     }
 }
 
 impl TakeoverStore for Journal {
     fn records(&self) -> BoxFuture<'_, Result<Vec<TakeoverRecord>, String>> {
-        let of_smoosh = |taken: OverriddenSetting| {
-            let channel =
-                taken.section.strip_prefix("smoosh.").filter(|_| taken.key == CONCURRENCY_KEY)?;
+        let of_smoosh = |setting: OverriddenSetting| {
+            let channel = setting
+                .section
+                .strip_prefix("smoosh.")
+                .filter(|_| setting.key == CONCURRENCY_KEY)?;
             let channel = channel.to_owned();
-            Some(TakeoverRecord { node: taken.node, channel, previous: taken.was })
+            Some(TakeoverRecord { node: setting.node, channel, previous: setting.was })
         };
         async move {
             let all = self.overridden_settings().await.map_err(|why| why.to_string())?;
@@ -55,12 +57,12 @@ impl TakeoverStore for Journal {
         .boxed()
     }
 
-    fn insert(&self, taken: TakeoverRecord) -> BoxFuture<'_, Result<(), String>> {
-        async move { self.record_overrides(vec![taken.into()]).await.map_err(|why| why.to_string()) }.boxed()
+    fn insert(&self, record: TakeoverRecord) -> BoxFuture<'_, Result<(), String>> {
+        async move { self.record_overrides(vec![record.into()]).await.map_err(|why| why.to_string()) }.boxed()
     }
 
-    fn remove(&self, taken: TakeoverRecord) -> BoxFuture<'_, Result<(), String>> {
-        async move { self.record_restored(vec![taken.into()]).await.map_err(|why| why.to_string()) }
+    fn remove(&self, record: TakeoverRecord) -> BoxFuture<'_, Result<(), String>> {
+        async move { self.record_restored(vec![record.into()]).await.map_err(|why| why.to_string()) }
             .boxed()
     }
 }
@@ -72,23 +74,23 @@ type RecordMap = BTreeMap<(String, String), TakeoverRecord>;
 pub struct InMemoryTakeoverStore(Arc<Mutex<RecordMap>>);
 
 impl InMemoryTakeoverStore {
-    fn held(&self) -> MutexGuard<'_, RecordMap> {
+    fn records_mut(&self) -> MutexGuard<'_, RecordMap> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl TakeoverStore for InMemoryTakeoverStore {
     fn records(&self) -> BoxFuture<'_, Result<Vec<TakeoverRecord>, String>> {
-        std::future::ready(Ok(self.held().values().cloned().collect())).boxed()
+        std::future::ready(Ok(self.records_mut().values().cloned().collect())).boxed()
     }
 
-    fn insert(&self, taken: TakeoverRecord) -> BoxFuture<'_, Result<(), String>> {
-        self.held().entry((taken.node.clone(), taken.channel.clone())).or_insert(taken);
+    fn insert(&self, record: TakeoverRecord) -> BoxFuture<'_, Result<(), String>> {
+        self.records_mut().entry((record.node.clone(), record.channel.clone())).or_insert(record);
         std::future::ready(Ok(())).boxed()
     }
 
-    fn remove(&self, taken: TakeoverRecord) -> BoxFuture<'_, Result<(), String>> {
-        self.held().remove(&(taken.node, taken.channel));
+    fn remove(&self, record: TakeoverRecord) -> BoxFuture<'_, Result<(), String>> {
+        self.records_mut().remove(&(record.node, record.channel));
         std::future::ready(Ok(())).boxed()
     }
 }

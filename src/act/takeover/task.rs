@@ -96,16 +96,16 @@ impl TakeoverTask {
     #[must_use]
     pub fn new(
         clock: Clock,
-        hands: watch::Receiver<Arc<dyn ConfigApi>>,
-        ledger: Arc<dyn TakeoverStore>,
+        api: watch::Receiver<Arc<dyn ConfigApi>>,
+        store: Arc<dyn TakeoverStore>,
         settings: watch::Receiver<Arc<TakeoverSettings>>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
     ) -> (Self, TakeoverHandle) {
         let (takeovers, reader) = watch::channel(Arc::default());
         let task = Self {
             clock,
-            api: hands,
-            store: ledger,
+            api,
+            store,
             settings,
             snapshots,
             takeovers,
@@ -131,16 +131,21 @@ impl TakeoverTask {
                 () = Self::nodes_changed(&mut self.snapshots, &self.known_nodes) => TakeoverEvent::Nodes,
                 () = time::sleep_until(next) => TakeoverEvent::Tick,
             };
-            let settings = Arc::clone(&self.settings.borrow());
             match event {
                 TakeoverEvent::Stop => break,
                 TakeoverEvent::Settings => self.left_to_operator.clear(),
                 TakeoverEvent::Nodes | TakeoverEvent::Tick => {}
             }
+            let settings = Arc::clone(&self.settings.borrow());
             self.run_pass(&settings).await;
-            let keeping = !settings.takeover.is_empty() || self.holds_any();
-            next = time::Instant::now() + if keeping { ACTIVE_INTERVAL } else { IDLE_INTERVAL };
+            let is_active = !settings.takeover.is_empty() || self.holds_any();
+            next = time::Instant::now() + if is_active { ACTIVE_INTERVAL } else { IDLE_INTERVAL };
         }
+        self.restore_all().await;
+    }
+
+    /// Restores everything that this process took over, and logs what could not be restored.
+    async fn restore_all(&mut self) {
         for _ in 0..RESTORE_ATTEMPTS {
             if self.ever_tried.is_empty() {
                 return;
@@ -168,56 +173,61 @@ impl TakeoverTask {
     /// Waits until the set of reachable nodes differs from the last pass.
     async fn nodes_changed(
         snapshots: &mut watch::Receiver<Arc<Snapshot>>,
-        seen: &BTreeSet<String>,
+        known: &BTreeSet<String>,
     ) {
         // The service stops the sender of snapshots and this task together.
-        if snapshots.wait_for(|snapshot| reachable_nodes(snapshot) != *seen).await.is_err() {
+        if snapshots.wait_for(|snapshot| reachable_nodes(snapshot) != *known).await.is_err() {
             std::future::pending().await
         }
     }
 
+    /// Passes over all nodes at once, and publishes what was found.
     async fn run_pass(&mut self, settings: &TakeoverSettings) {
         self.known_nodes = reachable_nodes(&self.snapshots.borrow());
         self.ever_tried.extend(settings.takeover.iter().cloned());
-        let (records, trouble) = match self.store.records().await {
-            Ok(records) => (records, None),
-            Err(why) => (Vec::new(), Some(why)),
+        let (records, store_problem) = match self.store.records().await {
+            Ok(records) => (by_node(records), None),
+            Err(why) => (BTreeMap::new(), Some(why)),
         };
-        let mut by_node: BTreeMap<String, BTreeMap<String, TakeoverRecord>> = BTreeMap::new();
-        for record in records {
-            let of_node = by_node.entry(record.node.clone()).or_default();
-            of_node.insert(record.channel.clone(), record);
-        }
+        // Without the store nothing new is taken over, because it could not be recorded.
+        let wanted = if store_problem.is_none() {
+            settings.takeover.clone()
+        } else {
+            let held = self.held.values().flatten();
+            held.filter(|channel| settings.takeover.contains(*channel)).cloned().collect()
+        };
         let held = self.held.iter().filter(|(_, held)| !held.is_empty()).map(|(node, _)| node);
         let nodes: BTreeSet<String> =
-            self.known_nodes.iter().chain(by_node.keys()).chain(held).cloned().collect();
-        // Without the store nothing new is taken over, because it could not be recorded.
-        let wanted = if trouble.is_some() {
-            self.held
-                .values()
-                .flatten()
-                .filter(|it| settings.takeover.contains(*it))
-                .cloned()
-                .collect()
-        } else {
-            settings.takeover.clone()
-        };
-        let (none, no_records) = (BTreeSet::new(), BTreeMap::new());
-        let hands = Arc::clone(&self.api.borrow());
+            self.known_nodes.iter().chain(records.keys()).chain(held).cloned().collect();
+        let passes = self.pass_nodes(&nodes, &wanted, &records, settings).await;
+        self.apply_passes(nodes.into_iter().zip(passes), store_problem.as_deref());
+    }
+
+    /// Passes over all nodes at once; the results are in the order of the nodes.
+    async fn pass_nodes(
+        &self,
+        nodes: &BTreeSet<String>,
+        wanted: &BTreeSet<String>,
+        records: &BTreeMap<String, NodeRecords>,
+        settings: &TakeoverSettings,
+    ) -> Vec<PassResult> {
+        let (no_channels, no_records) = (BTreeSet::new(), BTreeMap::new());
+        let api = Arc::clone(&self.api.borrow());
         let passes = nodes.iter().map(async |node| {
             let pass = NodePass {
                 node,
-                wanted: &wanted,
+                wanted,
                 enforced: &settings.enforced,
-                records: by_node.get(node).unwrap_or(&no_records),
-                held: self.held.get(node).unwrap_or(&none),
-                left_to_operator: self.left_to_operator.get(node).unwrap_or(&none),
+                records: records.get(node).unwrap_or(&no_records),
+                held: self.held.get(node).unwrap_or(&no_channels),
+                left_to_operator: self.left_to_operator.get(node).unwrap_or(&no_channels),
                 may_change: settings.enforce,
                 ever_tried: &self.ever_tried,
                 now: self.clock.now(),
+                api: api.as_ref(),
+                store: self.store.as_ref(),
             };
-            let run = pass.run(hands.as_ref(), self.store.as_ref());
-            time::timeout(NODE_TIMEOUT, run).await.unwrap_or_else(|_| PassResult {
+            time::timeout(NODE_TIMEOUT, pass.run()).await.unwrap_or_else(|_| PassResult {
                 state: NodeTakeover {
                     problem: Some(format!("{node} did not answer within {NODE_TIMEOUT:?}")),
                     ..NodeTakeover::default()
@@ -226,23 +236,40 @@ impl TakeoverTask {
                 left_to_operator: pass.left_to_operator.clone(),
             })
         });
-        let passed = join_all(passes).await;
+        join_all(passes).await
+    }
+
+    fn apply_passes(
+        &mut self,
+        passes: impl Iterator<Item = (String, PassResult)>,
+        store_problem: Option<&str>,
+    ) {
         let mut takeovers = Takeovers::default();
-        for (node, PassResult { mut state, held, left_to_operator: yielded }) in
-            nodes.iter().zip(passed)
-        {
-            if let Some(why) = &trouble {
-                state.problem.get_or_insert_with(|| why.clone());
+        for (node, PassResult { mut state, held, left_to_operator }) in passes {
+            if let Some(why) = store_problem {
+                state.problem.get_or_insert_with(|| why.to_owned());
             }
             self.held.insert(node.clone(), held);
-            self.left_to_operator.insert(node.clone(), yielded);
-            takeovers.nodes.insert(node.clone(), state);
+            self.left_to_operator.insert(node.clone(), left_to_operator);
+            takeovers.nodes.insert(node, state);
         }
         log_lines::changed_lines(&self.takeovers.borrow(), &takeovers)
             .iter()
             .for_each(log_lines::LogLine::log);
         self.takeovers.send_replace(Arc::new(takeovers));
     }
+}
+
+/// The records of a node, by channel.
+type NodeRecords = BTreeMap<String, TakeoverRecord>;
+
+fn by_node(records: Vec<TakeoverRecord>) -> BTreeMap<String, NodeRecords> {
+    let mut nodes: BTreeMap<String, NodeRecords> = BTreeMap::new();
+    for record in records {
+        let node = nodes.entry(record.node.clone()).or_default();
+        node.insert(record.channel.clone(), record);
+    }
+    nodes
 }
 
 /// The served nodes that are not known to be down.

@@ -96,8 +96,9 @@ pub(super) struct IndexHistory {
 impl IndexHistory {
     /// Whether a measurement was requested and may still arrive.
     pub(super) fn awaits_reread(&self, measured_at: Moment, now: Moment) -> bool {
-        self.reread_requested_at
-            .is_some_and(|asked| measured_at < asked && asked.age(now) < REREAD_RETRY_AFTER)
+        self.reread_requested_at.is_some_and(|requested| {
+            measured_at < requested && requested.age(now) < REREAD_RETRY_AFTER
+        })
     }
 }
 
@@ -113,9 +114,9 @@ pub(super) fn active_indexers(jobs: &Jobs) -> HashMap<TargetIx, ActiveIndexers> 
     let mut all: HashMap<TargetIx, ActiveIndexers> = HashMap::new();
     let builds = jobs.list.iter().filter(|job| !job.is_compaction());
     for (ix, job) in builds.filter_map(|job: &Job| Some((job.target?, job))) {
-        let work =
+        let indexers =
             all.entry(ix).or_insert(ActiveIndexers { last_progress_at: job.last_progress_at });
-        work.last_progress_at = work.last_progress_at.max(job.last_progress_at);
+        indexers.last_progress_at = indexers.last_progress_at.max(job.last_progress_at);
     }
     all
 }
@@ -142,92 +143,108 @@ impl BuildHistory {
         self.entries.get(&ix)
     }
 
+    /// The build of an index that this process requested and that has not ended.
+    pub(super) fn running_build(&self, ix: TargetIx) -> Option<RunningBuild> {
+        self.get(ix).and_then(|entry| entry.running)
+    }
+
     /// Whether the missing sequences contain no documents. `_security`, revision limits and purges
     /// advance the sequence, and no indexer runs for them until the next write or query.
-    pub(super) fn is_phantom(&self, seen: &IndexLag) -> bool {
-        self.get(seen.ix).is_some_and(|entry| entry.phantom_seq == Some(seen.target_seq()))
+    pub(super) fn is_phantom(&self, lag: &IndexLag) -> bool {
+        self.get(lag.ix).is_some_and(|entry| entry.phantom_seq == Some(lag.target_seq()))
     }
 
     /// Applies the current lags and jobs.
     pub(super) fn update(
         &mut self,
-        all: &[IndexLag],
+        lags: &[IndexLag],
         jobs: &Jobs,
         settings: &Warmer,
         now: Moment,
     ) -> HistoryChanges {
-        let mut step = HistoryChanges::default();
-        let work = active_indexers(jobs);
-        let places: HashMap<TargetIx, Signature> =
-            all.iter().map(|seen| (seen.ix, seen.signature)).collect();
-        self.caught_up.retain(|ix, (signature, _)| places.get(ix) == Some(signature));
+        let mut changes = HistoryChanges::default();
+        let indexers = active_indexers(jobs);
+        let signatures: HashMap<TargetIx, Signature> =
+            lags.iter().map(|lag| (lag.ix, lag.signature)).collect();
+        self.caught_up.retain(|ix, (signature, _)| signatures.get(ix) == Some(signature));
         self.entries.retain(|ix, entry| {
-            let stays = places.get(ix).copied() == entry.signature;
-            if let (false, Some(out)) = (stays, entry.running) {
-                step.ended.push((*ix, out.class, BuildResult::Failed));
+            let exists = signatures.get(ix).copied() == entry.signature;
+            if let (false, Some(build)) = (exists, entry.running) {
+                changes.ended.push((*ix, build.class, BuildResult::Failed));
             }
-            stays
+            exists
         });
-        for seen in all {
-            self.update_index(seen, work.get(&seen.ix), jobs, settings, now, &mut step);
+        for lag in lags {
+            self.update_lag(lag, indexers.contains_key(&lag.ix), now);
+            let Some(build) = self.running_build(lag.ix) else { continue };
+            let observed = ObservedIndex {
+                lag,
+                is_indexing: indexers.contains_key(&lag.ix),
+                was_polled: polled_since(&lag.database, jobs, build.requested_at),
+            };
+            self.update_build(observed, settings, now, &mut changes);
         }
         self.entries.retain(|_, entry| {
-            let done = entry
+            let is_old = entry
                 .last_build
                 .is_none_or(|last| last.ended_at.age(now) > settings.prune_interval);
-            entry.lag.is_some() || entry.running.is_some() || !done
+            entry.lag.is_some() || entry.running.is_some() || !is_old
         });
-        step
+        changes
     }
 
-    fn update_index(
-        &mut self,
-        seen: &IndexLag,
-        work: Option<&ActiveIndexers>,
-        jobs: &Jobs,
-        settings: &Warmer,
-        now: Moment,
-        step: &mut HistoryChanges,
-    ) {
-        let known = self.entries.contains_key(&seen.ix);
-        if seen.pending == 0 && seen.database.newest_measurement <= Some(seen.measured_at) {
-            self.caught_up.insert(seen.ix, (seen.signature, seen.database.content_hash));
+    /// Updates since when an index lags, and whether its lag is a phantom.
+    fn update_lag(&mut self, lag: &IndexLag, is_indexing: bool, now: Moment) {
+        let is_known = self.entries.contains_key(&lag.ix);
+        if lag.pending == 0 && lag.database.newest_measurement <= Some(lag.measured_at) {
+            self.caught_up.insert(lag.ix, (lag.signature, lag.database.content_hash));
         }
-        if !known && seen.pending == 0 {
+        if !is_known && lag.pending == 0 {
             return;
         }
-        let before = (seen.signature, seen.database.content_hash);
+        let content = (lag.signature, lag.database.content_hash);
         // A measurement of the database from before the lag proves nothing.
-        let measured_since = seen.database.oldest_measurement >= Some(seen.measured_at);
-        let unmoved = measured_since && self.caught_up.get(&seen.ix) == Some(&before);
-        let entry = self.entries.entry(seen.ix).or_default();
-        entry.signature = Some(seen.signature);
-        if unmoved && seen.pending > 0 {
-            entry.phantom_seq = Some(seen.target_seq());
+        let measured_since = lag.database.oldest_measurement >= Some(lag.measured_at);
+        let is_unchanged = measured_since && self.caught_up.get(&lag.ix) == Some(&content);
+        let entry = self.entries.entry(lag.ix).or_default();
+        entry.signature = Some(lag.signature);
+        if is_unchanged && lag.pending > 0 {
+            entry.phantom_seq = Some(lag.target_seq());
         }
-        if seen.pending == 0 {
+        if lag.pending == 0 {
             (entry.lag, entry.stalled_since, entry.backoff_until) = (None, None, None);
             entry.failures = 0;
         } else {
-            let lag = entry
+            let start = entry
                 .lag
-                .get_or_insert(LagStart { since: seen.measured_at, indexed_seq: seen.indexed_seq });
-            if work.is_some() || seen.indexed_seq > lag.indexed_seq {
-                *lag = LagStart { since: now, indexed_seq: seen.indexed_seq };
+                .get_or_insert(LagStart { since: lag.measured_at, indexed_seq: lag.indexed_seq });
+            if is_indexing || lag.indexed_seq > start.indexed_seq {
+                *start = LagStart { since: now, indexed_seq: lag.indexed_seq };
             }
         }
-        let Some(mut out) = entry.running else { return };
-        let quiet = polled_since(&seen.database, jobs, out.requested_at);
-        match out.advance(seen, work.is_some(), quiet, entry, settings, now) {
-            BuildProgress::Running => entry.running = Some(out),
+    }
+
+    /// Follows a requested build.
+    fn update_build(
+        &mut self,
+        observed: ObservedIndex<'_>,
+        settings: &Warmer,
+        now: Moment,
+        changes: &mut HistoryChanges,
+    ) {
+        let lag = observed.lag;
+        let Some(entry) = self.entries.get_mut(&lag.ix) else { return };
+        let Some(mut build) = entry.running else { return };
+        match build.advance(observed, entry.reread_requested_at, settings, now) {
+            BuildProgress::Running => entry.running = Some(build),
             BuildProgress::NeedsReread => {
-                entry.running = Some(out);
+                entry.running = Some(build);
                 entry.reread_requested_at = Some(now);
-                step.reread.push(seen.ix);
+                changes.reread.push(lag.ix);
             }
-            BuildProgress::Ended(ending) => {
-                entry.finish(ending, &out, seen, settings, now);
-                step.ended.push((seen.ix, out.class, ending));
+            BuildProgress::Ended(result) => {
+                entry.finish(result, &build, lag, settings, now);
+                changes.ended.push((lag.ix, build.class, result));
             }
         }
     }
@@ -240,14 +257,14 @@ impl BuildHistory {
     }
 
     /// Records that a build was requested.
-    pub(super) fn record_start(&mut self, seen: &IndexLag, class: BuildClass, now: Moment) {
-        let entry = self.entries.entry(seen.ix).or_default();
-        entry.signature = Some(seen.signature);
+    pub(super) fn record_start(&mut self, lag: &IndexLag, class: BuildClass, now: Moment) {
+        let entry = self.entries.entry(lag.ix).or_default();
+        entry.signature = Some(lag.signature);
         entry.running = Some(RunningBuild {
             class,
             requested_at: now,
-            target_seq: seen.target_seq(),
-            indexed_seq: seen.indexed_seq,
+            target_seq: lag.target_seq(),
+            indexed_seq: lag.indexed_seq,
             was_shown: false,
             absent_since: None,
         });
@@ -261,10 +278,20 @@ impl BuildHistory {
         now: Moment,
     ) -> Option<BuildClass> {
         let entry = self.entries.get_mut(&ix)?;
-        let out = entry.running.take()?;
+        let build = entry.running.take()?;
         entry.record_failure(settings, now);
-        Some(out.class)
+        Some(build.class)
     }
+}
+
+/// What is known of an index while a requested build of it has not ended.
+#[derive(Clone, Copy, Debug)]
+struct ObservedIndex<'a> {
+    lag: &'a IndexLag,
+    /// Whether an indexer works on it.
+    is_indexing: bool,
+    /// Whether its nodes were polled after the request had time to appear.
+    was_polled: bool,
 }
 
 enum BuildProgress {
@@ -276,46 +303,43 @@ enum BuildProgress {
 impl RunningBuild {
     fn advance(
         &mut self,
-        seen: &IndexLag,
-        at_work: bool,
-        quiet: bool,
-        entry: &IndexHistory,
+        ObservedIndex { lag, is_indexing, was_polled }: ObservedIndex<'_>,
+        reread_requested_at: Option<Moment>,
         settings: &Warmer,
         now: Moment,
     ) -> BuildProgress {
-        if at_work {
+        if is_indexing {
             (self.was_shown, self.absent_since) = (true, None);
             return BuildProgress::Running;
         }
-        if !quiet {
+        if !was_polled {
             return BuildProgress::Running;
         }
-        let silent_since = *self.absent_since.get_or_insert(now);
-        let asked = entry.reread_requested_at.filter(|asked| *asked >= silent_since);
-        let Some(asked) = asked else { return BuildProgress::NeedsReread };
-        // An answer within the same second counts; an older one would show no more progress.
-        if seen.measured_at < asked {
-            return if asked.age(now) < REREAD_RETRY_AFTER {
+        let absent_since = *self.absent_since.get_or_insert(now);
+        let requested_at = reread_requested_at.filter(|at| *at >= absent_since);
+        let Some(requested_at) = requested_at else { return BuildProgress::NeedsReread };
+        let wait_for_reread = || {
+            if requested_at.age(now) < REREAD_RETRY_AFTER {
                 BuildProgress::Running
             } else {
                 BuildProgress::NeedsReread
-            };
+            }
+        };
+        // An answer within the same second counts; an older one would show no more progress.
+        if lag.measured_at < requested_at {
+            return wait_for_reread();
         }
         // If it may be current, no more can be known.
-        if seen.pending == 0 || seen.may_be_current || seen.indexed_seq >= self.target_seq {
+        if lag.pending == 0 || lag.may_be_current || lag.indexed_seq >= self.target_seq {
             return BuildProgress::Ended(BuildResult::Built);
         }
-        if seen.indexed_seq > self.indexed_seq {
+        if lag.indexed_seq > self.indexed_seq {
             // The indexer of another copy is between two polls, or another pass begins.
-            (self.indexed_seq, self.absent_since) = (seen.indexed_seq, None);
+            (self.indexed_seq, self.absent_since) = (lag.indexed_seq, None);
             return BuildProgress::Running;
         }
-        if silent_since.age(now) < settings.grace {
-            return if asked.age(now) < REREAD_RETRY_AFTER {
-                BuildProgress::Running
-            } else {
-                BuildProgress::NeedsReread
-            };
+        if absent_since.age(now) < settings.grace {
+            return wait_for_reread();
         }
         BuildProgress::Ended(BuildResult::Failed)
     }
@@ -324,25 +348,25 @@ impl RunningBuild {
 impl IndexHistory {
     fn finish(
         &mut self,
-        ending: BuildResult,
-        out: &RunningBuild,
-        seen: &IndexLag,
+        result: BuildResult,
+        build: &RunningBuild,
+        lag: &IndexLag,
         settings: &Warmer,
         now: Moment,
     ) {
         self.running = None;
-        self.last_build = Some(LastBuild { ended_at: now, target_seq: out.target_seq });
-        match ending {
+        self.last_build = Some(LastBuild { ended_at: now, target_seq: build.target_seq });
+        match result {
             BuildResult::Built => {
                 (self.failures, self.backoff_until, self.stalled_since) = (0, None, None);
-                if seen.may_be_current {
+                if lag.may_be_current {
                     // Until the database changes, another build would find nothing to do.
-                    self.phantom_seq = Some(seen.target_seq());
+                    self.phantom_seq = Some(lag.target_seq());
                 }
             }
             BuildResult::Failed => {
-                if !out.was_shown && seen.pending_per_shard() <= 1 {
-                    self.phantom_seq = Some(seen.target_seq());
+                if !build.was_shown && lag.pending_per_shard() <= 1 {
+                    self.phantom_seq = Some(lag.target_seq());
                 }
                 self.record_failure(settings, now);
             }
@@ -355,9 +379,9 @@ impl IndexHistory {
     /// ken retries a failed build after its delay; here repeated failures wait longer.
     fn record_failure(&mut self, settings: &Warmer, now: Moment) {
         let doublings = self.failures.min(16);
-        let rest = settings.delay.max(Duration::from_secs(1)).saturating_mul(1 << doublings);
+        let pause = settings.delay.max(Duration::from_secs(1)).saturating_mul(1 << doublings);
         self.failures = self.failures.saturating_add(1);
-        self.backoff_until = Some(now.plus(rest.min(MAX_BACKOFF)));
+        self.backoff_until = Some(now.plus(pause.min(MAX_BACKOFF)));
         self.stalled_since = self.stalled_since.or(Some(now));
     }
 }
@@ -365,13 +389,13 @@ impl IndexHistory {
 /// Whether every node with a copy was polled after a request had time to appear. Nodes that do not
 /// answer are ignored.
 fn polled_since(database: &DatabaseCopies, jobs: &Jobs, since: Moment) -> bool {
-    let asked = |node: &NodeIx| jobs.polled_nodes.iter().find(|(polled, _)| polled == node);
+    let polled = |node: &NodeIx| jobs.polled_nodes.iter().find(|(name, _)| name == node);
     database
         .copies_by_node
         .keys()
-        .filter_map(asked)
+        .filter_map(polled)
         .all(|(_, at)| *at >= since.plus(TASK_LIST_DELAY))
-        && database.copies_by_node.keys().any(|node| asked(node).is_some())
+        && database.copies_by_node.keys().any(|node| polled(node).is_some())
 }
 
 #[cfg(test)]

@@ -28,8 +28,8 @@ impl BuildClass {
     }
 
     /// The class for a given lag.
-    pub(super) const fn for_lag(seen: &IndexLag, settings: &Warmer) -> Self {
-        if seen.pending_per_shard() < settings.max_incremental_updates {
+    pub(super) const fn for_lag(lag: &IndexLag, settings: &Warmer) -> Self {
+        if lag.pending_per_shard() < settings.max_incremental_updates {
             Self::Incremental
         } else {
             Self::Batch
@@ -56,16 +56,16 @@ impl BuildSlots {
     }
 
     /// Occupies the slots that a build of all copies needs.
-    pub(super) fn occupy_all(&mut self, seen: &IndexLag) {
-        for (node, copies) in &seen.database.copies_by_node {
+    pub(super) fn occupy_all(&mut self, lag: &IndexLag) {
+        for (node, copies) in &lag.database.copies_by_node {
             self.occupy(*node, *copies);
         }
     }
 
     /// Whether every node has slots for its copies. An index with more copies than slots on a node
     /// is built where nothing else runs, because CouchDB builds all copies or none.
-    fn have_room(&self, seen: &IndexLag, limit: usize) -> bool {
-        seen.database.copies_by_node.iter().all(|(node, copies)| {
+    fn have_room(&self, lag: &IndexLag, limit: usize) -> bool {
+        lag.database.copies_by_node.iter().all(|(node, copies)| {
             let active = self.0.get(node).copied().unwrap_or_default();
             limit > 0 && (active == 0 || active.saturating_add(*copies) <= limit)
         })
@@ -75,24 +75,25 @@ impl BuildSlots {
     /// if it must wait for a slot or its delay.
     pub(super) fn startable_class(
         &self,
-        seen: &IndexLag,
+        lag: &IndexLag,
         last: Option<LastBuild>,
         settings: &Warmer,
         now: Moment,
     ) -> Option<BuildClass> {
-        let batch = self.have_room(seen, settings.batch_channels);
+        let batch = self.have_room(lag, settings.batch_channels);
         let all = settings.batch_channels.saturating_add(settings.incremental_channels);
-        let any = self.have_room(seen, all);
-        let rested = last.is_none_or(|last| last.ended_at.age(now) > settings.delay);
-        let news = last.map_or(u64::MAX, |last| seen.target_seq().saturating_sub(last.target_seq));
-        if batch && (rested || news >= settings.batch_size) {
+        let any = self.have_room(lag, all);
+        let delay_is_over = last.is_none_or(|last| last.ended_at.age(now) > settings.delay);
+        let new_updates =
+            last.map_or(u64::MAX, |last| lag.target_seq().saturating_sub(last.target_seq));
+        if batch && (delay_is_over || new_updates >= settings.batch_size) {
             return Some(BuildClass::Batch);
         }
-        let few = match last {
-            None => BuildClass::for_lag(seen, settings) == BuildClass::Incremental,
-            Some(_) => news / seen.ranges.max(1) < settings.max_incremental_updates,
+        let is_small = match last {
+            None => BuildClass::for_lag(lag, settings) == BuildClass::Incremental,
+            Some(_) => new_updates / lag.ranges.max(1) < settings.max_incremental_updates,
         };
-        (any && few && rested).then_some(BuildClass::Incremental)
+        (any && is_small && delay_is_over).then_some(BuildClass::Incremental)
     }
 }
 
@@ -109,8 +110,8 @@ mod tests {
         NodeIx::from_usize(at).unwrap()
     }
 
-    fn seen(pending: u64) -> IndexLag {
-        let sites = [(node(1), 2), (node(2), 2)].into();
+    fn lag(pending: u64) -> IndexLag {
+        let copies = [(node(1), 2), (node(2), 2)].into();
         IndexLag {
             ix: TargetIx::from_usize(0).unwrap(),
             signature: Signature([1; 16]),
@@ -120,7 +121,7 @@ mod tests {
             may_be_current: false,
             is_search: false,
             ranges: 2,
-            database: DatabaseCopies { copies_by_node: sites, ..DatabaseCopies::default() },
+            database: DatabaseCopies { copies_by_node: copies, ..DatabaseCopies::default() },
         }
     }
 
@@ -152,9 +153,9 @@ mod tests {
             (2, 2_000, last(long_ago, 10_000), None),
             (2, 100, last(just_now, 10_000), None),
         ] {
-            let mut channels = BuildSlots::default();
-            channels.occupy(node(2), active);
-            let found = channels.startable_class(&seen(pending), last, &settings, NOW);
+            let mut slots = BuildSlots::default();
+            slots.occupy(node(2), active);
+            let found = slots.startable_class(&lag(pending), last, &settings, NOW);
             assert_eq!(found, expected, "{active} run, {pending} pending, {last:?}");
         }
     }
@@ -162,14 +163,11 @@ mod tests {
     #[test]
     fn an_index_with_more_copies_than_slots_is_built_alone() {
         let settings = Warmer { batch_channels: 1, incremental_channels: 0, ..Warmer::default() };
-        let mut channels = BuildSlots::default();
-        assert_eq!(
-            channels.startable_class(&seen(9), None, &settings, NOW),
-            Some(BuildClass::Batch)
-        );
-        channels.occupy_all(&seen(9));
-        assert_eq!(channels.startable_class(&seen(9), None, &settings, NOW), None);
+        let mut slots = BuildSlots::default();
+        assert_eq!(slots.startable_class(&lag(9), None, &settings, NOW), Some(BuildClass::Batch));
+        slots.occupy_all(&lag(9));
+        assert_eq!(slots.startable_class(&lag(9), None, &settings, NOW), None);
         let none = Warmer { batch_channels: 0, incremental_channels: 0, ..settings };
-        assert_eq!(BuildSlots::default().startable_class(&seen(9), None, &none, NOW), None);
+        assert_eq!(BuildSlots::default().startable_class(&lag(9), None, &none, NOW), None);
     }
 }

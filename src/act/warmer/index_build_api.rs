@@ -34,7 +34,7 @@ impl IndexBuildApi for Client {
         engine: Option<Engine>,
     ) -> BoxFuture<'static, Result<(), String>> {
         let (client, db, query) = (self.clone(), db.to_owned(), query.clone());
-        let asking = async move {
+        let request = async move {
             let (design, name) = (&*query.design, &*query.view);
             let written = match engine {
                 None => client.build_view(&db, design, name).await,
@@ -47,12 +47,12 @@ impl IndexBuildApi for Client {
                 | WriteOutcome::Unknown(error) => Err(describe(&error)),
             }
         };
-        asking.boxed()
+        request.boxed()
     }
 
     fn disk_threshold(&self, node: &str) -> BoxFuture<'static, Option<f64>> {
         let (client, node) = (self.clone(), node.to_owned());
-        let asking = async move {
+        let request = async move {
             let section = client.config_section(&node, "disk_monitor").await.ok()?;
             let enabled = section.get("enable").is_some_and(|word| word == "true");
             let set = section.get("background_view_indexing_threshold");
@@ -60,6 +60,6 @@ impl IndexBuildApi for Client {
                 set.and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT_THRESHOLD_PERCENT);
             enabled.then_some(threshold)
         };
-        asking.boxed()
+        request.boxed()
     }
 }

@@ -107,17 +107,17 @@ pub(super) fn index_lags(snapshot: &Snapshot) -> IndexLags {
         }
     }
     let databases = databases.into_iter().map(|(db, copies)| (db, copies.build())).collect();
-    let mut looked = IndexLags::default();
+    let mut lags = IndexLags::default();
     for index in indexes {
         match index.search() {
             Some(search) if search.is_supported != Some(true) => {
-                looked.without_engine.push(index.ix())
+                lags.without_engine.push(index.ix())
             }
-            Some(_) => looked.buildable.extend(search_lag(index, &databases)),
-            None => looked.buildable.extend(view_lag(index, &databases)),
+            Some(_) => lags.buildable.extend(search_lag(index, &databases)),
+            None => lags.buildable.extend(view_lag(index, &databases)),
         }
     }
-    looked
+    lags
 }
 
 /// Sequences of the furthest-behind and furthest-ahead copy of each range; `None` if one is
@@ -191,14 +191,14 @@ fn search_lag(index: TargetRef<'_>, databases: &HashMap<DbIx, DatabaseCopies>) -
     let indexed = facts.update_seq.get()?;
     let at_least = database.min_seq_sum?.saturating_sub(indexed);
     let at_most = database.max_seq_sum?.saturating_sub(indexed);
-    let unsure = at_least == 0 && at_most > 0;
+    let may_be_current = at_least == 0 && at_most > 0;
     Some(IndexLag {
         ix: index.ix(),
         signature: search_signature(index),
         measured_at: facts.measured_at?.at,
-        pending: if unsure { at_most } else { at_least },
+        pending: if may_be_current { at_most } else { at_least },
         indexed_seq: indexed,
-        may_be_current: unsure,
+        may_be_current,
         is_search: true,
         ranges: u64::from(index.shard_map().ranges),
         database: database.clone(),

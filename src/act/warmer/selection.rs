@@ -1,7 +1,7 @@
 //! Selects the indexes to build now, and gives the reason for the others. Pure.
 
 use super::{
-    build_history::{self, BuildHistory, STALLED_AFTER},
+    build_history::{self, ActiveIndexers, BuildHistory, STALLED_AFTER},
     class::{BuildClass, BuildSlots},
     index_lag::{IndexLag, IndexLags},
 };
@@ -10,6 +10,7 @@ use crate::{
     plan::{Gate, Plan},
     table::{IndexQuery, NodeIx, SearchAttributes, TargetIx, TargetRef},
 };
+use hashbrown::HashMap;
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
@@ -199,89 +200,116 @@ pub(super) struct BuildSelection {
 
 /// Selects the indexes to build.
 pub(super) fn select_builds(
-    looked: &IndexLags,
-    memory: &BuildHistory,
-    present: SelectionInputs<'_>,
+    lags: &IndexLags,
+    history: &BuildHistory,
+    inputs: SelectionInputs<'_>,
 ) -> BuildSelection {
-    let all = looked.buildable.as_slice();
-    let work = build_history::active_indexers(&present.plan.conditions.jobs);
-    let mut channels = BuildSlots::default();
-    for job in present.plan.conditions.jobs.list.iter().filter(|job| !job.is_compaction()) {
-        channels.occupy(job.key.node, 1);
-    }
-    let out = |seen: &IndexLag| memory.get(seen.ix).and_then(|entry| entry.running);
-    for seen in all.iter().filter(|seen| out(seen).is_some() && !work.contains_key(&seen.ix)) {
-        channels.occupy_all(seen);
-    }
-    let mut order: Vec<usize> = (0..all.len())
-        .filter(|at| all.get(*at).is_some_and(|seen| seen.pending > 0 || out(seen).is_some()))
+    let indexers = build_history::active_indexers(&inputs.plan.conditions.jobs);
+    let slots = occupied_slots(&lags.buildable, history, &indexers, inputs);
+    let mut selector =
+        Selector { inputs, history, indexers, slots, selection: BuildSelection::default() };
+    let mut order: Vec<(usize, &IndexLag)> = (lags.buildable.iter().enumerate())
+        .filter(|(_, lag)| lag.pending > 0 || history.running_build(lag.ix).is_some())
         .collect();
-    order.sort_by_cached_key(|at| shuffle_key(present.seed, *at));
-    let mut chosen = BuildSelection::default();
-    for at in order {
-        let Some(seen) = all.get(at) else { continue };
-        let Some(target) = present.plan.snapshot.target(seen.ix) else { continue };
-        let Some(view) = target.view() else { continue };
-        let entry = memory.get(seen.ix);
-        let mut class = BuildClass::for_lag(seen, present.settings);
-        let standing = match out(seen) {
-            Some(out) => {
-                class = out.class;
-                BuildStatus::Building
-            }
-            None => match refusal(seen, target, view.build_query.is_some(), memory, present) {
-                _ if work.contains_key(&seen.ix) => BuildStatus::Waiting(BuildRefusal::Running),
-                Some(reason) => BuildStatus::Waiting(reason),
-                None => {
-                    let last = entry.and_then(|entry| entry.last_build);
-                    match channels.startable_class(seen, last, present.settings, present.now) {
-                        None => BuildStatus::Waiting(BuildRefusal::NodeLimit),
-                        Some(_)
-                            if chosen.starts.len() + chosen.reread.len()
-                                >= MAX_STARTS_PER_CHECK =>
-                        {
-                            BuildStatus::Waiting(BuildRefusal::NodeLimit)
-                        }
-                        Some(free) => {
-                            channels.occupy_all(seen);
-                            if present.is_enforcing
-                                && seen.measured_at.age(present.now) > MAX_FACT_AGE
-                            {
-                                let asked = entry.is_some_and(|it| {
-                                    it.awaits_reread(seen.measured_at, present.now)
-                                });
-                                if !asked {
-                                    chosen.reread.push(seen.ix);
-                                }
-                                BuildStatus::Waiting(BuildRefusal::Stale)
-                            } else {
-                                class = free;
-                                chosen.starts.push((at, free));
-                                BuildStatus::Starting
-                            }
-                        }
-                    }
-                }
-            },
-        };
-        let silent = work.get(&seen.ix).map(|work| work.last_progress_at);
-        let silent = silent.filter(|last| last.age(present.now) > STALLED_AFTER);
-        chosen.indexes.push(LaggingIndex {
+    order.sort_by_cached_key(|(at, _)| shuffle_key(inputs.seed, *at));
+    for (at, lag) in order {
+        selector.add(at, lag);
+    }
+    let mut selection = selector.selection;
+    let without_engine =
+        lags.without_engine.iter().filter_map(|ix| inputs.plan.snapshot.target(*ix));
+    selection.indexes.extend(without_engine.map(LaggingIndex::unmeasured));
+    selection
+}
+
+/// The slots that running indexers occupy, and requested builds that no node shows yet.
+fn occupied_slots(
+    lags: &[IndexLag],
+    history: &BuildHistory,
+    indexers: &HashMap<TargetIx, ActiveIndexers>,
+    inputs: SelectionInputs<'_>,
+) -> BuildSlots {
+    let mut slots = BuildSlots::default();
+    for job in inputs.plan.conditions.jobs.list.iter().filter(|job| !job.is_compaction()) {
+        slots.occupy(job.key.node, 1);
+    }
+    let is_requested = |lag: &&IndexLag| history.running_build(lag.ix).is_some();
+    for lag in lags.iter().filter(is_requested).filter(|lag| !indexers.contains_key(&lag.ix)) {
+        slots.occupy_all(lag);
+    }
+    slots
+}
+
+/// A selection in progress.
+struct Selector<'a> {
+    inputs: SelectionInputs<'a>,
+    history: &'a BuildHistory,
+    indexers: HashMap<TargetIx, ActiveIndexers>,
+    slots: BuildSlots,
+    selection: BuildSelection,
+}
+
+impl Selector<'_> {
+    /// Decides about an index; `at` is its position in the list of lags.
+    fn add(&mut self, at: usize, lag: &IndexLag) {
+        let Some(target) = self.inputs.plan.snapshot.target(lag.ix) else { return };
+        let Some(view) = target.view() else { return };
+        let (class, status) = self.decide(at, lag, target, view.build_query.is_some());
+        let now = self.inputs.now;
+        let last_progress_at = self.indexers.get(&lag.ix).map(|it| it.last_progress_at);
+        let silent_since = last_progress_at.filter(|last| last.age(now) > STALLED_AFTER);
+        let history = self.history.get(lag.ix);
+        self.selection.indexes.push(LaggingIndex {
             class,
-            status: standing,
-            pending: (!seen.may_be_current).then_some(seen.pending),
-            lagging_since: entry.and_then(|entry| entry.lag).map(|lag| lag.since),
-            stalled_since: silent.or_else(|| {
-                entry
-                    .filter(|_| standing != BuildStatus::Waiting(BuildRefusal::Phantom))?
+            status,
+            pending: (!lag.may_be_current).then_some(lag.pending),
+            lagging_since: history.and_then(|history| history.lag).map(|lag| lag.since),
+            stalled_since: silent_since.or_else(|| {
+                history
+                    .filter(|_| status != BuildStatus::Waiting(BuildRefusal::Phantom))?
                     .stalled_since
             }),
             ..LaggingIndex::unmeasured(target)
         });
     }
-    let absent = looked.without_engine.iter().filter_map(|ix| present.plan.snapshot.target(*ix));
-    chosen.indexes.extend(absent.map(LaggingIndex::unmeasured));
-    chosen
+
+    fn decide(
+        &mut self,
+        at: usize,
+        lag: &IndexLag,
+        target: TargetRef<'_>,
+        is_addressable: bool,
+    ) -> (BuildClass, BuildStatus) {
+        let SelectionInputs { settings, now, is_enforcing, .. } = self.inputs;
+        if let Some(build) = self.history.running_build(lag.ix) {
+            return (build.class, BuildStatus::Building);
+        }
+        let class = BuildClass::for_lag(lag, settings);
+        if self.indexers.contains_key(&lag.ix) {
+            return (class, BuildStatus::Waiting(BuildRefusal::Running));
+        }
+        if let Some(reason) = refusal(lag, target, is_addressable, self.history, self.inputs) {
+            return (class, BuildStatus::Waiting(reason));
+        }
+        let history = self.history.get(lag.ix);
+        let last = history.and_then(|history| history.last_build);
+        let free = self.slots.startable_class(lag, last, settings, now);
+        let begun = self.selection.starts.len() + self.selection.reread.len();
+        let Some(free) = free.filter(|_| begun < MAX_STARTS_PER_CHECK) else {
+            return (class, BuildStatus::Waiting(BuildRefusal::NodeLimit));
+        };
+        self.slots.occupy_all(lag);
+        if is_enforcing && lag.measured_at.age(now) > MAX_FACT_AGE {
+            let is_awaited =
+                history.is_some_and(|history| history.awaits_reread(lag.measured_at, now));
+            if !is_awaited {
+                self.selection.reread.push(lag.ix);
+            }
+            return (class, BuildStatus::Waiting(BuildRefusal::Stale));
+        }
+        self.selection.starts.push((at, free));
+        (free, BuildStatus::Starting)
+    }
 }
 
 impl LaggingIndex {
@@ -308,24 +336,24 @@ impl LaggingIndex {
 
 /// Why an index is not built, build slots aside.
 fn refusal(
-    seen: &IndexLag,
+    lag: &IndexLag,
     target: TargetRef<'_>,
-    addressable: bool,
-    memory: &BuildHistory,
-    present: SelectionInputs<'_>,
+    is_addressable: bool,
+    history: &BuildHistory,
+    inputs: SelectionInputs<'_>,
 ) -> Option<BuildRefusal> {
-    let SelectionInputs { plan, settings, now, .. } = present;
-    let entry = memory.get(seen.ix);
-    if !addressable || settings.ignore.matches(target.db_name().db) {
+    let SelectionInputs { plan, settings, now, .. } = inputs;
+    let entry = history.get(lag.ix);
+    if !is_addressable || settings.ignore.matches(target.db_name().db) {
         return Some(BuildRefusal::Excluded);
     }
-    if memory.is_phantom(seen) {
+    if history.is_phantom(lag) {
         return Some(BuildRefusal::Phantom);
     }
     if entry.and_then(|entry| entry.backoff_until).is_some_and(|until| until > now) {
         return Some(BuildRefusal::CoolDown);
     }
-    let since = entry.and_then(|entry| entry.lag).map_or(seen.measured_at, |lag| lag.since);
+    let since = entry.and_then(|entry| entry.lag).map_or(lag.measured_at, |lag| lag.since);
     if since.age(now) < settings.grace {
         return Some(BuildRefusal::Grace);
     }
@@ -335,29 +363,29 @@ fn refusal(
         (Gate::Maintenance, BuildRefusal::Maintenance),
         (Gate::Pressure, BuildRefusal::Pressure),
     ];
-    let sites = || seen.database.copies_by_node.keys().copied();
-    let places = || std::iter::once(NodeIx::CLUSTER).chain(sites());
+    let nodes = || lag.database.copies_by_node.keys().copied();
+    let nodes_and_cluster = || std::iter::once(NodeIx::CLUSTER).chain(nodes());
     for (gate, reason) in gates {
-        if places().any(|node| plan.gate_refusal(gate, node).is_some()) {
+        if nodes_and_cluster().any(|node| plan.gate_refusal(gate, node).is_some()) {
             return Some(reason);
         }
     }
-    if seen.database.resharding {
+    if lag.database.resharding {
         return Some(BuildRefusal::Resharding);
     }
-    sites()
-        .any(|node| is_nearly_full(node, seen.is_search, present))
+    nodes()
+        .any(|node| is_nearly_full(node, lag.is_search, inputs))
         .then_some(BuildRefusal::Headroom)
 }
 
 /// Whether a disk of a node is close to the limit at which CouchDB stops building views, or
 /// recliner stops starting jobs. CouchDB's monitor does not affect search indexes.
-fn is_nearly_full(node: NodeIx, search: bool, present: SelectionInputs<'_>) -> bool {
-    let Some(name) = present.plan.snapshot.node(node).map(|node| &node.name) else { return false };
-    let mut volumes = present.plan.conditions.disks.of_node(name);
-    let threshold = present.thresholds.get(&node).filter(|_| !search);
+fn is_nearly_full(node: NodeIx, is_search: bool, inputs: SelectionInputs<'_>) -> bool {
+    let Some(name) = inputs.plan.snapshot.node(node).map(|node| &node.name) else { return false };
+    let mut volumes = inputs.plan.conditions.disks.of_node(name);
+    let threshold = inputs.thresholds.get(&node).filter(|_| !is_search);
     let threshold = threshold.map_or(100.0, |threshold| threshold - THRESHOLD_MARGIN_PERCENT);
-    let free = present.plan.rules.headroom.keep_free_percent.max(100.0 - threshold);
+    let free = inputs.plan.rules.headroom.keep_free_percent.max(100.0 - threshold);
     volumes.any(|volume| {
         let space = volume.space.and_then(|space| Some((space.available, space.size?)));
         space.is_some_and(|(available, size)| available as f64 * 100.0 < size as f64 * free)
@@ -365,8 +393,8 @@ fn is_nearly_full(node: NodeIx, search: bool, present: SelectionInputs<'_>) -> b
 }
 
 /// A sort key that is random but reproducible for a given seed.
-fn shuffle_key(luck: u64, at: usize) -> u64 {
-    BuildHasherDefault::<DefaultHasher>::new().hash_one((luck, at))
+fn shuffle_key(seed: u64, at: usize) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::new().hash_one((seed, at))
 }
 
 #[cfg(test)]

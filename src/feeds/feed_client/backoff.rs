@@ -34,9 +34,13 @@ impl FeedBackoff {
         Self { next }
     }
 
-    /// The pause after a failure. `lived` is when the feed last began to work, if it did.
-    pub(super) fn next_pause(&mut self, failed: FeedFailure, lived: Option<Instant>) -> Duration {
-        if lived.is_some_and(|since| since.elapsed() >= HEALTHY_AFTER) {
+    /// The pause after a failure. `worked_since` is when the feed last began to work, if it did.
+    pub(super) fn next_pause(
+        &mut self,
+        failed: FeedFailure,
+        worked_since: Option<Instant>,
+    ) -> Duration {
+        if worked_since.is_some_and(|since| since.elapsed() >= HEALTHY_AFTER) {
             *self = Self::new();
         }
         let next = self.next.next().unwrap_or(MAX_PAUSE);
@@ -60,8 +64,8 @@ mod tests {
         assert!(all[0] >= MIN_PAUSE && all[0] <= 2 * MIN_PAUSE, "{all:?}");
         assert!(all[11] >= MAX_PAUSE / 2 && all[11] <= MAX_PAUSE, "{all:?}");
         assert!(pauses.next_pause(FeedFailure::Absent, None) >= ABSENT_PAUSE);
-        let lived = Instant::now();
+        let worked_since = Instant::now();
         tokio::time::advance(HEALTHY_AFTER).await;
-        assert!(pauses.next_pause(FeedFailure::Broken, Some(lived)) <= 2 * MIN_PAUSE);
+        assert!(pauses.next_pause(FeedFailure::Broken, Some(worked_since)) <= 2 * MIN_PAUSE);
     }
 }

@@ -17,9 +17,9 @@ impl PendingEvents {
     pub(super) fn add(&mut self, event: FeedEvent) {
         let key = (event.db.clone(), event.change);
         if let Some(before) = self.positions.insert(key, self.order.len())
-            && let Some(place) = self.order.get_mut(before)
+            && let Some(earlier) = self.order.get_mut(before)
         {
-            *place = None;
+            *earlier = None;
         }
         self.order.push(Some(event));
     }
@@ -44,16 +44,16 @@ pub(super) struct PendingNames {
 
 impl PendingNames {
     /// Adds a database. A stale map entry includes stale shards.
-    pub(super) fn add(&mut self, db: Box<str>, what: Stale) {
-        let known = self.all.entry(db).or_insert(what);
-        if what == Stale::Entry {
-            *known = what;
+    pub(super) fn add(&mut self, db: Box<str>, stale: Stale) {
+        let known = self.all.entry(db).or_insert(stale);
+        if stale == Stale::Entry {
+            *known = stale;
         }
     }
 
     /// Takes all names.
     pub(super) fn take(&mut self) -> Vec<NamedDb> {
-        self.all.drain().map(|(db, what)| NamedDb { db, stale: what }).collect()
+        self.all.drain().map(|(db, stale)| NamedDb { db, stale }).collect()
     }
 }
 

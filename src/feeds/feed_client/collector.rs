@@ -1,5 +1,5 @@
-//! Turns the results of the feeds into news for the scanner and events for the journal. Pure except
-//! for `now`.
+//! Turns the results of the feeds into updates for the scanner and events for the journal. Pure
+//! except for `now`.
 
 use super::{
     batch::{PendingEvents, PendingNames},
@@ -40,19 +40,19 @@ struct TrackedFeed {
 }
 
 impl TrackedFeed {
-    fn set_state(&mut self, standing: FeedState, now: Instant) {
+    fn set_state(&mut self, state: FeedState, now: Instant) {
         self.disconnected_at =
-            if standing.connected { None } else { self.disconnected_at.or(Some(now)) };
-        self.state = standing;
+            if state.connected { None } else { self.disconnected_at.or(Some(now)) };
+        self.state = state;
     }
 
     /// Since when the feed missed nothing, if it is connected or was until a moment ago.
     fn followed_since(&self, now: Instant) -> Option<Moment> {
-        let there = match self.disconnected_at {
+        let is_followed = match self.disconnected_at {
             None => self.state.connected,
-            Some(lost) => now < lost + DISCONNECT_GRACE,
+            Some(at) => now < at + DISCONNECT_GRACE,
         };
-        self.state.followed_since.filter(|_| there)
+        self.state.followed_since.filter(|_| is_followed)
     }
 }
 
@@ -81,19 +81,19 @@ pub(super) struct ChangeCollector {
 
 impl ChangeCollector {
     /// Applies a feed's step.
-    pub(super) fn apply_step(&mut self, heard: FeedStep, follow: &Follow, now: (Instant, Moment)) {
+    pub(super) fn apply_step(&mut self, step: FeedStep, follow: &Follow, now: (Instant, Moment)) {
         let (instant, _) = now;
-        match heard {
-            FeedStep::Updates(events, standing) => {
+        match step {
+            FeedStep::Updates(events, state) => {
                 events.iter().for_each(|event| self.record_names(event, follow, instant));
-                self.apply_updates(events, standing, follow, now);
+                self.apply_updates(events, state, follow, now);
             }
             // Not reported to the scanner: the first sweep of the process reads everything.
-            FeedStep::MissedUpdates(events, standing) => {
-                self.apply_updates(events, standing, follow, now)
+            FeedStep::MissedUpdates(events, state) => {
+                self.apply_updates(events, state, follow, now)
             }
-            FeedStep::MapChanges(named, standing) => {
-                self.map.set_state(standing, instant);
+            FeedStep::MapChanges(named, state) => {
+                self.map.set_state(state, instant);
                 for db in named {
                     self.add_name(db, Stale::Entry, follow, instant);
                 }
@@ -104,21 +104,21 @@ impl ChangeCollector {
     /// Applies changes detected by the scanner.
     pub(super) fn apply_event_batch(
         &mut self,
-        noticed: &DbEventBatch,
+        batch: &DbEventBatch,
         follow: &Follow,
         now: (Instant, Moment),
     ) {
-        self.last_batch = noticed.number;
-        let told = self.fallback.apply_event_batch(noticed);
-        self.record_fallback(told, follow, now);
+        self.last_batch = batch.number;
+        let output = self.fallback.apply_event_batch(batch);
+        self.record_fallback(output, follow, now);
     }
 
-    fn record_fallback(&mut self, told: FallbackOutput, follow: &Follow, now: (Instant, Moment)) {
-        for event in told.events {
+    fn record_fallback(&mut self, output: FallbackOutput, follow: &Follow, now: (Instant, Moment)) {
+        for event in output.events {
             self.record_event(event, follow, now);
         }
-        if follow.update_db && !told.marks.is_empty() {
-            self.marks.extend(told.marks);
+        if follow.update_db && !output.marks.is_empty() {
+            self.marks.extend(output.marks);
             self.events_due.get_or_insert(now.0 + follow.max_write_delay);
         }
     }
@@ -132,14 +132,14 @@ impl ChangeCollector {
     fn apply_updates(
         &mut self,
         events: Vec<FeedEvent>,
-        standing: FeedState,
+        state: FeedState,
         follow: &Follow,
         now: (Instant, Moment),
     ) {
         events.iter().for_each(|event| self.fallback.record_feed_event(event));
-        let unnamed = self.fallback.apply_feed_state(&standing, now.1);
-        self.updates.set_state(standing, now.0);
-        self.record_fallback(unnamed, follow, now);
+        let output = self.fallback.apply_feed_state(&state, now.1);
+        self.updates.set_state(state, now.0);
+        self.record_fallback(output, follow, now);
         for event in events {
             self.record_event(event, follow, now);
         }
@@ -160,15 +160,15 @@ impl ChangeCollector {
     }
 
     fn record_names(&mut self, event: &FeedEvent, follow: &Follow, now: Instant) {
-        let what = match event.change {
+        let stale = match event.change {
             DbChange::Updated => Stale::Shards,
             DbChange::Created | DbChange::Deleted => Stale::Entry,
         };
-        self.add_name(event.db.clone(), what, follow, now);
+        self.add_name(event.db.clone(), stale, follow, now);
     }
 
-    fn add_name(&mut self, db: Box<str>, what: Stale, follow: &Follow, now: Instant) {
-        self.names.add(db, what);
+    fn add_name(&mut self, db: Box<str>, stale: Stale, follow: &Follow, now: Instant) {
+        self.names.add(db, stale);
         self.names_due.get_or_insert(now + follow.max_event_delay);
     }
 
@@ -179,13 +179,15 @@ impl ChangeCollector {
 
     /// When something is due next; a time in the past or `now` if overdue.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
-        let lost = [&self.updates, &self.map].into_iter().filter_map(|feed| feed.disconnected_at);
-        let graces = lost.map(|lost| lost + DISCONNECT_GRACE).filter(|_| self.last_sent.is_some());
+        let disconnected =
+            [&self.updates, &self.map].into_iter().filter_map(|feed| feed.disconnected_at);
+        let graces =
+            disconnected.map(|at| at + DISCONNECT_GRACE).filter(|_| self.last_sent.is_some());
         let writes = self.events_due.into_iter().chain(self.position_due(now));
         self.names_due.into_iter().chain(writes).chain(graces).min()
     }
 
-    /// The news to send to the scanner now, if any.
+    /// The update to send to the scanner now, if any.
     pub(super) fn take_update(&mut self, now: Instant) -> Option<FeedUpdate> {
         let followed_since = self.followed_since(now);
         let due = self.names_due.is_some_and(|at| at <= now);
@@ -197,9 +199,9 @@ impl ChangeCollector {
         Some(FeedUpdate { named: self.names.take(), followed_since })
     }
 
-    /// Requeues news that the scanner could not accept.
-    pub(super) fn requeue(&mut self, news: FeedUpdate, follow: &Follow, now: Instant) {
-        for named in news.named {
+    /// Requeues an update that the scanner could not accept.
+    pub(super) fn requeue(&mut self, update: FeedUpdate, follow: &Follow, now: Instant) {
+        for named in update.named {
             self.names.add(named.db, named.stale);
         }
         self.names_due = Some(now + follow.max_event_delay.max(Duration::from_millis(10)));
@@ -215,9 +217,9 @@ impl ChangeCollector {
         self.events_due = None;
         let seq = self.updates.state.seq.clone();
         self.position_saved_at = seq.is_some().then_some(now);
-        let made = self.updates.state.created_at.clone();
-        let position = seq.map(|seq| FeedPosition { seq, made, at: moment });
-        let what = |FeedEvent { db, change }| {
+        let created_at = self.updates.state.created_at.clone();
+        let position = seq.map(|seq| FeedPosition { seq, created_at, at: moment });
+        let details = |FeedEvent { db, change }| {
             let db = String::from(db);
             match change {
                 DbChange::Created => EventDetails::Created { db },
@@ -226,16 +228,16 @@ impl ChangeCollector {
             }
         };
         let marks = std::mem::take(&mut self.marks);
-        let events = self.events.take().into_iter().map(what).collect();
+        let events = self.events.take().into_iter().map(details).collect();
         Some((events, EventProgress { position, marks }))
     }
 
     /// When to save the position without events. It is saved while the feed is connected, so that
     /// its age shows for how long nobody followed the feed.
     fn position_due(&self, now: Instant) -> Option<Instant> {
-        let standing = &self.updates.state;
-        let is_there = standing.connected && standing.seq.is_some();
-        is_there.then(|| self.position_saved_at.map_or(now, |at| at + POSITION_INTERVAL))
+        let state = &self.updates.state;
+        let is_known = state.connected && state.seq.is_some();
+        is_known.then(|| self.position_saved_at.map_or(now, |at| at + POSITION_INTERVAL))
     }
 
     /// The status to publish.
@@ -269,15 +271,15 @@ mod tests {
     fn a_due_action_is_done_and_not_due_again_at_once() {
         let moment = Moment::from_unix(1_795_300_000);
         let then = Instant::now().checked_sub(Duration::from_millis(2)).unwrap();
-        let standing =
+        let state =
             FeedState { connected: true, seq: Some("7-x".to_owned()), ..FeedState::default() };
-        let mut listener = ChangeCollector::default();
+        let mut collector = ChangeCollector::default();
         let follow = Follow::default();
-        listener.apply_step(FeedStep::Updates(Vec::new(), standing), &follow, (then, moment));
-        assert_eq!(listener.next_due(then), Some(then), "it was never saved");
-        let (events, reached) = listener.take_batch((then, moment)).expect("it is saved");
+        collector.apply_step(FeedStep::Updates(Vec::new(), state), &follow, (then, moment));
+        assert_eq!(collector.next_due(then), Some(then), "it was never saved");
+        let (events, reached) = collector.take_batch((then, moment)).expect("it is saved");
         assert_eq!((events.len(), reached.position.map(|it| it.seq)), (0, Some("7-x".to_owned())));
-        assert_eq!(listener.next_due(Instant::now()), Some(then + POSITION_INTERVAL));
-        assert!(listener.take_batch((Instant::now(), moment)).is_none());
+        assert_eq!(collector.next_due(Instant::now()), Some(then + POSITION_INTERVAL));
+        assert!(collector.take_batch((Instant::now(), moment)).is_none());
     }
 }

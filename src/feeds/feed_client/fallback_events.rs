@@ -68,9 +68,9 @@ impl FallbackEvents {
 
     /// Applies the state of the feed, after all its events were recorded; returns changes to report
     /// now.
-    pub(super) fn apply_feed_state(&mut self, standing: &FeedState, now: Moment) -> FallbackOutput {
-        let has_none = standing.absent || (standing.refused && standing.seq.is_none());
-        match (has_none, standing.connected, self.mode) {
+    pub(super) fn apply_feed_state(&mut self, state: &FeedState, now: Moment) -> FallbackOutput {
+        let is_missing = state.absent || (state.refused && state.seq.is_none());
+        match (is_missing, state.connected, self.mode) {
             (true, _, FallbackMode::Report)
             | (false, true, FallbackMode::HandOver(_) | FallbackMode::Discard) => {
                 FallbackOutput::default()
@@ -82,7 +82,7 @@ impl FallbackEvents {
                 FallbackOutput { events: self.held.take(), marks }
             }
             (false, true, FallbackMode::Hold | FallbackMode::Report)
-                if standing.starts_from_now == self.starts_from_now =>
+                if state.starts_from_now == self.starts_from_now =>
             {
                 *self = Self {
                     mode: FallbackMode::Discard,
@@ -92,7 +92,7 @@ impl FallbackEvents {
                 FallbackOutput::default()
             }
             (false, true, FallbackMode::Hold | FallbackMode::Report) => {
-                self.starts_from_now = standing.starts_from_now;
+                self.starts_from_now = state.starts_from_now;
                 self.mode = FallbackMode::HandOver(now);
                 let mut events = self.held.take();
                 events.retain(|event| !self.fed_events.contains(event));
@@ -106,10 +106,10 @@ impl FallbackEvents {
     }
 
     /// Applies detected changes; returns those to report now.
-    pub(super) fn apply_event_batch(&mut self, noticed: &DbEventBatch) -> FallbackOutput {
-        let events = noticed.events.iter();
+    pub(super) fn apply_event_batch(&mut self, batch: &DbEventBatch) -> FallbackOutput {
+        let events = batch.events.iter();
         let events = events.map(|it| FeedEvent { db: it.db.clone(), change: it.change });
-        let marks = || noticed.marks.to_vec();
+        let marks = || batch.marks.to_vec();
         match self.mode {
             FallbackMode::Discard => FallbackOutput::default(),
             FallbackMode::Report => FallbackOutput { events: events.collect(), marks: marks() },
@@ -126,7 +126,7 @@ impl FallbackEvents {
             }
             FallbackMode::HandOver(since) => {
                 let events = events.filter(|event| !self.fed_events.contains(event)).collect();
-                if noticed.swept.is_some_and(|began| began >= since)
+                if batch.swept.is_some_and(|began| began >= since)
                     || self.fed_events.len() >= MAX_EVENTS
                 {
                     self.mode = FallbackMode::Discard;
@@ -148,20 +148,20 @@ mod tests {
         FeedEvent { db: db.into(), change: DbChange::Updated }
     }
 
-    fn noticed(dbs: &[&str], swept: Option<u64>) -> DbEventBatch {
-        let became = |db: &&str| DbEvent { db: (*db).into(), change: DbChange::Updated };
-        let events = dbs.iter().map(became).collect();
+    fn batch(dbs: &[&str], swept: Option<u64>) -> DbEventBatch {
+        let event = |db: &&str| DbEvent { db: (*db).into(), change: DbChange::Updated };
+        let events = dbs.iter().map(event).collect();
         DbEventBatch { events, swept: swept.map(Moment::from_unix), ..DbEventBatch::default() }
     }
 
-    fn at(connected: bool, begun: u64, absent: bool) -> FeedState {
-        FeedState { connected, starts_from_now: begun, absent, ..FeedState::default() }
+    fn feed_state(connected: bool, starts_from_now: u64, absent: bool) -> FeedState {
+        FeedState { connected, starts_from_now, absent, ..FeedState::default() }
     }
 
     /// The events of a scenario, in order.
     enum ScenarioStep {
-        Notices(&'static [&'static str], Option<u64>),
-        Tells(&'static str),
+        Detects(&'static [&'static str], Option<u64>),
+        Reports(&'static str),
         /// Connected from now on, not resumed.
         Connected(u64),
         /// Connected again at its position.
@@ -171,42 +171,42 @@ mod tests {
     }
 
     impl ScenarioStep {
-        /// The events that the scanner's notices yield after this step. `begun` counts how often
-        /// the feed was begun.
-        fn apply(&self, witness: &mut FallbackEvents, begun: &mut u64) -> Vec<FeedEvent> {
-            let (standing, now) = match self {
-                Self::Notices(dbs, swept) => {
-                    return witness.apply_event_batch(&noticed(dbs, *swept)).events;
+        /// The detected events that are reported after this step. `starts` counts how often the feed
+        /// started from now.
+        fn apply(&self, fallback: &mut FallbackEvents, starts: &mut u64) -> Vec<FeedEvent> {
+            let (state, now) = match self {
+                Self::Detects(dbs, swept) => {
+                    return fallback.apply_event_batch(&batch(dbs, *swept)).events;
                 }
-                Self::Tells(db) => {
-                    witness.record_feed_event(&event(db));
+                Self::Reports(db) => {
+                    fallback.record_feed_event(&event(db));
                     return Vec::new();
                 }
                 Self::Connected(now) => {
-                    *begun += 1;
-                    (at(true, *begun, false), Moment::from_unix(*now))
+                    *starts += 1;
+                    (feed_state(true, *starts, false), Moment::from_unix(*now))
                 }
-                Self::Resumed => (at(true, *begun, false), Moment::default()),
-                Self::Broken => (at(false, *begun, false), Moment::default()),
-                Self::Absent => (at(false, *begun, true), Moment::default()),
+                Self::Resumed => (feed_state(true, *starts, false), Moment::default()),
+                Self::Broken => (feed_state(false, *starts, false), Moment::default()),
+                Self::Absent => (feed_state(false, *starts, true), Moment::default()),
             };
-            witness.apply_feed_state(&standing, now).events
+            fallback.apply_feed_state(&state, now).events
         }
     }
 
     #[test]
     fn each_event_is_reported_by_one_of_the_two_sources() {
-        use ScenarioStep::{Absent, Broken, Connected, Notices, Resumed, Tells};
+        use ScenarioStep::{Absent, Broken, Connected, Detects, Reports, Resumed};
         let cases: &[(&str, &[ScenarioStep], &[&str])] = &[
             (
                 "no feed",
-                &[Absent, Notices(&["a"], None), Notices(&["a", "b"], Some(9))],
+                &[Absent, Detects(&["a"], None), Detects(&["a", "b"], Some(9))],
                 &["a", "a", "b"],
             ),
-            ("held until there is no feed", &[Notices(&["a"], None), Broken, Absent], &["a"]),
+            ("held until there is no feed", &[Detects(&["a"], None), Broken, Absent], &["a"]),
             (
                 "the feed reports everything",
-                &[Connected(5), Notices(&[], Some(6)), Tells("a"), Notices(&["a", "b"], None)],
+                &[Connected(5), Detects(&[], Some(6)), Reports("a"), Detects(&["a", "b"], None)],
                 &[],
             ),
             // A sweep that began before the feed may not have covered the earlier time.
@@ -215,20 +215,20 @@ mod tests {
                 &[
                     Absent,
                     Connected(5),
-                    Notices(&["a"], Some(4)),
-                    Notices(&["b"], Some(6)),
-                    Notices(&["c"], None),
+                    Detects(&["a"], Some(4)),
+                    Detects(&["b"], Some(6)),
+                    Detects(&["c"], None),
                 ],
                 &["a", "b"],
             ),
             (
                 "both report it",
                 &[
-                    Notices(&["a", "b"], None),
-                    Tells("a"),
+                    Detects(&["a", "b"], None),
+                    Reports("a"),
                     Connected(5),
-                    Tells("c"),
-                    Notices(&["c", "d"], Some(6)),
+                    Reports("c"),
+                    Detects(&["c", "d"], Some(6)),
                 ],
                 &["b", "d"],
             ),
@@ -236,30 +236,30 @@ mod tests {
                 "the feed breaks, and reports missed changes",
                 &[
                     Connected(5),
-                    Notices(&[], Some(6)),
+                    Detects(&[], Some(6)),
                     Broken,
-                    Notices(&["a", "b"], None),
-                    Tells("a"),
+                    Detects(&["a", "b"], None),
+                    Reports("a"),
                     Resumed,
-                    Notices(&["c"], None),
+                    Detects(&["c"], None),
                 ],
                 &[],
             ),
             (
                 "a process that resumes the position of an earlier one",
-                &[Notices(&["a"], Some(1)), Tells("b"), Resumed, Notices(&["c"], Some(2))],
+                &[Detects(&["a"], Some(1)), Reports("b"), Resumed, Detects(&["c"], Some(2))],
                 &[],
             ),
             (
                 "the feed breaks, and restarts from now",
                 &[
                     Connected(5),
-                    Notices(&[], Some(6)),
+                    Detects(&[], Some(6)),
                     Broken,
-                    Notices(&["a"], None),
+                    Detects(&["a"], None),
                     Connected(8),
-                    Notices(&["b"], Some(9)),
-                    Notices(&["c"], None),
+                    Detects(&["b"], Some(9)),
+                    Detects(&["c"], None),
                 ],
                 &["a", "b"],
             ),
@@ -267,20 +267,20 @@ mod tests {
                 "the feed breaks permanently",
                 &[
                     Connected(5),
-                    Notices(&[], Some(6)),
+                    Detects(&[], Some(6)),
                     Broken,
-                    Notices(&["a"], None),
+                    Detects(&["a"], None),
                     Absent,
-                    Notices(&["b"], None),
+                    Detects(&["b"], None),
                 ],
                 &["a", "b"],
             ),
         ];
         for (name, steps, expected) in cases {
-            let mut witness = FallbackEvents::default();
-            let (mut found, mut begun): (Vec<FeedEvent>, u64) = (Vec::new(), 0);
+            let mut fallback = FallbackEvents::default();
+            let (mut found, mut starts): (Vec<FeedEvent>, u64) = (Vec::new(), 0);
             for step in *steps {
-                found.extend(step.apply(&mut witness, &mut begun));
+                found.extend(step.apply(&mut fallback, &mut starts));
             }
             let found: Vec<&str> = found.iter().map(|event| &*event.db).collect();
             assert_eq!(found, *expected, "{name}");
@@ -294,10 +294,10 @@ mod tests {
             seq: seq.map(ToOwned::to_owned),
             ..FeedState::default()
         };
-        for (standing, tells) in [(refused(None), 1), (refused(Some("5-x")), 0)] {
-            let mut witness = FallbackEvents::default();
-            witness.apply_feed_state(&standing, Moment::default());
-            assert_eq!(witness.apply_event_batch(&noticed(&["a"], None)).events.len(), tells);
+        for (state, count) in [(refused(None), 1), (refused(Some("5-x")), 0)] {
+            let mut fallback = FallbackEvents::default();
+            fallback.apply_feed_state(&state, Moment::default());
+            assert_eq!(fallback.apply_event_batch(&batch(&["a"], None)).events.len(), count);
         }
     }
 }

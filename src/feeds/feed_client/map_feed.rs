@@ -103,9 +103,10 @@ impl MapFeed {
     }
 
     /// Applies an answer; returns the databases it names.
-    fn apply_answer(&mut self, since: u64, said: MapChanges) -> Vec<Box<str>> {
-        let last = said.last_seq.unwrap_or(since);
-        if last < since || said.results.iter().any(|row| row.seq.is_some_and(|seq| seq <= since)) {
+    fn apply_answer(&mut self, since: u64, answer: MapChanges) -> Vec<Box<str>> {
+        let last = answer.last_seq.unwrap_or(since);
+        if last < since || answer.results.iter().any(|row| row.seq.is_some_and(|seq| seq <= since))
+        {
             self.rewinds += 1;
             self.reset();
             self.record_failure(
@@ -120,7 +121,7 @@ impl MapFeed {
         self.problem = None;
         self.step = MapStep::Pause(MIN_REQUEST_INTERVAL);
         let mut named: Vec<Box<str>> = Vec::new();
-        for db in said.results.into_iter().filter_map(|row| row.id) {
+        for db in answer.results.into_iter().filter_map(|row| row.id) {
             if !db.starts_with("_design/") && !named.iter().any(|known| **known == *db) {
                 named.push(db.into());
             }
@@ -176,7 +177,7 @@ pub(super) async fn follow_map(
             (MapStep::Begin | MapStep::Wait(_), None) => time::sleep(NO_NODE_DELAY).await,
             (MapStep::Wait(since), Some(node)) if state.seq == Some(since) => {
                 match feeds.wait_for_map(node.into(), since).await {
-                    Ok(said) => named = state.apply_answer(since, said),
+                    Ok(answer) => named = state.apply_answer(since, answer),
                     Err(error) => handle_error(&mut state, &error),
                 }
             }
@@ -195,8 +196,8 @@ pub(super) async fn follow_map(
 
 /// The nodes that may be queried.
 fn reachable_nodes(snapshot: &Snapshot) -> Vec<Box<str>> {
-    let there = snapshot.nodes().iter().skip(1).filter(|it| it.is_member && it.is_up == Some(true));
-    there.map(|node| Box::from(&*node.name)).collect()
+    let nodes = snapshot.nodes().iter().skip(1).filter(|it| it.is_member && it.is_up == Some(true));
+    nodes.map(|node| Box::from(&*node.name)).collect()
 }
 
 fn handle_error(state: &mut MapFeed, error: &Error) {
@@ -240,11 +241,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_replay_from_the_beginning_is_not_reported() {
-        for said in [changes(&[("x", 3), ("y", 9)], 9), changes(&[], 3)] {
+        for answer in [changes(&[("x", 3), ("y", 9)], 9), changes(&[], 3)] {
             let mut map = MapFeed::new();
             map.choose_node(&all(&["a"]));
             map.start_at(7, Moment::from_unix(100));
-            assert!(map.apply_answer(7, said).is_empty());
+            assert!(map.apply_answer(7, answer).is_empty());
             assert_eq!((map.rewinds, map.state().followed_since), (1, None));
             map.end_pause();
             assert_eq!(map.step, MapStep::Begin);

@@ -22,15 +22,15 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// Reads the position of an earlier process from the journal; `None` if unavailable.
 pub(super) async fn load_position(journal: Option<Journal>) -> Option<FeedPosition> {
     let journal = journal?;
-    let kept = async {
+    let position = async {
         loop {
             match journal.feed_position().await {
-                Ok(kept) => return kept,
+                Ok(position) => return position,
                 Err(_) => time::sleep(RETRY_INTERVAL).await,
             }
         }
     };
-    time::timeout(JOURNAL_TIMEOUT, kept).await.ok().flatten()
+    time::timeout(JOURNAL_TIMEOUT, position).await.ok().flatten()
 }
 
 /// Whether two creation times are both known and different.
@@ -41,14 +41,14 @@ pub(super) fn known_to_differ(one: Option<&str>, other: Option<&str>) -> bool {
 /// The sequence to continue from, given the newest sequence of the feed and the creation time of
 /// its database; `None` to start from now.
 pub(super) fn resume_seq(
-    kept: Option<FeedPosition>,
-    (newest, now_made): (&str, Option<&str>),
+    stored: Option<FeedPosition>,
+    (newest, created_now): (&str, Option<&str>),
     now: Moment,
 ) -> Option<String> {
-    let FeedPosition { seq, made, at } = kept?;
+    let FeedPosition { seq, created_at, at } = stored?;
     let (from, to) = seq_number(&seq).zip(seq_number(newest))?;
     let age = at.age(now);
-    let begin_anew = |why: &str| {
+    let start_from_now = |why: &str| {
         tracing::warn!(
             why,
             since = at.rfc3339(),
@@ -58,12 +58,12 @@ pub(super) fn resume_seq(
     };
     if seq == newest {
         None
-    } else if from >= to || known_to_differ(made.as_deref(), now_made) {
-        begin_anew("it is not the same feed as before")
+    } else if from >= to || known_to_differ(created_at.as_deref(), created_now) {
+        start_from_now("it is not the same feed as before")
     } else if age > MAX_GAP {
-        begin_anew("it was last followed too long ago")
+        start_from_now("it was last followed too long ago")
     } else if to - from > MAX_MISSED_ROWS {
-        begin_anew("too many changes since then")
+        start_from_now("too many changes since then")
     } else {
         tracing::info!(since = at.rfc3339(), rows = to - from, "_db_updates resumed");
         Some(seq)
@@ -92,8 +92,8 @@ mod tests {
             ("5-a", 9, "", false),
         ] {
             let at = Moment::from_unix(days * DAY);
-            let kept = FeedPosition { seq: seq.to_owned(), made: None, at };
-            let found = resume_seq(Some(kept), (newest, None), now);
+            let stored = FeedPosition { seq: seq.to_owned(), created_at: None, at };
+            let found = resume_seq(Some(stored), (newest, None), now);
             assert_eq!(found.is_some(), resumes, "{seq} of day {days}, now {newest}");
         }
         assert_eq!(resume_seq(None, ("9-a", None), now), None);
@@ -103,9 +103,9 @@ mod tests {
             (Some("1"), Some("1"), true),
             (Some("1"), Some("2"), false),
         ] {
-            let made = one.map(str::to_owned);
-            let kept = FeedPosition { seq: "5-a".to_owned(), made, at: now };
-            assert_eq!(resume_seq(Some(kept), ("9-a", other), now).is_some(), resumes);
+            let created_at = one.map(str::to_owned);
+            let stored = FeedPosition { seq: "5-a".to_owned(), created_at, at: now };
+            assert_eq!(resume_seq(Some(stored), ("9-a", other), now).is_some(), resumes);
         }
     }
 }

@@ -42,16 +42,16 @@ pub struct FeedStatus {
 }
 
 impl From<&FeedState> for FeedStatus {
-    fn from(standing: &FeedState) -> Self {
+    fn from(state: &FeedState) -> Self {
         Self {
-            connected: standing.connected,
-            followed_since: standing.followed_since,
-            absent: standing.absent,
-            seq: standing.seq.clone(),
-            node: standing.node.as_deref().map(ToOwned::to_owned),
-            rewinds: standing.rewinds,
-            failures: standing.failures,
-            problem: standing.problem.clone(),
+            connected: state.connected,
+            followed_since: state.followed_since,
+            absent: state.absent,
+            seq: state.seq.clone(),
+            node: state.node.as_deref().map(ToOwned::to_owned),
+            rewinds: state.rewinds,
+            failures: state.failures,
+            problem: state.problem.clone(),
         }
     }
 }

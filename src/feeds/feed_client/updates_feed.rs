@@ -16,7 +16,7 @@ use lru::LruCache;
 use std::{
     hash::{BuildHasher as _, RandomState},
     num::NonZeroUsize,
-    pin::pin,
+    pin::{Pin, pin},
     sync::Arc,
     time::Duration,
 };
@@ -29,7 +29,7 @@ use wall_clock::{Clock, Moment};
 /// Number of successive failures at one position, after which the feed is restarted from now.
 const MAX_FAILURES_AT_POSITION: u32 = 3;
 
-/// How many rows are recognised when they come again: more than CouchDB sends at once.
+/// How many rows are recognised when they are repeated: more than CouchDB sends at once.
 const RECENT_ROWS: NonZeroUsize = NonZeroUsize::new(4_096).expect("a literal that is not zero");
 
 /// How long a resumed feed may take to send the rows it missed.
@@ -48,6 +48,24 @@ enum UpdatesStep {
     Pause(Duration),
 }
 
+/// What came of a step.
+#[derive(Debug)]
+enum UpdatesResult {
+    /// A pause is over. Before the feed is opened again, CouchDB was asked when the database behind
+    /// it was created.
+    Paused { created_at: Option<String> },
+    /// The current sequence, and the position of an earlier process, if there is one.
+    CurrentSeq { seq: String, created_at: Option<String>, stored: Option<FeedPosition> },
+    /// The feed is open.
+    Opened,
+    /// Lines arrived.
+    Lines(Vec<UpdateLine>),
+    /// The response body ended.
+    Ended,
+    /// The step failed.
+    Failed(Error),
+}
+
 /// State of the feed.
 #[derive(Debug)]
 struct UpdatesFeed {
@@ -57,8 +75,8 @@ struct UpdatesFeed {
     position: Option<(String, Option<u64>)>,
     /// When the database behind the feed was created.
     created_at: Option<String>,
-    /// Hashes of the latest rows' sequences, which are long: a row that comes again is neither news
-    /// nor a rewind.
+    /// Hashes of the latest rows' sequences, which are long: a repeated row is neither a new
+    /// event nor a rewind.
     recent: LruCache<u64, ()>,
     hasher: RandomState,
     /// The number up to which changes happened before this process; `None` once reached.
@@ -107,6 +125,33 @@ impl UpdatesFeed {
         }
     }
 
+    /// Applies what came of the current step; afterwards `step` is the next one.
+    fn handle(&mut self, result: UpdatesResult, now: Moment) -> FeedStep {
+        // Lines that contain the last row from before this process may contain later rows too.
+        let may_have_missed = self.missed_until.is_some();
+        let mut events = Vec::new();
+        match result {
+            UpdatesResult::Paused { created_at } => {
+                self.end_pause();
+                if matches!(self.step, UpdatesStep::Open(_)) {
+                    self.check_created_at(created_at.as_deref());
+                }
+            }
+            UpdatesResult::CurrentSeq { seq, created_at, stored } => {
+                self.start((seq, created_at), stored, now);
+            }
+            UpdatesResult::Opened => self.mark_open(),
+            UpdatesResult::Lines(lines) => events = self.apply_lines(lines, now),
+            UpdatesResult::Ended => self.handle_end(),
+            UpdatesResult::Failed(error) => {
+                tracing::debug!(%error, "_db_updates failed");
+                self.record_failure(FeedFailure::from_error(&error), describe(&error));
+            }
+        }
+        let step = if may_have_missed { FeedStep::MissedUpdates } else { FeedStep::Updates };
+        step(events, self.state())
+    }
+
     /// Ends a pause.
     fn end_pause(&mut self) {
         self.step = match &self.position {
@@ -119,16 +164,17 @@ impl UpdatesFeed {
     /// possible.
     fn start(
         &mut self,
-        (seq, made): (String, Option<String>),
-        kept: Option<FeedPosition>,
+        (seq, created_at): (String, Option<String>),
+        stored: Option<FeedPosition>,
         now: Moment,
     ) {
         self.absent = false;
         self.refused = false;
-        let is_there = kept.as_ref().is_some_and(|kept| kept.seq == seq);
-        let (newest, from) = (seq_number(&seq), resume_seq(kept, (&seq, made.as_deref()), now));
-        self.created_at = made;
-        self.starts_from_now += u64::from(!is_there && from.is_none());
+        let is_newest = stored.as_ref().is_some_and(|stored| stored.seq == seq);
+        let (newest, from) =
+            (seq_number(&seq), resume_seq(stored, (&seq, created_at.as_deref()), now));
+        self.created_at = created_at;
+        self.starts_from_now += u64::from(!is_newest && from.is_none());
         self.missed_until = newest.filter(|_| from.is_some());
         let seq = from.unwrap_or(seq);
         self.step = UpdatesStep::Open(seq.clone());
@@ -199,8 +245,8 @@ impl UpdatesFeed {
     }
 
     /// Checks before reopening that the database behind the feed is still the same one.
-    fn check_created_at(&mut self, made: Option<&str>) {
-        if known_to_differ(self.created_at.as_deref(), made) {
+    fn check_created_at(&mut self, created_at: Option<&str>) {
+        if known_to_differ(self.created_at.as_deref(), created_at) {
             self.handle_rewind();
         }
     }
@@ -273,62 +319,67 @@ impl UpdatesFeed {
 pub(super) async fn follow_updates(
     feeds: Arc<dyn ChangeFeeds>,
     clock: Clock,
-    recalled: impl Future<Output = Option<FeedPosition>>,
+    stored_position: impl Future<Output = Option<FeedPosition>>,
     out: mpsc::Sender<FeedStep>,
 ) {
-    let mut recalled = Some(pin!(recalled));
-    let mut state = UpdatesFeed::new();
-    let mut open: Option<UpdateLines> = None;
+    let stored_position = Some(pin!(stored_position));
+    let mut connection = UpdatesConnection { feeds, stored_position, lines: None };
+    let mut feed = UpdatesFeed::new();
     loop {
-        let mut events = Vec::new();
-        let missed = state.missed_until.is_some();
-        match state.step.clone() {
-            UpdatesStep::Pause(pause) => {
-                open = None;
-                time::sleep(pause).await;
-                state.end_pause();
-                if matches!(state.step, UpdatesStep::Open(_)) {
-                    state.check_created_at(feeds.updates_created_at().await.as_deref());
-                }
-            }
-            UpdatesStep::Begin => match feeds.updates_seq().await {
-                Ok(seq) => {
-                    let made = feeds.updates_created_at().await;
-                    let kept = match recalled.take() {
-                        Some(recalled) => recalled.await,
-                        None => None,
-                    };
-                    state.start((seq, made), kept, clock.now());
-                }
-                Err(error) => handle_error(&mut state, &error),
-            },
-            UpdatesStep::Open(since) => match feeds.updates(since).await {
-                Ok(lines) => {
-                    open = Some(lines);
-                    state.mark_open();
-                }
-                Err(error) => handle_error(&mut state, &error),
-            },
-            UpdatesStep::Listen => match open.as_mut() {
-                Some(lines) => match lines.next().await {
-                    Some(Ok(lines)) => events = state.apply_lines(lines, clock.now()),
-                    Some(Err(error)) => handle_error(&mut state, &error),
-                    None => state.handle_end(),
-                },
-                None => state.handle_end(),
-            },
-        }
-        // A piece that contains the last row from before this process may contain later rows too.
-        let heard = if missed { FeedStep::MissedUpdates } else { FeedStep::Updates };
-        if out.send(heard(events, state.state())).await.is_err() {
+        let result = connection.perform(feed.step.clone(), feed.position.is_some()).await;
+        if out.send(feed.handle(result, clock.now())).await.is_err() {
             return;
         }
     }
 }
 
-fn handle_error(state: &mut UpdatesFeed, error: &Error) {
-    tracing::debug!(%error, "_db_updates failed");
-    state.record_failure(FeedFailure::from_error(error), describe(error));
+/// Performs the steps: the requests to CouchDB, and the pauses.
+struct UpdatesConnection<'a, P> {
+    feeds: Arc<dyn ChangeFeeds>,
+    /// The position of an earlier process, until it is asked for.
+    stored_position: Option<Pin<&'a mut P>>,
+    /// The open feed.
+    lines: Option<UpdateLines>,
+}
+
+impl<P: Future<Output = Option<FeedPosition>>> UpdatesConnection<'_, P> {
+    async fn perform(&mut self, step: UpdatesStep, has_position: bool) -> UpdatesResult {
+        match step {
+            UpdatesStep::Pause(pause) => {
+                self.lines = None;
+                time::sleep(pause).await;
+                let created_at =
+                    if has_position { self.feeds.updates_created_at().await } else { None };
+                UpdatesResult::Paused { created_at }
+            }
+            UpdatesStep::Begin => match self.feeds.updates_seq().await {
+                Ok(seq) => {
+                    let created_at = self.feeds.updates_created_at().await;
+                    let stored = match self.stored_position.take() {
+                        Some(stored) => stored.await,
+                        None => None,
+                    };
+                    UpdatesResult::CurrentSeq { seq, created_at, stored }
+                }
+                Err(error) => UpdatesResult::Failed(error),
+            },
+            UpdatesStep::Open(since) => match self.feeds.updates(since).await {
+                Ok(lines) => {
+                    self.lines = Some(lines);
+                    UpdatesResult::Opened
+                }
+                Err(error) => UpdatesResult::Failed(error),
+            },
+            UpdatesStep::Listen => {
+                let Some(lines) = &mut self.lines else { return UpdatesResult::Ended };
+                match lines.next().await {
+                    Some(Ok(lines)) => UpdatesResult::Lines(lines),
+                    Some(Err(error)) => UpdatesResult::Failed(error),
+                    None => UpdatesResult::Ended,
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

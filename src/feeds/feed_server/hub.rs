@@ -66,15 +66,15 @@ impl FeedHandle {
     ///
     /// # Errors
     /// The journal's error if it cannot be read; [`TooManyReaders`] if no slot is free.
-    pub async fn open(&self, ask: FeedRequest) -> Result<OpenedFeed, FeedOpenError> {
-        let place = match ask.kind {
+    pub async fn open(&self, request: FeedRequest) -> Result<OpenedFeed, FeedOpenError> {
+        let slot = match request.kind {
             Kind::Normal => None,
             Kind::Longpoll | Kind::Continuous | Kind::EventSource => {
-                let place = Arc::clone(&self.reader_slots).try_acquire_owned();
-                Some(place.map_err(|_| TooManyReaders(self.max_readers))?)
+                let slot = Arc::clone(&self.reader_slots).try_acquire_owned();
+                Some(slot.map_err(|_| TooManyReaders(self.max_readers))?)
             }
         };
-        Ok(FeedReader::open(self.clone(), ask, place).await?)
+        Ok(FeedReader::open(self.clone(), request, slot).await?)
     }
 
     /// Number of readers waiting for events.
@@ -108,26 +108,30 @@ pub enum FeedOpenError {
 }
 
 impl FeedServerTask {
-    /// Creates the feed of a journal for at most `room` waiting readers. All feeds end at `stop`.
+    /// Creates the feed of a journal for at most `max_readers` waiting readers. All feeds end at `stop`.
     #[must_use]
-    pub fn new(journal: Journal, room: usize, stop: CancellationToken) -> (Self, FeedHandle) {
+    pub fn new(
+        journal: Journal,
+        max_readers: usize,
+        stop: CancellationToken,
+    ) -> (Self, FeedHandle) {
         let health = journal.health();
-        let seen = health.borrow().last_seq;
+        let last_seq = health.borrow().last_seq;
         let feed = FeedHandle {
             journal,
             chunks: broadcast::channel(SHARED_PAGES).0,
-            reader_slots: Arc::new(Semaphore::new(room)),
-            max_readers: room,
+            reader_slots: Arc::new(Semaphore::new(max_readers)),
+            max_readers,
             catch_up_slots: Arc::new(Semaphore::new(MAX_CATCH_UP_READS)),
             stop,
         };
-        (Self { feed: feed.clone(), health, checked_seq: seen, sent_seq: seen }, feed)
+        (Self { feed: feed.clone(), health, checked_seq: last_seq, sent_seq: last_seq }, feed)
     }
 
     /// Sends new events until `stop`, or until the journal ends.
     pub async fn run(mut self) {
         let stop = self.feed.stop.clone();
-        let telling = async {
+        let publishing = async {
             while self.health.changed().await.is_ok() {
                 let pause =
                     if self.publish().await.is_ok() { MIN_PUBLISH_INTERVAL } else { RETRY_DELAY };
@@ -137,7 +141,7 @@ impl FeedServerTask {
         tokio::select! {
             () = stop.cancelled() => {}
             // The journal ends after all other tasks; remaining readers get an error.
-            () = telling => stop.cancelled().await,
+            () = publishing => stop.cancelled().await,
         }
     }
 

@@ -63,6 +63,17 @@ enum ReaderStage {
     Done,
 }
 
+/// What happened while the reader waited for new events.
+#[derive(Debug)]
+enum LiveEvent {
+    /// The feeds end.
+    Stopped,
+    /// New events arrived, or could not be received.
+    Received(Result<Arc<FeedChunk>, broadcast::error::RecvError>),
+    /// Nothing was sent for the longest time allowed.
+    Silence,
+}
+
 #[derive(Debug)]
 pub(super) struct FeedReader {
     feed: FeedHandle,
@@ -94,41 +105,43 @@ pub(super) struct FeedReader {
 impl FeedReader {
     pub(super) async fn open(
         feed: FeedHandle,
-        ask: FeedRequest,
-        place: Option<OwnedSemaphorePermit>,
+        request: FeedRequest,
+        slot: Option<OwnedSemaphorePermit>,
     ) -> Result<OpenedFeed, StoreError> {
         // Subscribe before the first read of the table, so that later events are not missed.
-        let chunks = place.is_some().then(|| feed.subscribe());
-        let announced = ask.kind == Kind::EventSource && ask.start == FeedStart::End;
+        let chunks = slot.is_some().then(|| feed.subscribe());
+        let starts_with_position =
+            request.kind == Kind::EventSource && request.start == FeedStart::End;
         let query = FeedQuery {
-            start: ask.start,
+            start: request.start,
             until: None,
-            newest_first: ask.descending,
-            limit: page_limit(ask.limit),
+            newest_first: request.descending,
+            limit: page_limit(request.limit),
         };
         let page = feed.read_page(query).await?;
         let tag = format!("{}-{}-{}", page.newest_seq, page.highest_removed_seq, page.era);
-        let anew = page.reset.filter(|_| !ask.descending);
-        let until = matches!(ask.kind, Kind::Normal | Kind::Longpoll).then_some(page.newest_seq);
+        let reset = page.reset.filter(|_| !request.descending);
+        let until =
+            matches!(request.kind, Kind::Normal | Kind::Longpoll).then_some(page.newest_seq);
         let reader = Self {
-            feed_type: ask.kind,
-            descending: ask.descending,
-            max_silence: ask.heartbeat.unwrap_or(ask.timeout),
-            has_heartbeats: ask.heartbeat.is_some(),
-            position: if ask.descending { page.newest_seq } else { page.after },
+            feed_type: request.kind,
+            descending: request.descending,
+            max_silence: request.heartbeat.unwrap_or(request.timeout),
+            has_heartbeats: request.heartbeat.is_some(),
+            position: if request.descending { page.newest_seq } else { page.after },
             removed_at_start: page.removed_at_start,
             era: page.era.clone(),
-            remaining: ask.limit,
+            remaining: request.limit,
             has_sent: false,
-            starts_with_position: announced,
+            starts_with_position,
             until,
             stage: ReaderStage::FirstPage(Box::new(page)),
             chunks,
             last_sent_at: Instant::now(),
             feed,
-            _slot: place,
+            _slot: slot,
         };
-        Ok(OpenedFeed { tag, reset: anew, body: Body(reader) })
+        Ok(OpenedFeed { tag, reset, body: Body(reader) })
     }
 
     /// The next piece.
@@ -246,60 +259,60 @@ impl FeedReader {
         Bytes::new()
     }
 
-    /// Waits for new events shared with other readers.
+    /// Waits for new events shared with other readers, and sets the next stage.
     async fn wait_for_events(&mut self) -> Bytes {
-        let Some(mut chunks) = self.chunks.take() else {
+        let Some(chunks) = &mut self.chunks else {
             self.stage = ReaderStage::Closing;
             return Bytes::new();
         };
-        let end = self.last_sent_at + self.max_silence;
-        let mut piece = Bytes::new();
-        self.stage = loop {
-            // Every arm is cancel-safe, and no arm's body awaits.
-            let chunk = tokio::select! {
-                biased;
-                () = self.feed.stop.cancelled() => break ReaderStage::Closing,
-                chunk = chunks.recv() => chunk,
-                () = time::sleep_until(end) => {
-                    if self.has_heartbeats {
-                        piece = self.heartbeat();
-                        break ReaderStage::Live;
-                    }
-                    break ReaderStage::Closing;
-                }
-            };
-            match chunk {
-                Ok(chunk)
-                    if chunk.after_seq > self.position
-                        || chunk.highest_removed_seq > self.position.max(self.removed_at_start) =>
-                {
-                    break ReaderStage::CatchUp;
-                }
-                Ok(chunk) => {
-                    let Some(part) = chunk
-                        .rendered(self.row_format())
-                        .slice_after(self.position, self.remaining)
-                    else {
-                        self.position = self.position.max(chunk.up_to_seq);
-                        continue;
-                    };
-                    self.era.clone_from(&chunk.era);
-                    piece = self.send_rows(part);
-                    if self.remaining > 0 {
-                        self.position = chunk.up_to_seq;
-                    }
-                    break if self.remaining == 0 || self.feed_type == Kind::Longpoll {
-                        ReaderStage::Closing
-                    } else {
-                        ReaderStage::Live
-                    };
-                }
-                Err(broadcast::error::RecvError::Lagged(_)) => break ReaderStage::CatchUp,
-                Err(broadcast::error::RecvError::Closed) => break ReaderStage::Closing,
+        // Every arm is cancel-safe, and no arm's body awaits.
+        let event = tokio::select! {
+            biased;
+            () = self.feed.stop.cancelled() => LiveEvent::Stopped,
+            chunk = chunks.recv() => LiveEvent::Received(chunk),
+            () = time::sleep_until(self.last_sent_at + self.max_silence) => LiveEvent::Silence,
+        };
+        let (piece, stage) = self.handle_live(event);
+        self.stage = stage;
+        piece
+    }
+
+    /// The next piece, which is empty where nothing is to be sent, and the stage after it.
+    fn handle_live(&mut self, event: LiveEvent) -> (Bytes, ReaderStage) {
+        let chunk = match event {
+            LiveEvent::Silence if self.has_heartbeats => {
+                return (self.heartbeat(), ReaderStage::Live);
+            }
+            LiveEvent::Received(Ok(chunk)) => chunk,
+            LiveEvent::Received(Err(broadcast::error::RecvError::Lagged(_))) => {
+                return (Bytes::new(), ReaderStage::CatchUp);
+            }
+            LiveEvent::Stopped
+            | LiveEvent::Silence
+            | LiveEvent::Received(Err(broadcast::error::RecvError::Closed)) => {
+                return (Bytes::new(), ReaderStage::Closing);
             }
         };
-        self.chunks = Some(chunks);
-        piece
+        if chunk.after_seq > self.position
+            || chunk.highest_removed_seq > self.position.max(self.removed_at_start)
+        {
+            return (Bytes::new(), ReaderStage::CatchUp);
+        }
+        let rows = chunk.rendered(self.row_format()).slice_after(self.position, self.remaining);
+        let Some(rows) = rows else {
+            self.position = self.position.max(chunk.up_to_seq);
+            return (Bytes::new(), ReaderStage::Live);
+        };
+        self.era.clone_from(&chunk.era);
+        let piece = self.send_rows(rows);
+        if self.remaining > 0 {
+            self.position = chunk.up_to_seq;
+        }
+        if self.remaining == 0 || self.feed_type == Kind::Longpoll {
+            (piece, ReaderStage::Closing)
+        } else {
+            (piece, ReaderStage::Live)
+        }
     }
 
     const fn heartbeat(&self) -> Bytes {
@@ -335,3 +348,6 @@ fn concat(one: Bytes, two: Bytes) -> Bytes {
     }
     [one, two].concat().into()
 }
+
+#[cfg(test)]
+mod tests;

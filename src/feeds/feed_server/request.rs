@@ -90,8 +90,8 @@ impl FeedRequest {
                 ("heartbeat", "true") => heartbeat = heartbeat.or(Some(MAX_TIMEOUT)),
                 ("heartbeat", "false") => {}
                 ("heartbeat", _) => {
-                    let asked = Duration::from_millis(parse_number(value)?);
-                    heartbeat = heartbeat.or_else(|| Some(asked.max(MIN_HEARTBEAT)));
+                    let requested = Duration::from_millis(parse_number(value)?);
+                    heartbeat = heartbeat.or_else(|| Some(requested.max(MIN_HEARTBEAT)));
                 }
                 _ => {}
             }
@@ -110,7 +110,7 @@ impl FeedRequest {
             start: since,
             descending,
             limit: first("limit").map(parse_number).transpose()?.unwrap_or(u64::MAX),
-            timeout: timeout.map_or(MAX_TIMEOUT, |asked| asked.min(MAX_TIMEOUT)),
+            timeout: timeout.map_or(MAX_TIMEOUT, |requested| requested.min(MAX_TIMEOUT)),
             heartbeat,
         })
     }
@@ -139,7 +139,7 @@ mod tests {
         FeedRequest::parse(pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))), None)
     }
 
-    fn ask() -> FeedRequest {
+    fn defaults() -> FeedRequest {
         FeedRequest {
             kind: Kind::Normal,
             start: FeedStart::Beginning,
@@ -161,40 +161,40 @@ mod tests {
             removed_at_start: 0,
         };
         for (query, read_as) in [
-            ("", ask()),
-            ("feed=normal&include_docs=true&filter=x&style=all_docs", ask()),
-            ("feed=longpoll", FeedRequest { kind: Kind::Longpoll, ..ask() }),
+            ("", defaults()),
+            ("feed=normal&include_docs=true&filter=x&style=all_docs", defaults()),
+            ("feed=longpoll", FeedRequest { kind: Kind::Longpoll, ..defaults() }),
             (
                 "feed=continuous&since=now",
-                FeedRequest { kind: Kind::Continuous, start: FeedStart::End, ..ask() },
+                FeedRequest { kind: Kind::Continuous, start: FeedStart::End, ..defaults() },
             ),
-            ("feed=eventsource", FeedRequest { kind: Kind::EventSource, ..ask() }),
-            ("feed=normal&feed=nonsense", ask()),
-            ("limit=0", FeedRequest { limit: 0, ..ask() }),
-            ("limit=1&limit=2", FeedRequest { limit: 1, ..ask() }),
-            ("limit=+1", FeedRequest { limit: 1, ..ask() }),
-            ("limit=-0", FeedRequest { limit: 0, ..ask() }),
-            ("limit=99999999999999999999999", ask()),
-            ("since=0", ask()),
-            ("since=7-0123456789abcdef", FeedRequest { start: own, ..ask() }),
+            ("feed=eventsource", FeedRequest { kind: Kind::EventSource, ..defaults() }),
+            ("feed=normal&feed=nonsense", defaults()),
+            ("limit=0", FeedRequest { limit: 0, ..defaults() }),
+            ("limit=1&limit=2", FeedRequest { limit: 1, ..defaults() }),
+            ("limit=+1", FeedRequest { limit: 1, ..defaults() }),
+            ("limit=-0", FeedRequest { limit: 0, ..defaults() }),
+            ("limit=99999999999999999999999", defaults()),
+            ("since=0", defaults()),
+            ("since=7-0123456789abcdef", FeedRequest { start: own, ..defaults() }),
             (
                 "since=46-g1AAAACTeJzLYWBg",
-                FeedRequest { start: FeedStart::InvalidSequence, ..ask() },
+                FeedRequest { start: FeedStart::InvalidSequence, ..defaults() },
             ),
-            ("descending=true", FeedRequest { descending: true, ..ask() }),
-            ("descending=true&since=garbage", FeedRequest { descending: true, ..ask() }),
-            ("descending=false", ask()),
-            ("timeout=500", FeedRequest { timeout: millis(500), ..ask() }),
-            ("timeout=0", FeedRequest { timeout: millis(0), ..ask() }),
-            ("timeout=3600000", ask()),
-            ("heartbeat=true", FeedRequest { heartbeat: Some(MAX_TIMEOUT), ..ask() }),
-            ("heartbeat=false", ask()),
+            ("descending=true", FeedRequest { descending: true, ..defaults() }),
+            ("descending=true&since=garbage", FeedRequest { descending: true, ..defaults() }),
+            ("descending=false", defaults()),
+            ("timeout=500", FeedRequest { timeout: millis(500), ..defaults() }),
+            ("timeout=0", FeedRequest { timeout: millis(0), ..defaults() }),
+            ("timeout=3600000", defaults()),
+            ("heartbeat=true", FeedRequest { heartbeat: Some(MAX_TIMEOUT), ..defaults() }),
+            ("heartbeat=false", defaults()),
             (
                 "heartbeat=false&heartbeat=900",
-                FeedRequest { heartbeat: Some(millis(900)), ..ask() },
+                FeedRequest { heartbeat: Some(millis(900)), ..defaults() },
             ),
-            ("heartbeat=400", FeedRequest { heartbeat: Some(millis(400)), ..ask() }),
-            ("heartbeat=0", FeedRequest { heartbeat: Some(MIN_HEARTBEAT), ..ask() }),
+            ("heartbeat=400", FeedRequest { heartbeat: Some(millis(400)), ..defaults() }),
+            ("heartbeat=0", FeedRequest { heartbeat: Some(MIN_HEARTBEAT), ..defaults() }),
         ] {
             assert_eq!(read(query), Ok(read_as), "{query}");
         }

@@ -44,19 +44,23 @@ pub(super) struct RenderedRows {
 }
 
 impl RenderedRows {
-    pub(super) fn render(updates: &[FeedEntry], era: &str, floor: u64, form: RowFormat) -> Self {
+    pub(super) fn render(
+        updates: &[FeedEntry],
+        era: &str,
+        removed_at_start: u64,
+        format: RowFormat,
+    ) -> Self {
         let mut text = String::with_capacity(updates.len() * 96);
         let mut ends = Vec::with_capacity(updates.len());
         let mut seq = String::new();
         for update in updates {
             seq.clear();
             // Writing to a String cannot fail.
-            let _written =
-                write!(seq, "{}", FeedSeq { number: update.seq, era, removed_at_start: floor });
+            let _written = write!(seq, "{}", FeedSeq { number: update.seq, era, removed_at_start });
             let row = Row { db_name: &update.db, r#type: update.change.label(), seq: &seq };
             let row = serde_json::to_string(&row).unwrap_or_default();
             let row = escape::escape_json_line(&row);
-            match form {
+            match format {
                 RowFormat::Element => text.extend([&*row, SEPARATOR]),
                 RowFormat::Line => text.extend([&*row, "\n"]),
                 RowFormat::Event => text.extend(["data: ", &*row, "\nid: \"", &seq, "\"\n\n"]),
@@ -104,24 +108,31 @@ pub(super) struct FeedChunk {
     pub(super) highest_removed_seq: u64,
     pub(super) era: String,
     updates: Vec<FeedEntry>,
-    forms: [OnceLock<RenderedRows>; RowFormat::ALL.len()],
+    formats: [OnceLock<RenderedRows>; RowFormat::ALL.len()],
 }
 
 impl FeedChunk {
     /// Creates a chunk from a page with all events between these numbers.
     pub(super) fn new((after_seq, up_to_seq): (u64, u64), page: FeedPage) -> Self {
         let FeedPage { highest_removed_seq, era, entries: updates, .. } = page;
-        Self { after_seq, up_to_seq, highest_removed_seq, era, updates, forms: Default::default() }
+        Self {
+            after_seq,
+            up_to_seq,
+            highest_removed_seq,
+            era,
+            updates,
+            formats: Default::default(),
+        }
     }
 
-    pub(super) fn rendered(&self, form: RowFormat) -> &RenderedRows {
-        let [element, line, event] = &self.forms;
-        let place = match form {
+    pub(super) fn rendered(&self, format: RowFormat) -> &RenderedRows {
+        let [element, line, event] = &self.formats;
+        let rows = match format {
             RowFormat::Element => element,
             RowFormat::Line => line,
             RowFormat::Event => event,
         };
-        place.get_or_init(|| RenderedRows::render(&self.updates, &self.era, 0, form))
+        rows.get_or_init(|| RenderedRows::render(&self.updates, &self.era, 0, format))
     }
 }
 
@@ -141,8 +152,8 @@ mod tests {
         ]
     }
 
-    fn text(form: RowFormat) -> String {
-        String::from_utf8(RenderedRows::render(&updates(), ERA, 4, form).bytes.to_vec()).unwrap()
+    fn text(format: RowFormat) -> String {
+        String::from_utf8(RenderedRows::render(&updates(), ERA, 4, format).bytes.to_vec()).unwrap()
     }
 
     #[test]
@@ -165,8 +176,8 @@ mod tests {
     fn hidden_characters_in_names_are_escaped() {
         let db = "a\u{1b}[1m\u{9b}\u{202e}\u{200b}";
         let updates = [FeedEntry { seq: 3, change: DbChange::Created, db: db.into() }];
-        for form in RowFormat::ALL {
-            let bytes = RenderedRows::render(&updates, ERA, 0, form).bytes.to_vec();
+        for format in RowFormat::ALL {
+            let bytes = RenderedRows::render(&updates, ERA, 0, format).bytes.to_vec();
             let text = String::from_utf8(bytes).unwrap();
             let hides = |letter| !matches!(letter, '\n' | '\r') && escape::is_hidden(letter);
             assert!(!text.contains(hides), "{text:?}");

@@ -25,9 +25,9 @@ pub(super) struct FeedSeq<'a> {
 
 impl fmt::Display for FeedSeq<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { number, era, removed_at_start: floor } = self;
-        if floor > number {
-            write!(out, "{number}-{era}.{floor}")
+        let Self { number, era, removed_at_start } = self;
+        if removed_at_start > number {
+            write!(out, "{number}-{era}.{removed_at_start}")
         } else {
             write!(out, "{number}-{era}")
         }
@@ -49,15 +49,15 @@ pub(super) fn parse_since(text: &str) -> Option<FeedStart> {
 
 fn parse_own(text: &str) -> Option<FeedStart> {
     let (seq, opaque) = text.split_once('-')?;
-    let (era, floor) = match opaque.split_once('.') {
-        Some((era, floor)) => (era, parse_digits(floor)?),
+    let (era, removed_at_start) = match opaque.split_once('.') {
+        Some((era, removed)) => (era, parse_digits(removed)?),
         None => (opaque, 0),
     };
-    let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    (era.len() == ERA_LEN && era.bytes().all(hex)).then_some(FeedStart::AfterSequence {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    (era.len() == ERA_LEN && era.bytes().all(is_hex)).then_some(FeedStart::AfterSequence {
         number: parse_digits(seq)?,
         era: era.to_owned(),
-        removed_at_start: floor,
+        removed_at_start,
     })
 }
 
@@ -83,8 +83,8 @@ mod tests {
 
     const COUCHDBS: &str = "30-g1AAAACTeJzLYWBgYMpgTmHgz8tPSTVxMDQy1zMAQsMckEQiQ1L9____szKYE_lzgQLsZmaplikWFpjKcRqRxwIkGRqA1H8UkwySTRJTTEwxdWUBAFkGJHc";
 
-    fn behind(number: u64, floor: u64) -> FeedStart {
-        FeedStart::AfterSequence { number, era: "0123456789abcdef".into(), removed_at_start: floor }
+    fn after(number: u64, removed_at_start: u64) -> FeedStart {
+        FeedStart::AfterSequence { number, era: "0123456789abcdef".into(), removed_at_start }
     }
 
     #[test]
@@ -92,10 +92,10 @@ mod tests {
         for (text, read) in [
             ("0", Some(FeedStart::Beginning)),
             ("now", Some(FeedStart::End)),
-            ("17-0123456789abcdef", Some(behind(17, 0))),
-            ("\"17-0123456789abcdef\"", Some(behind(17, 0))),
-            ("17-0123456789abcdef.40", Some(behind(17, 40))),
-            ("0-0123456789abcdef", Some(behind(0, 0))),
+            ("17-0123456789abcdef", Some(after(17, 0))),
+            ("\"17-0123456789abcdef\"", Some(after(17, 0))),
+            ("17-0123456789abcdef.40", Some(after(17, 40))),
+            ("0-0123456789abcdef", Some(after(0, 0))),
             (COUCHDBS, Some(FeedStart::InvalidSequence)),
             (&format!("\"{COUCHDBS}\""), Some(FeedStart::InvalidSequence)),
             (COUCHDBS.split_once('-').unwrap().1, Some(FeedStart::InvalidSequence)),
@@ -120,10 +120,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_sequence_sent_to_a_reader_is_parsed_back(number in 1_u64.., floor: u64, era in "[0-9a-f]{16}") {
-            let text = FeedSeq { number, era: &era, removed_at_start: floor }.to_string();
-            let floor = if floor > number { floor } else { 0 };
-            prop_assert_eq!(parse_since(&text), Some(FeedStart::AfterSequence { number, era, removed_at_start: floor }));
+        fn a_sequence_sent_to_a_reader_is_parsed_back(number in 1_u64.., removed: u64, era in "[0-9a-f]{16}") {
+            let text = FeedSeq { number, era: &era, removed_at_start: removed }.to_string();
+            let removed = if removed > number { removed } else { 0 };
+            prop_assert_eq!(parse_since(&text), Some(FeedStart::AfterSequence { number, era, removed_at_start: removed }));
         }
 
         #[test]

@@ -17,8 +17,8 @@ fn measure_blocking(directory: &Path) -> Result<FileSystemSpace, String> {
 /// Asks the file system that holds `directory`, on a blocking thread: a network file system may
 /// hang.
 pub(super) async fn measure(directory: PathBuf) -> Result<FileSystemSpace, String> {
-    let asked = tokio::task::spawn_blocking(move || measure_blocking(&directory)).await;
-    asked.unwrap_or_else(|_| Err("recliner is stopping".to_owned()))
+    let measured = tokio::task::spawn_blocking(move || measure_blocking(&directory)).await;
+    measured.unwrap_or_else(|_| Err("recliner is stopping".to_owned()))
 }
 
 #[cfg(test)]

@@ -66,9 +66,9 @@ impl SpaceTrend {
         let explained = written.fold(0, u64::saturating_add);
         self.reserved = now;
         // An increase in free space, such as at the end of a job, hides what fell before.
-        let anew =
+        let restarts =
             |last: SpaceSample| available > last.available || last.at.age(at) > MAX_SAMPLE_GAP;
-        if last.is_some_and(anew) {
+        if last.is_some_and(restarts) {
             self.samples.clear();
         }
         self.samples.push_back(SpaceSample { at, available, explained_bytes: explained });
@@ -112,7 +112,7 @@ fn initial_reservation(job: &Job) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a product of what is not negative; `as` clamps at the largest"
+        reason = "the product is not negative, and `as` clamps it"
     )]
     let peak = (job.reserved_bytes as f64 / left) as u64;
     peak
@@ -207,14 +207,14 @@ mod tests {
                 ],
             ),
         ];
-        for (says, lines) in tables {
-            let mut slope = SpaceTrend::default();
+        for (name, lines) in tables {
+            let mut trend = SpaceTrend::default();
             for (seconds, free, running, falling) in *lines {
                 let job = running.map(|(gib, done)| job(gib * GIB, Some(done)));
                 let jobs: Vec<&Job> = job.iter().collect();
-                slope.record(Moment::from_unix(*seconds), free * GIB, &jobs);
+                trend.record(Moment::from_unix(*seconds), free * GIB, &jobs);
                 let falling = falling.map(Moment::from_unix);
-                assert_eq!(slope.falling_since(), falling, "{says}, at {seconds}");
+                assert_eq!(trend.falling_since(), falling, "{name}, at {seconds}");
             }
         }
     }

@@ -180,10 +180,13 @@ pub struct Task {
     jobs: watch::Receiver<Arc<Jobs>>,
     disks: watch::Sender<Arc<Disks>>,
     volumes: Vec<VolumeState>,
+    /// Measurements that have not ended.
+    measurements: FuturesUnordered<BoxFuture<'static, MeasureResult>>,
+    /// When to look again for volumes that are due.
+    next_check: Instant,
 }
 
 enum Event {
-    Stop,
     Settings,
     Tick,
     Answered(Box<MeasureResult>),
@@ -200,38 +203,53 @@ impl Task {
         jobs: watch::Receiver<Arc<Jobs>>,
     ) -> (Self, Handle) {
         let (disks, reader) = watch::channel(Arc::default());
-        let task = Self { clock, meter, settings, snapshots, jobs, disks, volumes: Vec::new() };
+        let task = Self {
+            clock,
+            meter,
+            settings,
+            snapshots,
+            jobs,
+            disks,
+            volumes: Vec::new(),
+            measurements: FuturesUnordered::new(),
+            next_check: Instant::now(),
+        };
         (task, Handle { disks: reader })
     }
 
     /// Measures until `stop`, or until the sender of settings is dropped.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut answers: FuturesUnordered<BoxFuture<'static, MeasureResult>> =
-            FuturesUnordered::new();
-        let mut next = Instant::now();
         self.apply_settings();
         loop {
             // Every arm is cancel-safe, and no arm's body awaits.
             let event = tokio::select! {
                 biased;
-                () = stop.cancelled() => Event::Stop,
-                news = self.settings.changed() => if news.is_ok() { Event::Settings } else { Event::Stop },
-                Some(answered) = answers.next() => Event::Answered(Box::new(answered)),
-                () = time::sleep_until(next) => Event::Tick,
+                () = stop.cancelled() => return,
+                changed = self.settings.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    Event::Settings
+                }
+                Some(answer) = self.measurements.next() => Event::Answered(Box::new(answer)),
+                () = time::sleep_until(self.next_check) => Event::Tick,
             };
-            match event {
-                Event::Stop => return,
-                Event::Settings => {
-                    self.apply_settings();
-                    next = Instant::now();
-                }
-                Event::Answered(answered) => self.record_measurement(*answered),
-                Event::Tick => {
-                    next = Instant::now() + self.settings.borrow().poll;
-                    self.measure_due_volumes(&answers);
-                }
-            }
+            self.handle(event);
             self.publish();
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Settings => {
+                self.apply_settings();
+                self.next_check = Instant::now();
+            }
+            Event::Answered(answer) => self.record_measurement(*answer),
+            Event::Tick => {
+                self.next_check = Instant::now() + self.settings.borrow().poll;
+                self.measure_due_volumes();
+            }
         }
     }
 
@@ -239,18 +257,15 @@ impl Task {
     fn apply_settings(&mut self) {
         let settings = Arc::clone(&self.settings.borrow_and_update());
         let mut old = std::mem::take(&mut self.volumes);
-        for place in volume_specs::volume_specs(&settings.volumes, settings.local.as_ref()) {
-            let known = old.iter().position(|known| known.spec == place);
+        for spec in volume_specs::volume_specs(&settings.volumes, settings.local.as_ref()) {
+            let known = old.iter().position(|known| known.spec == spec);
             let known = known.map(|at| old.swap_remove(at));
-            self.volumes.push(known.unwrap_or_else(|| VolumeState::new(place)));
+            self.volumes.push(known.unwrap_or_else(|| VolumeState::new(spec)));
         }
     }
 
     /// Measures every volume that is due and has no pending measurement.
-    fn measure_due_volumes(
-        &mut self,
-        answers: &FuturesUnordered<BoxFuture<'static, MeasureResult>>,
-    ) {
+    fn measure_due_volumes(&mut self) {
         let (now, poll) = (Instant::now(), self.settings.borrow().poll);
         for known in
             self.volumes.iter_mut().filter(|known| known.asked_at.is_none() && known.due_at <= now)
@@ -261,24 +276,24 @@ impl Task {
             };
             known.due_at = now + period;
             known.asked_at = Some(now);
-            let place = known.spec.clone();
-            let measuring = self.meter.measure(&place.source, self.clock.now());
-            answers.push(measuring.map(|measured| (place, measured)).boxed());
+            let spec = known.spec.clone();
+            let measurement = self.meter.measure(&spec.source, self.clock.now());
+            self.measurements.push(measurement.map(|measured| (spec, measured)).boxed());
         }
     }
 
-    fn record_measurement(&mut self, (place, measured): MeasureResult) {
-        let Some(known) = self.volumes.iter_mut().find(|known| known.spec == place) else {
+    fn record_measurement(&mut self, (spec, measured): MeasureResult) {
+        let Some(known) = self.volumes.iter_mut().find(|known| known.spec == spec) else {
             return;
         };
         known.asked_at = None;
         match measured {
             Ok(measured) => {
                 if let Some(problem) = known.problem.take() {
-                    tracing::info!(volume = %place.name, after = problem, "free space is known again");
+                    tracing::info!(volume = %spec.name, after = problem, "free space is known again");
                 }
                 known.measured = Some(measured);
-                if !matches!(place.source, SpaceSource::Fixed(_)) {
+                if !matches!(spec.source, SpaceSource::Fixed(_)) {
                     let snapshot = Arc::clone(&self.snapshots.borrow());
                     let jobs = Arc::clone(&self.jobs.borrow());
                     let volume = published_volume(known, self.clock.now());
@@ -286,12 +301,12 @@ impl Task {
                     let VolumeSpace { available, measured_at: at, .. } = measured.space;
                     let jobs: Vec<&Job> = volume.jobs(&jobs, &snapshot).collect();
                     known.trend.record(at, available, &jobs);
-                    log_trend(&place, was, known.trend.falling_since(), available);
+                    log_trend(&spec, was, known.trend.falling_since(), available);
                 }
             }
             Err(problem) => {
                 if known.problem.as_ref() != Some(&problem) {
-                    tracing::warn!(volume = %place.name, problem, "free space could not be read");
+                    tracing::warn!(volume = %spec.name, problem, "free space could not be read");
                 }
                 known.problem = Some(problem);
             }
@@ -312,22 +327,22 @@ impl Task {
         });
         let disks = Disks { volumes: volumes.map(|known| published_volume(known, now)).collect() };
         self.disks.send_if_modified(|last| {
-            let news = **last != disks;
-            if news {
+            let changed = **last != disks;
+            if changed {
                 *last = Arc::new(disks);
             }
-            news
+            changed
         });
     }
 }
 
-fn log_trend(place: &VolumeSpec, was: Option<Moment>, is: Option<Moment>, available: u64) {
+fn log_trend(spec: &VolumeSpec, was: Option<Moment>, is: Option<Moment>, available: u64) {
     match (was, is) {
         (None, Some(since)) => {
-            tracing::warn!(volume = %place.name, available, since = since.rfc3339(), "free space falls faster than running jobs explain; no compaction starts on this volume until that stops");
+            tracing::warn!(volume = %spec.name, available, since = since.rfc3339(), "free space falls faster than running jobs explain; no compaction starts on this volume until that stops");
         }
         (Some(_), None) => {
-            tracing::info!(volume = %place.name, available, "free space has stopped falling")
+            tracing::info!(volume = %spec.name, available, "free space has stopped falling")
         }
         (None, None) | (Some(_), Some(_)) => {}
     }
@@ -335,9 +350,9 @@ fn log_trend(place: &VolumeSpec, was: Option<Moment>, is: Option<Moment>, availa
 
 /// The state of a volume as other tasks may rely on it.
 fn published_volume(known: &VolumeState, now: Moment) -> Volume {
-    let place = &known.spec;
+    let spec = &known.spec;
     let space = known.measured.map(|measured| measured.space);
-    let fresh = space.filter(|space| space.measured_at.age(now) <= place.source.max_age());
+    let fresh = space.filter(|space| space.measured_at.age(now) <= spec.source.max_age());
     let old = || {
         let at = space?.measured_at.rfc3339();
         Some(format!("the measurement of {at} is too old to rely on"))
@@ -347,8 +362,8 @@ fn published_volume(known: &VolumeState, now: Moment) -> Volume {
     let problem =
         late.or_else(|| known.problem.clone()).or_else(|| fresh.is_none().then(old).flatten());
     Volume {
-        name: Arc::clone(&place.name),
-        nodes: place.nodes.clone(),
+        name: Arc::clone(&spec.name),
+        nodes: spec.nodes.clone(),
         space: fresh,
         falling_since: known.trend.falling_since().filter(|_| fresh.is_some()),
         problem,

@@ -67,7 +67,7 @@ pub(super) fn volume_specs(
     volumes: &[limits::Volume],
     local: Option<&LocalDirectories>,
 ) -> Vec<VolumeSpec> {
-    let mut places = Vec::new();
+    let mut specs = Vec::new();
     let mut names = BTreeSet::new();
     let mut unique = |name: &str| -> Arc<str> {
         let numbered = (2_u32..).map(|number| format!("{name}-{number}"));
@@ -77,7 +77,7 @@ pub(super) fn volume_specs(
     let configured = |node: &String| volumes.iter().any(|volume| volume.nodes.contains(node));
     if let Some(local) = local.filter(|local| !configured(&local.node)) {
         for directory in &local.directories {
-            places.push(VolumeSpec {
+            specs.push(VolumeSpec {
                 name: unique(&directory.display().to_string()),
                 nodes: vec![local.node.as_str().into()],
                 source: SpaceSource::Local(directory.clone()),
@@ -93,13 +93,13 @@ pub(super) fn volume_specs(
             },
             limits::Free::Available(bytes) => SpaceSource::Fixed(*bytes),
         };
-        places.push(VolumeSpec {
+        specs.push(VolumeSpec {
             name: unique(volume.nodes.first().map_or("", String::as_str)),
             nodes: volume.nodes.iter().map(|node| node.as_str().into()).collect(),
             source,
         });
     }
-    places
+    specs
 }
 
 #[cfg(test)]
@@ -126,8 +126,8 @@ mod tests {
             // The configured volume covers node b.
             (&shared[..], Some(local("couchdb@b")), &["couchdb@a"][..]),
         ] {
-            let places = volume_specs(volumes, local.as_ref());
-            let found: Vec<&str> = places.iter().map(|place| &*place.name).collect();
+            let specs = volume_specs(volumes, local.as_ref());
+            let found: Vec<&str> = specs.iter().map(|spec| &*spec.name).collect();
             assert_eq!(found, names);
         }
     }

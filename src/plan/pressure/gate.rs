@@ -94,59 +94,59 @@ impl PressureGate {
 
     /// The current value of each signal, where it is known.
     pub(super) fn signals(&self) -> BTreeMap<Signal, f64> {
-        let reads =
-            |(signal, watched): (&Signal, &SignalHistory)| Some((*signal, watched.median()?));
-        self.signals.iter().filter_map(reads).collect()
+        let median =
+            |(signal, history): (&Signal, &SignalHistory)| Some((*signal, history.median()?));
+        self.signals.iter().filter_map(median).collect()
     }
 
     /// Closes and opens the gate. An unknown signal neither closes nor opens it: then only the
     /// maximum hold opens it, counted from when the gate was last open.
     pub(super) fn update(&mut self, pressure: &Pressure, now: Moment) -> Vec<GateChange> {
-        let mut told = Vec::new();
-        for (signal, watched) in &mut self.signals {
-            let Some(reads) = watched.median() else { continue };
+        let mut changes = Vec::new();
+        for (signal, history) in &mut self.signals {
+            let Some(value) = history.median() else { continue };
             let marks = marks_of(pressure, *signal);
-            let sure = watched.known_readings().len() >= MIN_KNOWN_READINGS;
-            match watched.state {
-                SignalState::Open if reads > marks.high && sure => {
-                    watched.state = SignalState::Closed(now);
-                    told.push(GateChange::Closed(*signal, reads));
+            let is_sure = history.known_readings().len() >= MIN_KNOWN_READINGS;
+            match history.state {
+                SignalState::Open if value > marks.high && is_sure => {
+                    history.state = SignalState::Closed(now);
+                    changes.push(GateChange::Closed(*signal, value));
                 }
-                SignalState::Closed(_) if reads <= marks.low => {
-                    watched.state = SignalState::Open;
-                    told.push(GateChange::Opened(*signal, reads));
+                SignalState::Closed(_) if value <= marks.low => {
+                    history.state = SignalState::Open;
+                    changes.push(GateChange::Opened(*signal, value));
                 }
-                SignalState::HoldExpired if reads <= marks.low => watched.state = SignalState::Open,
+                SignalState::HoldExpired if value <= marks.low => history.state = SignalState::Open,
                 SignalState::Open | SignalState::Closed(_) | SignalState::HoldExpired => {}
             }
         }
-        let held_enough =
+        let hold_expired =
             self.first_closed().is_some_and(|(_, since)| since.age(now) >= pressure.hold_at_most);
-        if held_enough {
-            for (signal, watched) in &mut self.signals {
-                if matches!(watched.state, SignalState::Closed(_)) {
-                    watched.state = SignalState::HoldExpired;
-                    told.push(GateChange::HoldExpired(*signal, watched.median()));
+        if hold_expired {
+            for (signal, history) in &mut self.signals {
+                if matches!(history.state, SignalState::Closed(_)) {
+                    history.state = SignalState::HoldExpired;
+                    changes.push(GateChange::HoldExpired(*signal, history.median()));
                 }
             }
         }
-        told
+        changes
     }
 
     fn first_closed(&self) -> Option<(Signal, Moment)> {
-        let shut = self.signals.iter().filter_map(|(signal, watched)| match watched.state {
+        let closed = self.signals.iter().filter_map(|(signal, history)| match history.state {
             SignalState::Closed(since) => Some((*signal, since)),
             SignalState::Open | SignalState::HoldExpired => None,
         });
-        shut.min_by_key(|(_, since)| *since)
+        closed.min_by_key(|(_, since)| *since)
     }
 
     /// The signal that has held the gate for the longest time.
     pub(super) fn hold(&self, pressure: &Pressure) -> Option<PressureHold> {
         let (signal, since) = self.first_closed()?;
         let Marks { high, low } = marks_of(pressure, signal);
-        let reads = self.signals.get(&signal).and_then(SignalHistory::median);
-        Some(PressureHold { signal, since, value: reads.unwrap_or(high), low })
+        let value = self.signals.get(&signal).and_then(SignalHistory::median);
+        Some(PressureHold { signal, since, value: value.unwrap_or(high), low })
     }
 }
 

@@ -25,8 +25,8 @@ pub(super) struct GateLog {
 
 impl GateLog {
     /// Records one probe.
-    pub(super) fn record(&mut self, look: &NodeReading) {
-        if look.is_unanswered() {
+    pub(super) fn record(&mut self, reading: &NodeReading) {
+        if reading.is_unanswered() {
             self.unanswered = if self.answered > 0 { 1 } else { self.unanswered + 1 };
             self.answered = 0;
         } else {
@@ -48,26 +48,26 @@ impl GateLog {
     /// missing answers closed the gate, and what still holds once the node answers again.
     pub(super) fn changes_to_log(
         &mut self,
-        told: Vec<GateChange>,
-        reads: &BTreeMap<Signal, f64>,
+        changes: Vec<GateChange>,
+        values: &BTreeMap<Signal, f64>,
     ) -> Vec<GateChange> {
         let mut lines = Vec::new();
-        for told in told {
-            match told {
+        for change in changes {
+            match change {
                 GateChange::Closed(signal, _) if self.has_missing_readings() => {
                     self.unlogged_signals.insert(signal);
                 }
                 GateChange::Opened(signal, _) | GateChange::HoldExpired(signal, _)
                     if self.unlogged_signals.remove(&signal) => {}
                 GateChange::Closed(..) | GateChange::Opened(..) | GateChange::HoldExpired(..) => {
-                    lines.push(told)
+                    lines.push(change)
                 }
             }
         }
         if !self.has_missing_readings() {
-            let unsaid = std::mem::take(&mut self.unlogged_signals);
-            let said = |signal| Some(GateChange::Closed(signal, *reads.get(&signal)?));
-            lines.extend(unsaid.into_iter().filter_map(said));
+            let unlogged = std::mem::take(&mut self.unlogged_signals);
+            let closed = |signal| Some(GateChange::Closed(signal, *values.get(&signal)?));
+            lines.extend(unlogged.into_iter().filter_map(closed));
         }
         lines
     }
@@ -96,27 +96,27 @@ mod tests {
 
     /// The lines logged after each of these probes, ten seconds apart, and whether the node is
     /// silent then.
-    fn logged_changes(looks: &[NodeReading]) -> Vec<(Vec<GateChange>, bool)> {
+    fn logged_changes(readings: &[NodeReading]) -> Vec<(Vec<GateChange>, bool)> {
         let (mut gate, mut reports, mut now) = (PressureGate::default(), GateLog::default(), 1_000);
         let mut each = Vec::new();
-        for look in looks {
+        for reading in readings {
             now += 10;
-            gate.record(Signal::ProbeLatency, look.latency.map(|latency| latency.as_secs_f64()));
-            reports.record(look);
-            let told = gate.update(&Pressure::default(), Moment::from_unix(now));
-            each.push((reports.changes_to_log(told, &gate.signals()), reports.is_silent()));
+            gate.record(Signal::ProbeLatency, reading.latency.map(|latency| latency.as_secs_f64()));
+            reports.record(reading);
+            let changes = gate.update(&Pressure::default(), Moment::from_unix(now));
+            each.push((reports.changes_to_log(changes, &gate.signals()), reports.is_silent()));
         }
         each
     }
 
     #[test]
     fn no_pressure_is_logged_for_a_node_that_does_not_answer() {
-        let mut looks = vec![after(4); 3];
-        looks.extend([no_answer(); 5]);
-        looks.extend([after(4); 5]);
+        let mut readings = vec![after(4); 3];
+        readings.extend([no_answer(); 5]);
+        readings.extend([after(4); 5]);
         // Refused connections are reported by the node reader.
-        looks.extend([NodeReading::default(); 5]);
-        let each = logged_changes(&looks);
+        readings.extend([NodeReading::default(); 5]);
+        let each = logged_changes(&readings);
         assert!(each.iter().all(|(lines, _)| lines.is_empty()), "{each:?}");
         let silent: Vec<usize> = (0..each.len()).filter(|at| each[*at].1).collect();
         assert_eq!(silent, [4, 5, 6, 7]);
@@ -124,12 +124,13 @@ mod tests {
 
     #[test]
     fn pressure_that_persists_when_a_node_answers_again_is_logged_with_its_end() {
-        let mut looks = vec![no_answer(); 4];
-        looks.extend([after(2_000); 5]);
-        looks.extend([after(4); 5]);
-        let lines: Vec<(usize, Vec<GateChange>)> = (logged_changes(&looks).into_iter().enumerate())
-            .filter_map(|(at, (lines, _))| (!lines.is_empty()).then_some((at, lines)))
-            .collect();
+        let mut readings = vec![no_answer(); 4];
+        readings.extend([after(2_000); 5]);
+        readings.extend([after(4); 5]);
+        let lines: Vec<(usize, Vec<GateChange>)> =
+            (logged_changes(&readings).into_iter().enumerate())
+                .filter_map(|(at, (lines, _))| (!lines.is_empty()).then_some((at, lines)))
+                .collect();
         let signal = Signal::ProbeLatency;
         let expected = [
             (6, vec![GateChange::Closed(signal, 2.0)]),

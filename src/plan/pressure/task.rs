@@ -65,13 +65,14 @@ pub struct Task {
     jobs: watch::Receiver<Arc<Jobs>>,
     pressures: watch::Sender<Arc<Pressures>>,
     nodes: BTreeMap<NodeIx, NodePressureState>,
+    /// Probes that have not ended.
+    probes: FuturesUnordered<BoxFuture<'static, ProbeResult>>,
     ticks: u32,
 }
 
 type ProbeResult = (NodeIx, NodeReading);
 
 enum Event {
-    Stop,
     Settings,
     Tick,
     Answered(ProbeResult),
@@ -88,42 +89,57 @@ impl Task {
         jobs: watch::Receiver<Arc<Jobs>>,
     ) -> (Self, Handle) {
         let (pressures, reader) = watch::channel(Arc::default());
-        let nodes = BTreeMap::new();
-        let task = Self { clock, probe, settings, snapshots, jobs, pressures, nodes, ticks: 0 };
+        let task = Self {
+            clock,
+            probe,
+            settings,
+            snapshots,
+            jobs,
+            pressures,
+            nodes: BTreeMap::new(),
+            probes: FuturesUnordered::new(),
+            ticks: 0,
+        };
         (task, Handle { pressures: reader })
     }
 
     /// Probes until `stop`, or until the sender of settings is dropped.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut answers: FuturesUnordered<BoxFuture<'static, ProbeResult>> =
-            FuturesUnordered::new();
         let mut tick = time::interval(PROBE_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             // Every arm is cancel-safe, and no arm's body awaits.
             let event = tokio::select! {
                 biased;
-                () = stop.cancelled() => Event::Stop,
-                news = self.settings.changed() => if news.is_ok() { Event::Settings } else { Event::Stop },
-                Some(answered) = answers.next() => Event::Answered(answered),
+                () = stop.cancelled() => return,
+                changed = self.settings.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    Event::Settings
+                }
+                Some(answer) = self.probes.next() => Event::Answered(answer),
                 _ = tick.tick() => Event::Tick,
             };
-            match event {
-                Event::Stop => return,
-                Event::Settings => {
-                    self.settings.mark_unchanged();
-                    self.update_gates();
-                }
-                Event::Answered((node, look)) => self.record_reading(node, look),
-                Event::Tick => {
-                    self.update_nodes();
-                    if self.is_probe_due() {
-                        self.probe_nodes(&answers);
-                    }
-                    self.update_gates();
-                }
-            }
+            self.handle(event);
             self.publish();
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Settings => {
+                self.settings.mark_unchanged();
+                self.update_gates();
+            }
+            Event::Answered((node, reading)) => self.record_reading(node, reading),
+            Event::Tick => {
+                self.update_nodes();
+                if self.is_probe_due() {
+                    self.probe_nodes();
+                }
+                self.update_gates();
+            }
         }
     }
 
@@ -132,9 +148,9 @@ impl Task {
         let snapshot = Arc::clone(&self.snapshots.borrow_and_update());
         let mut old = std::mem::take(&mut self.nodes);
         for (at, node) in snapshot.nodes().iter().enumerate() {
-            let asked =
+            let is_probed =
                 node.is_served && node.is_member && !node.files_only && node.is_up != Some(false);
-            let Some(ix) = NodeIx::from_usize(at).filter(|ix| asked && *ix != NodeIx::CLUSTER)
+            let Some(ix) = NodeIx::from_usize(at).filter(|ix| is_probed && *ix != NodeIx::CLUSTER)
             else {
                 continue;
             };
@@ -158,33 +174,33 @@ impl Task {
         self.ticks.is_multiple_of(QUIET_PROBE_DIVISOR)
     }
 
-    fn probe_nodes(&mut self, answers: &FuturesUnordered<BoxFuture<'static, ProbeResult>>) {
+    fn probe_nodes(&mut self) {
         let probe = Arc::clone(&self.probe.borrow());
         for (ix, known) in self.nodes.iter_mut().filter(|(_, known)| !known.is_pending) {
             known.is_pending = true;
             let ix = *ix;
-            answers.push(probe.probe(&known.name).map(move |look| (ix, look)).boxed());
+            self.probes.push(probe.probe(&known.name).map(move |reading| (ix, reading)).boxed());
         }
     }
 
-    fn record_reading(&mut self, node: NodeIx, look: NodeReading) {
+    fn record_reading(&mut self, node: NodeIx, reading: NodeReading) {
         let jobs = Arc::clone(&self.jobs.borrow());
         let Some(known) = self.nodes.get_mut(&node) else { return };
         known.is_pending = false;
-        known.has_answered |= look != NodeReading::default();
-        known.log.record(&look);
+        known.has_answered |= reading != NodeReading::default();
+        known.log.record(&reading);
         let polled = jobs.polled_nodes.iter().any(|(polled, _)| *polled == node);
         let indexers = polled.then(|| jobs.builds_on(node) as f64);
         for signal in Signal::ALL {
-            let reading = match signal {
-                Signal::ProbeLatency => look.latency.map(|latency| latency.as_secs_f64()),
-                Signal::RunQueue => look.run_queue.map(|length| length as f64),
-                Signal::ReplicationBacklog => look.replication_backlog.map(|count| count as f64),
+            let value = match signal {
+                Signal::ProbeLatency => reading.latency.map(|latency| latency.as_secs_f64()),
+                Signal::RunQueue => reading.run_queue.map(|length| length as f64),
+                Signal::ReplicationBacklog => reading.replication_backlog.map(|count| count as f64),
                 Signal::Indexers => indexers,
             };
-            known.gate.record(signal, reading);
+            known.gate.record(signal, value);
         }
-        match look.maintenance {
+        match reading.maintenance {
             Some(true) => {
                 known.maintenance_since.get_or_insert_with(|| self.clock.now());
             }
@@ -198,9 +214,9 @@ impl Task {
         let settings = Arc::clone(&self.settings.borrow());
         let now = self.clock.now();
         for known in self.nodes.values_mut() {
-            let told = known.gate.update(&settings.pressure, now);
-            for told in known.log.changes_to_log(told, &known.gate.signals()) {
-                log_change(&known.name, told, &settings.pressure);
+            let changes = known.gate.update(&settings.pressure, now);
+            for change in known.log.changes_to_log(changes, &known.gate.signals()) {
+                log_change(&known.name, change, &settings.pressure);
             }
         }
     }
@@ -218,17 +234,17 @@ impl Task {
         });
         let pressures = Pressures { nodes: nodes.collect() };
         self.pressures.send_if_modified(|last| {
-            let news = **last != pressures;
-            if news {
+            let changed = **last != pressures;
+            if changed {
                 *last = Arc::new(pressures);
             }
-            news
+            changed
         });
     }
 }
 
-fn log_change(node: &str, told: GateChange, pressure: &limits::Pressure) {
-    match told {
+fn log_change(node: &str, change: GateChange, pressure: &limits::Pressure) {
+    match change {
         GateChange::Closed(signal, reads) => {
             tracing::info!(
                 node,

@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn an_event_is_one_flat_object_with_its_type() {
         let target: TargetId = "cleanup:orders".parse().unwrap();
-        let taken = OverriddenSetting {
+        let setting = OverriddenSetting {
             node: "couchdb@a".into(),
             section: "smoosh.ratio_dbs".into(),
             key: "concurrency".into(),
@@ -448,8 +448,8 @@ mod tests {
             EventDetails::Lapsed { target: target.clone(), by: "ann".into() },
             EventDetails::Quarantined { target: target.clone(), failures: 5 },
             EventDetails::Released { target: target.clone() },
-            EventDetails::TakenOver(taken.clone()),
-            EventDetails::Restored(taken),
+            EventDetails::TakenOver(setting.clone()),
+            EventDetails::Restored(setting),
             EventDetails::IndexBuildStarted { target: target.clone(), class: "batch".into() },
             EventDetails::IndexBuildFinished { target, result: "built".into() },
             EventDetails::Created { db: "orders".into() },

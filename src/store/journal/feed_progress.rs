@@ -12,7 +12,8 @@ pub struct FeedPosition {
     /// When the `_global_changes` database of this sequence was created, if CouchDB shows it. A
     /// database that replaces it starts a new series of sequences.
     #[serde(default)]
-    pub made: Option<String>,
+    #[serde(rename = "made")]
+    pub created_at: Option<String>,
     /// When the feed was last known to have no later events.
     pub at: Moment,
 }

@@ -166,7 +166,7 @@ impl<'tx> FeedTables<'tx> {
             Some(before) => {
                 self.feed.remove(before)?;
             }
-            None => counts.shelf.count_added(2 * db.len()),
+            None => counts.size.count_added(2 * db.len()),
         }
         self.feed.insert(seq, (unix_seconds_u32(at), change_code(change), db))?;
         match change {
@@ -208,13 +208,13 @@ impl<'tx> FeedTables<'tx> {
             let (age_over, bytes_over) = if counts.trimming {
                 (
                     age > longest,
-                    counts.shelf.bytes
+                    counts.size.bytes
                         > keep.max_size - keep.max_size / u64::from(TRIM_HEADROOM_DIVISOR),
                 )
             } else {
                 (
                     age > longest.saturating_add(longest / TRIM_HEADROOM_DIVISOR),
-                    counts.shelf.bytes > keep.max_size,
+                    counts.size.bytes > keep.max_size,
                 )
             };
             counts.trimming = age_over || bytes_over;
@@ -240,12 +240,12 @@ impl<'tx> FeedTables<'tx> {
     }
 
     /// Whether a database was written to after it was deleted, i.e. it was created again unnoticed.
-    fn was_recreated_after(&self, db: &str, gone: Moment) -> Result<bool, Error> {
+    fn was_recreated_after(&self, db: &str, deleted_at: Moment) -> Result<bool, Error> {
         let Some(updated) = self.seq_by_db.get((db, change_code(DbChange::Updated)))? else {
             return Ok(false);
         };
         let entry = self.entry(updated.value())?;
-        Ok(entry.is_some_and(|(at, _)| at > gone.plus(LATE_UPDATE_WINDOW)))
+        Ok(entry.is_some_and(|(at, _)| at > deleted_at.plus(LATE_UPDATE_WINDOW)))
     }
 
     fn remove(&mut self, counts: &mut FeedCounts, db: &str) -> Result<(), Error> {
@@ -253,8 +253,8 @@ impl<'tx> FeedTables<'tx> {
             let removed = self.seq_by_db.remove((db, change_code(change)))?.map(|it| it.value());
             let Some(removed) = removed else { continue };
             self.feed.remove(removed)?;
-            counts.shelf.count_removed(2 * db.len());
-            counts.floor = counts.floor.max(removed);
+            counts.size.count_removed(2 * db.len());
+            counts.highest_removed_seq = counts.highest_removed_seq.max(removed);
         }
         Ok(())
     }
@@ -266,17 +266,17 @@ pub(super) fn read(tx: &ReadTransaction, query: &FeedQuery) -> Result<FeedPage, 
     let counts: super::tables::TableCounts = read_value(&meta, META_COUNTS)?.unwrap_or_default();
     let mut eras: Vec<Era> = read_value(&meta, META_ERAS)?.unwrap_or_default();
     let feed = tx.open_table(FEED)?;
-    let removed = counts.feed.floor;
+    let removed = counts.feed.highest_removed_seq;
     let last = feed.last()?.map_or(0, |(seq, _)| seq.value());
     let newest = last.max(removed);
-    let begun = resolve_start(&query.start, &eras, &counts, newest);
+    let start = resolve_start(&query.start, &eras, &counts, newest);
     let until = query.until.unwrap_or(u64::MAX);
     let mut page = FeedPage {
         entries: Vec::new(),
         more: false,
-        after: begun.after,
-        removed_at_start: begun.floor,
-        reset: begun.reset,
+        after: start.after,
+        removed_at_start: start.removed_at_start,
+        reset: start.reset,
         newest_seq: newest,
         highest_removed_seq: removed,
         era: eras.pop().map(|era| era.id).unwrap_or_default(),
@@ -285,10 +285,10 @@ pub(super) fn read(tx: &ReadTransaction, query: &FeedQuery) -> Result<FeedPage, 
         feed.range(..until)?
     } else {
         // A range whose start is after its end is empty; it need not be queried.
-        if begun.after >= until {
+        if start.after >= until {
             return Ok(page);
         }
-        feed.range(begun.after.saturating_add(1)..=until)?
+        feed.range(start.after.saturating_add(1)..=until)?
     };
     let mut take = |entry: Result<_, redb::StorageError>| -> Result<bool, JournalReadError> {
         let (seq, entry): (redb::AccessGuard<'_, u64>, redb::AccessGuard<'_, (u32, u8, &str)>) =
@@ -324,7 +324,7 @@ pub(super) fn read(tx: &ReadTransaction, query: &FeedQuery) -> Result<FeedPage, 
 /// Where reading really starts.
 struct ResolvedStart {
     after: u64,
-    floor: u64,
+    removed_at_start: u64,
     reset: Option<ResetReason>,
 }
 
@@ -335,32 +335,34 @@ fn resolve_start(
     counts: &super::tables::TableCounts,
     newest: u64,
 ) -> ResolvedStart {
-    let removed = counts.feed.floor;
-    let begins = |anew| ResolvedStart { after: 0, floor: removed, reset: anew };
-    let (number, era, floor) = match since {
+    let removed = counts.feed.highest_removed_seq;
+    let from_beginning = |reset| ResolvedStart { after: 0, removed_at_start: removed, reset };
+    let (number, era, removed_at_start) = match since {
         // Nothing was read yet, so nothing can be missed.
-        FeedStart::Beginning | FeedStart::AfterSequence { number: 0, .. } => return begins(None),
-        FeedStart::End => return ResolvedStart { after: newest, floor: 0, reset: None },
-        FeedStart::InvalidSequence => return begins(Some(ResetReason::UnknownSequence)),
-        FeedStart::AfterNumber { number, removed_at_start: floor } => (*number, None, *floor),
-        FeedStart::AfterSequence { number, era, removed_at_start: floor } => {
-            (*number, Some(era), *floor)
+        FeedStart::Beginning | FeedStart::AfterSequence { number: 0, .. } => {
+            return from_beginning(None);
+        }
+        FeedStart::End => return ResolvedStart { after: newest, removed_at_start: 0, reset: None },
+        FeedStart::InvalidSequence => return from_beginning(Some(ResetReason::UnknownSequence)),
+        FeedStart::AfterNumber { number, removed_at_start } => (*number, None, *removed_at_start),
+        FeedStart::AfterSequence { number, era, removed_at_start } => {
+            (*number, Some(era), *removed_at_start)
         }
     };
     if let Some(era) = era {
         let Some(at) = eras.iter().rposition(|it| it.id == *era) else {
-            return begins(Some(ResetReason::UnknownSequence));
+            return from_beginning(Some(ResetReason::UnknownSequence));
         };
         // The numbers of an era end where the next era begins.
         let end = eras.get(at + 1).map_or(counts.last_seq, |next| next.after);
         if number > end {
-            return begins(Some(ResetReason::UnknownSequence));
+            return from_beginning(Some(ResetReason::UnknownSequence));
         }
     }
-    if removed > number.max(floor) {
-        return begins(Some(ResetReason::Trimmed));
+    if removed > number.max(removed_at_start) {
+        return from_beginning(Some(ResetReason::Trimmed));
     }
-    ResolvedStart { after: number, floor, reset: None }
+    ResolvedStart { after: number, removed_at_start, reset: None }
 }
 
 const fn change_code(change: DbChange) -> u8 {

@@ -5,7 +5,7 @@ use super::{
     HistoryQuery, JournalEvent, MeasuredBlocks, OverriddenSetting, Page, feed_tables, marks,
     measured,
     query::{self, JournalReadError},
-    task::JournalRequest,
+    request::{JournalRequest, Query},
 };
 use crate::{
     model::records::{Outcome, RecoveredState, StateChange, StateStore, StoreError},
@@ -37,13 +37,13 @@ pub struct JournalHealth {
 pub enum ClaimError {
     /// The journal belongs to another cluster.
     #[error(
-        "{place} belongs to {kept}, but CouchDB is {found}: use a separate --storage.path for this cluster, or move the file away to start a new journal"
+        "{storage} belongs to {owner}, but CouchDB is {found}: use a separate --storage.path for this cluster, or move the file away to start a new journal"
     )]
     OtherCluster {
         /// The file.
-        place: String,
+        storage: String,
         /// The cluster the journal belongs to.
-        kept: Box<ClusterIdentity>,
+        owner: Box<ClusterIdentity>,
         /// The cluster to claim it for.
         found: Box<ClusterIdentity>,
     },
@@ -72,7 +72,7 @@ impl Journal {
     /// Names both clusters if the journal belongs to another one; otherwise says what is wrong
     /// with the file.
     pub async fn claim(&self, cluster: ClusterIdentity) -> Result<RecoveredState, ClaimError> {
-        self.request(|answer| JournalRequest::Claim(Box::new(cluster), answer)).await?
+        self.query(|answer| Query::Claim(Box::new(cluster), answer)).await?
     }
 
     /// Records that smoosh settings are about to be overridden. A value recorded first stays until
@@ -80,18 +80,24 @@ impl Journal {
     ///
     /// # Errors
     /// If the record may not be on the disk.
-    pub async fn record_overrides(&self, taken: Vec<OverriddenSetting>) -> Result<(), StoreError> {
-        let taken = taken.into_iter().map(|it| (it, true)).collect();
-        self.request(|answer| JournalRequest::SetOverridden(taken, answer)).await?
+    pub async fn record_overrides(
+        &self,
+        settings: Vec<OverriddenSetting>,
+    ) -> Result<(), StoreError> {
+        let settings = settings.into_iter().map(|it| (it, true)).collect();
+        self.request(|answer| JournalRequest::SetOverridden(settings, answer)).await?
     }
 
     /// Records that smoosh settings were restored.
     ///
     /// # Errors
     /// If the record may not be on the disk.
-    pub async fn record_restored(&self, taken: Vec<OverriddenSetting>) -> Result<(), StoreError> {
-        let taken = taken.into_iter().map(|it| (it, false)).collect();
-        self.request(|answer| JournalRequest::SetOverridden(taken, answer)).await?
+    pub async fn record_restored(
+        &self,
+        settings: Vec<OverriddenSetting>,
+    ) -> Result<(), StoreError> {
+        let settings = settings.into_iter().map(|it| (it, false)).collect();
+        self.request(|answer| JournalRequest::SetOverridden(settings, answer)).await?
     }
 
     /// The smoosh settings that are overridden and not restored yet.
@@ -99,7 +105,7 @@ impl Journal {
     /// # Errors
     /// If they cannot be read.
     pub async fn overridden_settings(&self) -> Result<Vec<OverriddenSetting>, StoreError> {
-        self.request(JournalRequest::OverriddenSettings).await?
+        self.query(Query::OverriddenSettings).await?
     }
 
     /// Saves measured facts for the next start.
@@ -107,7 +113,7 @@ impl Journal {
     /// # Errors
     /// If they may not be on the disk.
     pub async fn save_measurements(&self, measured: MeasuredBlocks) -> Result<(), StoreError> {
-        self.request(|answer| JournalRequest::SaveMeasurements(Box::new(measured), answer)).await?
+        self.query(|answer| Query::SaveMeasurements(Box::new(measured), answer)).await?
     }
 
     /// The measured facts as last saved.
@@ -154,7 +160,7 @@ impl Journal {
     /// # Errors
     /// If it cannot be read, or the journal is not claimed yet.
     pub async fn feed_position(&self) -> Result<Option<FeedPosition>, StoreError> {
-        self.request(JournalRequest::FeedPosition).await?
+        self.query(Query::FeedPosition).await?
     }
 
     /// Subscribes to all events from now on, in the order of their numbers and after they are
@@ -218,12 +224,19 @@ impl Journal {
         &self,
         read: impl FnOnce(&ReadTransaction) -> Result<T, JournalReadError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let tx = self.request(JournalRequest::BeginRead).await??;
+        let tx = self.query(Query::BeginRead).await??;
         match unwrap_join(tokio::task::spawn_blocking(move || read(&tx)).await) {
             Some(Ok(found)) => Ok(found),
             Some(Err(why)) => Err(StoreError(format!("cannot read the journal: {why}"))),
             None => Err(closed_error()),
         }
+    }
+
+    async fn query<T>(
+        &self,
+        query: impl FnOnce(oneshot::Sender<T>) -> Query,
+    ) -> Result<T, StoreError> {
+        self.request(|answer| JournalRequest::Query(query(answer))).await
     }
 
     async fn request<T>(

@@ -18,8 +18,8 @@ pub(super) fn write(
     }
     let mut table = tx.open_table(MARKS)?;
     for mark in marks {
-        let said = postcard::to_stdvec(mark).map_err(|why| Error::Corrupted(why.to_string()))?;
-        table.insert((&*mark.db, &*mark.suffix), (passes, said.as_slice()))?;
+        let bytes = postcard::to_stdvec(mark).map_err(|why| Error::Corrupted(why.to_string()))?;
+        table.insert((&*mark.db, &*mark.suffix), (passes, bytes.as_slice()))?;
     }
     Ok(())
 }

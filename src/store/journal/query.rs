@@ -94,15 +94,15 @@ pub(super) fn history(
     let needles = required_substrings(query);
     let entries = table.range(..query.before.unwrap_or(u64::MAX))?.rev().map(|entry| {
         let (seq, entry) = entry?;
-        let (at, said) = entry.value();
+        let (at, json) = entry.value();
         if query.since.is_some_and(|since| u64::from(at) < since.unix()) {
             return Ok(None);
         }
-        let text = std::str::from_utf8(said).unwrap_or_default();
+        let text = std::str::from_utf8(json).unwrap_or_default();
         if !needles.iter().all(|needle| text.contains(needle)) {
             return Ok(None);
         }
-        let outcome: Outcome = parse_entry(said)?;
+        let outcome: Outcome = parse_entry(json)?;
         let design = outcome.design.as_deref();
         let covers = |target: &TargetSelector| target.selects(&outcome.target, design);
         let wanted = query.target.as_ref().is_none_or(covers)
@@ -130,11 +130,11 @@ pub(super) fn events(
     let (own, databases) = (tx.open_table(EVENTS)?, tx.open_table(DB_EVENTS)?);
     let wanted = |entry: Result<RawEntry<'_>, StorageError>| {
         let (seq, entry) = entry?;
-        let (at, said) = entry.value();
+        let (at, json) = entry.value();
         if query.from.is_some_and(|from| u64::from(at) < from.unix()) {
             return Ok(None);
         }
-        let event: JournalEvent = parse_entry(said)?;
+        let event: JournalEvent = parse_entry(json)?;
         let wanted = query.matches(&event.details);
         Ok(wanted.then(|| (seq.value(), event)))
     };

@@ -22,12 +22,12 @@ impl RetainedTable {
         table: &mut Table<'_, u64, (u32, &'static [u8])>,
         seq: u64,
         at: Moment,
-        said: &[u8],
+        json: &[u8],
     ) -> Result<(), StorageError> {
         // Times are stored with 32 bits.
         let at = u32::try_from(at.unix()).unwrap_or(u32::MAX);
-        table.insert(seq, (at, said))?;
-        self.count_added(said.len());
+        table.insert(seq, (at, json))?;
+        self.count_added(json.len());
         Ok(())
     }
 

@@ -33,39 +33,39 @@ pub enum JournalOpenError {
     },
     /// Another process has the file open.
     #[error(
-        "another process has {place} open, and only one may at a time: stop that process, or give this one a separate --storage.path"
+        "another process has {storage} open, and only one may at a time: stop that process, or give this one a separate --storage.path"
     )]
     InUse {
         /// The file.
-        place: String,
+        storage: String,
     },
     /// The content was not written by this program, or is incomplete.
     #[error(
-        "{place} is damaged: {why}; restore a backup, or move the file away to start without history, quarantines and suspensions"
+        "{storage} is damaged: {why}; restore a backup, or move the file away to start without history, quarantines and suspensions"
     )]
     Damaged {
         /// The file.
-        place: String,
+        storage: String,
         /// What is wrong.
         why: String,
     },
     /// An incompatible version wrote the file.
     #[error(
-        "{place} has format {found}, but this version supports format {known}: use a matching version, or move the file away to start without history, quarantines and suspensions"
+        "{storage} has format {found}, but this version supports format {known}: use a matching version, or move the file away to start without history, quarantines and suspensions"
     )]
     Schema {
         /// The file.
-        place: String,
+        storage: String,
         /// Format number of the file.
         found: u32,
         /// Format number of this version.
         known: u32,
     },
     /// The system refused access.
-    #[error("cannot open {place}: {why}; {}", remedy(.why))]
+    #[error("cannot open {storage}: {why}; {}", remedy(.why))]
     Io {
         /// The file.
-        place: String,
+        storage: String,
         /// The error of the system.
         why: io::Error,
     },
@@ -91,18 +91,18 @@ pub(super) fn remedy(why: &io::Error) -> &'static str {
 }
 
 impl JournalOpenError {
-    pub(super) fn from_database_error(place: String, why: DatabaseError) -> Self {
+    pub(super) fn from_database_error(storage: String, why: DatabaseError) -> Self {
         use io::ErrorKind::{InvalidData, UnexpectedEof};
         if let DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch = why {
-            return Self::InUse { place };
+            return Self::InUse { storage };
         }
-        let said = why.to_string();
+        let text = why.to_string();
         if let DatabaseError::Storage(StorageError::Io(why)) = why
             && !matches!(why.kind(), InvalidData | UnexpectedEof)
         {
-            return Self::Io { place, why };
+            return Self::Io { storage, why };
         }
-        Self::Damaged { place, why: said }
+        Self::Damaged { storage, why: text }
     }
 }
 
@@ -118,11 +118,11 @@ pub trait Storage: Debug + Send {
     /// Name used in messages.
     fn name(&self) -> String;
 
-    /// Opens the database. Creates a new one only if `make` is set and none exists.
+    /// Opens the database. Creates a new one only if `create` is set and none exists.
     ///
     /// # Errors
     /// Why the database cannot be opened.
-    fn open(&self, make: bool) -> Result<Database, JournalOpenError>;
+    fn open(&self, create: bool) -> Result<Database, JournalOpenError>;
 
     /// Size in bytes, if known.
     fn bytes(&self) -> Option<u64>;
@@ -166,10 +166,10 @@ impl DirectoryStorage {
             Err(why) => return Err(of_directory(why)),
         }
         let unfinished = self.0.join(TEMP_FILE_NAME);
-        let made = match database_builder().create(&unfinished) {
+        let database = match database_builder().create(&unfinished) {
             Ok(database) => database,
             Err(DatabaseError::DatabaseAlreadyOpen) => {
-                return Err(JournalOpenError::InUse { place: self.name() });
+                return Err(JournalOpenError::InUse { storage: self.name() });
             }
             // Left by a process that was interrupted.
             Err(_) if unfinished.metadata().is_ok_and(|it| it.len() > 0) => {
@@ -178,7 +178,7 @@ impl DirectoryStorage {
             }
             Err(why) => return Err(self.open_error(why)),
         };
-        made.close().map_err(|why| self.open_error(why))?;
+        database.close().map_err(|why| self.open_error(why))?;
         match fs::hard_link(&unfinished, self.file_path()) {
             Ok(()) => {}
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
@@ -199,12 +199,12 @@ impl Storage for DirectoryStorage {
         self.file_path().display().to_string()
     }
 
-    fn open(&self, make: bool) -> Result<Database, JournalOpenError> {
-        let there = self
+    fn open(&self, create: bool) -> Result<Database, JournalOpenError> {
+        let exists = self
             .file_path()
             .try_exists()
             .map_err(|why| JournalOpenError::Directory { path: self.0.clone(), why })?;
-        if make && !there {
+        if create && !exists {
             self.create()?;
         }
         database_builder().open(self.file_path()).map_err(|why| self.open_error(why))
@@ -229,7 +229,7 @@ impl Storage for InMemory {
         "the in-memory journal".to_owned()
     }
 
-    fn open(&self, _make: bool) -> Result<Database, JournalOpenError> {
+    fn open(&self, _create: bool) -> Result<Database, JournalOpenError> {
         let mut builder = database_builder();
         builder.set_cache_size(IN_MEMORY_CACHE_BYTES);
         let opened = builder.create_with_backend(InMemoryBackend::new());

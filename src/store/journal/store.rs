@@ -23,10 +23,10 @@ use serde::de::DeserializeOwned;
 use std::{num::NonZeroUsize, time::Duration};
 use wall_clock::Moment;
 
-/// The latest outcomes, by which a repeated one is recognised: far more than any batch has.
+/// The latest outcomes, to recognise a repeated one: far more than a batch contains.
 pub(super) type RecentOutcomes = LruCache<OutcomeKey, ()>;
 
-/// How many of them are kept.
+/// Number of outcomes that can be recognised.
 const RECENT_OUTCOMES: NonZeroUsize = NonZeroUsize::new(4_096).expect("a literal that is not zero");
 
 /// Outcomes of jobs that started within this time are loaded, because the hourly budget counts
@@ -57,7 +57,7 @@ pub(super) struct JournalStore {
     database: Database,
     counts: TableCounts,
     recent: RecentOutcomes,
-    /// Events of the last batch with their numbers, where somebody hears of them.
+    /// Events of the last batch with their numbers, if there are subscribers.
     new_events: Vec<(u64, JournalEvent)>,
     /// Number of completed passes that saved measurements.
     completed_passes: u32,
@@ -67,12 +67,15 @@ pub(super) struct JournalStore {
 
 impl JournalStore {
     /// Opens the database and loads what writing needs.
-    pub(super) fn open(place: &dyn Storage, make: bool) -> Result<Self, JournalOpenError> {
-        let database = place.open(make)?;
-        let (counts, recent) =
-            Self::initialise(&database).map_err(|why| startup_error(place.name(), why))?.map_err(
-                |found| JournalOpenError::Schema { place: place.name(), found, known: SCHEMA },
-            )?;
+    pub(super) fn open(storage: &dyn Storage, create: bool) -> Result<Self, JournalOpenError> {
+        let database = storage.open(create)?;
+        let (counts, recent) = Self::initialise(&database)
+            .map_err(|why| startup_error(storage.name(), why))?
+            .map_err(|found| JournalOpenError::Schema {
+                storage: storage.name(),
+                found,
+                known: SCHEMA,
+            })?;
         let era = Some(feed_tables::new_era());
         Ok(Self {
             database,
@@ -84,8 +87,8 @@ impl JournalStore {
         })
     }
 
-    /// Makes the tables of a new database, and reads what counts of an old one. The inner
-    /// error is the number of another form.
+    /// Creates the tables of a new database, and loads the counts of an existing one. The inner
+    /// error is the number of another format.
     fn initialise(
         database: &Database,
     ) -> Result<Result<(TableCounts, RecentOutcomes), u32>, Error> {
@@ -103,18 +106,18 @@ impl JournalStore {
                 let tx = database.begin_write()?;
                 let counts = read_value(&tx.open_table(META)?, META_COUNTS)?.unwrap_or_default();
                 let recent = RecentOutcomes::new(RECENT_OUTCOMES);
-                let mut pen = WriteTx::new(&tx, counts, &recent, Moment::default())?;
-                pen.put_meta(META_SCHEMA, &SCHEMA)?;
+                let mut writer = WriteTx::new(&tx, counts, &recent, Moment::default())?;
+                writer.put_meta(META_SCHEMA, &SCHEMA)?;
                 // Numbers that readers receive from now on need an era.
-                pen.begin_era(&feed_tables::new_era())?;
+                writer.begin_era(&feed_tables::new_era())?;
                 if schema.is_some() {
                     let before = database.begin_read()?;
                     for entry in before.open_table(EVENTS)?.iter()? {
                         let (seq, entry) = entry?;
-                        pen.insert_into_feed(seq.value(), &parse_entry(entry.value().1)?)?;
+                        writer.insert_into_feed(seq.value(), &parse_entry(entry.value().1)?)?;
                     }
                 }
-                pen.finish()?;
+                writer.finish()?;
                 tx.commit()?;
             }
             Some(other) => return Ok(Err(other)),
@@ -171,7 +174,8 @@ impl JournalStore {
         }
         let calibration: Option<Calibration> = read_value(&tx.open_table(META)?, META_CALIBRATION)?;
         found.calibration = calibration.unwrap_or_default();
-        // Written as jobs ended: behind as many that ended long ago, none is of this hour.
+        // Outcomes are in the order in which jobs ended. Behind that many older ones, none is of this
+        // hour.
         for entry in tx.open_table(OUTCOMES)?.iter()?.rev().take(RECENT_OUTCOMES.get()) {
             let outcome = parse_entry::<Outcome>(entry?.1.value().1)?;
             if outcome.started_at.age(now) <= BUDGET_WINDOW {
@@ -220,35 +224,35 @@ impl JournalStore {
         now: Moment,
     ) -> Result<bool, Error> {
         let tx = self.database.begin_write()?;
-        let mut pen = WriteTx::new(&tx, self.counts, &self.recent, now)?;
-        pen.collect_events(batch.has_subscribers);
+        let mut writer = WriteTx::new(&tx, self.counts, &self.recent, now)?;
+        writer.collect_events(batch.has_subscribers);
         for change in &batch.changes {
-            pen.apply_change(change)?;
+            writer.apply_change(change)?;
         }
-        for (taken, is_taken) in &batch.setting_overrides {
-            pen.set_overridden(taken, *is_taken)?;
+        for (setting, is_overridden) in &batch.setting_overrides {
+            writer.set_overridden(setting, *is_overridden)?;
         }
-        let begins = batch.events.iter().any(|what| what.database_change().is_some());
-        if let Some(era) = self.next_era.as_ref().filter(|_| begins) {
-            pen.begin_era(era)?;
+        let has_db_events = batch.events.iter().any(|what| what.database_change().is_some());
+        if let Some(era) = self.next_era.as_ref().filter(|_| has_db_events) {
+            writer.begin_era(era)?;
         }
         for event in &batch.events {
-            pen.insert_event(event.clone())?;
+            writer.insert_event(event.clone())?;
         }
         if let Some(position) = &batch.progress.position {
-            pen.put_meta(META_POSITION, position)?;
+            writer.put_meta(META_POSITION, position)?;
         }
         marks::write(&tx, &batch.progress.marks, self.completed_passes)?;
         let added = batch.changes.len() + batch.setting_overrides.len() + batch.events.len();
-        let more = pen.trim(budgets, MAX_TRIMMED_PER_COMMIT + 2 * added)?;
-        let WriteResult { counts, new_outcomes: ended, new_events: told } = pen.finish()?;
+        let more = writer.trim(budgets, MAX_TRIMMED_PER_COMMIT + 2 * added)?;
+        let WriteResult { counts, new_outcomes, new_events } = writer.finish()?;
         tx.commit()?;
         self.counts = counts;
-        for ended in ended {
+        for ended in new_outcomes {
             self.recent.put(ended, ());
         }
-        self.new_events = told;
-        if begins {
+        self.new_events = new_events;
+        if has_db_events {
             self.next_era = None;
         }
         Ok(more)
@@ -277,9 +281,9 @@ impl JournalStore {
 }
 
 /// Parses an entry of the database.
-pub(super) fn parse_entry<T: DeserializeOwned>(said: &[u8]) -> Result<T, Error> {
-    serde_json::from_slice(said).map_err(|why| {
-        let text = String::from_utf8_lossy(said);
+pub(super) fn parse_entry<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(json).map_err(|why| {
+        let text = String::from_utf8_lossy(json);
         let start: String = text.chars().take(120).collect();
         Error::Corrupted(format!("cannot read the entry {start:?}: {why}"))
     })
@@ -294,14 +298,14 @@ pub(super) fn read_value<T: DeserializeOwned>(
     meta: &impl redb::ReadableTable<&'static str, &'static [u8]>,
     name: &'static str,
 ) -> Result<Option<T>, Error> {
-    meta.get(name)?.map(|said| parse_entry(said.value())).transpose()
+    meta.get(name)?.map(|json| parse_entry(json.value())).transpose()
 }
 
 /// Converts a read error at start: after verification everything should be readable.
-fn startup_error(place: String, why: Error) -> JournalOpenError {
-    let said = why.to_string();
+fn startup_error(storage: String, why: Error) -> JournalOpenError {
+    let text = why.to_string();
     if let Error::Io(why) = why {
-        return JournalOpenError::from_database_error(place, why.into());
+        return JournalOpenError::from_database_error(storage, why.into());
     }
-    JournalOpenError::Damaged { place, why: said }
+    JournalOpenError::Damaged { storage, why: text }
 }

@@ -86,9 +86,11 @@ pub(super) struct TableCounts {
 /// Totals and trim state of the feed's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FeedCounts {
-    pub(super) shelf: RetainedTable,
+    #[serde(rename = "shelf")]
+    pub(super) size: RetainedTable,
     /// Highest number of a removed entry that had no replacement.
-    pub(super) floor: u64,
+    #[serde(rename = "floor")]
+    pub(super) highest_removed_seq: u64,
     /// Whether a trim is in progress.
     pub(super) trimming: bool,
 }

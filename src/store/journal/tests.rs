@@ -86,24 +86,24 @@ struct RunningJournal {
 }
 
 impl RunningJournal {
-    fn open(place: impl Storage + 'static) -> Result<Self, JournalOpenError> {
-        Self::with(place, work::Journal::default())
+    fn open(storage: impl Storage + 'static) -> Result<Self, JournalOpenError> {
+        Self::with(storage, work::Journal::default())
     }
 
     fn with(
-        place: impl Storage + 'static,
+        storage: impl Storage + 'static,
         settings: JournalSettings,
     ) -> Result<Self, JournalOpenError> {
         let clock = Clock::anchored(moment(1000));
-        let (task, journal) = JournalTask::open(place, clock, watch::channel(settings).1)?;
+        let (task, journal) = JournalTask::open(storage, clock, watch::channel(settings).1)?;
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(stop.clone()));
         Ok(Self { journal, stop, tasks })
     }
 
-    async fn claimed(place: impl Storage + 'static) -> Self {
-        let running = Self::open(place).unwrap();
+    async fn claimed(storage: impl Storage + 'static) -> Self {
+        let running = Self::open(storage).unwrap();
         running.recovered().await;
         running
     }

@@ -96,8 +96,8 @@ impl<'tx> WriteTx<'tx> {
     }
 
     /// Sets whether new events are collected for subscribers.
-    pub(super) fn collect_events(&mut self, hears: bool) {
-        self.new_events = hears.then(Vec::new);
+    pub(super) fn collect_events(&mut self, has_subscribers: bool) {
+        self.new_events = has_subscribers.then(Vec::new);
     }
 
     pub(super) fn put_meta(&mut self, name: &str, value: &impl Serialize) -> Result<(), Error> {
@@ -131,9 +131,9 @@ impl<'tx> WriteTx<'tx> {
     }
 
     fn insert_intent(&mut self, intent: &Intent) -> Result<(), Error> {
-        let (target, said) = (intent.target.to_string(), to_json(intent)?);
+        let (target, json) = (intent.target.to_string(), to_json(intent)?);
         let key = (target.as_str(), intent.node.as_str());
-        if to_bytes(self.intents.insert(key, said.as_slice())?).is_some_and(|was| was == said) {
+        if to_bytes(self.intents.insert(key, json.as_slice())?).is_some_and(|was| was == json) {
             return Ok(());
         }
         self.insert_event(EventDetails::Started {
@@ -154,8 +154,8 @@ impl<'tx> WriteTx<'tx> {
         if self.recent.contains(&ended) || self.new_outcomes.contains(&ended) {
             return Ok(());
         }
-        let (seq, said) = (self.next_seq(), to_json(outcome)?);
-        self.counts.outcomes.insert(&mut self.outcomes, seq, outcome.ended_at, &said)?;
+        let (seq, json) = (self.next_seq(), to_json(outcome)?);
+        self.counts.outcomes.insert(&mut self.outcomes, seq, outcome.ended_at, &json)?;
         self.new_outcomes.push(ended);
         self.insert_event(EventDetails::Finished {
             target: outcome.target.clone(),
@@ -178,7 +178,7 @@ impl<'tx> WriteTx<'tx> {
             }
             None => to_bytes(self.target_records.remove(id.as_str())?),
         };
-        let before: Option<TargetRecord> = before.map(|said| parse_entry(&said)).transpose()?;
+        let before: Option<TargetRecord> = before.map(|json| parse_entry(&json)).transpose()?;
         let ordered = |it: Option<&TargetRecord>| it.and_then(|it| it.ordered.clone());
         match (ordered(before.as_ref()), ordered(remembered)) {
             (before, Some(order)) if before.as_ref() != Some(&order) => {
@@ -206,9 +206,9 @@ impl<'tx> WriteTx<'tx> {
     }
 
     fn suspend(&mut self, scope: &SuspensionScope, suspension: &Suspension) -> Result<(), Error> {
-        let (name, said) = (scope.to_string(), to_json(&(scope, suspension))?);
-        if to_bytes(self.suspensions.insert(name.as_str(), said.as_slice())?)
-            .is_some_and(|was| was == said)
+        let (name, json) = (scope.to_string(), to_json(&(scope, suspension))?);
+        if to_bytes(self.suspensions.insert(name.as_str(), json.as_slice())?)
+            .is_some_and(|was| was == json)
         {
             return Ok(());
         }
@@ -227,32 +227,32 @@ impl<'tx> WriteTx<'tx> {
     /// because a second reading would find the value set by this program.
     pub(super) fn set_overridden(
         &mut self,
-        taken: &OverriddenSetting,
-        is_taken: bool,
+        setting: &OverriddenSetting,
+        is_overridden: bool,
     ) -> Result<(), Error> {
-        let key = (taken.node.as_str(), taken.section.as_str(), taken.key.as_str());
-        if is_taken {
+        let key = (setting.node.as_str(), setting.section.as_str(), setting.key.as_str());
+        if is_overridden {
             if self.overridden_settings.get(key)?.is_some() {
                 return Ok(());
             }
-            self.overridden_settings.insert(key, to_json(taken)?.as_slice())?;
-            return self.insert_event(EventDetails::TakenOver(taken.clone()));
+            self.overridden_settings.insert(key, to_json(setting)?.as_slice())?;
+            return self.insert_event(EventDetails::TakenOver(setting.clone()));
         }
-        let Some(said) = to_bytes(self.overridden_settings.remove(key)?) else { return Ok(()) };
-        self.insert_event(EventDetails::Restored(parse_entry(&said)?))
+        let Some(json) = to_bytes(self.overridden_settings.remove(key)?) else { return Ok(()) };
+        self.insert_event(EventDetails::Restored(parse_entry(&json)?))
     }
 
     pub(super) fn insert_event(&mut self, what: EventDetails) -> Result<(), Error> {
         let (seq, event) = (self.next_seq(), JournalEvent { at: self.now, details: what });
-        let said = to_json(&event)?;
+        let json = to_json(&event)?;
         if event.details.database_change().is_some() {
-            self.counts.db_events.insert(&mut self.db_events, seq, self.now, &said)?;
+            self.counts.db_events.insert(&mut self.db_events, seq, self.now, &json)?;
             self.insert_into_feed(seq, &event)?;
         } else {
-            self.counts.events.insert(&mut self.events, seq, self.now, &said)?;
+            self.counts.events.insert(&mut self.events, seq, self.now, &json)?;
         }
-        if let Some(told) = &mut self.new_events {
-            told.push((seq, event));
+        if let Some(collected) = &mut self.new_events {
+            collected.push((seq, event));
         }
         Ok(())
     }
@@ -266,8 +266,8 @@ impl<'tx> WriteTx<'tx> {
     /// Begins an era, so that numbers assigned from now on differ from those assigned by another
     /// copy of this file.
     pub(super) fn begin_era(&mut self, id: &str) -> Result<(), Error> {
-        let said = self.meta.get(META_ERAS)?.map(|said| said.value().to_vec());
-        let mut eras: Vec<Era> = said.map_or_else(|| Ok(Vec::new()), |said| parse_entry(&said))?;
+        let json = self.meta.get(META_ERAS)?.map(|json| json.value().to_vec());
+        let mut eras: Vec<Era> = json.map_or_else(|| Ok(Vec::new()), |json| parse_entry(&json))?;
         feed_tables::add_era(&mut eras, id, self.counts.last_seq);
         self.put_meta(META_ERAS, &eras)
     }
@@ -275,11 +275,11 @@ impl<'tx> WriteTx<'tx> {
     /// Removes the oldest entries that exceed their budgets. Returns whether more must be removed.
     pub(super) fn trim(&mut self, budgets: &work::Journal, at_most: usize) -> Result<bool, Error> {
         let TableCounts { outcomes, events, db_events, feed, .. } = &mut self.counts;
-        let of =
-            |shelf: &mut RetainedTable, table, keep| shelf.trim(table, keep, self.now, at_most);
-        let mut more = of(outcomes, &mut self.outcomes, budgets.outcomes)?;
-        more |= of(events, &mut self.events, budgets.events)?;
-        more |= of(db_events, &mut self.db_events, budgets.events)?;
+        let trim =
+            |entries: &mut RetainedTable, table, keep| entries.trim(table, keep, self.now, at_most);
+        let mut more = trim(outcomes, &mut self.outcomes, budgets.outcomes)?;
+        more |= trim(events, &mut self.events, budgets.events)?;
+        more |= trim(db_events, &mut self.db_events, budgets.events)?;
         Ok(self.feed.trim(feed, budgets.events, self.now, at_most)? || more)
     }
 

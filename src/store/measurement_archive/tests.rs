@@ -70,7 +70,7 @@ impl Fixture {
         self.snapshots.send_replace(self.draft.publish(Moment::from_unix(NOW)));
     }
 
-    async fn kept(&self) -> Vec<TableBlock> {
+    async fn saved(&self) -> Vec<TableBlock> {
         self.journal.load_measurements().await.unwrap()
     }
 }
@@ -81,10 +81,10 @@ async fn measurements_are_saved_after_each_sweep_and_not_before() {
     let mut running = JoinSet::new();
     running.spawn(scene.task().run(scene.stop.clone()));
     time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(scene.kept().await, []);
+    assert_eq!(scene.saved().await, []);
     scene.status.send_replace(Arc::new(Status { sweeps: 1, ..Status::default() }));
     time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(scene.kept().await, [], "nothing answered");
+    assert_eq!(scene.saved().await, [], "nothing answered");
     for (sweeps, file) in (2..).zip([5, 6]) {
         scene.set(300, measured(file, NOW));
         scene.publish();
@@ -93,7 +93,7 @@ async fn measurements_are_saved_after_each_sweep_and_not_before() {
         let until = async {
             loop {
                 let mut draft = Draft::new(5);
-                for block in scene.kept().await {
+                for block in scene.saved().await {
                     draft.restore(&block).unwrap();
                 }
                 let ix = TargetIx::from_usize(300).unwrap();
@@ -116,7 +116,7 @@ async fn only_changed_blocks_are_written_again() {
     let mut scene = Fixture::of(700).await;
     let mut task = scene.task();
     task.save().await;
-    let first = scene.kept().await;
+    let first = scene.saved().await;
     assert_eq!(first.len(), 3);
     for at in 0..700 {
         let file = if at == 300 { 7 } else { 1_000 };
@@ -128,7 +128,7 @@ async fn only_changed_blocks_are_written_again() {
     let later = Moment::from_unix(NOW + 60);
     assert_eq!((news.measured_at, news.total), (vec![(0, later), (2, later)], Some(3)));
     task.save().await;
-    let second = scene.kept().await;
+    let second = scene.saved().await;
     assert_eq!(second[0].bytes, first[0].bytes);
     assert_ne!(second[1].bytes, first[1].bytes);
     assert!(second.iter().all(|block| block.at == later));
@@ -140,11 +140,11 @@ async fn only_changed_blocks_are_written_again() {
     }
     scene.publish();
     task.save().await;
-    assert_eq!(scene.kept().await.len(), 2);
+    assert_eq!(scene.saved().await.len(), 2);
     let small = Fixture::of(10).await;
     scene.snapshots.send_replace(Arc::clone(&small.snapshots.borrow()));
     scene.task().save().await;
-    assert_eq!(scene.kept().await.len(), 1);
+    assert_eq!(scene.saved().await.len(), 1);
     scene.stop.cancel();
 }
 

@@ -53,7 +53,7 @@ fn every_state_of_a_channel_has_one_action() {
             channel: "ratio_dbs".to_owned(),
             previous: some("2"),
         };
-        let seen = ChannelFacts {
+        let facts = ChannelFacts {
             value,
             mark: marked.then_some(&mark),
             record: recorded.then_some(&record),
@@ -61,6 +61,6 @@ fn every_state_of_a_channel_has_one_action() {
             wanted,
             may,
         };
-        assert_eq!(decide(&seen), expected, "{seen:?}");
+        assert_eq!(decide(&facts), expected, "{facts:?}");
     }
 }

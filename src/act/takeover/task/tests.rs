@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::{
-    act::takeover::{InMemoryTakeoverStore, MARK_SECTION, RestoredChannel, restore_node},
+    act::takeover::{
+        ConfigKey, ConfigResult, InMemoryTakeoverStore, MARK_SECTION, RestoredChannel, restore_node,
+    },
     table::Draft,
 };
 use futures::{FutureExt as _, future::BoxFuture};
@@ -95,7 +97,7 @@ impl ConfigApi for Cluster {
         &'a self,
         node: &'a str,
         section: &'a str,
-    ) -> BoxFuture<'a, Result<BTreeMap<String, String>, String>> {
+    ) -> ConfigResult<'a, BTreeMap<String, String>> {
         async move {
             time::sleep(Duration::from_millis(5)).await;
             match self.0.borrow().nodes.get(node) {
@@ -108,23 +110,17 @@ impl ConfigApi for Cluster {
         .boxed()
     }
 
-    fn set<'a>(
-        &'a self,
-        node: &'a str,
-        section: &'a str,
-        key: &'a str,
-        value: &'a str,
-    ) -> BoxFuture<'a, Result<(), String>> {
-        async move { self.written(node, |node| put(&mut node.in_force, section, key, value)) }
-            .boxed()
+    fn set<'a>(&'a self, at: ConfigKey<'a>, value: &'a str) -> ConfigResult<'a, ()> {
+        async move {
+            self.written(at.node, |node| put(&mut node.in_force, at.section, at.key, value))
+        }
+        .boxed()
     }
 
     fn reset<'a>(
         &'a self,
-        node: &'a str,
-        section: &'a str,
-        key: &'a str,
-    ) -> BoxFuture<'a, Result<(), String>> {
+        ConfigKey { node, section, key }: ConfigKey<'a>,
+    ) -> ConfigResult<'a, ()> {
         async move {
             self.written(node, |node| {
                 let keys = node.in_force.entry(section.to_owned()).or_default();
@@ -157,13 +153,13 @@ struct RunningTask {
     settings: watch::Sender<Arc<TakeoverSettings>>,
     stop: CancellationToken,
     tasks: JoinSet<()>,
-    _held: (watch::Sender<Arc<dyn ConfigApi>>, watch::Sender<Arc<Snapshot>>),
+    _senders: (watch::Sender<Arc<dyn ConfigApi>>, watch::Sender<Arc<Snapshot>>),
 }
 
 impl RunningTask {
     fn start(
         cluster: &Cluster,
-        ledger: impl TakeoverStore + 'static,
+        store: impl TakeoverStore + 'static,
         settings: TakeoverSettings,
     ) -> Self {
         let clock = Clock::anchored(Moment::from_unix(1_000_000));
@@ -174,15 +170,15 @@ impl RunningTask {
                 (node.is_up, node.is_member, node.is_served) = (Some(true), true, true);
             });
         }
-        let hands: Arc<dyn ConfigApi> = Arc::new(cluster.clone());
-        let (hands, hands_rx) = watch::channel(hands);
+        let api: Arc<dyn ConfigApi> = Arc::new(cluster.clone());
+        let (api, api_rx) = watch::channel(api);
         let (settings, settings_rx) = watch::channel(Arc::new(settings));
         let (snapshots, snapshots_rx) = watch::channel(draft.publish(clock.now()));
         let (task, handle) =
-            TakeoverTask::new(clock, hands_rx, Arc::new(ledger), settings_rx, snapshots_rx);
+            TakeoverTask::new(clock, api_rx, Arc::new(store), settings_rx, snapshots_rx);
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
         tasks.spawn(task.run(stop.clone()));
-        Self { handle, settings, stop, tasks, _held: (hands, snapshots) }
+        Self { handle, settings, stop, tasks, _senders: (api, snapshots) }
     }
 
     async fn after(&self, seconds: u64) -> Arc<Takeovers> {
@@ -206,14 +202,14 @@ fn stopped_channels(cluster: &Cluster) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn channels_are_stopped_and_restored_to_their_previous_values() {
-    let (cluster, ledger) = (Cluster::new(), InMemoryTakeoverStore::default());
+    let (cluster, store) = (Cluster::new(), InMemoryTakeoverStore::default());
     let before = [cluster.node(A), cluster.node(B)];
-    let running = RunningTask::start(&cluster, ledger.clone(), takeover());
+    let running = RunningTask::start(&cluster, store.clone(), takeover());
     let state = running.after(5).await;
     assert_eq!(stopped_channels(&cluster), 6);
     assert_eq!(state.nodes[A].taken_over, takeover().takeover);
     assert_eq!((state.nodes[A].findings.len(), &state.nodes[A].problem), (0, &None));
-    assert_eq!(ledger.records().await.unwrap().len(), 6);
+    assert_eq!(store.records().await.unwrap().len(), 6);
     assert_eq!(cluster.node(A).files, before[0].files, "nothing is written to the files");
     assert_eq!(cluster.node(A).in_force[MARK_SECTION].len(), 3);
     let changes = cluster.0.borrow().changes;
@@ -221,13 +217,13 @@ async fn channels_are_stopped_and_restored_to_their_previous_values() {
     assert_eq!(cluster.0.borrow().changes, changes, "correct values are left alone");
     running.stop().await;
     assert_eq!([cluster.node(A), cluster.node(B)], before);
-    assert_eq!(ledger.records().await.unwrap(), []);
+    assert_eq!(store.records().await.unwrap(), []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_restarted_node_is_taken_over_again_and_restored_to_its_files() {
-    let (cluster, ledger) = (Cluster::new(), InMemoryTakeoverStore::default());
-    let running = RunningTask::start(&cluster, ledger.clone(), takeover());
+    let (cluster, store) = (Cluster::new(), InMemoryTakeoverStore::default());
+    let running = RunningTask::start(&cluster, store.clone(), takeover());
     running.after(5).await;
     cluster.change(|state| {
         put(&mut state.nodes.get_mut(A).unwrap().files, "smoosh.ratio_dbs", "concurrency", "4");
@@ -243,13 +239,13 @@ async fn a_restarted_node_is_taken_over_again_and_restored_to_its_files() {
         None,
         "the value set by hand was lost with the restart"
     );
-    assert_eq!(ledger.records().await.unwrap(), []);
+    assert_eq!(store.records().await.unwrap(), []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_value_set_by_hand_is_left_alone() {
-    let (cluster, ledger) = (Cluster::new(), InMemoryTakeoverStore::default());
-    let running = RunningTask::start(&cluster, ledger.clone(), takeover());
+    let (cluster, store) = (Cluster::new(), InMemoryTakeoverStore::default());
+    let running = RunningTask::start(&cluster, store.clone(), takeover());
     running.after(5).await;
     cluster.change(|state| {
         put(&mut state.nodes.get_mut(A).unwrap().in_force, "smoosh.ratio_dbs", "concurrency", "3");
@@ -262,17 +258,17 @@ async fn a_value_set_by_hand_is_left_alone() {
     running.stop().await;
     assert_eq!(cluster.value(A, "ratio_dbs").as_deref(), Some("3"));
     assert_eq!(cluster.node(A).in_force.get(MARK_SECTION), None);
-    assert_eq!(ledger.records().await.unwrap(), []);
+    assert_eq!(store.records().await.unwrap(), []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_channel_stopped_by_somebody_else_is_not_restored() {
-    let (cluster, ledger) = (Cluster::new(), InMemoryTakeoverStore::default());
+    let (cluster, store) = (Cluster::new(), InMemoryTakeoverStore::default());
     cluster.change(|state| {
         put(&mut state.nodes.get_mut(B).unwrap().in_force, "smoosh.ratio_dbs", "concurrency", "0");
     });
     let before = cluster.node(B);
-    let running = RunningTask::start(&cluster, ledger, takeover());
+    let running = RunningTask::start(&cluster, store, takeover());
     let state = running.after(5).await;
     assert_eq!(state.nodes[B].taken_over, set_of(&["slack_dbs", "upgrade_dbs"]));
     assert!(state.nodes[B].findings.is_empty() && state.nodes[B].not_taken_over.is_empty());
@@ -304,12 +300,12 @@ async fn a_reload_restores_removed_channels_and_reports_contested_ones() {
 
 #[tokio::test(start_paused = true)]
 async fn an_advising_process_changes_nothing_that_another_process_left() {
-    let (cluster, ledger) = (Cluster::new(), InMemoryTakeoverStore::default());
-    let mut killed = RunningTask::start(&cluster, ledger.clone(), takeover());
+    let (cluster, store) = (Cluster::new(), InMemoryTakeoverStore::default());
+    let mut killed = RunningTask::start(&cluster, store.clone(), takeover());
     killed.after(5).await;
     killed.tasks.abort_all();
     let left = (cluster.node(A), cluster.0.borrow().changes);
-    let running = RunningTask::start(&cluster, ledger.clone(), TakeoverSettings::default());
+    let running = RunningTask::start(&cluster, store.clone(), TakeoverSettings::default());
     let state = running.after(3_600).await;
     assert_eq!((cluster.node(A), cluster.0.borrow().changes), left);
     assert_eq!(state.nodes[A].findings.len(), 3);
@@ -320,7 +316,7 @@ async fn an_advising_process_changes_nothing_that_another_process_left() {
     let other = RunningTask::start(&cluster, InMemoryTakeoverStore::default(), coexist());
     other.after(5).await;
     assert_eq!(stopped_channels(&cluster), 6);
-    let own = RunningTask::start(&cluster, ledger, coexist());
+    let own = RunningTask::start(&cluster, store, coexist());
     own.after(5).await;
     assert_eq!(stopped_channels(&cluster), 0);
 }
@@ -330,12 +326,12 @@ async fn an_advising_process_changes_nothing_that_another_process_left() {
 #[tokio::test(start_paused = true)]
 async fn a_process_killed_at_any_moment_leaves_a_restorable_state() {
     for lives in 0..=26 {
-        for (ledger_survives, by_hand) in [(true, false), (false, false), (true, true)] {
+        for (store_survives, by_hand) in [(true, false), (false, false), (true, true)] {
             let cluster = Cluster::new();
             let before = [cluster.node(A), cluster.node(B)];
             cluster.change(|state| state.changes_left = Some(lives));
-            let ledger = InMemoryTakeoverStore::default();
-            let first = RunningTask::start(&cluster, ledger.clone(), takeover());
+            let store = InMemoryTakeoverStore::default();
+            let first = RunningTask::start(&cluster, store.clone(), takeover());
             first.after(5).await;
             // From twelve changes on it dies while restoring.
             first.stop().await;
@@ -345,13 +341,12 @@ async fn a_process_killed_at_any_moment_leaves_a_restorable_state() {
                     restore_node(&cluster, node).await.unwrap();
                 }
             } else {
-                let ledger =
-                    if ledger_survives { ledger } else { InMemoryTakeoverStore::default() };
-                let next = RunningTask::start(&cluster, ledger.clone(), takeover());
+                let store = if store_survives { store } else { InMemoryTakeoverStore::default() };
+                let next = RunningTask::start(&cluster, store.clone(), takeover());
                 next.after(5).await;
                 assert_eq!(stopped_channels(&cluster), 6, "after {lives}");
                 next.stop().await;
-                assert_eq!(ledger.records().await.unwrap(), [], "after {lives}");
+                assert_eq!(store.records().await.unwrap(), [], "after {lives}");
             }
             let mut after = [cluster.node(A), cluster.node(B)];
             // If it is killed between the two steps of restoring, a value set until the restart is
@@ -368,8 +363,8 @@ async fn a_process_killed_at_any_moment_leaves_a_restorable_state() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_down_delays_no_other() {
-    let (cluster, ledger) = (Cluster::new(), InMemoryTakeoverStore::default());
-    let running = RunningTask::start(&cluster, ledger.clone(), takeover());
+    let (cluster, store) = (Cluster::new(), InMemoryTakeoverStore::default());
+    let running = RunningTask::start(&cluster, store.clone(), takeover());
     running.after(5).await;
     cluster.change(|state| state.nodes.get_mut(B).unwrap().down = true);
     let state = running.after(40).await;
@@ -379,7 +374,7 @@ async fn a_node_that_is_down_delays_no_other() {
     running.stop().await;
     assert!(start.elapsed() < Duration::from_secs(20));
     assert_eq!(cluster.value(A, "ratio_dbs").as_deref(), Some("2"));
-    let left = ledger.records().await.unwrap();
+    let left = store.records().await.unwrap();
     assert!(left.len() == 3 && left.iter().all(|it| it.node == B), "{left:?}");
 }
 

@@ -58,12 +58,12 @@ fn search_lag_is_bounded_by_the_copies() {
         // The index was measured after its database.
         (seqs(100, 140, 80, 80), 300, 0, false),
     ] {
-        let looked = lags(copies, Some(indexed), Some(true));
-        let [seen] = &looked.buildable[..] else { panic!("{looked:?}") };
-        let found = (seen.pending, seen.may_be_current);
+        let lags = lags(copies, Some(indexed), Some(true));
+        let [lag] = &lags.buildable[..] else { panic!("{lags:?}") };
+        let found = (lag.pending, lag.may_be_current);
         assert_eq!(found, (pending, unsure), "{copies:?}, {indexed} indexed");
-        assert!(seen.is_search && looked.without_engine.is_empty());
-        assert_eq!(seen.database.copies_by_node.values().sum::<usize>(), 4);
+        assert!(lag.is_search && lags.without_engine.is_empty());
+        assert_eq!(lag.database.copies_by_node.values().sum::<usize>(), 4);
     }
 }
 
@@ -80,7 +80,7 @@ fn without_a_measurement_there_is_no_lag() {
 fn an_index_without_engine_is_listed_separately_whatever_was_measured() {
     let copies = [[Some(100), Some(100)], [Some(80), Some(80)]];
     for offered in [None, Some(false)] {
-        let looked = lags(copies, Some(10), offered);
-        assert_eq!((looked.buildable.len(), looked.without_engine.len()), (0, 1), "{offered:?}");
+        let lags = lags(copies, Some(10), offered);
+        assert_eq!((lags.buildable.len(), lags.without_engine.len()), (0, 1), "{offered:?}");
     }
 }

@@ -78,9 +78,9 @@ impl Fixture {
         Self { draft, plan: Plan::default(), settings, views, shard, nodes }
     }
 
-    fn choose(&mut self, memory: &BuildHistory) -> BuildSelection {
+    fn choose(&mut self, history: &BuildHistory) -> BuildSelection {
         self.plan.snapshot = self.draft.publish(NOW);
-        let present = SelectionInputs {
+        let inputs = SelectionInputs {
             plan: &self.plan,
             settings: &self.settings,
             thresholds: &BTreeMap::from([(self.nodes[0], 80.0)]),
@@ -88,14 +88,15 @@ impl Fixture {
             seed: 1,
             now: NOW,
         };
-        select_builds(&index_lag::index_lags(&self.plan.snapshot), memory, present)
+        select_builds(&index_lag::index_lags(&self.plan.snapshot), history, inputs)
     }
 
     /// The build status of each view, by its number.
-    fn statuses(&mut self, memory: &BuildHistory) -> Vec<BuildStatus> {
-        let lines = self.choose(memory).indexes;
-        let of = |ix: &TargetIx| lines.iter().find(|line| line.ix == *ix).map(|line| line.status);
-        self.views.iter().filter_map(of).collect()
+    fn statuses(&mut self, history: &BuildHistory) -> Vec<BuildStatus> {
+        let indexes = self.choose(history).indexes;
+        let status =
+            |ix: &TargetIx| indexes.iter().find(|index| index.ix == *ix).map(|index| index.status);
+        self.views.iter().filter_map(status).collect()
     }
 
     fn only_status(&mut self) -> BuildStatus {
@@ -129,12 +130,15 @@ impl Fixture {
 #[test]
 fn an_index_that_lags_longer_than_the_grace_period_is_built() {
     let mut world = Fixture::new(&[3, 0]);
-    let chosen = world.choose(&BuildHistory::default());
-    assert_eq!(chosen.indexes.len(), 1, "an index without lag is not listed");
-    let line = &chosen.indexes[0];
-    assert_eq!((line.status, line.class), (BuildStatus::Starting, BuildClass::Batch));
-    assert_eq!((line.db.as_str(), &*line.design, line.pending), ("orders", "_design/1", Some(3)));
-    assert_eq!(chosen.starts.len(), 1);
+    let selection = world.choose(&BuildHistory::default());
+    assert_eq!(selection.indexes.len(), 1, "an index without lag is not listed");
+    let index = &selection.indexes[0];
+    assert_eq!((index.status, index.class), (BuildStatus::Starting, BuildClass::Batch));
+    assert_eq!(
+        (index.db.as_str(), &*index.design, index.pending),
+        ("orders", "_design/1", Some(3))
+    );
+    assert_eq!(selection.starts.len(), 1);
 }
 
 /// Each condition alone prevents a build and gives its own reason.
@@ -222,15 +226,15 @@ fn old_facts_are_measured_again_first() {
     let mut facts = world.draft.current().target(ix).unwrap().facts();
     facts.measured_at = Some(Measurement { at: ago(300), source: FactSource::Http });
     world.draft.set_facts(ix, facts);
-    let chosen = world.choose(&BuildHistory::default());
-    assert_eq!(chosen.indexes[0].status, BuildStatus::Waiting(BuildRefusal::Stale));
-    assert_eq!((chosen.reread, chosen.starts), (vec![ix], vec![]));
+    let selection = world.choose(&BuildHistory::default());
+    assert_eq!(selection.indexes[0].status, BuildStatus::Waiting(BuildRefusal::Stale));
+    assert_eq!((selection.reread, selection.starts), (vec![ix], vec![]));
     // They are not requested again while the answer is pending.
-    let mut memory = BuildHistory::default();
+    let mut history = BuildHistory::default();
     let all = index_lag::index_lags(&world.plan.snapshot);
-    memory.update(&all.buildable, &Jobs::default(), &world.settings, NOW);
-    memory.record_reread(ix, NOW);
-    assert_eq!(world.choose(&memory).reread, vec![]);
+    history.update(&all.buildable, &Jobs::default(), &world.settings, NOW);
+    history.record_reread(ix, NOW);
+    assert_eq!(world.choose(&history).reread, vec![]);
 }
 
 #[test]
@@ -241,21 +245,21 @@ fn a_running_build_occupies_its_slots() {
         world.plan.snapshot = world.draft.publish(NOW);
         index_lag::index_lags(&world.plan.snapshot)
     };
-    let mut memory = BuildHistory::default();
-    memory.record_start(&all.buildable[0], BuildClass::Batch, NOW);
-    let standings = world.statuses(&memory);
-    assert_eq!(standings[0], BuildStatus::Building);
-    let starts = standings.iter().filter(|it| **it == BuildStatus::Starting).count();
+    let mut history = BuildHistory::default();
+    history.record_start(&all.buildable[0], BuildClass::Batch, NOW);
+    let statuses = world.statuses(&history);
+    assert_eq!(statuses[0], BuildStatus::Building);
+    let starts = statuses.iter().filter(|it| **it == BuildStatus::Starting).count();
     let waits = BuildStatus::Waiting(BuildRefusal::NodeLimit);
-    assert_eq!((starts, standings.iter().filter(|it| **it == waits).count()), (1, 1));
+    assert_eq!((starts, statuses.iter().filter(|it| **it == waits).count()), (1, 1));
 }
 
 #[test]
 fn another_seed_gives_another_order() {
-    let order = |luck: u64| {
-        let mut places: Vec<usize> = (0..20).collect();
-        places.sort_by_key(|at| shuffle_key(luck, *at));
-        places
+    let order = |seed: u64| {
+        let mut positions: Vec<usize> = (0..20).collect();
+        positions.sort_by_key(|at| shuffle_key(seed, *at));
+        positions
     };
     assert_eq!(order(1), order(1));
     assert_ne!(order(1), order(2));
@@ -277,12 +281,12 @@ fn a_failed_build_is_delayed_and_stalled() {
     let mut world = Fixture::new(&[3_000]);
     world.plan.snapshot = world.draft.publish(NOW);
     let all = index_lag::index_lags(&world.plan.snapshot);
-    let mut memory = BuildHistory::default();
-    memory.record_start(&all.buildable[0], BuildClass::Batch, ago(20));
-    memory.record_refusal(all.buildable[0].ix, &world.settings, ago(2));
-    let line = &world.choose(&memory).indexes[0];
-    assert_eq!(line.status, BuildStatus::Waiting(BuildRefusal::CoolDown));
-    assert_eq!(line.stalled_since, Some(ago(2)));
+    let mut history = BuildHistory::default();
+    history.record_start(&all.buildable[0], BuildClass::Batch, ago(20));
+    history.record_refusal(all.buildable[0].ix, &world.settings, ago(2));
+    let index = &world.choose(&history).indexes[0];
+    assert_eq!(index.status, BuildStatus::Waiting(BuildRefusal::CoolDown));
+    assert_eq!(index.stalled_since, Some(ago(2)));
     assert_eq!(BuildResult::ALL.map(BuildResult::label), ["built", "failed"]);
 }
 
@@ -315,17 +319,17 @@ fn search(world: &mut Fixture, offered: Option<bool>, indexed: u64) -> TargetIx 
 fn a_search_index_is_selected_like_a_view() {
     let mut world = Fixture::new(&[0]);
     let ix = search(&mut world, Some(true), 9_000);
-    let chosen = world.choose(&BuildHistory::default());
-    let line = &chosen.indexes[0];
-    assert_eq!((line.ix, line.status, line.pending), (ix, BuildStatus::Starting, Some(1_000)));
-    assert_eq!(line.id.to_string(), "search:orders/nouveau/_design%2Fs/text");
-    assert_eq!(chosen.starts.len(), 1);
+    let selection = world.choose(&BuildHistory::default());
+    let index = &selection.indexes[0];
+    assert_eq!((index.ix, index.status, index.pending), (ix, BuildStatus::Starting, Some(1_000)));
+    assert_eq!(index.id.to_string(), "search:orders/nouveau/_design%2Fs/text");
+    assert_eq!(selection.starts.len(), 1);
     // CouchDB's monitor stops view builds there, but not search indexes.
     world.plan.conditions.disks = Arc::new(disks(24));
     assert_eq!(world.choose(&BuildHistory::default()).indexes[0].status, BuildStatus::Starting);
     world.plan.conditions.disks = Arc::new(disks(1));
-    let standing = world.choose(&BuildHistory::default()).indexes[0].status;
-    assert_eq!(standing, BuildStatus::Waiting(BuildRefusal::Headroom));
+    let status = world.choose(&BuildHistory::default()).indexes[0].status;
+    assert_eq!(status, BuildStatus::Waiting(BuildRefusal::Headroom));
 }
 
 #[test]
@@ -333,10 +337,10 @@ fn a_search_index_without_its_engine_is_only_listed() {
     for offered in [None, Some(false)] {
         let mut world = Fixture::new(&[0]);
         search(&mut world, offered, 9_000);
-        let chosen = world.choose(&BuildHistory::default());
-        let line = &chosen.indexes[0];
-        assert_eq!(line.status, BuildStatus::Waiting(BuildRefusal::NotOffered));
-        assert_eq!((line.pending, line.lagging_since), (None, None));
-        assert_eq!((chosen.starts.len(), chosen.reread.len()), (0, 0));
+        let selection = world.choose(&BuildHistory::default());
+        let index = &selection.indexes[0];
+        assert_eq!(index.status, BuildStatus::Waiting(BuildRefusal::NotOffered));
+        assert_eq!((index.pending, index.lagging_since), (None, None));
+        assert_eq!((selection.starts.len(), selection.reread.len()), (0, 0));
     }
 }

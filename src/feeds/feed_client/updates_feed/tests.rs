@@ -50,11 +50,11 @@ async fn it_starts_from_now_and_resumes_where_it_broke_off() {
 
 #[tokio::test(start_paused = true)]
 async fn missed_rows_come_first_and_confirm_nothing() {
-    let kept = |seq: &str| {
-        Some(FeedPosition { seq: seq.to_owned(), made: None, at: Moment::from_unix(90) })
+    let stored = |seq: &str| {
+        Some(FeedPosition { seq: seq.to_owned(), created_at: None, at: Moment::from_unix(90) })
     };
     let mut state = UpdatesFeed::new();
-    state.start(("7-x".to_owned(), None), kept("5-x"), Moment::from_unix(100));
+    state.start(("7-x".to_owned(), None), stored("5-x"), Moment::from_unix(100));
     assert_eq!(state.step, UpdatesStep::Open("5-x".to_owned()));
     state.mark_open();
     assert_eq!(names(&state.receive(vec![update("a", 6)])), ["a"]);
@@ -71,7 +71,7 @@ async fn missed_rows_come_first_and_confirm_nothing() {
 
     // If all missed rows were already received, a heartbeat ends the catch-up.
     let mut state = UpdatesFeed::new();
-    state.start(("7-x".to_owned(), None), kept("5-x"), Moment::from_unix(100));
+    state.start(("7-x".to_owned(), None), stored("5-x"), Moment::from_unix(100));
     state.mark_open();
     assert!(state.receive(vec![UpdateLine::Heartbeat]).is_empty());
     assert_eq!(state.state().followed_since, Some(Moment::from_unix(201)));
@@ -79,7 +79,7 @@ async fn missed_rows_come_first_and_confirm_nothing() {
     // CouchDB rejects the position: the feed starts from now, and the position is forgotten.
     for refused in [true, false] {
         let mut state = UpdatesFeed::new();
-        state.start(("7-x".to_owned(), None), kept("5-x"), Moment::from_unix(100));
+        state.start(("7-x".to_owned(), None), stored("5-x"), Moment::from_unix(100));
         if refused {
             state.record_failure(FeedFailure::BadSequence, "400".into());
         } else {
@@ -157,18 +157,61 @@ proptest! {
         numbers in proptest::collection::vec(0_u64..40, 0..60),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let told: Vec<u64> = runtime.unwrap().block_on(async {
+        let reported: Vec<u64> = runtime.unwrap().block_on(async {
             let mut state = listening(0);
-            let mut told = Vec::new();
+            let mut reported = Vec::new();
             for at in numbers {
                 let events = state.receive(vec![update(&at.to_string(), at)]);
-                told.extend(events.iter().map(|event| event.db.parse::<u64>().unwrap()));
+                reported.extend(events.iter().map(|event| event.db.parse::<u64>().unwrap()));
                 if state.rewinds > 0 {
                     break;
                 }
             }
-            told
+            reported
         });
-        prop_assert!(told.is_sorted_by(|one, other| one < other), "{:?}", told);
+        prop_assert!(reported.is_sorted_by(|one, other| one < other), "{:?}", reported);
     }
+}
+
+#[test]
+fn each_result_leads_to_the_next_step_and_what_it_reports() {
+    let now = Moment::from_unix(200);
+    let mut feed = UpdatesFeed::new();
+    let mut handle = |result: UpdatesResult| {
+        let (events, is_missed, state) = match feed.handle(result, now) {
+            FeedStep::Updates(events, state) => (events, false, state),
+            FeedStep::MissedUpdates(events, state) => (events, true, state),
+            FeedStep::MapChanges(..) => panic!("it is another feed"),
+        };
+        (feed.step.clone(), names(&events).concat(), is_missed, state.connected)
+    };
+    let current = |seq: &str, stored: Option<&str>| UpdatesResult::CurrentSeq {
+        seq: seq.to_owned(),
+        created_at: Some("1".to_owned()),
+        stored: stored.map(|seq| FeedPosition { seq: seq.to_owned(), created_at: None, at: now }),
+    };
+    let open = |seq: &str| UpdatesStep::Open(seq.to_owned());
+    let none = String::new;
+    assert_eq!(handle(current("7-x", Some("5-x"))), (open("5-x"), none(), false, false));
+    assert_eq!(handle(UpdatesResult::Opened), (UpdatesStep::Listen, none(), true, false));
+    let lines = |lines| UpdatesResult::Lines(lines);
+    let (step, events, is_missed, _) = handle(lines(vec![update("a", 6)]));
+    assert_eq!((step, events.as_str(), is_missed), (UpdatesStep::Listen, "a", true));
+    // The lines with the last missed row still count as missed; the next ones do not.
+    let (_, events, is_missed, connected) = handle(lines(vec![update("b", 7), update("c", 8)]));
+    assert_eq!((events.as_str(), is_missed, connected), ("bc", true, true));
+    let (_, events, is_missed, _) = handle(lines(vec![update("d", 9)]));
+    assert_eq!((events.as_str(), is_missed), ("d", false));
+
+    let (step, ..) = handle(UpdatesResult::Ended);
+    assert!(matches!(step, UpdatesStep::Pause(_)), "{step:?}");
+    let same = UpdatesResult::Paused { created_at: Some("1".to_owned()) };
+    assert_eq!(handle(same).0, open("9-x"));
+    // Another database is behind the feed: it starts from now, after another pause.
+    handle(UpdatesResult::Ended);
+    let other = UpdatesResult::Paused { created_at: Some("2".to_owned()) };
+    let (step, ..) = handle(other);
+    assert!(matches!(step, UpdatesStep::Pause(_)), "{step:?}");
+    assert_eq!(handle(UpdatesResult::Paused { created_at: None }).0, UpdatesStep::Begin);
+    assert_eq!(handle(current("3-y", None)), (open("3-y"), none(), false, false));
 }

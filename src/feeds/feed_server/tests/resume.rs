@@ -67,8 +67,8 @@ impl Reader {
         self.since.as_ref().map_or_else(String::new, |since| format!("since={since}"))
     }
 
-    fn restart_if_reset(&mut self, anew: Option<ResetReason>) {
-        if anew.is_some() {
+    fn restart_if_reset(&mut self, reset: Option<ResetReason>) {
+        if reset.is_some() {
             self.known.clear();
         }
     }
@@ -90,9 +90,9 @@ impl Reader {
         }
     }
 
-    async fn read_once(&mut self, told: &Fixture, limit: u64) -> bool {
+    async fn read_once(&mut self, fixture: &Fixture, limit: u64) -> bool {
         self.open = None;
-        let mut reading = told.open(&format!("{}&limit={limit}", self.query())).await;
+        let mut reading = fixture.open(&format!("{}&limit={limit}", self.query())).await;
         self.restart_if_reset(reading.reset);
         self.apply_object(&reading.rest().await)
     }
@@ -105,17 +105,18 @@ impl Reader {
         !whole["results"].as_array().unwrap().is_empty()
     }
 
-    async fn wait_once(&mut self, told: &Fixture, events: Vec<(u8, u8)>) {
+    async fn wait_once(&mut self, fixture: &Fixture, events: Vec<(u8, u8)>) {
         self.open = None;
-        let mut reading = told.open(&format!("{}&feed=longpoll&timeout=900", self.query())).await;
+        let mut reading =
+            fixture.open(&format!("{}&feed=longpoll&timeout=900", self.query())).await;
         self.restart_if_reset(reading.reset);
         let first = reading.piece().await.unwrap();
-        told.record(db_events(events)).await;
+        fixture.record(db_events(events)).await;
         assert!(self.apply_object(&(first + &reading.rest().await)), "events came in time");
     }
 
-    async fn open_feed(&mut self, told: &Fixture) {
-        let reading = told.open(&format!("{}&feed=continuous", self.query())).await;
+    async fn open_feed(&mut self, fixture: &Fixture) {
+        let reading = fixture.open(&format!("{}&feed=continuous", self.query())).await;
         self.restart_if_reset(reading.reset);
         self.open = Some(reading);
     }
@@ -152,13 +153,13 @@ struct ExpectedState {
 
 impl ExpectedState {
     /// Applies newly recorded events.
-    async fn update(&mut self, told: &Fixture, keep: Duration) {
+    async fn update(&mut self, fixture: &Fixture, keep: Duration) {
         let query = EventsQuery {
             after_seq: Some(self.up_to_seq),
             limit: usize::MAX,
             ..EventsQuery::default()
         };
-        for (seq, event) in told.journal.events(query).await.unwrap().entries {
+        for (seq, event) in fixture.journal.events(query).await.unwrap().entries {
             self.up_to_seq = seq;
             let Some((change, db)) = event.details.database_change() else { continue };
             let at = event.at.unix();
@@ -185,29 +186,29 @@ impl ExpectedState {
 
 async fn check_readers(steps: Vec<ScenarioStep>, keep: Duration) {
     let budget = Keep { keep, max_size: 1 << 30 };
-    let told = Fixture::new(work::Journal { events: budget, outcomes: budget }, 10).await;
+    let fixture = Fixture::new(work::Journal { events: budget, outcomes: budget }, 10).await;
     let mut truth = ExpectedState::default();
     let mut readers: [Reader; 3] = Default::default();
     for step in steps {
         match step {
             ScenarioStep::Events(events) => {
-                told.record(db_events(events)).await;
-                truth.update(&told, keep).await;
+                fixture.record(db_events(events)).await;
+                truth.update(&fixture, keep).await;
             }
             ScenarioStep::Polls(who, events) => {
-                readers[who].wait_once(&told, events).await;
-                truth.update(&told, keep).await;
+                readers[who].wait_once(&fixture, events).await;
+                truth.update(&fixture, keep).await;
             }
-            ScenarioStep::Own => told.record_own_event().await,
+            ScenarioStep::Own => fixture.record_own_event().await,
             ScenarioStep::Hours(hours) => {
                 time::sleep(Duration::from_secs(3600) * hours.into()).await
             }
             ScenarioStep::Reads(who, limit) => {
-                readers[who].read_once(&told, limit.into()).await;
+                readers[who].read_once(&fixture, limit.into()).await;
             }
             ScenarioStep::Listens(who, pieces) => {
                 readers[who].open = None;
-                readers[who].open_feed(&told).await;
+                readers[who].open_feed(&fixture).await;
                 for _ in 0..pieces {
                     readers[who].take_piece().await;
                 }
@@ -216,7 +217,7 @@ async fn check_readers(steps: Vec<ScenarioStep>, keep: Duration) {
         }
     }
     for reader in &mut readers {
-        while reader.read_once(&told, 3).await {}
+        while reader.read_once(&fixture, 3).await {}
         for ((db, kind), latest) in &truth.all {
             let known = reader.known.get(&(db.clone(), kind.clone())).copied();
             let of = |kind: &&str| reader.known.contains_key(&(db.clone(), (*kind).to_owned()));

@@ -9,15 +9,15 @@ fn lines(piece: &str) -> Vec<Value> {
 
 #[tokio::test(start_paused = true)]
 async fn normal_returns_the_latest_of_each_type_in_order() {
-    let told = Fixture::with_defaults().await;
-    let nothing = told.open("").await.rest().await;
+    let fixture = Fixture::with_defaults().await;
+    let nothing = fixture.open("").await.rest().await;
     assert!(nothing.starts_with("{\"results\":[\n\n],\n\"last_seq\":\"0-"), "{nothing:?}");
     assert!(nothing.ends_with("\"}\n"), "{nothing:?}");
     let created = |db: &str| EventDetails::Created { db: db.into() };
     let deleted = |db: &str| EventDetails::Deleted { db: db.into() };
-    told.record(vec![created("a"), updated("a"), created("b"), updated("a")]).await;
-    told.record(vec![deleted("b"), created("b")]).await;
-    let whole = told.open("").await.object().await;
+    fixture.record(vec![created("a"), updated("a"), created("b"), updated("a")]).await;
+    fixture.record(vec![deleted("b"), created("b")]).await;
+    let whole = fixture.open("").await.object().await;
     let expected = [(1, "created", "a"), (4, "updated", "a"), (5, "deleted", "b")];
     let mut expected: Vec<_> =
         expected.into_iter().map(|(seq, kind, db)| (seq, kind.into(), db.into())).collect();
@@ -36,7 +36,7 @@ async fn normal_returns_the_latest_of_each_type_in_order() {
         (format!("since=\"{}\"&limit=1", second.as_str().unwrap()), 2, 3, 5),
         (format!("since={}&limit=0", second.as_str().unwrap()), 0, 0, 4),
     ] {
-        let part = told.open(&query).await.object().await;
+        let part = fixture.open(&query).await.object().await;
         assert_eq!(rows(&part["results"]), expected[from..to], "{query}");
         assert_eq!(number(&part["last_seq"]), seq, "{query}");
     }
@@ -48,11 +48,11 @@ async fn normal_returns_the_latest_of_each_type_in_order() {
         ("descending=true&since=now", 4, 1),
         ("feed=longpoll&descending=true", 4, 1),
     ] {
-        let part = told.open(query).await.object().await;
+        let part = fixture.open(query).await.object().await;
         assert_eq!(rows(&part["results"]), expected[..count], "{query}");
         assert_eq!(number(&part["last_seq"]), seq, "{query}");
     }
-    let reversed = told.open("feed=continuous&descending=true").await.rest().await;
+    let reversed = fixture.open("feed=continuous&descending=true").await.rest().await;
     let reversed = lines(&reversed);
     assert_eq!(reversed.len(), 5);
     assert_eq!((number(&reversed[0]["seq"]), number(&reversed[4]["last_seq"])), (6, 1));
@@ -60,59 +60,59 @@ async fn normal_returns_the_latest_of_each_type_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_response_longer_than_a_page_is_complete() {
-    let told = Fixture::with_defaults().await;
+    let fixture = Fixture::with_defaults().await;
     let count = 2_500_u64;
-    told.record((0..count).map(|number| updated(&format!("d{number}"))).collect()).await;
+    fixture.record((0..count).map(|number| updated(&format!("d{number}"))).collect()).await;
     let numbers = |list: &Value| rows(list).into_iter().map(|row| row.0).collect::<Vec<_>>();
-    let whole = told.open("").await.object().await;
+    let whole = fixture.open("").await.object().await;
     assert_eq!(numbers(&whole["results"]), (1..=count).collect::<Vec<_>>());
-    let whole = told.open("descending=true").await.object().await;
+    let whole = fixture.open("descending=true").await.object().await;
     assert_eq!(numbers(&whole["results"]), (1..=count).rev().collect::<Vec<_>>());
-    let part = told.open("limit=1700&feed=longpoll").await.object().await;
+    let part = fixture.open("limit=1700&feed=longpoll").await.object().await;
     assert_eq!((rows(&part["results"]).len(), number(&part["last_seq"])), (1700, 1700));
-    let text = told.open("feed=continuous&timeout=10").await.rest().await;
+    let text = fixture.open("feed=continuous&timeout=10").await.rest().await;
     assert_eq!(lines(&text).len(), 2_501);
 }
 
 #[tokio::test(start_paused = true)]
 async fn longpoll_waits_for_the_first_event_or_its_timeout() {
-    let told = Fixture::with_defaults().await;
-    told.record(vec![updated("old")]).await;
+    let fixture = Fixture::with_defaults().await;
+    fixture.record(vec![updated("old")]).await;
     let begun = Instant::now();
-    let nothing = told.open("feed=longpoll&since=now&timeout=500").await.object().await;
+    let nothing = fixture.open("feed=longpoll&since=now&timeout=500").await.object().await;
     assert_eq!((begun.elapsed(), nothing["results"].clone()), (millis(500), Value::Array(vec![])));
     assert_eq!(number(&nothing["last_seq"]), 1);
 
-    let mut waits = told.open("feed=longpoll&since=now&heartbeat=400").await;
+    let mut waits = fixture.open("feed=longpoll&since=now&heartbeat=400").await;
     assert_eq!(waits.piece().await.unwrap(), "{\"results\":[\n");
     for _ in 0..300 {
         let before = Instant::now();
         assert_eq!(waits.piece().await.unwrap(), "\n");
         assert_eq!(before.elapsed(), millis(400));
     }
-    told.record_own_event().await;
+    fixture.record_own_event().await;
     time::sleep(millis(300)).await;
-    told.record(vec![updated("a"), updated("b")]).await;
+    fixture.record(vec![updated("a"), updated("b")]).await;
     let text = "{\"results\":[\n".to_owned() + &waits.rest().await;
     let whole: Value = text.parse().unwrap();
     assert_eq!((rows(&whole["results"]).len(), number(&whole["last_seq"])), (2, 4));
     // Existing events are returned at once.
     let begun = Instant::now();
-    let there = told.open("feed=longpoll&limit=1").await.object().await;
+    let there = fixture.open("feed=longpoll&limit=1").await.object().await;
     assert_eq!((begun.elapsed(), rows(&there["results"]).len()), (millis(0), 1));
-    let none = told.open("feed=longpoll&limit=0&since=now").await.object().await;
+    let none = fixture.open("feed=longpoll&limit=0&since=now").await.object().await;
     assert_eq!((begun.elapsed(), number(&none["last_seq"])), (millis(0), 4));
 }
 
 #[tokio::test(start_paused = true)]
 async fn continuous_ends_after_silence_and_stays_open_with_heartbeats() {
-    let told = Fixture::with_defaults().await;
-    let mut quiet = told.open("feed=continuous&timeout=1000").await;
-    let mut beats = told.open("feed=continuous&heartbeat=400&timeout=1000&limit=3").await;
+    let fixture = Fixture::with_defaults().await;
+    let mut quiet = fixture.open("feed=continuous&timeout=1000").await;
+    let mut beats = fixture.open("feed=continuous&heartbeat=400&timeout=1000&limit=3").await;
     let begun = Instant::now();
     for round in 0..3_u64 {
         time::sleep(millis(700)).await;
-        told.record(vec![updated("a")]).await;
+        fixture.record(vec![updated("a")]).await;
         // Silence counts from the last event.
         let line = lines(&quiet.piece().await.unwrap());
         assert_eq!((line.len(), number(&line[0]["seq"])), (1, round + 1));
@@ -129,30 +129,30 @@ async fn continuous_ends_after_silence_and_stays_open_with_heartbeats() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_source_stays_open_with_heartbeats_and_sends_its_position() {
-    let told = Fixture::with_defaults().await;
-    told.record(vec![updated("old")]).await;
-    let mut source = told.open("feed=eventsource&since=now&heartbeat=400").await;
-    let place = source.piece().await.unwrap();
-    assert!(place.starts_with("id: \"1-") && place.ends_with("\"\n\n"), "{place:?}");
+    let fixture = Fixture::with_defaults().await;
+    fixture.record(vec![updated("old")]).await;
+    let mut source = fixture.open("feed=eventsource&since=now&heartbeat=400").await;
+    let position = source.piece().await.unwrap();
+    assert!(position.starts_with("id: \"1-") && position.ends_with("\"\n\n"), "{position:?}");
     for round in 2..20 {
         for _ in 0..5 {
             assert_eq!(source.piece().await.unwrap(), "event: heartbeat\ndata: \n\n");
         }
-        told.record(vec![updated("a")]).await;
+        fixture.record(vec![updated("a")]).await;
         let event = source.piece().await.unwrap();
         let (data, id) = event.split_once('\n').unwrap();
         let data: Value = data.strip_prefix("data: ").unwrap().parse().unwrap();
         assert_eq!(number(&data["seq"]), round);
         assert_eq!(id, format!("id: {}\n\n", data["seq"]));
     }
-    let mut whole = told.open("feed=eventsource&timeout=10").await;
+    let mut whole = fixture.open("feed=eventsource&timeout=10").await;
     assert_eq!(whole.rest().await.matches("data: ").count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_ends_all_feeds_in_a_valid_state() {
-    let told = Fixture::with_defaults().await;
-    told.record(vec![updated("a")]).await;
+    let fixture = Fixture::with_defaults().await;
+    fixture.record(vec![updated("a")]).await;
     let mut open = Vec::new();
     for (kind, end) in [
         ("continuous", "{\"last_seq\":\"1-"),
@@ -160,10 +160,10 @@ async fn shutdown_ends_all_feeds_in_a_valid_state() {
         ("eventsource", "id: \"1-"),
     ] {
         let query = format!("feed={kind}&since=now&heartbeat=true");
-        open.push((told.open(&query).await, end));
+        open.push((fixture.open(&query).await, end));
     }
-    assert_eq!(told.feed.subscribers(), 3);
-    told.stop.cancel();
+    assert_eq!(fixture.feed.subscribers(), 3);
+    fixture.stop.cancel();
     let begun = Instant::now();
     for (reading, end) in &mut open {
         let rest = reading.rest().await;
@@ -171,31 +171,31 @@ async fn shutdown_ends_all_feeds_in_a_valid_state() {
     }
     assert_eq!(begun.elapsed(), millis(0));
     drop(open);
-    assert_eq!(told.feed.subscribers(), 0);
+    assert_eq!(fixture.feed.subscribers(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_number_of_waiting_readers_is_limited() {
-    let told = Fixture::new(work::Journal::default(), 2).await;
-    let one = told.open("feed=continuous").await;
-    let _two = told.open("feed=longpoll&since=now").await;
-    let refused = told.try_open("feed=eventsource").await.err();
+    let fixture = Fixture::new(work::Journal::default(), 2).await;
+    let one = fixture.open("feed=continuous").await;
+    let _two = fixture.open("feed=longpoll&since=now").await;
+    let refused = fixture.try_open("feed=eventsource").await.err();
     assert_eq!(refused, Some(FeedOpenError::TooManyReaders(TooManyReaders(2))));
     // A feed that does not wait needs no slot.
-    told.open("").await.object().await;
+    fixture.open("").await.object().await;
     drop(one);
-    told.open("feed=eventsource&timeout=0").await.rest().await;
+    fixture.open("feed=eventsource&timeout=0").await.rest().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_gets_fewer_events_late_but_always_the_latest() {
-    let told = Fixture::with_defaults().await;
-    let mut slow = told.open("feed=continuous&heartbeat=true").await;
-    let mut quick = told.open("feed=continuous&heartbeat=true").await;
+    let fixture = Fixture::with_defaults().await;
+    let mut slow = fixture.open("feed=continuous&heartbeat=true").await;
+    let mut quick = fixture.open("feed=continuous&heartbeat=true").await;
     let rounds = 100_u64;
     let mut lines_of_quick = 0;
     for _ in 0..rounds {
-        told.record((0..50).map(|number| updated(&format!("d{number}"))).collect()).await;
+        fixture.record((0..50).map(|number| updated(&format!("d{number}"))).collect()).await;
         lines_of_quick += lines(&quick.piece().await.unwrap()).len();
     }
     assert_eq!(lines_of_quick, 5_000);
@@ -211,11 +211,11 @@ async fn a_slow_reader_gets_fewer_events_late_but_always_the_latest() {
 
 #[tokio::test(start_paused = true)]
 async fn unknown_sequences_restart_the_feed_and_say_so() {
-    let told = Fixture::with_defaults().await;
-    told.record(vec![updated("a"), updated("b")]).await;
+    let fixture = Fixture::with_defaults().await;
+    fixture.record(vec![updated("a"), updated("b")]).await;
     let era =
-        told.open("limit=1").await.object().await["last_seq"].as_str().unwrap()[2..].to_owned();
-    for (since, anew, count) in [
+        fixture.open("limit=1").await.object().await["last_seq"].as_str().unwrap()[2..].to_owned();
+    for (since, reset, count) in [
         (format!("1-{era}"), None, 1),
         (format!("2-{era}"), None, 0),
         // Beyond the newest: from a later life of this file, or invented.
@@ -226,8 +226,8 @@ async fn unknown_sequences_restart_the_feed_and_say_so() {
         ("0".to_owned(), None, 2),
     ] {
         for kind in ["normal", "longpoll&timeout=0", "continuous&timeout=0"] {
-            let mut reading = told.open(&format!("since={since}&feed={kind}")).await;
-            assert_eq!(reading.reset, anew, "{since} {kind}");
+            let mut reading = fixture.open(&format!("since={since}&feed={kind}")).await;
+            assert_eq!(reading.reset, reset, "{since} {kind}");
             let text = reading.rest().await;
             assert_eq!(text.matches("db_name").count(), count, "{since} {kind}: {text}");
         }

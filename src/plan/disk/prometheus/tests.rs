@@ -180,10 +180,11 @@ async fn a_real_prometheus_answers_like_the_fake() {
     let http = client();
     let clock = wall_clock::Clock::System;
     let max_age = Duration::from_secs(120);
-    let ask = async |query: &str| query_free_space(&http, &url, query, max_age, clock.now()).await;
+    let query_now =
+        async |query: &str| query_free_space(&http, &url, query, max_age, clock.now()).await;
     let first = time::timeout(PATIENCE, async {
         loop {
-            match ask(FREE).await {
+            match query_now(FREE).await {
                 Ok(answer) => return answer,
                 Err(_) => time::sleep(Duration::from_millis(200)).await,
             }
@@ -198,9 +199,9 @@ async fn a_real_prometheus_answers_like_the_fake() {
         ("up[5m]", "remove the range"),
         ("0/0", "its sample is NaN"),
     ] {
-        let error = ask(query).await.unwrap_err();
+        let error = query_now(query).await.unwrap_err();
         assert!(error.contains(says), "{query}: {error}");
     }
-    assert_eq!(ask("scalar(vector(42))").await.unwrap().available, 42);
+    assert_eq!(query_now("scalar(vector(42))").await.unwrap().available, 42);
     child.kill().await.unwrap();
 }

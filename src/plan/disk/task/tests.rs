@@ -17,7 +17,7 @@ type Script = dyn Fn(&SpaceSource, Moment) -> BoxFuture<'static, Result<VolumeMe
 
 struct Scripted {
     script: Box<Script>,
-    asked: AtomicUsize,
+    queries: AtomicUsize,
 }
 
 impl std::fmt::Debug for Scripted {
@@ -32,7 +32,7 @@ impl SpaceMeter for Scripted {
         source: &SpaceSource,
         now: Moment,
     ) -> BoxFuture<'static, Result<VolumeMeasurement, String>> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.queries.fetch_add(1, Ordering::SeqCst);
         (self.script)(source, now)
     }
 }
@@ -83,7 +83,7 @@ impl Running {
         + 'static,
     ) -> Self {
         let clock = Clock::anchored(Moment::from_unix(START));
-        let meter = Arc::new(Scripted { script: Box::new(script), asked: AtomicUsize::new(0) });
+        let meter = Arc::new(Scripted { script: Box::new(script), queries: AtomicUsize::new(0) });
         let (settings, settings_rx) = watch::channel(Arc::new(settings));
         let (snapshots, snapshots_rx) = watch::channel(Arc::default());
         let (jobs, jobs_rx) = watch::channel(Arc::default());
@@ -102,8 +102,8 @@ impl Running {
         Arc::clone(&clock.borrow())
     }
 
-    fn asked(&self) -> usize {
-        self.meter.asked.load(Ordering::SeqCst)
+    fn queries(&self) -> usize {
+        self.meter.queries.load(Ordering::SeqCst)
     }
 }
 
@@ -130,7 +130,7 @@ async fn a_value_survives_failures_until_it_is_too_old() {
     assert_eq!(disks.volumes[0].problem.as_deref(), Some("HTTP 503"));
     let disks = running.at(260).await;
     assert_eq!(disks.volumes[0].space, None, "301 seconds and more are too old");
-    assert_eq!(running.asked(), 11, "a query each 30 s");
+    assert_eq!(running.queries(), 11, "a query each 30 s");
     let disks = running.at(310).await;
     assert_eq!(disks.volumes[0].space.map(|space| space.available), Some(7));
     assert_eq!(disks.volumes[0].problem, None);
@@ -141,13 +141,13 @@ async fn a_volume_that_does_not_answer_is_not_asked_again() {
     let volumes = settings(vec![queried(&["couchdb@a"]), queried(&["couchdb@b"])]);
     let running = Running::start(volumes, |_, _| std::future::pending().boxed());
     running.at(3_600).await;
-    assert_eq!(running.asked(), 2);
+    assert_eq!(running.queries(), 2);
     let late = running.handle.disks.borrow().volumes[0].problem.clone();
     assert_eq!(late.as_deref(), Some("no answer within 10s"));
     let other = queried(&["couchdb@c"]);
     running.settings.send_modify(|settings| Arc::make_mut(settings).volumes.push(other));
     let disks = running.at(60).await;
-    assert_eq!(running.asked(), 3);
+    assert_eq!(running.queries(), 3);
     let [a, .., c] = disks.volumes.as_slice() else { panic!("{disks:?}") };
     assert_eq!((a.space, c.space, &*c.name), (None, None, "couchdb@c"));
 }

@@ -91,14 +91,14 @@ fn a_gate_closes_above_the_high_mark_and_opens_at_the_low_one() {
 #[test]
 fn the_maximum_hold_applies_to_the_gate_and_reports_every_signal_it_ignores() {
     let mut gate = PressureGate::default();
-    let mut told = Vec::new();
+    let mut changes = Vec::new();
     for seconds in (0..=120).step_by(10) {
         gate.record(RunQueue, Some(90.0));
         gate.record(ProbeLatency, Some(if seconds < 60 { 0.01 } else { 2.0 }));
-        told.extend(gate.update(&pressure(), at(seconds)).into_iter().map(|it| (seconds, it)));
+        changes.extend(gate.update(&pressure(), at(seconds)).into_iter().map(|it| (seconds, it)));
     }
     assert_eq!(
-        told,
+        changes,
         [
             (10, GateChange::Closed(RunQueue, 90.0)),
             (70, GateChange::Closed(ProbeLatency, 2.0)),

@@ -15,15 +15,15 @@ const NODES: [&str; 2] = ["couchdb@a", "couchdb@b"];
 /// Each node's probe result; a node without one never answers.
 #[derive(Debug, Default)]
 struct Nodes {
-    looks: watch::Sender<BTreeMap<&'static str, NodeReading>>,
-    asked: AtomicUsize,
+    readings: watch::Sender<BTreeMap<&'static str, NodeReading>>,
+    probes_sent: AtomicUsize,
 }
 
 impl Probe for Nodes {
     fn probe(&self, node: &str) -> BoxFuture<'static, NodeReading> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
-        match self.looks.borrow().get(node) {
-            Some(look) => std::future::ready(*look).boxed(),
+        self.probes_sent.fetch_add(1, Ordering::SeqCst);
+        match self.readings.borrow().get(node) {
+            Some(reading) => std::future::ready(*reading).boxed(),
             None => std::future::pending().boxed(),
         }
     }
@@ -65,9 +65,9 @@ impl Running {
         Self { nodes, draft, snapshots, jobs, handle, _held: (settings, probe), _tasks: tasks }
     }
 
-    fn show(&self, node: &'static str, look: NodeReading) {
-        self.nodes.looks.send_modify(|looks| {
-            looks.insert(node, look);
+    fn show(&self, node: &'static str, reading: NodeReading) {
+        self.nodes.readings.send_modify(|readings| {
+            readings.insert(node, reading);
         });
     }
 
@@ -105,7 +105,7 @@ async fn pressure_holds_back_one_node_and_not_the_other() {
 
     running.show(NODES[1], quiet());
     assert_eq!(running.after(30, 1).await.unwrap().hold, None);
-    assert_eq!(running.nodes.asked.load(Ordering::SeqCst), 14, "each node every ten seconds");
+    assert_eq!(running.nodes.probes_sent.load(Ordering::SeqCst), 14, "each node every ten seconds");
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,13 +137,13 @@ async fn maintenance_lasts_until_the_node_reports_otherwise() {
 async fn a_hanging_node_is_probed_once_and_a_down_node_never() {
     let mut running = Running::start();
     assert_eq!(running.after(300, 0).await, None);
-    assert_eq!(running.nodes.asked.load(Ordering::SeqCst), 2);
+    assert_eq!(running.nodes.probes_sent.load(Ordering::SeqCst), 2);
     let ix = NodeIx::from_usize(1).unwrap();
     running.draft.update_node(ix, |node| node.is_up = Some(false));
     running.snapshots.send_replace(running.draft.publish(Moment::from_unix(START)));
     running.show(NODES[0], quiet());
     assert_eq!(running.after(30, 0).await, None);
-    assert_eq!(running.nodes.asked.load(Ordering::SeqCst), 2);
+    assert_eq!(running.nodes.probes_sent.load(Ordering::SeqCst), 2);
     running.draft.update_node(ix, |node| node.is_up = Some(true));
     running.snapshots.send_replace(running.draft.publish(Moment::from_unix(START)));
     assert!(running.after(10, 0).await.is_some(), "its state starts from empty");

@@ -24,13 +24,13 @@ pub(super) fn print_line(line: &str) {
 /// bytes, and returns the complete lines it printed.
 pub(super) async fn run_and_kill(
     test: &str,
-    told: &str,
+    instructions: &str,
     bytes: Option<usize>,
     pause: Duration,
 ) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--ignored", "--nocapture"])
-        .env(CHILD_VAR, told)
+        .env(CHILD_VAR, instructions)
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::null())
         .kill_on_drop(true)

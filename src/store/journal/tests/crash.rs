@@ -115,8 +115,8 @@ proptest! {
 #[tokio::test]
 #[ignore = "not a test of its own: acknowledged_changes_survive_a_kill starts and kills it"]
 async fn prints_acknowledged_changes() {
-    let told = child::child_instructions();
-    let (dir, first) = told.rsplit_once(',').unwrap();
+    let instructions = child::child_instructions();
+    let (dir, first) = instructions.rsplit_once(',').unwrap();
     let first: u64 = first.parse().unwrap();
     let running = RunningJournal::claimed(DirectoryStorage::new(dir)).await;
     for number in first.. {
@@ -124,7 +124,7 @@ async fn prints_acknowledged_changes() {
             .keep(vec![StateChange::StartIntended(intent(number)), ended(number)])
             .await
             .unwrap();
-        child::print_line(&format!("kept {number}"));
+        child::print_line(&format!("stored {number}"));
     }
 }
 
@@ -139,22 +139,23 @@ async fn acknowledged_changes_survive_a_kill() {
         // others while it writes.
         let wanted = (round >= 4).then(|| usize::try_from(random() % 2000).unwrap());
         let pause = Duration::from_micros(random() % 30_000);
-        let told = format!("{},{first}", dir.path().display());
+        let instructions = format!("{},{first}", dir.path().display());
         let test = "store::journal::tests::crash::prints_acknowledged_changes";
-        let lines = child::run_and_kill(test, &told, wanted, pause).await;
+        let lines = child::run_and_kill(test, &instructions, wanted, pause).await;
         let before = printed.len();
-        let kept = lines.iter().filter_map(|line| line.strip_prefix("kept ")?.parse::<u64>().ok());
-        printed.extend(kept);
+        let stored =
+            lines.iter().filter_map(|line| line.strip_prefix("stored ")?.parse::<u64>().ok());
+        printed.extend(stored);
         assert!(round < 4 || printed.len() > before, "round {round} printed nothing");
 
         let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
-        let kept: BTreeSet<u64> = running
+        let stored: BTreeSet<u64> = running
             .history()
             .await
             .iter()
             .map(|outcome| outcome.started_at.unix() - moment(0).unix())
             .collect();
-        let lost: Vec<_> = printed.difference(&kept).collect();
+        let lost: Vec<_> = printed.difference(&stored).collect();
         assert!(lost.is_empty(), "round {round} lost {lost:?}");
         assert!(running.recovered().await.intents.is_empty(), "stored completely or not at all");
         running.stop_and_wait().await;

@@ -84,11 +84,11 @@ async fn a_damaged_file_is_refused_with_an_explanation_or_intact() {
         let mut bytes = good.clone();
         blow.apply(&mut bytes);
         std::fs::write(&path, &bytes).unwrap();
-        if let Err(said) = intact_or_refused(dir.path()) {
+        if let Err(text) = intact_or_refused(dir.path()) {
             let start = format!("{} is damaged: ", path.display());
-            prop_assert!(said.starts_with(&start), "{said}");
-            prop_assert!(said.ends_with(
-                "move the file away to start without history, quarantines and suspensions"), "{said}");
+            prop_assert!(text.starts_with(&start), "{text}");
+            prop_assert!(text.ends_with(
+                "move the file away to start without history, quarantines and suspensions"), "{text}");
             refused.set(refused.get() + 1);
         }
     });
@@ -100,8 +100,8 @@ async fn empty_and_foreign_files_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for bytes in [&b""[..], b"SQLite format 3\0 and more", &[0; 8192]] {
         std::fs::write(dir.path().join("journal.redb"), bytes).unwrap();
-        let said = intact_or_refused(dir.path()).unwrap_err();
-        assert!(said.contains("journal.redb is damaged: "), "{said}");
+        let text = intact_or_refused(dir.path()).unwrap_err();
+        assert!(text.contains("journal.redb is damaged: "), "{text}");
     }
 }
 
@@ -115,10 +115,10 @@ async fn a_file_of_another_format_is_refused_by_its_number() {
         tx.open_table(tables::META).unwrap().insert("schema", &b"7"[..]).unwrap();
         tx.commit().unwrap();
     }
-    let said = intact_or_refused(dir.path()).unwrap_err();
+    let text = intact_or_refused(dir.path()).unwrap_err();
     assert!(
-        said.contains("journal.redb has format 7, but this version supports format 2: "),
-        "{said}"
+        text.contains("journal.redb has format 7, but this version supports format 2: "),
+        "{text}"
     );
 }
 
@@ -134,9 +134,9 @@ async fn a_read_only_file_is_refused() {
     permissions.set_readonly(true);
     std::fs::set_permissions(&path, permissions).unwrap();
     let refused = JournalStore::open(&DirectoryStorage::new(dir.path()), true).unwrap_err();
-    let said = refused.to_string();
-    assert!(matches!(refused, JournalOpenError::Io { .. }), "{said}");
-    assert!(said.contains("give the user of this process read and write access"), "{said}");
+    let text = refused.to_string();
+    assert!(matches!(refused, JournalOpenError::Io { .. }), "{text}");
+    assert!(text.contains("give the user of this process read and write access"), "{text}");
 }
 
 #[tokio::test]

@@ -60,9 +60,9 @@ impl Disk {
 
     /// A disk with the same content and no faults.
     pub(super) fn copy(&self) -> Self {
-        let (synced, seen, blocks) =
+        let (synced, visible, blocks) =
             self.with(|it| (it.synced.clone(), it.visible.clone(), it.blocks.clone()));
-        let platter = DiskState { synced, visible: seen, blocks, ..DiskState::default() };
+        let platter = DiskState { synced, visible, blocks, ..DiskState::default() };
         Self(Arc::new(platter.into()))
     }
 
@@ -198,7 +198,7 @@ impl Storage for Disk {
         "the test disk".to_owned()
     }
 
-    fn open(&self, _make: bool) -> Result<Database, JournalOpenError> {
+    fn open(&self, _create: bool) -> Result<Database, JournalOpenError> {
         let opened = self.with(|it| {
             it.opened += 1;
             it.opened

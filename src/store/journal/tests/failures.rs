@@ -164,8 +164,8 @@ async fn a_replaced_file_is_not_accepted() {
     let why = running.keep(vec![ended(2)]).await.unwrap_err();
     assert!(why.0.contains("it was replaced by another file"), "{why}");
     time::sleep(Duration::from_secs(3600)).await;
-    let trouble = running.journal.health().borrow().failure.clone();
-    assert_eq!(trouble.map(|(_, why)| why), Some(why));
+    let failure = running.journal.health().borrow().failure.clone();
+    assert_eq!(failure.map(|(_, why)| why), Some(why));
     running.stop_and_wait().await;
 
     // The next process uses the file it finds.

@@ -54,7 +54,7 @@ fn an_event_replaces_the_previous_one_of_its_type() {
         all(&store),
         [row(1, "created", "a"), row(3, "updated", "b"), row(4, "updated", "a")]
     );
-    assert_eq!(store.counts().feed.shelf.entries, 3);
+    assert_eq!(store.counts().feed.size.entries, 3);
     assert_eq!(store.counts().db_events.entries, 4);
 }
 
@@ -70,8 +70,8 @@ fn database_events_do_not_displace_recliners_own_events() {
         expected.push(round * 3 + 1);
     }
     let query = EventsQuery { after_seq: Some(0), limit: usize::MAX, ..EventsQuery::default() };
-    let kept = query::events(&store.begin_read().unwrap(), &query).unwrap();
-    let numbers: Vec<u64> = kept.entries.iter().map(|(seq, _)| *seq).collect();
+    let stored = query::events(&store.begin_read().unwrap(), &query).unwrap();
+    let numbers: Vec<u64> = stored.entries.iter().map(|(seq, _)| *seq).collect();
     assert!(numbers.is_sorted() && numbers.last() == Some(&150), "{numbers:?}");
     let own: Vec<u64> = numbers.iter().copied().filter(|seq| seq % 3 == 1).collect();
     // Each table has its own budget.
@@ -97,31 +97,32 @@ fn deleted_databases_are_removed_after_their_retention_and_existing_ones_stay() 
     // unnoticed creation.
     write(&mut store, vec![updated("old"), created("again")], KEEP, 20);
     write(&mut store, vec![updated("back")], KEEP, 1_000);
-    let seen = page(&store, FeedStart::End);
+    let newest = page(&store, FeedStart::End);
     let at =
-        |number| FeedStart::AfterSequence { number, era: seen.era.clone(), removed_at_start: 0 };
+        |number| FeedStart::AfterSequence { number, era: newest.era.clone(), removed_at_start: 0 };
     // Just short of the retention.
     write(&mut store, vec![], KEEP, 8_900);
     assert_eq!(all(&store).len(), 8);
     assert_eq!(page(&store, at(5)).reset, None);
     while write(&mut store, vec![], KEEP, 9_100) {}
-    let kept = [
+    let expected = [
         row(3, "created", "lives"),
         row(7, "deleted", "again"),
         row(8, "deleted", "back"),
         row(10, "created", "again"),
         row(11, "updated", "back"),
     ];
-    assert_eq!(all(&store), kept);
-    assert_eq!((store.counts().feed.shelf.entries, store.counts().feed.floor), (5, 9));
+    assert_eq!(all(&store), expected);
+    assert_eq!((store.counts().feed.size.entries, store.counts().feed.highest_removed_seq), (5, 9));
     // A reader that missed a removed event must start again.
-    for (number, anew) in
+    for (number, reset) in
         [(5, Some(ResetReason::Trimmed)), (8, Some(ResetReason::Trimmed)), (9, None), (11, None)]
     {
-        assert_eq!(page(&store, at(number)).reset, anew, "{number}");
+        assert_eq!(page(&store, at(number)).reset, reset, "{number}");
     }
     // A reader that started after the removal may continue from anywhere.
-    let begun = FeedStart::AfterSequence { number: 3, era: seen.era.clone(), removed_at_start: 9 };
+    let begun =
+        FeedStart::AfterSequence { number: 3, era: newest.era.clone(), removed_at_start: 9 };
     let rest = page(&store, begun);
     assert_eq!(
         (rest.reset, rest.after, rest.removed_at_start, rest.entries.len()),
@@ -139,22 +140,22 @@ fn deleted_databases_are_removed_early_if_the_size_limit_is_exceeded() {
     for number in 0..2_000 {
         let db = format!("d{number}");
         write(&mut store, vec![created(&db), updated(&db), deleted(&db)], small, 0);
-        largest = largest.max(store.counts().feed.shelf.bytes);
+        largest = largest.max(store.counts().feed.size.bytes);
     }
     assert!(largest <= 11_000, "{largest}");
-    let kept = all(&store);
-    assert_eq!(kept[0], row(1, "created", "lives"));
-    assert!(kept.len() > 100, "{}", kept.len());
-    assert_eq!(kept.len() as u64, store.counts().feed.shelf.entries);
+    let rows = all(&store);
+    assert_eq!(rows[0], row(1, "created", "lives"));
+    assert!(rows.len() > 100, "{}", rows.len());
+    assert_eq!(rows.len() as u64, store.counts().feed.size.entries);
 }
 
 /// A file that is written to, copied, written to again, and restored from the copy.
 #[test]
 fn numbers_assigned_twice_are_distinguished() {
     let dir = tempfile::tempdir().unwrap();
-    let (place, path) = (DirectoryStorage::new(dir.path()), dir.path().join("journal.redb"));
+    let (storage, path) = (DirectoryStorage::new(dir.path()), dir.path().join("journal.redb"));
     let copy = dir.path().join("copy");
-    let open = || JournalStore::open(&place, true).unwrap();
+    let open = || JournalStore::open(&storage, true).unwrap();
     let era = |store: &JournalStore| page(store, FeedStart::End).era;
     let mut store = open();
     write(&mut store, vec![updated("a"), updated("b")], KEEP, 0);
@@ -202,9 +203,9 @@ fn numbers_assigned_twice_are_distinguished() {
 #[tokio::test]
 async fn a_file_of_the_previous_format_is_upgraded() {
     let dir = tempfile::tempdir().unwrap();
-    let place = DirectoryStorage::new(dir.path());
+    let storage = DirectoryStorage::new(dir.path());
     {
-        let database = place.open(true).unwrap();
+        let database = storage.open(true).unwrap();
         let tx = database.begin_write().unwrap();
         {
             let mut meta = tx.open_table(tables::META).unwrap();
@@ -217,15 +218,15 @@ async fn a_file_of_the_previous_format_is_upgraded() {
             let own = EventDetails::Released { target: target(1) };
             for (seq, what) in (1..).zip([updated("a"), own, updated("a"), created("b")]) {
                 let event = JournalEvent { at: moment(seq), details: what };
-                let said = serde_json::to_vec(&event).unwrap();
-                events.insert(seq, (1_800_000_000, said.as_slice())).unwrap();
+                let json = serde_json::to_vec(&event).unwrap();
+                events.insert(seq, (1_800_000_000, json.as_slice())).unwrap();
             }
         }
         tx.commit().unwrap();
         database.close().unwrap();
     }
     for more in 0..2 {
-        let running = RunningJournal::claimed(place.clone()).await;
+        let running = RunningJournal::claimed(storage.clone()).await;
         running.journal.record_batch(vec![updated("b")]);
         within_patience(running.journal.overridden_settings()).await.unwrap();
         assert_eq!(running.events().await.len(), 5 + more);

@@ -39,9 +39,9 @@ async fn stored_state_is_loaded_after_a_restart() {
     assert_eq!(found.recent_outcomes, [outcome(1)]);
     assert_eq!(RecoveredState { recent_outcomes: Vec::new(), ..found }, expected);
     assert_eq!(running.history().await, [outcome(1)]);
-    let told = running.events().await;
+    let events = running.events().await;
     assert_eq!(
-        event_types(&told),
+        event_types(&events),
         ["started", "started", "started", "not_started", "finished", "quarantined", "suspended"]
     );
     assert_eq!(running.journal.health().borrow().last_seq, 8);
@@ -52,7 +52,7 @@ async fn stored_state_is_loaded_after_a_restart() {
 async fn a_repeated_batch_is_stored_once() {
     let running = RunningJournal::claimed(InMemory).await;
     running.keep(everything()).await.unwrap();
-    let (told, recovered) = (running.events().await, running.recovered().await);
+    let (events, recovered) = (running.events().await, running.recovered().await);
     // Repeats everything; changes that were undone within the batch are applied and undone again.
     let again: Vec<StateChange> = everything()
         .into_iter()
@@ -63,7 +63,7 @@ async fn a_repeated_batch_is_stored_once() {
         |change| !matches!(change, StateChange::StartIntended(it) if undone.contains(&it.key())),
     );
     running.keep(settled.collect()).await.unwrap();
-    assert_eq!(running.events().await, told);
+    assert_eq!(running.events().await, events);
     assert_eq!(running.recovered().await, recovered);
     assert_eq!(running.history().await, [outcome(1)]);
     // Another run of the same target is another outcome.
@@ -113,7 +113,8 @@ async fn the_operator_of_an_order_is_recorded_and_an_order_survives_a_restart() 
     running.keep([vec![StateChange::StartIntended(by_ann)], forgotten()].concat()).await.unwrap();
     running.keep(order("bob", 1)).await.unwrap();
     running.keep(forgotten()).await.unwrap();
-    let told = |by: &str| EventDetails::Ordered { target: target(1), by: by.into(), force: true };
+    let ordered =
+        |by: &str| EventDetails::Ordered { target: target(1), by: by.into(), force: true };
     let started = EventDetails::Started {
         target: target(1),
         node: "couchdb@a".into(),
@@ -121,28 +122,28 @@ async fn the_operator_of_an_order_is_recorded_and_an_order_survives_a_restart() 
         ordered_by: Some("ann".into()),
     };
     let lapsed = EventDetails::Lapsed { target: target(1), by: "bob".into() };
-    assert_eq!(running.events().await, [told("ann"), started, told("bob"), lapsed]);
+    assert_eq!(running.events().await, [ordered("ann"), started, ordered("bob"), lapsed]);
     running.stop_and_wait().await;
 }
 
 #[tokio::test]
 async fn the_first_recorded_smoosh_value_is_restored() {
     let running = RunningJournal::claimed(InMemory).await;
-    let taken = |was: Option<&str>| OverriddenSetting {
+    let setting = |was: Option<&str>| OverriddenSetting {
         node: "couchdb@a".into(),
         section: "smoosh.ratio_dbs".into(),
         key: "concurrency".into(),
         was: was.map(str::to_owned),
     };
-    running.journal.record_overrides(vec![taken(Some("2"))]).await.unwrap();
-    running.journal.record_overrides(vec![taken(Some("0"))]).await.unwrap();
-    assert_eq!(running.journal.overridden_settings().await.unwrap(), [taken(Some("2"))]);
-    running.journal.record_restored(vec![taken(None)]).await.unwrap();
-    running.journal.record_restored(vec![taken(None)]).await.unwrap();
+    running.journal.record_overrides(vec![setting(Some("2"))]).await.unwrap();
+    running.journal.record_overrides(vec![setting(Some("0"))]).await.unwrap();
+    assert_eq!(running.journal.overridden_settings().await.unwrap(), [setting(Some("2"))]);
+    running.journal.record_restored(vec![setting(None)]).await.unwrap();
+    running.journal.record_restored(vec![setting(None)]).await.unwrap();
     assert_eq!(running.journal.overridden_settings().await.unwrap(), []);
     assert_eq!(
         running.events().await,
-        [EventDetails::TakenOver(taken(Some("2"))), EventDetails::Restored(taken(Some("2")))]
+        [EventDetails::TakenOver(setting(Some("2"))), EventDetails::Restored(setting(Some("2")))]
     );
     running.stop_and_wait().await;
 }
@@ -189,8 +190,8 @@ async fn only_one_process_can_open_the_file() {
     let running = RunningJournal::open(DirectoryStorage::new(dir.path())).unwrap();
     let refused = RunningJournal::open(DirectoryStorage::new(dir.path())).err().unwrap();
     assert!(matches!(refused, JournalOpenError::InUse { .. }));
-    let said = refused.to_string();
-    assert!(said.contains("journal.redb open, and only one may at a time"), "{said}");
+    let text = refused.to_string();
+    assert!(text.contains("journal.redb open, and only one may at a time"), "{text}");
     running.stop_and_wait().await;
     RunningJournal::open(DirectoryStorage::new(dir.path())).unwrap().stop_and_wait().await;
 }
@@ -200,11 +201,11 @@ async fn requests_before_the_stop_are_served_and_later_ones_are_not() {
     let dir = tempfile::tempdir().unwrap();
     let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
     let journal = running.journal.clone();
-    let kept: Vec<_> = (0..50).map(|at| journal.store(vec![ended(at)])).collect();
-    let noted = EventDetails::Released { target: target(1) };
-    journal.record(noted.clone());
-    let kept = futures::future::join_all(kept);
-    let (results, ()) = tokio::join!(kept, async { running.stop_and_wait().await });
+    let writes: Vec<_> = (0..50).map(|at| journal.store(vec![ended(at)])).collect();
+    let event = EventDetails::Released { target: target(1) };
+    journal.record(event.clone());
+    let writes = futures::future::join_all(writes);
+    let (results, ()) = tokio::join!(writes, async { running.stop_and_wait().await });
     let good = results.iter().filter(|result| result.is_ok()).count();
     assert_eq!(
         within_patience(journal.store(vec![ended(99)])).await.unwrap_err().0,
@@ -212,7 +213,7 @@ async fn requests_before_the_stop_are_served_and_later_ones_are_not() {
     );
     let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
     assert_eq!(running.history().await.len(), good);
-    assert!(running.events().await.contains(&noted));
+    assert!(running.events().await.contains(&event));
     running.stop_and_wait().await;
 }
 
@@ -275,9 +276,9 @@ async fn the_directory_is_created_but_not_its_parents() {
     let far = dir.path().join("not/there");
     let refused = RunningJournal::open(DirectoryStorage::new(&far)).err().unwrap();
     assert!(matches!(refused, JournalOpenError::Directory { .. }));
-    let said = refused.to_string();
-    assert!(said.starts_with(&format!("cannot use the directory {}: ", far.display())), "{said}");
-    assert!(said.ends_with("create it, or choose another one with --storage.path"), "{said}");
+    let text = refused.to_string();
+    assert!(text.starts_with(&format!("cannot use the directory {}: ", far.display())), "{text}");
+    assert!(text.ends_with("create it, or choose another one with --storage.path"), "{text}");
 
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();

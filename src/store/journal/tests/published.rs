@@ -11,13 +11,14 @@ async fn recorded_events_are_sent_with_their_numbers_once_stored() {
     let running = RunningJournal::claimed(Disk::formatted()).await;
     running.journal.record_batch(vec![EventDetails::Created { db: "early".into() }]);
     running.keep(vec![ended(1)]).await.unwrap();
-    let mut kept = running.journal.subscribe();
+    let mut subscriber = running.journal.subscribe();
     let batch = vec![updated(1), EventDetails::Deleted { db: "db2".into() }];
     running.journal.record_batch(batch.clone());
-    let told = within_patience(kept.recv()).await.unwrap();
-    let whats: Vec<EventDetails> = told.iter().map(|(_, event)| event.details.clone()).collect();
-    assert_eq!(whats, batch);
-    let (first, last) = (told[0].0, told[1].0);
+    let received = within_patience(subscriber.recv()).await.unwrap();
+    let details: Vec<EventDetails> =
+        received.iter().map(|(_, event)| event.details.clone()).collect();
+    assert_eq!(details, batch);
+    let (first, last) = (received[0].0, received[1].0);
     assert_eq!(last, first + 1);
     assert_eq!(running.journal.health().borrow().last_seq, last);
 
@@ -33,10 +34,10 @@ async fn recorded_events_are_sent_with_their_numbers_once_stored() {
     assert_eq!((seqs.len(), seqs[1..].to_vec()), (3, vec![first, last]));
     // Events of other changes are sent as well, in the order of the numbers.
     running.keep(vec![ended(2)]).await.unwrap();
-    let told = within_patience(kept.recv()).await.unwrap();
+    let received = within_patience(subscriber.recv()).await.unwrap();
     assert!(
-        told[0].0 > last && matches!(told[0].1.details, EventDetails::Finished { .. }),
-        "{told:?}"
+        received[0].0 > last && matches!(received[0].1.details, EventDetails::Finished { .. }),
+        "{received:?}"
     );
     running.stop_and_wait().await;
 }
@@ -64,20 +65,21 @@ fn an_entry_that_covers_many_targets_matches_each_of_them() {
 #[tokio::test(start_paused = true)]
 async fn events_that_cannot_be_written_are_counted_and_not_sent() {
     let running = RunningJournal::open(Disk::formatted()).unwrap();
-    let mut kept = running.journal.subscribe();
+    let mut subscriber = running.journal.subscribe();
     running.journal.record_batch(vec![updated(1), updated(2)]);
     // Claimed after the batch, which was refused by then.
     running.recovered().await;
     assert_eq!(running.journal.dropped_events(), 2);
     running.journal.record_batch(vec![updated(3)]);
-    assert_eq!(within_patience(kept.recv()).await.unwrap()[0].1.details, updated(3));
+    assert_eq!(within_patience(subscriber.recv()).await.unwrap()[0].1.details, updated(3));
     running.stop_and_wait().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_feed_position_is_stored_with_its_events() {
     let disk = Disk::formatted();
-    let position = |seq: &str| FeedPosition { seq: seq.to_owned(), made: None, at: moment(1) };
+    let position =
+        |seq: &str| FeedPosition { seq: seq.to_owned(), created_at: None, at: moment(1) };
     let running = RunningJournal::open(disk.clone()).unwrap();
     assert!(
         within_patience(running.journal.feed_position()).await.is_err(),
@@ -149,12 +151,12 @@ async fn marks_are_kept_with_their_events_until_newer_facts_are_saved() {
 async fn prints_sent_events() {
     let dir = child::child_instructions();
     let running = RunningJournal::claimed(DirectoryStorage::new(dir)).await;
-    let mut kept = running.journal.subscribe();
+    let mut subscriber = running.journal.subscribe();
     for number in 0.. {
         running.journal.record_batch((number..number + 3).map(updated).collect());
-        for (seq, event) in within_patience(kept.recv()).await.unwrap().iter() {
+        for (seq, event) in within_patience(subscriber.recv()).await.unwrap().iter() {
             let EventDetails::Updated { db } = &event.details else { continue };
-            child::print_line(&format!("told {seq} {db}"));
+            child::print_line(&format!("received {seq} {db}"));
         }
     }
 }
@@ -162,24 +164,27 @@ async fn prints_sent_events() {
 #[tokio::test]
 async fn sent_events_survive_a_kill() {
     let dir = tempfile::tempdir().unwrap();
-    let mut told: BTreeMap<u64, String> = BTreeMap::new();
+    let mut received: BTreeMap<u64, String> = BTreeMap::new();
     for round in 0..4 {
         let test = "store::journal::tests::published::prints_sent_events";
-        let (place, bytes) = (dir.path().to_str().unwrap(), Some(500 + 300 * round));
-        let lines = child::run_and_kill(test, place, bytes, Duration::ZERO).await;
-        let lines = lines.iter().filter_map(|line| line.strip_prefix("told ")?.split_once(' '));
+        let (directory, bytes) = (dir.path().to_str().unwrap(), Some(500 + 300 * round));
+        let lines = child::run_and_kill(test, directory, bytes, Duration::ZERO).await;
+        let lines = lines.iter().filter_map(|line| line.strip_prefix("received ")?.split_once(' '));
         let new: Vec<(u64, String)> =
             lines.map(|(seq, db)| (seq.parse().unwrap(), db.to_owned())).collect();
-        assert!(!new.is_empty() && new.iter().all(|(seq, _)| !told.contains_key(seq)), "{new:?}");
-        told.extend(new);
+        assert!(
+            !new.is_empty() && new.iter().all(|(seq, _)| !received.contains_key(seq)),
+            "{new:?}"
+        );
+        received.extend(new);
 
         let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
         let query = EventsQuery { after_seq: Some(0), limit: usize::MAX, ..EventsQuery::default() };
         let page = within_patience(running.journal.events(query)).await.unwrap();
-        let kept: BTreeMap<u64, EventDetails> =
+        let stored: BTreeMap<u64, EventDetails> =
             page.entries.into_iter().map(|(seq, event)| (seq, event.details)).collect();
-        for (seq, db) in &told {
-            assert_eq!(kept.get(seq), Some(&EventDetails::Updated { db: db.clone() }), "{seq}");
+        for (seq, db) in &received {
+            assert_eq!(stored.get(seq), Some(&EventDetails::Updated { db: db.clone() }), "{seq}");
         }
         running.stop_and_wait().await;
     }

@@ -47,8 +47,8 @@ fn each_table_keeps_its_newest_entries_within_its_own_budget() {
     }
     let (outcomes, events) = stored_numbers(&store);
     // Each job uses two numbers, and there is no gap between stored ones.
-    for kept in [&outcomes, &events] {
-        assert!(kept.len() > 20 && kept.windows(2).all(|pair| pair[1] - pair[0] == 2));
+    for numbers in [&outcomes, &events] {
+        assert!(numbers.len() > 20 && numbers.windows(2).all(|pair| pair[1] - pair[0] == 2));
     }
     assert_eq!((outcomes.last(), events.last()), (Some(&23_999), Some(&24_000)));
     // The pages of removed entries are reused.

@@ -1,0 +1,395 @@
+//! What the journal does next: a value that handles events, without I/O or a clock.
+//!
+//! Owns the requests and events that are not written yet, whether the file can be used, and the
+//! timers. The task calls [`JournalState::handle`] with each event and performs the effects in
+//! their order; it calls again no later than [`JournalState::next_wake`]. Only the last effect can
+//! be an operation on the file. Its result is the next event, so that everything after it sees
+//! what the operation changed.
+
+use super::{
+    EventDetails, JournalEvent,
+    file::{Committed, FileFailure},
+    request::{JournalRequest, Query, Reply, WriteAnswer},
+    store::WriteBatch,
+};
+use crate::model::records::StoreError;
+use std::{collections::VecDeque, time::Duration};
+use tokio::time::Instant;
+use wall_clock::Moment;
+
+/// Maximum number of events waiting to be written together; further ones are dropped.
+pub(super) const EVENT_QUEUE_LEN: usize = 4096;
+
+/// Maximum number of requests in one commit.
+const MAX_REQUESTS_PER_COMMIT: usize = 256;
+
+/// How long an event may wait for others, because each commit waits for the disk.
+const MAX_EVENT_DELAY: Duration = Duration::from_millis(500);
+
+/// Interval between trims while nothing is written.
+const TRIM_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Interval between checks that the open file still has its name, while nothing is written.
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// First and longest delay before the file is tried again after a failure.
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
+
+/// One instant, by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    /// By the wall clock, for readers.
+    pub(super) wall: Moment,
+    /// By the clock that only goes forward, for timers.
+    pub(super) at: Instant,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// These requests arrived, in this order.
+    Requests(Vec<JournalRequest>),
+    /// An event arrived that may wait for others.
+    Recorded(EventDetails),
+    /// The time came that [`JournalState::next_wake`] named.
+    Wake,
+    /// Nothing will arrive any more.
+    Stopping,
+    /// [`Effect::Write`] is done.
+    Written(Result<Committed, FileFailure>),
+    /// [`Effect::Serve`] is done; this is its answer.
+    Served(Result<(), FileFailure>, Reply),
+    /// [`Effect::Serve`] has claimed the journal; this is its answer.
+    Claimed(Reply),
+    /// [`Effect::CheckFile`] is done.
+    FileChecked(Result<(), FileFailure>),
+    /// [`Effect::Retry`] is done.
+    Retried(Result<(), FileFailure>),
+}
+
+/// What the task has to do.
+#[derive(Debug)]
+pub(super) enum Effect {
+    /// Write a batch in one commit.
+    Write(WriteBatch),
+    /// Serve a query.
+    Serve(Query),
+    /// Check that the open file still has its name.
+    CheckFile,
+    /// Try whether the file can be written again.
+    Retry,
+    /// Publish the health, with the failure of the file, if any.
+    PublishHealth(Option<(Moment, StoreError)>),
+    /// Send stored events to the subscribers.
+    SendStored(Vec<(u64, JournalEvent)>),
+    /// Count this many dropped events.
+    CountDropped(usize),
+    /// Send an answer.
+    Reply(Reply),
+}
+
+/// A failure of the file that is not over yet.
+#[derive(Debug)]
+struct CurrentFailure {
+    since: Moment,
+    cause: FileFailure,
+    retry_at: Instant,
+    retry_delay: Duration,
+}
+
+/// A commit in progress.
+#[derive(Debug)]
+struct Commit {
+    answers: Vec<WriteAnswer>,
+    events: usize,
+    /// Whether a timer caused it, and not a request.
+    is_timed: bool,
+}
+
+/// What wakes the journal, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    Retry,
+    FileCheck,
+    Write,
+}
+
+/// When what is due, besides the next retry.
+#[derive(Debug)]
+struct Timers {
+    trim: Instant,
+    file_check: Instant,
+    /// When the waiting events are written; `None` if there are none.
+    write_events: Option<Instant>,
+}
+
+/// Everything the journal knows besides what the file contains.
+#[derive(Debug)]
+pub(super) struct JournalState {
+    is_claimed: bool,
+    failure: Option<CurrentFailure>,
+    waiting_requests: VecDeque<JournalRequest>,
+    waiting_events: Vec<EventDetails>,
+    commit: Option<Commit>,
+    timers: Timers,
+}
+
+impl JournalState {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            is_claimed: false,
+            failure: None,
+            waiting_requests: VecDeque::new(),
+            waiting_events: Vec::new(),
+            commit: None,
+            timers: Timers {
+                trim: now + TRIM_INTERVAL,
+                file_check: now + FILE_CHECK_INTERVAL,
+                write_events: None,
+            },
+        }
+    }
+
+    /// Handles one event. Returns what is to be done, in that order.
+    #[must_use]
+    pub(super) fn handle(&mut self, event: Event, now: Now) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match event {
+            Event::Requests(requests) => self.waiting_requests.extend(requests),
+            Event::Recorded(event) => {
+                self.waiting_events.push(event);
+                self.timers.write_events.get_or_insert(now.at + MAX_EVENT_DELAY);
+            }
+            Event::Wake => self.wake(now, &mut effects),
+            Event::Stopping => {
+                if !self.waiting_events.is_empty() {
+                    self.begin_commit(WriteBatch::default(), Vec::new(), false, &mut effects);
+                }
+            }
+            Event::Written(result) => self.end_commit(result, now, &mut effects),
+            Event::Served(result, reply) => {
+                self.check_result(result, now, &mut effects);
+                effects.push(Effect::Reply(reply));
+            }
+            Event::Claimed(reply) => {
+                self.is_claimed = true;
+                effects.push(Effect::Reply(reply));
+            }
+            Event::FileChecked(result) => self.check_result(result, now, &mut effects),
+            Event::Retried(Err(failure)) => self.check_result(Err(failure), now, &mut effects),
+            Event::Retried(Ok(())) => {
+                self.failure = None;
+                effects.push(self.publish_health());
+            }
+        }
+        self.begin_requests(&mut effects);
+        effects
+    }
+
+    /// When to call [`Self::handle`] with [`Event::Wake`], whatever else happens before.
+    pub(super) fn next_wake(&self) -> Instant {
+        let rest = self.timers().into_iter().filter_map(|(_, at)| at);
+        rest.fold(self.timers.file_check, Instant::min)
+    }
+
+    /// Whether another event can wait to be written.
+    pub(super) const fn accepts_events(&self) -> bool {
+        self.waiting_events.len() < EVENT_QUEUE_LEN
+    }
+
+    /// The timers that are set, the most urgent first.
+    fn timers(&self) -> [(Timer, Option<Instant>); 3] {
+        let Timers { trim, file_check, write_events } = self.timers;
+        [
+            (Timer::Retry, self.failure.as_ref().map(|failure| failure.retry_at)),
+            (Timer::FileCheck, Some(file_check)),
+            (Timer::Write, Some(write_events.map_or(trim, |at| at.min(trim)))),
+        ]
+    }
+
+    /// Begins the most urgent operation that is due; the others wake the journal again at once.
+    fn wake(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let due = self.timers().into_iter().find(|(_, at)| at.is_some_and(|at| at <= now.at));
+        match due.map(|(timer, _)| timer) {
+            None => {}
+            Some(Timer::Retry) => effects.push(Effect::Retry),
+            Some(Timer::FileCheck) => {
+                self.timers.file_check = now.at + FILE_CHECK_INTERVAL;
+                if self.failure.is_none() {
+                    effects.push(Effect::CheckFile);
+                }
+            }
+            Some(Timer::Write) => {
+                self.timers.trim = now.at + TRIM_INTERVAL;
+                self.begin_commit(WriteBatch::default(), Vec::new(), true, effects);
+            }
+        }
+    }
+
+    /// Begins what the waiting requests need, up to the first operation on the file.
+    fn begin_requests(&mut self, effects: &mut Vec<Effect>) {
+        while !ends_with_operation(effects) {
+            match self.waiting_requests.pop_front() {
+                None => return,
+                Some(JournalRequest::Query(query)) => effects.push(match self.refusal(&query) {
+                    Some(why) => Effect::Reply(query.refuse(why)),
+                    None => Effect::Serve(query),
+                }),
+                Some(request) => {
+                    self.waiting_requests.push_front(request);
+                    let (batch, answers) = self.take_batch();
+                    let is_empty =
+                        answers.is_empty() && batch.events.is_empty() && batch.progress.is_empty();
+                    if !is_empty {
+                        self.begin_commit(batch, answers, false, effects);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the requests that go into the next commit: all before the next query, up to a limit.
+    fn take_batch(&mut self) -> (WriteBatch, Vec<WriteAnswer>) {
+        let (mut batch, mut answers) = (WriteBatch::default(), Vec::new());
+        while answers.len() < MAX_REQUESTS_PER_COMMIT && batch.events.len() < EVENT_QUEUE_LEN {
+            match self.waiting_requests.pop_front() {
+                None => break,
+                Some(query @ JournalRequest::Query(_)) => {
+                    self.waiting_requests.push_front(query);
+                    break;
+                }
+                Some(JournalRequest::ApplyChanges(changes, answer)) => {
+                    batch.changes.extend(changes);
+                    answers.push(answer);
+                }
+                Some(JournalRequest::SetOverridden(settings, answer)) => {
+                    batch.setting_overrides.extend(settings);
+                    answers.push(answer);
+                }
+                Some(JournalRequest::RecordEvents(events, progress)) => {
+                    batch.events.extend(events);
+                    batch.progress.join(progress);
+                }
+            }
+        }
+        (batch, answers)
+    }
+
+    /// Begins to write a batch together with the waiting events, or refuses it.
+    fn begin_commit(
+        &mut self,
+        mut batch: WriteBatch,
+        answers: Vec<WriteAnswer>,
+        is_timed: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        batch.events.append(&mut self.waiting_events);
+        self.timers.write_events = None;
+        let commit = Commit { answers, events: batch.events.len(), is_timed };
+        match self.write_refusal() {
+            None => {
+                self.commit = Some(commit);
+                effects.push(Effect::Write(batch));
+            }
+            Some(why) => refuse_commit(commit, &why, effects),
+        }
+    }
+
+    fn end_commit(
+        &mut self,
+        result: Result<Committed, FileFailure>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(commit) = self.commit.take() else { return };
+        match result {
+            Ok(Committed { has_more_to_trim, new_events }) => {
+                if has_more_to_trim && commit.is_timed {
+                    // More entries must be removed than fit in one commit. Continue soon, after
+                    // waiting requests.
+                    self.timers.trim = now.at;
+                }
+                // Subscribers must find the received number in the published health.
+                effects.push(self.publish_health());
+                if !new_events.is_empty() {
+                    effects.push(Effect::SendStored(new_events));
+                }
+                let stored = commit.answers.into_iter();
+                effects.extend(stored.map(|answer| Effect::Reply(Reply::new(answer, Ok(())))));
+            }
+            Err(failure) => {
+                let why = failure.why.clone();
+                self.check_result(Err(failure), now, effects);
+                refuse_commit(commit, &why, effects);
+            }
+        }
+    }
+
+    /// Notes and publishes the failure of an operation, if it failed.
+    fn check_result(
+        &mut self,
+        result: Result<(), FileFailure>,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Err(cause) = result else { return };
+        let (since, retry_delay) = match &self.failure {
+            Some(earlier) => (earlier.since, (earlier.retry_delay * 2).min(MAX_RETRY_DELAY)),
+            None => (now.wall, MIN_RETRY_DELAY),
+        };
+        let retry_at = now.at + retry_delay;
+        self.failure = Some(CurrentFailure { since, cause, retry_at, retry_delay });
+        effects.push(self.publish_health());
+    }
+
+    fn publish_health(&self) -> Effect {
+        let failure = self.failure.as_ref();
+        Effect::PublishHealth(failure.map(|failure| (failure.since, failure.cause.why.clone())))
+    }
+
+    /// Why a query cannot be served now, if so.
+    fn refusal(&self, query: &Query) -> Option<StoreError> {
+        let unreadable = self.failure.as_ref().filter(|failure| !failure.cause.is_readable);
+        let unreadable = unreadable.map(|failure| failure.cause.why.clone());
+        match query {
+            Query::SaveMeasurements(..) => self.write_refusal(),
+            Query::FeedPosition(_) => self.claim_refusal().or(unreadable),
+            Query::Claim(..) | Query::OverriddenSettings(_) | Query::BeginRead(_) => unreadable,
+        }
+    }
+
+    /// Why nothing may be written now, if so.
+    fn write_refusal(&self) -> Option<StoreError> {
+        let failure = self.failure.as_ref().map(|failure| failure.cause.why.clone());
+        self.claim_refusal().or(failure)
+    }
+
+    /// What is missing before the claim, if it is missing.
+    fn claim_refusal(&self) -> Option<StoreError> {
+        let why = "the journal is not claimed for a cluster yet: CouchDB has not been reached";
+        (!self.is_claimed).then(|| StoreError(why.to_owned()))
+    }
+}
+
+/// Whether the task performs an operation on the file next, whose result comes back as an event.
+fn ends_with_operation(effects: &[Effect]) -> bool {
+    effects.last().is_some_and(|effect| match effect {
+        Effect::Write(_) | Effect::Serve(_) | Effect::CheckFile | Effect::Retry => true,
+        Effect::PublishHealth(_)
+        | Effect::SendStored(_)
+        | Effect::CountDropped(_)
+        | Effect::Reply(_) => false,
+    })
+}
+
+fn refuse_commit(commit: Commit, why: &StoreError, effects: &mut Vec<Effect>) {
+    if commit.events > 0 {
+        effects.push(Effect::CountDropped(commit.events));
+    }
+    let refused = commit.answers.into_iter();
+    effects.extend(refused.map(|answer| Effect::Reply(Reply::new(answer, Err(why.clone())))));
+}
+
+#[cfg(test)]
+mod tests;
