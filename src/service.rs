@@ -24,12 +24,14 @@ use crate::{
     sources::{couchdb::SetupError, inventory::Directories},
     store::journal::{self, Journal, Storage},
 };
+use axum::Router;
 use couchdb_client::{CertificateEnds, Client, Transport};
 use futures::FutureExt as _;
 use order_dispatcher::OrderDispatcher;
 use signals::ProcessSignals;
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
+    net::TcpListener,
     sync::{mpsc, oneshot, watch as latest},
     time,
 };
@@ -118,34 +120,63 @@ pub struct Service {
 }
 
 /// Runs the journal apart from all other tasks, so that it can end last.
-fn keep_the_journal(journal: journal::JournalTask) -> (TaskSet, CancellationToken) {
-    let (mut keepers, stop) = (TaskSet::new(), CancellationToken::new());
-    let ended = stop.clone();
-    keepers.spawn_on_own_thread(async move {
-        journal.run(ended).await;
+fn start_journal(journal: journal::JournalTask) -> (TaskSet, CancellationToken) {
+    let (mut storage_tasks, stop) = (TaskSet::new(), CancellationToken::new());
+    let stopped = stop.clone();
+    storage_tasks.spawn_on_own_thread(async move {
+        journal.run(stopped).await;
         "journal"
     });
-    (keepers, stop)
+    (storage_tasks, stop)
 }
 
-/// What the watch needs beside CouchDB: the journal and what it recovers, and the machine.
-fn surroundings(
+/// What the cluster monitor needs in addition to CouchDB: the journal with the state it recovers,
+/// and the machine.
+fn dependencies(
     client: &Client,
     settings: &Settings,
     journal: &Journal,
     machine: HostAccess,
 ) -> Dependencies {
-    let (before, measured_before) = oneshot::channel();
-    let whose = match cluster_monitor::files_only_node(settings) {
+    let (facts_tx, facts_rx) = oneshot::channel();
+    let owner = match cluster_monitor::files_only_node(settings) {
         Some(node) => journal_claim::JournalOwner::Node(node),
         None => journal_claim::JournalOwner::Cluster(client.clone()),
     };
     Dependencies {
         state_store: Arc::new(journal.clone()),
-        recovered_state: journal_claim::claim_and_recover(journal.clone(), whose, before).boxed(),
-        previous_facts: measured_before.map(Result::unwrap_or_default).boxed(),
+        recovered_state: journal_claim::claim_and_recover(journal.clone(), owner, facts_tx).boxed(),
+        previous_facts: facts_rx.map(Result::unwrap_or_default).boxed(),
         meter: Some(machine.meter),
         directories: machine.directories,
+    }
+}
+
+/// What HTTP clients connect to.
+#[derive(Debug)]
+struct HttpEntrances {
+    listener: TcpListener,
+    socket: Option<http::AdminSocket>,
+    web: http::Web,
+    limits: http::ConnectionLimits,
+}
+
+impl HttpEntrances {
+    /// Serves them all.
+    fn serve(self, router: Router, tasks: &mut TaskSet, stop: &CancellationToken) {
+        let Self { listener, socket, web, limits } = self;
+        if let Some(socket) = socket {
+            let (stopped, router) = (stop.clone(), router.clone());
+            tasks.spawn(async move {
+                http::serve_socket(socket, router, stopped).await;
+                "admin socket"
+            });
+        }
+        let stopped = stop.clone();
+        tasks.spawn(async move {
+            http::serve(listener, router, web, limits, stopped).await;
+            "web server"
+        });
     }
 }
 
@@ -161,7 +192,7 @@ impl Service {
         transport: Transport,
         about: About,
         clock: Clock,
-        place: impl Storage + 'static,
+        storage: impl Storage + 'static,
         machine: HostAccess,
     ) -> Result<Self, StartError> {
         let web = http::Web::open(settings.web.config_file.as_deref())?;
@@ -178,44 +209,45 @@ impl Service {
         signals::ignore_file_size_signal().map_err(StartError::Signals)?;
         // Before the service reports that it serves, because it may be asked to stop from then on.
         let signals = ProcessSignals::new().map_err(StartError::Signals)?;
-        let (keep, keep_rx) = latest::channel(settings.journal);
-        let (journal_task, journal) = journal::JournalTask::open(place, clock, keep_rx)?;
+        let (journal_settings, journal_settings_rx) = latest::channel(settings.journal);
+        let (journal_task, journal) =
+            journal::JournalTask::open(storage, clock, journal_settings_rx)?;
         // After the journal, which guarantees that no other process uses the directory.
         let socket = match &settings.web.admin_socket {
             Some(path) => Some(http::AdminSocket::open(path).await?),
             None => None,
         };
-        let (keepers, keepers_stop) = keep_the_journal(journal_task);
-        let around = |client: &Client| surroundings(client, &settings, &journal, machine);
-        let watch = ClusterMonitor::start(
-            &settings, transport, clock, &registry, &mut tasks, &stop, around,
+        let (storage_tasks, storage_stop) = start_journal(journal_task);
+        let needs = |client: &Client| dependencies(client, &settings, &journal, machine);
+        let monitor = ClusterMonitor::start(
+            &settings, transport, clock, &registry, &mut tasks, &stop, needs,
         )?;
-        watch.start_enforcer(&mut tasks);
-        watch.start_archive(journal.clone(), &mut tasks);
-        watch.start_recorder(journal.clone(), &mut tasks);
-        let luck = u64::from(std::process::id()) ^ clock.now().unix();
-        let warmer = watch.start_warmer(Some(journal.clone()), luck, &mut tasks);
+        monitor.start_enforcer(&mut tasks);
+        monitor.start_archive(journal.clone(), &mut tasks);
+        monitor.start_recorder(journal.clone(), &mut tasks);
+        let seed = u64::from(std::process::id()) ^ clock.now().unix();
+        let warmer = monitor.start_warmer(Some(journal.clone()), seed, &mut tasks);
         // Leave enough descriptors for connections to CouchDB.
-        let room = http::ConnectionLimits::for_descriptors(descriptors::raise_file_limit());
+        let limits = http::ConnectionLimits::for_descriptors(descriptors::raise_file_limit());
         let (feed_task, feed) = feed_server::FeedServerTask::new(
             journal.clone(),
-            room.max_feed_readers(),
+            limits.max_feed_readers(),
             stop.clone(),
         );
         tasks.spawn(async move {
             feed_task.run().await;
             "feed"
         });
-        let changes = watch.start_feed_client(Some(journal.clone()), &mut tasks);
-        let takeover = watch.start_takeover(Arc::new(journal.clone()), &mut tasks);
-        let couchdb = watch.start_operator_log(&mut tasks);
+        let changes = monitor.start_feed_client(Some(journal.clone()), &mut tasks);
+        let takeover = monitor.start_takeover(Arc::new(journal.clone()), &mut tasks);
+        let couchdb = monitor.start_operator_log(&mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
-        let (certificates, certificates_rx) = latest::channel(watch.client.certificate_ends());
+        let (certificates, certificates_rx) = latest::channel(monitor.client.certificate_ends());
         let (orders_tx, orders) = mpsc::channel(ORDER_QUEUE_LEN);
         let state = http::State {
-            plan: watch.planner.plan.clone(),
-            status: watch.scanner.status.clone(),
-            counts: watch.job_state.counters.clone(),
+            plan: monitor.planner.plan.clone(),
+            status: monitor.scanner.status.clone(),
+            counts: monitor.job_state.counters.clone(),
             couchdb,
             about: Arc::new(about),
             clock,
@@ -236,33 +268,20 @@ impl Service {
             web: web.clone(),
             stop: stop.clone(),
         };
-        let router = http::router(state);
-        if let Some(socket) = socket {
-            let (ended, router) = (stop.clone(), router.clone());
-            tasks.spawn(async move {
-                http::serve_socket(socket, router, ended).await;
-                "admin socket"
-            });
-        }
-        let (ended, door) = (stop.clone(), web.clone());
-        tasks.spawn(async move {
-            http::serve(listener, router, door, room, ended).await;
-            "web server"
-        });
-        let started = Box::new(settings.clone());
-        let operator = OrderDispatcher::new(&watch, clock);
+        let entrances = HttpEntrances { listener, socket, web: web.clone(), limits };
+        entrances.serve(http::router(state), &mut tasks, &stop);
         Ok(Self {
-            order_dispatcher: operator,
+            order_dispatcher: OrderDispatcher::new(&monitor, clock),
             address,
-            monitor: watch,
+            monitor,
             tasks,
             stop,
-            storage_tasks: keepers,
-            storage_stop: keepers_stop,
-            journal_settings: keep,
+            storage_tasks,
+            storage_stop,
+            journal_settings,
             web,
+            initial_settings: Box::new(settings.clone()),
             settings,
-            initial_settings: started,
             config,
             certificates,
             signals,
