@@ -174,7 +174,7 @@ async fn it_stops_on_request_although_a_client_stays_connected() {
 
 #[tokio::test]
 async fn a_port_in_use_and_a_missing_web_config_stop_the_start_with_an_explanation() {
-    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
     let listen = Flags { web_listen_address: Some(address.to_string()), ..flags() };
     let refused = start(loaded(&listen, FILE).unwrap().settings).await.unwrap_err();
