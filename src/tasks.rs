@@ -1,8 +1,24 @@
-//! Waits for spawned tasks and threads. A panic in a task is resumed in the caller that joins it,
-//! because the caller cannot continue with half of its state.
+//! What every task needs: publishing its state, and waiting for spawned tasks and threads. A panic in
+//! a task is resumed in the caller that joins it, because the caller cannot continue with half of
+//! its state.
 
-use std::panic::resume_unwind;
-use tokio::task::JoinError;
+use std::{panic::resume_unwind, sync::Arc};
+use tokio::{sync::watch, task::JoinError};
+
+/// Publishes a value, and wakes its readers only if it changed.
+pub fn publish_if_changed<T: PartialEq + ?Sized>(
+    published: &watch::Sender<Arc<T>>,
+    value: impl Into<Arc<T>>,
+) {
+    let value = value.into();
+    published.send_if_modified(|last| {
+        let changed = **last != *value;
+        if changed {
+            *last = value;
+        }
+        changed
+    });
+}
 
 /// The result of a task; `None` if it was cancelled, as at shutdown of the runtime.
 #[must_use]

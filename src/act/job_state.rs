@@ -26,6 +26,7 @@ use crate::{
     },
     scan,
     table::Snapshot,
+    tasks::publish_if_changed,
 };
 use pending_writes::PendingWrites;
 use state::{Effects, JobState};
@@ -447,17 +448,6 @@ impl JobStateTask {
         publish_if_changed(&self.counters, self.state.counters.clone());
         publish_if_changed(&self.jobs, self.state.jobs());
     }
-}
-
-/// Wakes readers only if the value changed.
-fn publish_if_changed<T: PartialEq>(published: &watch::Sender<Arc<T>>, now: T) {
-    published.send_if_modified(|before| {
-        let news = **before != now;
-        if news {
-            *before = Arc::new(now);
-        }
-        news
-    });
 }
 
 #[cfg(test)]

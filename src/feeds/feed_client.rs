@@ -28,6 +28,7 @@ use crate::{
     model::settings::work::Follow,
     scan::{self, Command, DbEventBatch},
     store::journal::Journal,
+    tasks::publish_if_changed,
 };
 use collector::ChangeCollector;
 use feed_step::FeedStep;
@@ -168,13 +169,7 @@ impl FeedClientTask {
         self.notify_scanner(now);
         self.write_journal(now);
         let status = self.collector.status(now);
-        self.status.send_if_modified(|published| {
-            let changed = **published != status;
-            if changed {
-                *published = Arc::new(status);
-            }
-            changed
-        });
+        publish_if_changed(&self.status, status);
     }
 
     /// Sends a due update to the scanner.

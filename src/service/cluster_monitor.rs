@@ -325,14 +325,14 @@ impl ClusterMonitor {
     /// Starts the task that takes smoosh channels over if the settings say so, and restores them.
     pub fn start_takeover(
         &self,
-        ledger: Arc<dyn takeover::TakeoverStore>,
+        store: Arc<dyn takeover::TakeoverStore>,
         tasks: &mut TaskSet,
     ) -> takeover::TakeoverHandle {
-        let (hands, settings) =
+        let (config_api, settings) =
             (self.handles.config_api.subscribe(), self.takeover_settings.subscribe());
         let snapshots = self.scanner.snapshots.clone();
         let (task, handle) =
-            takeover::TakeoverTask::new(self.clock, hands, ledger, settings, snapshots);
+            takeover::TakeoverTask::new(self.clock, config_api, store, settings, snapshots);
         let ended = self.stop.clone();
         tasks.spawn(self.client_users.track_future(async move {
             task.run(ended).await;

@@ -12,6 +12,7 @@ use crate::{
     scan::Status,
     sources::couchdb::describe,
     table::{NodeIx, Snapshot},
+    tasks::publish_if_changed,
     text::duration,
 };
 use couchdb_client::{Client, EntryStatus};
@@ -77,13 +78,7 @@ impl OperatorLogTask {
                 pressures: &Arc::clone(&self.pressures.borrow()),
             };
             self.log.check(&look).iter().for_each(OperatorLogLine::log);
-            self.entries.send_if_modified(|published| {
-                let news = **published != *entries;
-                if news {
-                    *published = entries.into();
-                }
-                news
-            });
+            publish_if_changed(&self.entries, entries);
         }
     }
 }

@@ -7,7 +7,7 @@
 
 mod plan_changes;
 
-pub use plan_changes::{About, ChangeEntry, Memory, PlanChanges, Recurrence, Waiting};
+pub use plan_changes::{About, ChangeEntry, PlanChanges, PlanHistory, Recurrence, Waiting};
 
 use crate::{
     plan::Plan,
@@ -38,7 +38,7 @@ pub struct RecorderTask {
     plans: watch::Receiver<Arc<Plan>>,
     journal: Journal,
     clock: Clock,
-    history: Memory,
+    history: PlanHistory,
     /// Number of events that could be recorded at the given time.
     event_allowance: (f64, Instant),
 }
@@ -48,7 +48,7 @@ impl RecorderTask {
     #[must_use]
     pub fn new(clock: Clock, plans: watch::Receiver<Arc<Plan>>, journal: Journal) -> Self {
         let event_allowance = (EVENT_BURST as f64, Instant::now());
-        Self { plans, journal, clock, history: Memory::default(), event_allowance }
+        Self { plans, journal, clock, history: PlanHistory::default(), event_allowance }
     }
 
     /// Runs until `stop`, or until the planner ends.
@@ -84,7 +84,7 @@ impl RecorderTask {
             .inspect(|_| count += 1)
             .map(|(node, ix, channel, refused)| Waiting { ix, node, channel, refused });
         let exists = |ix| plan.snapshot.target(ix).is_some();
-        let found = self.history.look(self.clock.now(), waiting, exists, max_events);
+        let found = self.history.compare(self.clock.now(), waiting, exists, max_events);
         self.event_allowance = (allowance - found.entries.len() as f64, now);
         let events = events(plan, found);
         if !events.is_empty() {

@@ -13,6 +13,7 @@ use crate::{
     model::settings::{self, limits},
     sources::fetch,
     table::Snapshot,
+    tasks::publish_if_changed,
 };
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
@@ -326,13 +327,7 @@ impl Task {
             first.unwrap_or(true)
         });
         let disks = Disks { volumes: volumes.map(|known| published_volume(known, now)).collect() };
-        self.disks.send_if_modified(|last| {
-            let changed = **last != disks;
-            if changed {
-                *last = Arc::new(disks);
-            }
-            changed
-        });
+        publish_if_changed(&self.disks, disks);
     }
 }
 

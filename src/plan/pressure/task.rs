@@ -12,6 +12,7 @@ use crate::{
     jobs::Jobs,
     model::settings::limits,
     table::{NodeIx, Snapshot},
+    tasks::publish_if_changed,
     text::duration,
 };
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
@@ -233,13 +234,7 @@ impl Task {
             (*ix, pressure)
         });
         let pressures = Pressures { nodes: nodes.collect() };
-        self.pressures.send_if_modified(|last| {
-            let changed = **last != pressures;
-            if changed {
-                *last = Arc::new(pressures);
-            }
-            changed
-        });
+        publish_if_changed(&self.pressures, pressures);
     }
 }
 

@@ -8,7 +8,10 @@ use super::{
     state::{EVENT_QUEUE_LEN, Effect, Event, JournalState, Now},
     store::JournalStore,
 };
-use crate::model::{records::StoreError, settings::work};
+use crate::{
+    model::{records::StoreError, settings::work},
+    tasks::publish_if_changed,
+};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -172,11 +175,7 @@ impl JournalTask {
             failure,
             file_bytes: self.file.bytes(),
         };
-        self.health.send_if_modified(|published| {
-            let changed = **published != health;
-            *published = Arc::new(health);
-            changed
-        });
+        publish_if_changed(&self.health, health);
     }
 }
 

@@ -73,8 +73,8 @@ impl Recurrence {
 
 /// State of all targets from the previous comparisons.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
-    look: u32,
+pub struct PlanHistory {
+    round: u32,
     /// Time of the last comparison, and start of the window.
     at: Moment,
     window_start: Moment,
@@ -86,7 +86,7 @@ pub struct Memory {
 #[derive(Clone, Copy, Debug, Default)]
 struct QueuedTargetState {
     /// Last comparison that found the target queued; zero for none.
-    look: u32,
+    round: u32,
     /// Generation of the target at this table position.
     generation: u32,
     /// Recorded events in this window: a bit for each reason and channel.
@@ -140,26 +140,26 @@ impl QueuedTargetState {
     }
 }
 
-impl Memory {
+impl PlanHistory {
     /// Compares the queued targets of a plan with the previous state and returns the changes, in at
     /// most `limit` entries.
     ///
     /// `there` tells whether a target still exists; recurrences of removed targets are dropped. A
     /// reason counts after two successive comparisons found it, because many last only for a
     /// moment. Waiting for a turn counts after a minute.
-    pub fn look(
+    pub fn compare(
         &mut self,
         now: Moment,
         waiting: impl Iterator<Item = Waiting>,
         there: impl Fn(TargetIx) -> bool,
         limit: usize,
     ) -> PlanChanges {
-        let (before, look) = (self.look, self.look.wrapping_add(1).max(1));
+        let (before, round) = (self.round, self.round.wrapping_add(1).max(1));
         let elapsed = u8::try_from(self.at.age(now).as_secs()).unwrap_or(u8::MAX);
         if before == 0 {
             self.window_start = now;
         }
-        (self.look, self.at) = (look, now);
+        (self.round, self.at) = (round, now);
         let mut groups = ChangeGroups::default();
         for it in waiting {
             let (at, channel) = (it.ix.as_usize(), u8::try_from(it.channel).unwrap_or(u8::MAX));
@@ -168,7 +168,7 @@ impl Memory {
             }
             let Some(state) = self.states.get_mut(at) else { continue };
             let seen = reason_code(it.refused);
-            let waited = state.look == before && before != 0;
+            let waited = state.round == before && before != 0;
             let about = if !waited || state.channel != channel {
                 let generation = it.ix.generation();
                 if state.generation != generation {
@@ -189,7 +189,7 @@ impl Memory {
                     (About::Refused, reason_bit(seen))
                 })
             };
-            state.look = look;
+            state.round = round;
             let Some((about, bit)) = about else { continue };
             if state.recorded & bit == 0 {
                 state.recorded |= bit;
@@ -227,7 +227,7 @@ impl Memory {
             repeated.keys().filter_map(|(_, ix)| written(*ix)).collect();
         for state in &mut self.states {
             let stands = reason_bit(state.persisted_reason) | channel_bit(state.channel);
-            state.recorded = if state.look == self.look { stands } else { 0 };
+            state.recorded = if state.round == self.round { stands } else { 0 };
         }
         for (ix, written) in kept {
             if let Some(state) = self.states.get_mut(ix.as_usize()) {

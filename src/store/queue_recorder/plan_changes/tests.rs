@@ -32,11 +32,11 @@ type ScenarioStep = (u64, Option<(usize, Option<R>)>);
 
 /// The entries of one target over the given steps, with a comparison every five seconds.
 fn entries_over(steps: &[ScenarioStep]) -> Vec<String> {
-    let (mut memory, mut now, mut written) = (Memory::default(), START, Vec::new());
+    let (mut memory, mut now, mut written) = (PlanHistory::default(), START, Vec::new());
     for (seconds, state) in steps {
         for _ in 0..seconds / 5 {
             let all = state.iter().map(|(channel, refused)| waiting(7, *channel, *refused));
-            let found = memory.look(now, all, there, 10);
+            let found = memory.compare(now, all, there, 10);
             assert_eq!((found.more_queued, found.more_refused), (0, 0));
             let at = START.age(now).as_secs();
             written.extend(found.entries.iter().map(|entry| format!("{at}: {}", shown(entry))));
@@ -155,12 +155,13 @@ fn a_target_that_leaves_and_re_enters_its_queue_is_counted() {
 
 #[test]
 fn another_target_at_the_same_position_is_not_confused_with_the_previous_one() {
-    let (mut memory, mut now) = (Memory::default(), START);
+    let (mut memory, mut now) = (PlanHistory::default(), START);
     let first = waiting(7, 1, Some(R::Headroom));
     let second = Waiting { ix: first.ix.next_generation(), ..first };
-    let mut look = |memory: &mut Memory, which: Waiting, waits: bool| {
+    let mut look = |memory: &mut PlanHistory, which: Waiting, waits: bool| {
         now = now.plus(Duration::from_secs(5));
-        let found = memory.look(now, waits.then_some(which).into_iter(), |ix| ix == which.ix, 10);
+        let found =
+            memory.compare(now, waits.then_some(which).into_iter(), |ix| ix == which.ix, 10);
         found.entries.iter().map(shown).collect::<Vec<_>>()
     };
     assert_eq!(look(&mut memory, first, true), ["queued 1"]);
@@ -180,7 +181,7 @@ fn another_target_at_the_same_position_is_not_confused_with_the_previous_one() {
 
 #[test]
 fn changes_of_many_targets_of_a_queue_are_one_entry_that_lists_them() {
-    let mut memory = Memory::default();
+    let mut memory = PlanHistory::default();
     let all = |few: usize, many: usize| {
         let few = (0..few).map(|at| waiting(at, 1, Some(R::Futile)));
         let many = (0..many).map(|at| waiting(100 + at, 2, Some(R::Headroom)));
@@ -188,7 +189,7 @@ fn changes_of_many_targets_of_a_queue_are_one_entry_that_lists_them() {
     };
     let mut look = |seconds: u64, all: &[Waiting]| {
         let now = START.plus(Duration::from_secs(seconds));
-        memory.look(now, all.iter().copied(), there, 100)
+        memory.compare(now, all.iter().copied(), there, 100)
     };
     let texts = |found: &PlanChanges| found.entries.iter().map(shown).collect::<Vec<_>>();
     let few = ["queued 1"; 3];
@@ -224,14 +225,14 @@ fn changes_of_many_targets_of_a_queue_are_one_entry_that_lists_them() {
 
 #[test]
 fn a_million_changes_give_a_few_entries_and_a_number() {
-    let mut memory = Memory::default();
+    let mut memory = PlanHistory::default();
     let node = |at: usize| NodeIx::from_usize(at % 500).unwrap();
     let all = || {
         let one = move |at| Waiting { node: node(at), ..waiting(at, 2, Some(R::Headroom)) };
         (0..1_000_000).map(one)
     };
     let mut look =
-        |seconds: u64| memory.look(START.plus(Duration::from_secs(seconds)), all(), there, 100);
+        |seconds: u64| memory.compare(START.plus(Duration::from_secs(seconds)), all(), there, 100);
     let found = look(0);
     assert_eq!((found.entries.len(), found.more_queued, found.more_refused), (100, 800_000, 0));
     assert!(
