@@ -275,13 +275,13 @@ impl ServiceClient {
             return Err(self.too_large());
         }
         if status == StatusCode::UNAUTHORIZED {
-            let says = match &self.login {
+            let reason = match &self.login {
                 None => {
                     "it requires a user; give --recliner.username and --recliner.password-file, or RECLINER_USER and RECLINER_PASSWORD"
                 }
                 Some(_) => "it refused the user or the password",
             };
-            return Err(CommandError { is_transient: false, ..self.unanswered(says) });
+            return Err(CommandError { is_transient: false, ..self.unanswered(reason) });
         }
         let strange = |why: serde_json::Error| {
             self.unanswered(&if why.is_data() {

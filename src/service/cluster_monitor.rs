@@ -283,7 +283,7 @@ impl ClusterMonitor {
     pub fn start_warmer(
         &self,
         journal: Option<Journal>,
-        luck: u64,
+        seed: u64,
         tasks: &mut TaskSet,
     ) -> warmer::WarmerHandle {
         let inputs = warmer::WarmerInputs {
@@ -292,7 +292,7 @@ impl ClusterMonitor {
             api: self.handles.index_build_api.subscribe(),
             scanner: self.scanner.clone(),
             journal,
-            seed: luck,
+            seed: seed,
         };
         let (task, handle) = warmer::WarmerTask::new(self.clock, inputs);
         let ended = self.stop.clone();
@@ -328,11 +328,11 @@ impl ClusterMonitor {
         ledger: Arc<dyn takeover::TakeoverStore>,
         tasks: &mut TaskSet,
     ) -> takeover::TakeoverHandle {
-        let (hands, settings) =
+        let (config_api, settings) =
             (self.handles.config_api.subscribe(), self.takeover_settings.subscribe());
         let snapshots = self.scanner.snapshots.clone();
         let (task, handle) =
-            takeover::TakeoverTask::new(self.clock, hands, ledger, settings, snapshots);
+            takeover::TakeoverTask::new(self.clock, config_api, ledger, settings, snapshots);
         let ended = self.stop.clone();
         tasks.spawn(self.client_users.track_future(async move {
             task.run(ended).await;

@@ -17,9 +17,9 @@ pub(super) const WIDE: u16 = 100;
 
 /// The width to use: the terminal's, or one that fits everywhere.
 pub(in crate::cli) fn width() -> u16 {
-    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal = || terminal_size::terminal_size().map(|(width, _)| width.0);
-    told.or_else(terminal).unwrap_or(80).clamp(60, 240)
+    columns.or_else(terminal).unwrap_or(80).clamp(60, 240)
 }
 
 /// A table under construction.
@@ -296,10 +296,10 @@ mod tests {
         let mut lines = Lines::new(String::new(), 12, 40);
         lines.say("decision", text);
         lines.say_whole("request", &"x".repeat(90));
-        let said = lines.into_text();
-        assert!(said.lines().next().is_some_and(|line| line.starts_with("  decision  a sent")));
-        assert!(said.lines().nth(1).is_some_and(|line| line.starts_with("            ")));
-        assert!(said.lines().all(|line| letters(line) <= 40 || line.ends_with(&"x".repeat(90))));
+        let text = lines.into_text();
+        assert!(text.lines().next().is_some_and(|line| line.starts_with("  decision  a sent")));
+        assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("            ")));
+        assert!(text.lines().all(|line| letters(line) <= 40 || line.ends_with(&"x".repeat(90))));
     }
 
     #[test]

@@ -98,8 +98,8 @@ fn orders(plan: &Planned, width: u16) -> String {
     let line = |order: &OrderLine| {
         let why = printable(order.why.as_deref()?);
         let [id, by, until] = [&order.id, &order.by, &order.until].map(|text| printable(text));
-        let says = format!("ordered by {by}: {id} waits until {until} at most: {why}");
-        Some(paragraph(&says, width))
+        let line = format!("ordered by {by}: {id} waits until {until} at most: {why}");
+        Some(paragraph(&line, width))
     };
     plan.orders.iter().filter_map(line).collect()
 }
@@ -125,8 +125,8 @@ fn starts(plan: &Planned, width: u16) -> String {
         format!("{count} {would}{verb} now; {} reclaimable.\n\n{table}\n", bytes(Some(gain)));
     for start in starts {
         text.push_str(&request(plan, &start.request, start.url.as_deref()));
-        for said in start.caveats.iter().filter_map(|caveat| said(caveat)) {
-            text.push_str(&format!("  {said}\n"));
+        for caveat_text in start.caveats.iter().filter_map(|caveat| caveat_text(caveat)) {
+            text.push_str(&format!("  {caveat_text}\n"));
         }
     }
     text
@@ -206,7 +206,7 @@ fn request(plan: &Planned, request: &str, url: Option<&str>) -> String {
 }
 
 /// The meaning of a caveat; `None` if the table shows it.
-fn said(caveat: &str) -> Option<&'static str> {
+fn caveat_text(caveat: &str) -> Option<&'static str> {
     match caveat {
         "unknown_disk" => Some("free space there is unknown"),
         "low_confidence" => Some("active bytes are misleading on this server: it may free more"),

@@ -229,8 +229,8 @@ where
         Ok(Ok(Err(denied))) => Refused::from(denied).into_response(),
         Ok(Err(_)) => Refused::stopping().into_response(),
         Err(_) => {
-            let says = "the order was passed on, but did not finish in time; its result will be in /api/v1/status";
-            Refused::unavailable(says).into_response()
+            let why = "the order was passed on, but did not finish in time; its result will be in /api/v1/status";
+            Refused::unavailable(why).into_response()
         }
     }
 }

@@ -109,9 +109,9 @@ pub(super) async fn worked_out(
 }
 
 /// The query of a request. An invalid query is refused before the handler runs.
-pub(super) struct Asked<Q>(pub(super) Q);
+pub(super) struct ValidQuery<Q>(pub(super) Q);
 
-impl<Q: DeserializeOwned> FromRequestParts<State> for Asked<Q> {
+impl<Q: DeserializeOwned> FromRequestParts<State> for ValidQuery<Q> {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Refused> {
@@ -149,7 +149,7 @@ pub(super) async fn wrong_method(method: Method) -> Response {
 /// The state of recliner, and what it cannot read.
 pub(super) async fn status(
     extract::State(state): extract::State<State>,
-    Asked(NoQuery {}): Asked<NoQuery>,
+    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
 ) -> Response {
     let plan = Arc::clone(&state.plan.borrow());
     let status = Arc::clone(&state.status.borrow());
@@ -184,7 +184,7 @@ pub(super) async fn status(
 /// Running compactions and index builds, and when each node last reported its tasks.
 pub(super) async fn jobs(
     extract::State(state): extract::State<State>,
-    Asked(NoQuery {}): Asked<NoQuery>,
+    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
 ) -> Response {
     let plan = Arc::clone(&state.plan.borrow());
     success(&Jobs::of(&plan))
@@ -194,7 +194,7 @@ pub(super) async fn jobs(
 pub(super) async fn targets(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<ConcurrencyLimit>,
-    Asked(query): Asked<TargetQuery>,
+    ValidQuery(query): ValidQuery<TargetQuery>,
 ) -> Response {
     worked_out(&state, turns, move |plan| {
         let Page { offset, limit } = query.page().map_err(Refused::bad)?;
@@ -217,7 +217,7 @@ pub(super) async fn targets(
 pub(super) async fn queue(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<ConcurrencyLimit>,
-    Asked(query): Asked<QueueQuery>,
+    ValidQuery(query): ValidQuery<QueueQuery>,
 ) -> Response {
     worked_out(&state, turns, move |plan| {
         let Page { offset, limit } = query.page().map_err(Refused::bad)?;
@@ -259,7 +259,7 @@ fn one_queue(
 pub(super) async fn plan(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<ConcurrencyLimit>,
-    Asked(query): Asked<QueueQuery>,
+    ValidQuery(query): ValidQuery<QueueQuery>,
 ) -> Response {
     let (builds, simulated) = (Arc::clone(&state.builds.borrow()), state.about.simulated);
     worked_out(&state, turns, move |plan| {
@@ -282,7 +282,7 @@ pub(super) async fn explain(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
-    Asked(query): Asked<ExplainQuery>,
+    ValidQuery(query): ValidQuery<ExplainQuery>,
 ) -> Response {
     let status = Arc::clone(&state.status.borrow());
     worked_out(&state, turns, move |plan| {
@@ -340,7 +340,7 @@ pub(super) fn no_match(plan: &Plan, status: &scan::Status, text: &str) -> Refuse
 /// The active configuration, with secrets replaced.
 pub(super) async fn config(
     extract::State(state): extract::State<State>,
-    Asked(NoQuery {}): Asked<NoQuery>,
+    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
 ) -> Response {
     let config = Arc::clone(&state.config.borrow());
     success(&config.shown)

@@ -7,7 +7,7 @@
 use super::{
     State,
     answer::Answer,
-    api::{Asked, Refused, worked_out},
+    api::{Refused, ValidQuery, worked_out},
     guard::ConcurrencyLimit,
     probes::unready,
 };
@@ -120,7 +120,7 @@ fn page<'a>(
 pub(super) async fn facts(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<ConcurrencyLimit>,
-    Asked(query): Asked<FactsQuery>,
+    ValidQuery(query): ValidQuery<FactsQuery>,
 ) -> Response {
     // Before the first read, an empty list would mean that there are no files.
     if let Some((_, why)) = unready(&state) {

@@ -77,7 +77,7 @@ pub enum Denied {
         request: Option<String>,
     },
     /// No channel takes the target.
-    #[error("no channel takes {target} ({}); --force compacts it anyway", said(misses))]
+    #[error("no channel takes {target} ({}); --force compacts it anyway", misses_text(misses))]
     NotTaken {
         /// The target.
         target: TargetId,
@@ -161,9 +161,9 @@ pub struct Compacting {
 }
 
 /// The misses of channels as text.
-fn said(misses: &[MissLine]) -> String {
-    let said = |miss: &MissLine| format!("{}: {}", miss.channel, miss.says());
-    misses.iter().map(said).collect::<Vec<_>>().join("; ")
+fn misses_text(misses: &[MissLine]) -> String {
+    let misses_text = |miss: &MissLine| format!("{}: {}", miss.channel, miss.says());
+    misses.iter().map(misses_text).collect::<Vec<_>>().join("; ")
 }
 
 /// A sweep was ordered.

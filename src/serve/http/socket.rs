@@ -173,8 +173,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("admin.sock");
         let live = AdminSocket::open(&path).await.unwrap();
-        let said = AdminSocket::open(&path).await.unwrap_err().to_string();
-        assert!(said.starts_with("another process listens on "), "{said}");
+        let error = AdminSocket::open(&path).await.unwrap_err().to_string();
+        assert!(error.starts_with("another process listens on "), "{error}");
         assert!(UnixStream::connect(&path).await.is_ok(), "it still listens");
         drop(live);
 
@@ -197,11 +197,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("admin.sock");
         fs::write(&path, "kept").unwrap();
-        let said = AdminSocket::open(&path).await.unwrap_err().to_string();
-        assert!(said.contains("exists and is not a socket"), "{said}");
+        let error = AdminSocket::open(&path).await.unwrap_err().to_string();
+        assert!(error.contains("exists and is not a socket"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"kept");
         let nowhere = dir.path().join("no/admin.sock");
-        let said = AdminSocket::open(&nowhere).await.unwrap_err().to_string();
-        assert!(said.contains("no/admin.sock: ") && said.contains("--web.admin-socket"), "{said}");
+        let error = AdminSocket::open(&nowhere).await.unwrap_err().to_string();
+        assert!(
+            error.contains("no/admin.sock: ") && error.contains("--web.admin-socket"),
+            "{error}"
+        );
     }
 }

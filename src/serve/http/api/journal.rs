@@ -2,7 +2,7 @@
 //!
 //! A long list is read page by page while it is sent, so a slow reader holds one page.
 
-use super::{Asked, Refused, State, meant, no_match};
+use super::{Refused, State, ValidQuery, meant, no_match};
 use crate::{
     model::{
         records::{Outcome, StoreError},
@@ -47,7 +47,7 @@ pub(in crate::serve::http) async fn history(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
-    Asked(parameters): Asked<HistoryParameters>,
+    ValidQuery(parameters): ValidQuery<HistoryParameters>,
 ) -> Response {
     answered(async {
         let text = parameters.target.clone();
@@ -76,7 +76,7 @@ pub(in crate::serve::http) async fn events(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
-    Asked(parameters): Asked<EventsParameters>,
+    ValidQuery(parameters): ValidQuery<EventsParameters>,
 ) -> Response {
     answered(async {
         let text = parameters.target.clone();
