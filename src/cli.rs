@@ -156,16 +156,16 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
 /// Prints a command line error, or the help that was requested. Words of the command line may be
 /// URLs with a password in them.
 fn print_usage_error(refused: &clap::Error, words: &[OsString]) -> io::Result<()> {
-    let said = refused.render().to_string();
+    let rendered = refused.render().to_string();
     let words = words.iter().filter_map(|word| word.to_str());
     let values = words.flat_map(|word| {
         let value = word.split_once('=').map(|(_, value)| value);
         value.into_iter().chain([word])
     });
-    let shown = values.fold(said.clone(), |said, value| {
+    let shown = values.fold(rendered.clone(), |rendered, value| {
         let shown = config::redact_secrets(value);
-        if shown == value { said } else { said.replace(value, &shown) }
+        if shown == value { rendered } else { rendered.replace(value, &shown) }
     });
     // Only the original rendering has colours.
-    if shown == said { refused.print() } else { io::stderr().write_all(shown.as_bytes()) }
+    if shown == rendered { refused.print() } else { io::stderr().write_all(shown.as_bytes()) }
 }

@@ -41,7 +41,7 @@ impl OrderArgs {
             ))),
             Err(why) => {
                 print_error(&format!("{why}; asking {DEFAULT_URL}"));
-                self.service.client()
+                self.service.login.client(DEFAULT_URL)
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::model::records::{ParseScopeError, SuspensionScope};
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf};
 
-/// See what waits for compaction in a CouchDB cluster, what it would free, and why.
+/// Show what waits for compaction in a CouchDB cluster, what it would free, and why.
 #[derive(Debug, Parser)]
 #[command(name = "recliner", version, max_term_width = 100)]
 pub(super) struct Args {
@@ -19,52 +19,53 @@ pub(super) struct Args {
 pub(super) enum Command {
     /// Watch a cluster and serve metrics, JSON and a page until stopped.
     Serve(ServeArgs),
-    /// Serve a simulated cluster, to look around without a CouchDB.
+    /// Serve a simulated cluster, to explore recliner without a CouchDB.
     ///
-    /// It enforces: it starts compactions of simulated files, so that numbers move. Nothing outside
-    /// the process is touched.
+    /// It enforces: it starts compactions of simulated files, so that numbers change. It touches
+    /// nothing outside the process.
     #[cfg(feature = "simulator")]
     Demo(DemoArgs),
-    /// Read the cluster once and print what waits and what would be freed.
+    /// Read the cluster once and print what waits and what compaction would free.
     Scan(ScanArgs),
-    /// Say what would start now, with the exact requests, and why the rest does not.
+    /// Print what would start now, with the exact requests, and why the rest would not.
     Plan(PlanArgs),
-    /// Say why a target is or is not a candidate.
+    /// Explain why a target is or is not a candidate.
     Explain(ExplainArgs),
     /// Print how jobs ended, from a running recliner's journal.
     History(HistoryArgs),
     /// Print what happened, from a running recliner's journal.
     Events(EventsArgs),
-    /// Print CouchDB's own compaction settings as a recliner.yml of the same effect.
+    /// Print a recliner.yml with the same effect as CouchDB's own compaction settings.
     Import(ImportArgs),
-    /// Give channels of CouchDB's smoosh back that a recliner took over and left stopped.
+    /// Give back the channels of CouchDB's smoosh that a recliner took over and left stopped.
     ///
     /// It reads the notes that the takeover left on each node, so it works from any machine. First stop
-    /// the recliner or take takeover out of its configuration, or it takes the channels over again.
+    /// the recliner or remove the takeover from its configuration; otherwise it takes over the channels
+    /// again.
     RestoreSmoosh(SourceArgs),
-    /// Say what CouchDB's own files contain, and how CouchDB would use them.
+    /// Print what CouchDB's own files contain, and how CouchDB would use them.
     Inspect(InspectArgs),
-    /// Say everything that is wrong with a configuration, or print the effective one.
+    /// Print every error in a configuration, or the effective configuration.
     CheckConfig(CheckArgs),
     /// Tell a running recliner to start nothing, until resume.
     ///
-    /// It stays suspended over a restart. What runs goes on to its end: CouchDB offers no
-    /// way to stop a running compaction over HTTP.
+    /// The suspension survives a restart. Running compactions continue: CouchDB offers no way to stop
+    /// a running compaction over HTTP.
     Suspend(SuspendArgs),
     /// Tell a running recliner to start compactions again.
     Resume(ResumeArgs),
-    /// Tell a running recliner to compact one target now, if its gates and limits let it.
+    /// Tell a running recliner to compact one target now, within its gates and limits.
     Compact(CompactArgs),
     /// Tell a running recliner to take targets out of quarantine.
     Release(ReleaseArgs),
-    /// Tell a running recliner to look at everything again now.
+    /// Tell a running recliner to begin a sweep now.
     Rescan(OrderArgs),
-    /// Tell a running recliner to empty queues, until targets change or the next sweep.
+    /// Tell a running recliner to empty queues, until facts change or the next sweep ends.
     Flush(FlushArgs),
 }
 
 impl Command {
-    /// Whether it serves until it is stopped.
+    /// Whether it runs until it is stopped.
     pub(super) const fn serves(&self) -> bool {
         #[cfg(feature = "simulator")]
         if matches!(self, Self::Demo(_)) {
@@ -74,28 +75,27 @@ impl Command {
     }
 }
 
-/// How CouchDB is reached and which parts are read.
+/// The CouchDB to read, and which parts of it.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct SourceArgs {
-    /// The configuration, recliner.yml; without it every setting has its default
+    /// The configuration file, recliner.yml; without it, every setting has its default
     #[arg(long = "config.file", value_name = "FILE")]
     pub(super) config_file: Option<PathBuf>,
     /// A CouchDB node, such as http://couch-a:5984; one is enough to see the cluster, repeat it
     /// for every node to see each node's smoosh
     #[arg(long = "couchdb.url", value_name = "URL")]
     pub(super) urls: Vec<String>,
-    /// The CouchDB user to ask as; a server admin sees everything [or env: COUCHDB_USER]
+    /// The CouchDB user to log in as; a server admin sees everything [or env: COUCHDB_USER]
     #[arg(long = "couchdb.username", value_name = "USER")]
     pub(super) username: Option<String>,
-    /// A file that holds the user's password, read again when it changes [or env:
-    /// COUCHDB_PASSWORD]
+    /// A file with the user's password, read again when it changes [or env: COUCHDB_PASSWORD]
     #[arg(long = "couchdb.password-file", value_name = "FILE")]
     pub(super) password_file: Option<PathBuf>,
-    /// Only the databases on this node, by CouchDB's name for it, such as couchdb@couch-a
+    /// Only the databases on this node, given by CouchDB's name for it, such as couchdb@couch-a
     #[arg(long = "node", value_name = "NODE")]
     pub(super) node: Option<String>,
-    /// CouchDB's database_dir, where recliner runs on the node that --node names: its files are
-    /// read, beside CouchDB or alone
+    /// CouchDB's database_dir on the node that --node names, if recliner runs there: its files are
+    /// read, in addition to CouchDB or without it
     #[arg(long = "data-dir", value_name = "DIR")]
     pub(super) data_dir: Option<PathBuf>,
     /// CouchDB's view_index_dir [default: the data directory]
@@ -105,19 +105,19 @@ pub(super) struct SourceArgs {
     pub(super) log: LogArgs,
 }
 
-/// What is logged.
+/// Logging.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct LogArgs {
-    /// How much is logged, on standard error: error, warn, info, debug or trace [default: info
-    /// for serve, warn for demo, else nothing]
+    /// The log level, on standard error: error, warn, info, debug or trace [default: info for serve,
+    /// warn for demo, otherwise no log]
     #[arg(id = "log_level", long = "log.level", value_name = "LEVEL")]
     pub(super) level: Option<String>,
-    /// The form of a log line: logfmt or json [default: logfmt]
+    /// The format of log lines: logfmt or json [default: logfmt]
     #[arg(id = "log_format", long = "log.format", value_name = "FORMAT")]
     pub(super) format: Option<String>,
 }
 
-/// What is served, and how.
+/// The HTTP server.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct WebArgs {
     /// The address and port to serve on [default: 127.0.0.1:10984]
@@ -131,12 +131,12 @@ pub(super) struct WebArgs {
     /// of --web.config.file
     #[arg(long = "web.enable-admin-api")]
     pub(super) admin: bool,
-    /// The Unix socket over which the user that runs this, and root, suspend and resume without any
-    /// other flag; none for none [default: admin.sock in --storage.path; none for demo]
+    /// The Unix socket over which recliner's own user, and root, can suspend and resume without any
+    /// other flag; or none [default: admin.sock in --storage.path; none for demo]
     #[arg(long = "web.admin-socket", value_name = "PATH")]
     pub(super) admin_socket: Option<PathBuf>,
-    /// Users, certificates and headers, in the format that Prometheus's exporters share; read
-    /// again when it changes
+    /// Users, certificates and headers, in the format of Prometheus's exporters; read again when it
+    /// changes
     #[arg(long = "web.config.file", value_name = "FILE")]
     pub(super) web_config: Option<PathBuf>,
 }
@@ -177,22 +177,22 @@ pub(super) struct DemoArgs {
     /// advise starts nothing; enforce starts compactions in the simulation [default: enforce]
     #[arg(long = "mode", value_name = "MODE")]
     pub(super) mode: Option<String>,
-    /// Let the simulated nodes answer as CouchDB does, on 127.0.0.1 from this port upward, to try
-    /// other commands or curl on them
+    /// Let the simulated nodes answer like CouchDB, on 127.0.0.1 from this port upward, to try other
+    /// commands or curl on them
     #[arg(
         long = "couchdb.port",
         value_name = "PORT",
         value_parser = clap::value_parser!(u16).range(1..=65_000)
     )]
     pub(super) port: Option<u16>,
-    /// A different number makes different data
+    /// The seed of the simulated data
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
     #[command(flatten)]
     pub(super) log: LogArgs,
 }
 
-/// In what form an answer is printed.
+/// The output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     #[default]
@@ -214,9 +214,8 @@ pub(super) struct ScanArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct PlanArgs {
-    /// Ask this running recliner instead of reading the cluster; only it knows what failed, what
-    /// was suspended and since when a target waits [default, where no CouchDB is named:
-    /// http://127.0.0.1:10984]
+    /// Ask this running recliner instead of reading the cluster; only it knows earlier failures,
+    /// suspensions and waiting times [default, if no CouchDB is named: http://127.0.0.1:10984]
     #[arg(long = "recliner.url", value_name = "URL")]
     pub(super) recliner: Option<String>,
     #[command(flatten)]
@@ -232,11 +231,11 @@ pub(super) struct PlanArgs {
 pub(super) struct ExplainArgs {
     /// A database, DB/_design/NAME, a shard file's name, or an id as scan --format json prints it
     pub(super) target: String,
-    /// Everything about each target, where the name means several
+    /// Everything about each target, if the name means several
     #[arg(long)]
     pub(super) all: bool,
-    /// Ask this running recliner instead of reading the cluster; only it knows since when a target
-    /// waits [default, where no CouchDB is named: http://127.0.0.1:10984]
+    /// Ask this running recliner instead of reading the cluster; only it knows waiting times [default,
+    /// if no CouchDB is named: http://127.0.0.1:10984]
     #[arg(long = "recliner.url", value_name = "URL")]
     pub(super) recliner: Option<String>,
     #[command(flatten)]
@@ -250,17 +249,17 @@ pub(super) struct ExplainArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct HistoryArgs {
-    /// Only jobs on this: a database, DB/_design/NAME, a shard file's name, or an id
+    /// Only jobs on this target: a database, DB/_design/NAME, a shard file's name, or an id
     pub(super) target: Option<String>,
     #[command(flatten)]
     pub(super) service: ServiceArgs,
-    /// Only jobs on this node, by CouchDB's name for it, or _cluster
+    /// Only jobs on this node, given by CouchDB's name for it, or _cluster
     #[arg(id = "of_node", long = "node", value_name = "NODE")]
     pub(super) node: Option<String>,
-    /// Only jobs that ended like this: freed, nothing_freed, grew, unmeasured, failed or lost
+    /// Only jobs with this result: freed, nothing_freed, grew, unmeasured, failed or lost
     #[arg(long = "result", value_name = "RESULT")]
     pub(super) result: Option<String>,
-    /// Only jobs that ended since then: 2026-11-21T00:54:00Z, or how long ago, such as 2h or 7d
+    /// Only jobs that ended since this time, 2026-11-21T00:54:00Z, or for this duration, 2h or 7d
     #[arg(long = "since", value_name = "TIME")]
     pub(super) since: Option<String>,
     /// The maximum number of jobs, the newest first
@@ -273,7 +272,7 @@ pub(super) struct HistoryArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct EventsArgs {
-    /// Only events of this: a database, DB/_design/NAME, a shard file's name, or an id
+    /// Only events of this target: a database, DB/_design/NAME, a shard file's name, or an id
     pub(super) target: Option<String>,
     #[command(flatten)]
     pub(super) service: ServiceArgs,
@@ -283,14 +282,14 @@ pub(super) struct EventsArgs {
     /// Include events of databases: created, updated and deleted
     #[arg(long)]
     pub(super) all: bool,
-    /// Only events since then: 2026-11-21T00:54:00Z, how long ago, such as 2h or 7d, or after the
+    /// Only events since this time, 2026-11-21T00:54:00Z, for this duration, 2h or 7d, or after the
     /// event with this number; without it, the newest
     #[arg(long = "since", value_name = "TIME")]
     pub(super) since: Option<String>,
     /// The maximum number of events; with --follow, of those printed first
     #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
     pub(super) limit: usize,
-    /// Keep printing new events until ctrl-c; as JSON, one event a line
+    /// Keep printing new events until ctrl-c; as JSON, one event per line
     #[arg(long, short)]
     pub(super) follow: bool,
     /// A table for people, or JSON for programs
@@ -298,7 +297,7 @@ pub(super) struct EventsArgs {
     pub(super) format: Format,
 }
 
-/// Whose settings are imported.
+/// The settings to import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Daemon {
     Smoosh,
@@ -313,11 +312,10 @@ pub(super) struct ImportArgs {
     /// Read this ini file instead of asking CouchDB; repeat it in the order CouchDB reads them
     #[arg(long = "ini", value_name = "FILE")]
     pub(super) ini: Vec<PathBuf>,
-    /// The CouchDB version the ini files are for [default: 3.5.0; of compaction-daemon: 2.3.1]
+    /// The CouchDB version of the ini files [default: 3.5.0; for compaction-daemon: 2.3.1]
     #[arg(long = "ini.version", value_name = "VERSION")]
     pub(super) version: Option<String>,
-    /// The time zone the servers' clocks are set to, in which the compaction daemon reads its
-    /// windows
+    /// The time zone of the servers' clocks, in which the compaction daemon's windows are given
     #[arg(long = "zone", value_name = "ZONE", default_value = "UTC")]
     pub(super) zone: String,
     #[command(flatten)]
@@ -326,32 +324,31 @@ pub(super) struct ImportArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct InspectArgs {
-    /// Files of CouchDB's data directory: .couch, .view, and what compactions write
+    /// Files of CouchDB's data directory: .couch, .view, and files that compactions write
     #[arg(value_name = "FILE", required = true)]
     pub(super) files: Vec<PathBuf>,
-    /// Lines for people, or JSON for programs
+    /// Text for people, or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,
 }
 
-/// What all orders have in common.
+/// Flags of all orders.
 #[derive(Debug, Flags)]
 pub(super) struct OrderArgs {
     #[command(flatten)]
     pub(super) service: ServiceArgs,
-    /// The storage path of a recliner on this machine, to order it over the Unix socket there
-    /// [default: data/]
+    /// The storage path of a recliner on this machine, with its Unix socket [default: data/]
     #[arg(long = "storage.path", value_name = "DIR", conflicts_with = "recliner_url")]
     pub(super) storage: Option<PathBuf>,
-    /// The Unix socket of a recliner on this machine; none to go to --recliner.url [default:
-    /// admin.sock in --storage.path, where that is]
+    /// The Unix socket of a recliner on this machine, or none to use --recliner.url [default:
+    /// admin.sock in --storage.path, if it exists]
     #[arg(
         long = "web.admin-socket",
         value_name = "PATH",
         conflicts_with_all = ["recliner_url", "storage"]
     )]
     pub(super) admin_socket: Option<PathBuf>,
-    /// The answer in words, or in JSON for programs
+    /// Text for people, or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,
 }
@@ -361,7 +358,7 @@ pub(super) struct SuspendArgs {
     /// What to suspend: all, node:NAME or channel:NAME
     #[arg(default_value = "all", value_parser = scope)]
     pub(super) scope: String,
-    /// The reason, shown to anyone who finds it suspended
+    /// The reason, shown to anyone who sees the suspension
     #[arg(long, value_name = "TEXT")]
     pub(super) why: Option<String>,
     #[command(flatten)]
@@ -370,7 +367,7 @@ pub(super) struct SuspendArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct ResumeArgs {
-    /// What to resume: node:NAME, channel:NAME, or all, which is all that is suspended
+    /// What to resume: node:NAME, channel:NAME, or all, which ends every suspension
     #[arg(default_value = "all", value_parser = scope)]
     pub(super) scope: String,
     #[command(flatten)]
@@ -379,11 +376,11 @@ pub(super) struct ResumeArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct CompactArgs {
-    /// A database of one file, DB/_design/NAME, a shard file's name, or an id as scan --format json
+    /// A database with one file, DB/_design/NAME, a shard file's name, or an id as scan --format json
     /// prints it
     pub(super) target: String,
-    /// Start it even if no channel takes a target of its size, or while it rests after failures or
-    /// a compaction that freed nothing; limits, gates and the need for free space still apply
+    /// Start it even if no channel takes it because of its sizes, or while it rests after failures or a
+    /// compaction that freed nothing; limits, gates and the need for free space still apply
     #[arg(long)]
     pub(super) force: bool,
     #[command(flatten)]
@@ -404,7 +401,7 @@ pub(super) struct ReleaseArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct FlushArgs {
-    /// Only queues of this node, by CouchDB's name for it, or _cluster
+    /// Only queues of this node, given by CouchDB's name for it, or _cluster
     #[arg(long = "node", value_name = "NODE")]
     pub(super) node: Option<String>,
     /// Only queues of this channel

@@ -1,4 +1,4 @@
-//! `recliner check-config`: everything that is wrong, and what is in force; or the schema.
+//! `recliner check-config`: prints every error, or the effective configuration, or the schema.
 
 use super::{CommandError, Exit, args::CheckArgs, print, read_once};
 use crate::{
@@ -14,7 +14,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
     let flags = Flags { mode: args.mode.clone(), ..args.web.apply_to(args.source.flags()) };
     let loaded = read_once::load(&flags, args.source.config_file.as_deref());
     let web = Web::open(flags.web_config_file.as_deref()).map_err(CommandError::usage);
-    // Whoever repairs one file wants to know of the other.
+    // All errors of both files are reported at once.
     let (loaded, web) = match (loaded, web) {
         (Ok(loaded), Ok(web)) => (loaded, web),
         (Err(one), Err(other)) => return Err(CommandError::usage([one.why, other.why].join("\n"))),

@@ -113,11 +113,11 @@ pub(super) async fn release(args: ReleaseArgs) -> Result<Exit, CommandError> {
 /// `recliner rescan`.
 pub(super) async fn rescan(args: OrderArgs) -> Result<Exit, CommandError> {
     send_order(&args, "rescan", &RescanOrder {}, |done: &Rescanning| {
-        let says = match done.begins {
+        let text = match done.begins {
             true => "A sweep starts now.",
             false => "A sweep is running; another one follows.",
         };
-        says.to_owned()
+        text.to_owned()
     })
     .await
 }

@@ -62,10 +62,10 @@ async fn ask_service(client: &ServiceClient, format: Format) -> Result<Planned, 
 async fn read_cluster(args: &PlanArgs) -> Result<(Planned, Exit), CommandError> {
     let loaded = read_once::load(&args.source.flags(), args.source.config_file.as_deref())?;
     read_once::start_log_if_asked(&args.source.log, &loaded.settings)?;
-    let look = read_once::read_cluster(&loaded.settings).await?;
+    let reading = read_once::read_cluster(&loaded.settings).await?;
     let wanted = Wanted { limit: MAX_REFUSED_TARGETS, ..Wanted::default() };
-    let plan = Planned::of(&look.plan, wanted);
-    read_once::print_read_errors(&look.status);
-    let unseen = !look.status.errors.is_empty();
+    let plan = Planned::of(&reading.plan, wanted);
+    read_once::print_read_errors(&reading.status);
+    let unseen = !reading.status.errors.is_empty();
     Ok((plan, if unseen { Exit::Incomplete } else { Exit::Done }))
 }

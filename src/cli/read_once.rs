@@ -263,12 +263,12 @@ mod tests {
 
     #[test]
     fn a_missing_default_recliner_is_reported_as_a_missing_couchdb_url() {
-        let gone =
+        let failure =
             CommandError { is_transient: true, ..CommandError::failed("cannot ask: refused") };
-        let said = missing_source_error(gone);
-        assert_eq!(said.exit, Exit::Usage);
+        let error = missing_source_error(failure);
+        assert_eq!(error.exit, Exit::Usage);
         for part in ["no CouchDB is named", "--couchdb.url", "refused"] {
-            assert!(said.why.contains(part), "{}", said.why);
+            assert!(error.why.contains(part), "{}", error.why);
         }
         let refused = missing_source_error(CommandError::failed("it wants a user"));
         assert_eq!((refused.exit, refused.why.as_str()), (Exit::Failed, "it wants a user"));

@@ -38,10 +38,10 @@ pub(super) async fn run(args: &SourceArgs) -> Result<Exit, CommandError> {
 fn result_line(restored: &RestoredChannel) -> String {
     let RestoredChannel { node, channel, value, was_stopped } = restored;
     let is = value.as_ref().map_or_else(|| "unset".to_owned(), |value| format!("{value:?}"));
-    let says = if *was_stopped {
+    let result = if *was_stopped {
         "was restored: its concurrency is"
     } else {
         "was restored before: its concurrency is"
     };
-    format!("{}: smoosh.{} {says} {is}\n", printable(node), printable(channel))
+    format!("{}: smoosh.{} {result} {is}\n", printable(node), printable(channel))
 }

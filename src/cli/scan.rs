@@ -32,8 +32,8 @@ pub(super) async fn run(args: ScanArgs) -> Result<Exit, CommandError> {
         settings.couchdb.cold_reads_per_second = 0;
     }
     read_once::start_log_if_asked(&args.source.log, &settings)?;
-    let look = read_once::read_cluster(&settings).await?;
-    let plan = &look.plan;
+    let reading = read_once::read_cluster(&settings).await?;
+    let plan = &reading.plan;
     match args.format {
         Format::Table => {
             let width = table::width();
@@ -54,7 +54,7 @@ pub(super) async fn run(args: ScanArgs) -> Result<Exit, CommandError> {
         }
     }
     read_once::print_node_findings(plan);
-    read_once::print_read_errors(&look.status);
-    let unseen = !look.status.errors.is_empty();
+    read_once::print_read_errors(&reading.status);
+    let unseen = !reading.status.errors.is_empty();
     Ok(if unseen { Exit::Incomplete } else { Exit::Done })
 }

@@ -1,8 +1,7 @@
 //! How commands reach a running recliner.
 //!
-//! Owns the flags that say where it is and who asks, and one request with its answer taken
-//! out of Prometheus's envelope. Knows no route: each command names its own, and the type of its
-//! answer.
+//! Owns the flags for its address and login, and sends one request and unwraps the response from
+//! Prometheus's envelope. Knows no route: each command has its own, with the type of its response.
 
 #![expect(clippy::doc_markdown, reason = "the flags' comments are printed, not rendered")]
 
@@ -22,20 +21,19 @@ use std::{
     time::Duration,
 };
 
-/// Where a recliner listens unless it is told otherwise.
+/// The default address of a recliner.
 pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:10984";
 
-/// The longest wait for a connection, and for a whole answer: an order waits until what it
-/// ordered is safe in the journal.
+/// The maximum wait for a connection, and for a complete response: an order waits until its effect is
+/// in the journal.
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(120);
 
-/// The largest answer that is read: ten thousand targets, as many as a service gives at once,
-/// take half of it.
+/// The maximum size of a response: ten thousand targets, the maximum page of a service, are half of it.
 const LONGEST: usize = 64 << 20;
 
-/// The values that an answer holds at most: three letters make one, which takes a hundred bytes
-/// once it is read.
+/// The maximum number of values in a response: three bytes can make one, which takes a hundred bytes in
+/// memory.
 const VALUES: usize = 4_000_000;
 
 /// How a running recliner is reached.
@@ -48,19 +46,19 @@ pub(super) struct ServiceArgs {
     pub(super) login: ServiceLogin,
 }
 
-/// Who asks a running recliner, and whom to trust.
+/// The login for a running recliner, and the trusted authorities.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct ServiceLogin {
-    /// The user to ask a running recliner as, where it has users [or env: RECLINER_USER]
+    /// The user to log in as, if the recliner has users [or env: RECLINER_USER]
     #[arg(id = "recliner_username", long = "recliner.username", value_name = "USER")]
     username: Option<String>,
-    /// A file that holds this user's password [or env: RECLINER_PASSWORD]
+    /// A file with this user's password [or env: RECLINER_PASSWORD]
     #[arg(id = "recliner_password_file", long = "recliner.password-file", value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// The authorities to trust in an https URL, in PEM, and no others [default: the system's]
+    /// The only authorities to trust for an https URL, in PEM [default: the system's]
     #[arg(id = "recliner_ca_file", long = "recliner.ca-file", value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// A client certificate, in PEM, for a recliner that asks for one
+    /// A client certificate in PEM, if the recliner requires one
     #[arg(
         id = "recliner_cert_file",
         long = "recliner.cert-file",
@@ -78,21 +76,21 @@ pub(super) struct ServiceLogin {
     key_file: Option<PathBuf>,
 }
 
-/// Asks one recliner.
+/// A client of one recliner.
 #[derive(Debug)]
 pub(super) struct ServiceClient {
     base: Address,
-    /// What it is called in messages: its URL, or its Unix socket.
+    /// Its name in messages: its URL, or its Unix socket.
     name: String,
     client: Client,
     login: Option<(String, SecretString)>,
 }
 
 impl ServiceArgs {
-    /// A client for the address that was given, else for the default one.
+    /// A client for the given address, otherwise for the default one.
     ///
     /// # Errors
-    /// When the address, the login or a file for TLS cannot be used: bad usage.
+    /// If the address, the login or a TLS file cannot be used.
     pub(super) fn client(&self) -> Result<ServiceClient, CommandError> {
         match &self.url {
             Some(url) => self.login.client(url),
@@ -102,8 +100,7 @@ impl ServiceArgs {
 }
 
 impl ServiceLogin {
-    /// A client for the address at which a recliner listens unless told otherwise, and a line that
-    /// says so: nobody named it.
+    /// A client for the default address; prints a line that says so, because the user did not name it.
     ///
     /// # Errors
     /// As [`client`](Self::client).
@@ -116,12 +113,12 @@ impl ServiceLogin {
     /// A client for `url`.
     ///
     /// # Errors
-    /// When the address, the login or a file for TLS cannot be used: bad usage.
+    /// If the address, the login or a TLS file cannot be used.
     pub(super) fn client(&self, url: &str) -> Result<ServiceClient, CommandError> {
-        // The text is not repeated: it may hold a password.
+        // The text is not repeated: it may contain a password.
         let base = url.parse::<Address>().map_err(|_| {
             CommandError::usage(format!(
-                "--recliner.url is no URL of a recliner; write it without user and password, such as {DEFAULT_URL}"
+                "--recliner.url is not a URL of a recliner; write it without user and password, such as {DEFAULT_URL}"
             ))
         })?;
         let mut builder = builder();
@@ -148,7 +145,7 @@ impl ServiceLogin {
         Ok(ServiceClient { name: base.to_string(), base, client, login: self.login()? })
     }
 
-    /// The user by flag, else by environment; the password likewise, each on its own.
+    /// The user from the flag, otherwise from the environment; the password likewise.
     fn login(&self) -> Result<Option<(String, SecretString)>, CommandError> {
         let env = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
         let password = match &self.password_file {
@@ -167,7 +164,7 @@ impl ServiceLogin {
         match (self.username.clone().or_else(|| env("RECLINER_USER")), password) {
             (Some(user), _) if user.contains(':') || user.contains(char::is_control) => {
                 Err(CommandError::usage(
-                    "--recliner.username holds a colon or a control character, which no login can carry",
+                    "--recliner.username has a colon or a control character, which no login can carry",
                 ))
             }
             (Some(user), Some(password)) => Ok(Some((user, password))),
@@ -182,7 +179,7 @@ impl ServiceLogin {
     }
 }
 
-/// What every client is made of.
+/// What every client has in common.
 fn builder() -> ClientBuilder {
     Client::builder()
         .user_agent(concat!("recliner/", env!("CARGO_PKG_VERSION")))
@@ -196,17 +193,17 @@ fn builder() -> ClientBuilder {
 }
 
 impl ServiceClient {
-    /// A client for the recliner that listens on a Unix socket. It needs no login: the kernel
-    /// says who asks.
+    /// A client for the recliner that listens on a Unix socket. It needs no login: the kernel reports
+    /// the user.
     ///
     /// # Errors
-    /// When the library cannot be set up.
+    /// If the library cannot be set up.
     pub(super) fn over_socket(path: &Path) -> Result<Self, CommandError> {
         let name = format!("the Unix socket {}", path.display());
         let failed = |why: &dyn std::fmt::Display| {
             CommandError::failed(format!("cannot set up the client for {name}: {why}"))
         };
-        // No name is looked up for it.
+        // The name is never resolved.
         let base = "http://localhost".parse::<Address>().map_err(|why| failed(&why))?;
         let client = builder().unix_socket(path).build().map_err(|why| failed(&causes(&why)))?;
         Ok(Self { base, name, client, login: None })
@@ -218,11 +215,11 @@ impl ServiceClient {
         &self.base
     }
 
-    /// The `data` of the answer to a GET of `path`, which begins with a slash.
+    /// The `data` of the response to a GET of `path`, which begins with a slash.
     ///
     /// # Errors
-    /// When there is no answer, or one that says why not. A question that the service calls
-    /// bad is bad usage.
+    /// If there is no response, or an error response. A request that the service considers invalid
+    /// is bad usage.
     pub(super) async fn get<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -236,7 +233,7 @@ impl ServiceClient {
         self.data(answer).await
     }
 
-    /// The `data` of the answer to a POST of `body` as JSON.
+    /// The `data` of the response to a POST of `body` as JSON.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -278,19 +275,19 @@ impl ServiceClient {
             return Err(self.too_large());
         }
         if status == StatusCode::UNAUTHORIZED {
-            let says = match &self.login {
+            let reason = match &self.login {
                 None => {
-                    "it wants a user; give --recliner.username and --recliner.password-file, or RECLINER_USER and RECLINER_PASSWORD"
+                    "it requires a user; give --recliner.username and --recliner.password-file, or RECLINER_USER and RECLINER_PASSWORD"
                 }
                 Some(_) => "it refused the user or the password",
             };
-            return Err(CommandError { is_transient: false, ..self.unanswered(says) });
+            return Err(CommandError { is_transient: false, ..self.unanswered(reason) });
         }
         let strange = |why: serde_json::Error| {
             self.unanswered(&if why.is_data() {
-                format!("it answered {status} and not as recliner does: {why}")
+                format!("its response with status {status} is not recliner's: {why}")
             } else {
-                format!("it answered {status} and no JSON of recliner's")
+                format!("its response with status {status} is not recliner's JSON")
             })
         };
         if status.is_success() {
@@ -302,7 +299,7 @@ impl ServiceClient {
     }
 
     fn too_large(&self) -> CommandError {
-        let why = "its answer is larger than any of recliner's; is that a recliner?";
+        let why = "its response is larger than any of recliner's; is it a recliner?";
         CommandError { is_transient: false, ..self.unanswered(why) }
     }
 
@@ -312,12 +309,12 @@ impl ServiceClient {
     }
 }
 
-/// How many values a text of JSON has at most.
+/// The maximum number of values in a JSON text.
 fn values(body: &[u8]) -> usize {
     body.iter().filter(|byte| b",[{".contains(byte)).count().saturating_add(1)
 }
 
-/// What the service refused, with the targets that a text may have meant.
+/// The service's refusal, with the candidates of an ambiguous name.
 fn refused(status: StatusCode, failed: Failed) -> CommandError {
     let exit = if status == StatusCode::BAD_REQUEST { Exit::Usage } else { Exit::Failed };
     let mut why = printable(&failed.error);
@@ -334,10 +331,10 @@ fn read(flag: &str, path: &PathBuf) -> Result<Vec<u8>, CommandError> {
 }
 
 fn unusable(flag: &str, path: &Path, holds: &str) -> CommandError {
-    CommandError::usage(format!("{flag}={} cannot be used: it holds {holds}", path.display()))
+    CommandError::usage(format!("{flag}={} cannot be used: it contains {holds}", path.display()))
 }
 
-/// An error of the library with what caused it, in one line, without its URL.
+/// An error of the library with its causes, in one line, without its URL.
 fn causes(why: &reqwest::Error) -> String {
     let mut cause = std::error::Error::source(why);
     let mut last = None;
@@ -346,7 +343,7 @@ fn causes(why: &reqwest::Error) -> String {
         cause = inner.source();
     }
     match last {
-        // The innermost says it; the outer ones say that a request failed.
+        // The innermost cause is the informative one; the outer ones say that a request failed.
         Some(last) => last,
         None if why.is_timeout() => "it did not answer in time".to_owned(),
         None => why.to_string(),

@@ -83,8 +83,8 @@ pub fn walk(
             .map(|_| {
                 let (batches, waiting) = sync_channel(MAX_QUEUED_BATCHES);
                 let stop = &stop;
-                let hands = WalkWorker::new(before, take, stop);
-                (batches, scope.spawn(move || hands.run(&waiting)))
+                let worker = WalkWorker::new(before, take, stop);
+                (batches, scope.spawn(move || worker.run(&waiting)))
             })
             .unzip();
         let mut walker = DirectoryWalker {
@@ -115,10 +115,10 @@ pub fn walk(
             None => {}
         }
         walker.dispatch_batch();
-        let DirectoryWalker { worker_queues: helpers, is_complete: whole, worker: hands, .. } =
+        let DirectoryWalker { worker_queues: helpers, is_complete: whole, worker: worker, .. } =
             walker;
         drop(helpers);
-        let mut parts = vec![hands.finish()];
+        let mut parts = vec![worker.finish()];
         for helper in running {
             match helper.join() {
                 Ok(part) => parts.push(part),

@@ -170,8 +170,8 @@ impl JobTracker {
             JobStage::Shown { .. } => job.wants_sizes(tables),
             JobStage::Starting | JobStage::Sent { .. } => false,
         };
-        let gone = self.jobs.values().filter(wanted);
-        gone.filter_map(|job| Some(job.current_target(tables)?.ix())).collect()
+        let disappeared = self.jobs.values().filter(wanted);
+        disappeared.filter_map(|job| Some(job.current_target(tables)?.ix())).collect()
     }
 
     /// Restarts all waiting periods after the system clock was set.
@@ -181,7 +181,7 @@ impl JobTracker {
             job.first_seen = job.first_seen.min(now);
             match &mut job.stage {
                 JobStage::Sent { at, .. } => *at = now,
-                JobStage::Disappeared(gone) => gone.missed_at = now,
+                JobStage::Disappeared(disappeared) => disappeared.missed_at = now,
                 JobStage::Starting | JobStage::Shown { .. } => {}
             }
         }
@@ -199,7 +199,7 @@ impl JobTracker {
         for (key, job) in &mut self.jobs {
             job.update_sizes_before(tables);
             let verdict = match job.stage {
-                JobStage::Disappeared(gone) => job.judge(gone, tables, now),
+                JobStage::Disappeared(disappeared) => job.judge(disappeared, tables, now),
                 // Ended between two polls, or while this program was not running.
                 JobStage::Sent { .. } if job.file_was_replaced(tables, now) => {
                     Some(Some(JobVerdict::Completed))
@@ -274,7 +274,7 @@ impl JobTracker {
             !(missing(key) && matches!(key.kind, JobKind::BuildView(_) | JobKind::BuildSearch(..)))
         });
         for (_, job) in self.jobs.iter_mut().filter(|(key, _)| missing(key)) {
-            let gone = DisappearedTask {
+            let disappeared = DisappearedTask {
                 missed_at: asked_at,
                 was_shown: false,
                 was_accepted: false,
@@ -282,13 +282,16 @@ impl JobTracker {
             };
             match job.stage {
                 JobStage::Shown { .. } => {
-                    job.stage = JobStage::Disappeared(DisappearedTask { was_shown: true, ..gone })
+                    job.stage =
+                        JobStage::Disappeared(DisappearedTask { was_shown: true, ..disappeared })
                 }
                 JobStage::Sent { at, confirmed: sure } => {
                     let settles = if sure { APPEARS_WITHIN } else { APPEARS_WITHIN_UNCONFIRMED };
                     if asked_at >= at.plus(settles) {
-                        job.stage =
-                            JobStage::Disappeared(DisappearedTask { was_accepted: sure, ..gone });
+                        job.stage = JobStage::Disappeared(DisappearedTask {
+                            was_accepted: sure,
+                            ..disappeared
+                        });
                     }
                 }
                 JobStage::Starting | JobStage::Disappeared(_) => {}
@@ -309,7 +312,7 @@ impl JobTracker {
         let Some(job) = self.jobs.remove(key) else { return };
         let verdict = verdict.unwrap_or_else(|| JobVerdict::Lost("its target is unknown".into()));
         let ended_at = match job.stage {
-            JobStage::Disappeared(gone) => gone.missed_at,
+            JobStage::Disappeared(disappeared) => disappeared.missed_at,
             JobStage::Starting | JobStage::Sent { .. } | JobStage::Shown { .. } => now,
         };
         let target = job.current_target(tables);
@@ -368,11 +371,11 @@ impl TrackedJob {
     )]
     fn judge(
         &self,
-        gone: DisappearedTask,
+        disappeared: DisappearedTask,
         tables: &Snapshot,
         now: Moment,
     ) -> Option<Option<JobVerdict>> {
-        let unread = gone.missed_at.age(now) > REREAD_TIMEOUT;
+        let unread = disappeared.missed_at.age(now) > REREAD_TIMEOUT;
         let Some(target) = self.current_target(tables) else {
             return match self.target {
                 Some(_) if self.target_id.is_some() => {
@@ -390,9 +393,9 @@ impl TrackedJob {
             facts
         };
         let verdict = match self.kind {
-            TargetKind::Db => verdict::judge_db(&self.file_before, gone, &facts),
+            TargetKind::Db => verdict::judge_db(&self.file_before, disappeared, &facts),
             TargetKind::View | TargetKind::Cleanup | TargetKind::Search => {
-                verdict::judge_view(&self.file_before, gone, self.is_measured_copy, &facts)
+                verdict::judge_view(&self.file_before, disappeared, self.is_measured_copy, &facts)
             }
         };
         if verdict.is_none() && unread {

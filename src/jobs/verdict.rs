@@ -92,16 +92,16 @@ pub(super) fn file_was_replaced(before: &FileBefore, facts: &Facts) -> bool {
 /// that. Such a reading can prove a swap, but not a failure.
 pub(super) fn judge_db(
     before: &FileBefore,
-    gone: DisappearedTask,
+    disappeared: DisappearedTask,
     facts: &Facts,
 ) -> Option<JobVerdict> {
     let measured =
-        facts.measured_at.map(|measured| measured.at).filter(|at| *at >= gone.missed_at)?;
+        facts.measured_at.map(|measured| measured.at).filter(|at| *at >= disappeared.missed_at)?;
     if facts.flags.compact_running {
         return None;
     }
-    let later = measured > gone.missed_at;
-    let begun = gone.was_shown || gone.was_accepted;
+    let later = measured > disappeared.missed_at;
+    let begun = disappeared.was_shown || disappeared.was_accepted;
     let now = facts.compacted_seq.get();
     if let (Some(then), Some(now)) = (before.compacted_seq, now) {
         if now != then {
@@ -133,11 +133,11 @@ pub(super) fn judge_db(
 /// copy. `None` means that the file must be read again.
 pub(super) fn judge_view(
     before: &FileBefore,
-    gone: DisappearedTask,
+    disappeared: DisappearedTask,
     measured: bool,
     facts: &Facts,
 ) -> Option<JobVerdict> {
-    let begun = gone.was_shown || gone.was_accepted;
+    let begun = disappeared.was_shown || disappeared.was_accepted;
     if !measured {
         // Over HTTP only one copy shows its size. For the others, the task is the only evidence.
         return Some(if begun {
@@ -146,7 +146,8 @@ pub(super) fn judge_view(
             JobVerdict::Lost("there is no evidence that it ever ran".into())
         });
     }
-    let at = facts.measured_at.map(|measured| measured.at).filter(|at| *at >= gone.missed_at)?;
+    let at =
+        facts.measured_at.map(|measured| measured.at).filter(|at| *at >= disappeared.missed_at)?;
     if facts.flags.compact_running {
         return None;
     }
@@ -156,11 +157,11 @@ pub(super) fn judge_view(
     if let (Some(file), Some(then), Some(now)) = (before.file_bytes, then, now) {
         let little = (then as f64) < file as f64 * MIN_VISIBLE_SLACK_SHARE;
         let fell = now < then / 2;
-        let nearly = gone.last_progress.is_some_and(|share| share >= NEARLY_DONE_SHARE);
+        let nearly = disappeared.last_progress.is_some_and(|share| share >= NEARLY_DONE_SHARE);
         if fell || (begun && (little || nearly)) {
             return Some(JobVerdict::Completed);
         }
-        if at <= gone.missed_at {
+        if at <= disappeared.missed_at {
             return None;
         }
         return Some(if begun {
@@ -171,7 +172,8 @@ pub(super) fn judge_view(
             JobVerdict::NeverRan
         });
     }
-    (at > gone.missed_at).then(|| JobVerdict::Lost("its sizes before or after are unknown".into()))
+    (at > disappeared.missed_at)
+        .then(|| JobVerdict::Lost("its sizes before or after are unknown".into()))
 }
 
 #[cfg(test)]
@@ -247,8 +249,8 @@ mod tests {
             (quiet, unsure, after(100, 100, 100, 50, 50), "done", "the file tells"),
             (FileBefore::default(), GONE, after(101, 9, 9, 9, 9), "lost", "nothing to compare"),
         ];
-        for (before, gone, facts, expected, why) in cases {
-            assert_eq!(verdict_name(judge_db(&before, gone, &facts)), expected, "{why}");
+        for (before, disappeared, facts, expected, why) in cases {
+            assert_eq!(verdict_name(judge_db(&before, disappeared, &facts)), expected, "{why}");
         }
         let running = Facts {
             flags: Flags { compact_running: true, ..Flags::default() },
@@ -278,9 +280,10 @@ mod tests {
             (bloated, GONE, false, after(1, 900, 100, 50, 0), "done"),
             (bloated, unsure, false, after(1, 900, 100, 50, 0), "lost"),
         ];
-        for (at, (before, gone, measured, facts, expected)) in cases.into_iter().enumerate() {
+        for (at, (before, disappeared, measured, facts, expected)) in cases.into_iter().enumerate()
+        {
             assert_eq!(
-                verdict_name(judge_view(&before, gone, measured, &facts)),
+                verdict_name(judge_view(&before, disappeared, measured, &facts)),
                 expected,
                 "case {at}"
             );

@@ -221,9 +221,9 @@ impl Handle {
     /// Confirms that all batches up to this number were handed over to be kept, or need not be.
     pub fn confirm_events(&self, number: u64) {
         self.events.confirmed.send_if_modified(|confirmed| {
-            let news = *confirmed < number;
+            let is_newer = *confirmed < number;
             *confirmed = number.max(*confirmed);
-            news
+            is_newer
         });
     }
 

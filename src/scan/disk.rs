@@ -229,11 +229,11 @@ fn db_and_range(shard: &str) -> (DbName<'_>, Option<Range>) {
 fn remove_gone(draft: &mut Draft, node: NodeIx, met: &IndexSet, without_map: bool) {
     let places = draft.current().row_count();
     for at in 0..places {
-        let gone = draft.current().target_at(at).filter(|target| {
+        let deleted = draft.current().target_at(at).filter(|target| {
             let listed_here = target.is_part() || (without_map && target.kind() == TargetKind::Db);
             target.node_ix() == node && listed_here && !met.contains(at)
         });
-        if let Some(ix) = gone.map(TargetRef::ix) {
+        if let Some(ix) = deleted.map(TargetRef::ix) {
             draft.remove(ix);
         }
     }

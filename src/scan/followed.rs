@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     model::target::{TargetKind, TargetState},
-    sources::inventory::{Lane, Reshard, Stage},
+    sources::inventory::{NodeReads, Reshard, Stage},
     table::{DbIx, Draft, NodeIx, Snapshot, TargetIx},
 };
 use std::{
@@ -268,25 +268,25 @@ impl Followed {
         draft: &Draft,
         free: impl Fn(NodeIx) -> bool,
         now: Instant,
-    ) -> Vec<(NodeIx, Lane)> {
+    ) -> Vec<(NodeIx, NodeReads)> {
         let taken: BTreeMap<NodeIx, Vec<TargetIx>> = self.shards.take_due(free, REREAD_BATCH, now);
-        let mut lanes = Vec::with_capacity(taken.len());
+        let mut node_reads = Vec::with_capacity(taken.len());
         let snapshot = draft.current();
         for (node, targets) in taken {
-            let (there, gone): (Vec<TargetIx>, Vec<TargetIx>) =
+            let (existing, deleted): (Vec<TargetIx>, Vec<TargetIx>) =
                 targets.into_iter().partition(|ix| {
                     snapshot.target(*ix).is_some_and(|target| target.node_ix() == node)
                 });
             if let Some(found) = snapshot.node(node)
-                && !there.is_empty()
+                && !existing.is_empty()
             {
-                lanes.push((node, Lane::of(&found.name, there, snapshot)));
+                node_reads.push((node, NodeReads::of(&found.name, existing, snapshot)));
             }
-            for ix in gone {
+            for ix in deleted {
                 self.shards.remove(&ix);
             }
         }
-        lanes
+        node_reads
     }
 
     /// Databases whose entries in the map are due; from now on they are being read.
@@ -313,10 +313,10 @@ impl Followed {
     /// A stage of queued shards ended: what it did not yield is read again later. Answers whether
     /// one of them was voided, so that somebody waits to learn how a job ended.
     pub(super) fn shards_read(&mut self, stage: &Stage, settings: &Settings, now: Instant) -> bool {
-        let Stage::Shards { lanes, .. } = stage else { return false };
+        let Stage::Shards { node_reads, .. } = stage else { return false };
         let mut awaited = false;
         let pace = settings.pace();
-        for ix in lanes.iter().flat_map(|lane| &lane.targets) {
+        for ix in node_reads.iter().flat_map(|reads| &reads.targets) {
             awaited |= self.voided_shards.remove(ix);
             if self.shards.is_reading(ix) {
                 self.shards.finish(ix, false, pace, now);
@@ -395,8 +395,8 @@ impl Followed {
 
     /// A node answered, or did not: where that is news, feeds may have missed its changes.
     pub(super) fn node_answered(&mut self, draft: &mut Draft, node: NodeIx, there: bool) {
-        let news = if there { self.away.remove(&node) } else { self.away.insert(node) };
-        if !news || draft.current().feeds_complete_since().is_none() {
+        let changed = if there { self.away.remove(&node) } else { self.away.insert(node) };
+        if !changed || draft.current().feeds_complete_since().is_none() {
             return;
         }
         let on_node = draft.current().targets().filter(|target| target.node_ix() == node);
@@ -462,9 +462,9 @@ mod tests {
         assert_eq!((0..20).filter(|_| due(&mut followed, &targets)).count(), 0);
         assert_eq!(followed.next_due(|_| true, true), Some(now));
         assert_eq!(followed.next_due(|_| false, true), None, "the node is busy");
-        let lanes = followed.due_shards(&targets.draft, |_| true, now);
+        let node_reads = followed.due_shards(&targets.draft, |_| true, now);
         assert_eq!(
-            lanes.iter().map(|(at, lane)| (*at, &*lane.targets)).collect::<Vec<_>>(),
+            node_reads.iter().map(|(at, reads)| (*at, &*reads.targets)).collect::<Vec<_>>(),
             [(node, &[ix][..])]
         );
         followed.shard_read(&mut targets.draft, ix, true, &settings, now);
@@ -501,9 +501,9 @@ mod tests {
         let mut followed = Followed::new(now);
         followed.void(&mut targets.draft, ix, now);
         assert!(!targets.now().is_confirmed(ix));
-        let (_, lane) = followed.due_shards(&targets.draft, |at| at == node, now).remove(0);
+        let (_, reads) = followed.due_shards(&targets.draft, |at| at == node, now).remove(0);
         let snapshot = std::sync::Arc::new(targets.now().without_facts());
-        let stage = Stage::Shards { snapshot, lanes: vec![lane] };
+        let stage = Stage::Shards { snapshot, node_reads: vec![reads] };
         assert!(followed.shards_read(&stage, &settings, now), "a job's end is judged by it");
         let again = followed.next_due(|_| true, true);
         assert!(again > Some(now), "it was not read: {again:?}");

@@ -35,7 +35,7 @@ impl Pace {
 /// One thing that was named.
 #[derive(Clone, Copy, Debug)]
 struct Entry<L> {
-    lane: L,
+    group: L,
     /// When it is to be read; absent where it was read since it was named.
     due: Option<Instant>,
     reading: bool,
@@ -59,8 +59,8 @@ impl<L, K> Default for RereadQueue<L, K> {
 
 impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
     /// A feed named it.
-    pub(super) fn name(&mut self, lane: L, key: K, pace: Pace, now: Instant) {
-        let entry = self.entry(lane, &key);
+    pub(super) fn name(&mut self, group: L, key: K, pace: Pace, now: Instant) {
+        let entry = self.entry(group, &key);
         if entry.due.is_some() {
             return;
         }
@@ -73,14 +73,14 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
     }
 
     /// It has to be read now, without a pause.
-    pub(super) fn name_urgent(&mut self, lane: L, key: K, now: Instant) {
-        self.entry(lane, &key);
+    pub(super) fn name_urgent(&mut self, group: L, key: K, now: Instant) {
+        self.entry(group, &key);
         self.schedule(&key, now);
     }
 
-    fn entry(&mut self, lane: L, key: &K) -> &mut Entry<L> {
+    fn entry(&mut self, group: L, key: &K) -> &mut Entry<L> {
         self.all.entry(key.clone()).or_insert(Entry {
-            lane,
+            group,
             due: None,
             reading: false,
             read: None,
@@ -91,17 +91,17 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
     fn schedule(&mut self, key: &K, due: Instant) {
         let Some(entry) = self.all.get_mut(key) else { return };
         let before = entry.due.replace(due);
-        let lane = self.due.entry(entry.lane).or_default();
+        let group = self.due.entry(entry.group).or_default();
         if let Some(before) = before {
-            lane.remove(&(before, key.clone()));
+            group.remove(&(before, key.clone()));
         }
-        lane.insert((due, key.clone()));
+        group.insert((due, key.clone()));
     }
 
     /// When something is due next on a lane that is `free`.
     pub(super) fn next_due(&self, free: impl Fn(L) -> bool) -> Option<Instant> {
-        let lanes = self.due.iter().filter(|(lane, _)| free(**lane));
-        lanes.filter_map(|(_, due)| due.first()).map(|(at, _)| *at).min()
+        let groups = self.due.iter().filter(|(group, _)| free(**group));
+        groups.filter_map(|(_, due)| due.first()).map(|(at, _)| *at).min()
     }
 
     /// What is due on `free` lanes, at most so many of each; from now on it is being read.
@@ -112,7 +112,7 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
         now: Instant,
     ) -> BTreeMap<L, Vec<K>> {
         let mut taken = BTreeMap::new();
-        for (lane, due) in self.due.iter_mut().filter(|(lane, _)| free(**lane)) {
+        for (group, due) in self.due.iter_mut().filter(|(group, _)| free(**group)) {
             let mut keys = Vec::new();
             while keys.len() < at_most
                 && due.first().is_some_and(|(at, _)| *at <= now)
@@ -125,7 +125,7 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
                 keys.push(key);
             }
             if !keys.is_empty() {
-                taken.insert(*lane, keys);
+                taken.insert(*group, keys);
             }
         }
         self.due.retain(|_, due| !due.is_empty());
@@ -165,10 +165,10 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
 
     /// It no longer exists.
     pub(super) fn remove(&mut self, key: &K) {
-        if let Some(Entry { lane, due: Some(due), .. }) = self.all.remove(key)
-            && let Some(lane) = self.due.get_mut(&lane)
+        if let Some(Entry { group, due: Some(due), .. }) = self.all.remove(key)
+            && let Some(group) = self.due.get_mut(&group)
         {
-            lane.remove(&(due, key.clone()));
+            group.remove(&(due, key.clone()));
         }
     }
 
@@ -241,13 +241,13 @@ mod tests {
         let mut queue: RereadQueue<u8, u8> = RereadQueue::default();
         queue.name(1, 10, PACE, now);
         queue.name(2, 20, PACE, now);
-        assert_eq!(queue.take_due(|lane| lane == 1, 9, now), BTreeMap::from([(1, vec![10])]));
-        assert_eq!(queue.next_due(|lane| lane == 1), None);
+        assert_eq!(queue.take_due(|group| group == 1, 9, now), BTreeMap::from([(1, vec![10])]));
+        assert_eq!(queue.next_due(|group| group == 1), None);
         assert!(queue.finish(&10, false, PACE, now + millis(5)));
-        assert_eq!(queue.next_due(|lane| lane == 1), Some(now + millis(1_005)));
+        assert_eq!(queue.next_due(|group| group == 1), Some(now + millis(1_005)));
         assert!(queue.contains(&10) && queue.contains(&20));
         queue.remove(&20);
-        assert_eq!(queue.next_due(|lane| lane == 2), None);
+        assert_eq!(queue.next_due(|group| group == 2), None);
         assert_eq!(queue.len(), 1);
         queue.name_urgent(1, 10, now);
         assert_eq!(queue.take_due(|_| true, 9, now).len(), 1);

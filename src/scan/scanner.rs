@@ -399,12 +399,12 @@ impl Scanner {
     /// Reads what is due because feeds named it or a job changed it.
     fn start_rereads(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let free = |node| !self.readings.contains_key(&Slot::Shards(node));
-        let lanes = self.followed.due_shards(&self.targets.draft, free, now.at);
-        if !lanes.is_empty() {
+        let node_reads = self.followed.due_shards(&self.targets.draft, free, now.at);
+        if !node_reads.is_empty() {
             let snapshot = Arc::new(self.targets.now().without_facts());
-            for (node, lane) in lanes {
+            for (node, reads) in node_reads {
                 let snapshot = Arc::clone(&snapshot);
-                let stage = Stage::Shards { snapshot, lanes: vec![lane] };
+                let stage = Stage::Shards { snapshot, node_reads: vec![reads] };
                 self.start(Slot::Shards(node), stage, now, effects);
             }
         }

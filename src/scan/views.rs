@@ -229,10 +229,10 @@ impl Views {
             current.push(known.search(draft, db, search, &mut unread));
         }
         let whole = unread.is_empty();
-        let gone =
+        let removed =
             known.views.iter().copied().filter(|ix| !current.contains(ix)).collect::<Vec<_>>();
-        let left_files = gone.iter().any(|ix| is_view(draft, *ix));
-        for ix in &gone {
+        let left_files = removed.iter().any(|ix| is_view(draft, *ix));
+        for ix in &removed {
             if whole {
                 draft.remove(*ix);
             } else {

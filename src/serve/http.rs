@@ -1,8 +1,8 @@
-//! The web surface: metrics, the JSON API, probes and a page for people.
+//! The HTTP server: metrics, the JSON API, probes and a page for people.
 //!
-//! Owns nothing but routes: it reads the plan and the statuses other tasks published and
-//! never asks CouchDB, so that it answers at once whatever CouchDB does. Orders go to the
-//! service, where the operator allowed them, and are answered when they were carried out.
+//! Owns only routes: it reads the published plan and the published states of other tasks and never
+//! asks CouchDB, so it responds at once whatever CouchDB does. Orders go to the service, if the
+//! operator allowed them, and are answered when they have been carried out.
 
 mod admin;
 mod answer;
@@ -55,104 +55,104 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// Scrapes that may be under way at a time, as in Prometheus's own exporters; one more takes
-/// the place of a client that reads nothing, or is answered 503.
+/// The maximum number of concurrent scrapes, as in Prometheus's own exporters. An additional one
+/// displaces a client that does not read, or gets 503.
 const SCRAPES: usize = 40;
 
-/// Answers of the API that may be worked out at a time: each may sort a million targets.
+/// The maximum number of API responses computed at a time: each may sort a million targets.
 const ANSWERS: usize = 4;
 
-/// What the program says of itself.
+/// Information about this process.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// Its version.
     pub version: &'static str,
-    /// The commit it was built from, where that was known.
+    /// The commit it was built from, if known.
     pub revision: &'static str,
     /// Whether the cluster is a simulation.
     pub simulated: bool,
 }
 
 impl About {
-    /// What has to be said of a simulated cluster, by the mode in which it is looked after.
+    /// The notice about a simulated cluster, which depends on the mode.
     #[must_use]
     pub fn simulation(&self, mode: Mode) -> Option<&'static str> {
         self.simulated.then_some(match mode {
             Mode::Enforce => {
-                "This cluster is a simulation inside the process: no CouchDB is asked, no byte is real. The mode is enforce, so that compactions of simulated files are started; nothing outside the process is touched."
+                "This cluster is a simulation inside the process: no CouchDB is asked and no data is real. The mode is enforce, so compactions of simulated files start; nothing outside the process is touched."
             }
             Mode::Advise => {
-                "This cluster is a simulation inside the process: no CouchDB is asked, no byte is real. The mode is advise: no compaction is started, in the simulation neither."
+                "This cluster is a simulation inside the process: no CouchDB is asked and no data is real. The mode is advise: no compaction starts, not even in the simulation."
             }
         })
     }
 }
 
-/// The configuration in force, as far as others may see it.
+/// The active configuration, as it is shown to clients.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigStatus {
-    /// The effective configuration, secrets replaced.
+    /// The effective configuration, with secrets replaced.
     pub shown: serde_json::Value,
-    /// The mode in force.
+    /// The active mode.
     pub mode: Mode,
     /// Whether the last reload took effect.
     pub reload_successful: bool,
     /// When a configuration last took effect.
     pub loaded_at: wall_clock::Moment,
-    /// Keys whose new value waits for a restart.
+    /// Keys whose new value needs a restart.
     pub needs_restart: Vec<String>,
 }
 
-/// Which orders are taken over HTTP.
+/// The orders that are allowed over HTTP.
 #[derive(Clone, Debug, Default)]
 pub struct Allow {
     /// Reload and quit.
     pub lifecycle: bool,
-    /// All others; suspending and resuming are taken over the Unix socket without.
+    /// All others. Suspend and resume are always allowed over the Unix socket.
     pub admin: bool,
-    /// Host names that are this machine's own, beside localhost, addresses and those of its
-    /// certificate: an order with any other name in `Host` may come through DNS rebinding.
+    /// Host names of this machine, besides localhost, addresses and the names in its certificate. An
+    /// order with any other name in `Host` may come through DNS rebinding.
     pub names: Arc<[String]>,
 }
 
-/// Everything the handlers read.
+/// Everything that the handlers read.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// The plan published last.
+    /// The latest plan.
     pub plan: watch::Receiver<Arc<Plan>>,
-    /// What the scanner says of itself.
+    /// The scanner's state.
     pub status: watch::Receiver<Arc<scan::Status>>,
-    /// How the URLs of CouchDB in the settings answer.
+    /// The state of each configured CouchDB URL.
     pub couchdb: watch::Receiver<Arc<[couchdb_client::EntryStatus]>>,
-    /// What became of this process's own jobs.
+    /// The results of this process's own jobs.
     pub counts: watch::Receiver<Arc<job_state::JobCounters>>,
-    /// The program.
+    /// This process.
     pub about: Arc<About>,
-    /// What times in questions count back from.
+    /// The clock, to which relative times in queries refer.
     pub clock: Clock,
-    /// The configuration in force.
+    /// The active configuration.
     pub config: watch::Receiver<Arc<ConfigStatus>>,
-    /// What is heard of databases.
+    /// The state of the feeds.
     pub changes: watch::Receiver<Arc<feed_client::FeedClientStatus>>,
-    /// What is taken over from smoosh.
+    /// The smoosh channels that are taken over.
     pub takeovers: watch::Receiver<Arc<Takeovers>>,
-    /// When the certificates end with which CouchDB is reached.
+    /// When the certificates for connections to CouchDB expire.
     pub certificates: watch::Receiver<CertificateEnds>,
-    /// Which view indexes lag, and what is done about it.
+    /// Indexes that lag, and their builds.
     pub builds: watch::Receiver<Arc<IndexBuilds>>,
     /// Counters and histograms of what happened.
     pub registry: prometheus::Registry,
-    /// What is remembered, where anything is.
+    /// The journal, if there is one.
     pub journal: Option<Journal>,
-    /// What happened to databases, where that is written down.
+    /// The feed of database events, if there is one.
     pub feed: Option<FeedHandle>,
-    /// Where orders go.
+    /// The channel for orders.
     pub orders: mpsc::Sender<Order>,
-    /// Which of them are taken.
+    /// The orders that are allowed.
     pub allow: Allow,
-    /// Who may ask.
+    /// Users and certificates.
     pub web: Web,
-    /// Ends what waits.
+    /// Ends waiting requests.
     pub stop: CancellationToken,
 }
 
@@ -199,8 +199,8 @@ pub fn router(state: State) -> Router {
         .with_state(state)
 }
 
-/// The answer for work that was lost: its panic goes on here, and where the runtime ends
-/// no client is left to answer.
+/// The response for a task that was lost. Its panic is resumed here; if the runtime is shutting
+/// down, no client is left.
 fn lost(failed: JoinError) -> Response {
     let answered = unwrap_join::<Response>(Err(failed));
     answered.unwrap_or_else(|| {

@@ -283,7 +283,7 @@ impl ClusterMonitor {
     pub fn start_warmer(
         &self,
         journal: Option<Journal>,
-        luck: u64,
+        seed: u64,
         tasks: &mut TaskSet,
     ) -> warmer::WarmerHandle {
         let inputs = warmer::WarmerInputs {
@@ -292,7 +292,7 @@ impl ClusterMonitor {
             api: self.handles.index_build_api.subscribe(),
             scanner: self.scanner.clone(),
             journal,
-            seed: luck,
+            seed: seed,
         };
         let (task, handle) = warmer::WarmerTask::new(self.clock, inputs);
         let ended = self.stop.clone();

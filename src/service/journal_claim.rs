@@ -24,7 +24,7 @@ pub(super) async fn claim_and_recover(
     whose: JournalOwner,
     before: oneshot::Sender<EarlierProcess>,
 ) -> Option<RecoveredState> {
-    let mut said = None;
+    let mut logged = None;
     loop {
         let claimed = match whose.identity().await {
             Ok(identity) => journal.claim(identity).await.map_err(Some),
@@ -45,9 +45,9 @@ pub(super) async fn claim_and_recover(
                 tracing::error!("{why}");
                 return None;
             }
-            Err(Some(ClaimError::Store(why))) if said.as_ref() != Some(&why) => {
+            Err(Some(ClaimError::Store(why))) if logged.as_ref() != Some(&why) => {
                 tracing::warn!("{why}");
-                said = Some(why);
+                logged = Some(why);
             }
             Err(_) => {}
         }

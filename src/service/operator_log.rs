@@ -69,7 +69,7 @@ impl OperatorLogTask {
                 let client = self.client.borrow();
                 (client.entries(describe), client.is_login_refused())
             };
-            let look = ObservedState {
+            let observed = ObservedState {
                 now: began.elapsed(),
                 entries: &entries,
                 login_refused,
@@ -77,7 +77,7 @@ impl OperatorLogTask {
                 snapshot: &Arc::clone(&self.snapshots.borrow()),
                 pressures: &Arc::clone(&self.pressures.borrow()),
             };
-            self.log.check(&look).iter().for_each(OperatorLogLine::log);
+            self.log.check(&observed).iter().for_each(OperatorLogLine::log);
             publish_if_changed(&self.entries, entries);
         }
     }
@@ -112,37 +112,37 @@ struct OperatorLog {
 /// One log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum OperatorLogLine {
-    CouchDbOutage { urls: String, why: String, news: OutageNotice, before: bool },
-    ReadOutage { why: String, news: OutageNotice },
-    UrlOutage { url: String, why: String, news: OutageNotice },
-    NodeOutage { node: String, news: OutageNotice },
+    CouchDbOutage { urls: String, why: String, notice: OutageNotice, before: bool },
+    ReadOutage { why: String, notice: OutageNotice },
+    UrlOutage { url: String, why: String, notice: OutageNotice },
+    NodeOutage { node: String, notice: OutageNotice },
     MissingRight(String),
     FirstSweep { nodes: u64, nodes_down: u64, targets: u64, failed_reads: u64, took: Duration },
 }
 
 impl OperatorLog {
-    fn check(&mut self, look: &ObservedState<'_>) -> Vec<OperatorLogLine> {
+    fn check(&mut self, observed: &ObservedState<'_>) -> Vec<OperatorLogLine> {
         let mut lines = Vec::new();
-        let answers = self.check_couchdb(look, &mut lines);
+        let answers = self.check_couchdb(observed, &mut lines);
         if answers {
-            self.check_urls(look, &mut lines);
-            let why = look.status.problem.clone();
-            let unread = why.is_some() && !look.login_refused;
-            if let Some(news) = self.read_outage.update(unread, OUTAGE_GRACE, look.now) {
-                lines.push(OperatorLogLine::ReadOutage { why: why.unwrap_or_default(), news });
+            self.check_urls(observed, &mut lines);
+            let why = observed.status.problem.clone();
+            let unread = why.is_some() && !observed.login_refused;
+            if let Some(notice) = self.read_outage.update(unread, OUTAGE_GRACE, observed.now) {
+                lines.push(OperatorLogLine::ReadOutage { why: why.unwrap_or_default(), notice });
             }
-            if look.status.problem.is_none() {
-                self.check_nodes(look, &mut lines);
+            if observed.status.problem.is_none() {
+                self.check_nodes(observed, &mut lines);
             }
         }
-        for right in &look.status.missing_rights {
+        for right in &observed.status.missing_rights {
             if self.logged_rights.insert(right.clone()) {
                 lines.push(OperatorLogLine::MissingRight(right.clone()));
             }
         }
-        if !self.first_sweep_logged && look.status.ready {
+        if !self.first_sweep_logged && observed.status.ready {
             self.first_sweep_logged = true;
-            lines.push(first_sweep(look));
+            lines.push(first_sweep(observed));
         }
         lines
     }
@@ -150,50 +150,55 @@ impl OperatorLog {
     /// Whether CouchDB answers at any of its URLs, or is not used over HTTP at all.
     fn check_couchdb(
         &mut self,
-        look: &ObservedState<'_>,
+        observed: &ObservedState<'_>,
         lines: &mut Vec<OperatorLogLine>,
     ) -> bool {
-        if look.entries.is_empty() {
+        if observed.entries.is_empty() {
             return true;
         }
-        let up = look.entries.iter().any(|entry| entry.up == Some(true));
-        let asked = look.entries.iter().any(|entry| entry.up.is_some());
+        let up = observed.entries.iter().any(|entry| entry.up == Some(true));
+        let asked = observed.entries.iter().any(|entry| entry.up.is_some());
         let before = self.ever_answered;
         self.ever_answered |= up;
         // After a reload, nothing is known until the next request. At the start, an answer is
         // overdue after a while even if no request has failed yet.
-        if !up && !asked && (before || look.login_refused) {
+        if !up && !asked && (before || observed.login_refused) {
             return false;
         }
-        if let Some(news) = self.couchdb_outage.update(!up, OUTAGE_GRACE, look.now) {
-            let urls: Vec<&str> = look.entries.iter().map(|entry| entry.url.as_str()).collect();
-            let why = look.entries.iter().find_map(|entry| entry.why.clone());
+        if let Some(notice) = self.couchdb_outage.update(!up, OUTAGE_GRACE, observed.now) {
+            let urls: Vec<&str> = observed.entries.iter().map(|entry| entry.url.as_str()).collect();
+            let why = observed.entries.iter().find_map(|entry| entry.why.clone());
             let why = why.unwrap_or_else(|| "no answer so far".to_owned());
-            lines.push(OperatorLogLine::CouchDbOutage { urls: urls.join(" "), why, news, before });
+            lines.push(OperatorLogLine::CouchDbOutage {
+                urls: urls.join(" "),
+                why,
+                notice,
+                before,
+            });
         }
         up
     }
 
     /// Checks single URLs while others answer.
-    fn check_urls(&mut self, look: &ObservedState<'_>, lines: &mut Vec<OperatorLogLine>) {
-        self.urls.retain(|url, _| look.entries.iter().any(|entry| entry.url.as_str() == url));
-        for entry in look.entries {
+    fn check_urls(&mut self, observed: &ObservedState<'_>, lines: &mut Vec<OperatorLogLine>) {
+        self.urls.retain(|url, _| observed.entries.iter().any(|entry| entry.url.as_str() == url));
+        for entry in observed.entries {
             let Some(up) = entry.up else { continue };
             let outage = self.urls.entry(entry.url.to_string()).or_default();
-            if let Some(news) = outage.update(!up, SINGLE_OUTAGE_GRACE, look.now) {
+            if let Some(notice) = outage.update(!up, SINGLE_OUTAGE_GRACE, observed.now) {
                 let why = entry.why.clone().unwrap_or_default();
-                lines.push(OperatorLogLine::UrlOutage { url: entry.url.to_string(), why, news });
+                lines.push(OperatorLogLine::UrlOutage { url: entry.url.to_string(), why, notice });
             }
         }
     }
 
-    fn check_nodes(&mut self, look: &ObservedState<'_>, lines: &mut Vec<OperatorLogLine>) {
+    fn check_nodes(&mut self, observed: &ObservedState<'_>, lines: &mut Vec<OperatorLogLine>) {
         // The pressure probe detects a silent node before the next sweep.
         let silent = |at: usize| {
-            let pressure = NodeIx::from_usize(at).and_then(|ix| look.pressures.nodes.get(&ix));
+            let pressure = NodeIx::from_usize(at).and_then(|ix| observed.pressures.nodes.get(&ix));
             pressure.is_some_and(|pressure| pressure.is_silent)
         };
-        let nodes = look.snapshot.nodes().iter().enumerate().skip(1);
+        let nodes = observed.snapshot.nodes().iter().enumerate().skip(1);
         let served: BTreeMap<&str, Option<bool>> = nodes
             .filter(|(_, node)| node.is_member && node.is_served)
             .map(|(at, node)| (&*node.name, node.is_up.map(|up| up && !silent(at))))
@@ -202,30 +207,30 @@ impl OperatorLog {
         for (name, up) in served {
             let Some(up) = up else { continue };
             let outage = self.nodes.entry(name.to_owned()).or_default();
-            if let Some(news) = outage.update(!up, SINGLE_OUTAGE_GRACE, look.now) {
-                lines.push(OperatorLogLine::NodeOutage { node: name.to_owned(), news });
+            if let Some(notice) = outage.update(!up, SINGLE_OUTAGE_GRACE, observed.now) {
+                lines.push(OperatorLogLine::NodeOutage { node: name.to_owned(), notice });
             }
         }
     }
 }
 
-fn first_sweep(look: &ObservedState<'_>) -> OperatorLogLine {
-    let nodes = look.snapshot.nodes().iter().skip(1);
+fn first_sweep(observed: &ObservedState<'_>) -> OperatorLogLine {
+    let nodes = observed.snapshot.nodes().iter().skip(1);
     let nodes = nodes.filter(|node| node.is_member && node.is_served);
     let (down, there): (Vec<_>, Vec<_>) = nodes.partition(|node| node.is_up == Some(false));
     OperatorLogLine::FirstSweep {
         nodes: there.len() as u64,
         nodes_down: down.len() as u64,
-        targets: look.snapshot.targets().count() as u64,
-        failed_reads: look.status.errors.values().sum(),
-        took: look.status.last_duration.unwrap_or_default(),
+        targets: observed.snapshot.targets().count() as u64,
+        failed_reads: observed.status.errors.values().sum(),
+        took: observed.status.last_duration.unwrap_or_default(),
     }
 }
 
 impl OperatorLogLine {
     fn log(&self) {
         match self {
-            Self::CouchDbOutage { urls, why, news, before } => match news {
+            Self::CouchDbOutage { urls, why, notice, before } => match notice {
                 OutageNotice::Down => tracing::warn!(
                     urls,
                     why,
@@ -250,7 +255,7 @@ impl OperatorLogLine {
                     );
                 }
             },
-            Self::ReadOutage { why, news } => match news {
+            Self::ReadOutage { why, notice } => match notice {
                 OutageNotice::Down => {
                     tracing::warn!(why, "CouchDB answers, but the cluster cannot be read");
                 }
@@ -268,7 +273,7 @@ impl OperatorLogLine {
                     );
                 }
             },
-            Self::UrlOutage { url, why, news } => match news {
+            Self::UrlOutage { url, why, notice } => match notice {
                 OutageNotice::Down => {
                     tracing::warn!(url, why, "this URL of CouchDB does not answer, but others do");
                 }
@@ -284,7 +289,7 @@ impl OperatorLogLine {
                     );
                 }
             },
-            Self::NodeOutage { node, news } => match news {
+            Self::NodeOutage { node, notice } => match notice {
                 OutageNotice::Down => tracing::warn!(
                     node,
                     "this CouchDB node does not answer: its facts get stale, and nothing is started there"

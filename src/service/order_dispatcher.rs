@@ -190,12 +190,13 @@ async fn compact(
 ) -> Result<Compacting, Denied> {
     let others = follower.constraints.borrow().orders.keys().filter(|other| **other != ix).count();
     if others >= MAX_WAITING_ORDERS {
-        let says = format!("{others} ordered targets are already waiting; try again later");
-        return Err(Denied::Unavailable(says));
+        let why = format!("{others} ordered targets are already waiting; try again later");
+        return Err(Denied::Unavailable(why));
     }
     let plan = planner.what_if(ix, ordered.clone()).await.ok_or_else(stopping)?;
-    let gone = || Denied::Unknown(format!("{target} no longer exists"));
-    let found = plan.snapshot.target(ix).filter(|found| found.id() == target).ok_or_else(gone)?;
+    let deleted = || Denied::Unknown(format!("{target} no longer exists"));
+    let found =
+        plan.snapshot.target(ix).filter(|found| found.id() == target).ok_or_else(deleted)?;
     let why = |refusal: &Refusal| {
         if refusal.reason == RefusalReason::Mode && plan.rules.mode == Mode::Advise {
             return "recliner runs in advise mode and sends nothing".to_owned();

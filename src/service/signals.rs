@@ -5,8 +5,8 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 /// The machine's host name, with and without its domain; empty if the system does not tell.
 pub(super) fn host_names() -> Vec<String> {
-    let told = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let whole = told.trim();
+    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let whole = hostname.trim();
     let short = whole.split('.').next().unwrap_or_default();
     let mut names = vec![whole.to_owned(), short.to_owned()];
     names.dedup();

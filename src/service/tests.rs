@@ -125,13 +125,13 @@ async fn a_valid_reload_takes_effect_as_a_whole_and_an_invalid_one_not_at_all() 
     let (status, why) = running.post("/-/reload").await;
     assert_eq!(status, 500);
     assert!(why.contains("intervall") && why.contains("recliner.yml"), "{why}");
-    assert!(why.ends_with("the old configuration stays in force\n"), "{why}");
+    assert!(why.ends_with("the old configuration stays active\n"), "{why}");
     assert!(running.has(&format!("{SUCCESSFUL} 0")).await);
     assert!(running.has("recliner_channel_concurrency_limit{channel=\"ratio_dbs\"} 1").await);
     assert!(running.get("/api/v1/config").await.contains("\"interval\":\"1h\""));
 
     let (status, text) = running.post("/-/reload").await;
-    assert_eq!((status, &*text), (200, "the configuration was read and is in force\n"));
+    assert_eq!((status, &*text), (200, "the new configuration is active\n"));
     assert!(running.has(&format!("{SUCCESSFUL} 1")).await);
     assert!(running.get("/api/v1/config").await.contains("\"interval\":\"2h\""));
     let planned = running.watch.1.plan.wait_for(|plan| plan.channels.list.len() == 1);

@@ -80,10 +80,10 @@ mod tests {
     #[test]
     fn errors_name_the_settings_that_mend_them() {
         let unknown = || Error::NoOwnAddress { node: "couchdb@b".to_owned() };
-        let says = describe(&unknown());
-        assert!(says.ends_with("(couchdb.nodes, or one more --couchdb.url)"), "{says}");
-        let says = describe(&Error::Unproved(Arc::new(unknown())));
-        assert!(says.ends_with("(couchdb.nodes, or one more --couchdb.url)"), "{says}");
+        let text = describe(&unknown());
+        assert!(text.ends_with("(couchdb.nodes, or one more --couchdb.url)"), "{text}");
+        let text = describe(&Error::Unproved(Arc::new(unknown())));
+        assert!(text.ends_with("(couchdb.nodes, or one more --couchdb.url)"), "{text}");
         assert_eq!(describe(&Error::Stopped), Error::Stopped.to_string());
         let half = SetupError(TlsError::Half.into()).to_string();
         assert!(half.starts_with("couchdb.tls.cert_file and key_file"), "{half}");

@@ -29,4 +29,4 @@ pub use observation::{
     NodeAnswer, Observation, PartFile, ReadError, SearchAnswer, TaskKind, ViewAnswer,
 };
 pub use peers::PeersSource;
-pub use stage::{Databases, Lane, Source, Stage};
+pub use stage::{Databases, NodeReads, Source, Stage};

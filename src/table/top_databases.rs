@@ -298,17 +298,17 @@ impl TopDatabases {
         if !std::mem::take(&mut self.changed) {
             return None;
         }
-        let mut gone = Vec::new();
+        let mut removed = Vec::new();
         let mut tracked = std::mem::take(&mut self.tracked);
         for (db, tracked) in &mut tracked {
             let [this, _] = &mut tracked.max_reclaimable;
             match self.reclaimable_bytes_of(*db) {
                 Some(bytes) => *this = (*this).max(bytes),
-                None => gone.push(*db),
+                None => removed.push(*db),
             }
         }
         self.tracked = tracked;
-        gone.into_iter().for_each(|db| self.remove_database(db));
+        removed.into_iter().for_each(|db| self.remove_database(db));
         let admitted = self.admit_databases();
         self.compute_sums(&admitted, tables);
         self.choose_complete();

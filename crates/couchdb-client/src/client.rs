@@ -325,7 +325,7 @@ impl Client {
         match self.send_authenticated(route, path, destination, None).await? {
             Answer::Complete { body, status, took, .. } => Ok((body, status, took)),
             Answer::Refused { .. } | Answer::Streaming(_) => {
-                let asked = super::Asked::new(&route, path, &destination.server.address);
+                let asked = super::RequestInfo::new(&route, path, &destination.server.address);
                 Err(Error::Malformed { asked, detail: "it has no end".to_owned() })
             }
         }
@@ -382,7 +382,7 @@ impl Client {
             match shared.gate.refused(destination, &proven, &credential, rejection).await {
                 Verdict::Again if login_retries < MAX_LOGIN_RETRIES => login_retries += 1,
                 Verdict::Again | Verdict::Forbidden => {
-                    let asked = super::Asked::new(&route, path, &destination.server.address);
+                    let asked = super::RequestInfo::new(&route, path, &destination.server.address);
                     return Err(if proven.is_login() {
                         Error::Forbidden { asked, status, reason }
                     } else {

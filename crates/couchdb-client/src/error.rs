@@ -83,7 +83,7 @@ impl ErrorKind {
 
 /// The request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestInfo {
     /// The route's label.
     pub route: &'static str,
     /// The verb.
@@ -94,14 +94,14 @@ pub struct Asked {
     pub at: Address,
 }
 
-impl Asked {
+impl RequestInfo {
     pub(super) fn new(route: &Route<'_>, path: &str, at: &Address) -> Arc<Self> {
         let (route, method) = (route.label(), route.method());
         Arc::new(Self { route, method, path: path.to_owned(), at: at.clone() })
     }
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for RequestInfo {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} {}{}", self.method, self.at, self.path)
     }
@@ -116,7 +116,7 @@ pub enum Error {
     )]
     Timeout {
         /// The request.
-        asked: Arc<Asked>,
+        asked: Arc<RequestInfo>,
         /// How long the client waited.
         after: Duration,
     },
@@ -127,7 +127,7 @@ pub enum Error {
     )]
     Hangs {
         /// The request.
-        asked: Arc<Asked>,
+        asked: Arc<RequestInfo>,
         /// How long the client waited.
         after: Duration,
         /// The path of the cheap request.
@@ -149,7 +149,7 @@ pub enum Error {
     #[error("{asked}: {detail}; is CouchDB running there, and the address right?")]
     Connect {
         /// The request.
-        asked: Arc<Asked>,
+        asked: Arc<RequestInfo>,
         /// The network's words.
         detail: String,
     },
@@ -159,7 +159,7 @@ pub enum Error {
     )]
     Tls {
         /// The request.
-        asked: Arc<Asked>,
+        asked: Arc<RequestInfo>,
         /// The TLS library's words.
         detail: String,
     },
@@ -167,7 +167,7 @@ pub enum Error {
     #[error("{asked}: HTTP {status}, {reason}; CouchDB's own log says more")]
     Status {
         /// The request.
-        asked: Arc<Asked>,
+        asked: Arc<RequestInfo>,
         /// The status.
         status: u16,
         /// The server's words.
@@ -177,7 +177,7 @@ pub enum Error {
     #[error("{asked}: the node {node} is down")]
     NodeDown {
         /// The request.
-        asked: Arc<Asked>,
+        asked: Arc<RequestInfo>,
         /// The node.
         node: String,
     },
@@ -185,7 +185,7 @@ pub enum Error {
     #[error("{asked}: {reason}; the cluster does not know this node, see /_membership")]
     UnknownNode {
         /// The request.
-        asked: Arc<Asked>,
+        asked: Arc<RequestInfo>,
         /// The server's words.
         reason: String,
     },
@@ -193,7 +193,7 @@ pub enum Error {
     #[error("{asked}: not found, {reason}")]
     NotFound {
         /// The request.
-        asked: Arc<Asked>,
+        asked: Arc<RequestInfo>,
         /// The server's words.
         reason: String,
     },
@@ -201,7 +201,7 @@ pub enum Error {
     #[error("{asked}: HTTP {status}, {reason}; the login may not read this, use a server admin")]
     Forbidden {
         /// The request.
-        asked: Arc<Asked>,
+        asked: Arc<RequestInfo>,
         /// 401 or 403.
         status: u16,
         /// The server's words.
@@ -211,7 +211,7 @@ pub enum Error {
     #[error("{asked}: CouchDB wants a login, and none was given")]
     NoUser {
         /// The request.
-        asked: Arc<Asked>,
+        asked: Arc<RequestInfo>,
     },
     /// The server at an address is not a CouchDB.
     #[error("{at} answered, but it is not a CouchDB ({found}): check the URL")]
@@ -236,7 +236,7 @@ pub enum Error {
     )]
     TooLarge {
         /// The request.
-        asked: Arc<Asked>,
+        asked: Arc<RequestInfo>,
         /// The route's limit in bytes.
         limit: usize,
     },
@@ -246,7 +246,7 @@ pub enum Error {
     )]
     Malformed {
         /// The request.
-        asked: Arc<Asked>,
+        asked: Arc<RequestInfo>,
         /// What is wrong with it.
         detail: String,
     },
@@ -256,7 +256,7 @@ pub enum Error {
     )]
     Redirect {
         /// The request.
-        asked: Arc<Asked>,
+        asked: Arc<RequestInfo>,
         /// The status.
         status: u16,
         /// The target, without credentials and query.

@@ -37,7 +37,7 @@ pub use client::{
     Builder, Cache, Client, EntryStatus, MapPage, NodeAccess, OpenError, OwnAddress, Task, Updates,
     WriteOutcome,
 };
-pub use error::{Asked, Error, ErrorKind};
+pub use error::{Error, ErrorKind, RequestInfo};
 pub use host_pattern::{HostPattern, ParseHostPatternError};
 pub use observer::{Observer, status_label};
 pub use paging::Paging;

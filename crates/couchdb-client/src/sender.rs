@@ -1,7 +1,7 @@
 //! Sends one request and reads its answer. Where and when is decided by the caller.
 
 use super::{
-    Asked, Error, Observer, Route,
+    Error, Observer, RequestInfo, Route,
     auth_gate::{ProvenLogin, is_about_login},
     credential::{Cookie, Credential},
     directory::{Destination, Server},
@@ -84,7 +84,7 @@ impl Sender {
                 return Err(error);
             }
             Err(given_up) => {
-                let asked = Asked::new(&route, path, at);
+                let asked = RequestInfo::new(&route, path, at);
                 let error = match given_up {
                     WaitEnded::TimedOut => {
                         destination.record_timeout();
@@ -140,7 +140,7 @@ impl Sender {
         };
         let late = || {
             destination.record_timeout();
-            let error = Error::Timeout { asked: Asked::new(&route, path, at), after: within };
+            let error = Error::Timeout { asked: RequestInfo::new(&route, path, at), after: within };
             destination.server.remember_failure(&error);
             error
         };
@@ -173,7 +173,7 @@ impl Sender {
         destination: &Destination,
         failure: Failure,
     ) -> Error {
-        let asked = Asked::new(&route, path, &destination.server.address);
+        let asked = RequestInfo::new(&route, path, &destination.server.address);
         let unanswered = |error| {
             destination.server.breaker.record_failure();
             destination.server.remember_failure(&error);
@@ -202,7 +202,7 @@ impl Sender {
         if matches!(status, 401 | 403) {
             return Ok(Answer::Refused { status, refusal });
         }
-        let asked = Asked::new(&route, path, &destination.server.address);
+        let asked = RequestInfo::new(&route, path, &destination.server.address);
         let reason = scrub(&reason_text(&refusal));
         let down = refusal.error.as_deref() == Some("nodedown");
         Err(match (status, route.node()) {
@@ -245,7 +245,7 @@ impl Sender {
                 Ok(read)
             }
             Err(detail) => {
-                let asked = Asked::new(&route, path, &destination.server.address);
+                let asked = RequestInfo::new(&route, path, &destination.server.address);
                 let error = Error::Malformed { asked, detail };
                 self.observer.request_ended(route.label(), error.kind().label(), took);
                 Err(error)

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 /// Lets so many through in a second.
 #[derive(Debug)]
 pub(super) struct TokenBucket {
-    born: Instant,
+    created: Instant,
     /// Nanoseconds from one turn to the next.
     interval: u64,
     /// How far ahead of its time a turn may be taken, in nanoseconds.
@@ -26,13 +26,13 @@ impl TokenBucket {
         let interval = 1_000_000_000_u64.checked_div(per_second.into())?;
         let burst = u64::from(per_second / 10).max(1);
         let ahead = interval.saturating_mul(burst - 1);
-        Some(Self { born: Instant::now(), interval, ahead, due: AtomicU64::new(0) })
+        Some(Self { created: Instant::now(), interval, ahead, due: AtomicU64::new(0) })
     }
 
     /// Waits for a turn. One that is given up while it waits costs nothing.
     pub(super) async fn wait_for_turn(&self) {
         loop {
-            let now = u64::try_from(self.born.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let now = u64::try_from(self.created.elapsed().as_nanos()).unwrap_or(u64::MAX);
             let Err(wait) = self.take(now) else { return };
             sleep(wait).await;
         }
@@ -75,7 +75,7 @@ mod tests {
         for _ in 0..100 {
             let given_up =
                 tokio::time::timeout(Duration::from_millis(1), pace.wait_for_turn()).await;
-            assert!(given_up.is_err() || pace.born.elapsed() >= Duration::from_millis(100));
+            assert!(given_up.is_err() || pace.created.elapsed() >= Duration::from_millis(100));
         }
         let start = Instant::now();
         pace.wait_for_turn().await;

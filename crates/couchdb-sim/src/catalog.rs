@@ -40,7 +40,7 @@ struct Named {
     signatures: Vec<Signature>,
     key: u64,
     /// When it was created, since the world's start.
-    born: Duration,
+    created_after: Duration,
 }
 
 /// All databases.
@@ -91,12 +91,12 @@ impl Catalog {
     }
 
     /// Adds a database, created now.
-    pub(super) fn add(&mut self, database: Database, born: Duration) -> Db {
+    pub(super) fn add(&mut self, database: Database, created_after: Duration) -> Db {
         let number = u32::try_from(self.named.len()).unwrap_or(u32::MAX);
         let key = mix(self.seed, key_of(&database.name));
         self.by_name.insert(database.name.clone(), number);
         let signatures = signatures(&database.designs);
-        self.named.push(Some(Named { database, signatures, key, born }));
+        self.named.push(Some(Named { database, signatures, key, created_after }));
         Db::Named(number)
     }
 
@@ -194,9 +194,11 @@ impl Catalog {
     }
 
     /// When it was created, since the world's start.
-    pub(super) fn born(&self, db: Db) -> Duration {
+    pub(super) fn created_after(&self, db: Db) -> Duration {
         match db {
-            Db::Named(number) => self.named(number).map_or(Duration::ZERO, |named| named.born),
+            Db::Named(number) => {
+                self.named(number).map_or(Duration::ZERO, |named| named.created_after)
+            }
             Db::Member { .. } => Duration::ZERO,
         }
     }
@@ -223,7 +225,7 @@ impl Catalog {
         given.map_or_else(
             || {
                 let later = mix(self.key(db), 13) % 100_000;
-                self.created.unix() + self.born(db).as_secs() + later
+                self.created.unix() + self.created_after(db).as_secs() + later
             },
             Moment::unix,
         )
@@ -305,8 +307,8 @@ impl Catalog {
             .map(|(at, fleet)| {
                 let number = first_from(fleet, start);
                 let member = |number| Db::Member { fleet: at, number };
-                let gone = self.deleted.range(member(0)..member(number)).count();
-                u64::from(number).saturating_sub(gone as u64)
+                let deleted = self.deleted.range(member(0)..member(number)).count();
+                u64::from(number).saturating_sub(deleted as u64)
             })
             .sum();
         members + named.count() as u64

@@ -123,8 +123,8 @@ impl Cluster {
     }
 
     /// Looks at, or changes, the world as it is now.
-    pub fn world<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
-        self.locked(|inner| look(&mut inner.world))
+    pub fn world<T>(&self, read: impl FnOnce(&mut World) -> T) -> T {
+        self.locked(|inner| read(&mut inner.world))
     }
 
     /// The time since the start.
@@ -151,11 +151,11 @@ impl Cluster {
         self.shared.wall.plus(self.elapsed())
     }
 
-    pub(super) fn locked<T>(&self, look: impl FnOnce(&mut Inner) -> T) -> T {
+    pub(super) fn locked<T>(&self, read: impl FnOnce(&mut Inner) -> T) -> T {
         let now = self.elapsed();
         // A panic inside a closure leaves plain numbers behind; going on is what a test wants.
         let mut inner = self.shared.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.world.advance(now);
-        look(&mut inner)
+        read(&mut inner)
     }
 }

@@ -27,7 +27,7 @@ use super::{
     session::Keeping,
 };
 use answer::{Answer, error};
-use ask::Ask;
+use ask::ParsedRequest;
 pub(super) use ask::query;
 use axum::{Router, body::Body, extract::Request, response::Response};
 use bytes::Bytes;
@@ -157,7 +157,8 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
         } else {
             inner.access.begin_session(&login, &checks)
         };
-        let mut ask = Ask::new(&parts, node.clone(), (login, shown.clone()), body, wall_start);
+        let mut ask =
+            ParsedRequest::new(&parts, node.clone(), (login, shown.clone()), body, wall_start);
         if effect == Some(Effect::FromStart) {
             ask = ask.since_the_start();
         }
@@ -242,7 +243,7 @@ fn checks(inner: &Inner, node: &str, wall_start: u64, behind: bool) -> Checks {
 }
 
 /// What a login that is none gets; `None`: it may go on.
-fn turned_away(inner: &Inner, ask: &Ask) -> Option<Answer> {
+fn turned_away(inner: &Inner, ask: &ParsedRequest) -> Option<Answer> {
     match ask.login {
         Login::Wrong => Some(error(401, "unauthorized", "Name or password is incorrect.")),
         Login::Locked => {
@@ -267,7 +268,7 @@ fn turned_away(inner: &Inner, ask: &Ask) -> Option<Answer> {
 }
 
 /// Logs in and routes.
-fn routed(inner: &mut Inner, ask: Ask) -> Routed {
+fn routed(inner: &mut Inner, ask: ParsedRequest) -> Routed {
     if let Some(refused) = turned_away(inner, &ask) {
         return refused.into();
     }
@@ -288,7 +289,7 @@ fn routed(inner: &mut Inner, ask: Ask) -> Routed {
 }
 
 /// What a request without enough rights gets; `None`: it may go on.
-fn admin_only(ask: &Ask) -> Option<Answer> {
+fn admin_only(ask: &ParsedRequest) -> Option<Answer> {
     (!ask.login.is_admin()).then(|| error(401, "unauthorized", "You are not a server admin."))
 }
 

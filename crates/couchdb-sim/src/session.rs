@@ -57,16 +57,16 @@ impl Keeping {
     }
 
     /// Whether a claim holds at `now`, for the user of this salt.
-    pub(super) fn holds(&self, claim: &Claim, salt: &str, now: u64) -> bool {
+    pub(super) fn holds(&self, cookie: &Claim, salt: &str, now: u64) -> bool {
         self.reads_cookies
-            && now < claim.since.saturating_add(self.timeout)
-            && claim.hash == self.hash(&claim.name, claim.since, salt)
+            && now < cookie.since.saturating_add(self.timeout)
+            && cookie.hash == self.hash(&cookie.name, cookie.since, salt)
     }
 
     /// Whether an answer renews a session: after a tenth of its time
     /// (`couch_httpd_auth:cookie_authentication_handler/2`).
-    pub(super) fn renews(&self, claim: &Claim, now: u64) -> bool {
-        let left = claim.since.saturating_add(self.timeout).saturating_sub(now);
+    pub(super) fn renews(&self, cookie: &Claim, now: u64) -> bool {
+        let left = cookie.since.saturating_add(self.timeout).saturating_sub(now);
         left.saturating_mul(10) < self.timeout.saturating_mul(9)
     }
 
@@ -115,7 +115,7 @@ pub(super) enum Refusal {
 mod tests {
     use super::*;
 
-    fn claim(set: &str) -> Claim {
+    fn cookie(set: &str) -> Claim {
         let mut headers = HeaderMap::new();
         headers.insert(header::COOKIE, set.split(';').next().unwrap().parse().unwrap());
         Claim::read(&headers).unwrap()
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_session_holds_for_its_time_its_password_and_its_secret() {
         let keeping = Keeping::default();
-        let cookie = claim(&keeping.cookie("adm", "salt", 1_000));
+        let cookie = cookie(&keeping.cookie("adm", "salt", 1_000));
         assert_eq!(cookie.name, "adm");
         assert!(keeping.holds(&cookie, "salt", 1_599));
         assert!(!keeping.holds(&cookie, "salt", 1_600));

@@ -190,7 +190,10 @@ impl World {
 
     /// The databases that existed at the start and still exist.
     pub(super) fn databases_at_start(&self) -> impl Iterator<Item = String> + '_ {
-        let old = self.catalog.from("").filter(|(db, _)| self.catalog.born(*db) == Duration::ZERO);
+        let old = self
+            .catalog
+            .from("")
+            .filter(|(db, _)| self.catalog.created_after(*db) == Duration::ZERO);
         old.map(|(_, name)| name.into_owned())
     }
 

@@ -15,7 +15,7 @@ use crate::{
     },
     plan::{Plan, PlannedStart},
     scan,
-    sources::inventory::{ActiveTask, Copy, Databases, Lane, Observation, Source, Stage},
+    sources::inventory::{ActiveTask, Copy, Databases, NodeReads, Observation, Source, Stage},
     table::{NodeIx, Snapshot, TargetIx, TargetRef},
 };
 use futures::{StreamExt, future};
@@ -276,8 +276,8 @@ async fn read_facts(
     let stage = match target.kind() {
         TargetKind::Cleanup | TargetKind::Search => return Ok(None),
         TargetKind::Db => {
-            let lanes = vec![Lane::of(target.node(), vec![start.ix], snapshot)];
-            Stage::Shards { snapshot: without_facts, lanes }
+            let node_reads = vec![NodeReads::of(target.node(), vec![start.ix], snapshot)];
+            Stage::Shards { snapshot: without_facts, node_reads }
         }
         TargetKind::View => {
             let mut dbs = Databases::default();

@@ -1,5 +1,5 @@
-//! Why targets are or are not candidates, as a service answered or a scan came to: of one everything, of
-//! several a sentence, a table, and everything about the one with most to reclaim.
+//! Why targets are or are not candidates, from a service or a scan: everything about one target; for
+//! several, a sentence, a table, and everything about the one with most to reclaim.
 
 use super::{
     super::printable,
@@ -11,13 +11,13 @@ use crate::{
 };
 use std::{cmp::Reverse, collections::BTreeSet};
 
-/// Columns before what is said.
+/// Columns before the text.
 const INDENT: usize = 14;
 
 /// Rows of the table.
 const ROWS: usize = 25;
 
-/// What was asked for, as it is told.
+/// The result as text.
 pub(in crate::cli) fn explained(
     asked: &str,
     targets: &[Explained],
@@ -33,7 +33,7 @@ pub(in crate::cli) fn explained(
     }
 }
 
-/// A sentence, a table, and the one with most to reclaim.
+/// A sentence, a table, and the target with most to reclaim.
 fn summary(asked: &str, targets: &[Explained], width: u16) -> String {
     let mut rows: Vec<&Explained> = targets.iter().filter(|it| !in_another_row(it)).collect();
     rows.sort_by_key(|target| Reverse(target.target.reclaimable_bytes));
@@ -46,16 +46,16 @@ fn summary(asked: &str, targets: &[Explained], width: u16) -> String {
     if let Some(worst) = rows.first() {
         text.push_str(&format!("\nMost reclaimable:\n\n{}", whole(worst, width)));
     }
-    text.push_str("\nWith --all, every one of them like this.\n");
+    text.push_str("\n--all prints each of them like this.\n");
     text
 }
 
-/// Whether it is a part of a view whose row says more.
+/// Whether it is a part of a view that has its own row.
 const fn in_another_row(target: &Explained) -> bool {
     target.part_of.is_some()
 }
 
-/// What all of it is, and how it is decided.
+/// The sum of all targets, and their decisions.
 fn sentence(asked: &str, rows: &[&Explained]) -> String {
     let count = |wanted: &dyn Fn(&Explained) -> bool| rows.iter().filter(|it| wanted(it)).count();
     let of_kind = |kind: &'static str| count(&|it: &Explained| it.target.kind == kind);
@@ -76,7 +76,7 @@ fn sentence(asked: &str, rows: &[&Explained]) -> String {
     let others = rows.len() - starts - waits;
     let decided = [
         (starts, "would start now", "would start now"),
-        (waits, "waits", "wait"),
+        (waits, "is queued", "are queued"),
         (others, "is not a candidate", "are not candidates"),
     ];
     let decided = decided.into_iter().filter(|(count, ..)| *count > 0);
@@ -149,7 +149,7 @@ fn nodes(rows: &[&Explained]) -> BTreeSet<String> {
     nodes.map(|it| it.node.clone()).collect()
 }
 
-/// What a target is called beside the others of its database, and where it is.
+/// The name of a target within its database, and its location.
 fn what_and_where(target: &Explained, nodes: &BTreeSet<String>) -> [String; 2] {
     let target = &target.target;
     let node = printable(&target.node);
@@ -177,7 +177,7 @@ fn size(target: &Explained, size: Option<u64>) -> String {
     }
 }
 
-/// A size that only what is compacted has.
+/// A size that only targets with a compaction have.
 fn compacted_size(target: &Explained, size: Option<u64>) -> String {
     match &*target.target.kind {
         "search" => String::new(),
@@ -189,7 +189,7 @@ fn ratio(target: &Explained) -> String {
     target.target.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"))
 }
 
-/// What is decided, in a few words.
+/// The decision, in a few words.
 fn decision(target: &Explained) -> String {
     let Explained { target, start, .. } = target;
     let state = Some(&*target.state).filter(|state| !matches!(*state, "ok" | "resharding"));
@@ -209,7 +209,7 @@ fn decision(target: &Explained) -> String {
     }
 }
 
-/// The misses of the channels that are for its kind.
+/// The misses of the channels for its kind.
 fn misses(target: &Target) -> impl Iterator<Item = &MissLine> {
     target.misses.iter().filter(|miss| miss.reason != "not_this_kind")
 }
@@ -232,7 +232,7 @@ fn known(size: Option<u64>) -> String {
     size.map_or_else(|| "unknown".to_owned(), |size| bytes(Some(size)))
 }
 
-/// What it is, and what was measured of it.
+/// Its identity and its measurements.
 fn measured(explained: &Explained, lines: &mut Lines) {
     let target = &explained.target;
     if let Some(name) = word(&target.name) {
@@ -254,9 +254,9 @@ fn measured(explained: &Explained, lines: &mut Lines) {
         };
         lines.say("on disk", &format!("{}{copies}", known(target.file_bytes)));
     }
-    // Of a search index there is nothing to compact.
+    // A search index is never compacted.
     if !matches!(&*target.kind, "cleanup" | "search") {
-        let ratio = target.ratio.map(|ratio| format!(", the file is {ratio:.2} times that"));
+        let ratio = target.ratio.map(|ratio| format!(" (the file is {ratio:.2} times as large)"));
         let active = known(target.active_bytes);
         lines.say("active", &format!("{active}{}", ratio.unwrap_or_default()));
         let confidence = printable(&target.confidence);
@@ -275,12 +275,12 @@ fn measured(explained: &Explained, lines: &mut Lines) {
     lines.say("measured", &if followed { format!("{at}; no feed has named it since") } else { at });
 }
 
-/// What is decided about it, and why.
+/// The decision, and why.
 fn decided(explained: &Explained, lines: &mut Lines) {
     let Explained { target, start, ordered, .. } = explained;
     if let Some(view) = word(&explained.part_of) {
         lines.say_whole("part of", &view);
-        lines.say("decision", "made for that view: CouchDB compacts all its copies at once");
+        lines.say("decision", "see that view: CouchDB compacts all its copies at once");
         return;
     }
     let reason = target.refusal.as_ref().map(|refusal| printable(&refusal.reason));
@@ -435,7 +435,7 @@ mod tests {
         targets
     }
 
-    /// Lines that may be longer than the terminal: what is to be copied.
+    /// Lines that may be longer than the terminal, because people copy them.
     fn is_copied(line: &str) -> bool {
         line.starts_with("db:") || line.starts_with("view:") || line.starts_with("  shard")
     }
@@ -448,10 +448,10 @@ mod tests {
             assert_eq!(text.lines().find(wide), None, "{text}");
             let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(
-                joined.starts_with("telemetry: 9 shard copies, 1 view and 1 index cleanup; 600.0 GiB on disk, 130.0 GiB reclaimable. 5 wait and 6 are not candidates. TARGET"),
+                joined.starts_with("telemetry: 9 shard copies, 1 view and 1 index cleanup; 600.0 GiB on disk, 130.0 GiB reclaimable. 5 are queued and 6 are not candidates. TARGET"),
                 "{text}"
             );
-            // The parts of the view are in its row.
+            // The row of the view includes its parts.
             assert_eq!(text.lines().filter(|line| line.contains("_design/daily")).count(), 1);
             assert_eq!(text.lines().filter(|line| line.starts_with("  reclaimable")).count(), 1);
             let row = text.lines().find(|line| line.contains("00-3f") && line.contains("sim-1"));
@@ -467,7 +467,7 @@ mod tests {
         let text = explained("telemetry", &database(), true, 80);
         assert_eq!(text.lines().filter(|line| line.starts_with("  reclaimable")).count(), 13);
         let part = explained("x", &database()[10..11], false, 80);
-        assert!(part.contains(&format!("  part of     {VIEW}\n  decision    made for that view")));
+        assert!(part.contains(&format!("  part of     {VIEW}\n  decision    see that view")));
         assert!(!part.contains("excluded"), "{part}");
         let lean = explained("x", &[shard(1, "00000000-3fffffff", 6 << 30)], false, 80);
         for line in [

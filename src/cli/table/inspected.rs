@@ -1,4 +1,4 @@
-//! Files for people: what each holds, a fact a line.
+//! Files for people: one fact per line.
 
 use super::{
     super::printable,
@@ -9,7 +9,7 @@ use crate::cli::inspect::{HeaderInfo, InspectedFile};
 /// Columns before a fact.
 const INDENT: usize = 14;
 
-/// Each file in some lines.
+/// The lines of each file.
 pub(in crate::cli) fn inspected(files: &[InspectedFile], width: u16) -> String {
     let all: Vec<String> = files.iter().map(|file| one(file, width)).collect();
     all.join("\n")
@@ -35,7 +35,7 @@ fn one(file: &InspectedFile, width: u16) -> String {
         lines.say("CouchDB", &opening.says);
     }
     for differs in &file.differences {
-        // Where all facts differ, naming them says less than why.
+        // If all facts differ, the reason says more than their names.
         let what = if differs.facts.len() > 6 { String::new() } else { differs.facts.join(", ") };
         let what = if what.is_empty() { what } else { format!("{what}: ") };
         lines.say("differs", &format!("{what}{}", differs.why));
@@ -54,7 +54,7 @@ fn facts(file: &InspectedFile, lines: &mut Lines) {
     let compacted = match file.compacted_seq {
         None => String::new(),
         Some(0) if !lags => ", never compacted".to_owned(),
-        Some(seq) => format!(", {seq} at the last compaction's swap"),
+        Some(seq) => format!(", {seq} at the last compaction"),
     };
     lines.say("update seq", &format!("{}{compacted}", number(file.update_seq)));
     if file.kind == Some("db") {
@@ -102,15 +102,15 @@ fn place(header: &HeaderInfo) -> String {
         text.push_str(&format!(", disk version {version}"));
     }
     if header.rejected > 0 {
-        text.push_str(&format!(", {} behind it rejected", header.rejected));
+        text.push_str(&format!(", {} invalid after it", header.rejected));
     }
     if header.tail > 0 {
-        text.push_str(&format!(", {} bytes behind it", header.tail));
+        text.push_str(&format!(", {} bytes after it", header.tail));
     }
     text
 }
 
-/// Bytes as CouchDB shows them, and as people read them.
+/// Bytes as a number, and with a unit.
 fn exact(size: Option<u64>) -> String {
     match size {
         Some(size) if size >= 1024 => format!("{size} ({})", bytes(Some(size))),

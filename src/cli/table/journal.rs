@@ -1,4 +1,4 @@
-//! Tables of what a running recliner remembers.
+//! Tables of a journal.
 
 use super::{
     super::printable,
@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, time::Duration};
 /// How jobs ended.
 pub(in crate::cli) fn outcomes(rows: &[OutcomeLine], width: u16) -> String {
     if rows.is_empty() {
-        return "No job that ended is remembered.\n".to_owned();
+        return "No matching jobs.\n".to_owned();
     }
     let mut nodes = Nodes::default();
     nodes.add(rows.iter().map(|row| (Some(&*row.target), Some(&*row.node))));
@@ -46,7 +46,7 @@ pub(in crate::cli) fn outcomes(rows: &[OutcomeLine], width: u16) -> String {
     table.wrapped(width)
 }
 
-/// What happened, printed in one go or as it comes, in columns that stay where they are.
+/// Events, printed at once or as they arrive, in columns of fixed width.
 #[derive(Debug)]
 pub(in crate::cli) struct Events {
     width: u16,
@@ -55,7 +55,7 @@ pub(in crate::cli) struct Events {
 }
 
 impl Events {
-    /// The columns, and how many letters each has room for at least.
+    /// The columns and their minimum widths.
     const COLUMNS: [(&'static str, usize); 4] =
         [("seq", 5), ("at", 14), ("event", 11), ("what", 0)];
 
@@ -63,7 +63,7 @@ impl Events {
         Self { width, begun: false, nodes: Nodes::default() }
     }
 
-    /// Some more of it; the first has the head.
+    /// More rows; the first call adds the header.
     pub(in crate::cli) fn rows(&mut self, rows: &[EventLine]) -> String {
         self.nodes.add(rows.iter().map(|row| (row.target.as_deref(), row.node.as_deref())));
         let mut table = Grid::new(Self::COLUMNS.map(|(name, _)| name), &[0])
@@ -94,11 +94,11 @@ impl Events {
     }
 }
 
-/// What an event says beside its other columns.
+/// The text of an event.
 fn details(row: &EventLine) -> Vec<String> {
     let word = |word: Option<&str>| word.map(printable);
     let spaced = |word: Option<&str>| word.map(|word| printable(word).replace('_', " "));
-    // A job that freed something says how much.
+    // The freed bytes, if any.
     let freed = row.freed_bytes.flatten();
     let result = row.result.as_deref().filter(|result| *result != "freed" || freed.is_none());
     let channel = word(row.channel.as_deref());
@@ -121,7 +121,7 @@ fn details(row: &EventLine) -> Vec<String> {
         spaced(row.reason.as_deref()).map(|reason| reason + &again(row)),
         spaced(result),
         section,
-        more.map(|(of, targets)| format!("{targets} targets more were {}", printable(of))),
+        more.map(|(of, targets)| format!("{targets} more targets were {}", printable(of))),
         was.map(|was| format!("was {}", printable(was))),
         word(row.why.as_deref()),
     ]
@@ -130,7 +130,7 @@ fn details(row: &EventLine) -> Vec<String> {
     .collect()
 }
 
-/// How many targets an entry is about beside the one that it names.
+/// The number of other targets of an entry.
 fn others(row: &EventLine) -> String {
     match row.targets.filter(|_| row.of.is_none()) {
         Some(targets @ 2..) => format!(" and {} more", targets - 1),
@@ -138,7 +138,7 @@ fn others(row: &EventLine) -> String {
     }
 }
 
-/// How often something happened again.
+/// How often an event was repeated.
 fn again(row: &EventLine) -> String {
     let Some(count) = row.count else { return String::new() };
     let moment = |moment: &Option<String>| moment.as_deref().map(printable).unwrap_or_default();
@@ -149,22 +149,22 @@ fn again(row: &EventLine) -> String {
     }
 }
 
-/// Bytes that came free; fewer than none where a file grew.
+/// Freed bytes; negative if a file grew.
 fn signed(freed: i64) -> String {
     format!("{}{}", if freed < 0 { "-" } else { "" }, bytes(Some(freed.unsigned_abs())))
 }
 
-/// A moment without its year and its zone, which is UTC throughout.
+/// A time without its year and its zone, which is always UTC.
 pub(super) fn short(moment: &str) -> String {
     moment.get(5..19).map_or_else(|| moment.to_owned(), |short| short.replace('T', " "))
 }
 
-/// The nodes that were named so far, whose names need not say what all have in common.
+/// The nodes so far, whose common part is left out of their names.
 #[derive(Debug, Default)]
 struct Nodes(BTreeSet<String>);
 
 impl Nodes {
-    /// Those of some more rows, each with its target and its node.
+    /// Adds the nodes of more rows, each with its target and its node.
     fn add<'a>(&mut self, rows: impl Iterator<Item = (Option<&'a str>, Option<&'a str>)>) {
         for (target, node) in rows {
             let of_target = target.and_then(|id| match id.parse() {
@@ -175,7 +175,7 @@ impl Nodes {
         }
     }
 
-    /// A target by what people call it; what is no id stays.
+    /// A target in readable form; a text that is not an id stays as it is.
     fn named(&self, id: &str) -> String {
         let name = match id.parse::<TargetId>() {
             Ok(TargetId::Db { node, shard }) => {
@@ -188,7 +188,7 @@ impl Nodes {
                 }
             }
             Ok(TargetId::View { db, signature, .. }) => {
-                // Enough to tell those of one database apart.
+                // Enough to distinguish the views of one database.
                 let signature: String = signature.to_string().chars().take(8).collect();
                 format!("view {signature} of {}", database_of(&db))
             }
@@ -337,7 +337,7 @@ mod tests {
             ),
             (once, "a on n: ratio_dbs, unknown disk"),
             (queued, "a on n: ratio_dbs, again at 11-21 00:02:00"),
-            (omitted, "24 targets more were queued"),
+            (omitted, "24 more targets were queued"),
         ] {
             let shown = Events::new(200).rows(&[entry]);
             let line = shown.lines().nth(1).unwrap().trim_end();

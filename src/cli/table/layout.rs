@@ -1,5 +1,4 @@
-//! How tables and lines are laid out: in as many columns as the terminal has, and never broken
-//! inside a word.
+//! Layout of tables and lines: as wide as the terminal, with breaks only between words.
 
 use super::super::printable;
 use crate::text::size;
@@ -7,29 +6,29 @@ use comfy_table::{
     CellAlignment, ColumnConstraint::LowerBoundary, ContentArrangement, Table, Width, presets,
 };
 
-/// Columns between two columns.
+/// Spaces between two columns.
 const GAP: usize = 2;
 
-/// The fewest letters that a first column is cut to.
+/// The minimum width to which a first column is cut.
 const NARROWEST: usize = 12;
 
-/// From which width on a table has columns that can be done without.
+/// The terminal width from which tables have optional columns.
 pub(super) const WIDE: u16 = 100;
 
-/// The columns to fit in: the terminal's, or what fits everywhere.
+/// The width to use: the terminal's, or one that fits everywhere.
 pub(in crate::cli) fn width() -> u16 {
-    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal = || terminal_size::terminal_size().map(|(width, _)| width.0);
-    told.or_else(terminal).unwrap_or(80).clamp(60, 240)
+    columns.or_else(terminal).unwrap_or(80).clamp(60, 240)
 }
 
-/// Rows of a table that is being made.
+/// A table under construction.
 #[derive(Clone, Debug)]
 pub(super) struct Grid<const N: usize> {
     head: [String; N],
     /// Columns of numbers, which are aligned to the right.
     numbers: &'static [usize],
-    /// How many letters each column has room for at least.
+    /// The minimum width of each column.
     least: [usize; N],
     rows: Vec<[String; N]>,
 }
@@ -39,7 +38,7 @@ impl<const N: usize> Grid<N> {
         Self { head: head.map(str::to_uppercase), numbers, least: [0; N], rows: Vec::new() }
     }
 
-    /// The same with room in each column for what has still to come.
+    /// A table with minimum column widths, for rows that are added later.
     pub(super) const fn with_room(mut self, least: [usize; N]) -> Self {
         self.least = least;
         self
@@ -53,8 +52,8 @@ impl<const N: usize> Grid<N> {
         self.rows.is_empty()
     }
 
-    /// The table, in which cells of several words may take several lines. Where the longest words
-    /// do not fit beside each other, those of the widest column are cut.
+    /// The table; cells of several words may take several lines. If the longest words do not fit, those
+    /// of the widest column are cut.
     pub(super) fn wrapped(mut self, width: u16) -> String {
         let least = loop {
             let words = |at: usize| self.widest(at, |cell| cell.split(' ').map(letters).max());
@@ -79,7 +78,7 @@ impl<const N: usize> Grid<N> {
         self.least.get(at).copied().unwrap_or_default()
     }
 
-    /// Cuts the words of a column to so many letters; answers whether any was longer.
+    /// Cuts the words of a column to this width; returns whether any was longer.
     fn cut_words(&mut self, at: usize, most: usize) -> bool {
         let mut cut = false;
         for cell in self.rows.iter_mut().filter_map(|row| row.get_mut(at)) {
@@ -92,8 +91,8 @@ impl<const N: usize> Grid<N> {
         cut
     }
 
-    /// The table, whose first column gives way so that no row needs two lines; of what is cut so
-    /// many of the first letters stay.
+    /// The table with its first column cut so that no row needs two lines; the first `head` characters
+    /// of a cut cell remain.
     pub(super) fn one_line_each(mut self, width: u16, first: impl Fn(usize) -> usize) -> String {
         let others: usize =
             (1..N).map(|at| self.widest(at, |cell| Some(letters(cell))) + GAP).sum();
@@ -161,7 +160,7 @@ fn lines(table: &Table) -> String {
     text
 }
 
-/// Lines of a name and what it says, which goes on below itself.
+/// Lines of a name and a text, whose further lines are aligned below it.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
     text: String,
@@ -180,7 +179,7 @@ impl Lines {
         wrap(&mut self.text, &head, value, self.width);
     }
 
-    /// The same for what is to be copied, which stays in one line.
+    /// The same in one line, for text that people copy.
     pub(super) fn say_whole(&mut self, name: &str, value: &str) {
         self.text.push_str(&format!("  {name:<0$}{value}\n", self.indent - 2));
     }
@@ -197,7 +196,7 @@ pub(super) fn paragraph(text: &str, width: u16) -> String {
     out
 }
 
-/// Adds a text behind a head, broken between words; further lines begin below its first word.
+/// Appends a text after `head`, broken between words; further lines begin below its first word.
 pub(super) fn wrap(out: &mut String, head: &str, text: &str, width: usize) {
     let indent = letters(head);
     let mut line = head.to_owned();
@@ -219,12 +218,12 @@ pub(super) fn wrap(out: &mut String, head: &str, text: &str, width: usize) {
     out.push('\n');
 }
 
-/// A name of at most forty letters; of a longer one both ends, because they tell most.
+/// A name of at most forty characters; for a longer one both ends, which are most significant.
 pub(super) fn shortened(name: &str) -> String {
     elided(name, 40, 26)
 }
 
-/// A text of at most so many letters: of a longer one its first `head`, and its end.
+/// A text of at most this length; for a longer one its first `head` characters, and its end.
 pub(super) fn elided(text: &str, most: usize, head: usize) -> String {
     let count = letters(text);
     if count <= most {
@@ -243,8 +242,8 @@ pub(super) fn sum(sum: Option<f64>) -> String {
     bytes(sum.map(|sum| sum as u64))
 }
 
-/// A node's name without what all of these have in common: their hosts where they share the part
-/// before it, the part before it where they share the host, else the whole name.
+/// A node's name without the part that all nodes share, before or after the `@`; otherwise the whole
+/// name.
 pub(super) fn short_among<'a, 'b, N: Iterator<Item = &'b str>>(
     name: &'a str,
     all: impl Fn() -> N,
@@ -261,7 +260,7 @@ pub(super) fn short_among<'a, 'b, N: Iterator<Item = &'b str>>(
     }
 }
 
-/// Two digits of each end of a range tell the shards of one database apart up to q=256.
+/// Two digits of each end of a range distinguish the shards of one database up to q=256.
 pub(super) fn short_range(range: &str) -> String {
     let end = |text: &str| text.get(..2).unwrap_or(text).to_owned();
     match range.split_once('-') {
@@ -297,10 +296,10 @@ mod tests {
         let mut lines = Lines::new(String::new(), 12, 40);
         lines.say("decision", text);
         lines.say_whole("request", &"x".repeat(90));
-        let said = lines.into_text();
-        assert!(said.lines().next().is_some_and(|line| line.starts_with("  decision  a sent")));
-        assert!(said.lines().nth(1).is_some_and(|line| line.starts_with("            ")));
-        assert!(said.lines().all(|line| letters(line) <= 40 || line.ends_with(&"x".repeat(90))));
+        let text = lines.into_text();
+        assert!(text.lines().next().is_some_and(|line| line.starts_with("  decision  a sent")));
+        assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("            ")));
+        assert!(text.lines().all(|line| letters(line) <= 40 || line.ends_with(&"x".repeat(90))));
     }
 
     #[test]

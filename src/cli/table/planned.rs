@@ -1,4 +1,4 @@
-//! The plan as tables: what a service answered, or what a scan of its own came to.
+//! The plan as tables, from a service or from a scan.
 
 use super::{
     super::printable,
@@ -16,7 +16,7 @@ use std::{collections::BTreeSet, time::Duration};
 /// Rows of the list of indexes.
 const ROWS: usize = 25;
 
-/// What would start with its requests, the gates that are closed, and why the rest waits.
+/// What would start with its requests, the closed gates, and why the rest waits.
 pub(in crate::cli) fn planned(plan: &Planned, width: u16) -> String {
     let made_at = printable(&plan.made_at);
     let mode = if enforces(plan) { "enforce" } else { "advise" };
@@ -38,7 +38,7 @@ fn enforces(plan: &Planned) -> bool {
     plan.mode == "enforce"
 }
 
-/// Indexes that lag, and what is or would be done about each.
+/// Indexes that lag, and their builds.
 fn builds(plan: &Planned, width: u16) -> String {
     let Some(builds) = &plan.builds else { return String::new() };
     let mut table = Grid::new(["index that lags", "behind", "since", "state", "why"], &[1]);
@@ -54,7 +54,7 @@ fn builds(plan: &Planned, width: u16) -> String {
         let stalled = if index.stalled_since.is_some() { "stalled, " } else { "" };
         let design = printable(&index.ddoc);
         let name = design.strip_prefix("_design/").unwrap_or(&design);
-        // Of a search index, its own name.
+        // For a search index, its name.
         let own = index.name.as_deref().map(|own| format!("/{}", printable(own)));
         let name = format!("{}/{name}{}", printable(&index.db), own.unwrap_or_default());
         let behind = index.updates_pending;
@@ -85,7 +85,7 @@ fn word(word: Option<&str>) -> String {
     word.map(printable).unwrap_or_default()
 }
 
-/// The request that has an index built.
+/// The request that starts the build of an index.
 fn build_request(plan: &Planned, index: &BuildLine) -> String {
     let sent = index.request.as_deref().unwrap_or_default();
     let path = sent.split_once(' ').map(|(_, path)| path);
@@ -93,13 +93,13 @@ fn build_request(plan: &Planned, index: &BuildLine) -> String {
     request(plan, sent, url.as_deref())
 }
 
-/// What was ordered and waits, a line each.
+/// Waiting orders, one per line.
 fn orders(plan: &Planned, width: u16) -> String {
     let line = |order: &OrderLine| {
         let why = printable(order.why.as_deref()?);
         let [id, by, until] = [&order.id, &order.by, &order.until].map(|text| printable(text));
-        let says = format!("ordered by {by}: {id} waits until {until} at most: {why}");
-        Some(paragraph(&says, width))
+        let line = format!("ordered by {by}: {id} waits until {until} at most: {why}");
+        Some(paragraph(&line, width))
     };
     plan.orders.iter().filter_map(line).collect()
 }
@@ -125,14 +125,14 @@ fn starts(plan: &Planned, width: u16) -> String {
         format!("{count} {would}{verb} now; {} reclaimable.\n\n{table}\n", bytes(Some(gain)));
     for start in starts {
         text.push_str(&request(plan, &start.request, start.url.as_deref()));
-        for said in start.caveats.iter().filter_map(|caveat| said(caveat)) {
-            text.push_str(&format!("  {said}\n"));
+        for caveat_text in start.caveats.iter().filter_map(|caveat| caveat_text(caveat)) {
+            text.push_str(&format!("  {caveat_text}\n"));
         }
     }
     text
 }
 
-/// What starts, in a terminal of eighty columns.
+/// The starts, for a terminal of eighty columns.
 fn started(starts: &[StartLine], head: &str, width: u16) -> String {
     let head = [head, "node", "range", "on disk", "reclaimable", "writes", "takes"];
     let mut table = Grid::new(head, &[3, 4, 5, 6]);
@@ -142,7 +142,7 @@ fn started(starts: &[StartLine], head: &str, width: u16) -> String {
     table.one_line_each(width, |most| most * 2 / 3)
 }
 
-/// The same with the channel.
+/// The starts, with the channel.
 fn started_wide(starts: &[StartLine], head: &str, width: u16) -> String {
     let head = [head, "node", "range", "channel", "on disk", "reclaimable", "writes", "takes"];
     let mut table = Grid::new(head, &[4, 5, 6, 7]);
@@ -187,14 +187,14 @@ fn row(start: &StartLine, all: &[StartLine]) -> Row {
     }
 }
 
-/// A request in a line: what is sent where recliner sends it, else what can be pasted to send it.
+/// A request in one line: as recliner sends it, otherwise as a command to paste.
 fn request(plan: &Planned, request: &str, url: Option<&str>) -> String {
     let request = printable(request);
     let Some((method, path)) = request.split_once(' ').filter(|_| !enforces(plan)) else {
         return format!("{request}\n");
     };
     let url = match url {
-        // Nothing in it is an apostrophe: names in it are percent-encoded.
+        // It has no apostrophe, because names in it are percent-encoded.
         Some(url) if !url.contains('\'') => format!("'{}'", printable(url)),
         _ => format!("\"$COUCHDB_URL\"'{path}'"),
     };
@@ -205,12 +205,12 @@ fn request(plan: &Planned, request: &str, url: Option<&str>) -> String {
     format!("curl -X {method} -u \"$COUCHDB_USER\"{body} {url}\n")
 }
 
-/// What a caveat means; none for what the table shows.
-fn said(caveat: &str) -> Option<&'static str> {
+/// The meaning of a caveat; `None` if the table shows it.
+fn caveat_text(caveat: &str) -> Option<&'static str> {
     match caveat {
         "unknown_disk" => Some("free space there is unknown"),
-        "low_confidence" => Some("active bytes mislead on this server: it may free more"),
-        "estimated" => Some("sizes are one copy's, taken for all"),
+        "low_confidence" => Some("active bytes are misleading on this server: it may free more"),
+        "estimated" => Some("sizes are estimated from one copy"),
         "every_copy" => Some("compacts every copy on every node at once"),
         _ => None,
     }
@@ -220,7 +220,7 @@ fn span(seconds: f64) -> String {
     Duration::try_from_secs_f64(seconds).map_or_else(|_| "?".to_owned(), duration::format_rounded)
 }
 
-/// The gates that are closed, a line each with its nodes. Mode and suspensions are said above.
+/// The closed gates with their nodes, one per line. Mode and suspensions are printed above.
 fn gates(plan: &Planned, width: u16) -> String {
     let names: BTreeSet<&str> = plan
         .gates
@@ -259,14 +259,14 @@ fn rest(plan: &Planned, width: u16) -> String {
         }
     }
     if table.is_empty() {
-        return "Nothing else waits.\n".to_owned();
+        return "Nothing else is queued.\n".to_owned();
     }
     let meaning = |reason: &str| RefusalReason::from_label(reason).map(RefusalReason::meaning);
     let legend = legend(&reasons, meaning, width);
     format!("{}{legend}", table.wrapped(width))
 }
 
-/// What words in a table mean.
+/// Explains the terms in a table.
 fn legend(
     words: &BTreeSet<String>,
     meaning: impl Fn(&str) -> Option<&'static str>,

@@ -1,4 +1,4 @@
-//! What a scan found: nodes, directories, queues, and the targets with most to reclaim.
+//! The result of a scan: nodes, directories, queues, and the targets with most to reclaim.
 
 use super::{
     super::printable,
@@ -19,7 +19,7 @@ use wall_clock::Moment;
 /// Rows of the list of targets; the JSON has all of them.
 const ROWS: usize = 25;
 
-/// When the tables were read, in one line.
+/// What was read and when, in one line.
 pub(in crate::cli) fn headline(plan: &Plan, simulated: bool) -> String {
     let nodes = plan.snapshot.nodes().iter().skip(1).filter(|node| node.is_member).count();
     let down = plan.snapshot.nodes().iter().filter(|node| node.is_up == Some(false)).count();
@@ -35,7 +35,7 @@ pub(in crate::cli) fn headline(plan: &Plan, simulated: bool) -> String {
     format!("{what} of {nodes} node{plural}{down}, read at {}\n", at.rfc3339())
 }
 
-/// The cluster's nodes, by their whole names where those fit.
+/// The cluster's nodes, with their complete names if those fit.
 pub(in crate::cli) fn nodes(plan: &Plan, width: u16) -> String {
     let whole = nodes_named(plan, |name| name);
     let table =
@@ -69,7 +69,7 @@ fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7
     let count = |sums: &TargetSums| sums.counts_by_state.iter().sum::<u64>();
     let views = match (count(&of_cluster), parts.iter().map(count).sum::<u64>()) {
         (0, 0) => None,
-        // Files alone: each shard's index by itself.
+        // Files only: each shard's index is separate.
         (0, 1) => Some(("1 view index".to_owned(), parts)),
         (0, more) => Some((format!("{more} view indexes"), parts)),
         (1, _) => Some(("1 view, all copies".to_owned(), vec![of_cluster])),
@@ -92,7 +92,7 @@ fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7
     table
 }
 
-/// What lies in nodes' directories beside targets; nothing where none are read.
+/// Other files in nodes' directories; empty if none are read.
 pub(in crate::cli) fn disks(plan: &Plan, width: u16) -> String {
     let head = ["on disk", "files", "stale indexes", "leftovers", "trash", "search", "other"];
     let mut table = Grid::new(head, &[1, 2, 3, 4, 5, 6]);
@@ -117,8 +117,8 @@ pub(in crate::cli) fn disks(plan: &Plan, width: u16) -> String {
     format!("\n{}{each}", table.wrapped(width))
 }
 
-/// What each kind of cleanup would free of the file systems of nodes; where there is one node,
-/// nobody asks whose.
+/// What each kind of cleanup would free on the nodes' file systems, without node names if there is
+/// only one.
 fn volumes(volumes: &[(String, VolumeLine)], width: u16) -> String {
     let head = ["volume", "size", "free", "stale", "leftovers", "trash", "compaction"];
     let one_node = volumes.iter().all(|(node, _)| volumes.first().is_some_and(|it| it.0 == *node));
@@ -135,11 +135,11 @@ fn volumes(volumes: &[(String, VolumeLine)], width: u16) -> String {
             bytes(volume.reclaimable_bytes),
         ]);
     }
-    // Where a directory is, its end tells.
+    // The end of a directory is its most significant part.
     format!("\n{}", table.one_line_each(width, |_| 0))
 }
 
-/// The queues in which something waits or runs.
+/// The queues with waiting or running targets.
 pub(in crate::cli) fn queues(plan: &Plan, width: u16) -> String {
     let head = ["channel", "node", "waiting", "running", "reclaimable", "best"];
     let mut table = Grid::new(head, &[2, 3, 4, 5]);
@@ -164,7 +164,7 @@ pub(in crate::cli) fn queues(plan: &Plan, width: u16) -> String {
         ]);
     }
     if table.is_empty() {
-        return "Nothing waits in any channel.\n".to_owned();
+        return "All queues are empty.\n".to_owned();
     }
     table.wrapped(width)
 }
@@ -179,7 +179,7 @@ fn priority(kind: PriorityKind, value: f64) -> String {
 
 /// The targets with most to reclaim, and files that do not match the shard map.
 pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
-    // Parts are the copies of views once more; they count where no view of the cluster is known.
+    // Parts are copies of views; they count only if no view of the cluster is known.
     let has_views =
         plan.snapshot.totals().sums_of(NodeIx::CLUSTER, TargetKind::View) != TargetSums::default();
     let targets = plan.snapshot.targets().filter(|target| {
@@ -215,7 +215,7 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
     text
 }
 
-/// The channel that takes a target, else that none does and why.
+/// The channel that takes a target, or why none does.
 fn channel(plan: &Plan, target: TargetRef<'_>) -> String {
     if let Some((channel, _)) = plan.placement(target.ix()) {
         return channel.name.to_string();
@@ -232,7 +232,7 @@ fn channel(plan: &Plan, target: TargetRef<'_>) -> String {
     }
 }
 
-/// What tells a cluster's nodes apart; the whole name of one alone.
+/// The distinguishing parts of the nodes' names; the complete name of a single node.
 fn short_node<'a>(plan: &Plan, name: &'a str) -> &'a str {
     if has_one_node(plan) {
         return name;
@@ -240,7 +240,7 @@ fn short_node<'a>(plan: &Plan, name: &'a str) -> &'a str {
     short_among(name, || plan.snapshot.nodes().iter().skip(1).map(|node| &*node.name))
 }
 
-/// Whether nobody asks whose anything is.
+/// Whether there is only one node.
 fn has_one_node(plan: &Plan) -> bool {
     plan.snapshot.nodes().len() <= 2
 }
@@ -276,7 +276,7 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
     }
 }
 
-/// Copies that are where they should not be, or are not where they should.
+/// Copies that do not match the shard map.
 fn unmatched(plan: &Plan, width: u16) -> String {
     let mut table = Grid::new(["state", "files that do not match the shard map"], &[]);
     let mut count = 0;

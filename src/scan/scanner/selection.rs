@@ -5,7 +5,7 @@
 use super::Scanner;
 use crate::{
     model::target::{TargetKind, TargetState},
-    sources::inventory::{Databases, Lane},
+    sources::inventory::{Databases, NodeReads},
     table::{NodeIx, TargetIx},
 };
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ const SAMPLE_INTERVAL: usize = 64;
 
 impl Scanner {
     /// What to read on each node of this round.
-    pub(super) fn lanes(&mut self) -> Vec<Lane> {
+    pub(super) fn node_reads(&mut self) -> Vec<NodeReads> {
         let mut due: BTreeMap<NodeIx, Vec<TargetIx>> = BTreeMap::new();
         let mut followed = 0;
         for target in self.targets.now().targets().filter(|target| target.kind() == TargetKind::Db)
@@ -34,12 +34,12 @@ impl Scanner {
             }
         }
         self.targets.headers.count_followed(followed);
-        due.into_iter().filter_map(|(node, targets)| self.lane(node, targets)).collect()
+        due.into_iter().filter_map(|(node, targets)| self.reads(node, targets)).collect()
     }
 
     /// Parts what a sweep would read on `node` into what it asks CouchDB for and what headers
     /// cover, and settles the latter.
-    fn lane(&mut self, node: NodeIx, due: Vec<TargetIx>) -> Option<Lane> {
+    fn reads(&mut self, node: NodeIx, due: Vec<TargetIx>) -> Option<NodeReads> {
         let is_covered = |ix: &TargetIx| {
             let target = self.targets.now().target(*ix);
             !self.followed.reads_all()
@@ -49,21 +49,21 @@ impl Scanner {
         let (covered, asked): (Vec<TargetIx>, Vec<TargetIx>) =
             due.into_iter().partition(is_covered);
         let snapshot = self.targets.now();
-        let lane = snapshot.node(node).map(|node| {
-            let mut lane = Lane::of(&node.name, asked, snapshot);
+        let reads = snapshot.node(node).map(|node| {
+            let mut reads = NodeReads::of(&node.name, asked, snapshot);
             if !covered.is_empty() {
                 // CouchDB has closed since what is asked for so rarely.
-                lane.unread = lane.targets.len();
+                reads.unread = reads.targets.len();
             }
-            lane
+            reads
         });
         self.targets.draft.update_node(node, |node| node.skipped_shards = !covered.is_empty());
-        let asked = lane.as_ref().map_or(0, |lane| lane.targets.len());
+        let asked = reads.as_ref().map_or(0, |reads| reads.targets.len());
         self.targets.headers.count_shards(asked as u64, covered.len() as u64);
         for ix in covered {
             self.followed.swept(&mut self.targets.draft, ix);
         }
-        lane.filter(|lane| !lane.targets.is_empty())
+        reads.filter(|reads| !reads.targets.is_empty())
     }
 
     /// The databases whose views a sweep reads: all but those known to have none, of which

@@ -159,10 +159,10 @@ impl Scanner {
 
     /// The shards of the nodes of this round. Nodes without any were read.
     fn shards_to_read(&mut self, now: Now) -> Stage {
-        let lanes = self.lanes();
-        self.expect(lanes.iter().map(|lane| lane.targets.len()).sum());
-        let left = lanes.iter().filter_map(|lane| {
-            Some((self.targets.draft.find_node(&lane.node)?, lane.targets.len()))
+        let node_reads = self.node_reads();
+        self.expect(node_reads.iter().map(|reads| reads.targets.len()).sum());
+        let left = node_reads.iter().filter_map(|reads| {
+            Some((self.targets.draft.find_node(&reads.node)?, reads.targets.len()))
         });
         let left = left.collect();
         self.sweep.expect_shards(left);
@@ -171,7 +171,7 @@ impl Scanner {
         {
             self.node_read(at, now);
         }
-        Stage::Shards { snapshot: Arc::new(self.targets.now().without_facts()), lanes }
+        Stage::Shards { snapshot: Arc::new(self.targets.now().without_facts()), node_reads }
     }
 
     /// A sweep has asked for one shard of a node: with the last one that node was read.

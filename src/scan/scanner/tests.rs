@@ -175,9 +175,9 @@ impl Cluster {
             Stage::Strays { dbs } => {
                 dbs.into_iter().map(|db| Observation::Stray { db, entry: Ok(None) }).collect()
             }
-            Stage::Shards { lanes, .. } => lanes
+            Stage::Shards { node_reads, .. } => node_reads
                 .into_iter()
-                .flat_map(|lane| lane.targets)
+                .flat_map(|reads| reads.targets)
                 .map(|ix| {
                     let update_seq = self.seq.into();
                     let facts = Facts { update_seq, ..facts(100, self.active) };

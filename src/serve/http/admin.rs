@@ -1,7 +1,7 @@
-//! Orders of an operator under `/api/v1/`: taken, checked, handed on, answered.
+//! An operator's orders under `/api/v1/`: authorised, parsed, passed on, answered.
 //!
-//! The guard decides whether an order may be taken at all. What it names is looked up in the
-//! plan here, so that the task that carries it out gets identities and not texts.
+//! The guard decides whether an order is allowed. Names in it are resolved here, in the plan, so
+//! that the task that carries out the order gets identities instead of text.
 
 use super::{
     Order, State,
@@ -35,22 +35,22 @@ use tokio::{
     time,
 };
 
-/// The longest body of an order, in bytes.
+/// The maximum size of an order's body, in bytes.
 const MAX_BODY: usize = 1 << 16;
 
-/// How long the body of an order may take to come.
+/// How long the body of an order may take to arrive.
 const BODY: Duration = Duration::from_secs(10);
 
-/// The longest reason that is kept, in characters.
+/// The maximum length of a reason, in characters.
 const MAX_WHY: usize = 1_000;
 
-/// How long an order may take: a target is read again and CouchDB asked in that time.
+/// How long an order may take, including another read of a target and a request to CouchDB.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How many targets an ambiguous name is answered with.
+/// The maximum number of candidates in the response to an ambiguous name.
 const CANDIDATES: usize = 100;
 
-/// Starts nothing in a scope until it is taken back.
+/// Suspends starts in a scope.
 pub(super) async fn suspend(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<ConcurrencyLimit>,
@@ -79,7 +79,7 @@ pub(super) async fn suspend(
     ordered(&state, turns, Permission::Suspend, request, make, tell).await
 }
 
-/// Takes suspensions back.
+/// Ends suspensions.
 pub(super) async fn resume(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<ConcurrencyLimit>,
@@ -164,7 +164,7 @@ pub(super) async fn release(
     ordered(&state, turns, Permission::Admin, request, make, tell).await
 }
 
-/// Takes an order, hands it on, and answers with what came of it.
+/// Handles an order: authorises it, passes it on, and responds with its result.
 async fn ordered<B, T, A>(
     state: &State,
     turns: ConcurrencyLimit,
@@ -198,13 +198,12 @@ where
     };
     let plan = Arc::clone(&state.plan.borrow());
     let (who, (reply, answered)) = (by.clone(), oneshot::channel());
-    // Away from the runtime's threads: a name is looked for among a million targets.
+    // On a blocking thread, because resolving a name searches a million targets.
     let made = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         let body = if body.is_empty() { &b"{}"[..] } else { &body };
-        let wrong =
-            |why: &dyn Display| Refused::bad(format!("the body is not as it should be: {why}"));
-        // A list would be read as the fields in their order.
+        let wrong = |why: &dyn Display| Refused::bad(format!("the body is not valid: {why}"));
+        // A list would be accepted as the fields in order.
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(wrong(&"it is not a JSON object"));
         }
@@ -216,11 +215,12 @@ where
         Ok(Err(refused)) => return refused.into_response(),
         Err(failed) => return super::lost(failed),
     };
-    tracing::info!(order = path, by, "an operator ordered");
+    tracing::info!(order = path, by, "received an order");
     match state.orders.try_send(order) {
         Ok(()) => {}
         Err(TrySendError::Full(_)) => {
-            return Refused::unavailable("other orders are under way; try again").into_response();
+            return Refused::unavailable("too many orders are being processed; try again")
+                .into_response();
         }
         Err(TrySendError::Closed(_)) => return Refused::stopping().into_response(),
     }
@@ -229,8 +229,8 @@ where
         Ok(Ok(Err(denied))) => Refused::from(denied).into_response(),
         Ok(Err(_)) => Refused::stopping().into_response(),
         Err(_) => {
-            let says = "the order was handed on, but not answered in time; what came of it shows in /api/v1/status";
-            Refused::unavailable(says).into_response()
+            let why = "the order was passed on, but did not finish in time; its result will be in /api/v1/status";
+            Refused::unavailable(why).into_response()
         }
     }
 }
@@ -256,7 +256,7 @@ impl From<Denied> for Refused {
     }
 }
 
-/// The scope a text means; everything where there is none.
+/// The scope of a text; everything if there is none.
 fn scope(text: Option<&str>) -> Result<SuspensionScope, Refused> {
     text.unwrap_or("all").parse().map_err(Refused::bad)
 }
@@ -267,7 +267,7 @@ fn known_node(plan: &Plan, name: &str) -> Result<(), Refused> {
         return Ok(());
     }
     let names: Vec<&str> = names().collect();
-    Err(Refused::absent(format!("there is no node {name:?}: {}", names.join(", "))))
+    Err(Refused::absent(format!("no node is called {name:?}; nodes: {}", names.join(", "))))
 }
 
 fn known_channel(plan: &Plan, name: &str) -> Result<(), Refused> {
@@ -275,10 +275,10 @@ fn known_channel(plan: &Plan, name: &str) -> Result<(), Refused> {
         return Ok(());
     }
     let names: Vec<&str> = plan.channels.list.iter().map(|channel| &*channel.name).collect();
-    Err(Refused::absent(format!("there is no channel {name:?}: {}", names.join(", "))))
+    Err(Refused::absent(format!("no channel is called {name:?}; channels: {}", names.join(", "))))
 }
 
-/// All targets that a text means: one that is gone may still be in quarantine.
+/// All targets that a text matches. A deleted one may still be in quarantine.
 fn several(plan: &Plan, text: &str) -> Result<TargetSelector, Refused> {
     if text.parse::<TargetId>().is_err() && report::find(plan, text) == Found::None {
         return Err(Refused::absent(report::no_match(plan, text)));
@@ -286,15 +286,16 @@ fn several(plan: &Plan, text: &str) -> Result<TargetSelector, Refused> {
     Ok(report::selector(plan, text))
 }
 
-/// The one target that a text means, among those that have a compaction: of a database with one
-/// file, that.
+/// The only target that a text matches, among those that can be compacted. For a database with one
+/// file, that file.
 fn one_target(plan: &Plan, text: &str) -> Result<(TargetIx, TargetId), Refused> {
     let named = |ix| plan.snapshot.target(ix).map(|target| (ix, target.id()));
     let nothing = || Refused::absent(report::no_match(plan, text));
     let is_search = |(_, id): &(TargetIx, TargetId)| id.kind() == TargetKind::Search;
     let no_compaction = || {
-        let why =
-            format!("{text:?} is a search index: it has no compaction, Lucene merges its files");
+        let why = format!(
+            "{text:?} is a search index, which is never compacted: Lucene merges its files"
+        );
         Refused::conflict(why, Conflict::Plain {})
     };
     match report::find(plan, text) {
@@ -318,7 +319,7 @@ fn one_target(plan: &Plan, text: &str) -> Result<(TargetIx, TargetId), Refused> 
             }
             let ids = all.iter().take(CANDIDATES);
             let candidates = ids.map(|(_, id)| id.to_string()).collect();
-            let why = format!("{text:?} names {} targets; name one of them by its id", all.len());
+            let why = format!("{text:?} matches {} targets; give the id of one", all.len());
             Err(Refused::conflict(why, Conflict::Ambiguous { candidates }))
         }
     }

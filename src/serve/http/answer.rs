@@ -1,9 +1,9 @@
-//! Answers in JSON that are sent while they are rendered.
+//! JSON responses that are sent while they are rendered.
 //!
-//! Owns how a value is written as JSON in every answer, so that no letter of a name from outside
-//! steers the terminal of who reads it; and the way from a list of things to the text: piece by piece, each rendered
-//! away from the runtime's threads, in its turn, when the one before was taken. What a slow
-//! reader holds is one piece and the plan that it is about.
+//! Owns the JSON encoding of all responses: no character of an external name can control the reader's
+//! terminal. Long lists are rendered chunk by chunk on a blocking thread, within the concurrency
+//! limit, each chunk after the previous one was sent. So a slow reader holds one chunk and the plan
+//! that it belongs to.
 
 use super::guard::ConcurrencyLimit;
 use crate::{serve::report::Listing, tasks::unwrap_join, text::escape};
@@ -16,20 +16,20 @@ use futures::{Stream, StreamExt as _, stream};
 use serde::Serialize;
 use std::{io, iter};
 
-/// How much is rendered at a time.
+/// How many bytes are rendered at a time.
 const PIECE: usize = 64 << 10;
 
-/// An answer no longer than this is sent as a whole, with its length.
+/// A response up to this size is sent completely, with its length.
 const WHOLE: usize = 256 << 10;
 
 const OPENS: &[u8] = b"{\"status\":\"success\",\"data\":";
 const CLOSES: &[u8] = b"}";
 
-/// The text of an answer's data, in parts that are rendered when they are asked for.
+/// The data of a response, in parts that are rendered on demand.
 pub(super) struct Answer(Box<dyn Iterator<Item = Vec<u8>> + Send>);
 
 impl Answer {
-    /// An answer whose list holds these; in `head` that list is empty.
+    /// A response with a list of these items; the list in `head` is empty.
     pub(super) fn with_list<L: Listing>(
         head: &L,
         items: impl Iterator<Item = L::Item> + Send + 'static,
@@ -37,7 +37,7 @@ impl Answer {
         Self(Box::new(listed(head, items)))
     }
 
-    /// An answer whose list holds items that have a list each; in each head that list is empty.
+    /// A response with a list of items that each have a list, which is empty in the item's head.
     pub(super) fn with_lists<L, I>(
         head: &L,
         items: impl Iterator<Item = (L::Item, I)> + Send + 'static,
@@ -54,7 +54,7 @@ impl Answer {
         Self(Box::new(iter::once(before).chain(items).chain(iter::once(after))))
     }
 
-    /// Renders so much of it, and says whether there is more.
+    /// Renders up to this many bytes; returns whether there is more.
     fn piece(mut self, room: usize) -> (Vec<u8>, Option<Self>) {
         let mut piece = Vec::new();
         for part in self.0.by_ref() {
@@ -66,7 +66,7 @@ impl Answer {
         (piece, None)
     }
 
-    /// The first piece, to be rendered away from the runtime's threads.
+    /// Renders the first chunk; call it on a blocking thread.
     pub(super) fn begin(self) -> Begun {
         let whole = iter::once(OPENS.to_vec()).chain(self.0).chain(iter::once(CLOSES.to_vec()));
         let (first, rest) = Self(Box::new(whole)).piece(WHOLE);
@@ -74,14 +74,14 @@ impl Answer {
     }
 }
 
-/// An answer whose first piece is rendered.
+/// A response whose first chunk is rendered.
 pub(super) struct Begun {
     first: Vec<u8>,
     rest: Option<Answer>,
 }
 
 impl Begun {
-    /// Sends it. The other pieces wait for their turns.
+    /// Sends it. The other chunks are rendered within the concurrency limit.
     pub(super) fn sent(self, turns: ConcurrencyLimit) -> Response {
         let Some(rest) = self.rest else { return json(Body::from(self.first)) };
         json(in_pieces(
@@ -91,7 +91,7 @@ impl Begun {
     }
 }
 
-/// The next piece of an answer, and what is left.
+/// The next chunk of a response, and the rest.
 async fn next(
     rest: Option<Answer>,
     turns: ConcurrencyLimit,
@@ -102,7 +102,7 @@ async fn next(
         let _turn = turn;
         rest.piece(PIECE)
     });
-    // Where the runtime ends, the answer breaks off.
+    // If the runtime shuts down, the response breaks off.
     let (piece, rest) = unwrap_join(rendered.await).map_or_else(
         || (Err(io::Error::other("recliner is stopping")), None),
         |(piece, rest)| (Ok(piece), rest),
@@ -110,7 +110,7 @@ async fn next(
     Some((piece, rest))
 }
 
-/// A body of a first piece and others behind it.
+/// A body of a first chunk and the following ones.
 pub(super) fn in_pieces(
     first: Vec<u8>,
     others: impl Stream<Item = io::Result<Vec<u8>>> + Send + 'static,
@@ -119,7 +119,7 @@ pub(super) fn in_pieces(
     Body::from_stream(first.chain(others).map(|piece| piece.map(Bytes::from)))
 }
 
-/// A body of JSON.
+/// A JSON body.
 pub(super) fn json(body: Body) -> Response {
     let mut response = Response::new(body);
     let kind = HeaderValue::from_static("application/json");
@@ -127,28 +127,28 @@ pub(super) fn json(body: Body) -> Response {
     response
 }
 
-/// The start of a whole answer, the envelope included, whose data begins like this.
+/// The start of a complete response, with the envelope, whose data starts with this text.
 pub(super) fn opened(data: &[u8]) -> Vec<u8> {
     [OPENS, data].concat()
 }
 
-/// The end of a whole answer, the envelope included, whose data ends like this.
+/// The end of a complete response, with the envelope, whose data ends with this text.
 pub(super) fn closed(data: &[u8]) -> Vec<u8> {
     [data, CLOSES].concat()
 }
 
-/// The text of an answer around its list: up to the list's first item, and from behind its last
-/// one.
+/// The text of a response around its empty list: up to the position of the first item, and the text
+/// after the last one.
 pub(super) fn around_list<L: Listing>(answer: &L) -> (Vec<u8>, Vec<u8>) {
     let mut before = text(answer);
-    // Quotation marks inside of strings are escaped: only the field itself reads like this.
+    // Quotation marks inside strings are escaped, so only the field itself matches.
     let list = format!("\"{}\":[", L::LIST);
     let starts = before.windows(list.len()).rposition(|window| window == list.as_bytes());
     let after = before.split_off(starts.map_or(before.len(), |at| at + list.len()));
     (before, after)
 }
 
-/// The text of an answer with these items in its list.
+/// The text of a response with these items in its list.
 fn listed<L, I>(head: &L, items: I) -> impl Iterator<Item = Vec<u8>> + use<L, I>
 where
     L: Listing,
@@ -165,15 +165,15 @@ where
     iter::once(before).chain(items).chain(iter::once(after))
 }
 
-/// A value as an answer of its own.
+/// A value as a complete response.
 pub(super) fn whole(value: &(impl Serialize + ?Sized)) -> Response {
     json(Body::from(text(value)))
 }
 
-/// A value as JSON; every answer is written here.
+/// A value as JSON; every response is encoded here.
 pub(super) fn text(value: &(impl Serialize + ?Sized)) -> Vec<u8> {
     let mut out = Vec::with_capacity(128);
-    // Nothing here has keys that are no text, which is all that could fail.
+    // Only map keys that are not strings could fail, and there are none.
     match escape::write_escaped_json(&mut out, value) {
         Ok(()) => out,
         Err(_) => b"null".to_vec(),

@@ -30,12 +30,12 @@ use axum::{
 use serde::{Serialize, de::DeserializeOwned};
 use std::{sync::Arc, time::Duration};
 
-/// A refusal: a bad question, or something that is not there.
+/// An error response: an invalid request, or something that does not exist.
 pub(super) struct Refused {
     pub(super) code: StatusCode,
     pub(super) kind: &'static str,
     pub(super) why: String,
-    /// What an order runs into.
+    /// A conflict of an order.
     pub(super) data: Option<Box<Conflict>>,
 }
 
@@ -61,7 +61,7 @@ impl Refused {
     }
 
     pub(super) fn late(patience: Duration) -> Self {
-        let why = format!("the body did not come within {} seconds", patience.as_secs());
+        let why = format!("the body did not arrive within {} seconds", patience.as_secs());
         Self::new(StatusCode::REQUEST_TIMEOUT, "timeout", why)
     }
 
@@ -86,8 +86,7 @@ pub(super) fn success(data: &impl Serialize) -> Response {
     answer::whole(&Success::of(data))
 }
 
-/// Works an answer out away from the runtime's threads: filtering a million targets takes
-/// tens of milliseconds.
+/// Computes a response on a blocking thread: filtering a million targets takes tens of milliseconds.
 pub(super) async fn worked_out(
     state: &State,
     turns: ConcurrencyLimit,
@@ -98,7 +97,7 @@ pub(super) async fn worked_out(
     };
     let plan = Arc::clone(&state.plan.borrow());
     let work = move || {
-        // The turn ends with the work, not with the client's patience.
+        // The permit is freed when the work ends, not when the client disconnects.
         let _turn = turn;
         work(plan).map(Answer::begin)
     };
@@ -109,17 +108,16 @@ pub(super) async fn worked_out(
     }
 }
 
-/// What a request asks for in its query. A request whose query means nothing is refused before
-/// it comes to a handler.
-pub(super) struct Asked<Q>(pub(super) Q);
+/// The query of a request. An invalid query is refused before the handler runs.
+pub(super) struct ValidQuery<Q>(pub(super) Q);
 
-impl<Q: DeserializeOwned> FromRequestParts<State> for Asked<Q> {
+impl<Q: DeserializeOwned> FromRequestParts<State> for ValidQuery<Q> {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Refused> {
         let query = Query::<Q>::from_request_parts(parts, state).await;
         query.map(|Query(query)| Self(query)).map_err(|why| {
-            // The library's text names its own error first; the reader wants the rest.
+            // The library's message starts with the name of its own error.
             let text = why.body_text();
             let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
             Refused::bad(text)
@@ -127,31 +125,31 @@ impl<Q: DeserializeOwned> FromRequestParts<State> for Asked<Q> {
     }
 }
 
-/// No such path under the API.
+/// The response to an unknown path of the API.
 pub(super) async fn not_found(uri: Uri) -> Response {
-    // The router took the API's own part off most paths.
+    // The router removed the API's prefix from most paths.
     let path = uri.path();
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
     Refused::absent(format!(
-        "there is no /api/v1{path}: ask /api/v1/status, targets, facts, queue, plan, jobs, explain, history, events or config; orders are POST to suspend, resume, compact, release, rescan or flush"
+        "there is no /api/v1{path}; there are /api/v1/status, targets, facts, queue, plan, jobs, explain, history, events and config, and the POST orders suspend, resume, compact, release, rescan and flush"
     ))
     .into_response()
 }
 
-/// The path is there, but not for this method: what reads takes GET and HEAD, orders POST.
+/// The response to a wrong method: reads accept GET and HEAD, orders POST.
 pub(super) async fn wrong_method(method: Method) -> Response {
     let why = if method == Method::GET || method == Method::HEAD {
-        "this is an order: it is given by POST, with a body in JSON".to_owned()
+        "this is an order: send it by POST, with a JSON body".to_owned()
     } else {
-        format!("{method} changes nothing here: use GET or HEAD, and POST for orders alone")
+        format!("{method} is not supported: use GET or HEAD; only orders use POST")
     };
     Refused::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why).into_response()
 }
 
-/// What recliner is, sees, and cannot see.
+/// The state of recliner, and what it cannot read.
 pub(super) async fn status(
     extract::State(state): extract::State<State>,
-    Asked(NoQuery {}): Asked<NoQuery>,
+    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
 ) -> Response {
     let plan = Arc::clone(&state.plan.borrow());
     let status = Arc::clone(&state.status.borrow());
@@ -183,20 +181,20 @@ pub(super) async fn status(
     })
 }
 
-/// Compactions and index builds that run, and when each node last said what it runs.
+/// Running compactions and index builds, and when each node last reported its tasks.
 pub(super) async fn jobs(
     extract::State(state): extract::State<State>,
-    Asked(NoQuery {}): Asked<NoQuery>,
+    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
 ) -> Response {
     let plan = Arc::clone(&state.plan.borrow());
     success(&Jobs::of(&plan))
 }
 
-/// Targets, filtered, ordered and paged.
+/// Targets, filtered, sorted and paged.
 pub(super) async fn targets(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<ConcurrencyLimit>,
-    Asked(query): Asked<TargetQuery>,
+    ValidQuery(query): ValidQuery<TargetQuery>,
 ) -> Response {
     worked_out(&state, turns, move |plan| {
         let Page { offset, limit } = query.page().map_err(Refused::bad)?;
@@ -215,11 +213,11 @@ pub(super) async fn targets(
     .await
 }
 
-/// Queues with what waits in them, best first.
+/// Queues with their targets, best first.
 pub(super) async fn queue(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<ConcurrencyLimit>,
-    Asked(query): Asked<QueueQuery>,
+    ValidQuery(query): ValidQuery<QueueQuery>,
 ) -> Response {
     worked_out(&state, turns, move |plan| {
         let Page { offset, limit } = query.page().map_err(Refused::bad)?;
@@ -234,7 +232,7 @@ pub(super) async fn queue(
     .await
 }
 
-/// A queue and what waits in it; none where another queue is asked for.
+/// A queue and its targets; `None` if another queue was requested.
 fn one_queue(
     plan: Arc<Plan>,
     at: usize,
@@ -257,11 +255,11 @@ fn one_queue(
     Some((head, waiting))
 }
 
-/// What starts, with the exact requests, and why the rest of what waits does not.
+/// The planned starts with their exact requests, and why other queued targets do not start.
 pub(super) async fn plan(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<ConcurrencyLimit>,
-    Asked(query): Asked<QueueQuery>,
+    ValidQuery(query): ValidQuery<QueueQuery>,
 ) -> Response {
     let (builds, simulated) = (Arc::clone(&state.builds.borrow()), state.about.simulated);
     worked_out(&state, turns, move |plan| {
@@ -284,14 +282,14 @@ pub(super) async fn explain(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
-    Asked(query): Asked<ExplainQuery>,
+    ValidQuery(query): ValidQuery<ExplainQuery>,
 ) -> Response {
     let status = Arc::clone(&state.status.borrow());
     worked_out(&state, turns, move |plan| {
         let page = query.page().map_err(Refused::bad)?;
         let Some(text) = &query.target else {
             return Err(Refused::bad(
-                "name a target: ?target= an id, a shard file, a database, or <db>/_design/<name>",
+                "give a target: ?target= with an id, a shard file, a database, or <db>/_design/<name>",
             ));
         };
         let (text, found) = meant(&plan, text, raw.as_deref());
@@ -315,10 +313,10 @@ pub(super) async fn explain(
     .await
 }
 
-/// What a text in an address names, and which of the two ways to read it that was.
+/// The targets that a text in a URL matches, and which of its two readings matched.
 ///
-/// An id pasted into an address as it is printed has lost one layer of encoding, and a plus sign
-/// reads as a space: then what was written is meant.
+/// An id that was pasted into a URL as printed has lost one layer of encoding, and a plus sign was
+/// decoded as a space; then the text as written in the URL is used.
 fn meant<'a>(plan: &Plan, text: &'a str, raw: Option<&'a str>) -> (&'a str, Found) {
     let found = report::find(plan, text);
     let Some(written) = raw.and_then(|raw| written(raw, "target")).filter(|_| found == Found::None)
@@ -326,22 +324,23 @@ fn meant<'a>(plan: &Plan, text: &'a str, raw: Option<&'a str>) -> (&'a str, Foun
         return (text, found);
     };
     let found = report::find(plan, written);
-    // An id may be of a target that is gone.
+    // An id may belong to a deleted target.
     let is_meant = found != Found::None || written.parse::<TargetId>().is_ok();
     (if is_meant { written } else { text }, found)
 }
 
-/// Nothing has this name or id, as far as is known.
+/// No target has this name or id, as far as is known.
 pub(super) fn no_match(plan: &Plan, status: &scan::Status, text: &str) -> Refused {
     let known = status.is_ready(plan.snapshot.version());
-    let yet = if known { "" } else { " (the first sweep has not ended: try again in a moment)" };
+    let yet =
+        if known { "" } else { " (the first sweep has not ended yet; try again in a moment)" };
     Refused::absent(report::no_match(plan, text) + yet)
 }
 
-/// The configuration in force, secrets replaced.
+/// The active configuration, with secrets replaced.
 pub(super) async fn config(
     extract::State(state): extract::State<State>,
-    Asked(NoQuery {}): Asked<NoQuery>,
+    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
 ) -> Response {
     let config = Arc::clone(&state.config.borrow());
     success(&config.shown)

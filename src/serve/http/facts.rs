@@ -1,13 +1,13 @@
-//! `/api/v1/facts`: what was read of files, for a recliner that reads none of them.
+//! `/api/v1/facts`: the facts read from files, for a recliner that cannot read these files.
 //!
-//! Owns the order and the pages of that list. A line is small, because a node has
-//! a hundred thousand of them and they are asked for every few minutes. Pages go by the id of
-//! the last line, so that what comes and goes between two of them moves nothing else.
+//! Owns the order and paging of that list. Entries are small, because a node has a hundred thousand
+//! of them and they are requested every few minutes. Pages continue after the id of the last entry,
+//! so that entries that appear or disappear between two pages shift nothing.
 
 use super::{
     State,
     answer::Answer,
-    api::{Asked, Refused, worked_out},
+    api::{Refused, ValidQuery, worked_out},
     guard::ConcurrencyLimit,
     probes::unready,
 };
@@ -30,18 +30,18 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// How many lines one answer has where no limit is given, and at most.
+/// The default and the maximum number of entries per response.
 const LIMIT: usize = 2_000;
 const LARGEST: usize = 10_000;
 
-/// A page.
+/// The parameters of a page.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct FactsQuery {
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     #[schemars(extend("pattern" = "^(db|view):"))]
     after: Option<String>,
-    /// How many lines to list at most; 2000 where it is not given.
+    /// The maximum number of entries; default 2000.
     #[schemars(range(min = 1, max = LARGEST))]
     limit: Option<usize>,
 }
@@ -51,14 +51,14 @@ impl Listing for FactsPage {
     type Item = FactsLine;
 }
 
-/// The place of a file in the list.
+/// The position of a file in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place<'a> {
     node: &'a str,
     range: Option<Range>,
     db: &'a str,
     suffix: &'a str,
-    /// None of a database.
+    /// `None` for a database.
     signature: Option<Signature>,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The place of a file that may be gone by now.
+    /// The position of a file that may have been deleted meanwhile.
     fn named(id: &'a TargetId) -> Option<Self> {
         let (node, shard, signature) = match id {
             TargetId::Db { node, shard } => (node, shard, None),
@@ -90,7 +90,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The `limit` files that come after this one, and whether there are more.
+/// Up to `limit` files after this one, and whether there are more.
 fn page<'a>(
     snapshot: &'a Snapshot,
     after: Option<Place<'_>>,
@@ -116,13 +116,13 @@ fn page<'a>(
     (found.into_iter().map(|(_, target)| target).collect(), more)
 }
 
-/// What was read of files, page by page.
+/// The facts read from files, page by page.
 pub(super) async fn facts(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<ConcurrencyLimit>,
-    Asked(query): Asked<FactsQuery>,
+    ValidQuery(query): ValidQuery<FactsQuery>,
 ) -> Response {
-    // Before anything was read, an empty list would mean that there are no files.
+    // Before the first read, an empty list would mean that there are no files.
     if let Some((_, why)) = unready(&state) {
         return Refused::unavailable(why.trim_end()).into_response();
     }
@@ -132,15 +132,17 @@ pub(super) async fn facts(
 fn answer(plan: Arc<Plan>, query: &FactsQuery) -> Result<Answer, Refused> {
     let limit = query.limit.unwrap_or(LIMIT);
     if limit == 0 || limit > LARGEST {
-        return Err(Refused::bad(format!("limit {limit} is not from 1 to {LARGEST}")));
+        return Err(Refused::bad(format!("limit {limit} is not between 1 and {LARGEST}")));
     }
     let after = query.after.as_deref().map(|id| {
-        let why = || format!("after={id:?} is no id of a shard or of a view's part");
+        let why = || format!("after={id:?} is not the id of a shard or of a view's part");
         id.parse::<TargetId>().map_err(|_| why())
     });
     let after = after.transpose().map_err(Refused::bad)?;
     let place = after.as_ref().map(|id| {
-        Place::named(id).ok_or_else(|| Refused::bad("a cleanup is no file: after wants another id"))
+        Place::named(id).ok_or_else(|| {
+            Refused::bad("a cleanup has no file: use the id of a shard or of a view's part")
+        })
     });
     let (targets, more) = page(&plan.snapshot, place.transpose()?, limit);
     let mut last = targets.iter().rev().filter_map(|target| FactsLine::of(*target));

@@ -1,13 +1,13 @@
-//! The OpenAPI document: every route with its parameters, bodies, answers and errors.
+//! The OpenAPI document: every route with its parameters, bodies, responses and errors.
 //!
-//! Owns how the document is put together. [`routes`] says what each route takes and answers;
-//! the schemas come from the types that the server writes and reads, so that a field cannot be
-//! in one and not in the other. Channels are listed as they are in force.
+//! Owns how the document is assembled. [`routes`] lists the parameters and responses of each route.
+//! The schemas are generated from the types that the server parses and sends, so that both always
+//! have the same fields. The enum of channels has the active ones.
 
 mod examples;
 mod routes;
 
-use super::{State, api::Asked, query::NoQuery};
+use super::{State, api::ValidQuery, query::NoQuery};
 use crate::plan::Plan;
 use axum::{extract, response::Response};
 use routes::{Body, Kind, Operation};
@@ -15,13 +15,13 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// The version of OpenAPI. Its schemas are JSON Schema 2020-12, without a dialect of their own.
+/// The version of OpenAPI. Its schemas are JSON Schema 2020-12 without extensions.
 const OPENAPI: &str = "3.1.0";
 
 /// `GET /api/v1/openapi.json`.
 pub(super) async fn openapi(
     extract::State(state): extract::State<State>,
-    Asked(NoQuery {}): Asked<NoQuery>,
+    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
 ) -> Response {
     let plan = Arc::clone(&state.plan.borrow());
     super::answer::whole(&document(&channels(&plan)))
@@ -31,7 +31,7 @@ fn channels(plan: &Plan) -> Vec<&str> {
     plan.channels.list.iter().map(|channel| &*channel.name).collect()
 }
 
-/// The document, for a service with these channels.
+/// The document for a service with these channels.
 #[must_use]
 pub fn document(channels: &[&str]) -> Value {
     let mut schemas = Schemas::new();
@@ -56,7 +56,7 @@ pub fn document(channels: &[&str]) -> Value {
             { "name": "order", "description": "Orders of an operator: POST, and off unless a flag allows them." },
             { "name": "probe", "description": "For supervisors, Prometheus and people." },
         ],
-        // A service without users asks for no login.
+        // A service without users needs no login.
         "security": [{}, { "basic": [] }, { "certificate": [] }],
         "paths": paths,
         "components": {
@@ -69,8 +69,8 @@ pub fn document(channels: &[&str]) -> Value {
     })
 }
 
-/// Schemas of what is read and of what is written: a field with a default may be left out of an
-/// order, and is always in an answer.
+/// Schemas of requests and of responses: a field with a default is optional in an order and always
+/// present in a response.
 struct Schemas {
     read: SchemaGenerator,
     written: SchemaGenerator,
@@ -104,7 +104,7 @@ impl Schemas {
         self.written.subschema_for::<T>().to_value()
     }
 
-    /// The parameters of a query: the fields of the type that reads it.
+    /// The parameters of a query, from the fields of its type.
     fn parameters<T: JsonSchema>(&mut self) -> Vec<Value> {
         let mut schema = T::json_schema(&mut self.read).to_value();
         let required = schema["required"].take();
@@ -116,7 +116,7 @@ impl Schemas {
             let mut schema = given(schema.clone());
             let description =
                 schema.as_object_mut().and_then(|fields| fields.remove("description"));
-            // A list is written with commas.
+            // A list is separated by commas.
             json!({
                 "name": name, "in": "query", "required": required(name),
                 "style": "form", "explode": false,
@@ -127,7 +127,7 @@ impl Schemas {
     }
 }
 
-/// The schema of a parameter that is given: what is left out is not null.
+/// The schema of a given parameter: an omitted one is not null.
 fn given(mut schema: Value) -> Value {
     let some = |list: &mut Vec<Value>| list.retain(|it| !it.is_null() && it != "null");
     if let Some(fields) = schema.as_object_mut() {
@@ -142,7 +142,7 @@ fn given(mut schema: Value) -> Value {
                 fields.insert("type".into(), one);
             }
         }
-        // Words of a vocabulary, or null.
+        // An enum, or null.
         if let Some(Value::Array(mut either)) = fields.remove("anyOf") {
             either.retain(|it| it["type"] != "null");
             if let Some(Value::Object(one)) = either.pop() {

@@ -1,9 +1,8 @@
-//! What an operator may order over HTTP, and what is answered.
+//! An operator's orders over HTTP, and their responses.
 //!
-//! Owns the types alone. The service holds the other end of the channel and hands each order on to
-//! the task whose state it changes, with the [`Reply`] that comes along: the follower keeps
-//! suspensions and quarantine, the planner starts and forgets, the scanner sweeps. A reply
-//! that is dropped tells the client that recliner is stopping.
+//! Owns only the types. The service receives the orders and passes each, with its [`Reply`], to the
+//! task whose state it changes: the job state keeps suspensions and quarantine, the planner starts
+//! and forgets, the scanner sweeps. Dropping a reply tells the client that recliner is stopping.
 
 use crate::{
     model::{
@@ -17,35 +16,35 @@ use crate::{
 use tokio::sync::oneshot;
 use wall_clock::Moment;
 
-/// Where the answer to an order goes. Nobody may wait for it any more; the order counts all
-/// the same.
+/// The channel for the response to an order. The order is carried out even if nobody waits for the
+/// response.
 pub type Reply<T> = oneshot::Sender<Result<T, Denied>>;
 
-/// An order with the way back.
+/// An order with its response channel.
 #[derive(Debug)]
 pub enum Order {
-    /// Read the configuration again; answers with why not.
+    /// Reads the configuration again; the response is why that failed.
     Reload(oneshot::Sender<Result<(), String>>),
-    /// Stop.
+    /// Stops the process.
     Quit,
-    /// Start nothing in a scope.
+    /// Suspends starts in a scope.
     Suspend(Suspend, Reply<Suspended>),
-    /// Take that back.
+    /// Ends suspensions.
     Resume(Resume, Reply<Resumed>),
-    /// Compact one target now.
+    /// Compacts one target now.
     Compact(Compact, Reply<Compacting>),
-    /// Begin a sweep now, as smoosh's `enqueue_all` does.
+    /// Begins a sweep now, as smoosh's `enqueue_all` does.
     Rescan(Reply<Rescanning>),
-    /// Empty queues.
+    /// Empties queues.
     Flush(Flush, Reply<Flushed>),
-    /// Take targets out of quarantine.
+    /// Takes targets out of quarantine.
     Release(Release, Reply<Released>),
 }
 
 impl Order {
-    /// Answers an order that nobody here can carry out.
+    /// Answers an order that this process cannot carry out.
     pub fn deny(self, why: Denied) {
-        // The client may have gone.
+        // The client may have disconnected.
         let _gone = match self {
             Self::Quit => true,
             Self::Reload(reply) => reply.send(Err(why.to_string())).is_err(),
@@ -62,7 +61,7 @@ impl Order {
 /// Why an order was not carried out.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Denied {
-    /// What it names is not there, or is not as the order takes it to be.
+    /// A name in the order does not exist, or the order does not apply to it.
     #[error("{0}")]
     Unknown(String),
     /// The target may not start now.
@@ -70,144 +69,144 @@ pub enum Denied {
     Refused {
         /// The target.
         target: TargetId,
-        /// What is in its way, the first in order.
+        /// The first refusal.
         refusal: Refusal,
-        /// The same in a sentence.
+        /// The refusal as a sentence.
         why: String,
-        /// What would be sent, where only advice is given.
+        /// The request that would be sent, in advise mode.
         request: Option<String>,
     },
     /// No channel takes the target.
-    #[error("no channel takes {target} ({}); --force compacts it anyway", said(misses))]
+    #[error("no channel takes {target} ({}); --force compacts it anyway", misses_text(misses))]
     NotTaken {
         /// The target.
         target: TargetId,
-        /// Why not, in the order of the channels of its kind.
+        /// The misses of the channels of its kind, in their order.
         misses: Vec<MissLine>,
     },
-    /// It was tried and failed, as where the journal cannot be written or CouchDB said no.
+    /// It was tried and failed, for example because the journal cannot be written or CouchDB refused.
     #[error("{0}")]
     Failed(String),
-    /// Nothing in this process does such a thing.
+    /// No task of this process handles such orders.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// Start nothing in a scope, until it is taken back. What runs goes on: CouchDB offers
-/// no way to stop a running compaction over HTTP.
+/// Suspends starts in a scope. Running jobs continue: CouchDB offers no way to stop a running
+/// compaction over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspend {
-    /// What is suspended; its node and channel exist.
+    /// The scope; its node and channel exist.
     pub scope: SuspensionScope,
-    /// What the operator gave as the reason.
+    /// The operator's reason.
     pub why: Option<String>,
     /// Who ordered it, and from where.
     pub by: String,
 }
 
-/// A suspension is in the journal and in force.
+/// The suspension is in the journal and active.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspended {
-    /// Since when, by whom and why: of one that was there already, since before.
+    /// Since when, by whom and why. For an existing suspension, the original time.
     pub suspension: Suspension,
-    /// Whether it was there already; its reason is then the new one, if one was given.
+    /// Whether it existed already; a new reason replaces the old one.
     pub already: bool,
-    /// Compactions that run on in the scope, whoever started them; absent when unknown.
+    /// Compactions still running in the scope, whoever started them; `None` if unknown.
     pub running: Option<u64>,
 }
 
-/// Take suspensions back: of [`SuspensionScope::All`] every one, else the one of this scope alone.
+/// Ends suspensions: every one for [`SuspensionScope::All`], otherwise only the one of this scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resume {
-    /// What is resumed; its node or channel may be gone by now.
+    /// The scope; its node or channel may no longer exist.
     pub scope: SuspensionScope,
     /// Who ordered it, and from where.
     pub by: String,
 }
 
-/// Suspensions were taken back.
+/// The suspensions that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resumed {
-    /// Those that were taken back; none where nothing was suspended.
+    /// The suspensions that ended; empty if nothing was suspended.
     pub lifted: Vec<SuspensionScope>,
-    /// Those that are still in force.
+    /// The suspensions that are still active.
     pub remaining: Vec<SuspensionScope>,
 }
 
-/// Compact one target now, before all others, through the same gates and limits.
+/// Compacts one target before all others, through the same gates and limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compact {
     /// The target.
     pub target: TargetId,
-    /// Its place in the tables.
+    /// Its position in the tables.
     pub ix: TargetIx,
-    /// Whether it may start though no channel takes it for its sizes, or though it rests
-    /// after failures or a compaction of no use. Never lifts a limit, a gate, the headroom or
-    /// what is being done to it.
+    /// Whether it may start although no channel takes it because of its sizes, or although it rests
+    /// after failures or a useless compaction. Never overrides a limit, a gate, the headroom or work in
+    /// progress on it.
     pub force: bool,
     /// Who ordered it, and from where.
     pub by: String,
 }
 
-/// A compaction starts, or waits to.
+/// The compaction starts or waits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compacting {
-    /// The requests that will be sent, method and path; of a view that is compacted copy by
-    /// copy, the first.
+    /// The requests that will be sent, method and path; for a view that is compacted copy by copy, the
+    /// first.
     pub requests: Vec<String>,
-    /// What it waits for, with a sentence; none where it starts at once.
+    /// What it waits for, with a sentence; `None` if it starts at once.
     pub waits: Option<(Refusal, String)>,
     /// Until when it waits.
     pub until: Moment,
 }
 
-/// Why channels do not take a target, each in its words.
-fn said(misses: &[MissLine]) -> String {
-    let said = |miss: &MissLine| format!("{}: {}", miss.channel, miss.says());
-    misses.iter().map(said).collect::<Vec<_>>().join("; ")
+/// The misses of channels as text.
+fn misses_text(misses: &[MissLine]) -> String {
+    let misses_text = |miss: &MissLine| format!("{}: {}", miss.channel, miss.says());
+    misses.iter().map(misses_text).collect::<Vec<_>>().join("; ")
 }
 
-/// A sweep was asked for.
+/// A sweep was ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rescanning {
-    /// Whether it begins at once; else another runs, and it begins behind that.
+    /// Whether it begins at once; otherwise it follows the running one.
     pub begins: bool,
 }
 
-/// Empty queues: their targets are forgotten until their facts change or the next sweep
-/// ends, whichever is first.
+/// Empties queues: their targets are forgotten until their facts change or the next sweep ends,
+/// whichever is first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flush {
-    /// Of this node alone.
+    /// Only queues of this node.
     pub node: Option<String>,
-    /// Of this channel alone.
+    /// Only queues of this channel.
     pub channel: Option<String>,
 }
 
-/// Queues were emptied.
+/// The queues are empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flushed {
-    /// How many targets left them.
+    /// The number of removed targets.
     pub targets: u64,
 }
 
-/// Take targets out of quarantine, and forget their failures.
+/// Takes targets out of quarantine, and forgets their failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// Those of these that are in quarantine; [`Denied::Unknown`] where none is.
+    /// Those of the given targets that are in quarantine; [`Denied::Unknown`] if none is.
     Named {
-        /// Which.
+        /// The targets.
         selector: TargetSelector,
-        /// What the operator typed.
+        /// The operator's text.
         text: String,
     },
-    /// All there are.
+    /// All targets in quarantine.
     All,
 }
 
-/// Targets were released.
+/// The targets were released.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Released {
-    /// Those.
+    /// The released targets.
     pub targets: Vec<TargetId>,
 }

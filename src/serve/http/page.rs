@@ -49,7 +49,7 @@ fn page(state: &State) -> Markup {
             body {
                 h1 { "recliner" }
                 p.quiet {
-                    "what waits for compaction in a CouchDB cluster, and what it would free; version "
+                    "What waits for compaction in a CouchDB cluster, and what it would free. Version "
                     (state.about.version) ", mode " (config.mode.label())
                 }
                 @if let Some(says) = state.about.simulation(config.mode) {
@@ -59,7 +59,7 @@ fn page(state: &State) -> Markup {
                     p.note { "Nothing can be read: " (problem) }
                 }
                 @if !status.missing_rights.is_empty() {
-                    p.note { "Not everything may be read:" }
+                    p.note { "The login lacks rights:" }
                     ul { @for right in &status.missing_rights { li { (right) } } }
                 }
                 @for suspension in report::SuspensionLine::all(&plan) {
@@ -71,16 +71,16 @@ fn page(state: &State) -> Markup {
                 h2 { "Read more" }
                 ul {
                     li { a href="/metrics" { "/metrics" } " for Prometheus" }
-                    li { a href="/api/v1/status" { "/api/v1/status" } ": what is seen, and what is not" }
+                    li { a href="/api/v1/status" { "/api/v1/status" } ": the state of recliner, and what it cannot read" }
                     li { a href="/api/v1/targets?sort=reclaimable_bytes" { "/api/v1/targets?sort=reclaimable_bytes" } ": shards and views, most reclaimable first" }
-                    li { a href="/api/v1/queue" { "/api/v1/queue" } ": what waits, best first" }
-                    li { a href="/api/v1/plan" { "/api/v1/plan" } ": what would start now, and why the rest does not" }
-                    li { a href="/api/v1/jobs" { "/api/v1/jobs" } ": what runs" }
+                    li { a href="/api/v1/queue" { "/api/v1/queue" } ": queued targets, best first" }
+                    li { a href="/api/v1/plan" { "/api/v1/plan" } ": what would start now, and why the rest would not" }
+                    li { a href="/api/v1/jobs" { "/api/v1/jobs" } ": running jobs" }
                     li { a href="/api/v1/history" { "/api/v1/history" } ": how jobs ended" }
-                    li { a href="/api/v1/events" { "/api/v1/events" } ": all that happened" }
-                    li { a href="/_db_updates" { "/_db_updates" } ": which databases changed, in CouchDB's words" }
-                    li { code { "/api/v1/explain?target=" } " an id, a shard file, a database, or " code { "<db>/_design/<name>" } ": why it waits or does not" }
-                    li { a href="/api/v1/config" { "/api/v1/config" } ": the configuration in force" }
+                    li { a href="/api/v1/events" { "/api/v1/events" } ": what happened" }
+                    li { a href="/_db_updates" { "/_db_updates" } ": changed databases, as in CouchDB" }
+                    li { code { "/api/v1/explain?target=" } " an id, a shard file, a database, or " code { "<db>/_design/<name>" } ": why it is or is not a candidate" }
+                    li { a href="/api/v1/config" { "/api/v1/config" } ": the active configuration" }
                     li { a href="/sd" { "/sd" } ": CouchDB's nodes for Prometheus's service discovery" }
                     li { a href="/-/ready" { "/-/ready" } " and " a href="/-/healthy" { "/-/healthy" } " for supervisors" }
                 }
@@ -89,7 +89,7 @@ fn page(state: &State) -> Markup {
     }
 }
 
-/// The same as a sentence of its own.
+/// The notice as a separate sentence.
 fn capital(says: &str) -> String {
     let (first, rest) = says.split_at(says.chars().next().map_or(0, char::len_utf8));
     [&first.to_uppercase(), rest].concat()
@@ -116,7 +116,7 @@ fn sweep_line(status: &crate::scan::Status) -> String {
 }
 
 fn bytes(bytes: Option<f64>) -> String {
-    // Sums are whole bytes; a table for people shows three digits of them.
+    // Sums are whole bytes; the table shows three digits.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     bytes.map_or_else(|| "?".to_owned(), |bytes| size::format_size(bytes as u64).to_string())
 }
@@ -156,7 +156,7 @@ fn nodes(plan: &crate::plan::Plan) -> Markup {
                 }
             }
         }
-        p.quiet { "Shards and their bytes are those of databases." }
+        p.quiet { "Shard counts and bytes are those of databases." }
         @if count > 0 {
             p {
                 (count) " views of the whole cluster, with all their copies: " (bytes(views.file_bytes.get()))
@@ -193,7 +193,7 @@ fn queues(plan: &crate::plan::Plan) -> Markup {
     }
 }
 
-/// How many would start now, and why the others do not, most first.
+/// The number of targets that would start now, and of refusals by reason, most first.
 fn decided(plan: &crate::plan::Plan) -> Markup {
     let starts: u64 = plan.decision_counts.iter().map(|counts| counts.starts).sum();
     let refused = |reason| plan.decision_counts.iter().map(|counts| counts.refusals(reason)).sum();

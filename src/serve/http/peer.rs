@@ -1,36 +1,36 @@
-//! What a request came over.
+//! The connection and the peer of a request.
 //!
-//! Owns the words for the two sides of a connection, which go along with each request. The
-//! server says them; the guard and `web` decide by them.
+//! Owns the types for them, which each request carries. The server sets them; the guard and `web`
+//! decide by them.
 
 use std::{
     fmt,
     net::{IpAddr, Ipv6Addr},
 };
 
-/// A connection, as each of its requests carries it along.
+/// The connection of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Connection {
-    /// Who is at its other end.
+    /// The peer.
     pub(super) peer: Peer,
     /// Whether it is TLS.
     pub(super) encrypted: bool,
 }
 
-/// Who is at the other end of a connection.
+/// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Peer {
-    /// This address, in its canonical form. A proxy on this machine looks like this machine.
+    /// An address, in its canonical form. A proxy on this machine looks like this machine.
     Tcp(IpAddr),
-    /// A process of this machine, over the Unix socket: the kernel says whose it is.
+    /// A process on this machine, over the Unix socket: the kernel reports its user.
     Socket {
-        /// The user it runs as.
+        /// The user id of the process.
         uid: u32,
     },
 }
 
 impl Peer {
-    /// Whether it is on this machine, as far as its address tells.
+    /// Whether its address is on this machine.
     pub(super) const fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.is_loopback(),
@@ -38,7 +38,7 @@ impl Peer {
         }
     }
 
-    /// The peer that it counts as: one IPv6 customer has 2^64 addresses.
+    /// The peer for limits per address: one IPv6 customer has 2^64 addresses, which count as one.
     pub(super) fn shared(self) -> Self {
         match self {
             Self::Tcp(IpAddr::V6(address)) => {
@@ -49,7 +49,7 @@ impl Peer {
         }
     }
 
-    /// Whether it came over the Unix socket, which belongs to the service's user alone.
+    /// Whether it connected over the Unix socket, which belongs to the service's user.
     pub(super) const fn is_owner(&self) -> bool {
         matches!(self, Self::Socket { .. })
     }

@@ -1,4 +1,4 @@
-//! Probes for supervisors, and orders from operators.
+//! Probes for supervisors, and the lifecycle orders.
 
 use super::{
     Order, State,
@@ -17,17 +17,17 @@ use tokio::sync::{
 
 type Answer = (StatusCode, String);
 
-/// The process answers.
+/// Succeeds while the process responds.
 pub(super) async fn healthy() -> &'static str {
     "recliner is healthy\n"
 }
 
-/// One pass over the nodes that answer has ended.
+/// Succeeds after the first sweep over the nodes that answer.
 pub(super) async fn ready(extract::State(state): extract::State<State>) -> Answer {
     unready(&state).unwrap_or_else(|| (StatusCode::OK, "recliner is ready\n".into()))
 }
 
-/// The answer of routes that need such a pass, as long as none has ended.
+/// The response of routes that need a first sweep, until it has ended.
 pub(super) fn unready(state: &State) -> Option<Answer> {
     let status = Arc::clone(&state.status.borrow());
     if status.is_ready(state.plan.borrow().snapshot.version()) {
@@ -38,7 +38,7 @@ pub(super) fn unready(state: &State) -> Option<Answer> {
     Some((StatusCode::SERVICE_UNAVAILABLE, format!("the first sweep has not ended{why}\n")))
 }
 
-/// Reads the configuration again; a bad one leaves the old one in force.
+/// Reads the configuration again; if it is invalid, the old one stays active.
 pub(super) async fn reload(
     extract::State(state): extract::State<State>,
     request: Request,
@@ -52,10 +52,10 @@ pub(super) async fn reload(
         return Refused::from(why).into_response();
     }
     match answered.await {
-        Ok(Ok(())) => "the configuration was read and is in force\n".into_response(),
+        Ok(Ok(())) => "the new configuration is active\n".into_response(),
         Ok(Err(why)) => (
             StatusCode::INTERNAL_SERVER_ERROR,
-            format!("{why}\nthe old configuration stays in force\n"),
+            format!("{why}\nthe old configuration stays active\n"),
         )
             .into_response(),
         Err(_) => Refused::Stopping.into_response(),
@@ -77,15 +77,15 @@ pub(super) async fn quit(
 
 /// Any other path.
 pub(super) async fn not_found() -> Answer {
-    (StatusCode::NOT_FOUND, "no such page; see / for what there is\n".into())
+    (StatusCode::NOT_FOUND, "no such page; / lists the pages\n".into())
 }
 
-/// The path is there, but not for this method; the router adds which it takes.
+/// The response to a wrong method; the router adds the supported ones.
 pub(super) async fn wrong_method(method: Method) -> Answer {
-    (StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for this page\n"))
+    (StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not supported here\n"))
 }
 
-/// Why an order is not taken.
+/// Why an order is refused.
 enum Refused {
     NotTaken(OrderRefused),
     Busy,
@@ -113,7 +113,7 @@ impl IntoResponse for Refused {
             Self::NotTaken(why) => (why.status(), why.to_string()),
             Self::Busy => (
                 StatusCode::SERVICE_UNAVAILABLE,
-                "another order is under way; try again".to_owned(),
+                "another order is being processed; try again".to_owned(),
             ),
             Self::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping".to_owned()),
         };
@@ -121,9 +121,9 @@ impl IntoResponse for Refused {
     }
 }
 
-/// Where orders go, if this one is taken.
+/// The channel for orders, if this one is allowed.
 fn allowed<'a>(state: &'a State, request: &Request) -> Result<&'a Sender<Order>, Refused> {
     let by = guard::authorize_order(&state.allow, Permission::Lifecycle, request)?;
-    tracing::info!(order = request.uri().path(), by, "an operator ordered");
+    tracing::info!(order = request.uri().path(), by, "received an order");
     Ok(&state.orders)
 }

@@ -1,4 +1,4 @@
-//! What a reader of the API may ask for.
+//! The query parameters of the API.
 
 use crate::{
     model::{
@@ -16,14 +16,14 @@ use serde::Deserialize;
 use std::{borrow::Cow, time::Duration};
 use wall_clock::Moment;
 
-/// How many targets one answer has where no limit is given, and at most.
+/// The default and the maximum number of targets per response.
 const LIMIT: usize = 100;
 const LARGEST: usize = 10_000;
 
-/// The longest that a question may wait for its answer: shorter than what proxies cut off.
+/// The maximum wait for an event: shorter than the timeouts of common proxies.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Nothing may be asked: a parameter is a mistake, here as everywhere.
+/// A route without parameters: a parameter is an error, as everywhere in the API.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NoQuery {}
@@ -44,18 +44,18 @@ pub(super) struct TargetQuery {
     db: Option<String>,
     /// Only targets that this channel takes.
     channel: Option<String>,
-    /// What to sort by, the largest first. Without it the order is that of the tables.
+    /// The field to sort by, largest first. Without it, the order is internal.
     #[schemars(with = "Option<SortName>")]
     sort: Option<String>,
-    /// How many targets to list at most; 100 where it is not given.
+    /// The maximum number of targets; default 100.
     #[schemars(range(max = LARGEST))]
     limit: Option<usize>,
-    /// How many targets to leave out first.
+    /// The number of targets to skip.
     #[schemars(range(max = usize::MAX))]
     offset: Option<usize>,
 }
 
-/// Which queues, and how much of each.
+/// The queues to return, and how many of their targets.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct QueueQuery {
@@ -63,74 +63,74 @@ pub(super) struct QueueQuery {
     pub(super) node: Option<String>,
     /// Only queues of this channel.
     pub(super) channel: Option<String>,
-    /// How many targets to list at most, of each queue or of the plan; 100 where it is not given.
+    /// The maximum number of targets of each queue or of the plan; default 100.
     #[schemars(range(max = LARGEST))]
     limit: Option<usize>,
-    /// How many of these targets to leave out first.
+    /// The number of these targets to skip.
     #[schemars(range(max = usize::MAX))]
     offset: Option<usize>,
 }
 
-/// Which target to explain.
+/// The target to explain.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("required" = ["target"]))]
 pub(super) struct ExplainQuery {
     /// An id, a shard file's name, a database, or `<db>/_design/<name>`.
     pub(super) target: Option<String>,
-    /// How many targets to list at most; 100 where it is not given.
+    /// The maximum number of targets; default 100.
     #[schemars(range(max = LARGEST))]
     limit: Option<usize>,
-    /// How many targets to leave out first.
+    /// The number of targets to skip.
     #[schemars(range(max = usize::MAX))]
     offset: Option<usize>,
 }
 
-/// Which outcomes.
+/// A filter for outcomes.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HistoryParameters {
-    /// Only jobs on what this means: an id, a shard file's name, a database, or
-    /// `<db>/_design/<name>`; also one that is gone.
+    /// Only jobs on targets with this name: an id, a shard file's name, a database, or
+    /// `<db>/_design/<name>`; also deleted ones.
     pub(super) target: Option<String>,
     /// Only jobs on this node.
     node: Option<String>,
-    /// Only jobs that ended like this.
+    /// Only jobs with this result.
     #[schemars(with = "Option<words::Ended>")]
     result: Option<String>,
-    /// Only jobs that ended since then: a moment (`2026-11-21T00:54:00Z`), a day, or how long ago
-    /// (`2h`, `7d`).
+    /// Only jobs that ended since this time (`2026-11-21T00:54:00Z`), day, or for this duration (`2h`,
+    /// `7d`).
     since: Option<String>,
-    /// Only jobs with a lower number: the `next_before` of the page before.
+    /// Only jobs with a lower number: the `next_before` of the previous page.
     #[schemars(range(max = u64::MAX))]
     before: Option<u64>,
-    /// How many jobs to list at most; 100 where it is not given.
+    /// The maximum number of jobs; default 100.
     #[schemars(range(max = LARGEST))]
     limit: Option<usize>,
 }
 
-/// Which events.
+/// A filter for events.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct EventsParameters {
-    /// Only events about what this means: an id, a shard file's name, a database, or
-    /// `<db>/_design/<name>`; also one that is gone.
+    /// Only events about targets with this name: an id, a shard file's name, a database, or
+    /// `<db>/_design/<name>`; also deleted ones.
     pub(super) target: Option<String>,
-    /// Only events of these types, with commas between them.
+    /// Only events of these types, separated by commas.
     #[schemars(with = "Option<Vec<words::EventType>>")]
     types: Option<String>,
-    /// Only events since then: the number of an event to go on after, a moment
-    /// (`2026-11-21T00:54:00Z`), a day, or how long ago (`2h`, `7d`). Without it, the newest.
+    /// Only events after the event with this number, since this time (`2026-11-21T00:54:00Z`), day, or
+    /// for this duration (`2h`, `7d`). Without it, the newest.
     since: Option<String>,
-    /// How many events to list at most; 100 where it is not given.
+    /// The maximum number of events; default 100.
     #[schemars(range(max = LARGEST))]
     limit: Option<usize>,
-    /// How long an answer without events may wait for the first one, such as `30s`, 60 seconds at
-    /// most. It needs a number as `since`.
+    /// How long an empty response may wait for the first event, such as `30s`, at most 60 seconds.
+    /// Needs a number as `since`.
     wait: Option<String>,
 }
 
-/// What a list of targets can be sorted by, for the document.
+/// The fields by which a list of targets can be sorted, for the OpenAPI document.
 struct SortName;
 
 impl JsonSchema for SortName {
@@ -147,14 +147,14 @@ impl JsonSchema for SortName {
     }
 }
 
-/// Part of a list.
+/// A page of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) offset: usize,
     pub(super) limit: usize,
 }
 
-/// By what a list of targets is ordered: the most first.
+/// The sort order of a list of targets, largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
     Reclaimable,
@@ -181,13 +181,13 @@ impl Page {
         let limit = limit.unwrap_or(LIMIT);
         if limit > LARGEST {
             return Err(format!(
-                "limit {limit} is more than {LARGEST}: ask page by page with offset"
+                "limit {limit} is more than {LARGEST}: read page by page with offset"
             ));
         }
         Ok(Self { offset: offset.unwrap_or(0), limit })
     }
 
-    /// The page's part of `list`.
+    /// This page of `list`.
     pub(super) fn of<T>(self, list: &[T]) -> &[T] {
         let from = self.offset.min(list.len());
         let to = from.saturating_add(self.limit).min(list.len());
@@ -196,16 +196,16 @@ impl Page {
 }
 
 impl HistoryParameters {
-    /// What the journal is asked at `now`. The caller adds the targets, because it needs the plan
-    /// to know what the text means.
+    /// The journal's filter at `now`. The caller adds the targets, because resolving the name needs the
+    /// plan.
     ///
     /// # Errors
-    /// Names a parameter whose value nothing can have.
+    /// A parameter with an invalid value.
     pub(super) fn read(self, now: Moment) -> Result<HistoryQuery, String> {
         let result = self.result.as_deref().map(|label| {
             JobResult::ALL.into_iter().find(|it| it.label() == label).ok_or_else(|| {
                 format!(
-                    "{label:?} is not a result: {}",
+                    "{label:?} is not a result; results: {}",
                     JobResult::ALL.map(JobResult::label).join(", ")
                 )
             })
@@ -222,29 +222,33 @@ impl HistoryParameters {
 }
 
 impl EventsParameters {
-    /// What the journal is asked at `now`, save for the targets, and how long the answer may wait
-    /// for the first event.
+    /// The journal's filter at `now`, without the targets, and how long the response may wait for the
+    /// first event.
     ///
     /// # Errors
-    /// Names a parameter whose value nothing can have.
+    /// A parameter with an invalid value.
     pub(super) fn read(self, now: Moment) -> Result<(EventsQuery, Duration), String> {
         let wait = self.wait.as_deref().map_or(Ok(Duration::ZERO), |text| {
             let wait = duration::parse(text).filter(|wait| *wait <= PATIENCE);
-            wait.ok_or_else(|| format!("wait={text:?} is not a time from 0s to 60s, such as 30s"))
+            wait.ok_or_else(|| {
+                format!("wait={text:?} is not a duration from 0s to 60s, such as 30s")
+            })
         })?;
-        // A bare number is an event's: what `last_seq` says can be given back.
+        // A plain number is an event's, so that `last_seq` can be passed back.
         let since = self.since.as_deref().and_then(|text| text.parse::<u64>().ok());
         let moment = self.since.as_deref().filter(|_| since.is_none());
         let from = moment.map(|text| time(text, now)).transpose()?;
         if !wait.is_zero() && since.is_none() {
-            return Err("wait needs since=, the number of the event to go on after".to_owned());
+            return Err(
+                "wait needs since= with the number of the event to continue after".to_owned()
+            );
         }
         let types =
             self.types.as_deref().unwrap_or_default().split(',').filter(|it| !it.is_empty());
         let types = types.map(|label| {
             EventType::from_label(label).ok_or_else(|| {
                 let known = EventType::ALL.map(EventType::label).join(", ");
-                format!("{label:?} is not a type of event: {known}")
+                format!("{label:?} is not an event type; types: {known}")
             })
         });
         let query = EventsQuery {
@@ -263,7 +267,7 @@ impl QueueQuery {
         Page::new(self.offset, self.limit)
     }
 
-    /// Refuses a channel that is not there.
+    /// Refuses an unknown channel.
     pub(super) fn check(&self, plan: &Plan) -> Result<(), String> {
         check_channel(plan, self.channel.as_deref())
     }
@@ -280,10 +284,10 @@ impl TargetQuery {
         Page::new(self.offset, self.limit)
     }
 
-    /// The targets asked for, in order.
+    /// The requested targets, sorted.
     ///
     /// # Errors
-    /// Names a filter whose value nothing can have.
+    /// A filter with an invalid value.
     pub(super) fn select(&self, plan: &Plan) -> Result<Vec<TargetIx>, String> {
         let kind = self.kind.as_deref().map(|kind| {
             TargetKind::from_label(kind)
@@ -324,7 +328,7 @@ impl TargetQuery {
     }
 }
 
-/// What a target is ordered by; unknown comes last.
+/// The sort key of a target; unknown sorts last.
 fn key(plan: &Plan, target: TargetRef<'_>, sort: Sort) -> f64 {
     let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
     let key = match sort {
@@ -341,23 +345,23 @@ fn check_channel(plan: &Plan, channel: Option<&str>) -> Result<(), String> {
         return Ok(());
     };
     let names: Vec<&str> = plan.channels.list.iter().map(|channel| &*channel.name).collect();
-    Err(format!("there is no channel {channel:?}: {}", names.join(", ")))
+    Err(format!("no channel is called {channel:?}; channels: {}", names.join(", ")))
 }
 
-/// A time as the API and the commands take it: a moment, a day, or how long ago it was.
+/// Parses a time as the API and the commands accept it: a time, a day, or how long ago.
 fn time(text: &str, now: Moment) -> Result<Moment, String> {
     let ago = || {
         let then = Duration::from_secs(now.unix()).saturating_sub(duration::parse(text)?);
         Some(Moment::from_unix(then.as_secs()))
     };
-    // A day begins at midnight, in UTC as everywhere here.
+    // A day begins at midnight UTC.
     let day = || Moment::parse(&[text, "T00:00:00Z"].concat());
     Moment::parse(text).or_else(ago).or_else(day).ok_or_else(|| {
         format!("since={text:?} is not a valid time (try 2h or 2026-11-21T00:00:00Z)")
     })
 }
 
-/// A parameter's value as the URL has it, still encoded.
+/// The undecoded value of a parameter in the URL.
 pub(super) fn written<'a>(raw: &'a str, name: &str) -> Option<&'a str> {
     raw.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }

@@ -1,8 +1,8 @@
-//! `/sd`: where each CouchDB node listens, for Prometheus's `http_sd_configs`.
+//! `/sd`: the addresses of CouchDB's nodes, for Prometheus's `http_sd_configs`.
 //!
-//! CouchDB answers `/_node/_local/_prometheus` for the node that is asked alone, so each has
-//! to be scraped at its own address. Only addresses whose server said the node's name are
-//! listed: of any other, Prometheus would take one node's numbers for another's.
+//! CouchDB answers `/_node/_local/_prometheus` only for the node that is asked, so each node must be
+//! scraped at its own address. Only addresses whose server confirmed the node's name are listed:
+//! otherwise Prometheus would assign one node's numbers to another.
 
 use super::{State, answer, probes};
 use crate::{
@@ -16,11 +16,11 @@ use axum::{
 use couchdb_client::Address;
 use std::sync::Arc;
 
-/// CouchDB's own metrics, below whatever path a proxy puts before it (CouchDB 3.2 and later).
+/// The path of CouchDB's own metrics, below a proxy's path prefix (CouchDB 3.2 and later).
 const METRICS: &str = "/_node/_local/_prometheus";
 
-/// Every member of the cluster whose own address is known, in the service discovery's shape;
-/// before the first sweep an error, at which Prometheus keeps the list it has.
+/// Every member of the cluster with a known address, in the service discovery format. Before the first
+/// sweep it is an error, and Prometheus keeps its previous list.
 pub(super) async fn discovery(extract::State(state): extract::State<State>) -> Response {
     if let Some(answer) = probes::unready(&state) {
         return answer.into_response();

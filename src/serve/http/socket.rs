@@ -1,8 +1,8 @@
-//! The Unix socket over which the service's own user gives orders.
+//! The Unix socket for orders from the service's own user.
 //!
-//! Owns the socket's file: made so that nobody else can open it, taken over from a process
-//! that died, never from one that lives, and removed at the end. Who comes over it the kernel
-//! says; an address over TCP tells no such thing.
+//! Owns the socket's file: it is created so that nobody else can open it, replaced if its process died,
+//! never taken from a living process, and removed at the end. The kernel tells which user connects,
+//! which an address over TCP does not.
 
 use rustix::process::geteuid;
 use std::{
@@ -17,59 +17,59 @@ use tokio::{
     time,
 };
 
-/// Connections that may wait to be accepted.
+/// The maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 64;
 
-/// How long a process that listens there may take to show it.
+/// How long to wait for a sign that another process listens there.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What to do about a socket that cannot be had.
+/// The remedy if the socket cannot be created.
 const REMEDY: &str =
-    "name another with --web.admin-socket, such as /run/recliner/admin.sock, or none";
+    "choose another with --web.admin-socket, such as /run/recliner/admin.sock, or none";
 
 /// Why there is no socket.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// A process listens there.
+    /// Another process listens there.
     #[error(
         "another process listens on {}: stop that one, or {REMEDY}", .0.display()
     )]
     Held(PathBuf),
-    /// Something else has the name.
-    #[error("{} is there and is no socket: move it away, or {REMEDY}", .0.display())]
+    /// Another file has the name.
+    #[error("{} exists and is not a socket: move it away, or {REMEDY}", .0.display())]
     NoSocket(PathBuf),
     /// The system refused.
     #[error("cannot listen on the Unix socket {}: {why}; {REMEDY}", .path.display())]
     Refused {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         why: io::Error,
     },
 }
 
-/// A socket that takes connections; its file goes with it.
+/// A listening socket; its file is removed with it.
 #[derive(Debug)]
 pub struct AdminSocket {
     listener: UnixListener,
     path: PathBuf,
-    /// Device and inode of the file: another process may have put its own there.
+    /// Device and inode of the file, because another process may have replaced it.
     file: (u64, u64),
-    /// Whose it is.
+    /// The owner.
     owner: u32,
 }
 
 impl AdminSocket {
-    /// Makes the socket, for its owner alone.
+    /// Creates the socket, for its owner only.
     ///
     /// # Errors
-    /// Where a process listens already, something else has the name, or the system refuses.
+    /// If a process is already listening, another file has the name, or the system refuses.
     pub async fn open(path: &Path) -> Result<Self, SocketError> {
         let refused = |why| SocketError::Refused { path: path.to_owned(), why };
         remove_stale(path).await?;
         let socket = UnixSocket::new_stream().map_err(refused)?;
         socket.bind(path).map_err(refused)?;
-        // Nobody can connect before it listens: until then it may be closed to all others.
+        // Nobody can connect before it listens, so the permissions are set first.
         let closed = fs::set_permissions(path, Permissions::from_mode(0o600))
             .and_then(|()| fs::symlink_metadata(path))
             .and_then(|file| Ok(((file.dev(), file.ino()), socket.listen(BACKLOG)?)));
@@ -79,32 +79,35 @@ impl AdminSocket {
                 Ok(Self { listener, path, file, owner })
             }
             Err(why) => {
-                // Nothing listens there: the next start takes it for what it is.
+                // Nothing listens there, so the next start can replace it.
                 let _stale = fs::remove_file(path);
                 Err(refused(why))
             }
         }
     }
 
-    /// Where it is.
+    /// The path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The next connection, and the user at its other end: the owner or root.
+    /// The next connection, and its user: the owner or root.
     ///
     /// # Errors
-    /// When none can be accepted, as for want of file descriptors.
+    /// If none can be accepted, for example because no file descriptor is free.
     pub(super) async fn accept(&self) -> io::Result<(UnixStream, u32)> {
         loop {
             let (stream, _) = self.listener.accept().await?;
-            // One that went away at once has nobody at its other end any more.
+            // A connection that was closed at once no longer has a peer.
             let Ok(peer) = stream.peer_cred() else { continue };
             if peer.uid() == self.owner || peer.uid() == 0 {
                 return Ok((stream, peer.uid()));
             }
-            tracing::warn!(uid = peer.uid(), "a connection over the Unix socket was refused");
+            tracing::warn!(
+                uid = peer.uid(),
+                "refused a connection of another user over the Unix socket"
+            );
         }
     }
 }
@@ -114,12 +117,12 @@ impl Drop for AdminSocket {
         let own = fs::symlink_metadata(&self.path)
             .is_ok_and(|file| (file.dev(), file.ino()) == self.file);
         if own && let Err(why) = fs::remove_file(&self.path) {
-            tracing::debug!(%why, "the Unix socket's file stays");
+            tracing::debug!(%why, "could not remove the Unix socket's file");
         }
     }
 }
 
-/// Removes the file of a process that is gone.
+/// Removes the file of a process that no longer exists.
 async fn remove_stale(path: &Path) -> Result<(), SocketError> {
     let refused = |why| SocketError::Refused { path: path.to_owned(), why };
     match fs::symlink_metadata(path) {
@@ -135,7 +138,7 @@ async fn remove_stale(path: &Path) -> Result<(), SocketError> {
             fs::remove_file(path).map_err(refused)
         }
         Ok(Err(why)) if why.kind() == io::ErrorKind::NotFound => Ok(()),
-        // Too many wait there already, or it takes its time: somebody is there.
+        // The queue is full, or the process is slow: somebody listens.
         Ok(Ok(_)) | Err(_) => Err(SocketError::Held(path.to_owned())),
         Ok(Err(why)) if why.kind() == io::ErrorKind::WouldBlock => {
             Err(SocketError::Held(path.to_owned()))
@@ -170,8 +173,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("admin.sock");
         let live = AdminSocket::open(&path).await.unwrap();
-        let said = AdminSocket::open(&path).await.unwrap_err().to_string();
-        assert!(said.starts_with("another process listens on "), "{said}");
+        let error = AdminSocket::open(&path).await.unwrap_err().to_string();
+        assert!(error.starts_with("another process listens on "), "{error}");
         assert!(UnixStream::connect(&path).await.is_ok(), "it still listens");
         drop(live);
 
@@ -194,11 +197,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("admin.sock");
         fs::write(&path, "kept").unwrap();
-        let said = AdminSocket::open(&path).await.unwrap_err().to_string();
-        assert!(said.contains("is there and is no socket"), "{said}");
+        let error = AdminSocket::open(&path).await.unwrap_err().to_string();
+        assert!(error.contains("exists and is not a socket"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"kept");
         let nowhere = dir.path().join("no/admin.sock");
-        let said = AdminSocket::open(&nowhere).await.unwrap_err().to_string();
-        assert!(said.contains("no/admin.sock: ") && said.contains("--web.admin-socket"), "{said}");
+        let error = AdminSocket::open(&nowhere).await.unwrap_err().to_string();
+        assert!(
+            error.contains("no/admin.sock: ") && error.contains("--web.admin-socket"),
+            "{error}"
+        );
     }
 }

@@ -318,6 +318,6 @@ async fn other_methods_are_refused_with_those_that_are_taken() {
     let answer = surface.get("/nothing").await;
     assert_eq!(
         (answer.status, answer.text()),
-        (StatusCode::NOT_FOUND, "no such page; see / for what there is\n")
+        (StatusCode::NOT_FOUND, "no such page; / lists the pages\n")
     );
 }

@@ -1,4 +1,4 @@
-//! `GET /_db_updates`, in CouchDB's shape: answers, errors and headers are its own.
+//! `GET /_db_updates`, in CouchDB's format: this route has its own responses, errors and headers.
 
 use super::{State, answer};
 use crate::{
@@ -13,18 +13,18 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-/// Why an answer does not begin after the sequence that was sent.
+/// The header that says why a response does not begin after the given sequence.
 const BEGINS_ANEW: HeaderName = HeaderName::from_static("x-recliner-since");
 
-/// What browsers send when they open an event source again.
+/// The header that browsers send when they reconnect an event source.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// After how many seconds a client that was turned away should try again.
+/// The seconds after which a rejected client should retry.
 const AGAIN: HeaderValue = HeaderValue::from_static("5");
 
 type Parameters = Vec<(String, String)>;
 
-/// Tells what happened to databases.
+/// Serves database events.
 pub(super) async fn updates(
     extract::State(state): extract::State<State>,
     method: Method,
@@ -76,7 +76,7 @@ pub(super) async fn updates(
     }
 }
 
-/// An answer that is sent piece by piece.
+/// A streamed response.
 fn streamed(kind: Kind, anew: Option<ResetReason>, body: Body) -> Response {
     let (content, cache) = match kind {
         Kind::Normal | Kind::Longpoll | Kind::Continuous => ("application/json", "must-revalidate"),
@@ -94,7 +94,7 @@ fn streamed(kind: Kind, anew: Option<ResetReason>, body: Body) -> Response {
     answer
 }
 
-/// Whether the reader has what bears this tag. A weak one is as good.
+/// Whether the client has the response with this ETag; weak tags match too.
 fn has(headers: &HeaderMap, tag: &str) -> bool {
     let lists = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|it| it.to_str().ok());
     lists.flat_map(|list| list.split(',')).any(|one| {

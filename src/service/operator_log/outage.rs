@@ -65,10 +65,10 @@ mod tests {
     fn notices(course: &str) -> Vec<(u64, OutageNotice)> {
         let mut outage = Outage::default();
         let seconds = (0..).zip(course.chars());
-        let news = seconds.filter_map(|(second, state)| {
+        let notice = seconds.filter_map(|(second, state)| {
             Some((second, outage.update(state == 'x', GRACE, Duration::from_secs(second))?))
         });
-        news.collect()
+        notice.collect()
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Fixture {
         let snapshot = draft.publish(Moment::from_unix(7));
         let mut lines = Vec::new();
         for _ in 0..seconds {
-            let look = ObservedState {
+            let observed = ObservedState {
                 now: Duration::from_secs(self.seconds),
                 entries: &self.entries,
                 login_refused: self.login_refused,
@@ -61,15 +61,15 @@ impl Fixture {
                 snapshot: &snapshot,
                 pressures: &pressures,
             };
-            lines.extend(self.log.check(&look).into_iter().map(|line| (self.seconds, line)));
+            lines.extend(self.log.check(&observed).into_iter().map(|line| (self.seconds, line)));
             self.seconds += 1;
         }
         lines
     }
 }
 
-fn couchdb(urls: &str, why: &str, news: OutageNotice, before: bool) -> OperatorLogLine {
-    OperatorLogLine::CouchDbOutage { urls: urls.to_owned(), why: why.to_owned(), news, before }
+fn couchdb(urls: &str, why: &str, notice: OutageNotice, before: bool) -> OperatorLogLine {
+    OperatorLogLine::CouchDbOutage { urls: urls.to_owned(), why: why.to_owned(), notice, before }
 }
 
 const fn lasts(seconds: u64) -> Duration {
@@ -113,7 +113,7 @@ fn the_first_sweep_is_logged_once_and_an_answering_cluster_gives_no_lines() {
         failed_reads: 2,
         took: Duration::from_millis(2_100),
     };
-    let node = |news| OperatorLogLine::NodeOutage { node: "couchdb@b".to_owned(), news };
+    let node = |notice| OperatorLogLine::NodeOutage { node: "couchdb@b".to_owned(), notice };
     assert_eq!(seen.pass(40), [(20, first), (30, node(OutageNotice::Down))]);
     seen.nodes[1].1 = Some(true);
     assert_eq!(seen.pass(40_000), [(60, node(OutageNotice::Up(lasts(40))))]);
@@ -130,7 +130,7 @@ fn one_cause_is_one_line() {
     seen.up(A, false);
     seen.up(B, false);
     let urls = "http://a:5984 http://b:5984";
-    let line = |news| couchdb(urls, "http://a:5984 refused", news, true);
+    let line = |notice| couchdb(urls, "http://a:5984 refused", notice, true);
     assert_eq!(seen.pass(10), [(13, line(OutageNotice::Down))]);
     seen.status.problem = Some("nobody answers".to_owned());
     seen.nodes = vec![("couchdb@a", Some(false)), ("couchdb@b", Some(false))];
@@ -148,10 +148,10 @@ fn one_cause_is_one_line() {
     assert_eq!(seen.pass(100), []);
     // One of two.
     seen.up(B, false);
-    let url = |news, why: &str| OperatorLogLine::UrlOutage {
+    let url = |notice, why: &str| OperatorLogLine::UrlOutage {
         url: B.to_owned(),
         why: why.to_owned(),
-        news,
+        notice,
     };
     let why = "http://b:5984 refused";
     assert_eq!(seen.pass(30), [(186, url(OutageNotice::Down, why))]);
@@ -165,7 +165,7 @@ fn an_unreadable_cluster_is_logged_but_not_a_refused_login() {
     seen.up(A, true);
     seen.status.problem = Some("this is no CouchDB".to_owned());
     seen.status.missing_rights.insert("a right".to_owned());
-    let reading = |news, why: &str| OperatorLogLine::ReadOutage { why: why.to_owned(), news };
+    let reading = |notice, why: &str| OperatorLogLine::ReadOutage { why: why.to_owned(), notice };
     assert_eq!(
         seen.pass(30),
         [
@@ -208,7 +208,7 @@ fn a_silent_node_is_logged_once_and_before_a_sweep_detects_it() {
     seen.up(A, true);
     seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
     assert_eq!(seen.pass(20), []);
-    let node = |news| OperatorLogLine::NodeOutage { node: "couchdb@b".to_owned(), news };
+    let node = |notice| OperatorLogLine::NodeOutage { node: "couchdb@b".to_owned(), notice };
     seen.silent = vec!["couchdb@b"];
     assert_eq!(seen.pass(20), [(30, node(OutageNotice::Down))]);
     // A sweep finds it down; then it is not probed for pressure any more.

@@ -6,8 +6,8 @@ mod searches;
 mod views;
 
 use super::{
-    ActiveTask, Lane, MapRead, Members, NodeAnswer, Observation, ReadError, Reshard, Source, Stage,
-    rights,
+    ActiveTask, MapRead, Members, NodeAnswer, NodeReads, Observation, ReadError, Reshard, Source,
+    Stage, rights,
 };
 use crate::{
     sources::couchdb::{NO_USER, describe},
@@ -202,12 +202,17 @@ impl HttpSource {
 
     /// All nodes at once, each with its own requests in flight, so that a slow node only
     /// delays itself.
-    fn shards(self, snapshot: Arc<Snapshot>, lanes: Vec<Lane>) -> BoxStream<'static, Observation> {
-        let lanes = lanes.into_iter().map(|lane| {
+    fn shards(
+        self,
+        snapshot: Arc<Snapshot>,
+        node_reads: Vec<NodeReads>,
+    ) -> BoxStream<'static, Observation> {
+        let node_reads = node_reads.into_iter().map(|reads| {
             let (this, snapshot) = (self.clone(), Arc::clone(&snapshot));
-            let cold = if lane.targets.len() > MAX_OPEN_SHARDS { usize::MAX } else { lane.unread };
-            let node: Arc<str> = lane.node.into();
-            stream::iter(lane.targets.into_iter().enumerate())
+            let cold =
+                if reads.targets.len() > MAX_OPEN_SHARDS { usize::MAX } else { reads.unread };
+            let node: Arc<str> = reads.node.into();
+            stream::iter(reads.targets.into_iter().enumerate())
                 .map(move |(at, ix)| {
                     let (this, snapshot, node) =
                         (this.clone(), Arc::clone(&snapshot), Arc::clone(&node));
@@ -217,7 +222,7 @@ impl HttpSource {
                 .buffer_unordered(self.settings.requests_in_flight.max(1))
                 .boxed()
         });
-        stream::select_all(lanes).boxed()
+        stream::select_all(node_reads).boxed()
     }
 
     async fn shard(
@@ -264,7 +269,7 @@ impl Source for HttpSource {
             Stage::Map => this.map(),
             Stage::Files { nodes } => this.files(nodes),
             Stage::Strays { dbs } => this.strays(dbs),
-            Stage::Shards { snapshot, lanes } => this.shards(snapshot, lanes),
+            Stage::Shards { snapshot, node_reads } => this.shards(snapshot, node_reads),
             Stage::Views { snapshot, dbs } => this.views(snapshot, dbs),
             Stage::Splits => stream::once(this.reshard().map(Observation::Reshard)).boxed(),
             Stage::Poll { nodes } => this.poll(nodes),

@@ -36,7 +36,7 @@ pub enum Stage {
         /// What the targets' places mean.
         snapshot: Arc<Snapshot>,
         /// What to read on each node.
-        lanes: Vec<Lane>,
+        node_reads: Vec<NodeReads>,
     },
     /// Design documents and view indexes, database by database.
     Views {
@@ -80,7 +80,7 @@ impl Stage {
 
 /// What to read on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lane {
+pub struct NodeReads {
     /// The node.
     pub node: String,
     /// Db targets on it, those that were never read first.
@@ -89,7 +89,7 @@ pub struct Lane {
     pub unread: usize,
 }
 
-impl Lane {
+impl NodeReads {
     /// What to read on `node`: these targets of `snapshot`.
     #[must_use]
     pub fn of(node: &str, targets: Vec<TargetIx>, snapshot: &Snapshot) -> Self {
@@ -180,7 +180,10 @@ mod tests {
             targets.push(ix);
         }
         let [a, b, c, d] = targets[..] else { unreachable!() };
-        let lane = Lane::of("couchdb@a", targets, draft.current());
-        assert_eq!(lane, Lane { node: "couchdb@a".into(), targets: vec![b, d, a, c], unread: 2 });
+        let reads = NodeReads::of("couchdb@a", targets, draft.current());
+        assert_eq!(
+            reads,
+            NodeReads { node: "couchdb@a".into(), targets: vec![b, d, a, c], unread: 2 }
+        );
     }
 }

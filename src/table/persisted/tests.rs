@@ -71,12 +71,12 @@ fn restored(blocks: &[TableBlock]) -> Arc<Snapshot> {
 fn comparable_rows(
     snapshot: &Snapshot,
 ) -> Vec<(String, TargetState, ShardMapEntry, Option<View>, Facts)> {
-    let told = snapshot.targets().map(|target| {
+    let measured = snapshot.targets().map(|target| {
         let view = target.view().cloned();
         let facts = Facts { measured_at: None, ..target.facts() };
         (target.id().to_string(), target.state(), target.shard_map(), view, facts)
     });
-    told.collect()
+    measured.collect()
 }
 
 #[test]

@@ -181,7 +181,7 @@ async fn what_is_refused_ends_with_a_sentence() {
             1,
             "recliner: no: \\u{1b}x\n  db:a/b\n  db:a/c\n",
         ),
-        (401, "go away".to_owned(), 1, "it wants a user; give --recliner.username"),
+        (401, "go away".to_owned(), 1, "it requires a user; give --recliner.username"),
         (200, "<html>".to_owned(), 1, "no JSON of recliner's"),
         (500, "{}".to_owned(), 1, "it answered 500 Internal Server Error and not as recliner does"),
         (302, String::new(), 1, "it answered 302 Found and no JSON of recliner's"),
@@ -202,8 +202,8 @@ async fn what_is_refused_ends_with_a_sentence() {
         ),
         (&["rescan", "--recliner.url", "a"], "--recliner.url"),
         (&["history", "--recliner.username", "ann"], "--recliner.password-file"),
-        (&["history", "--recliner.password-file", &empty], "it holds no password"),
-        (&["history", "--recliner.ca-file", &empty], "it holds no certificate in PEM"),
+        (&["history", "--recliner.password-file", &empty], "it contains no password"),
+        (&["history", "--recliner.ca-file", &empty], "it contains no certificate in PEM"),
         (
             &["history", "--recliner.ca-file", "/nowhere"],
             "--recliner.ca-file=/nowhere cannot be read",
@@ -285,7 +285,7 @@ async fn users_and_certificates_protect_a_service() {
     time::timeout(PATIENCE, ready).await.expect("it looks at the cluster");
     let plain = ["--recliner.url", &format!("http://{}", running.address)];
     for (with, says) in [
-        (&certified[..], "it wants a user"),
+        (&certified[..], "it requires a user"),
         (&[&certified[..4], &user].concat(), "CertificateRequired"),
         (&[&certified[..2], &certified[4..], &user].concat(), "invalid peer certificate"),
         (&[&plain[..], &user].concat(), "cannot ask recliner"),

@@ -134,7 +134,7 @@ async fn the_socket_needs_no_user_and_can_be_elsewhere_or_nowhere() {
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
     }
     let base = format!("http://{}", running.address);
-    own(&["suspend", "--recliner.url", &base]).await.refuses(1, &["it wants a user"]);
+    own(&["suspend", "--recliner.url", &base]).await.refuses(1, &["it requires a user"]);
 
     // One that was named and is not there is not another one.
     let ran = own(&["suspend", "--storage.path", "data"]).await;

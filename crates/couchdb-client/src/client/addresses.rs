@@ -146,7 +146,7 @@ impl Client {
         };
         let limit = NAME_TIMEOUT.min(self.shared.settings.timeout);
         time::timeout(limit, asking).await.unwrap_or_else(|_| {
-            let asked = crate::Asked::new(&route, &path, &server.address);
+            let asked = crate::RequestInfo::new(&route, &path, &server.address);
             Err(Error::Timeout { asked, after: limit })
         })
     }

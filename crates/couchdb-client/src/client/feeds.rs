@@ -5,7 +5,8 @@
 
 use super::{Client, Target};
 use crate::{
-    Asked, Error, Route, directory::Destination, lines::Lines, sender::Answer, transport, wire,
+    Error, RequestInfo, Route, directory::Destination, lines::Lines, sender::Answer, transport,
+    wire,
 };
 use http_body_util::BodyExt as _;
 use std::{sync::Arc, time::Duration};
@@ -29,7 +30,7 @@ pub struct Updates {
     body: transport::BodyStream,
     lines: Lines,
     silence: Duration,
-    asked: Arc<Asked>,
+    asked: Arc<RequestInfo>,
     /// What is wrong with the line after those that were returned.
     bad: Option<String>,
 }
@@ -165,7 +166,7 @@ impl Client {
         route: Route<'_>,
         target: Target<'_>,
         within: Duration,
-    ) -> Result<(Destination, Arc<Asked>, transport::BodyStream), Error> {
+    ) -> Result<(Destination, Arc<RequestInfo>, transport::BodyStream), Error> {
         let shared = &self.shared;
         let path = route.path()?;
         let node = match target {
@@ -183,7 +184,7 @@ impl Client {
                 Some(node) => shared.directory.destination_for(node, &tried, generation)?,
                 None => Destination::direct(shared.directory.any(&tried, generation)?),
             };
-            let asked = Asked::new(&route, &path, &destination.server.address);
+            let asked = RequestInfo::new(&route, &path, &destination.server.address);
             match self.send_authenticated(route, &path, &destination, Some(within)).await {
                 Ok(Answer::Streaming(body)) => return Ok((destination, asked, body)),
                 Ok(Answer::Complete { .. } | Answer::Refused { .. }) => {

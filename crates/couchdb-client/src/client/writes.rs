@@ -68,7 +68,7 @@ impl Client {
         &self,
         route: Route<'_>,
         target: Target<'_>,
-    ) -> Result<(u16, std::sync::Arc<crate::Asked>), Error> {
+    ) -> Result<(u16, std::sync::Arc<crate::RequestInfo>), Error> {
         let shared = &self.shared;
         let path = route.path()?;
         let node = match target {
@@ -90,7 +90,7 @@ impl Client {
         };
         let (_, status, took) = self.attempt(route, &path, &destination).await?;
         shared.sender.observer.request_ended(route.label(), status_label(status), took);
-        Ok((status, crate::Asked::new(&route, &path, &destination.server.address)))
+        Ok((status, crate::RequestInfo::new(&route, &path, &destination.server.address)))
     }
 }
 

@@ -52,11 +52,11 @@ fn every_value_that_couchdb_reports_differently_is_explained() {
         let read = read(&bytes.as_slice());
         let explained = Difference::of(role, &read);
         let facts = read.as_ref().map_or(Value::Null, |headed| facts(&bytes.as_slice(), headed));
-        for (fact, said) in http_values(http).as_object().unwrap() {
+        for (fact, theirs) in http_values(http).as_object().unwrap() {
             let ours = facts.get(fact).unwrap_or(&Value::Null);
-            if ours != said {
+            if ours != theirs {
                 let explained = explained.iter().any(|it| it.facts.contains(&fact.as_str()));
-                assert!(explained, "{name}: {fact} is {ours} and CouchDB says {said}");
+                assert!(explained, "{name}: {fact} is {ours} and CouchDB says {theirs}");
                 differing.push(format!("{name} {fact}"));
             }
         }
@@ -78,14 +78,14 @@ fn values_marked_as_reported_equal_couchdbs_report() {
         if reported == ReportMatch::Different {
             continue;
         }
-        let (ours, said) = (facts(&bytes, &headed), http_values(http));
+        let (ours, theirs) = (facts(&bytes, &headed), http_values(http));
         for fact in
             ["file_bytes", "active_bytes", "external_bytes", "update_seq", "docs", "deleted_docs"]
         {
-            assert_eq!(ours[fact], said[fact], "{name}: {fact}");
+            assert_eq!(ours[fact], theirs[fact], "{name}: {fact}");
         }
         if reported == ReportMatch::Identical {
-            assert_eq!(ours["compacted_seq"], said["compacted_seq"], "{name}");
+            assert_eq!(ours["compacted_seq"], theirs["compacted_seq"], "{name}");
         }
     }
     assert!(alike.iter().all(|count| *count > 0), "{alike:?}");

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// One request, at one node's address.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct ParsedRequest {
     pub(crate) method: Method,
     /// The path's segments, each percent-decoded once; empty ones are dropped.
     pub(crate) segments: Vec<String>,
@@ -49,7 +49,7 @@ pub(crate) fn query(query: Option<&str>) -> Vec<(String, String)> {
         .collect()
 }
 
-impl Ask {
+impl ParsedRequest {
     /// The same, as the node `to` gets it from the one that was asked, which finds this
     /// `login` in it.
     pub(super) fn passed_on(&self, to: &str, login: Login) -> Self {

@@ -4,7 +4,7 @@
 use super::{
     Routed,
     answer::{Answer, accepted, error, json, not_found, wrong_method},
-    ask::Ask,
+    ask::ParsedRequest,
     server::{illegal_name, shown_task},
 };
 use crate::{
@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json as value};
 use std::collections::BTreeMap;
 
 /// Routes of one node's own interface.
-pub(super) fn route(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> Routed {
+pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[&str]) -> Routed {
     let get = ask.method == Method::GET;
     match rest {
         ["_all_dbs"] if get => all_files(inner, node).into(),
@@ -39,7 +39,7 @@ pub(super) fn route(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> 
 }
 
 /// Routes of one file.
-fn file(inner: &mut Inner, ask: &Ask, node: &str, file: &str, rest: &[&str]) -> Answer {
+fn file(inner: &mut Inner, ask: &ParsedRequest, node: &str, file: &str, rest: &[&str]) -> Answer {
     let known = matches!(file, "_dbs" | "_nodes" | "_users") || file.starts_with("shards/");
     if !known && !legal_name(file) {
         return illegal_name(file).behind();
@@ -93,7 +93,7 @@ pub(super) fn index_fields(info: &ViewInfo) -> Map<String, Value> {
     if let Value::Object(fields) = fields { fields } else { Map::new() }
 }
 
-fn start(inner: &mut Inner, ask: &Ask, node: &str, file: &str, ddoc: &[&str]) -> Answer {
+fn start(inner: &mut Inner, ask: &ParsedRequest, node: &str, file: &str, ddoc: &[&str]) -> Answer {
     if ask.method != Method::POST {
         return wrong_method("POST").behind();
     }
@@ -227,7 +227,7 @@ fn map_document(inner: &Inner, id: &str) -> Answer {
     }
 }
 
-fn map_documents(inner: &Inner, ask: &Ask) -> Answer {
+fn map_documents(inner: &Inner, ask: &ParsedRequest) -> Answer {
     let (limit, skip) = match (ask.number("limit"), ask.number("skip")) {
         (Ok(limit), Ok(skip)) => (limit.unwrap_or(u64::MAX), skip.unwrap_or(0)),
         _ => return error(400, "query_parse_error", "Invalid value for integer").behind(),

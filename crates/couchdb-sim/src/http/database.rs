@@ -3,7 +3,7 @@
 use super::{
     Routed,
     answer::{Answer, accepted, error, json, not_found, wrong_method},
-    ask::Ask,
+    ask::ParsedRequest,
     server::illegal_name,
 };
 use crate::{
@@ -42,8 +42,8 @@ pub(super) fn info(name: &str, known: &DatabaseInfo) -> Value {
     })
 }
 
-fn gone(gone: LookupError) -> Answer {
-    match gone {
+fn lookup_error(lookup_error: LookupError) -> Answer {
+    match lookup_error {
         LookupError::Database => not_found("Database does not exist."),
         LookupError::Design => not_found("missing"),
         LookupError::Range => error(500, "nodedown", "progress not possible"),
@@ -51,7 +51,7 @@ fn gone(gone: LookupError) -> Answer {
 }
 
 /// The rights a request lacks; `None`: it may go on.
-fn refused(ask: &Ask, allowed: bool) -> Option<Answer> {
+fn refused(ask: &ParsedRequest, allowed: bool) -> Option<Answer> {
     if allowed {
         return None;
     }
@@ -63,7 +63,7 @@ fn refused(ask: &Ask, allowed: bool) -> Option<Answer> {
 }
 
 /// Routes below `/{db}`.
-pub(super) fn route(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Routed {
+pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, db: &str, rest: &[&str]) -> Routed {
     let may_read = inner.world.description(db).is_some() && ask.login.is_member(db);
     let search = may_read && ask.method == Method::GET;
     if let Some(routed) = search.then(|| super::search::route(inner, ask, db, rest)).flatten() {
@@ -72,7 +72,7 @@ pub(super) fn route(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Ro
     own(inner, ask, db, rest).into()
 }
 
-fn own(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Answer {
+fn own(inner: &mut Inner, ask: &ParsedRequest, db: &str, rest: &[&str]) -> Answer {
     let close = !ask.body.is_empty();
     if !legal_name(db) && !db.starts_with("shards/") {
         return illegal_name(db);
@@ -91,7 +91,10 @@ fn own(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Answer {
             answer.closing(close)
         }
         _ if !get => wrong_method("GET,HEAD"),
-        [] => inner.world.database_info(db).map_or_else(gone, |known| json(200, &info(db, &known))),
+        [] => inner
+            .world
+            .database_info(db)
+            .map_or_else(lookup_error, |known| json(200, &info(db, &known))),
         ["_shards"] => shards(inner, db),
         ["_shards", doc] | ["_shards", "_design", doc] => {
             let id = if rest.len() == 3 { format!("_design/{doc}") } else { (*doc).to_owned() };
@@ -104,7 +107,7 @@ fn own(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Answer {
     }
 }
 
-fn start(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Answer {
+fn start(inner: &mut Inner, ask: &ParsedRequest, db: &str, rest: &[&str]) -> Answer {
     if !ask.login.administers(db) {
         return error(401, "unauthorized", "You are not a db or server admin.");
     }
@@ -119,11 +122,13 @@ fn start(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Answer {
             Ok(())
         }
     };
-    started.map_or_else(gone, |()| accepted())
+    started.map_or_else(lookup_error, |()| accepted())
 }
 
 fn shards(inner: &Inner, db: &str) -> Answer {
-    let Some(mapped) = inner.world.map_entry_of(db) else { return gone(LookupError::Database) };
+    let Some(mapped) = inner.world.map_entry_of(db) else {
+        return lookup_error(LookupError::Database);
+    };
     let ranges: BTreeMap<String, Vec<String>> =
         mapped.ranges.into_iter().map(|(range, nodes)| (range.to_string(), nodes)).collect();
     json(200, &value!({"shards": ranges})).behind()
@@ -134,11 +139,11 @@ fn shard_of(inner: &Inner, db: &str, doc: &str) -> Answer {
     let mapped = inner.world.map_entry_of(db);
     let found = mapped
         .and_then(|mapped| mapped.ranges.into_iter().find(|(known, _)| Some(*known) == range));
-    let Some((range, nodes)) = found else { return gone(LookupError::Database) };
+    let Some((range, nodes)) = found else { return lookup_error(LookupError::Database) };
     json(200, &value!({"range": range.to_string(), "nodes": nodes}))
 }
 
-fn design_docs(inner: &Inner, ask: &Ask, db: &str) -> Answer {
+fn design_docs(inner: &Inner, ask: &ParsedRequest, db: &str) -> Answer {
     let mut designs: Vec<&Design> =
         inner.world.description(db).map_or_else(Vec::new, |like| like.designs.iter().collect());
     designs.sort_by(|a, b| a.name.cmp(&b.name));
@@ -160,7 +165,7 @@ fn design_docs(inner: &Inner, ask: &Ask, db: &str) -> Answer {
 fn view_info(inner: &Inner, db: &str, ddoc: &str) -> Answer {
     let known = match inner.world.cluster_view(db, ddoc) {
         Ok(known) => known,
-        Err(why) => return gone(why),
+        Err(why) => return lookup_error(why),
     };
     let mut index = super::backend::index_fields(&known);
     let pending = known.pending;
@@ -172,10 +177,10 @@ fn view_info(inner: &Inner, db: &str, ddoc: &str) -> Answer {
 
 /// A view's rows are never there, and no request waits for a build; that asking starts
 /// one is what matters.
-fn view_rows(inner: &mut Inner, ask: &Ask, db: &str, ddoc: &str, view: &str) -> Answer {
+fn view_rows(inner: &mut Inner, ask: &ParsedRequest, db: &str, ddoc: &str, view: &str) -> Answer {
     let designs = inner.world.description(db).map_or(&[][..], |like| &like.designs);
     let Some(design) = designs.iter().find(|design| design.name == ddoc) else {
-        return gone(LookupError::Design);
+        return lookup_error(LookupError::Design);
     };
     if !design.views.iter().any(|known| known == view) {
         return not_found("missing_named_view");

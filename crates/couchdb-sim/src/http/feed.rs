@@ -5,7 +5,7 @@
 use super::{
     Routed, admin_only,
     answer::{Answer, error, json, not_found, stream, wrong_method},
-    ask::Ask,
+    ask::ParsedRequest,
     server::tag,
 };
 use crate::{
@@ -52,7 +52,7 @@ fn bad(reason: &str) -> Routed {
 }
 
 /// `GET /_db_updates`.
-pub(super) fn route(inner: &Inner, ask: &Ask) -> Routed {
+pub(super) fn route(inner: &Inner, ask: &ParsedRequest) -> Routed {
     if ask.method != Method::GET {
         return wrong_method("GET").into();
     }
@@ -104,7 +104,7 @@ pub(super) fn route(inner: &Inner, ask: &Ask) -> Routed {
 }
 
 /// `GET /_global_changes`.
-pub(super) fn database(inner: &Inner, ask: &Ask) -> Routed {
+pub(super) fn database(inner: &Inner, ask: &ParsedRequest) -> Routed {
     if let Some(refused) = admin_only(ask) {
         return refused.into();
     }
@@ -170,7 +170,7 @@ fn normal(mut updates: Vec<Update>, (limit, now): (u64, u64), places: Places) ->
 }
 
 /// `GET /_node/{node}/_dbs/_changes`.
-pub(super) fn map_changes(inner: &Inner, ask: &Ask) -> Routed {
+pub(super) fn map_changes(inner: &Inner, ask: &ParsedRequest) -> Routed {
     let (Ok(since), Ok(limit), Ok(timeout)) =
         (since_of(inner, ask), ask.number("limit"), ask.number("timeout"))
     else {
@@ -195,7 +195,7 @@ pub(super) fn map_changes(inner: &Inner, ask: &Ask) -> Routed {
     }
 }
 
-fn since_of(inner: &Inner, ask: &Ask) -> Result<u64, ()> {
+fn since_of(inner: &Inner, ask: &ParsedRequest) -> Result<u64, ()> {
     match ask.param("since") {
         Some("now") => Ok(map_seq(inner)),
         _ => Ok(ask.number("since")?.unwrap_or(0)),

@@ -3,7 +3,7 @@
 use super::{
     Routed, admin_only,
     answer::{Answer, accepted, error, json, not_found, wrong_method},
-    ask::Ask,
+    ask::ParsedRequest,
     backend, system,
 };
 use crate::{cluster::Inner, config::V3_4_0};
@@ -11,7 +11,7 @@ use http::Method;
 use serde_json::{Value, json as value};
 
 /// Routes of a node, seen from the one that was asked.
-pub(super) fn route(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> Routed {
+pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[&str]) -> Routed {
     let metrics = matches!(rest, ["_stats" | "_system" | "_prometheus", ..]);
     if let Some(refused) = admin_only(ask).filter(|_| !(metrics && ask.login.reads_metrics())) {
         return refused.into();
@@ -47,7 +47,7 @@ pub(super) fn route(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> 
 
 /// Routes that go through the node's older interface, which checks the login once more, by
 /// cookie or password.
-fn behind(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> Routed {
+fn behind(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[&str]) -> Routed {
     let checks = super::checks(inner, node, ask.wall_start, true);
     let now = inner.world.now();
     let login = inner.access.login(node, &ask.shown, &checks, now);
@@ -64,7 +64,7 @@ fn behind(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> Routed {
     }
 }
 
-fn smoosh_status(inner: &Inner, ask: &Ask) -> Answer {
+fn smoosh_status(inner: &Inner, ask: &ParsedRequest) -> Answer {
     if ask.method != Method::GET {
         return wrong_method("GET");
     }
@@ -86,7 +86,7 @@ fn smoosh_status(inner: &Inner, ask: &Ask) -> Answer {
     json(200, &value!({"channels": channels}))
 }
 
-fn config(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> Answer {
+fn config(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[&str]) -> Answer {
     let unknown = || not_found("unknown_config_value");
     match (ask.method.as_str(), rest) {
         ("GET", []) => json(200, &inner.world.settings(node)),

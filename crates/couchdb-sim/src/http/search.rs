@@ -5,7 +5,7 @@
 use super::{
     Routed,
     answer::{Answer, error, json, not_found},
-    ask::Ask,
+    ask::ParsedRequest,
 };
 use crate::{
     cluster::{Cluster, Inner},
@@ -52,7 +52,12 @@ fn engine(word: &str) -> Option<(Engine, bool)> {
 }
 
 /// What a design document's route comes to; `None`: it is of no search index.
-pub(super) fn route(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Option<Routed> {
+pub(super) fn route(
+    inner: &mut Inner,
+    ask: &ParsedRequest,
+    db: &str,
+    rest: &[&str],
+) -> Option<Routed> {
     let ["_design", ddoc, word, index] = rest else { return None };
     let (engine, queries) = engine(word)?;
     if !has(inner, &ask.node, engine) {

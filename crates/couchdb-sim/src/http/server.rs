@@ -3,7 +3,7 @@
 use super::{
     admin_only,
     answer::{Answer, accepted, error, json, not_found, wrong_method},
-    ask::Ask,
+    ask::ParsedRequest,
     database::info,
 };
 use crate::{
@@ -69,7 +69,7 @@ pub(super) fn illegal_name(name: &str) -> Answer {
 }
 
 /// Routes whose first segment begins with an underscore.
-pub(super) fn route(inner: &mut Inner, ask: &Ask, segments: &[&str]) -> Answer {
+pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, segments: &[&str]) -> Answer {
     let get = ask.method == Method::GET;
     match segments {
         ["_up"] if get => up(inner, ask),
@@ -114,11 +114,11 @@ pub(super) fn route(inner: &mut Inner, ask: &Ask, segments: &[&str]) -> Answer {
 }
 
 /// Whether databases are listed to those who are no admin.
-fn lists_for_all(inner: &Inner, ask: &Ask) -> bool {
+fn lists_for_all(inner: &Inner, ask: &ParsedRequest) -> bool {
     inner.world.setting(&ask.node, "chttpd", "admin_only_all_dbs") == Some("false")
 }
 
-fn up(inner: &Inner, ask: &Ask) -> Answer {
+fn up(inner: &Inner, ask: &ParsedRequest) -> Answer {
     match inner.world.setting(&ask.node, "couchdb", "maintenance_mode") {
         Some("true") => json(404, &value!({"status": "maintenance_mode"})),
         Some("nolb") => json(404, &value!({"status": "nolb"})),
@@ -127,7 +127,7 @@ fn up(inner: &Inner, ask: &Ask) -> Answer {
 }
 
 /// Who the login is. `_session` of a node behind another says the same.
-pub(super) fn session(inner: &Inner, ask: &Ask) -> Answer {
+pub(super) fn session(inner: &Inner, ask: &ParsedRequest) -> Answer {
     let name = ask.login.user().map(|user| user.name.as_str());
     let handlers = inner.world.setting(&ask.node, "chttpd", "authentication_handlers");
     let cookie = handlers.is_none_or(|all| all.contains("cookie_authentication_handler"));
@@ -141,7 +141,7 @@ pub(super) fn session(inner: &Inner, ask: &Ask) -> Answer {
 }
 
 /// Whoever gets here has given the right password, or none.
-fn begin_session(ask: &Ask) -> Answer {
+fn begin_session(ask: &ParsedRequest) -> Answer {
     match session::form(ask.content_type.as_deref(), &ask.body) {
         Ok((name, _)) => json(200, &value!({"ok": true, "name": name, "roles": ask.login.roles()})),
         Err(Refusal::ContentType) => {
@@ -164,7 +164,7 @@ fn membership(inner: &Inner) -> Answer {
     json(200, &value!({"all_nodes": up, "cluster_nodes": all})).behind()
 }
 
-fn all_dbs(inner: &Inner, ask: &Ask) -> Answer {
+fn all_dbs(inner: &Inner, ask: &ParsedRequest) -> Answer {
     let start = ask.json_text(&["startkey", "start_key"]).unwrap_or_default();
     let end = ask.json_text(&["endkey", "end_key"]);
     let limit = ask.number("limit").ok().flatten().and_then(|limit| usize::try_from(limit).ok());
@@ -186,7 +186,7 @@ pub(super) fn tag(of: u64) -> String {
     (0..25).map(digit).collect()
 }
 
-fn dbs_info(inner: &Inner, ask: &Ask) -> Answer {
+fn dbs_info(inner: &Inner, ask: &ParsedRequest) -> Answer {
     let entry = |name: &str| match inner.world.database_info(name) {
         Ok(known) => value!({"key": name, "info": info(name, &known)}),
         Err(_) => value!({"key": name, "error": "not_found"}),
@@ -211,7 +211,7 @@ fn dbs_info(inner: &Inner, ask: &Ask) -> Answer {
 }
 
 /// One entry of `_active_tasks`; `with_node` in the cluster's list only.
-pub(super) fn shown_task(task: &Task, ask: &Ask, with_node: bool) -> Value {
+pub(super) fn shown_task(task: &Task, ask: &ParsedRequest, with_node: bool) -> Value {
     let unix = |at: std::time::Duration| ask.wall_start.saturating_add(at.as_secs());
     let pid = format!("<0.{}.{}>", task.process, task.process % 7);
     let progress =
@@ -257,7 +257,7 @@ pub(super) fn shown_task(task: &Task, ask: &Ask, with_node: bool) -> Value {
     shown
 }
 
-fn reshard_jobs(inner: &Inner, ask: &Ask) -> Answer {
+fn reshard_jobs(inner: &Inner, ask: &ParsedRequest) -> Answer {
     let jobs: Vec<Value> = (0_u64..)
         .zip(inner.world.split_jobs())
         .map(|(at, split)| {

@@ -270,7 +270,8 @@ impl World {
         let File::Copy { db, range, .. } = file else { return 0 };
         let Some(description) = self.catalog.description(db) else { return 0 };
         let own = if description.writes_per_second > 0.0 {
-            self.rhythm(db, range, description).writes(at.saturating_sub(self.catalog.born(db)))
+            self.rhythm(db, range, description)
+                .writes(at.saturating_sub(self.catalog.created_after(db)))
         } else {
             0
         };

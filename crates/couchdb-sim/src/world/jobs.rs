@@ -81,8 +81,8 @@ impl Job {
     /// The completed share at `now`.
     fn done(&self, now: Duration) -> f64 {
         let whole = self.ends.saturating_sub(self.began).as_secs_f64();
-        let gone = now.saturating_sub(self.began).as_secs_f64();
-        let part = if whole > 0.0 { (gone / whole).min(1.0) } else { 1.0 };
+        let elapsed = now.saturating_sub(self.began).as_secs_f64();
+        let part = if whole > 0.0 { (elapsed / whole).min(1.0) } else { 1.0 };
         self.done_at_start + (self.done_at_end - self.done_at_start) * part
     }
 

@@ -85,7 +85,7 @@ impl World {
         let fresh = |seq: u64| seq > since && seq <= visible;
         if since < SEQS_PER_DELAY && self.global_changes_since.is_zero() {
             for (rank, (db, name)) in (0..).zip(self.catalog.from("")) {
-                let first = self.catalog.born(db) == Duration::ZERO;
+                let first = self.catalog.created_after(db) == Duration::ZERO;
                 if first && fresh(rank + 1) {
                     let name = name.into_owned();
                     updates.push(Update { seq: rank + 1, db: name, kind: EventKind::Created });
@@ -149,14 +149,15 @@ impl World {
     /// When a database was last written to before now, if that was after the moment of `since`.
     fn last_write(&self, db: Db, since: u64) -> Option<Duration> {
         let description = self.catalog.description(db)?;
-        let born = self.catalog.born(db);
+        let created_after = self.catalog.created_after(db);
         let millis = |delay: u64| delay.saturating_mul(DELAY_MILLIS);
         let end = millis(delay_number(self.now));
         let first = delay_number(self.global_changes_since);
         let begin = millis((since / SEQS_PER_DELAY).saturating_add(first).saturating_sub(1));
         let own = (0..description.q).filter_map(|range| {
             let rhythm = self.rhythm(db, range, description);
-            let writes = |at| rhythm.writes(Duration::from_millis(at).saturating_sub(born));
+            let writes =
+                |at| rhythm.writes(Duration::from_millis(at).saturating_sub(created_after));
             let last = writes(end);
             if last == 0 || writes(begin) == last {
                 return None;
@@ -183,9 +184,9 @@ impl World {
 
     /// The sequence of `_dbs` at the start.
     pub(crate) fn map_seq_at_start(&self) -> u64 {
-        let made =
+        let created =
             self.db_events.iter().filter(|happened| happened.kind == EventKind::Created).count();
-        let gone = self.db_events.len() - made;
-        self.catalog.len().saturating_add(gone as u64).saturating_sub(made as u64)
+        let deleted = self.db_events.len() - created;
+        self.catalog.len().saturating_add(deleted as u64).saturating_sub(created as u64)
     }
 }

@@ -57,10 +57,10 @@ fn promtool_reports_no_problem() {
             .spawn()
             .unwrap();
         promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-        let said = promtool.wait_with_output().unwrap();
-        let words = [said.stdout, said.stderr].concat();
+        let output = promtool.wait_with_output().unwrap();
+        let words = [output.stdout, output.stderr].concat();
         assert_eq!(String::from_utf8_lossy(&words), "", "{text}");
-        assert!(said.status.success(), "{text}");
+        assert!(output.status.success(), "{text}");
     }
 }
 

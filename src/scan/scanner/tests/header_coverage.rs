@@ -89,9 +89,9 @@ impl Source for Answers {
                     ]
                 }
             }
-            Stage::Shards { lanes, .. } => {
+            Stage::Shards { node_reads, .. } => {
                 let asked: Vec<TargetIx> =
-                    lanes.into_iter().flat_map(|lane| lane.targets).collect();
+                    node_reads.into_iter().flat_map(|reads| reads.targets).collect();
                 self.asked.fetch_add(asked.len(), Ordering::Relaxed);
                 let answer = |ix| {
                     let mut facts = numbers(MeasuredBy::Http, node.active, 0);

@@ -1,8 +1,8 @@
-//! What the journal remembers: how jobs ended, and what happened.
+//! Routes that read the journal: how jobs ended, and what happened.
 //!
-//! A long list is read page by page while it is sent: what a slow reader holds is one page.
+//! A long list is read page by page while it is sent, so a slow reader holds one page.
 
-use super::{Asked, Refused, State, meant, no_match};
+use super::{Refused, State, ValidQuery, meant, no_match};
 use crate::{
     model::{
         records::{Outcome, StoreError},
@@ -33,7 +33,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Entries that are read and rendered at a time.
+/// The number of entries that are read and rendered at a time.
 const PAGE: usize = 500;
 
 impl From<StoreError> for Refused {
@@ -42,12 +42,12 @@ impl From<StoreError> for Refused {
     }
 }
 
-/// How jobs ended, the newest first.
+/// How jobs ended, newest first.
 pub(in crate::serve::http) async fn history(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
-    Asked(parameters): Asked<HistoryParameters>,
+    ValidQuery(parameters): ValidQuery<HistoryParameters>,
 ) -> Response {
     answered(async {
         let text = parameters.target.clone();
@@ -56,7 +56,7 @@ pub(in crate::serve::http) async fn history(
         let journal = journal_of(&state)?.clone();
         if let Some(named) = named(&state, &turns, text, raw).await? {
             query.target = Some(named.selector.clone());
-            // A target that is gone is known where anything is remembered of it.
+            // A deleted target is known if the journal has any entry about it.
             let any = HistoryQuery { target: query.target.clone(), limit: 1, ..Default::default() };
             if named.unknown.is_some() {
                 let ever = in_turn(&turns, journal.history(any)).await?;
@@ -71,12 +71,12 @@ pub(in crate::serve::http) async fn history(
     .await
 }
 
-/// What happened, the oldest first. Where nothing did yet, the answer may wait for it.
+/// What happened, oldest first. If there are no events yet, the response may wait for one.
 pub(in crate::serve::http) async fn events(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
-    Asked(parameters): Asked<EventsParameters>,
+    ValidQuery(parameters): ValidQuery<EventsParameters>,
 ) -> Response {
     answered(async {
         let text = parameters.target.clone();
@@ -92,12 +92,12 @@ pub(in crate::serve::http) async fn events(
             }
         }
         let deadline = Instant::now() + wait;
-        // Before the first look, so that nothing falls between the two.
+        // Subscribed before the first read, so that no event is missed in between.
         let mut kept = (!wait.is_zero()).then(|| journal.subscribe());
         loop {
-            // What is on the disk before the look is found by it.
+            // Events on disk before the read are found by it.
             let last_seq = journal.health().borrow().last_seq;
-            // A number that is still to come is of another journal: its reader should know.
+            // A number in the future belongs to another journal, and its reader should know.
             let ahead = query.after_seq.is_some_and(|since| since > last_seq);
             let newest = query.after_seq.is_none() && query.from.is_none();
             if newest {
@@ -125,33 +125,33 @@ pub(in crate::serve::http) async fn events(
 
 /// A list in the journal that is read page by page.
 trait List: Send + 'static {
-    /// What the journal holds.
+    /// An entry of the journal.
     type Entry: Send;
-    /// The answer that the list is part of.
+    /// The response that contains the list.
     type Answer: Listing;
 
-    /// The next page of so many.
+    /// Reads the next page of up to this many entries.
     fn page(
         &self,
         journal: &Journal,
         limit: usize,
     ) -> impl Future<Output = Result<Page<Self::Entry>, StoreError>> + Send;
 
-    /// What is shown of an entry.
+    /// An entry as it is shown.
     fn line(seq: u64, entry: &Self::Entry) -> <Self::Answer as Listing>::Item;
 
-    /// Goes on behind the last entry of a page, and notes whether there are more behind it.
+    /// Moves the position after a page, and records whether there are more entries.
     fn take(&mut self, last: Option<u64>, more: bool);
 
-    /// The answer with an empty list, as far as it is known by now: what comes after the list is
-    /// known at its end.
+    /// The response with an empty list, as far as it is known now. Fields after the list are known only
+    /// at its end.
     fn answer(&self) -> Self::Answer;
 }
 
 struct OutcomeList {
     limit: usize,
     query: HistoryQuery,
-    /// The number below which there are more.
+    /// The number below which there are more entries.
     next: Option<u64>,
 }
 
@@ -180,9 +180,9 @@ impl List for OutcomeList {
 struct EventList {
     limit: usize,
     query: EventsQuery,
-    /// Whether the newest are meant: what comes while they are sent is not one of them.
+    /// Whether the newest events are requested: events that arrive meanwhile are not included.
     newest: bool,
-    /// The journal's last number when the list was begun, or that of a later entry in it.
+    /// The journal's last number when the list began, or that of a later entry in it.
     last_seq: u64,
     more: bool,
 }
@@ -220,14 +220,14 @@ struct Reading<L> {
     journal: Journal,
     turns: ConcurrencyLimit,
     list: L,
-    /// How many entries it may still have.
+    /// The remaining limit of entries.
     left: usize,
-    /// Whether it had any.
+    /// Whether it had any entry.
     any: bool,
 }
 
 impl<L: List> Reading<L> {
-    /// The answer: its first page was read, the others are when they are asked for.
+    /// The response: its first page was read, the others are read on demand.
     fn begun(mut self, page: &Page<L::Entry>) -> Response {
         let (before, _) = answer::around_list(&self.list.answer());
         let mut first = answer::opened(&before);
@@ -249,7 +249,8 @@ impl<L: List> Reading<L> {
         in_turn(&self.turns, self.list.page(&self.journal, self.left.min(PAGE))).await
     }
 
-    /// Adds a page to a text, and its end if it was the last one; answers whether it was.
+    /// Appends a page to a text, and the end of the response after the last page; returns whether it was
+    /// the last.
     fn rendered(&mut self, page: &Page<L::Entry>, out: &mut Vec<u8>) -> bool {
         for (seq, entry) in &page.entries {
             if std::mem::replace(&mut self.any, true) {
@@ -268,7 +269,7 @@ impl<L: List> Reading<L> {
     }
 }
 
-/// Waits for an event that is asked for; answers whether one came in time.
+/// Waits for a requested event; returns whether one came in time.
 async fn comes(
     kept: &mut broadcast::Receiver<StoredEvents>,
     query: &EventsQuery,
@@ -281,7 +282,7 @@ async fn comes(
             match kept.recv().await {
                 Ok(batch) if batch.iter().any(|(_, event)| wanted(event)) => return true,
                 Ok(_) => {}
-                // What was missed is in the journal.
+                // Missed events are in the journal.
                 Err(broadcast::error::RecvError::Lagged(_)) => return true,
                 Err(broadcast::error::RecvError::Closed) => return false,
             }
@@ -293,15 +294,15 @@ async fn comes(
     }
 }
 
-/// Targets that a text names.
+/// The targets that a text matches.
 struct Named {
     selector: TargetSelector,
-    /// The answer where nothing is remembered of them either; none where some exist.
+    /// The response if the journal has no entry about them either; `None` if some targets exist.
     unknown: Option<Refused>,
 }
 
 impl Named {
-    /// Refuses a name that nothing has and of which nothing is `remembered`.
+    /// Refuses a name without targets and without journal entries.
     fn check(self, remembered: bool) -> Result<(), Refused> {
         match self.unknown.filter(|_| !remembered) {
             Some(refused) => Err(refused),
@@ -310,7 +311,7 @@ impl Named {
     }
 }
 
-/// Looks for what a text names among the targets, away from the runtime's threads.
+/// Finds the targets that a text matches, on a blocking thread.
 async fn named(
     state: &State,
     turns: &ConcurrencyLimit,
@@ -334,11 +335,11 @@ async fn answered(answer: impl Future<Output = Result<Response, Refused>>) -> Re
 }
 
 fn journal_of(state: &State) -> Result<&Journal, Refused> {
-    let why = "this recliner keeps no journal: there is no history";
+    let why = "this recliner keeps no journal, so it has no history";
     state.journal.as_ref().ok_or_else(|| Refused::absent(why))
 }
 
-/// Asks the journal in its turn: a filter may have to look through all of it.
+/// Reads the journal within the concurrency limit: a filter may read all of it.
 async fn in_turn<T>(
     turns: &ConcurrencyLimit,
     ask: impl Future<Output = Result<T, StoreError>>,

@@ -43,14 +43,14 @@ proptest! {
         let mut there: std::collections::BTreeMap<u8, TargetIx> =
             first.iter().map(|at| (*at, put(&mut draft, node, *at))).collect();
         let mut stays: BTreeSet<u8> = first;
-        let (mut told, mut after): (Vec<String>, Option<TargetId>) = (Vec::new(), None);
+        let (mut listed, mut after): (Vec<String>, Option<TargetId>) = (Vec::new(), None);
         let mut changes = changes.into_iter();
         loop {
             let snapshot = draft.publish(Moment::from_unix(1_000));
             let place = after.as_ref().and_then(Place::named);
             let (targets, more) = page(&snapshot, place, limit);
             prop_assert!(targets.len() <= limit && (!more || targets.len() == limit));
-            told.extend(ids(&targets));
+            listed.extend(ids(&targets));
             after = targets.last().map(|target| target.id());
             if !more {
                 break;
@@ -65,8 +65,8 @@ proptest! {
                 }
             }
         }
-        let distinct: BTreeSet<&String> = told.iter().collect();
-        prop_assert_eq!(distinct.len(), told.len(), "nothing is told twice");
+        let distinct: BTreeSet<&String> = listed.iter().collect();
+        prop_assert_eq!(distinct.len(), listed.len(), "nothing is listed twice");
         let snapshot = draft.publish(Moment::from_unix(1_001));
         for at in stays {
             let id = snapshot.target(there[&at]).unwrap().id().to_string();

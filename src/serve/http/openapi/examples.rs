@@ -1,11 +1,11 @@
-//! Examples of parameters, answers and errors. A test holds each one to its schema.
+//! Examples of parameters, responses and errors. A test checks each against its schema.
 
 use serde_json::{Value, json};
 
-/// An example of a parameter of a route; none where any value will do.
+/// An example of a parameter of a route; `None` if any value works.
 pub(super) fn parameter(path: &str, name: &Value) -> Option<Value> {
     Some(match (path, name.as_str()?) {
-        // Its numbers are texts, because CouchDB takes more than JSON's.
+        // Its numbers are strings, because CouchDB accepts more than JSON numbers.
         ("/_db_updates", "limit") => json!("100"),
         (_, "limit") => json!(100),
         (_, "offset") => json!(0),
@@ -23,7 +23,7 @@ pub(super) fn parameter(path: &str, name: &Value) -> Option<Value> {
     })
 }
 
-/// An example of the answer to an operation, where one says more than its schema.
+/// An example of an operation's response, if it shows more than the schema.
 pub(super) fn answer(operation: &str) -> Option<Value> {
     let data = match operation {
         "suspend" => json!({
@@ -73,7 +73,7 @@ pub(super) fn answer(operation: &str) -> Option<Value> {
 /// An example of an error with a status.
 pub(super) fn error(code: u16, description: &str) -> Value {
     let (kind, error) = match code {
-        400 => ("bad_data", "limit 10001 is more than 10000: ask page by page with offset"),
+        400 => ("bad_data", "limit 10001 is more than 10000: read page by page with offset"),
         403 => (
             "forbidden",
             "orders over HTTP are disabled; start recliner with --web.enable-admin-api",
@@ -81,11 +81,11 @@ pub(super) fn error(code: u16, description: &str) -> Value {
         404 => {
             ("not_found", "no database, view or shard matches \"ordrs\"; did you mean \"orders\"?")
         }
-        408 => ("timeout", "the body did not come within 10 seconds"),
+        408 => ("timeout", "the body did not arrive within 10 seconds"),
         409 => {
             return json!({
                 "status": "error", "errorType": "conflict",
-                "error": "\"orders\" names 2 targets; name one of them by its id",
+                "error": "\"orders\" matches 2 targets; give the id of one",
                 "data": { "candidates": ["cleanup:orders", "view:_cluster/orders.1795237693/0f045e3b41d71d93aaa32f23021ba536"] },
             });
         }

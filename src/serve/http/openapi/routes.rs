@@ -1,6 +1,6 @@
-//! What each route takes, and what it answers.
+//! The parameters and responses of each route.
 //!
-//! A new route has its line here: a test compares this list with the router.
+//! A new route needs an entry here: a test compares this list with the router.
 
 use super::{JSON, Schemas, TEXT};
 use crate::{
@@ -21,18 +21,18 @@ use crate::{
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-/// How a route says that something went wrong.
+/// The format of a route's errors.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// In the API's envelope.
+    /// The API's envelope.
     Api,
-    /// As CouchDB does.
+    /// CouchDB's error format.
     CouchDb,
-    /// In a line of text.
+    /// A line of text.
     Text,
 }
 
-/// What a route takes and answers, by one method.
+/// The parameters and responses of a route and method.
 #[derive(Debug)]
 pub(super) struct Operation {
     pub(super) path: &'static str,
@@ -42,14 +42,14 @@ pub(super) struct Operation {
     pub(super) summary: &'static str,
     pub(super) parameters: fn(&mut Schemas) -> Vec<Value>,
     pub(super) body: Option<Body>,
-    /// What an answer with status 200 is.
+    /// The description of a response with status 200.
     pub(super) answer: &'static str,
     /// Its content types, each with its schema.
     pub(super) answers: fn(&mut Schemas) -> Vec<(&'static str, Value)>,
     pub(super) kind: Kind,
-    /// All other statuses, each with what it means.
+    /// All other statuses, each with its meaning.
     pub(super) errors: &'static [(u16, &'static str)],
-    /// Whether it asks for no login, even where the service has users.
+    /// Whether it needs no login, even if the service has users.
     pub(super) is_open: bool,
 }
 
@@ -73,10 +73,10 @@ const FORBIDDEN: (u16, &str) =
     (403, "Such orders are off, or the request may come from a page of another site.");
 const WRONG_TYPE: (u16, &str) = (415, "The body is not of type application/json.");
 
-/// What every route that reads can answer, beside what was asked for.
+/// The errors of every route that reads.
 const READ: &[(u16, &str)] = &[BAD, BUSY];
 
-/// What every order can answer, beside what was done.
+/// The errors of every order.
 const ORDER: &[(u16, &str)] = &[
     (400, "The body is not what it should be."),
     FORBIDDEN,
@@ -142,7 +142,7 @@ fn order<B: JsonSchema, A: JsonSchema>(
     }
 }
 
-/// A route that answers with a line of text.
+/// A route whose response is a line of text.
 fn plain(
     path: &'static str,
     id: &'static str,
@@ -165,7 +165,7 @@ fn plain(
     }
 }
 
-/// Every route with every method, but for HEAD, which goes wherever GET does.
+/// Every route with every method, except HEAD, which every GET route supports.
 pub(super) fn all() -> Vec<Operation> {
     reading().into_iter().chain(ordering()).chain(watching()).collect()
 }
@@ -280,7 +280,7 @@ fn ordering() -> Vec<Operation> {
     ]
 }
 
-/// The parameters of `/_db_updates`, which are CouchDB's, with its rules for numbers.
+/// The parameters of `/_db_updates`, which are CouchDB's, with CouchDB's rules for numbers.
 fn of_updates(_: &mut Schemas) -> Vec<Value> {
     const WHOLE: &str = r"^(\+?[0-9]+|-0+)$";
     let parameter = |name: &str, description: &str, schema: Value| {

@@ -168,7 +168,7 @@ impl ConnectionTable {
     fn record_closed(&mut self) {
         self.closed_since_log += 1;
         let now = Instant::now();
-        if self.last_logged.is_none_or(|said| now - said >= LOG_INTERVAL) {
+        if self.last_logged.is_none_or(|last| now - last >= LOG_INTERVAL) {
             tracing::warn!(
                 closed = self.closed_since_log,
                 connections = self.peers.len(),

@@ -91,7 +91,7 @@ async fn a_scope_is_suspended_and_resumed() {
         (r#"{"scope": "node:couchdb@z"}"#, 404, "couchdb@a"),
         (r#"{"scope": "channel:z"}"#, 404, "ratio_dbs"),
         (r#"{"scopes": "all"}"#, 400, "unknown field `scopes`"),
-        ("all", 400, "the body is not as it should be"),
+        ("all", 400, "the body is not valid"),
         ("[]", 400, "it is not a JSON object"),
         (" [null, null]", 400, "it is not a JSON object"),
     ] {
@@ -145,7 +145,7 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
     }
     let (status, body) = order(&mut surface, "compact", r#"{"target": "orders"}"#, nobody).await;
     assert_eq!((status, &body["errorType"]), (StatusCode::CONFLICT, &json!("conflict")));
-    assert_eq!(body["error"], "\"orders\" names 5 targets; name one of them by its id");
+    assert_eq!(body["error"], "\"orders\" matches 5 targets; give the id of one");
     let candidates = body["data"]["candidates"].as_array().unwrap();
     assert!(candidates.contains(&json!(SHARD)) && candidates.len() == 5, "{body}");
     for (body, status) in [
@@ -272,7 +272,7 @@ async fn nobody_waits_for_ever() {
     let mut held = None;
     let (status, body) = order(&mut surface, "rescan", "", |order| held = Some(order)).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-    assert!(body["error"].as_str().unwrap().contains("not answered in time"), "{body}");
+    assert!(body["error"].as_str().unwrap().contains("did not finish in time"), "{body}");
     drop(held);
 }
 
@@ -291,5 +291,5 @@ async fn a_body_that_never_comes_is_not_waited_for() {
     assert_eq!(begun.elapsed(), Duration::from_secs(10));
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(body["error"], "the body did not come within 10 seconds");
+    assert_eq!(body["error"], "the body did not arrive within 10 seconds");
 }

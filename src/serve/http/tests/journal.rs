@@ -179,7 +179,7 @@ async fn questions_to_the_journal_that_mean_nothing_are_named() {
     for (path, named) in [
         (
             "history?result=fine",
-            "\"fine\" is not a result: freed, nothing_freed, grew, unmeasured, failed, lost",
+            "\"fine\" is not a result; results: freed, nothing_freed, grew, unmeasured, failed, lost",
         ),
         (
             "history?since=yesterday",
@@ -187,11 +187,11 @@ async fn questions_to_the_journal_that_mean_nothing_are_named() {
         ),
         ("history?limit=10001", "limit 10001"),
         ("history?offset=1", "offset"),
-        ("events?types=started,x", "\"x\" is not a type of event: queued, "),
+        ("events?types=started,x", "\"x\" is not an event type; types: queued, "),
         ("events?since=x", "since=\"x\" is not a valid time"),
-        ("events?since=1&wait=61s", "wait=\"61s\" is not a time from 0s to 60s"),
-        ("events?since=1&wait=soon", "wait=\"soon\" is not a time from 0s to 60s"),
-        ("events?wait=30s", "wait needs since=, the number of the event to go on after"),
+        ("events?since=1&wait=61s", "wait=\"61s\" is not a duration from 0s to 60s"),
+        ("events?since=1&wait=soon", "wait=\"soon\" is not a duration from 0s to 60s"),
+        ("events?wait=30s", "wait needs since= with the number of the event to continue after"),
         ("events?since=1h&wait=30s", "wait needs since="),
     ] {
         let (status, body) = surface.json(&format!("/api/v1/{path}")).await;

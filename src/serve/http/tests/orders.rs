@@ -52,11 +52,11 @@ async fn a_process_that_has_not_looked_yet_says_why() {
 async fn a_reload_answers_with_how_it_went() {
     let mut surface = Surface::new();
     for (outcome, status, text) in [
-        (Ok(()), StatusCode::OK, "the configuration was read and is in force\n"),
+        (Ok(()), StatusCode::OK, "the new configuration is active\n"),
         (
             Err("recliner.yml:3: no such key".to_owned()),
             StatusCode::INTERNAL_SERVER_ERROR,
-            "recliner.yml:3: no such key\nthe old configuration stays in force\n",
+            "recliner.yml:3: no such key\nthe old configuration stays active\n",
         ),
     ] {
         let router = surface.router();
@@ -87,7 +87,7 @@ async fn quit_is_told_on_and_one_order_waits_at_most() {
     for path in ["/-/quit", "/-/reload"] {
         let second = surface.ask(Method::POST, path, &[HOST]).await;
         assert_eq!(second.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(second.text(), "another order is under way; try again\n", "{path}");
+        assert_eq!(second.text(), "another order is being processed; try again\n", "{path}");
     }
     assert!(matches!(surface.orders.recv().await, Some(Order::Quit)));
     surface.orders.close();

@@ -103,8 +103,8 @@ fn promtool_says_the_same_of_every_file() {
         (false, "http_server_config:\n  headers:\n    Server: me\n".to_owned()),
         (false, "http_server_config:\n  http2: perhaps\n".to_owned()),
     ] {
-        let said = site.web(&text);
-        assert_eq!(said.is_ok(), sound, "{said:?}\n{text}");
+        let output = site.web(&text);
+        assert_eq!(output.is_ok(), sound, "{output:?}\n{text}");
         files.push((sound, text));
     }
     if Command::new("promtool").arg("--version").output().is_err() {
@@ -113,13 +113,13 @@ fn promtool_says_the_same_of_every_file() {
     }
     for (sound, text) in files {
         let path = site.write("web.yml", &text);
-        let said = Command::new("promtool").args(["check", "web-config"]).arg(path).output();
-        let said = said.unwrap();
+        let output = Command::new("promtool").args(["check", "web-config"]).arg(path).output();
+        let output = output.unwrap();
         assert_eq!(
-            said.status.success(),
+            output.status.success(),
             sound,
             "{}\n{text}",
-            String::from_utf8_lossy(&said.stderr)
+            String::from_utf8_lossy(&output.stderr)
         );
     }
 }
@@ -154,11 +154,11 @@ fn what_the_file_names_is_refused_with_its_place() {
             ],
         ),
     ] {
-        let said =
+        let output =
             site.web(&format!("tls_server_config:\n  cert_file: {cert}\n  key_file: {key}\n"));
-        let said = said.unwrap_err();
-        let lines: Vec<_> = said.lines().collect();
-        assert_eq!(lines.len(), says.len(), "{said}");
+        let output = output.unwrap_err();
+        let lines: Vec<_> = output.lines().collect();
+        assert_eq!(lines.len(), says.len(), "{output}");
         for (line, says) in lines.into_iter().zip(says) {
             assert!(line.starts_with(&format!("{}:{says}", path("web.yml"))), "{line}\n{says}");
         }
@@ -264,8 +264,8 @@ async fn many_wrong_passwords_do_not_hold_up_a_right_one() {
         let web = web.clone();
         wrong.spawn(async move { ask(&web, "/", Some(&format!("ann:{number}"))).await.0 });
     }
-    let mut said = BTreeMap::new();
-    let mut count = |status: StatusCode| *said.entry(status.as_u16()).or_insert(0) += 1;
+    let mut output = BTreeMap::new();
+    let mut count = |status: StatusCode| *output.entry(status.as_u16()).or_insert(0) += 1;
     // Once the line is full, most are refused at once.
     while wrong.len() > 10 {
         count(wrong.join_next().await.unwrap().unwrap());
@@ -275,7 +275,7 @@ async fn many_wrong_passwords_do_not_hold_up_a_right_one() {
     while let Some(status) = wrong.join_next().await {
         count(status.unwrap());
     }
-    assert!(said[&429] > 300 && said[&401] < 100 && said.len() == 2, "{said:?}");
+    assert!(output[&429] > 300 && output[&401] < 100 && output.len() == 2, "{output:?}");
 }
 
 #[tokio::test]
@@ -402,12 +402,12 @@ async fn a_handshake_that_never_ends_is_not_waited_for() {
     for part in ["", "\u{16}\u{3}\u{1}", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"] {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(part.as_bytes()).await.unwrap();
-        let mut said = Vec::new();
-        let read = stream.read_to_end(&mut said);
+        let mut output = Vec::new();
+        let read = stream.read_to_end(&mut output);
         let ended = time::timeout(Duration::from_secs(600), read).await;
         // Closed with unread bytes, a socket says that it was reset.
         let _how = ended.expect("the other side closes");
-        assert!(!said.windows(5).any(|part| part == b"hello"), "{part:?}: {said:?}");
+        assert!(!output.windows(5).any(|part| part == b"hello"), "{part:?}: {output:?}");
     }
     // One that is under way when everything stops holds nothing up.
     let silent = TcpStream::connect(address).await.unwrap();

@@ -171,13 +171,13 @@ async fn whatever_is_answered_a_server_sees_one_login_in_ten_seconds() {
         let shown = passwords(&[A, "http://b:5984"], Duration::from_secs(200), move |seen| {
             let turn = turn.fetch_add(1, Ordering::SeqCst);
             // A cheap mixer: splitmix64.
-            let mut luck = (seed << 32 | turn).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            luck = (luck ^ (luck >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            luck ^= luck >> 27;
-            let age = [0, 1, 600][(luck >> 8) as usize % 3];
-            let cookie = format!("AuthSession=s.{}; Max-Age={age}", luck % 7);
-            let known = [KNOWN, UNKNOWN][(luck >> 16) as usize % 2];
-            match luck % 11 {
+            let mut random = (seed << 32 | turn).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            random = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            random ^= random >> 27;
+            let age = [0, 1, 600][(random >> 8) as usize % 3];
+            let cookie = format!("AuthSession=s.{}; Max-Age={age}", random % 7);
+            let known = [KNOWN, UNKNOWN][(random >> 16) as usize % 2];
+            match random % 11 {
                 0 => Some(json(401, BAD_LOGIN)),
                 1 | 2 => Some(json(401, NOT_ADMIN)),
                 3 => Some(json(403, &format!(r#"{{"reason":"you may not, {turn}"}}"#))),
