@@ -115,8 +115,7 @@ pub fn walk(
             None => {}
         }
         walker.dispatch_batch();
-        let DirectoryWalker { worker_queues: helpers, is_complete: whole, worker: worker, .. } =
-            walker;
+        let DirectoryWalker { worker_queues: helpers, is_complete: whole, worker, .. } = walker;
         drop(helpers);
         let mut parts = vec![worker.finish()];
         for helper in running {
