@@ -1,10 +1,10 @@
-//! The scanner: one task that owns what is known of the cluster and publishes it as snapshots.
+//! The scanner: one task that owns the facts about the cluster and publishes them as snapshots.
 //!
-//! It never decides what a fact means; the planner reads the snapshots, metrics and the API read
-//! the [`Status`] as well. A source that fails leaves the old facts with their age.
+//! It never decides what a fact means: the planner, the metrics and the API read the snapshots and the
+//! [`Status`]. If a source fails, its old facts stay, with their age.
 //!
-//! A sweep reads everything, stage by stage. Besides, the task polls what the nodes run, and reads
-//! by themselves what feeds named and what a finished job changed.
+//! A sweep reads everything, in stages. In addition, the task polls the running jobs of each node, and
+//! reads single targets that appear in feeds or that a finished job changed.
 //!
 //! ```text
 //!  Source ──batches──> readings ──Event──> Scanner::handle ──Effect──> Task::run
@@ -13,11 +13,11 @@
 //!                         └──────────────────────────────────────────────────┘
 //! ```
 //!
-//! The facts of one shard take this way: `HttpSource::shard` makes them of CouchDB's answer,
-//! `send_batches` sends them on, [`Task::run`] receives them, `Scanner::handle` and
-//! `Scanner::observe` hand them to `Targets::record`, `Draft::set_facts` writes the row and the
-//! totals, and `Draft::publish` shares both with the metrics. Two rules are asked on the way:
-//! `convert::db_facts` says what an answer means, `facts::merged` which source's word counts.
+//! The path of one shard's facts: `HttpSource::shard` converts CouchDB's response, `send_batches` sends
+//! it, [`Task::run`] receives it, `Scanner::handle` and `Scanner::observe` pass it to
+//! `Targets::record`, `Draft::set_facts` writes the row and the totals, and `Draft::publish` shares
+//! both with the metrics. Two rules apply on the way: `convert::db_facts` interprets the response, and
+//! `facts::merged` decides between the sources.
 
 mod db_events;
 mod disk;
@@ -58,33 +58,33 @@ use wall_clock::Clock;
 /// Commands are rare and handled at once: a full queue means the task is stuck.
 const MAX_WAITING_COMMANDS: usize = 16;
 
-/// How long the first sweep waits for what an earlier process measured.
+/// How long the first sweep waits for the measurements of an earlier process.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the scanner goes by.
+/// The settings of the scanner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// From the start of one sweep to the start of the next.
     pub interval: Duration,
-    /// The time in which everything is read once, where feeds name what changes.
+    /// The time in which everything is read once, if feeds report all changes.
     pub interval_followed: Duration,
-    /// The shortest pause between two readings of what feeds name again and again.
+    /// The minimum pause between two reads of a target with repeated feed events.
     pub reread_after: Duration,
     /// From one poll of running jobs to the next.
     pub poll: Duration,
-    /// Which nodes this process serves.
+    /// The nodes that this process serves.
     pub nodes: Nodes,
     /// Whether this process reads the cluster's views and cleanups.
     pub views: bool,
-    /// Whether it reads the parts of views that it finds in files.
+    /// Whether it reads the parts of views found in files.
     pub parts: bool,
-    /// How many databases are exported by name, each whole.
+    /// The number of databases with series of their own.
     pub top: usize,
 }
 
 #[cfg(test)]
 impl Settings {
-    /// Of a process that serves the whole cluster.
+    /// The settings of a process that serves the whole cluster.
     fn example() -> Self {
         Self {
             interval: Duration::from_secs(300),
@@ -99,43 +99,43 @@ impl Settings {
     }
 }
 
-/// An order from outside.
+/// A command from another task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Sweep now.
     Sweep,
-    /// Read these targets again, beside the sweep: something may have changed them.
+    /// Read these targets again, independently of the sweep, because they may have changed.
     Reread(Vec<TargetIx>),
-    /// These shards are being split now, which no sweep may have found yet.
+    /// These shards are being split, which no sweep may have found yet.
     Splitting(Arc<Reshard>),
-    /// What feeds named.
+    /// Events of the feeds.
     FeedUpdate(FeedUpdate),
-    /// CouchDB was asked to clean up after this target: it has no evidence any more.
+    /// CouchDB was asked to clean up the files of this target, so its evidence is removed.
     CleanupRequested(TargetIx),
 }
 
-/// The way to talk to the scanner.
+/// The handle of the scanner.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    /// The tables as published last.
+    /// The latest snapshot.
     pub snapshots: watch::Receiver<Arc<Snapshot>>,
-    /// What the scanner says of itself.
+    /// The scanner's state.
     pub status: watch::Receiver<Arc<Status>>,
-    /// What the nodes' task lists showed in the last poll.
+    /// The running jobs found by the last poll.
     pub running: watch::Receiver<Arc<Running>>,
     commands: mpsc::Sender<Command>,
     events: EventBus,
 }
 
 impl Handle {
-    /// Sends a command, or gives it back when the queue is full or the task is gone.
+    /// Sends a command; returns it if the queue is full or the task has ended.
     #[must_use]
     pub fn send(&self, command: Command) -> Option<Command> {
         self.commands.try_send(command).err().map(mpsc::error::TrySendError::into_inner)
     }
 }
 
-/// Receives events, has the [`Scanner`] handle them, and does what it answers.
+/// Receives events, passes them to the [`Scanner`], and carries out the effects.
 #[derive(Debug)]
 pub struct Task {
     clock: Clock,
@@ -151,7 +151,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Makes the task and its handle.
+    /// Creates the task and its handle.
     #[must_use]
     pub fn new(
         clock: Clock,
@@ -188,8 +188,8 @@ impl Task {
         (task, handle)
     }
 
-    /// Waits a moment for what an earlier process measured, publishes it with its age, then sweeps
-    /// and polls. The process is not ready before one pass over the nodes that answer.
+    /// Waits a moment for the measurements of an earlier process, publishes them with their age, then
+    /// sweeps and polls. The process is not ready until one pass over the responding nodes has ended.
     pub async fn run_after(
         mut self,
         before: impl Future<Output = EarlierProcess>,
@@ -215,7 +215,7 @@ impl Task {
         loop {
             let wake = self.scanner.next_wake();
             let wake_at = wake.unwrap_or_else(Instant::now);
-            // Every arm is cancel-safe, and no arm's body awaits.
+            // Every branch is cancel-safe, and no branch's body awaits.
             let event = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,

@@ -1,10 +1,10 @@
-//! Database events that the scanner itself detects: for clusters whose feeds name nothing.
+//! Database events that the scanner itself detects, for clusters without a working feed.
 //!
-//! Owns which databases there were in the last whole listing, and the events until they are
-//! emitted. Between two readings of a database only the last state shows: one `updated` covers
-//! every write between them, and a database that was made and deleted between two listings is
-//! missed. Each copy has a sequence of its own and is read at its own time, so that one write may
-//! be reported again when a copy that was read later shows it.
+//! Owns the databases of the last complete listing, and the events until they are emitted. Between two
+//! reads of a database only the last state is visible: one `updated` covers every write in between,
+//! and a database that was created and deleted between two listings is missed. Each copy has its own
+//! sequence and is read at its own time, so one write may be reported again when another copy is read
+//! later.
 
 use super::Handle;
 use crate::{
@@ -16,59 +16,59 @@ use std::sync::Arc;
 use tokio::sync::{broadcast, watch};
 use wall_clock::Moment;
 
-/// Batches of events that a subscriber may be behind.
+/// The maximum number of batches that a subscriber may lag.
 const MAX_BATCHES_BEHIND: usize = 256;
 
-/// Something that happened to a database.
+/// A database event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DbEvent {
-    /// Its name.
+    /// The database.
     pub db: Box<str>,
-    /// What happened.
+    /// The kind of the event.
     pub change: DbChange,
 }
 
-/// What an earlier process knew.
+/// The state from an earlier process.
 #[derive(Clone, Debug, Default)]
 pub struct EarlierProcess {
-    /// What it had measured.
+    /// Its measurements.
     pub blocks: Vec<TableBlock>,
-    /// The states of databases when their last events were emitted, where that is newer.
+    /// The states of databases at their last emitted events, if newer.
     pub marks: Vec<PublishedDbState>,
 }
 
 /// A batch of database events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DbEventBatch {
-    /// Counts the batches, from one.
+    /// The number of the batch, from one.
     pub number: u64,
-    /// In the order in which they were detected.
+    /// The events in the order of detection.
     pub events: Arc<[DbEvent]>,
-    /// The states of those databases now, which the next process must know once the events are
-    /// kept.
+    /// The current states of those databases, which the next process must know after the events are
+    /// stored.
     pub marks: Arc<[PublishedDbState]>,
-    /// When the sweep began that ended with this, if one did.
+    /// The start of the sweep that this batch completes, if it completes one.
     pub swept: Option<Moment>,
 }
 
 /// Detects events and holds them until they are emitted.
 #[derive(Debug, Default)]
 pub(super) struct ChangeDetector {
-    /// The databases of the last whole listing; none before the first one.
+    /// The databases of the last complete listing; `None` before the first one.
     there: Option<IndexSet>,
-    /// Those that were made since the last sweep ended.
+    /// Databases created since the last sweep ended.
     fresh: IndexSet,
-    /// Databases that were written to, each once, and the order of that.
+    /// Databases that were written to, each once, and their order.
     written: IndexSet,
     order: Vec<DbIx>,
     events: Vec<DbEvent>,
     marks: Vec<PublishedDbState>,
-    /// How far copies were when an earlier process emitted their events, until they are read.
+    /// The sequences of copies when an earlier process emitted their events, until they are read.
     marked: PublishedUpdateSeqs,
     batches: u64,
 }
 
-/// Carries the events to subscribers, and their confirmation back.
+/// Sends the events to subscribers, and returns their confirmation.
 #[derive(Clone, Debug)]
 pub(super) struct EventBus {
     events: broadcast::Sender<DbEventBatch>,
@@ -83,13 +83,13 @@ impl Default for EventBus {
 
 impl EventBus {
     pub(super) fn send(&self, events: DbEventBatch) {
-        // There may be no subscriber.
+        // There may be no subscribers.
         let _unsubscribed = self.events.send(events);
     }
 }
 
 impl ChangeDetector {
-    /// The restored targets say which databases there were.
+    /// Takes the known databases from the restored targets.
     pub(super) fn restored(&mut self, draft: &Draft) {
         let mut there = IndexSet::default();
         let mapped = |it: &TargetRef<'_>| {
@@ -99,7 +99,7 @@ impl ChangeDetector {
         self.there = Some(there);
     }
 
-    /// An earlier process emitted events of this database, which was in this state then.
+    /// An earlier process emitted events of this database, which was in this state.
     pub(super) fn marked(&mut self, mark: &PublishedDbState, draft: &mut Draft) {
         let db = draft.apply_published_state(mark, &mut self.marked).as_usize();
         let set = |bits: &mut IndexSet, on| if on { bits.insert(db) } else { bits.remove(db) };
@@ -109,12 +109,12 @@ impl ChangeDetector {
         }
     }
 
-    /// All databases were listed, and these exist.
+    /// All databases were listed; these exist.
     pub(super) fn listed(&mut self, dbs: &IndexSet, draft: &Draft) {
         let Some(before) = self.there.replace(dbs.clone()) else { return };
         let differ: Vec<DbIx> =
             before.symmetric_difference(dbs).filter_map(DbIx::from_usize).collect();
-        // One that was deleted and made again is another database of the same name.
+        // A database that was deleted and created again is a different one with the same name.
         for db in differ.iter().filter(|db| before.contains(db.as_usize())) {
             self.deleted(*db, draft);
         }
@@ -123,7 +123,7 @@ impl ChangeDetector {
         }
     }
 
-    /// One database is in the map.
+    /// One database is in the shard map.
     pub(super) fn db_exists(&mut self, db: DbIx, draft: &Draft) {
         let Some(there) = &mut self.there else { return };
         if !there.contains(db.as_usize()) {
@@ -132,7 +132,7 @@ impl ChangeDetector {
         }
     }
 
-    /// One database is no longer in the map.
+    /// One database is no longer in the shard map.
     pub(super) fn db_removed(&mut self, db: DbIx, draft: &Draft) {
         let Some(there) = &mut self.there else { return };
         if there.contains(db.as_usize()) {
@@ -148,13 +148,13 @@ impl ChangeDetector {
 
     fn deleted(&mut self, db: DbIx, draft: &Draft) {
         self.fresh.remove(db.as_usize());
-        // Another database gets its place soon.
+        // Another database will use its position soon.
         self.written.remove(db.as_usize());
         self.add(db, DbChange::Deleted, draft);
     }
 
-    /// Adds an event, and the state of its database with it. `_db_updates` names no events of the
-    /// database that holds them, so neither does this.
+    /// Adds an event with the state of its database. Like `_db_updates`, it skips the database that
+    /// stores the events.
     fn add(&mut self, db: DbIx, change: DbChange, draft: &Draft) {
         let Some(name) = draft.current().db_name(db).filter(|name| name.db != GLOBAL_CHANGES)
         else {
@@ -165,7 +165,7 @@ impl ChangeDetector {
         self.marks.extend(draft.published_state_of(db, there, fresh));
     }
 
-    /// A shard was read, `shard` being its state before; it has this update sequence now.
+    /// A shard was read and now has this update sequence; `shard` is its state before.
     pub(super) fn shard_read(&mut self, shard: TargetRef<'_>, now: Option<u64>) {
         let db = shard.db();
         let of_cluster = shard.kind() == TargetKind::Db && shard.range().is_some();
@@ -182,17 +182,17 @@ impl ChangeDetector {
         }
     }
 
-    /// How many batches were taken so far.
+    /// The number of batches so far.
     pub(super) const fn batches(&self) -> u64 {
         self.batches
     }
 
-    /// How many events wait to be emitted.
+    /// The number of events that wait to be emitted.
     pub(super) fn waiting(&self) -> usize {
         self.order.len() + self.events.len()
     }
 
-    /// All events that wait; a new database's `updated` comes after its `created`.
+    /// Takes all waiting events; the `updated` of a new database comes after its `created`.
     pub(super) fn take(&mut self, draft: &Draft, swept: Option<Moment>) -> DbEventBatch {
         for db in std::mem::take(&mut self.order) {
             if self.written.contains(db.as_usize()) {
@@ -211,14 +211,13 @@ impl ChangeDetector {
 }
 
 impl Handle {
-    /// Subscribes to database events. A subscriber that falls behind gets an error, and has missed
-    /// some.
+    /// Subscribes to database events. A subscriber that lags too far gets an error and has missed some.
     #[must_use]
     pub fn db_events(&self) -> broadcast::Receiver<DbEventBatch> {
         self.events.events.subscribe()
     }
 
-    /// Confirms that all batches up to this number were handed over to be kept, or need not be.
+    /// Confirms that all batches up to this number are stored or need not be.
     pub fn confirm_events(&self, number: u64) {
         self.events.confirmed.send_if_modified(|confirmed| {
             let is_newer = *confirmed < number;
@@ -227,7 +226,7 @@ impl Handle {
         });
     }
 
-    /// Up to which number batches were confirmed.
+    /// The number of the last confirmed batch.
     #[must_use]
     pub fn confirmed_events(&self) -> watch::Receiver<u64> {
         self.events.confirmed.subscribe()

@@ -1,7 +1,7 @@
-//! The files in nodes' own directories: which targets have one, which files nothing uses.
+//! The files in nodes' own directories: which targets have one, and which files are unused.
 //!
-//! Owns which files the walks of this sweep met, and which nodes each sidecar reads. A walk that was
-//! not whole takes nothing out. At the end of a sweep it judges which files are of no use.
+//! Owns which files the walks of this sweep found, and which nodes each sidecar reads. An incomplete
+//! walk removes nothing. The unused files are determined at the end of a sweep.
 
 mod unused;
 
@@ -18,27 +18,27 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// Sweeps after which a sidecar's facts of a database are too old: CouchDB is asked again.
+/// The number of sweeps after which a sidecar's database facts are too old, and CouchDB is asked again.
 const MAX_LAG_SWEEPS: u32 = 2;
 
-/// What the walks of one sweep met.
+/// What the walks of one sweep found.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
     nodes: BTreeMap<NodeIx, OnNode>,
-    /// Databases with index files that this sweep met.
+    /// Databases with index files in this sweep.
     with_parts: BTreeSet<DbIx>,
-    /// The same of the sweep before, whose views may still be read while this one walks.
+    /// Databases with index files in the previous sweep, whose views may still be read.
     with_parts_before: BTreeSet<DbIx>,
-    /// The nodes of each sidecar, by its last answer.
+    /// The nodes of each sidecar, from its last response.
     peers: BTreeMap<Arc<str>, BTreeSet<NodeIx>>,
 }
 
-/// What one walk met.
+/// What one walk found.
 #[derive(Debug, Default)]
 struct OnNode {
-    /// Targets whose file was met.
+    /// Targets whose file was found.
     met: IndexSet,
-    /// Shards whose file is there, but which are no target yet.
+    /// Shards whose file exists but which are not targets yet.
     unlisted: BTreeSet<Box<str>>,
     compactions: Vec<CompactionFile>,
     /// Files that could not be read.
@@ -53,29 +53,29 @@ impl Disk {
         *self = Self { with_parts_before, peers, ..Self::default() };
     }
 
-    /// Whether the directories of some node were walked in this sweep.
+    /// Whether the directories of a node were walked in this sweep.
     pub(super) fn was_walked(&self) -> bool {
         self.nodes.values().any(|node| node.ended.is_some())
     }
 
-    /// Whether index files of this database were met in this sweep, or before its walks.
+    /// Whether index files of this database were found in this sweep, or before its walks.
     pub(super) fn has_parts(&self, db: DbIx) -> bool {
         self.with_parts.contains(&db)
             || (!self.was_walked() && self.with_parts_before.contains(&db))
     }
 
-    /// Whether files of this node were met in this sweep.
+    /// Whether files of this node were found in this sweep.
     pub(super) fn has_met(&self, node: NodeIx) -> bool {
         self.nodes.contains_key(&node)
     }
 
-    /// Whether a target's file was met on this node in this sweep.
+    /// Whether a target's file was found on this node in this sweep.
     pub(super) fn has_file(&self, node: NodeIx, ix: TargetIx) -> bool {
         self.nodes.get(&node).is_some_and(|on_node| on_node.met.contains(ix.as_usize()))
     }
 
-    /// Applies what was read of some files in a node's directories; answers what could not be read.
-    /// `without_map`: only the disk says which databases there are.
+    /// Applies the facts of some files in a node's directories; returns what could not be read.
+    /// `without_map`: only the disk shows which databases exist.
     pub(super) fn files(
         &mut self,
         targets: &mut Targets,
@@ -156,7 +156,7 @@ impl Disk {
         targets.record(ix, facts);
     }
 
-    /// Applies what a sidecar read of a node's files.
+    /// Applies a sidecar's facts about a node's files.
     pub(super) fn peer_files(
         &mut self,
         targets: &mut Targets,
@@ -165,7 +165,7 @@ impl Disk {
         (settings, without_map): (&Settings, bool),
         now: Moment,
     ) {
-        // A node that the cluster does not have belongs to another cluster.
+        // A node outside the cluster belongs to another cluster.
         let Some(at) = targets.draft.find_node(node) else { return };
         if settings.nodes.has(node) {
             let longest = settings.interval.saturating_mul(MAX_LAG_SWEEPS);
@@ -182,8 +182,8 @@ impl Disk {
         }
     }
 
-    /// A sidecar answered for these nodes. For nodes that it no longer answers for, CouchDB's own
-    /// numbers count again.
+    /// A sidecar responded for these nodes. For nodes that it no longer serves, CouchDB's own numbers
+    /// count again.
     pub(super) fn peer_answered(
         &mut self,
         draft: &mut Draft,
@@ -193,14 +193,14 @@ impl Disk {
         let before = self.peers.insert(Arc::clone(peer), nodes.clone()).unwrap_or_default();
         for at in before.union(&nodes) {
             let on_node = self.nodes.entry(*at).or_default();
-            // The walks of this process remove what it reads itself.
+            // The walks of this process handle the nodes that it reads itself.
             if on_node.ended.is_none() {
                 remove_gone(draft, *at, &on_node.met, false);
             }
         }
     }
 
-    /// A walk ended.
+    /// A walk has ended.
     pub(super) fn walked(
         &mut self,
         draft: &mut Draft,
@@ -216,7 +216,7 @@ impl Disk {
     }
 }
 
-/// A shard's name in two parts; a node-local database's has no range.
+/// The two parts of a shard's name; a node-local database's name has no range.
 fn db_and_range(shard: &str) -> (DbName<'_>, Option<Range>) {
     match ShardName::split(shard) {
         Some(split) => (DbName { db: split.db, suffix: split.suffix }, Some(split.range)),
@@ -224,8 +224,8 @@ fn db_and_range(shard: &str) -> (DbName<'_>, Option<Range>) {
     }
 }
 
-/// Removes the parts of a node whose file is gone; also the databases where only the disk says
-/// which there are.
+/// Removes the parts of a node whose file no longer exists; also databases, if only the disk shows
+/// which exist.
 fn remove_gone(draft: &mut Draft, node: NodeIx, met: &IndexSet, without_map: bool) {
     let places = draft.current().row_count();
     for at in 0..places {

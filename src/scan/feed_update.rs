@@ -1,30 +1,30 @@
-//! What feeds named, as the scanner takes it in.
+//! The events of feeds, as the scanner receives them.
 
 use wall_clock::Moment;
 
-/// What feeds named since the last update.
+/// The feed events since the last update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeedUpdate {
-    /// Databases in the order in which they were named.
+    /// Databases in the order of their events.
     pub named: Vec<NamedDb>,
-    /// Since when feeds have named every change, these databases included; none while they do not.
+    /// Since when the feeds have reported every change, including these; `None` while they do not.
     pub followed_since: Option<Moment>,
 }
 
-/// A database that was named.
+/// A database with an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedDb {
-    /// Its name.
+    /// The name.
     pub db: Box<str>,
-    /// What has to be read again.
+    /// What must be read again.
     pub stale: Stale,
 }
 
-/// What of a database has to be read again.
+/// What must be read again of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stale {
-    /// Its shards: something was written.
+    /// Its shards, after a write.
     Shards,
-    /// Its entry in the shard map, and with it its shards: it was made, deleted or moved.
+    /// Its entry in the shard map and its shards: it was created, deleted or moved.
     Entry,
 }

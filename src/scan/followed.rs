@@ -1,8 +1,8 @@
-//! What feeds name is read by itself, at once; what they confirm need not be read for long.
+//! Targets with feed events are read at once; targets that feeds confirm are read rarely.
 //!
-//! Owns which shards, map entries and views have to be read beside the sweep, and whether the next
-//! sweep has to list and read everything. Once feeds name every change, a sweep reads each
-//! confirmed target only once in `interval_followed`.
+//! Owns which shards, map entries and views must be read outside of sweeps, and whether the next sweep
+//! must list and read everything. While feeds report every change, a sweep reads each confirmed target
+//! only once in `interval_followed`.
 
 use super::{
     Settings,
@@ -24,21 +24,21 @@ use std::{
 use tokio::time::Instant;
 use wall_clock::Moment;
 
-/// Shards of a node, or entries of the map, that are read together because they were named. More
-/// wait for the next batch.
+/// The maximum number of shards of a node, or of map entries, that are read together because of feed
+/// events. The rest waits for the next batch.
 const REREAD_BATCH: usize = 256;
 
-/// Entries of the shard map that are asked for one by one; where more are named, the whole
-/// map is read instead.
+/// The maximum number of map entries that are requested one by one; if more are due, the whole map is
+/// read instead.
 const MAX_ENTRIES: usize = 1_000;
 
-/// The database that holds the shard map.
+/// The database with the shard map.
 const MAP_DB: &str = "_dbs";
 
-/// A cluster counts as quiet when for so long feeds named nothing and nothing ran.
+/// How long there must be no feed events and no jobs until the cluster counts as quiet.
 const QUIET_AFTER: Duration = Duration::from_secs(60);
 
-/// What was named and waits to be read, and for how long the last listing holds.
+/// Targets that wait to be read, and how long the last listing is valid.
 #[derive(Debug)]
 pub(super) struct Followed {
     /// Shards, node by node.
@@ -47,38 +47,38 @@ pub(super) struct Followed {
     entries: RereadQueue<(), Box<str>>,
     /// Views that a job changed.
     voided_views: BTreeSet<TargetIx>,
-    /// Shards that a job changed: what is read of them says how it ended.
+    /// Shards that a job changed: their next read shows how it ended.
     voided_shards: BTreeSet<TargetIx>,
-    /// The last whole listing; none where the next sweep has to list.
+    /// The last complete listing; `None` if the next sweep must list.
     listed: Option<Listed>,
-    /// Nodes that did not answer when they were last asked.
+    /// Nodes that did not answer the last request.
     away: BTreeSet<NodeIx>,
-    /// Counts sweeps: each reads another part of what is confirmed.
+    /// The number of sweeps: each reads another part of the confirmed targets.
     turn: usize,
     /// Whether the next sweep reads everything.
     reads_all: bool,
-    /// When feeds last named something, or something ran.
+    /// The time of the last feed event or running job.
     busy: Instant,
 }
 
-/// A whole listing.
+/// A complete listing.
 #[derive(Debug)]
 struct Listed {
     /// When its sweep began.
     began: Moment,
     /// When it ended.
     at: Instant,
-    /// What was being split then.
+    /// The splits at that time.
     splits: Option<Reshard>,
 }
 
 impl Settings {
-    /// How often one thing that feeds name is read at most.
+    /// The limits on how often one target with feed events is read.
     const fn pace(&self) -> Pace {
         Pace { shortest: self.reread_after, longest: self.interval }
     }
 
-    /// In how many sweeps what is confirmed is read once.
+    /// The number of sweeps in which all confirmed targets are read once.
     fn sweeps_for_all(&self) -> usize {
         let sweeps = self.interval_followed.as_secs().checked_div(self.interval.as_secs());
         sweeps.and_then(|sweeps| usize::try_from(sweeps).ok()).unwrap_or(1).max(1)
@@ -100,7 +100,7 @@ impl Followed {
         }
     }
 
-    /// A sweep begins: another part of what is confirmed has its turn.
+    /// A sweep begins, and the next part of the confirmed targets is due.
     pub(super) const fn begin_sweep(&mut self) {
         self.turn = self.turn.wrapping_add(1);
     }
@@ -116,23 +116,23 @@ impl Followed {
         self.reads_all
     }
 
-    /// A sweep ended that read everything it was to read.
+    /// A sweep has ended that read everything it had to.
     pub(super) const fn all_was_read(&mut self) {
         self.reads_all = false;
     }
 
-    /// Whether a target is among those that have their turn once in so many sweeps.
+    /// Whether a confirmed target is due in this sweep.
     pub(super) fn is_turn_of(&self, ix: TargetIx, sweeps: usize) -> bool {
         ix.as_usize() % sweeps == self.turn % sweeps
     }
 
-    /// A job runs, or feeds named something.
+    /// A job is running, or there was a feed event.
     pub(super) const fn note_busy(&mut self, now: Instant) {
         self.busy = now;
     }
 
-    /// Notes whether the cluster is quiet: for a while nothing was named, and nothing ran. Answers
-    /// whether that is news.
+    /// Updates whether the cluster is quiet: no feed events and no jobs for a while. Returns whether that
+    /// changed.
     pub(super) fn note_quiet(&self, draft: &mut Draft, now: Instant) -> bool {
         let quiet = draft.current().feeds_complete_since().is_some()
             && now.duration_since(self.busy) >= QUIET_AFTER
@@ -142,8 +142,8 @@ impl Followed {
         changed
     }
 
-    /// Takes in what feeds named; answers whether it changed since when they name everything,
-    /// which readers of snapshots have to know at once.
+    /// Applies feed events; returns whether the time since which feeds report everything changed, which
+    /// readers of snapshots must learn at once.
     pub(super) fn update(
         &mut self,
         draft: &mut Draft,
@@ -156,7 +156,7 @@ impl Followed {
             self.note_busy(now);
         }
         if update.named.iter().any(|named| named.stale == Stale::Entry) {
-            // The map is a database of each node's own, and not every server names it.
+            // Each node has its own shard map database, and not every server reports its changes.
             self.written(draft, views, MAP_DB, settings, now);
         }
         for NamedDb { db, stale: what } in update.named {
@@ -170,7 +170,7 @@ impl Followed {
         changed
     }
 
-    /// Something was written to a database; answers whether the tables have it.
+    /// A database was written to; returns whether the tables contain it.
     fn written(
         &mut self,
         draft: &mut Draft,
@@ -188,7 +188,7 @@ impl Followed {
         known
     }
 
-    /// Queues a database's copies to be read, and no longer trusts what is known of it.
+    /// Queues a database's copies for reading; their facts no longer count as confirmed.
     pub(super) fn queue_shards(
         &mut self,
         draft: &mut Draft,
@@ -203,7 +203,7 @@ impl Followed {
                 !matches!(target.state(), TargetState::Missing | TargetState::Unaddressable);
             let node = target.node_ix();
             draft.mark_unconfirmed(ix);
-            // When a node is back, a sweep reads all of it.
+            // When a node answers again, a sweep reads all of it.
             if there && draft.current().node(node).is_some_and(|node| node.is_up == Some(true)) {
                 self.shards.name(node, ix, settings.pace(), now);
             }
@@ -224,7 +224,7 @@ impl Followed {
         }
     }
 
-    /// A job changed a target: it is read again at once, beside the sweep.
+    /// A job changed a target, which is read again at once, outside of the sweep.
     pub(super) fn void(&mut self, draft: &mut Draft, ix: TargetIx, now: Instant) {
         let Some(target) = draft.current().target(ix) else { return };
         let (kind, node) = (target.kind(), target.node_ix());
@@ -242,7 +242,7 @@ impl Followed {
         }
     }
 
-    /// The databases of the views that jobs changed, if there is any; they no longer wait.
+    /// Takes the databases of the views that jobs changed, if there are any.
     pub(super) fn take_voided_views(&mut self, snapshot: &Snapshot) -> Option<BTreeSet<DbIx>> {
         if self.voided_views.is_empty() {
             return None;
@@ -251,7 +251,7 @@ impl Followed {
         Some(voided.into_iter().filter_map(|ix| Some(snapshot.target(ix)?.db())).collect())
     }
 
-    /// When something is due, on nodes that are free and, where that is free, in the map.
+    /// When the next read is due, on nodes that are free and, if that is free, in the map.
     pub(super) fn next_due(
         &self,
         free: impl Fn(NodeIx) -> bool,
@@ -262,7 +262,7 @@ impl Followed {
         shards.into_iter().chain(entries).min()
     }
 
-    /// What is due on nodes that are free; from now on it is being read.
+    /// Takes the due reads on nodes that are free, and marks them as being read.
     pub(super) fn due_shards(
         &mut self,
         draft: &Draft,
@@ -289,13 +289,13 @@ impl Followed {
         node_reads
     }
 
-    /// Databases whose entries in the map are due; from now on they are being read.
+    /// Takes the due map entries, and marks them as being read.
     pub(super) fn due_entries(&mut self, now: Instant) -> Vec<String> {
         let taken = self.entries.take_due(|()| true, REREAD_BATCH, now);
         taken.into_values().flatten().map(String::from).collect()
     }
 
-    /// A queued shard was read, well or not.
+    /// A queued shard was read, successfully or not.
     pub(super) fn shard_read(
         &mut self,
         draft: &mut Draft,
@@ -310,8 +310,8 @@ impl Followed {
         }
     }
 
-    /// A stage of queued shards ended: what it did not yield is read again later. Answers whether
-    /// one of them was voided, so that somebody waits to learn how a job ended.
+    /// A stage of queued shards has ended: shards without a result are read again later. Returns whether
+    /// the facts of one of them were void, so that a reader waits to learn how a job ended.
     pub(super) fn shards_read(&mut self, stage: &Stage, settings: &Settings, now: Instant) -> bool {
         let Stage::Shards { node_reads, .. } = stage else { return false };
         let mut awaited = false;
@@ -326,14 +326,14 @@ impl Followed {
         awaited
     }
 
-    /// A sweep read a shard: where it is not queued again, what is known of it is trusted.
+    /// A sweep read a shard: unless it is queued again, its facts are trusted.
     pub(super) fn swept(&self, draft: &mut Draft, ix: TargetIx) {
         if !self.shards.contains(&ix) {
             draft.mark_confirmed(ix);
         }
     }
 
-    /// The map's entry of one database was read, well or not.
+    /// The map's entry of one database was read, successfully or not.
     pub(super) fn entry_read(&mut self, db: &str, well: bool, settings: &Settings, now: Instant) {
         let pace = settings.pace();
         self.entries.finish(&Box::from(db), well, pace, now);
@@ -345,18 +345,17 @@ impl Followed {
         self.shards.remove(&ix);
     }
 
-    /// All of the map was read, and every node of this process's share listed its files.
+    /// The whole map was read, and every node that this process serves listed its files.
     pub(super) fn listed(&mut self, began: Moment, at: Instant, splits: Option<&Reshard>) {
         self.listed = Some(Listed { began, at, splits: splits.cloned() });
     }
 
-    /// The next sweep has to list what there is.
+    /// The next sweep must list everything.
     pub(super) fn forget_listing(&mut self) {
         self.listed = None;
     }
 
-    /// Whether a sweep has to list what there is, or feeds named all changes of that since it was
-    /// last listed.
+    /// Whether a sweep must list everything; not if feeds reported all changes since the last listing.
     pub(super) fn must_list(
         &self,
         targets: &Targets,
@@ -379,8 +378,8 @@ impl Followed {
             })
     }
 
-    /// Whether a sweep reads a target. What feeds confirm it reads only in its turn, unless a
-    /// distrusted header alone said it; and it never reads what is queued to be read by itself.
+    /// Whether a sweep reads a target. A confirmed target is read only when it is due, unless its facts
+    /// come only from a distrusted header; a queued target is never read by a sweep.
     pub(super) fn is_due(&self, ix: TargetIx, targets: &Targets, settings: &Settings) -> bool {
         if self.reads_all {
             return true;
@@ -393,7 +392,7 @@ impl Followed {
             || self.is_turn_of(ix, settings.sweeps_for_all())
     }
 
-    /// A node answered, or did not: where that is news, feeds may have missed its changes.
+    /// A node answered, or did not. If that is a change, feeds may have missed its changes.
     pub(super) fn node_answered(&mut self, draft: &mut Draft, node: NodeIx, there: bool) {
         let changed = if there { self.away.remove(&node) } else { self.away.insert(node) };
         if !changed || draft.current().feeds_complete_since().is_none() {
@@ -405,7 +404,7 @@ impl Followed {
         }
     }
 
-    /// Whether some node did not answer when it was last asked.
+    /// Whether a node did not answer the last request.
     pub(super) fn is_any_node_away(&self) -> bool {
         !self.away.is_empty()
     }

@@ -1,10 +1,10 @@
-//! Which shards a sweep need not ask CouchDB for: their headers were just read and cover what it
-//! would say.
+//! The shards that a sweep need not request from CouchDB: their headers were just read and contain what
+//! CouchDB would respond.
 //!
-//! Owns which headers are exact, which nodes' headers are distrusted, and what the sweep did about
-//! shards. A header costs CouchDB nothing, and a question about a shard that is not open costs it an
-//! fsync. Only sweeps use this: what is read just before a start, after a job, or because a feed
-//! named it, CouchDB always says itself.
+//! Owns which headers are exact, which nodes' headers are distrusted, and the sweep's counts of shards.
+//! Reading a header costs CouchDB nothing, while a request for a shard that is not open costs an fsync.
+//! Only sweeps use this: reads just before a start, after a job, or after a feed event always go to
+//! CouchDB.
 
 use super::SweptShards;
 use crate::{
@@ -15,18 +15,18 @@ use crate::{
 use couchdb_files::ReportMatch;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is remembered from sweep to sweep.
+/// The state that is kept from sweep to sweep.
 #[derive(Debug, Default)]
 pub(super) struct HeaderCoverage {
-    /// Shards whose last compaction CouchDB said since their file took its place.
+    /// Shards whose last compaction CouchDB has confirmed for their current file.
     asked: IndexSet,
-    /// Targets of which two sources last said different things.
+    /// Targets for which two sources last reported different facts.
     differ: BTreeSet<TargetIx>,
-    /// Nodes with at least one such target when the sweep began: none of their headers is trusted.
+    /// Nodes with such a target at the start of the sweep: none of their headers is trusted.
     distrusted: BTreeSet<NodeIx>,
-    /// Nodes of which two sources were compared in this sweep.
+    /// Nodes for which two sources were compared in this sweep.
     compared: BTreeSet<NodeIx>,
-    /// What this sweep did about shards.
+    /// The counts of shards in this sweep.
     shards: SweptShards,
 }
 
@@ -39,28 +39,28 @@ impl HeaderCoverage {
         self.shards = SweptShards::default();
     }
 
-    /// What this sweep did about shards so far.
+    /// The counts of shards in this sweep so far.
     pub(super) const fn shards(&self) -> SweptShards {
         self.shards
     }
 
-    /// So many shards this sweep leaves to feeds.
+    /// This sweep leaves this many shards to feeds.
     pub(super) const fn count_followed(&mut self, followed: u64) {
         self.shards.followed += followed;
     }
 
-    /// This sweep asks CouchDB for so many shards, and so many are covered by their headers.
+    /// This sweep requests this many shards from CouchDB, and headers cover this many.
     pub(super) const fn count_shards(&mut self, asked: u64, covered: u64) {
         self.shards.asked += asked;
         self.shards.covered += covered;
     }
 
-    /// CouchDB said the facts of a shard.
+    /// CouchDB reported the facts of a shard.
     pub(super) fn couchdb_answered(&mut self, ix: TargetIx) {
         self.asked.insert(ix.as_usize());
     }
 
-    /// Two readings of a target were compared.
+    /// Two sources of a target were compared.
     pub(super) fn compared(&mut self, node: NodeIx, ix: TargetIx, verdict: ReadingComparison) {
         match verdict {
             ReadingComparison::Incomparable => return,
@@ -70,7 +70,7 @@ impl HeaderCoverage {
         self.compared.insert(node);
     }
 
-    /// Whether a header says all that CouchDB would, now that this file was read.
+    /// Whether a header contains everything that CouchDB would report, after this file was read.
     pub(super) fn is_exact(&mut self, ix: TargetIx, file: &DbFile) -> bool {
         if !file.same {
             self.asked.remove(ix.as_usize());
@@ -78,26 +78,25 @@ impl HeaderCoverage {
         }
         match file.reported {
             ReportMatch::Identical => true,
-            // In a file that is still the same, no compaction ended since CouchDB said the last.
+            // In an unchanged file, no compaction has ended since CouchDB confirmed the last one.
             ReportMatch::ExceptCompactedSeq => self.asked.contains(ix.as_usize()),
             ReportMatch::Different => false,
         }
     }
 
-    /// The header is of a later state than CouchDB's answer, as far as one can say: what was
-    /// compared before is out of date.
+    /// The header is probably newer than CouchDB's response, so the last comparison is out of date.
     pub(super) fn superseded(&mut self, ix: TargetIx) {
         self.differ.remove(&ix);
     }
 
-    /// The header of an index was read again; of another state, what was compared is out of date.
+    /// The header of an index was read again; if it changed, the last comparison is out of date.
     pub(super) fn index_read(&mut self, ix: TargetIx, before: &Facts, now: &Facts) {
         if [FactKind::File, FactKind::UpdateSeq].iter().any(|it| before.get(*it) != now.get(*it)) {
             self.superseded(ix);
         }
     }
 
-    /// Whether no header of a node is trusted in this sweep.
+    /// Whether the headers of a node are distrusted in this sweep.
     pub(super) fn distrusts(&self, node: NodeIx) -> bool {
         self.distrusted.contains(&node)
     }
@@ -107,7 +106,7 @@ impl HeaderCoverage {
         self.compared.contains(&node)
     }
 
-    /// How many targets of each node two sources say different things of.
+    /// The number of targets of each node for which the sources disagree.
     pub(super) fn disagreements(&self, snapshot: &Snapshot) -> BTreeMap<NodeIx, u64> {
         let mut counts = BTreeMap::new();
         for target in self.differ.iter().filter_map(|ix| snapshot.target(*ix)) {

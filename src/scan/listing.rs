@@ -1,7 +1,7 @@
-//! Which targets there are: the shard map compared with the files on each node.
+//! The existing targets: the shard map compared with the files on each node.
 //!
-//! Owns one listing: what the map places where, which files the nodes listed, what is being split.
-//! Removes a target only when the whole map and its node's whole list were read without it.
+//! Owns one listing: the map's placement, the files listed by the nodes, the splits. Removes a target
+//! only if the whole map and its node's whole list were read without it.
 
 use super::{Settings, views::Views};
 use crate::{
@@ -14,24 +14,24 @@ use crate::{
 use couchdb_names::{NameList, Range, ShardName};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most databases that are asked for one by one because only stray files name them. When there
-/// are more, the map is probably broken, and their state stays unknown.
+/// The maximum number of databases that are requested one by one because only stray files name them. If
+/// there are more, the map is probably incomplete, and their state stays unknown.
 const MAX_STRAY_DATABASES: usize = 200;
 
 /// One sweep's listing.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// What is being split; `None` before anybody said.
+    /// The splits; `None` before they are known.
     splits: Option<Reshard>,
-    /// Whether the state of what was listed is decided.
+    /// Whether the states of the listed targets are decided.
     settled: bool,
-    /// How much of the map was read; `None` before it ended, and where it broke off.
+    /// How much of the map was read; `None` before its end, or if it broke off.
     map: Option<MapRead>,
-    /// Databases the map has.
+    /// The databases in the map.
     databases: usize,
-    /// Nodes that hold copies by the map.
+    /// Nodes with copies in the map.
     holders: BTreeSet<NodeIx>,
-    /// Databases the map has, and their targets.
+    /// The databases in the map, with their targets.
     dbs: IndexSet,
     mapped: IndexSet,
     /// Targets whose file was listed.
@@ -40,9 +40,9 @@ pub(super) struct Listing {
     listed: BTreeSet<NodeIx>,
     /// Entries of databases with moving copies; the other entries need not be kept.
     moving: BTreeMap<(String, String), MapEntry>,
-    /// Files that the map does not place on their node.
+    /// Files on nodes where the map does not place them.
     strays: Vec<Stray>,
-    /// Databases that were asked for one by one, with the suffix that the map has for each.
+    /// Databases that were requested one by one, with the suffix in the map.
     asked: BTreeMap<String, Option<String>>,
 }
 
@@ -55,7 +55,7 @@ struct Stray {
 }
 
 impl Listing {
-    /// Begins a new listing. Keeps what is being split.
+    /// Begins a new listing, and keeps the splits.
     pub(super) fn begin(&mut self) {
         self.dbs.clear();
         self.mapped.clear();
@@ -69,12 +69,12 @@ impl Listing {
         };
     }
 
-    /// Whether the state of what was listed is decided.
+    /// Whether the states of the listed targets are decided.
     pub(super) const fn is_settled(&self) -> bool {
         self.settled
     }
 
-    /// The map was read, so much of it.
+    /// The map was read, to this extent.
     pub(super) const fn map_read(&mut self, map: MapRead) {
         self.map = Some(map);
     }
@@ -83,22 +83,22 @@ impl Listing {
         matches!(self.map, Some(MapRead::Whole))
     }
 
-    /// Whether the map is what the login may read, database by database.
+    /// Whether the map consists of the databases that the login may read, requested one by one.
     pub(super) const fn is_readable_alone(&self) -> bool {
         matches!(self.map, Some(MapRead::Readable))
     }
 
-    /// Whether there is no map to read: a file on the disk is where it should be.
+    /// Whether there is no map to read, so that every file on a disk is in its place.
     pub(super) const fn is_without_map(&self) -> bool {
         matches!(self.map, Some(MapRead::None))
     }
 
-    /// Whether the map has no database.
+    /// Whether the map is empty.
     pub(super) const fn is_map_empty(&self) -> bool {
         self.databases == 0
     }
 
-    /// What is being split; `None` before anybody said.
+    /// The splits; `None` before they are known.
     pub(super) const fn splits(&self) -> Option<&Reshard> {
         self.splits.as_ref()
     }
@@ -111,7 +111,7 @@ impl Listing {
         self.splits.take()
     }
 
-    /// Adds one database of the map to the tables.
+    /// Adds a database of the map to the tables.
     pub(super) fn map_entry(
         &mut self,
         draft: &mut Draft,
@@ -140,12 +140,12 @@ impl Listing {
         }
     }
 
-    /// The map got this copy after the listing; CouchDB made its file at the same time.
+    /// The map got this copy after the listing; CouchDB creates its file at the same time.
     pub(super) fn copy_added(&mut self, ix: TargetIx) {
         self.on_disk.insert(ix.as_usize());
     }
 
-    /// The databases that the map has.
+    /// The databases in the map.
     pub(super) const fn dbs(&self) -> &IndexSet {
         &self.dbs
     }
@@ -166,7 +166,7 @@ impl Listing {
         self.listed.contains(&node)
     }
 
-    /// Nodes that hold copies by the map.
+    /// Nodes with copies in the map.
     pub(super) const fn holders(&self) -> &BTreeSet<NodeIx> {
         &self.holders
     }
@@ -198,7 +198,7 @@ impl Listing {
         }
     }
 
-    /// Databases that only stray files name: they may have been made after the map was read.
+    /// Databases that only stray files name: they may have been created after the map was read.
     pub(super) fn unknown_strays(&self) -> Vec<String> {
         let names: BTreeSet<&str> = self
             .strays
@@ -209,7 +209,7 @@ impl Listing {
         names.into_iter().take(MAX_STRAY_DATABASES).map(ToOwned::to_owned).collect()
     }
 
-    /// Adds the map's present entry of one such database, if it has one.
+    /// Adds the current map entry of such a database, if it has one.
     pub(super) fn stray(
         &mut self,
         draft: &mut Draft,
@@ -224,16 +224,15 @@ impl Listing {
         }
     }
 
-    /// Decides the state of everything that was listed, and removes targets that are gone.
+    /// Decides the states of everything listed, and removes targets that no longer exist.
     ///
-    /// Removes nothing when the map broke off, nor from a member node that was not listed. Before
-    /// it is known what is being split, a copy that is not where it should be may be moving: its
-    /// state stays.
+    /// Removes nothing if the map broke off, and nothing from a member node that was not listed. Before
+    /// the splits are known, a misplaced copy may be moving, so its state stays.
     pub(super) fn settle(&mut self, draft: &mut Draft, settings: &Settings) {
         self.settled = true;
         self.settle_strays(draft);
         let places = draft.current().row_count();
-        // Without the right to ask for the members, no member is known.
+        // Without the right to read the members, no member is known.
         let members_known = draft.current().nodes().iter().any(|node| node.is_member);
         for at in 0..places {
             let Some(target) = draft.current().target_at(at) else { continue };
@@ -257,17 +256,17 @@ impl Listing {
                         draft.set_state(ix, state);
                     }
                 }
-                // A node that is no member has no copy of the cluster.
+                // A node outside the cluster has none of its copies.
                 (true, false) if members_known && node.is_some_and(|node| !node.is_member) => {
                     if let Some(state) = self.absent(draft, ix) {
                         draft.set_state(ix, state);
                     }
                 }
                 (true, false) => {}
-                // A stray: its state was settled above.
+                // A stray file, whose state was decided above.
                 (false, true) => {}
                 (false, false) if !ours || (self.is_map_whole() && listed) => draft.remove(ix),
-                // Known only from such a map, which no longer has it.
+                // Known only from a partial map that no longer contains it.
                 (false, false) if self.is_readable_alone() && !measured => draft.remove(ix),
                 (false, false) => {}
             }
@@ -281,14 +280,14 @@ impl Listing {
                 .find_db(name)
                 .and_then(|db| draft.find_shard(stray.node, db, Some(stray.range)));
             if let Some(ix) = in_map.filter(|ix| self.mapped.contains(ix.as_usize())) {
-                // Its database was made between the two readings.
+                // Its database was created between the two reads.
                 self.on_disk.insert(ix.as_usize());
                 continue;
             }
             let known = draft.find_db(name).is_some_and(|db| draft.shard_map(db).copies > 0);
             let asked = self.asked.contains_key(&stray.db);
             if !self.is_map_whole() || !(known || asked) {
-                // Nobody can say what it is: its state stays, if it has one.
+                // Unknown: its state stays, if it has one.
                 if let Some(ix) = in_map {
                     self.on_disk.insert(ix.as_usize());
                 }
@@ -320,14 +319,14 @@ impl Listing {
         }
     }
 
-    /// Whether a copy that the map has is not on its node's disk, as far as that was listed.
+    /// Whether a copy in the map is not on its node's disk, as far as that was listed.
     fn is_absent(&self, draft: &Draft, name: DbName<'_>, at: &CopyAt) -> bool {
         let Some(node) = draft.find_node(&at.node) else { return false };
         let ix = draft.find_db(name).and_then(|db| draft.find_shard(node, db, Some(at.range)));
         self.listed.contains(&node) && !ix.is_some_and(|ix| self.on_disk.contains(ix.as_usize()))
     }
 
-    /// Sets what is being split now; answers whether that changed any state.
+    /// Sets the current splits; returns whether any state changed.
     pub(super) fn splitting(&mut self, draft: &mut Draft, splits: &Reshard) -> bool {
         self.splits = Some(splits.clone());
         let splits = |target: &TargetRef<'_>| {
@@ -342,7 +341,7 @@ impl Listing {
         !found.is_empty()
     }
 
-    /// The state of a copy that is where it should be.
+    /// The state of a copy in its place.
     fn placed(&self, draft: &Draft, ix: TargetIx) -> TargetState {
         let Some(target) = draft.current().target(ix) else { return TargetState::Ok };
         let Some(splits) = &self.splits else {
@@ -356,7 +355,7 @@ impl Listing {
         placed.unwrap_or(TargetState::Ok)
     }
 
-    /// The state of a copy that is not where it should be, if one can tell.
+    /// The state of a misplaced copy, if it can be decided.
     fn absent(&self, draft: &Draft, ix: TargetIx) -> Option<TargetState> {
         let target = draft.current().target(ix)?;
         let name = target.db_name();

@@ -1,7 +1,7 @@
-//! Stages that are being read: starts them, hands on their observations, stops them.
+//! Runs the reads of stages: starts them, passes on their observations, stops them.
 //!
-//! All I/O of the scanner is behind this module. It decides nothing: what to start and stop are
-//! effects of [`Scanner::handle`](super::scanner::Scanner::handle), called by the task.
+//! All I/O of the scanner is behind this module. It decides nothing: starts and stops are effects of
+//! [`Scanner::handle`](super::scanner::Scanner::handle), which the task carries out.
 
 use super::scanner::Slot;
 use crate::sources::inventory::{Observation, Source, Stage};
@@ -9,31 +9,31 @@ use futures::{StreamExt as _, stream::BoxStream};
 use std::{collections::BTreeMap, future::poll_fn, task::Poll, time::Duration};
 use tokio::{sync::mpsc, task::JoinSet, time};
 
-/// Observations in one batch. A large observation closes its batch, because a few hundred pages
-/// of the shard map take more memory than all tables.
+/// The number of observations in one batch. A large observation closes its batch, because a few hundred
+/// pages of the shard map take more memory than all tables.
 const MAX_BATCH: usize = 256;
 
-/// Batches of one stage that wait to be handled; its reader pauses when there are more.
+/// The maximum number of unhandled batches of one stage; its reader pauses when there are more.
 const MAX_WAITING_BATCHES: usize = 4;
 
-/// How long an observation may wait for others. Waking a thread for each would cost as much
-/// as reading it.
+/// How long an observation may wait for others. Waking a thread for each would cost as much as reading
+/// it.
 const MAX_BATCH_DELAY: Duration = Duration::from_millis(100);
 
-/// A stage that is being read.
+/// A running read of a stage.
 #[derive(Debug)]
 struct Reading {
     batches: mpsc::Receiver<Vec<Observation>>,
-    /// The task that reads; dropping it stops the reading.
+    /// The reading task; dropping it stops the read.
     _reader: JoinSet<()>,
 }
 
-/// All stages that are being read, one per slot.
+/// All running reads, one per slot.
 #[derive(Debug, Default)]
 pub(super) struct Readings(BTreeMap<Slot, Reading>);
 
 impl Readings {
-    /// Starts to read a stage; stops what the slot was reading before.
+    /// Starts to read a stage; stops the slot's previous read.
     pub(super) fn start(&mut self, slot: Slot, source: &dyn Source, stage: Stage) {
         let (sender, batches) = mpsc::channel(MAX_WAITING_BATCHES);
         let mut reader = JoinSet::new();
@@ -45,15 +45,15 @@ impl Readings {
         self.0.remove(&slot);
     }
 
-    /// Goes on reading under another slot; stops what that slot was reading before.
+    /// Continues a read under another slot; stops that slot's previous read.
     pub(super) fn rename(&mut self, from: Slot, to: Slot) {
         if let Some(reading) = self.0.remove(&from) {
             self.0.insert(to, reading);
         }
     }
 
-    /// The next batch, of the first slot that has one; waits for ever while nothing is read. A
-    /// source that ends without [`Observation::StageEnded`] has ended its stage. Cancel-safe.
+    /// The next batch, from the first slot that has one; waits forever while nothing is being read. If a
+    /// source ends without [`Observation::StageEnded`], its stage has ended. Cancel-safe.
     pub(super) async fn next(&mut self) -> (Slot, Vec<Observation>) {
         poll_fn(|cx| {
             for (slot, reading) in &mut self.0 {
@@ -68,7 +68,7 @@ impl Readings {
     }
 }
 
-/// Sends what a source reads in batches, as long as somebody receives them.
+/// Sends the observations of a source in batches, as long as they are received.
 async fn send_batches(
     observations: BoxStream<'static, Observation>,
     batches: mpsc::Sender<Vec<Observation>>,
@@ -79,7 +79,7 @@ async fn send_batches(
         let delay = time::sleep(MAX_BATCH_DELAY);
         tokio::pin!(delay);
         while batch.len() < MAX_BATCH && !batch.last().is_some_and(Observation::is_large) {
-            // Both arms are cancel-safe.
+            // Both branches are cancel-safe.
             tokio::select! {
                 biased;
                 next = observations.next() => match next {

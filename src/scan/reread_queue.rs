@@ -1,8 +1,8 @@
-//! When to read what feeds name: a queue with a pause after each reading of one thing.
+//! When to read targets with feed events: a queue with a pause after each read of one target.
 //!
-//! Pure: `now` comes with each call. What is named is read at once; what is named again is read
-//! again when its pause after the last reading is over. The pause grows for what is named again and
-//! again, up to the interval of sweeps: feeds at most double how often one thing is read.
+//! Pure: each call gets `now`. A target is read at once after its first event, and after further events
+//! when its pause is over. The pause grows for targets with repeated events, up to the interval of
+//! sweeps. So feeds at most double how often one target is read.
 
 use hashbrown::HashMap;
 use std::{
@@ -12,16 +12,16 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// The pause grows after so many readings in a row that were each named again within their pause.
-/// A database that is written to now and then is named twice in a short time by chance.
+/// The pause grows after this many consecutive reads that were each followed by an event within the
+/// pause. A rarely written database may have two events in a short time by chance.
 const MIN_STREAK: u32 = 4;
 
-/// How often one thing is read at most.
+/// The limits on how often one target is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pace {
-    /// The shortest pause.
+    /// The minimum pause.
     pub(super) shortest: Duration,
-    /// The longest.
+    /// The maximum pause.
     pub(super) longest: Duration,
 }
 
@@ -32,19 +32,19 @@ impl Pace {
     }
 }
 
-/// One thing that was named.
+/// One queued target.
 #[derive(Clone, Copy, Debug)]
 struct Entry<L> {
     group: L,
-    /// When it is to be read; absent where it was read since it was named.
+    /// When it is to be read; `None` if it was read since its last event.
     due: Option<Instant>,
     reading: bool,
-    /// When its last reading ended.
+    /// When its last read ended.
     read: Option<Instant>,
     streak: u32,
 }
 
-/// Things of kind `K` that are to be read, each on a lane that is read by itself.
+/// Keys `K` that are to be read, each in a group that is read independently of the others.
 #[derive(Debug)]
 pub(super) struct RereadQueue<L, K> {
     all: HashMap<K, Entry<L>>,
@@ -58,7 +58,7 @@ impl<L, K> Default for RereadQueue<L, K> {
 }
 
 impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
-    /// A feed named it.
+    /// There was an event for this key.
     pub(super) fn name(&mut self, group: L, key: K, pace: Pace, now: Instant) {
         let entry = self.entry(group, &key);
         if entry.due.is_some() {
@@ -72,7 +72,7 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
         self.schedule(&key, due);
     }
 
-    /// It has to be read now, without a pause.
+    /// The key must be read now, without a pause.
     pub(super) fn name_urgent(&mut self, group: L, key: K, now: Instant) {
         self.entry(group, &key);
         self.schedule(&key, now);
@@ -98,13 +98,13 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
         group.insert((due, key.clone()));
     }
 
-    /// When something is due next on a lane that is `free`.
+    /// When the next read is due in a group that is `free`.
     pub(super) fn next_due(&self, free: impl Fn(L) -> bool) -> Option<Instant> {
         let groups = self.due.iter().filter(|(group, _)| free(**group));
         groups.filter_map(|(_, due)| due.first()).map(|(at, _)| *at).min()
     }
 
-    /// What is due on `free` lanes, at most so many of each; from now on it is being read.
+    /// Takes the due keys of `free` groups, at most `max` of each, and marks them as being read.
     pub(super) fn take_due(
         &mut self,
         free: impl Fn(L) -> bool,
@@ -132,7 +132,7 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
         taken
     }
 
-    /// A reading ended, well or not. Answers whether it was not named meanwhile.
+    /// A read has ended, successfully or not. Returns whether there was no event meanwhile.
     pub(super) fn finish(&mut self, key: &K, well: bool, pace: Pace, now: Instant) -> bool {
         let Some(entry) = self.all.get_mut(key) else { return true };
         entry.reading = false;
@@ -158,7 +158,7 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
         self.all.get(key).is_some_and(|entry| entry.reading)
     }
 
-    /// How many wait to be read, or are being read.
+    /// The number of keys that wait or are being read.
     pub(super) fn len(&self) -> usize {
         self.all.values().filter(|entry| entry.due.is_some() || entry.reading).count()
     }
@@ -172,7 +172,7 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
         }
     }
 
-    /// Forgets what has not been named for long.
+    /// Forgets keys without recent events.
     pub(super) fn tidy(&mut self, pace: Pace, now: Instant) {
         self.all.retain(|_, entry| {
             let rested = entry.read.is_none_or(|read| read + pace.pause(entry.streak) < now);

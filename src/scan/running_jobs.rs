@@ -1,6 +1,6 @@
-//! What runs: all jobs that CouchDB shows, recliner's and others'.
+//! All running jobs that CouchDB reports, recliner's and others'.
 //!
-//! Owns what the last poll found on each node, and the targets of those jobs.
+//! Owns the result of the last poll of each node, and the targets of those jobs.
 
 use super::views::Views;
 use crate::{
@@ -13,18 +13,18 @@ use couchdb_names::ShardName;
 use std::collections::{BTreeMap, BTreeSet};
 use wall_clock::Moment;
 
-/// What the last poll found on each node, and the targets of those jobs.
+/// The result of the last poll of each node, and the targets of those jobs.
 #[derive(Debug, Default)]
 pub(super) struct RunningJobs {
     compacting: BTreeMap<NodeIx, BTreeSet<TargetIx>>,
     building: BTreeMap<NodeIx, BTreeSet<TargetIx>>,
-    /// What the last poll showed so far.
+    /// The result of the last poll so far.
     shown: jobs::Running,
     polled_at: Moment,
 }
 
 impl RunningJobs {
-    /// A poll begins: nothing is known of nodes that are not asked.
+    /// A poll begins: the jobs of nodes that are not asked are unknown.
     pub(super) fn begin_poll(&mut self, now: Moment, asked: &[NodeIx]) {
         self.polled_at = now;
         for (node, polled) in &mut self.shown.nodes {
@@ -34,24 +34,24 @@ impl RunningJobs {
         }
     }
 
-    /// A poll ended; answers what it showed.
+    /// A poll has ended; returns its result.
     pub(super) fn end_poll(&mut self) -> jobs::Running {
         self.shown.poll_count += 1;
         self.shown.clone()
     }
 
-    /// A node did not say what it runs.
+    /// A node did not report its jobs.
     pub(super) fn poll_failed(&mut self, node: NodeIx) {
         self.shown.nodes.insert(node, NodePoll { asked_at: self.polled_at, tasks: None });
     }
 
-    /// What a node runs by the last poll; `None` where it did not say.
+    /// The jobs of a node in the last poll; `None` if it did not report them.
     pub(super) fn tasks(&self, node: NodeIx) -> Option<&[RunningTask]> {
         self.shown.nodes.get(&node)?.tasks.as_deref()
     }
 
-    /// Sets what a node runs; answers the targets on which nothing runs any more: their facts have
-    /// to be measured again.
+    /// Sets the jobs of a node; returns the targets without a job now, whose facts must be measured
+    /// again.
     pub(super) fn apply(
         &mut self,
         draft: &mut Draft,
@@ -94,7 +94,7 @@ impl RunningJobs {
             .chain(ended.iter().copied())
             .collect();
         for ix in touched {
-            // A job changes it, and no feed names that.
+            // The job changes the target, and no feed reports that.
             draft.mark_unconfirmed(ix);
             let Some(mut facts) = draft.current().target(ix).map(TargetRef::facts) else {
                 continue;
@@ -116,7 +116,7 @@ impl RunningJobs {
     }
 }
 
-/// Replaces what runs on a node; answers what ran before and does not run now.
+/// Replaces the jobs of a node; returns those that are no longer running.
 fn exchange(
     nodes: &mut BTreeMap<NodeIx, BTreeSet<TargetIx>>,
     node: NodeIx,

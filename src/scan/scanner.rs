@@ -1,9 +1,9 @@
-//! What the scanner knows and does next: a value that handles events, without I/O or a clock.
+//! The state of the scanner: a value that handles events, without I/O or a clock.
 //!
-//! Composes the tables, each of which keeps its own invariants, with the sweep, what is being
-//! read, and the timers. The task calls [`Scanner::handle`] with each event and does the effects it
-//! answers in their order; it calls again no later than [`Scanner::next_wake`]. What a sweep reads
-//! after what is in `steps`, what an observation changes in `observe`.
+//! Composes the tables, each of which maintains its own invariants, the sweep, the running reads and
+//! the timers. The task calls [`Scanner::handle`] with each event and carries out the returned effects
+//! in order; it calls again no later than [`Scanner::next_wake`]. `steps` decides the order of a
+//! sweep's stages, `observe` applies observations.
 
 mod ending;
 mod observe;
@@ -25,114 +25,113 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use wall_clock::Moment;
 
-/// How often changed tables are published at most, so that a sweep of a million targets
-/// makes a thousand snapshots and not a million.
+/// The minimum interval between snapshots, so that a sweep of a million targets creates a thousand
+/// snapshots and not a million.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The shortest interval between snapshots where something waits for one, and by how much each
-/// target lengthens it: planning takes as long as there are targets.
+/// The minimum interval between snapshots that are awaited, and by how much each target lengthens it:
+/// the duration of planning grows with the number of targets.
 const MIN_PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
 const PUBLISH_INTERVAL_PER_TARGET: Duration = Duration::from_nanos(2_500);
 
-/// From one poll of running jobs to the next while the cluster is quiet. CouchDB's own daemon
-/// starts a job only after a write, and feeds name every write.
+/// The interval of polls while the cluster is quiet. CouchDB's own daemon starts a job only after a
+/// write, and feeds report every write.
 const QUIET_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long a sweep waits for nodes that have not answered once others have. After that they
-/// probably hang: the sweep reads the others and comes back to a slow one. What needs the whole
-/// cluster is waited for as long as it takes, while no sweep is due.
+/// How long a sweep waits for silent nodes once others have answered. After that they probably hang:
+/// the sweep reads the others and returns to a slow one later. Requests that need the whole cluster may
+/// take as long as they need while no sweep is due.
 const LATE_NODE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Database events that are emitted in one batch while a reading goes on.
+/// The maximum number of database events in one batch while a read continues.
 const EVENT_BATCH: usize = 4_096;
 
-/// The shortest pause between two sweeps, where one takes longer than the interval.
+/// The minimum pause between two sweeps, if one takes longer than the interval.
 const MIN_SWEEP_PAUSE: Duration = Duration::from_secs(1);
 
-/// The pause after a sweep that could read nothing, where the interval is longer: CouchDB
-/// may be starting. Also the shortest time from the start of a sweep to the next one for a node
-/// that came back.
+/// The pause after a sweep that could read nothing, if the interval is longer: CouchDB may be starting.
+/// Also the minimum time from the start of a sweep to the next one for a node that answers again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(15);
 
-/// One instant, by both clocks.
+/// One moment, in both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
-    /// By the wall clock, for what others read.
+    /// The wall clock, for published times.
     pub(super) wall: Moment,
-    /// By the clock that only goes forward, for timers and durations.
+    /// The monotonic clock, for timers and durations.
     pub(super) at: Instant,
 }
 
-/// One thing that is being read beside others. Earlier ones are handled first.
+/// A slot for one concurrent read. Earlier slots are handled first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Slot {
-    /// What the nodes run.
+    /// The running jobs of nodes.
     Poll,
-    /// Shards of one node that feeds named or a job changed: a slow node delays no other.
+    /// Shards of one node after feed events or jobs: a slow node does not delay the others.
     Shards(NodeIx),
-    /// Entries of the shard map that feeds named.
+    /// Entries of the shard map after feed events.
     Entries,
-    /// Whether nodes that did not answer do so again.
+    /// Checks whether silent nodes answer again.
     Away,
     /// Views that a job changed.
     Views,
-    /// What a sweep's first stage still waits for while the sweep goes on without it.
+    /// The rest of a sweep's first stage, while the sweep continues without it.
     Late,
-    /// What is being split.
+    /// The splits.
     Splits,
     /// The views of a sweep.
     ClusterViews,
-    /// The stages of a sweep that ask the nodes.
+    /// The stages of a sweep that read nodes.
     Sweep,
 }
 
-/// What happened.
+/// An event for the scanner.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// The task runs.
+    /// The task has started.
     Started,
-    /// What an earlier process measured was read.
+    /// The measurements of an earlier process were read.
     Restored(EarlierProcess),
-    /// Other settings are in force.
+    /// The settings changed.
     Settings(Arc<Settings>),
-    /// What is read from now on comes from another source.
+    /// The source changed.
     SourceChanged,
-    /// Somebody sent a command.
+    /// Another task sent a command.
     Command(Command),
-    /// The time has come that [`Scanner::next_wake`] named.
+    /// The time of [`Scanner::next_wake`] has come.
     Wake,
-    /// A reading yielded these.
+    /// A read returned these observations.
     Observed(Slot, Vec<Observation>),
 }
 
-/// What the task is to do.
+/// An action for the task.
 #[derive(Debug)]
 pub(super) enum Effect {
-    /// Read a stage; what the slot was reading before stops.
+    /// Start to read a stage; stops the slot's previous read.
     Start(Slot, Stage),
-    /// Read no longer.
+    /// Stop a read.
     Stop(Slot),
-    /// Go on reading under another slot; what that was reading before stops.
+    /// Continue a read under another slot; stops that slot's previous read.
     Rename { from: Slot, to: Slot },
-    /// Publish a snapshot, and the status that belongs to it.
+    /// Publish a snapshot and its status.
     Publish(Arc<Snapshot>, Arc<Status>),
-    /// Publish what the last poll showed.
+    /// Publish the result of the last poll.
     PublishRunning(Arc<Running>),
     /// Emit database events.
     Emit(DbEventBatch),
-    /// Warn that so many blocks of what an earlier process measured cannot be read.
+    /// Warn that this many blocks of the stored measurements cannot be read.
     WarnDamaged(usize),
 }
 
-/// A stage that is being read.
+/// A running read of a stage.
 #[derive(Debug)]
 struct Reading {
     stage: Stage,
-    /// When that began.
+    /// When it began.
     began: Instant,
 }
 
-/// What wakes the scanner, the most urgent first.
+/// A timer of the scanner, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
     Publish,
@@ -142,36 +141,36 @@ enum Timer {
     Poll,
 }
 
-/// When what is due.
+/// The times of all timers.
 #[derive(Debug)]
 struct Timers {
     /// When the last snapshot was published.
     published: Instant,
-    /// The least time from then to the next.
+    /// The minimum time until the next one.
     publish_interval: Duration,
-    /// Whether anything changed since.
+    /// Whether anything changed since the last one.
     unpublished: bool,
     sweep: Instant,
-    /// When a sweep goes on without the nodes that have not answered.
+    /// When a sweep continues without the silent nodes.
     late_nodes: Instant,
     poll: Instant,
-    /// Whether a poll followed the first listing: a fresh process starts nothing before it knows
-    /// what runs, and on what.
+    /// Whether a poll followed the first listing: a fresh process starts nothing before it knows the
+    /// running jobs and their targets.
     polled_after_listing: bool,
 }
 
-/// How much of a reading was handled.
+/// How far a batch was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handled {
-    /// More of it comes.
+    /// More batches follow.
     Part,
-    /// All of it.
+    /// The read is complete.
     Whole,
-    /// All of it, and a reader of snapshots waits for that.
+    /// The read is complete, and a reader of snapshots waits for it.
     Awaited,
 }
 
-/// Everything the scanner knows.
+/// The complete state of the scanner.
 #[derive(Debug)]
 pub(super) struct Scanner {
     settings: Arc<Settings>,
@@ -215,7 +214,7 @@ impl Scanner {
         }
     }
 
-    /// Handles one event; answers what is to be done, in that order.
+    /// Handles one event; returns the effects in order.
     #[must_use]
     pub(super) fn handle(&mut self, event: Event, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
@@ -250,7 +249,7 @@ impl Scanner {
         self.timers().into_iter().filter_map(|(_, at)| at).min()
     }
 
-    /// The timers that are set, the most urgent first.
+    /// The active timers, the most urgent first.
     fn timers(&self) -> [(Timer, Option<Instant>); 5] {
         let Timers { published, publish_interval, unpublished, .. } = self.timers;
         let late_nodes = self.sweep.may_go_on_without_late_nodes();
@@ -264,7 +263,7 @@ impl Scanner {
         ]
     }
 
-    /// Does the most urgent thing that is due; the others wake the scanner again at once.
+    /// Runs the most urgent due timer; the others wake the scanner again at once.
     fn wake(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let due = self.timers().into_iter().find(|(_, at)| at.is_some_and(|at| at <= now.at));
         match due.map(|(timer, _)| timer) {
@@ -275,7 +274,7 @@ impl Scanner {
                 self.timers.sweep = now.at + self.settings.interval;
                 self.timers.late_nodes = now.at + LATE_NODE_TIMEOUT;
                 if std::mem::take(&mut self.source_changed) {
-                    // Another source may take other documents for views.
+                    // Another source may define views by other documents.
                     self.views.ask_again();
                 }
                 self.begin_sweep(now, effects);
@@ -323,7 +322,7 @@ impl Scanner {
         self.timers.unpublished |= self.followed.note_quiet(&mut self.targets.draft, now.at);
     }
 
-    /// `_view_cleanup` was asked to remove the files: they are no longer evidence.
+    /// A `_view_cleanup` was requested, so these files are no longer evidence.
     fn cleaned(&mut self, ix: TargetIx) {
         let Some(target) = self.targets.now().target(ix) else { return };
         if target.kind() == TargetKind::Cleanup {
@@ -333,7 +332,7 @@ impl Scanner {
         }
     }
 
-    /// Restores what an earlier process measured, into tables that are still empty.
+    /// Restores the measurements of an earlier process into the empty tables.
     fn restore(&mut self, before: EarlierProcess, now: Now, effects: &mut Vec<Effect>) {
         let damaged = self.targets.restore(before);
         self.views.restore(self.targets.now());
@@ -356,7 +355,7 @@ impl Scanner {
         self.timers.publish_interval = PUBLISH_INTERVAL;
     }
 
-    /// How soon after the last snapshot another one may show what was read because feeds named it.
+    /// The minimum interval to the next snapshot, if it shows reads after feed events.
     fn short_publish_interval(&self) -> Duration {
         let targets = u32::try_from(self.targets.now().row_count()).unwrap_or(u32::MAX);
         PUBLISH_INTERVAL_PER_TARGET
@@ -364,7 +363,7 @@ impl Scanner {
             .clamp(MIN_PUBLISH_INTERVAL, PUBLISH_INTERVAL)
     }
 
-    /// Asks the nodes what they run, and those that did not answer whether they do again.
+    /// Polls the running jobs, and checks whether silent nodes answer again.
     fn poll(&mut self, now: Now, effects: &mut Vec<Effect>) {
         self.timers.unpublished |= self.followed.note_quiet(&mut self.targets.draft, now.at);
         let quiet = self.targets.now().is_quiet();
@@ -387,8 +386,7 @@ impl Scanner {
         }
     }
 
-    /// When something that feeds named or a job changed is due, as far as it can be read beside
-    /// what is being read.
+    /// When the next read after a feed event or job is due, as far as slots are free.
     fn next_reread(&self) -> Option<Instant> {
         self.followed.next_due(
             |node| !self.readings.contains_key(&Slot::Shards(node)),
@@ -396,7 +394,7 @@ impl Scanner {
         )
     }
 
-    /// Reads what is due because feeds named it or a job changed it.
+    /// Starts the due reads after feed events or jobs.
     fn start_rereads(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let free = |node| !self.readings.contains_key(&Slot::Shards(node));
         let node_reads = self.followed.due_shards(&self.targets.draft, free, now.at);
@@ -416,7 +414,7 @@ impl Scanner {
         }
     }
 
-    /// Reads the views that jobs have changed, one batch at a time.
+    /// Reads the views that jobs changed, one batch at a time.
     fn start_voided_views(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if self.readings.contains_key(&Slot::Views) {
             return;
@@ -440,8 +438,7 @@ impl Scanner {
         Some(reading)
     }
 
-    /// What follows a batch of observations, as far as that was handled; `swept` says whether a
-    /// sweep ran before.
+    /// The effects of a handled batch of observations; `swept` says whether a sweep was running before.
     fn after_batch(
         &mut self,
         slot: Slot,
@@ -473,7 +470,7 @@ impl Scanner {
         }
     }
 
-    /// A reading ended: starts what follows it in its sweep, or ends the sweep.
+    /// A read has ended: starts the sweep's next stage, or ends the sweep.
     fn reading_ended(&mut self, slot: Slot, now: Now, effects: &mut Vec<Effect>) -> Handled {
         let Some(Reading { stage, began }) = self.stop(slot, effects) else {
             return Handled::Part;
@@ -489,7 +486,7 @@ impl Scanner {
             }
             Slot::Sweep => {
                 if self.sweep.asks_nodes() {
-                    // The nodes that an earlier sweep still waits for have been asked again.
+                    // The nodes that an earlier sweep still waits for were asked again.
                     self.stop(Slot::Late, effects);
                 }
                 self.after_stage(&stage, now)
@@ -508,7 +505,7 @@ impl Scanner {
                 None
             }
         };
-        // What a stage left behind may hold a whole table: the next begins without.
+        // The buffers of a stage may be as large as a whole table, so the next stage gets new ones.
         drop(stage);
         if let Some(stage) = next {
             self.start_stage(stage, now, effects);
@@ -518,7 +515,7 @@ impl Scanner {
         Handled::of(awaited)
     }
 
-    /// Emits the database events that were detected, where a reading ended or there are many.
+    /// Emits the detected database events, if a read ended or there are many.
     fn emit(&mut self, ended: bool, swept: bool, effects: &mut Vec<Effect>) {
         let swept = self.swept_since().filter(|_| swept);
         let waiting = self.targets.changes.waiting();
@@ -529,13 +526,13 @@ impl Scanner {
         self.status.event_batches = self.targets.changes.batches();
     }
 
-    /// A node that did not answer does so again: a sweep reads it soon.
+    /// A silent node answers again; a sweep reads it soon.
     fn node_is_back(&mut self, now: Now) {
         let earliest = now.at.max(self.sweep.began().at + RETRY_INTERVAL);
         self.timers.sweep = self.timers.sweep.min(earliest);
     }
 
-    /// Whether the sweep that runs knows which files there are.
+    /// Whether the running sweep knows which files exist.
     fn has_listed(&self) -> bool {
         self.sweep.has_listed() || self.readings.contains_key(&Slot::ClusterViews)
     }

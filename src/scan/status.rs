@@ -1,4 +1,4 @@
-//! What the scanner says of itself.
+//! The state that the scanner publishes.
 
 use crate::sources::inventory::ReadError;
 use std::{
@@ -8,45 +8,45 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// What the scanner says of itself.
+/// The state that the scanner publishes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
-    /// Whether one pass over the nodes that answer has ended.
+    /// Whether one pass over the responding nodes has ended.
     pub ready: bool,
-    /// The first snapshot that holds that pass.
+    /// The first snapshot with that complete pass.
     pub ready_from: Option<u64>,
-    /// Sweeps that ended.
+    /// The number of finished sweeps.
     pub sweeps: u64,
-    /// Batches of database events that were emitted.
+    /// The number of emitted batches of database events.
     pub event_batches: u64,
-    /// How the last sweep read the shards on nodes that answer.
+    /// The sources of shard facts in the last sweep.
     pub shards: SweptShards,
-    /// The sweep that runs.
+    /// The progress of the running sweep.
     pub progress: Option<Progress>,
-    /// How long the last sweep took.
+    /// The duration of the last sweep.
     pub last_duration: Option<Duration>,
     /// When the last sweep ended.
     pub last_end: Option<Moment>,
-    /// When a sweep last ended with nothing unread.
+    /// When the last sweep without read errors ended.
     pub last_success: Option<Moment>,
-    /// What could not be read, by node and closed word, since the start.
+    /// The number of read errors since the start, by node and reason.
     pub errors: BTreeMap<(Arc<str>, &'static str), u64>,
-    /// What was forbidden, in sentences.
+    /// The missing rights, as sentences.
     pub missing_rights: BTreeSet<String>,
-    /// Why nothing can be read at all.
+    /// Why nothing at all can be read.
     pub problem: Option<String>,
-    /// The last thing that could not be read, in a sentence.
+    /// The last read error, as a sentence.
     pub last_error: Option<String>,
 }
 
 impl Status {
-    /// Whether this version of the snapshot holds one whole pass.
+    /// Whether this version of the snapshot contains a complete pass.
     #[must_use]
     pub fn is_ready(&self, version: u64) -> bool {
         self.ready && self.ready_from.is_none_or(|from| from <= version)
     }
 
-    /// Counts something of a node that could not be read.
+    /// Counts a read error of a node.
     pub(super) fn count_error(&mut self, node: Arc<str>, unread: &ReadError) {
         *self.errors.entry((node, unread.reason)).or_default() += 1;
         self.missing_rights.extend(unread.right.map(ToOwned::to_owned));
@@ -60,7 +60,7 @@ impl Status {
         }
     }
 
-    /// A sweep ended at a moment, having taken so long; whether any node answered, and whether
+    /// A sweep has ended at this time after this duration; whether any node answered, and whether
     /// everything was read.
     pub(super) fn sweep_ended(
         &mut self,
@@ -79,25 +79,25 @@ impl Status {
     }
 }
 
-/// Shards of one sweep, by where their facts come from.
+/// The shards of one sweep, by the source of their facts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweptShards {
-    /// CouchDB was asked.
+    /// Requested from CouchDB.
     pub asked: u64,
-    /// CouchDB was not asked: their headers were read and cover what it would say.
+    /// Not requested: their headers were read and contain what CouchDB would report.
     pub covered: u64,
-    /// CouchDB was not asked: feeds confirm their facts, or they are read beside the sweep.
+    /// Not requested: feeds confirm their facts, or they are read outside of the sweep.
     pub followed: u64,
 }
 
-/// How far a sweep is.
+/// The progress of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// When it began.
     pub since: Moment,
-    /// Targets and databases read.
+    /// The number of targets and databases read.
     pub done: usize,
-    /// How many there are to read, once that is known.
+    /// The number to read, once known.
     pub total: Option<usize>,
 }
 

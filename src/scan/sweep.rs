@@ -1,9 +1,9 @@
 //! One sweep: its state, the nodes it has read, and what it could not read.
 //!
-//! A sweep asks who belongs to the cluster, then reads what each node answers by itself, in rounds:
-//! first the nodes that answered at once, then those that took longer. After the nodes it reads the
-//! views, which need the whole cluster. What is being split is read beside all that, because CouchDB
-//! answers it only when every node has, or was given up.
+//! A sweep reads the members of the cluster, then what each node answers by itself, in rounds: first the
+//! nodes that answered at once, then those that took longer. Then it reads the views, which need the
+//! whole cluster. The splits are read concurrently, because CouchDB reports them only after every node
+//! has answered or is considered down.
 //!
 //! ```text
 //!  Idle ─> Nodes ─┬─> Map ─> Files ─> Strays ─┬─> Disk ─> Shards ─┬─> LateNodes ─┐
@@ -14,8 +14,8 @@
 //!                                              Idle <─ Splits <─ Views <─────────┘
 //! ```
 //!
-//! Owns no table of targets and reads nothing: the scanner asks it where the sweep is, and
-//! reports what was read.
+//! Owns no table of targets and reads nothing: the scanner asks it for the sweep's phase and reports
+//! what was read.
 
 use super::scanner::Now;
 use crate::{
@@ -24,33 +24,33 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a sweep is.
+/// The phase of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
     /// No sweep runs.
     #[default]
     Idle,
-    /// Asks who belongs to the cluster, and each node whether it is up.
+    /// Reads the members, and asks each node whether it is up.
     Nodes,
     /// Reads the shard map.
     Map,
     /// Lists the files of the nodes of this round.
     Files,
-    /// Asks after databases that only files name.
+    /// Requests databases that only files name.
     Strays,
-    /// Reads what directories hold.
+    /// Walks directories.
     Disk,
     /// Reads the shards of the nodes of this round.
     Shards,
-    /// Read every node that answered; the others are still being asked.
+    /// All nodes that answered were read; the others are still being asked.
     LateNodes,
-    /// Read the nodes; its views, or those of the sweep before, are being read.
+    /// The nodes were read; the views, of this sweep or the previous one, are being read.
     Views,
-    /// Read all but what is being split.
+    /// Everything but the splits was read.
     Splits,
 }
 
-/// How far a sweep is with the views.
+/// The progress of a sweep's views.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Views {
     /// They wait for the nodes.
@@ -61,40 +61,40 @@ pub(super) enum Views {
     Done,
 }
 
-/// One sweep, from its begin until the next one.
+/// One sweep, from its start until the start of the next one.
 #[derive(Debug)]
 pub(super) struct Sweep {
     state: State,
     began: Now,
-    /// Whether it lists what there is, or feeds have named every change since the last listing.
+    /// Whether it lists everything; not if feeds reported every change since the last listing.
     lists: bool,
-    /// Whether it is known which nodes there are.
+    /// Whether the nodes of the cluster are known.
     members_known: bool,
-    /// Whether nobody answered which nodes there are.
+    /// Whether nobody answered which nodes exist.
     members_unanswered: bool,
-    /// Whether it is known what is being split, or that nobody says.
+    /// Whether the splits are known, or nobody reports them.
     splits_known: bool,
     views: Views,
-    /// Whether nothing of the whole cluster was unread since its views began to be read. Outlives
-    /// the sweep, as a reading of views may.
+    /// Whether no cluster-wide read failed since the read of the views began. It outlives the sweep, as a
+    /// read of views may.
     views_whole: bool,
     /// Nodes that answered.
     answered: BTreeSet<NodeIx>,
-    /// Whether others have not, and the sweep went on without them.
+    /// Whether other nodes are silent and the sweep continued without them.
     awaits_late_nodes: bool,
     /// Nodes of the current round.
     round: BTreeSet<NodeIx>,
     /// Nodes of earlier rounds.
     earlier_rounds: BTreeSet<NodeIx>,
-    /// Rounds that began.
+    /// The number of rounds.
     rounds: u32,
-    /// Shards still to be read on each node of the round.
+    /// The number of shards still to be read on each node of the round.
     shards_left: BTreeMap<NodeIx, usize>,
     /// Nodes that were read.
     nodes_read: BTreeSet<NodeIx>,
-    /// Nodes that could not be read whole.
+    /// Nodes that could not be read completely.
     incomplete: BTreeSet<NodeIx>,
-    /// Rights found missing.
+    /// Missing rights.
     missing_rights: BTreeSet<String>,
 }
 
@@ -128,12 +128,12 @@ impl Sweep {
         *self = Self { state: State::Nodes, lists, views_whole, ..Self::new(now) };
     }
 
-    /// The sweep ends; what it found out can be asked until the next one begins.
+    /// The sweep ends; its results remain available until the next one begins.
     pub(super) const fn end(&mut self) {
         self.state = State::Idle;
     }
 
-    /// Now reads this stage of the nodes.
+    /// Begins this stage of the nodes.
     pub(super) const fn enter(&mut self, stage: &Stage) {
         self.state = match stage {
             Stage::Nodes => State::Nodes,
@@ -147,7 +147,7 @@ impl Sweep {
         };
     }
 
-    /// Reads nothing of the nodes now, and waits.
+    /// Waits, without a stage of the nodes.
     pub(super) const fn wait_for(&mut self, state: State) {
         self.state = state;
     }
@@ -166,22 +166,22 @@ impl Sweep {
         !matches!(self.state, State::Idle)
     }
 
-    /// Whether it asks the nodes, and waits for all of them.
+    /// Whether it asks all nodes and waits for them.
     pub(super) const fn asks_nodes(&self) -> bool {
         matches!(self.state, State::Nodes)
     }
 
-    /// Whether it knows by its state which files there are.
+    /// Whether it already knows which files exist.
     pub(super) const fn has_listed(&self) -> bool {
         matches!(self.state, State::Strays | State::Shards)
     }
 
-    /// Whether it reads anything of the nodes now.
+    /// Whether a stage of the nodes is running.
     pub(super) const fn reads_nodes(&self) -> bool {
         !matches!(self.state, State::Idle | State::LateNodes | State::Views | State::Splits)
     }
 
-    /// Notes whether it has to list what there is.
+    /// Sets whether it must list everything.
     pub(super) const fn set_lists(&mut self, lists: bool) {
         self.lists = lists;
     }
@@ -190,12 +190,12 @@ impl Sweep {
         self.lists
     }
 
-    /// Somebody answered which nodes there are.
+    /// The nodes of the cluster are known.
     pub(super) const fn members_answered(&mut self) {
         self.members_known = true;
     }
 
-    /// Nobody could say which nodes there are: nobody answered, or nobody was asked.
+    /// The nodes of the cluster are unknown: nobody answered, or nobody was asked.
     pub(super) const fn members_failed(&mut self, asked: bool) {
         self.members_unanswered = asked;
     }
@@ -212,17 +212,17 @@ impl Sweep {
         self.answered.contains(&node)
     }
 
-    /// Whether nodes are being asked that have not answered, while others have.
+    /// Whether some nodes are still silent while others have answered.
     pub(super) fn may_go_on_without_late_nodes(&self) -> bool {
         self.asks_nodes() && self.members_known && !self.answered.is_empty()
     }
 
-    /// Goes on without the nodes that have not answered.
+    /// Continues without the silent nodes.
     pub(super) const fn go_on_without_late_nodes(&mut self) {
         self.awaits_late_nodes = true;
     }
 
-    /// Every node has answered by now, or failed to.
+    /// Every node has answered or failed.
     pub(super) const fn late_nodes_answered(&mut self) {
         self.awaits_late_nodes = false;
     }
@@ -250,35 +250,35 @@ impl Sweep {
         &self.round
     }
 
-    /// Whether no round was before this one.
+    /// Whether this is the first round.
     pub(super) const fn is_first_round(&self) -> bool {
         self.rounds <= 1
     }
 
-    /// So many shards are to be read on each node of the round.
+    /// Sets the number of shards to read on each node of the round.
     pub(super) fn expect_shards(&mut self, shards: BTreeMap<NodeIx, usize>) {
         self.shards_left = shards;
     }
 
-    /// Whether any shards were to be read on `node`.
+    /// Whether `node` had any shards to read.
     pub(super) fn expects_shards(&self, node: NodeIx) -> bool {
         self.shards_left.contains_key(&node)
     }
 
-    /// One shard of `node` was asked for; answers whether that was the last one.
+    /// One shard of `node` was requested; returns whether it was the last one.
     pub(super) fn shard_asked(&mut self, node: NodeIx) -> bool {
         let Some(left) = self.shards_left.get_mut(&node) else { return false };
         *left = left.saturating_sub(1);
         *left == 0
     }
 
-    /// All that `node` answers by itself was asked; answers whether it was read whole, the first
-    /// time it is asked.
+    /// Everything that `node` answers by itself was requested; the first call returns whether it was read
+    /// completely.
     pub(super) fn node_read(&mut self, node: NodeIx) -> bool {
         self.nodes_read.insert(node) && !self.incomplete.contains(&node)
     }
 
-    /// It is known what is being split, or that nobody says; answers whether that is news.
+    /// The splits are known, or nobody reports them; returns whether that is new.
     pub(super) const fn splits_answered(&mut self) -> bool {
         !std::mem::replace(&mut self.splits_known, true)
     }
@@ -302,8 +302,8 @@ impl Sweep {
         self.views_whole = !self.incomplete.contains(&NodeIx::CLUSTER);
     }
 
-    /// A reading of views ended, this sweep's or an earlier one's; answers whether all of the
-    /// cluster was read.
+    /// A read of views has ended, of this sweep or an earlier one; returns whether the whole cluster was
+    /// read.
     pub(super) const fn views_read(&mut self) -> bool {
         if matches!(self.views, Views::Reading) {
             self.views = Views::Done;
@@ -311,7 +311,7 @@ impl Sweep {
         self.views_whole && self.splits_known
     }
 
-    /// Something of a node, or of the cluster, could not be read.
+    /// A read of a node, or of the cluster, failed.
     pub(super) fn unread(&mut self, node: NodeIx) {
         self.set_incomplete(node);
         if node == NodeIx::CLUSTER {
@@ -327,7 +327,7 @@ impl Sweep {
         self.incomplete.contains(&node)
     }
 
-    /// Whether nothing was unread.
+    /// Whether no read failed.
     pub(super) fn is_complete(&self) -> bool {
         self.incomplete.is_empty()
     }
@@ -336,7 +336,7 @@ impl Sweep {
         self.missing_rights.extend(unread.right.map(ToOwned::to_owned));
     }
 
-    /// Rights found missing in this sweep.
+    /// The missing rights found in this sweep.
     pub(super) const fn missing_rights(&self) -> &BTreeSet<String> {
         &self.missing_rights
     }

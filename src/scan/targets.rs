@@ -1,8 +1,7 @@
-//! The targets' facts, and the two tables that follow each fact: which headers are trusted, and
-//! what happened to databases.
+//! The targets' facts, and two tables that follow them: trusted headers and database events.
 //!
-//! Every fact that a source measured enters through [`Targets::record`], so that no table misses
-//! one. Answers questions about nodes and copies; decides nothing about a sweep.
+//! Every measured fact enters through [`Targets::record`], so that no table misses one. Answers queries
+//! about nodes and copies; decides nothing about a sweep.
 
 use super::{
     DbEventBatch, EarlierProcess, Settings, db_events::ChangeDetector, disk::Disk,
@@ -19,7 +18,7 @@ use crate::{
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
-/// The targets' facts, and what follows each.
+/// The targets' facts, and the tables that follow them.
 #[derive(Debug)]
 pub(super) struct Targets {
     pub(super) draft: Draft,
@@ -41,7 +40,7 @@ impl Targets {
         self.draft.current()
     }
 
-    /// Records what one source measured of a target, merged with what is known of it.
+    /// Records one source's measurement of a target, merged with the known facts.
     pub(super) fn record(&mut self, ix: TargetIx, measured: Facts) {
         let Some(target) = self.draft.current().target(ix) else { return };
         let node = target.node_ix();
@@ -62,13 +61,13 @@ impl Targets {
         self.draft.set_facts(ix, facts);
     }
 
-    /// Compares what CouchDB says of one shard's index with the header that was read of it.
+    /// Compares CouchDB's facts of one shard's index with the header that was read.
     ///
-    /// The cluster's sum is compared with nothing, though with every copy's part known the smallest
-    /// and the largest sum bound it. It is asked for only where no copy can be asked by itself.
-    /// It names neither the copies nor the moment, so that an index that was built or compacted
-    /// since some sidecar read it would break the bounds without anything being wrong; and a
-    /// contradiction would be no node's, so that no header could be distrusted for it.
+    /// The cluster's sum is not compared, although the smallest and largest sums of all parts bound it.
+    /// It is requested only if no copy can be requested by itself, and it says neither which copies it
+    /// covers nor when. So an index that was built or compacted after a sidecar read it would violate the
+    /// bounds without any error, and a disagreement could not be assigned to a node, whose headers would
+    /// have to be distrusted.
     pub(super) fn compare_index(&mut self, db: DbIx, index: &IndexAnswer, disk: &Disk) {
         let snapshot = self.draft.current();
         let copy = index.copy.and_then(|ix| snapshot.target(ix));
@@ -83,7 +82,7 @@ impl Targets {
         }
     }
 
-    /// Restores what an earlier process measured; answers how many blocks cannot be read.
+    /// Restores the measurements of an earlier process; returns the number of unreadable blocks.
     pub(super) fn restore(&mut self, before: EarlierProcess) -> usize {
         let mut damaged = 0;
         for block in before.blocks {
@@ -96,12 +95,12 @@ impl Targets {
         damaged
     }
 
-    /// Takes out the database events that wait.
+    /// Takes the waiting database events.
     pub(super) fn take_events(&mut self, swept: Option<Moment>) -> DbEventBatch {
         self.changes.take(&self.draft, swept)
     }
 
-    /// Says which nodes' targets this process serves, and how many databases it exports.
+    /// Sets the nodes that this process serves, and the number of exported databases.
     pub(super) fn serve(&mut self, settings: &Settings) {
         self.draft.set_top(settings.top);
         for at in self.nodes(0) {
@@ -114,12 +113,12 @@ impl Targets {
         }
     }
 
-    /// The places of all nodes, from one on.
+    /// The positions of all nodes, from one on.
     pub(super) fn nodes(&self, first: usize) -> impl Iterator<Item = NodeIx> + use<> {
         (first..self.now().nodes().len()).filter_map(NodeIx::from_usize)
     }
 
-    /// The names of this process's share of the cluster's members that are up, or are not.
+    /// The names of the served member nodes that are up, or down.
     pub(super) fn members(&self, up: bool, settings: &Settings) -> Vec<String> {
         let nodes = self.now().nodes().iter().skip(1).filter(|node| {
             node.is_member && node.is_up == Some(up) && settings.nodes.has(&node.name)
@@ -131,7 +130,7 @@ impl Targets {
         self.now().node(node).is_some_and(|node| node.is_up == Some(true))
     }
 
-    /// The wanted databases of the map, with the places of their copies.
+    /// The wanted databases of the map, with the positions of their copies.
     pub(super) fn databases(&self, wanted: impl Fn(DbIx) -> bool) -> Databases {
         let mut dbs = Databases::default();
         for copies in self.copies(wanted).chunk_by(|(one, _), (other, _)| one == other) {
@@ -140,8 +139,7 @@ impl Targets {
         dbs
     }
 
-    /// The copies of the wanted databases that are where the map has them, database by
-    /// database.
+    /// The copies of the wanted databases that are in their place in the map, database by database.
     pub(super) fn copies(&self, wanted: impl Fn(DbIx) -> bool) -> Vec<(DbIx, TargetIx)> {
         let mut copies: Vec<(DbIx, TargetIx)> = self
             .now()
@@ -155,14 +153,14 @@ impl Targets {
         copies
     }
 
-    /// Whether CouchDB has to confirm what a header said of a shard. Feeds say that nothing was
-    /// written since, and not that the header was exact.
+    /// Whether CouchDB must confirm a shard's header. Feeds confirm that nothing was written since, but
+    /// not that the header was exact.
     pub(super) fn needs_couchdb(&self, ix: TargetIx) -> bool {
         let target = self.now().target(ix).filter(|it| it.kind() == TargetKind::Db);
         target.is_some_and(|it| is_by_files(&it.facts()) && !self.is_header_trusted(it))
     }
 
-    /// Whether what a header said of a shard is all that CouchDB would say.
+    /// Whether a shard's header contains everything that CouchDB would report.
     pub(super) fn is_covered(&self, target: TargetRef<'_>, disk: &Disk) -> bool {
         let facts = target.facts();
         is_by_files(&facts)
@@ -172,12 +170,13 @@ impl Targets {
             && disk.has_file(target.node_ix(), target.ix())
     }
 
-    /// Whether a header says all that CouchDB would, and nothing on its node says otherwise.
+    /// Whether a header contains everything that CouchDB would report, and no disagreement is known on
+    /// its node.
     fn is_header_trusted(&self, target: TargetRef<'_>) -> bool {
         target.facts().flags.exact && !self.headers.distrusts(target.node_ix())
     }
 
-    /// Counts on each node what two sources say different things of, as far as both were read.
+    /// Counts the disagreements between two sources on each node, as far as both were read.
     pub(super) fn count_disagreements(&mut self, disk: &Disk) {
         let counts = self.headers.disagreements(self.draft.current());
         for at in self.nodes(0) {
@@ -190,8 +189,7 @@ impl Targets {
         }
     }
 
-    /// Notes of each node when the oldest of its facts was measured; what feeds confirm counts as
-    /// measured now.
+    /// Sets the age of the oldest fact of each node; confirmed facts count as measured now.
     pub(super) fn note_ages(&mut self, now: Moment) {
         let mut oldest: BTreeMap<(NodeIx, FactSource), Moment> = BTreeMap::new();
         // What is known of a cleanup is evidence, which does not age.

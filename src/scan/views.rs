@@ -1,7 +1,7 @@
-//! Which view and search indexes each database has, and the evidence that some became stale.
+//! The view and search indexes of each database, and the evidence that some became stale.
 //!
-//! Owns which indexes and cleanup target each database has, and how far its copies were when its
-//! design documents were asked for. Asks for nothing itself.
+//! Owns the indexes and cleanup target of each database, and the sequences of its copies when its design
+//! documents were requested. Requests nothing itself.
 
 mod searches;
 
@@ -22,21 +22,21 @@ use wall_clock::Moment;
 #[derive(Debug, Default)]
 pub(super) struct Views {
     dbs: BTreeMap<DbIx, DbViews>,
-    /// By database, a digest of its copies' update sequences when its design documents were asked
-    /// for; zero where they were not, or could not be read.
+    /// By database, a digest of its copies' update sequences when its design documents were requested;
+    /// zero if they were not, or could not be read.
     asked: Vec<u32>,
 }
 
-/// What was read of one database's indexes.
+/// The result of reading one database's indexes.
 #[derive(Debug)]
 pub(super) struct Answer {
     /// The indexes.
     pub(super) views: Result<Vec<ViewAnswer>, ReadError>,
     /// The search indexes.
     pub(super) searches: Vec<SearchAnswer>,
-    /// The signatures that an index file may have, where all design documents were read.
+    /// The signatures that an index file may have, if all design documents were read.
     pub(super) signatures: Option<Vec<Signature>>,
-    /// Whether index files of the database were met on some disk.
+    /// Whether index files of the database were found on a disk.
     pub(super) has_parts: bool,
     /// Whether the servers clean up by themselves.
     pub(super) cleans_itself: bool,
@@ -48,11 +48,11 @@ struct DbViews {
     /// Its views and its search indexes.
     views: Vec<TargetIx>,
     cleanup: Option<TargetIx>,
-    /// Every signature that some design document of the database has, where all are known.
+    /// Every signature of the database's design documents, if all are known.
     designed: Option<Vec<Signature>>,
-    /// Whether they were asked for since its index files were met; before that they are not kept.
+    /// Whether they were requested since index files were found; before that they are not kept.
     judged: bool,
-    /// When a feed last named the database.
+    /// The time of the database's last feed event.
     named: Option<Instant>,
 }
 
@@ -62,14 +62,13 @@ impl Views {
         self.dbs.get(&db).map_or(&[], |known| &known.views)
     }
 
-    /// Whether some design document of a database has this signature; `None` where they are
-    /// not all known.
+    /// Whether a design document of a database has this signature; `None` if not all are known.
     pub(super) fn designed(&self, db: DbIx, signature: Signature) -> Option<bool> {
         let designed = self.dbs.get(&db)?.designed.as_ref()?;
         Some(designed.contains(&signature))
     }
 
-    /// Nothing uses so many bytes of a database's index files: evidence for its cleanup.
+    /// Sets the unused bytes of a database's index files, the evidence for its cleanup.
     pub(super) fn set_stale(&mut self, draft: &mut Draft, db: DbIx, bytes: u64, now: Moment) {
         let Some(cleanup) = self.dbs.get(&db).and_then(|known| known.cleanup) else { return };
         let mut facts =
@@ -80,7 +79,7 @@ impl Views {
         draft.set_facts(cleanup, facts.marked_from_files());
     }
 
-    /// Finds the indexes that an earlier process left in the tables.
+    /// Finds the indexes of an earlier process in the tables.
     pub(super) fn restore(&mut self, tables: &Snapshot) {
         for target in tables.targets() {
             match target.kind() {
@@ -95,13 +94,13 @@ impl Views {
         }
     }
 
-    /// Whether a database is to be asked for its views, given its copies; notes that it is.
+    /// Whether the views of a database must be requested, given its copies; records that they are.
     ///
-    /// An edit of a design document moves the update sequence of every copy that takes it,
-    /// so a database without views has none as long as no copy moved. One with views is
-    /// always due, because an index grows and is compacted without its database; save where
-    /// feeds confirm that none of its indexes did, and then only in its turn. Once its index files
-    /// were met it is asked in any case: its documents say which of them are stale.
+    /// A change of a design document changes the update sequence of every copy that receives it, so a
+    /// database without views has none as long as no copy changed. A database with views is always due,
+    /// because an index grows and is compacted independently of its database, unless feeds confirm all of
+    /// its indexes; then it is due only in its turn. After its index files were found, it is due in any
+    /// case: its documents show which of them are stale.
     pub(super) fn due(
         &mut self,
         tables: &Snapshot,
@@ -135,7 +134,7 @@ impl Views {
         !unmoved || unjudged || known.is_some_and(due)
     }
 
-    /// Forgets what was asked: another source may take other documents for views.
+    /// Forgets what was requested: another source may define views by other documents.
     pub(super) fn ask_again(&mut self) {
         self.asked.clear();
     }
@@ -159,7 +158,7 @@ impl Views {
         })
     }
 
-    /// A feed named a database.
+    /// A database had a feed event.
     pub(super) fn named(&mut self, db: DbIx, now: Instant) {
         if let Some(known) = self.dbs.get_mut(&db) {
             known.named = Some(now);
@@ -186,7 +185,7 @@ impl Views {
         });
     }
 
-    /// Removes all views and cleanups: another process reads them.
+    /// Removes all views and cleanups, because another process reads them.
     pub(super) fn forget(&mut self, draft: &mut Draft) {
         for known in std::mem::take(&mut self.dbs).into_values() {
             for ix in known.views.into_iter().chain(known.cleanup) {
@@ -195,9 +194,9 @@ impl Views {
         }
     }
 
-    /// Applies what was read of one database's indexes; answers what could not be read.
+    /// Applies the read indexes of one database; returns what could not be read.
     ///
-    /// An index that no longer exists has left files behind: evidence for a cleanup, unless the
+    /// An index that no longer exists has left files behind, which is evidence for a cleanup, unless the
     /// servers clean up by themselves.
     pub(super) fn apply(
         &mut self,
@@ -262,7 +261,7 @@ impl Views {
 }
 
 impl DbViews {
-    /// Applies what was read of one index; answers its place, if it has one.
+    /// Applies one read index; returns its position, if it has one.
     fn view(
         &self,
         draft: &mut Draft,
@@ -333,8 +332,8 @@ const fn low_bits(seq: u64) -> u32 {
     low
 }
 
-/// A stand-in for the signature of an index that no request can ask after: made from its
-/// documents' ids so that it stays the same, and shown as unknown.
+/// A substitute for the signature of an index that cannot be requested: derived from its documents' ids
+/// so that it stays the same, and shown as unknown.
 fn stand_in(designs: &[String]) -> Signature {
     let mut bytes = [0; 16];
     for (at, chunk) in bytes.chunks_exact_mut(4).enumerate() {

@@ -1,4 +1,4 @@
-//! Which files nothing uses, judged at the end of a sweep from all that it read.
+//! Determines the unused files at the end of a sweep.
 
 use super::{Disk, OnNode};
 use crate::{
@@ -12,12 +12,12 @@ use crate::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use wall_clock::Moment;
 
-/// For how long a compaction's file must not have changed to be a leftover, where it is known what
-/// runs: a job that begins shows in the next poll.
+/// How long a compaction's file must be unchanged to count as leftover, if running jobs are known: the
+/// next poll shows a job that begins.
 const LEFTOVER_AFTER: Duration = Duration::from_secs(600);
 
-/// The same where nobody says what runs: smoosh stops a job outside its channel's window, for
-/// a day at most where windows are daily, and then it goes on.
+/// The same if running jobs are unknown: smoosh suspends jobs outside its channel's window, for at most
+/// a day with daily windows, and then continues them.
 const LEFTOVER_AFTER_UNPOLLED: Duration = Duration::from_secs(86_400);
 
 /// Sums over one node's files.
@@ -29,7 +29,7 @@ struct Unused {
 }
 
 impl Disk {
-    /// Says which files nothing uses: of each part, node and volume, and as evidence for cleanups.
+    /// Determines the unused files: per part, node and volume, and as evidence for cleanups.
     pub(in crate::scan) fn judge(
         &self,
         targets: &mut Targets,
@@ -87,7 +87,7 @@ impl Disk {
         }
     }
 
-    /// Whether the shard that a part indexes is there; `None` where nobody looked.
+    /// Whether the shard of a part exists; `None` if that is unknown.
     fn has_shard(&self, draft: &Draft, part: TargetRef<'_>) -> Option<bool> {
         let on_node = self.nodes.get(&part.node_ix())?;
         on_node.ended.as_ref().filter(|disk| disk.whole)?;
@@ -100,7 +100,7 @@ impl Disk {
     }
 }
 
-/// Gives each view the sums of its parts.
+/// Sets each view's sums of its parts.
 fn sum_up(draft: &mut Draft, parts_of: &BTreeMap<TargetIx, PartSums>) {
     let views: Vec<TargetIx> = draft
         .current()
@@ -114,7 +114,7 @@ fn sum_up(draft: &mut Draft, parts_of: &BTreeMap<TargetIx, PartSums>) {
     }
 }
 
-/// Says of a node what its directories hold, given what runs on it, where that is known.
+/// Sets a node's directory totals, given its running jobs, if known.
 fn note_disk(
     draft: &mut Draft,
     at: NodeIx,
@@ -149,7 +149,7 @@ fn note_disk(
     });
 }
 
-/// What one part adds to its view, where its sizes are known.
+/// A part's contribution to its view, if its sizes are known.
 fn sums(part: TargetRef<'_>) -> Option<PartSums> {
     Some(PartSums {
         count: 1,
@@ -161,7 +161,7 @@ fn sums(part: TargetRef<'_>) -> Option<PartSums> {
     })
 }
 
-/// Gives a part the design documents of its view.
+/// Sets the design documents of a part to those of its view.
 fn attribute(draft: &mut Draft, part: TargetIx, of: TargetIx) {
     let view = |ix| draft.current().target(ix).and_then(TargetRef::view);
     let (Some(view), Some(of)) = (view(part), view(of)) else { return };
@@ -172,7 +172,7 @@ fn attribute(draft: &mut Draft, part: TargetIx, of: TargetIx) {
     }
 }
 
-/// The design document that a part had is gone, or is another by now.
+/// The part's former design document was deleted or replaced.
 fn unattribute(draft: &mut Draft, part: TargetIx) {
     let Some(view) = draft.current().target(part).and_then(TargetRef::view) else { return };
     let view = View { designs: Arc::new([]), language: Arc::from(""), ..view.clone() };
@@ -190,8 +190,8 @@ struct Leftovers {
 }
 
 impl Leftovers {
-    /// The unused bytes on one volume. Index files where CouchDB does not look for them are among
-    /// the databases.
+    /// The unused bytes on one volume. Index files outside CouchDB's index directory count with the
+    /// databases.
     fn on(&self, volume: &DirectoryVolume, sums: &OtherFileSums, unused: &Unused) -> VolumeUsage {
         let dbs = [sums.misplaced, self.of_dbs, sums.trash.saturating_sub(sums.trash_of_views)];
         let views = [unused.stale_bytes, self.of_views, sums.trash_of_views];
@@ -212,7 +212,7 @@ impl Leftovers {
     }
 }
 
-/// Which files compactions left behind, given what runs on the node, where that is known.
+/// The files that compactions left behind, given the node's running jobs, if known.
 fn leftovers(
     files: &[CompactionFile],
     running: Option<&[jobs::RunningTask]>,

@@ -1,4 +1,4 @@
-//! The end of a sweep: what it says of the nodes, of itself, and of what nothing uses.
+//! The end of a sweep: its results for nodes, for itself, and for unused files.
 
 use super::{Now, Scanner};
 use crate::{
@@ -8,14 +8,14 @@ use crate::{
 use wall_clock::Moment;
 
 impl Scanner {
-    /// When the last sweep began, if it read everything it was to read.
+    /// The start of the last sweep, if it read everything it had to.
     pub(super) fn swept_since(&self) -> Option<Moment> {
         let whole = self.sweep.is_complete() && self.status.problem.is_none();
         whole.then(|| self.sweep.began().wall)
     }
 
-    /// Ends a sweep: notes which nodes were read whole and how old the oldest facts are. Cluster-wide
-    /// answers that have not come are unread in this sweep, and are applied when they come.
+    /// Ends a sweep: records which nodes were read completely and the age of the oldest facts. Missing
+    /// cluster-wide responses count as unread in this sweep, and are applied when they arrive.
     pub(super) fn finish_sweep(&mut self, now: Now) {
         let views_done = self.sweep.views() == Views::Done;
         if !self.sweep.splits_known() || !views_done {

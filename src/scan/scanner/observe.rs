@@ -1,4 +1,4 @@
-//! What an observation changes: each goes to the tables that it concerns.
+//! Applies observations to the tables that they concern.
 
 use super::{Now, Scanner, Slot};
 use crate::{
@@ -16,7 +16,7 @@ use couchdb_client::OwnAddress;
 use std::{collections::BTreeSet, sync::Arc};
 
 impl Scanner {
-    /// Applies one observation of a reading.
+    /// Applies one observation of a read.
     pub(super) fn observe(&mut self, slot: Slot, observation: Observation, now: Now) {
         match observation {
             Observation::Members(members) => self.members(members),
@@ -156,7 +156,7 @@ impl Scanner {
         }
     }
 
-    /// A node did not list its files; it is down when CouchDB says so.
+    /// A node did not list its files; it is down if CouchDB says so.
     fn files_unread(&mut self, at: NodeIx, unread: &ReadError) {
         if matches!(unread.reason, "node_down" | "connect" | "timeout") {
             self.targets.draft.update_node(at, |node| node.is_up = Some(false));
@@ -164,7 +164,7 @@ impl Scanner {
         self.unread(at, unread);
     }
 
-    /// The map was asked for one database that feeds named.
+    /// The map's entry for a database with a feed event was requested.
     fn named_entry(&mut self, db: &str, entry: Result<Option<MapEntry>, ReadError>, now: Now) {
         self.followed.entry_read(db, entry.is_ok(), &self.settings, now.at);
         let entry = match entry {
@@ -199,7 +199,7 @@ impl Scanner {
         }
     }
 
-    /// The map has this entry for a database by now.
+    /// The map now has this entry for a database.
     fn db_mapped(&mut self, entry: MapEntry, now: Now) {
         let moves = !entry.arriving.is_empty() || !entry.leaving.is_empty();
         let draft = &mut self.targets.draft;
@@ -220,7 +220,7 @@ impl Scanner {
         self.followed.queue_shards(draft, views, (db, &copies), &self.settings, now.at);
     }
 
-    /// Whether a target that a stage of shards was to read is still the one in its place.
+    /// Whether the target that a stage was to read still has the same position.
     fn is_still(&self, slot: Slot, ix: TargetIx) -> bool {
         let then = self.shards_stage(slot).and_then(|snapshot| snapshot.target(ix));
         then.zip(self.targets.now().target(ix)).is_some_and(|(then, now)| {
@@ -229,13 +229,13 @@ impl Scanner {
         })
     }
 
-    /// What the places meant when the shards were asked for that a slot reads.
+    /// The positions of targets when a slot's shards were requested.
     fn shards_stage(&self, slot: Slot) -> Option<&Snapshot> {
         let Stage::Shards { snapshot, .. } = &self.readings.get(&slot)?.stage else { return None };
         Some(snapshot)
     }
 
-    /// CouchDB was asked for one shard, by a sweep or because it was queued; whether it is there.
+    /// One shard was requested, by a sweep or because it was queued; applies whether it exists.
     fn shard_read(
         &mut self,
         slot: Slot,
@@ -277,8 +277,8 @@ impl Scanner {
         }
     }
 
-    /// Whether the servers remove stale index files by themselves after a design document
-    /// changed (`couch_index_cleanup`, 3.5.2 and later).
+    /// Whether the servers remove stale index files by themselves after a change of a design document
+    /// (`couch_index_cleanup`, 3.5.2 and later).
     fn cleans_itself(&self) -> bool {
         let nodes = self.targets.now().nodes().iter();
         let mut members = nodes.skip(1).filter(|node| node.is_member).peekable();
@@ -315,7 +315,7 @@ impl Scanner {
         }
     }
 
-    /// A walk of a node's directories ended, or could not be made.
+    /// A walk of a node's directories has ended or failed.
     fn walked(&mut self, node: &str, disk: Result<DiskWalk, ReadError>) {
         let at = self.targets.draft.get_or_add_node(node);
         let without_map = self.listing.is_without_map();
@@ -330,7 +330,7 @@ impl Scanner {
         }
     }
 
-    /// A sidecar answered for these nodes, or is away: then CouchDB's own numbers count again.
+    /// A sidecar responded for these nodes, or is missing; then CouchDB's own numbers count again.
     fn peer_ended(&mut self, peer: &Arc<str>, nodes: Result<BTreeSet<Arc<str>>, ReadError>) {
         let draft = &mut self.targets.draft;
         let nodes = match nodes {
@@ -344,8 +344,8 @@ impl Scanner {
     }
 }
 
-/// Notes where `node` listens, and logs once of a node that this process serves that its address
-/// was not given.
+/// Records the address of `node`, and logs once if a node that this process serves has no direct
+/// address.
 fn set_own_address(node: &mut Node, found: OwnAddress) {
     let is_ungiven = |address: &OwnAddress| matches!(address, OwnAddress::NotConfigured);
     if node.is_served && is_ungiven(&found) && !is_ungiven(&node.own_address) {
@@ -354,7 +354,7 @@ fn set_own_address(node: &mut Node, found: OwnAddress) {
     node.own_address = found;
 }
 
-/// Why no database can be read, where these rights are missing.
+/// Why no database can be read without these rights.
 fn nothing_readable(rights: &BTreeSet<String>) -> String {
     if rights.contains(NO_USER) {
         return NO_USER.to_owned();

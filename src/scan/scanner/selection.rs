@@ -1,4 +1,4 @@
-//! What a sweep has to read: the shards on each node, and the databases whose views it asks for.
+//! What a sweep must read: the shards on each node, and the databases whose views are requested.
 //!
 //! Reads nothing itself.
 
@@ -10,8 +10,8 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// One shard of so many is asked for even where its header covers it, another one each sweep:
-/// otherwise nobody would notice that files and CouchDB disagree.
+/// One of this many shards is requested although its header covers it, a different one in each sweep.
+/// Otherwise a disagreement between files and CouchDB would not be noticed.
 const SAMPLE_INTERVAL: usize = 64;
 
 impl Scanner {
@@ -37,8 +37,8 @@ impl Scanner {
         due.into_iter().filter_map(|(node, targets)| self.reads(node, targets)).collect()
     }
 
-    /// Parts what a sweep would read on `node` into what it asks CouchDB for and what headers
-    /// cover, and settles the latter.
+    /// Divides the due shards on `node` into those to request from CouchDB and those that headers cover,
+    /// and settles the latter.
     fn reads(&mut self, node: NodeIx, due: Vec<TargetIx>) -> Option<NodeReads> {
         let is_covered = |ix: &TargetIx| {
             let target = self.targets.now().target(*ix);
@@ -66,8 +66,8 @@ impl Scanner {
         reads.filter(|reads| !reads.targets.is_empty())
     }
 
-    /// The databases whose views a sweep reads: all but those known to have none, of which
-    /// no copy changed since their design documents were read.
+    /// The databases whose views a sweep reads: all except those known to have none whose copies have not
+    /// changed since their design documents were read.
     pub(super) fn dbs_to_read(&mut self) -> Databases {
         let mut dbs = Databases::default();
         let Self { targets, views, disk, followed, settings, .. } = self;

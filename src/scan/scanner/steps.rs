@@ -1,7 +1,7 @@
-//! From step to step of a sweep: what it reads after what.
+//! The order of a sweep's stages.
 //!
-//! Each step is built from what the ones before found. A sweep that is held up, by a node that does
-//! not answer or by what needs such a node, does not hold up the next one.
+//! Each stage depends on the results of earlier ones. A sweep that is delayed by a silent node, or by
+//! requests that need such a node, does not delay the next sweep.
 
 use super::{Effect, Now, Scanner, Slot};
 use crate::{
@@ -21,15 +21,15 @@ impl Scanner {
         !self.sweep.reads_nodes() && (held_up || !self.sweep.runs())
     }
 
-    /// Whether something holds up the sweep's end that other nodes need not wait for: a node that
-    /// does not answer, and with it what needs the whole cluster.
+    /// Whether only a silent node, or a request that needs it, delays the end of the sweep, so that other
+    /// nodes need not wait.
     fn is_held_up(&self) -> bool {
         self.sweep.awaits_late_nodes()
             || !self.sweep.is_complete()
             || self.followed.is_any_node_away()
     }
 
-    /// Begins a sweep; one that was held up ends.
+    /// Begins a sweep; a delayed one ends.
     pub(super) fn begin_sweep(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if self.sweep.runs() {
             self.finish_sweep(now);
@@ -51,8 +51,8 @@ impl Scanner {
         self.start(Slot::Sweep, stage, now, effects);
     }
 
-    /// Goes on with the nodes that have answered. The others are still being asked: since the
-    /// sweep before, or from now on beside this one.
+    /// Continues with the nodes that have answered. The others are still being asked, by the previous
+    /// sweep or concurrently with this one.
     pub(super) fn go_on_without_late_nodes(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if self.readings.contains_key(&Slot::Late) {
             self.stop(Slot::Sweep, effects);
@@ -65,8 +65,7 @@ impl Scanner {
         self.start_stage(stage, now, effects);
     }
 
-    /// What a sweep reads after a stage of the nodes; nothing where it has read them, or has to
-    /// wait for some.
+    /// The next stage after a stage of the nodes; `None` if all nodes were read or some are awaited.
     pub(super) fn after_stage(&mut self, stage: &Stage, now: Now) -> Option<Stage> {
         Some(match stage {
             Stage::Nodes => self.after_nodes(now),
@@ -82,8 +81,8 @@ impl Scanner {
         })
     }
 
-    /// After the nodes: what there is; or where feeds have named all changes of that, the files
-    /// that are read beside CouchDB.
+    /// After the nodes: the listing, or, if feeds reported all changes since the last one, the files that
+    /// are read in addition to CouchDB.
     fn after_nodes(&mut self, now: Now) -> Stage {
         self.note_unanswered_nodes();
         let lists = self.followed.must_list(&self.targets, &self.listing, &self.settings, now.at);
@@ -96,8 +95,8 @@ impl Scanner {
         Stage::Disk
     }
 
-    /// Where nobody answered who belongs to the cluster, the nodes that were known before and
-    /// did not answer for themselves are down, whatever the last sweep found.
+    /// If the members of the cluster are unknown, known nodes that did not answer themselves are down,
+    /// whatever the last sweep found.
     fn note_unanswered_nodes(&mut self) {
         if !self.sweep.members_unanswered() {
             return;
@@ -114,8 +113,7 @@ impl Scanner {
         }
     }
 
-    /// Begins a round over the nodes of this process's share that answered and are in no round
-    /// yet; answers their names.
+    /// Begins a round over the served nodes that answered and are in no round yet; returns their names.
     fn begin_round(&mut self) -> Vec<String> {
         let mut round = BTreeSet::new();
         let mut names = Vec::new();
@@ -132,7 +130,7 @@ impl Scanner {
         names
     }
 
-    /// After the listing: one walk of directories in a sweep, which waits for no node.
+    /// After the listing: one walk of directories per sweep, which waits for no node.
     fn after_listing(&mut self, now: Now) -> Stage {
         let whole = self.settle_listing(now);
         if whole {
@@ -147,7 +145,7 @@ impl Scanner {
         if first { Stage::Disk } else { self.shards_to_read(now) }
     }
 
-    /// Decides the state of what was listed; answers whether all of the map was.
+    /// Decides the states of the listed targets; returns whether the whole map was read.
     fn settle_listing(&mut self, now: Now) -> bool {
         self.listing.settle(&mut self.targets.draft, &self.settings);
         let whole = self.listing.is_map_whole();
@@ -157,7 +155,7 @@ impl Scanner {
         whole
     }
 
-    /// The shards of the nodes of this round. Nodes without any were read.
+    /// The shards of the nodes of this round. Nodes without shards count as read.
     fn shards_to_read(&mut self, now: Now) -> Stage {
         let node_reads = self.node_reads();
         self.expect(node_reads.iter().map(|reads| reads.targets.len()).sum());
@@ -174,22 +172,22 @@ impl Scanner {
         Stage::Shards { snapshot: Arc::new(self.targets.now().without_facts()), node_reads }
     }
 
-    /// A sweep has asked for one shard of a node: with the last one that node was read.
+    /// A sweep has requested one shard of a node; after the last one, the node was read.
     pub(super) fn shard_asked(&mut self, node: NodeIx, now: Now) {
         if self.sweep.shard_asked(node) {
             self.node_read(node, now);
         }
     }
 
-    /// All that a node answers by itself was asked.
+    /// Everything that a node answers by itself was requested.
     fn node_read(&mut self, at: NodeIx, now: Now) {
         if self.sweep.node_read(at) && self.targets.is_up(at) {
             self.targets.draft.update_node(at, |node| node.last_success = Some(now.wall));
         }
     }
 
-    /// After the shards of a round: nodes that took longer to answer; nothing while a node is
-    /// still being asked.
+    /// After the shards of a round: the nodes that answered later; `None` while a node is still being
+    /// asked.
     pub(super) fn after_round(&mut self, now: Now) -> Option<Stage> {
         for at in self.sweep.round().clone() {
             self.node_read(at, now);
@@ -206,8 +204,8 @@ impl Scanner {
         Some(if lists { Stage::Files { nodes } } else { self.shards_to_read(now) })
     }
 
-    /// Where a sweep has read its nodes, reads what needs the whole cluster, and ends it; answers
-    /// whether it has ended.
+    /// After a sweep's nodes: reads what needs the whole cluster, and ends the sweep; returns whether it
+    /// has ended.
     pub(super) fn end_sweep(&mut self, now: Now, effects: &mut Vec<Effect>) -> bool {
         let reads = |slot| self.readings.contains_key(&slot);
         if reads(Slot::Sweep) || !self.sweep.runs() {
@@ -235,7 +233,7 @@ impl Scanner {
         true
     }
 
-    /// The views, once in a sweep, when its nodes were read.
+    /// The views, once per sweep, after its nodes.
     fn views_to_read(&mut self) -> Option<Stage> {
         if self.sweep.views() != Views::Waiting {
             return None;
@@ -250,7 +248,7 @@ impl Scanner {
         Some(Stage::Views { snapshot: Arc::new(self.targets.now().without_facts()), dbs })
     }
 
-    /// The views were read, of this sweep or of one before that has ended without them.
+    /// The views were read, for this sweep or for an earlier one that ended without them.
     pub(super) fn views_read(&mut self, now: Now) {
         if self.sweep.views_read() {
             let success = Some(now.wall);
@@ -258,15 +256,14 @@ impl Scanner {
         }
     }
 
-    /// So many more are to be read.
+    /// Adds to the number of targets to read.
     fn expect(&mut self, more: usize) {
         let done = self.status.progress.map_or(0, |progress| progress.done);
         let since = self.sweep.began().wall;
         self.status.progress = Some(Progress { since, done, total: Some(done + more) });
     }
 
-    /// Sets what is being split. Where there is no answer, what was known stays: otherwise a moving
-    /// copy would look lost.
+    /// Sets the splits. Without a response, the known ones stay: otherwise a moving copy would look lost.
     pub(super) fn splits(&mut self, answer: Result<Reshard, ReadError>, now: Now) {
         self.sweep.splits_answered();
         match answer {
@@ -281,7 +278,7 @@ impl Scanner {
         }
     }
 
-    /// A source that names no splits knows of none.
+    /// A source without splits knows of none.
     pub(super) fn splits_read(&mut self, now: Now) {
         if self.sweep.splits_answered() {
             self.set_splits(Reshard::default(), now);
