@@ -1,7 +1,7 @@
-//! Who may log in, and what wrong passwords cost.
+//! Authentication: users, and lockout after wrong passwords.
 //!
-//! Owns users and failed logins. Never remembers a session: its cookie says all. Asked
-//! once for each request by the routes.
+//! Owns users and failed logins. Keeps no sessions, because a cookie contains everything. The routes
+//! call it once for each request.
 
 use super::{
     config::{Role, User},
@@ -11,25 +11,25 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{HeaderMap, header};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Failed logins after which a name is locked out (`[chttpd_auth_lockout] threshold`).
+/// The number of failed logins after which a user is locked (`[chttpd_auth_lockout] threshold`).
 const THRESHOLD: u32 = 5;
-/// How long it stays locked out (`max_lifetime`).
+/// How long the user stays locked (`max_lifetime`).
 const LIFETIME: Duration = Duration::from_secs(300);
 
 /// Users and failed logins.
 #[derive(Debug)]
 pub(super) struct Access {
     users: Vec<User>,
-    /// How often each password was changed.
+    /// The number of password changes of each user.
     changes: BTreeMap<String, u64>,
-    /// Failures and the last one's time, by node and name.
+    /// The number of failures and the time of the last one, by node and user.
     failed: BTreeMap<(String, String), (u32, Duration)>,
 }
 
-/// What a request shows of a login. No `Debug` shows it.
+/// The credentials of a request. No `Debug` shows them.
 #[derive(Clone, Default)]
 pub(super) struct Shown {
-    /// Name and password: of Basic authentication, or of a login.
+    /// User and password, from Basic authentication or from a login.
     pub(super) password: Option<(String, String)>,
     pub(super) session: Option<Claim>,
 }
@@ -50,41 +50,41 @@ impl Shown {
         }
     }
 
-    /// The name.
+    /// The user.
     pub(super) fn user(&self) -> Option<&str> {
         let given = self.password.as_ref().map(|(name, _)| name.as_str());
         given.or_else(|| Some(self.session.as_ref()?.name.as_str()))
     }
 }
 
-/// How one node checks a login.
+/// The rules by which one node checks a login.
 #[derive(Clone, Debug)]
 pub(super) struct Checks {
-    /// Whether it counts failures: since 3.4, and not where another node passed the
-    /// request on (`couch_auth_lockout:lockout/3`).
+    /// Whether it counts failures: since 3.4, but not for requests that another node passed on
+    /// (`couch_auth_lockout:lockout/3`).
     pub(super) lockout: bool,
     pub(super) sessions: Keeping,
     /// Seconds since 1970.
     pub(super) wall: u64,
 }
 
-/// What a request's credentials come to.
+/// The result of checking a request's credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Login {
-    /// It has none.
+    /// There are none.
     Anonymous,
-    /// It has those of this user.
+    /// They belong to this user.
     As {
         /// The user.
         user: User,
-        /// Whether a session told.
+        /// Whether they are a session.
         by_session: bool,
-        /// The header that makes the session go on, where it is time.
+        /// The header that renews the session, if it is due.
         renewal: Option<String>,
     },
     /// They are wrong.
     Wrong,
-    /// They may be right, but too many wrong ones came before.
+    /// They may be correct, but the user is locked after too many wrong ones.
     Locked,
 }
 
@@ -102,13 +102,13 @@ impl Access {
         Self { users: users.to_vec(), changes, failed }
     }
 
-    /// What ends a user's sessions when it changes.
+    /// A value whose change ends a user's sessions.
     fn salt(&self, user: &User) -> String {
         let changes = self.changes.get(&user.name).copied().unwrap_or_default();
         format!("{}\0{changes}", user.password)
     }
 
-    /// What is shown comes to on a node: a session first, then a password.
+    /// Checks credentials on a node: first a session, then a password.
     pub(super) fn login(
         &mut self,
         node: &str,
@@ -138,7 +138,7 @@ impl Access {
         Some(checks.sessions.cookie(&user.name, &self.salt(user), checks.wall))
     }
 
-    /// What a password comes to; only `lockout` nodes count failures.
+    /// Checks a password; failures are counted only on nodes with `lockout`.
     fn password(
         &mut self,
         node: &str,
@@ -147,7 +147,7 @@ impl Access {
         lockout: bool,
         now: Duration,
     ) -> Login {
-        // Nobody failed, so nothing need be looked up: the way of almost every request.
+        // Usually nobody has failed, and nothing needs to be looked up.
         let key = (!self.failed.is_empty()).then(|| (node.to_owned(), name.to_owned()));
         let failed = key.as_ref().and_then(|key| self.failed.get(key));
         if lockout
@@ -170,7 +170,7 @@ impl Access {
         }
     }
 
-    /// How many failures a node counts of a name.
+    /// The number of failures of a user on a node.
     pub(super) fn failures(&self, node: &str, name: &str) -> u32 {
         let key = (node.to_owned(), name.to_owned());
         self.failed.get(&key).map_or(0, |(count, _)| *count)
@@ -193,7 +193,7 @@ impl Login {
         }
     }
 
-    /// The header that makes its session go on.
+    /// The header that renews its session.
     pub(super) const fn take_renewal(&mut self) -> Option<String> {
         match self {
             Self::As { renewal, .. } => renewal.take(),
@@ -201,7 +201,7 @@ impl Login {
         }
     }
 
-    /// Which of CouchDB's handlers let it in.
+    /// CouchDB's handler that accepted it.
     pub(super) const fn handler(&self) -> Option<&'static str> {
         match self {
             Self::As { by_session: true, .. } => Some("cookie"),
@@ -210,7 +210,7 @@ impl Login {
         }
     }
 
-    /// Whether it may do everything.
+    /// Whether it has all rights.
     pub(super) fn is_admin(&self) -> bool {
         self.user().is_some_and(|user| user.role == Role::ServerAdmin)
     }
@@ -238,7 +238,7 @@ impl Login {
         })
     }
 
-    /// The roles as a session tells of them.
+    /// The roles in the session's response.
     pub(super) fn roles(&self) -> &'static [&'static str] {
         match self.user().map(|user| &user.role) {
             Some(Role::ServerAdmin) => &["_admin"],

@@ -1,7 +1,7 @@
-//! Which databases there are, where their copies lie, and what their files are called.
+//! The existing databases, the nodes of their copies, and the names of their files.
 //!
-//! Owns names and places. Never knows a size or the time. A [`Fleet`]'s members exist
-//! as numbers only: their names are written when asked for. Called by the world.
+//! Owns names and positions. Never knows a size or the time. Members of a [`Fleet`] exist only as
+//! numbers; their names are generated on request. Used by the world.
 
 use super::{
     config::{Config, Database, Design, Fleet, Node},
@@ -21,25 +21,25 @@ use wall_clock::Moment;
 /// A database of the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Db {
-    /// One described by itself, by its place in the list.
+    /// A database with its own description, by its position in the list.
     Named(u32),
-    /// One of a fleet.
+    /// A member of a fleet.
     Member {
-        /// The fleet's place in the list.
+        /// The fleet's position in the list.
         fleet: u32,
         /// The member's number.
         number: u32,
     },
 }
 
-/// A database with when it came to be.
+/// A database and its creation time.
 #[derive(Debug)]
 struct Named {
     database: Database,
-    /// Those of its design documents, in their order.
+    /// The signatures of its design documents, in order.
     signatures: Vec<Signature>,
     key: u64,
-    /// When it was created, since the world's start.
+    /// When it was created, since the start of the world.
     created_after: Duration,
 }
 
@@ -52,12 +52,12 @@ pub(super) struct Catalog {
     named: Vec<Option<Named>>,
     by_name: BTreeMap<String, u32>,
     fleets: Vec<Fleet>,
-    /// Those of their design documents.
+    /// The signatures of the fleets' design documents.
     fleet_signatures: Vec<Vec<Signature>>,
     deleted: BTreeSet<Db>,
 }
 
-/// A key for a name, the same wherever it stands in a list (FNV-1a).
+/// A key for a name, independent of its position in a list (FNV-1a).
 pub(super) fn key_of(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |key, byte| {
         (key ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -115,7 +115,7 @@ impl Catalog {
         }
     }
 
-    /// Gives a database described by itself other design documents.
+    /// Replaces the design documents of an individually described database.
     pub(super) fn set_designs(&mut self, db: Db, designs: Vec<Design>) {
         let Db::Named(number) = db else { return };
         if let Some(named) = self.named.get_mut(number as usize).and_then(Option::as_mut) {
@@ -124,7 +124,7 @@ impl Catalog {
         }
     }
 
-    /// Begins the split of a database described by itself, or ends it.
+    /// Starts or ends the split of an individually described database.
     pub(super) fn set_splitting(&mut self, db: Db, splitting: bool) {
         let Db::Named(number) = db else { return };
         if let Some(named) = self.named.get_mut(number as usize).and_then(Option::as_mut) {
@@ -155,7 +155,7 @@ impl Catalog {
         })
     }
 
-    /// What a database is like; for a fleet's member, what all are like.
+    /// The description of a database; for a fleet's member, the fleet's template.
     pub(super) fn description(&self, db: Db) -> Option<&Database> {
         match db {
             Db::Named(number) => Some(&self.named(number)?.database),
@@ -163,7 +163,7 @@ impl Catalog {
         }
     }
 
-    /// The signature of the design document at this place.
+    /// The signature of the design document at this position.
     pub(super) fn signature(&self, db: Db, place: usize) -> Option<Signature> {
         let all = match db {
             Db::Named(number) => &self.named(number)?.signatures,
@@ -172,7 +172,7 @@ impl Catalog {
         all.get(place).copied()
     }
 
-    /// How many times the documents of what it is like a database has.
+    /// The number of documents of a database, as a multiple of its description's.
     pub(super) fn scale(&self, db: Db) -> f64 {
         match db {
             Db::Named(_) => 1.0,
@@ -183,7 +183,7 @@ impl Catalog {
         }
     }
 
-    /// What its random numbers come from.
+    /// The seed of its random numbers.
     pub(super) fn key(&self, db: Db) -> u64 {
         match db {
             Db::Named(number) => self.named(number).map_or(0, |named| named.key),
@@ -193,7 +193,7 @@ impl Catalog {
         }
     }
 
-    /// When it was created, since the world's start.
+    /// When it was created, since the start of the world.
     pub(super) fn created_after(&self, db: Db) -> Duration {
         match db {
             Db::Named(number) => {
@@ -216,7 +216,7 @@ impl Catalog {
         }
     }
 
-    /// Seconds since 1970 of its creation, which is in its files' names.
+    /// Its creation time in seconds since 1970, which is part of its files' names.
     pub(super) fn created(&self, db: Db) -> u64 {
         let given = match db {
             Db::Named(number) => self.named(number).and_then(|named| named.database.created),
@@ -231,12 +231,12 @@ impl Catalog {
         )
     }
 
-    /// Its files' suffix, with the dot.
+    /// The suffix of its files, with the dot.
     pub(super) fn suffix(&self, db: Db) -> String {
         format!(".{}", self.created(db))
     }
 
-    /// How many ranges it has.
+    /// The number of ranges.
     pub(super) fn ranges(&self, db: Db) -> u32 {
         self.description(db).map_or(0, |description| description.q)
     }
@@ -262,7 +262,7 @@ impl Catalog {
         (right && range_at(q, range) == split.range).then_some((db, range))
     }
 
-    /// The places of the nodes in the list that the shard map names for a range, in its order.
+    /// The positions of the nodes that the shard map lists for a range, in order.
     pub(super) fn nodes_of(&self, db: Db, range: u32) -> impl Iterator<Item = u32> + '_ {
         let description = self.description(db);
         let places: &[String] = description
@@ -279,12 +279,12 @@ impl Catalog {
         })
     }
 
-    /// Whether the shard map names this node for a range.
+    /// Whether the shard map lists this node for a range.
     pub(super) fn maps(&self, db: Db, range: u32, node: u32) -> bool {
         self.nodes_of(db, range).any(|other| other == node)
     }
 
-    /// Whether the copy that the shard map names is on the node's disk.
+    /// Whether a copy in the shard map is missing on the node's disk.
     pub(super) fn is_missing(&self, db: Db, range: u32, node: u32) -> bool {
         let Db::Named(number) = db else { return false };
         let missing = self.named(number).map_or(&[][..], |named| &named.database.missing);
@@ -293,13 +293,13 @@ impl Catalog {
         })
     }
 
-    /// How many databases there are.
+    /// The number of databases.
     pub(super) fn len(&self) -> u64 {
         let members: u64 = self.fleets.iter().map(|fleet| u64::from(fleet.count)).sum();
         (members + self.by_name.len() as u64).saturating_sub(self.deleted.len() as u64)
     }
 
-    /// How many databases have a name below `start`.
+    /// The number of databases whose name sorts before `start`.
     pub(super) fn rank(&self, start: &str) -> u64 {
         let named = self.by_name.range::<str, _>((Bound::Unbounded, Bound::Excluded(start)));
         let members: u64 = self
@@ -314,12 +314,12 @@ impl Catalog {
         members + named.count() as u64
     }
 
-    /// The databases described by themselves.
+    /// The individually described databases.
     pub(super) fn described(&self) -> impl Iterator<Item = Db> + '_ {
         self.by_name.values().map(|number| Db::Named(*number))
     }
 
-    /// Every database, in no order of names.
+    /// Every database, not sorted by name.
     pub(super) fn all(&self) -> impl Iterator<Item = Db> + '_ {
         let members = self.fleets().flat_map(|(fleet, members)| {
             (0..members.count).map(move |number| Db::Member { fleet, number })
@@ -327,12 +327,12 @@ impl Catalog {
         self.described().chain(members.filter(|db| !self.deleted.contains(db)))
     }
 
-    /// The fleets with their places.
+    /// The fleets with their positions.
     pub(super) fn fleets(&self) -> impl Iterator<Item = (u32, &Fleet)> {
         (0_u32..).zip(&self.fleets)
     }
 
-    /// All databases from a name on, in the order of their names.
+    /// All databases from a name on, sorted by name.
     pub(super) fn from(&self, start: &str) -> Walk<'_> {
         let mut walk = Walk {
             catalog: self,
@@ -350,7 +350,7 @@ impl Catalog {
     }
 }
 
-/// The databases in the order of their names: a merge of the list and the fleets.
+/// The databases sorted by name: a merge of the list and the fleets.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
     catalog: &'a Catalog,
@@ -403,7 +403,7 @@ fn member_name(fleet: &Fleet, number: u32) -> String {
     format!("{}{number:0width$}", fleet.template.name, width = fleet.digits as usize)
 }
 
-/// The first number of a fleet whose name is not below `start`.
+/// The first number of a fleet whose name does not sort before `start`.
 fn first_from(fleet: &Fleet, start: &str) -> u32 {
     let (mut low, mut high) = (0, fleet.count);
     while low < high {
@@ -417,7 +417,7 @@ fn first_from(fleet: &Fleet, start: &str) -> u32 {
     low
 }
 
-/// The ranges of `q`: equal steps, the last takes what is left (`mem3_util`).
+/// The ranges for `q`: equal steps; the last one takes the rest (`mem3_util`).
 pub(super) fn range_at(q: u32, range: u32) -> Range {
     let step = step_of(q);
     let from = step.saturating_mul(u64::from(range));
@@ -426,7 +426,7 @@ pub(super) fn range_at(q: u32, range: u32) -> Range {
     Range { from: hash(from), to: hash(to) }
 }
 
-/// The range of `q` that a hash falls into.
+/// The range of `q` that contains a hash.
 pub(super) fn range_index(q: u32, hash: u32) -> u32 {
     let at = u64::from(hash) / step_of(q);
     u32::try_from(at).unwrap_or(u32::MAX).min(q.saturating_sub(1))
@@ -436,7 +436,7 @@ fn step_of(q: u32) -> u64 {
     (1_u64 << 32) / u64::from(q.max(1))
 }
 
-/// The range that holds a document: `erlang:crc32/1` of its id (`mem3_hash`).
+/// The range of a document: `erlang:crc32/1` of its id (`mem3_hash`).
 pub(super) fn range_of_doc(q: u32, id: &str) -> u32 {
     let mut crc = flate2::Crc::new();
     crc.update(id.as_bytes());

@@ -1,9 +1,8 @@
-//! The simulated cluster as something to talk to.
+//! The simulated cluster with its HTTP servers.
 //!
-//! Owns the one [`World`], who may log in, planned faults and the wire log, and moves the
-//! world to the present before anything looks at it. Never answers HTTP itself: `http`
-//! does, on top of this. Tests, benches and the demo hold a [`Cluster`], which is cheap
-//! to clone.
+//! Owns the [`World`], the users, the planned faults and the request log, and advances the world to the
+//! current time before every access. The HTTP routes are in `http`. Tests, benches and the demo hold a
+//! [`Cluster`], which is cheap to clone.
 
 use super::{
     Config, ConfigError, DiskWalk, Exchange, Faults, World, access::Access, fault::Planned, http,
@@ -15,8 +14,8 @@ use std::{
 };
 use wall_clock::{Clock, Moment};
 
-/// Marks a response that stands for a refused connection, for transports that call a
-/// router in process: it is in the response's extensions, with status 503.
+/// Marks a response as a refused connection, for transports that call a router in process: it is in the
+/// response's extensions, with status 503.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionRefused;
 
@@ -28,16 +27,16 @@ pub struct Cluster {
 
 #[derive(Debug)]
 struct Shared {
-    /// Wall time at the start; afterwards tokio's clock is followed.
+    /// Wall time at the start; after that, tokio's clock is used.
     wall: Moment,
     started: tokio::time::Instant,
-    /// A lock, not a task: a shard's numbers take about a microsecond, a turn through a
-    /// task's channel several, and benches compare clients against this server. It is
-    /// held for one synchronous closure and never over an await.
+    /// A lock instead of a task: computing a shard's numbers takes about a microsecond, a task's channel
+    /// several, and benches compare clients with this server. It is held for one synchronous closure and
+    /// never over an await.
     inner: std::sync::Mutex<Inner>,
 }
 
-/// What the lock guards.
+/// The state under the lock.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) world: World,
@@ -47,10 +46,10 @@ pub(super) struct Inner {
 }
 
 impl Cluster {
-    /// A cluster that starts now, by `clock`.
+    /// A cluster that starts now, according to `clock`.
     ///
     /// # Errors
-    /// What [`Config::check`] finds.
+    /// The errors of [`Config::check`].
     pub fn new(config: Config, seed: u64, clock: Clock) -> Result<Self, ConfigError> {
         let (access, log) = (Access::new(&config.users), Log::of(config.records));
         let inner =
@@ -64,13 +63,13 @@ impl Cluster {
         })
     }
 
-    /// CouchDB as seen at this node's own address.
+    /// The HTTP server at this node's own address.
     pub fn router(&self, node: &str) -> axum::Router {
         http::router(self.clone(), http::Entry::Node(node.into()))
     }
 
-    /// Every node behind one router, told apart by the host in the request's URI or
-    /// `Host` header: that of `couchdb@sim-1.local` is `sim-1.local`, with any port.
+    /// One router for all nodes, selected by the host in the request's URI or `Host` header: that of
+    /// `couchdb@sim-1.local` is `sim-1.local`, with any port.
     pub fn by_host(&self) -> axum::Router {
         http::router(self.clone(), http::Entry::Host)
     }
@@ -87,42 +86,42 @@ impl Cluster {
             .collect()
     }
 
-    /// The handle to everything that can go wrong.
+    /// The handle to inject faults.
     #[must_use]
     pub fn faults(&self) -> Faults {
         Faults::of(self.clone())
     }
 
-    /// The latest exchanges, oldest first.
+    /// The latest requests, oldest first.
     #[must_use]
     pub fn exchanges(&self) -> Vec<Exchange> {
         self.locked(|inner| inner.log.kept())
     }
 
-    /// The latest exchanges that asked for more than an answer: neither a read nor a login.
+    /// The latest requests that were neither a read nor a login.
     #[must_use]
     pub fn write_requests(&self) -> Vec<Exchange> {
         self.locked(|inner| inner.log.orders())
     }
 
-    /// How many requests were ever answered.
+    /// The total number of requests.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.locked(|inner| inner.log.seen())
     }
 
-    /// How many failed logins of `user` this node counts: at five it locks the name.
+    /// The number of failed logins of `user` that this node counts; at five it locks the user.
     #[must_use]
     pub fn failed_logins(&self, node: &str, user: &str) -> u32 {
         self.locked(|inner| inner.access.failures(node, user))
     }
 
-    /// Forgets the exchanges so far.
+    /// Clears the log of requests.
     pub fn clear_exchanges(&self) {
         self.locked(|inner| inner.log.clear());
     }
 
-    /// Looks at, or changes, the world as it is now.
+    /// Reads or changes the current world.
     pub fn world<T>(&self, read: impl FnOnce(&mut World) -> T) -> T {
         self.locked(|inner| read(&mut inner.world))
     }
@@ -153,7 +152,7 @@ impl Cluster {
 
     pub(super) fn locked<T>(&self, read: impl FnOnce(&mut Inner) -> T) -> T {
         let now = self.elapsed();
-        // A panic inside a closure leaves plain numbers behind; going on is what a test wants.
+        // A panic inside a closure leaves only plain numbers, and tests want to continue.
         let mut inner = self.shared.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.world.advance(now);
         read(&mut inner)

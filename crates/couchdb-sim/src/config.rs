@@ -1,8 +1,8 @@
-//! What a simulated cluster is made of.
+//! The description of a simulated cluster.
 //!
-//! Owns the description of nodes, databases, design documents and users, and its check.
-//! Never computes a number that changes with time. Built by callers in struct-update
-//! style (`Database { q: 8, ..Database::new("orders") }`), read by the world.
+//! Owns the description of nodes, databases, design documents and users, and its validation. Never
+//! computes a number that changes with time. Callers build it with struct update syntax
+//! (`Database { q: 8, ..Database::new("orders") }`); the world reads it.
 
 mod search;
 
@@ -12,20 +12,19 @@ use couchdb_names::Version;
 use std::{collections::BTreeSet, time::Duration};
 use wall_clock::Moment;
 
-/// Clustered databases that CouchDB itself may own; the only names with a leading underscore.
+/// Clustered databases of CouchDB itself; the only names that begin with an underscore.
 pub const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
 
-/// CouchDB's longest database name (`couch_db:validate_dbname_int/2`), in bytes.
+/// The maximum length of a database name (`couch_db:validate_dbname_int/2`), in bytes.
 const MAX_NAME_BYTES: usize = 238;
 
-/// Creation of databases that give none, in seconds since 1970: 21 November 2026.
+/// The default creation time of databases, in seconds since 1970: 21 November 2026.
 const DEFAULT_CREATED: u64 = 1_795_225_160;
 
-/// Records that a test of some days needs; a scan of a small cluster is a few hundred.
+/// The number of log entries for a test of several days; a scan of a small cluster needs a few hundred.
 const MAX_RECORDS: usize = 16_384;
 
-/// The version that nodes run unless the configuration says otherwise; the simulator is closest to
-/// it.
+/// The default version of nodes, which the simulator matches most closely.
 pub(crate) const DEFAULT_VERSION: Version = Version::new(3, 5, 0);
 
 /// The first version with `_smoosh/status`, nouveau and the lockout after bad logins.
@@ -34,25 +33,25 @@ pub(crate) const V3_4_0: Version = Version::new(3, 4, 0);
 /// One CouchDB node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Its name, such as `couchdb@sim-1.local`.
+    /// The name, such as `couchdb@sim-1.local`.
     pub name: String,
-    /// What it says it runs.
+    /// The version it reports.
     pub version: Version,
-    /// The size of its disk in bytes; `None` is without limit and never asked.
+    /// The size of its disk in bytes; `None` is unlimited and not reported.
     pub disk: Option<u64>,
-    /// The volume that disk is; nodes that name the same one share it, and its size is that of
-    /// the first of them. `None`: one of its own.
+    /// The volume of that disk. Nodes with the same volume share it, and its size is that of the first
+    /// of them. `None`: a volume of its own.
     pub volume: Option<String>,
-    /// Whether a built-in compactor works through its bloated files, one at a time.
+    /// Whether its built-in compactor is active, which compacts one bloated file at a time.
     pub smoosh: bool,
-    /// Whether a clouseau is connected to it. Its nouveau is a setting, `[nouveau] enable`.
+    /// Whether clouseau is connected to it. Nouveau is a setting, `[nouveau] enable`.
     pub clouseau: bool,
-    /// Settings beyond the defaults, as (section, key, value).
+    /// Additional settings, as (section, key, value).
     pub settings: Vec<(String, String, String)>,
 }
 
 impl Node {
-    /// A 3.5.0 node without a disk limit, its built-in compactor idle.
+    /// A 3.5.0 node without a disk limit and with an inactive built-in compactor.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
@@ -70,26 +69,26 @@ impl Node {
 /// A design document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Design {
-    /// Its name without `_design/`; anything but the empty text.
+    /// The name without `_design/`; not empty.
     pub name: String,
-    /// The names of its views; two documents of equal language, views and
-    /// `reduces` share one signature and so one index. Empty: a document without views.
+    /// The names of its views. Two documents of equal language, views and `reduces` have one signature
+    /// and so share one index. Empty: a document without views.
     pub views: Vec<String>,
-    /// Whether its views reduce; a view that does answers without `total_rows`.
+    /// Whether its views reduce; the response of such a view has no `total_rows`.
     pub reduces: bool,
     /// Its search indexes.
     pub searches: Vec<Search>,
-    /// `javascript`, `query`, or what no query server serves.
+    /// `javascript`, `query`, or a language without a query server.
     pub language: String,
-    /// Whether CouchDB keeps the index built by itself (`autoupdate`).
+    /// Whether CouchDB keeps the index built automatically (`autoupdate`).
     pub autoupdate: bool,
-    /// Live index bytes for one document of the database.
+    /// Live index bytes per document of the database.
     pub bytes_per_doc: u64,
-    /// File over active at the start.
+    /// The ratio of file size to active size at the start.
     pub bloat: f64,
     /// The share of the database's sequences that is indexed at the start, 0 to 1.
     pub built: f64,
-    /// Collator versions its index was written with; two or more ask for an upgrade.
+    /// The collator versions of its index; two or more need an upgrade.
     pub collators: Vec<String>,
 }
 
@@ -115,64 +114,62 @@ impl Design {
 /// A clustered database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Database {
-    /// Its name, within CouchDB's rules.
+    /// The name, by CouchDB's rules.
     pub name: String,
-    /// Ranges.
+    /// The number of ranges.
     pub q: u32,
-    /// Copies of each range; at most the number of nodes is placed.
+    /// The number of copies of each range; limited by the number of nodes.
     pub n: u32,
-    /// Documents at the start, tombstones not counted.
+    /// The number of documents at the start, without tombstones.
     pub docs: u64,
-    /// Deleted documents at the start.
+    /// The number of deleted documents at the start.
     pub deleted_docs: u64,
     /// Live bytes of a document in the file, without attachments.
     pub doc_bytes: u64,
-    /// Live bytes of attachments of a document. Nodes before 3.4.3 also count dead ones
-    /// as active.
+    /// Live attachment bytes of a document. Nodes before 3.4.3 also count dead ones as active.
     pub attachment_bytes: u64,
-    /// File over active at the start.
+    /// The ratio of file size to active size at the start.
     pub bloat: f64,
-    /// The share of the update sequence at the start that the last compaction saw;
-    /// 0: never compacted.
+    /// The share of the initial update sequence at the last compaction; 0: never compacted.
     pub compacted: f64,
-    /// File size after a compaction over active, by the shape of its documents
-    /// (0.70 to 1.19 was measured on real shards).
+    /// The ratio of the file size after a compaction to the active size, which depends on the shape of
+    /// the documents (0.70 to 1.19 was measured on real shards).
     pub compacts_to: f64,
-    /// Writes each second on average, in bursts.
+    /// The average number of writes per second, in bursts.
     pub writes_per_second: f64,
-    /// The share of writes that make a new document.
+    /// The share of writes that create a document.
     pub new_share: f64,
-    /// The share of writes that delete one; at most `new_share`. What remains updates.
+    /// The share of writes that delete one, at most `new_share`. The rest are updates.
     pub delete_share: f64,
     /// Its design documents.
     pub designs: Vec<Design>,
-    /// Bytes of index files without a design document, in each shard copy.
+    /// Bytes of index files without a design document, for each shard copy.
     pub stale_index_bytes: u64,
-    /// When it was created: the shard files' suffix. `None`: from the seed.
+    /// The creation time, which is in the shard files' suffix. `None`: derived from the seed.
     pub created: Option<Moment>,
-    /// Names of the nodes that hold copies; empty: all, rotated by the seed.
+    /// The names of the nodes with copies; empty: all nodes, rotated by the seed.
     pub placed_on: Vec<String>,
-    /// Copies that the shard map names but no disk has, as (range index, node name).
+    /// Copies in the shard map that are missing on disk, as (range index, node name).
     pub missing: Vec<(u32, String)>,
-    /// Whether its first range is being split on the first node that holds it.
+    /// Whether its first range is being split, on the first node with a copy of it.
     pub splitting: bool,
     /// Compactions of its copies that were interrupted before the start.
     pub interrupted: Vec<Interrupted>,
 }
 
-/// A compaction that ended before its time and left its files.
+/// A compaction that was interrupted and left its files.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interrupted {
-    /// The range's place.
+    /// The position of the range.
     pub range: u32,
     /// The node.
     pub node: String,
-    /// How much of it was done, 0 to 1.
+    /// The completed share, 0 to 1.
     pub done: f64,
 }
 
 impl Database {
-    /// A quiet database of q=2, n=3 with a thousand documents.
+    /// A database without writes, with q=2, n=3 and a thousand documents.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
@@ -200,22 +197,22 @@ impl Database {
     }
 }
 
-/// Many databases that differ only in name and numbers; they cost no memory each.
+/// Many databases that differ only in name and numbers, without memory for each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fleet {
-    /// The database each is like; its `name` is the prefix. `created`, `missing` and
-    /// `splitting` are ignored.
+    /// The description of each database; its `name` is the prefix. `created`, `missing` and `splitting`
+    /// are ignored.
     pub template: Database,
-    /// How many.
+    /// The number of databases.
     pub count: u32,
-    /// Decimal digits of the number that follows the prefix.
+    /// The decimal digits of the number after the prefix.
     pub digits: u32,
-    /// Documents (and with them bytes) of a member vary by up to this factor, 1 or more.
+    /// The factor of 1 or more by which documents, and so bytes, of the members vary.
     pub spread: f64,
 }
 
 impl Fleet {
-    /// `count` databases like `like`, named `<prefix><number>` with `length` characters.
+    /// `count` databases like `template`, named `<prefix><number>` with `length` characters.
     #[must_use]
     pub fn named(template: Database, count: u32, length: usize) -> Self {
         let digits = u32::try_from(length.saturating_sub(template.name.len())).unwrap_or(u32::MAX);
@@ -223,50 +220,50 @@ impl Fleet {
     }
 }
 
-/// A design document that is changed again and again: each time its views get another name,
-/// and the index of before is of no use any more.
+/// A design document that is changed repeatedly: each time its views get new names, and the previous
+/// index becomes stale.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deploy {
-    /// The database, described by itself.
+    /// An individually described database.
     pub db: String,
-    /// The document, and what is the same in all its states.
+    /// The document, with everything that does not change.
     pub design: Design,
-    /// From one change to the next.
+    /// The time between two changes.
     pub every: Duration,
 }
 
-/// A shard file that no database of the shard map owns.
+/// A shard file outside the shard map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
-    /// The node whose disk has it.
+    /// The node with the file.
     pub node: String,
     /// The file's name without `.couch`, such as `shards/00000000-ffffffff/gone.1700000000`.
     pub file: String,
-    /// Its bytes.
+    /// The size in bytes.
     pub bytes: u64,
 }
 
-/// What a user may do.
+/// The rights of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Everything.
     ServerAdmin,
     /// `_stats`, `_system` and `_prometheus` of nodes (`_metrics`).
     Metrics,
-    /// Administrator of the databases named.
+    /// Administrator of these databases.
     DatabaseAdmin(Vec<String>),
-    /// Member of the databases named.
+    /// Member of these databases.
     Member(Vec<String>),
 }
 
-/// Someone who may log in.
+/// A user that can log in.
 #[derive(Clone, PartialEq, Eq)]
 pub struct User {
     /// The name.
     pub name: String,
     /// The password.
     pub password: String,
-    /// What it may do.
+    /// The user's rights.
     pub role: Role,
 }
 
@@ -284,38 +281,38 @@ impl std::fmt::Debug for User {
 pub struct Config {
     /// Its nodes.
     pub nodes: Vec<Node>,
-    /// Databases described one by one.
+    /// Individually described databases.
     pub databases: Vec<Database>,
-    /// Databases described by the thousand.
+    /// Fleets of databases.
     pub fleets: Vec<Fleet>,
-    /// Leftovers on disks.
+    /// Shard files outside the shard map.
     pub orphans: Vec<Orphan>,
-    /// View indexes on disks whose shard, of this name, is gone.
+    /// View indexes on disk whose shard, with this name, no longer exists.
     pub orphan_indexes: Vec<Orphan>,
-    /// Design documents that keep changing.
+    /// Design documents that are changed repeatedly.
     pub deploys: Vec<Deploy>,
-    /// How often a compaction is killed, on one node after the other; `None`: never.
+    /// How often a compaction is killed, with the nodes taking turns; `None`: never.
     pub killed_every: Option<Duration>,
-    /// Bytes a second that a disk lets go of what was deleted; `None`: all at once.
+    /// How many deleted bytes a disk frees per second; `None`: all at once.
     pub delete_rate: Option<u64>,
-    /// Who may log in.
+    /// The users.
     pub users: Vec<User>,
-    /// Whether `_global_changes` exists, without which `_db_updates` answers 404.
+    /// Whether `_global_changes` exists. Without it, `_db_updates` responds with 404.
     pub global_changes: bool,
-    /// Bytes a second one compaction copies.
+    /// The bytes per second that one compaction copies.
     pub compaction_rate: u64,
-    /// Changes a second one index build maps.
+    /// The changes per second that one index build processes.
     pub index_rate: u64,
-    /// The least time any compaction or build takes.
+    /// The minimum duration of a compaction or build.
     pub shortest_job: Duration,
-    /// When databases without a `created` were created at the earliest.
+    /// The earliest creation time of databases without `created`.
     pub created: Moment,
-    /// How many of the latest requests are kept, and four times as many compactions.
+    /// How many requests are kept in the log, and a quarter of the number of compactions.
     pub records: usize,
 }
 
 impl Config {
-    /// An empty cluster of 3.5.0 nodes with one administrator, `admin` and `secret`.
+    /// A cluster of 3.5.0 nodes without databases, with one administrator, `admin` and `secret`.
     #[must_use]
     pub fn new(nodes: &[&str]) -> Self {
         Self {
@@ -341,24 +338,24 @@ impl Config {
         }
     }
 
-    /// The same with one more database.
+    /// The same cluster with one more database.
     #[must_use]
     pub fn with(mut self, database: Database) -> Self {
         self.databases.push(database);
         self
     }
 
-    /// The same with one more fleet.
+    /// The same cluster with one more fleet.
     #[must_use]
     pub fn with_fleet(mut self, fleet: Fleet) -> Self {
         self.fleets.push(fleet);
         self
     }
 
-    /// Checks what CouchDB would refuse and what would make no sense.
+    /// Validates everything that CouchDB would refuse or that makes no sense.
     ///
     /// # Errors
-    /// The first thing found wrong.
+    /// The first problem.
     pub fn check(&self) -> Result<(), ConfigError> {
         let mut nodes = BTreeSet::new();
         if self.nodes.is_empty() {
@@ -439,8 +436,8 @@ impl Database {
     }
 }
 
-/// Whether CouchDB takes `name` for a database: lowercase letters, digits and
-/// `_$()+/-`, beginning with a letter, or one of its own.
+/// Whether CouchDB accepts `name` for a database: lowercase letters, digits and `_$()+/-`, beginning
+/// with a letter, or the name of one of its own databases.
 pub(super) fn legal_name(name: &str) -> bool {
     SYSTEM_DATABASES.contains(&name)
         || (name.len() <= MAX_NAME_BYTES
@@ -453,19 +450,19 @@ pub(super) fn legal_name(name: &str) -> bool {
 /// Why a cluster cannot be simulated.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ConfigError {
-    /// There is no node.
+    /// There are no nodes.
     #[error("a simulated cluster needs at least one node")]
     NoNodes,
-    /// A node's name is used twice, has no `@`, or is not among the cluster's.
-    #[error("{0:?} is no node of this cluster: node names hold an @ and are there once")]
+    /// A node's name is used twice, has no `@`, or is unknown.
+    #[error("{0:?} is not a node of this cluster, or its name has no @ or is used twice")]
     Node(String),
-    /// CouchDB refuses the database's name, or it is there twice.
+    /// CouchDB refuses the database's name, or it is used twice.
     #[error(
         "{0:?} cannot be a database's name: CouchDB takes lowercase letters, digits and _$()+/-, beginning with a letter, each name once"
     )]
     Name(String),
     /// A number of a database is out of bounds.
-    #[error("database {0:?} has a value of {1} out of bounds")]
+    #[error("database {0:?} has an invalid value of {1}")]
     Number(String, &'static str),
     /// A design document has no name.
     #[error("database {0:?} has a design document without a name")]

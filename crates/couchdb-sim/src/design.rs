@@ -1,7 +1,7 @@
-//! Design documents as CouchDB keeps them, and what it names their indexes by.
+//! Design documents as CouchDB stores them, and the signatures of their indexes.
 //!
-//! Owns the JSON of a described design document. Never knows where it lies or how far its
-//! index is built. Called by the world, and by the routes that show documents.
+//! Owns the JSON of a described design document. Does not know its database or how far its index is
+//! built. Used by the world, and by the routes that return documents.
 
 use super::{
     catalog::key_of,
@@ -11,7 +11,7 @@ use super::{
 use couchdb_names::{Engine, Signature};
 use serde_json::{Map, Value, json as value};
 
-/// A design document as it was written.
+/// A design document as CouchDB returns it.
 pub(super) fn document(design: &Design) -> Map<String, Value> {
     let mut doc = Map::new();
     let id = format!("_design/{}", design.name);
@@ -37,7 +37,7 @@ pub(super) fn document(design: &Design) -> Map<String, Value> {
     if design.views.is_empty() {
         return doc;
     }
-    // An index called by-r is over the field r.
+    // An index called by-r is on the field r.
     let field = |name: &str| name.strip_prefix("by-").unwrap_or(name).to_owned();
     let view = |name: &String| {
         let mut view = match design.language.as_str() {
@@ -58,7 +58,7 @@ pub(super) fn document(design: &Design) -> Map<String, Value> {
     doc
 }
 
-/// The definition of a search index, over the field of its name.
+/// The definition of a search index, on the field of its name.
 fn search(search: &Search) -> (String, Value) {
     let (field, analyzer) = match search.engine {
         Engine::Nouveau => ("index(\"text\",", "default_analyzer"),
@@ -80,9 +80,9 @@ pub(super) fn reduces(design: &Design) -> bool {
     design.reduces || design.language == "query"
 }
 
-/// The signature of its index: it depends on what it maps and reduces, not on its name.
+/// The signature of its index, which depends on its map and reduce functions, not on its name.
 pub(super) fn signature_of(design: &Design) -> Signature {
     let text = Value::from(document(design)).to_string();
-    // What is described here has a signature: there is nothing odd in it.
+    // Every described document has a signature.
     couchdb_files::Design::parse(&text).map_or(Signature([0; 16]), |parsed| parsed.signature)
 }

@@ -1,94 +1,95 @@
 //! Faults to inject between a client and the simulated nodes.
 //!
-//! Owns the list of planned faults. A node's state (down, maintenance, full disk) belongs to the
-//! world; [`Faults`] is the one handle to both, so that a test sets everything in one place. Deterministic: a fault hits requests by route and count, never by chance.
+//! Owns the list of planned faults. The state of nodes (down, maintenance, full disk) belongs to the
+//! world; [`Faults`] is the one handle to both, so that a test sets everything in one place.
+//! Deterministic: a fault is selected by route and count, never by chance.
 
 use super::cluster::Cluster;
 use std::{collections::BTreeMap, time::Duration};
 
-/// What happens to a request instead of, or before, its answer.
+/// The effect of a fault on a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The answer comes after this long.
+    /// The response is delayed by this duration.
     Delay(Duration),
-    /// No answer ever comes; the connection stays open.
+    /// There is never a response; the connection stays open.
     Hang,
-    /// Status 200 and JSON content type, but a body that is no JSON.
+    /// Status 200 and JSON content type, but the body is not JSON.
     Malformed,
-    /// The whole length is announced, half of it is sent, and the connection breaks.
+    /// The full length is announced, half of the body is sent, and the connection breaks.
     HalfBody,
     /// A redirect to this location.
     Redirect(String),
-    /// This status with CouchDB's error shape.
+    /// This status with CouchDB's error format.
     Status(u16),
-    /// The connection breaks before a byte of the body.
+    /// The connection breaks before the first byte of the body.
     Drop,
-    /// A feed that answers as if it were asked from its beginning.
+    /// A feed responds as if requested from its beginning.
     FromStart,
-    /// The head of the answer, and then nothing; the connection stays open.
+    /// Only the head is sent; the connection stays open.
     Silent,
-    /// The body ends after so many bytes, be it within a line.
+    /// The body ends after this many bytes, possibly within a line.
     Cut(usize),
-    /// The connection breaks after so many bytes of the body, be it within a line.
+    /// The connection breaks after this many bytes of the body, possibly within a line.
     Break(usize),
-    /// Nothing comes after so many bytes of the body; the connection stays open.
+    /// Nothing is sent after this many bytes of the body; the connection stays open.
     Stall(usize),
-    /// A space now and then, this far apart, instead of the body, and never a line.
+    /// A space is sent at this interval instead of the body, and never a line.
     Trickle(Duration),
-    /// Each piece of the body comes so many times.
+    /// Each chunk of the body is sent this many times.
     Repeat(usize),
-    /// After so many bytes of the body these come in between.
+    /// After this many bytes of the body, these bytes are inserted.
     Insert(usize, Vec<u8>),
-    /// The body goes through gzip, and the head says so.
+    /// The body is compressed with gzip, as the head says.
     Packed,
-    /// An endless body of JSON whitespace after the answer's first byte.
+    /// An endless body of JSON whitespace after the first byte of the response.
     Endless,
 }
 
 /// One planned fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The node it hits, at its own address or through another node; `None`: every node.
+    /// The affected node, at its own address or through another node; `None`: every node.
     pub node: Option<String>,
-    /// What the percent-encoded path must contain; empty: any.
+    /// A part of the percent-encoded path; empty: any path.
     pub path: String,
-    /// The method it hits; `None`: any.
+    /// The affected method; `None`: any.
     pub method: Option<http::Method>,
-    /// What happens.
+    /// The effect.
     pub effect: Effect,
-    /// How many matching requests pass before the first one is hit.
+    /// The number of matching requests before the first affected one.
     pub after: u64,
-    /// How many are hit; `None`: all that follow.
+    /// The number of affected requests; `None`: all following ones.
     pub times: Option<u64>,
 }
 
 impl Fault {
-    /// A fault that hits every request to every node.
+    /// A fault of every request to every node.
     #[must_use]
     pub const fn everywhere(effect: Effect) -> Self {
         Self { node: None, path: String::new(), method: None, effect, after: 0, times: None }
     }
 
-    /// A fault that hits every request to one node.
+    /// A fault of every request to one node.
     #[must_use]
     pub fn on(node: &str, effect: Effect) -> Self {
         Self { node: Some(node.to_owned()), ..Self::everywhere(effect) }
     }
 
-    /// The same, only where the path contains `path`.
+    /// The same fault, only for paths that contain `path`.
     #[must_use]
     pub fn at(self, path: &str) -> Self {
         Self { path: path.to_owned(), ..self }
     }
 
-    /// The same, for this many requests only.
+    /// The same fault, only for this many requests.
     #[must_use]
     pub fn times(self, times: u64) -> Self {
         Self { times: Some(times), ..self }
     }
 }
 
-/// The planned faults, each with the number of requests that it has matched.
+/// The planned faults, each with its number of matched requests.
 #[derive(Debug, Default)]
 pub(super) struct Planned {
     faults: Vec<(Fault, u64)>,
@@ -162,12 +163,12 @@ impl Faults {
         Self { cluster }
     }
 
-    /// Plans a fault; earlier ones are tried first.
+    /// Adds a fault; earlier ones are tried first.
     pub fn plan(&self, fault: Fault) {
         self.cluster.locked(|inner| inner.planned.plan(fault));
     }
 
-    /// Forgets every planned fault. States of nodes stay.
+    /// Removes every planned fault. The state of nodes is unchanged.
     pub fn clear(&self) {
         self.cluster.locked(|inner| inner.planned.clear());
     }
@@ -187,31 +188,29 @@ impl Faults {
         self.cluster.locked(|inner| inner.planned.frozen.remove(node));
     }
 
-    /// Takes a node down: its own address refuses, others answer 412 for it. Its
+    /// Stops a node: its own address refuses connections, other nodes respond with 412 for it. Its
     /// compactions end without a result.
     pub fn down(&self, node: &str) {
         self.cluster.world(|world| world.stop_node(node));
     }
 
-    /// Brings a node back.
+    /// Starts a node again.
     pub fn up(&self, node: &str) {
         self.cluster.world(|world| world.start_node(node));
     }
 
-    /// Restarts a node in no time: its compactions and builds are lost, their temporary
-    /// files stay.
+    /// Restarts a node without delay: its compactions and builds are lost, their temporary files remain.
     pub fn restart(&self, node: &str) {
         self.down(node);
         self.up(node);
     }
 
-    /// Turns a node's maintenance mode on or off: `/_up` answers 404.
+    /// Turns a node's maintenance mode on or off; `/_up` responds with 404.
     pub fn maintenance(&self, node: &str, on: bool) {
         self.cluster.world(|world| world.set_maintenance(node, on));
     }
 
-    /// Leaves a node no free byte, or gives it back what it had: compactions fail where
-    /// they would have to write.
+    /// Fills a node's disk completely, or frees that space: compactions fail where they have to write.
     pub fn full_disk(&self, node: &str, on: bool) {
         self.cluster.world(|world| world.set_disk_full(node, on));
     }

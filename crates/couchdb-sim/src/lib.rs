@@ -1,15 +1,14 @@
 //! A simulated CouchDB cluster inside the process.
 //!
-//! Owns a [`World`]: a pure state machine of nodes, databases, shard copies, view
-//! indexes and compactions whose every number follows from (configuration, seed, time),
-//! and a [`Cluster`]: that world behind CouchDB's HTTP routes, with faults to inject and
-//! a wire log to judge from. Never opens a socket, never reads a clock of its own, never
-//! names CouchDB's client: what it answers is held to recordings of real servers.
+//! Owns a [`World`], a pure state machine of nodes, databases, shard copies, view indexes and
+//! compactions whose numbers all follow from (configuration, seed, time), and a [`Cluster`], which is
+//! that world behind CouchDB's HTTP routes, with faults to inject and a log of requests. Never opens a
+//! socket, never reads its own clock, and never uses CouchDB's client: its responses are checked against
+//! recordings of real servers.
 //!
-//! Called by `recliner demo`, by tests and by benches. A world is described by
-//! [`Config`]; [`demo_config`] is the one a newcomer sees. Numbers of shards that nothing
-//! has touched are computed when asked, so that a [`Fleet`] of a million databases costs
-//! no memory a shard.
+//! Used by `recliner demo`, tests and benches. [`Config`] describes a world; [`demo_config`] is the one
+//! of the demo. The numbers of unchanged shards are computed on request, so a [`Fleet`] of a million
+//! databases needs no memory per shard.
 
 mod access;
 mod catalog;

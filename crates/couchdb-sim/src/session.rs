@@ -1,21 +1,21 @@
-//! Sessions: what `POST /_session` gives out and a later request shows.
+//! Sessions: the cookies of `POST /_session`.
 //!
-//! Pure, as `couch_httpd_auth` is: a cookie holds the name, the time and a hash of both
-//! with the node's secret and the user's password, so that nothing has to be remembered
-//! and a new password ends every session. The hash is no cryptography.
+//! Pure, as `couch_httpd_auth`: a cookie has the user, the time and a hash of both with the node's
+//! secret and the user's password. So nothing needs to be stored, and a new password ends every session.
+//! The hash is not cryptographic.
 
 use super::growth::mix;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::{HeaderMap, header};
 
-/// How a node keeps sessions, from its settings.
+/// The session settings of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Keeping {
     /// `[chttpd_auth] secret`.
     pub(super) secret: String,
     /// `[chttpd_auth] timeout`, in seconds.
     pub(super) timeout: u64,
-    /// Whether `[chttpd] authentication_handlers` has the one for cookies.
+    /// Whether `[chttpd] authentication_handlers` includes the one for cookies.
     pub(super) reads_cookies: bool,
 }
 
@@ -25,7 +25,7 @@ impl Default for Keeping {
     }
 }
 
-/// A session as its cookie tells of it; not checked yet.
+/// The content of a session cookie; not verified yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) name: String,
@@ -34,7 +34,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// The claim in a request's cookies.
+    /// The session in a request's cookies.
     pub(super) fn read(headers: &HeaderMap) -> Option<Self> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|all| all.to_str().ok());
         let mut pairs = cookies.flat_map(|all| all.split(';'));
@@ -56,21 +56,21 @@ impl Keeping {
         texts.iter().flat_map(|text| text.bytes()).fold(since, |hash, byte| mix(hash, byte.into()))
     }
 
-    /// Whether a claim holds at `now`, for the user of this salt.
+    /// Whether a session is valid at `now`, for the user with this salt.
     pub(super) fn holds(&self, cookie: &Claim, salt: &str, now: u64) -> bool {
         self.reads_cookies
             && now < cookie.since.saturating_add(self.timeout)
             && cookie.hash == self.hash(&cookie.name, cookie.since, salt)
     }
 
-    /// Whether an answer renews a session: after a tenth of its time
+    /// Whether a response renews a session: after a tenth of its lifetime
     /// (`couch_httpd_auth:cookie_authentication_handler/2`).
     pub(super) fn renews(&self, cookie: &Claim, now: u64) -> bool {
         let left = cookie.since.saturating_add(self.timeout).saturating_sub(now);
         left.saturating_mul(10) < self.timeout.saturating_mul(9)
     }
 
-    /// The `Set-Cookie` header of a session that begins or goes on at `now`.
+    /// The `Set-Cookie` header of a session that begins or is renewed at `now`.
     pub(super) fn cookie(&self, name: &str, salt: &str, now: u64) -> String {
         let hash = self.hash(name, now, salt);
         let value = BASE64_URL_SAFE_NO_PAD.encode(format!("{name}:{now:X}:{hash:x}"));
@@ -82,7 +82,7 @@ impl Keeping {
 /// The header that ends a session.
 pub(super) const ENDED: &str = "AuthSession=; Version=1; Path=/; HttpOnly";
 
-/// Name and password in the body of `POST /_session`: JSON or a form.
+/// User and password in the body of `POST /_session`: JSON or a form.
 pub(super) fn form(content_type: Option<&str>, body: &[u8]) -> Result<(String, String), Refusal> {
     let kind = content_type.unwrap_or_default();
     let pairs: Vec<(String, String)> = if kind.starts_with("application/json") {
@@ -103,7 +103,7 @@ pub(super) fn form(content_type: Option<&str>, body: &[u8]) -> Result<(String, S
     Ok((name, field("password").unwrap_or_default()))
 }
 
-/// Why a body begins no session.
+/// Why a body does not begin a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     ContentType,

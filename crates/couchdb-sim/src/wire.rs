@@ -1,30 +1,30 @@
-//! The wire log: what was asked of which node, and with what status it answered.
+//! The log of requests: the request, its node, and the status of the response.
 //!
-//! Owns a bounded ring of exchanges. Never holds bodies or credentials. Tests judge a
-//! client from it, and from the world's truth, never from the client's own words.
+//! Owns a bounded list of requests. Never contains bodies or credentials. Tests judge a client by it and
+//! by the world's state, never by the client's own statements.
 
 use std::{collections::VecDeque, time::Duration};
 
-/// One request and its answer.
+/// One request and its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// When it came, since the cluster's start.
+    /// When it arrived, since the start of the cluster.
     pub at: Duration,
-    /// The node at whose address it was asked.
+    /// The node at whose address it arrived.
     pub node: String,
-    /// Its method.
+    /// The method.
     pub method: http::Method,
-    /// Its percent-encoded path and query, as sent.
+    /// The percent-encoded path and query, as sent.
     pub path: String,
-    /// Who asked, if a name was given.
+    /// The user, if one was given.
     pub user: Option<String>,
-    /// The status answered; 0 where the connection was refused, broken or left hanging.
+    /// The status of the response; 0 if the connection was refused, broken or left open.
     pub status: u16,
 }
 
 impl Exchange {
-    /// Whether it changes nothing: it reads, or begins a session. A query of an index
-    /// builds it, unless it says otherwise.
+    /// Whether it changes nothing: it reads, or begins a session. A query of an index builds the index,
+    /// unless it says otherwise.
     #[must_use]
     pub fn is_reading(&self) -> bool {
         let queries = ["/_view/", "/_nouveau/", "/_search/"];
@@ -35,14 +35,14 @@ impl Exchange {
     }
 }
 
-/// The latest exchanges, and how many there ever were.
+/// The latest requests, and their total number.
 #[derive(Debug)]
 pub(super) struct Log {
-    /// How many are kept; the oldest go first.
+    /// The maximum number of entries; the oldest are removed first.
     most: usize,
     kept: VecDeque<Exchange>,
-    /// The latest that asked for more than an answer, kept apart: days of polls would push
-    /// them out.
+    /// The latest requests that change something, stored separately, because days of polls would displace
+    /// them.
     orders: VecDeque<Exchange>,
     seen: u64,
 }

@@ -1,20 +1,20 @@
-//! An answer as CouchDB writes it: status, the headers that matter, and a body.
+//! A response as CouchDB writes it: status, relevant headers, and a body.
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 
-/// Where an answer was made, which shows in its headers.
+/// The interface that created a response, which is visible in its headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Made {
-    /// By the clustered interface, which adds a request id.
+    /// The clustered interface, which adds a request id.
     Clustered,
-    /// By the node's older interface, behind a call that keeps few headers.
+    /// The node's older interface, behind a call that keeps few headers.
     Behind,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     status: StatusCode,
@@ -27,10 +27,10 @@ pub(crate) struct Answer {
     body: Body,
 }
 
-/// An answer that carries this as JSON, with CouchDB's final newline.
+/// A JSON response, with CouchDB's final newline.
 pub(crate) fn json(status: u16, value: &impl Serialize) -> Answer {
     let mut text = Vec::with_capacity(512);
-    // Only maps with keys that are no strings fail, and no answer has one.
+    // Only map keys that are not strings fail, and there are none.
     if serde_json::to_writer(&mut text, value).is_err() {
         text.clear();
     }
@@ -47,7 +47,7 @@ pub(crate) fn json(status: u16, value: &impl Serialize) -> Answer {
     }
 }
 
-/// CouchDB's error shape.
+/// A response in CouchDB's error format.
 pub(crate) fn error(status: u16, error: &str, reason: &str) -> Answer {
     #[derive(Serialize)]
     struct Shape<'a> {
@@ -57,29 +57,29 @@ pub(crate) fn error(status: u16, error: &str, reason: &str) -> Answer {
     json(status, &Shape { error, reason })
 }
 
-/// A thing that is not there.
+/// The response for something that does not exist.
 pub(crate) fn not_found(reason: &str) -> Answer {
     error(404, "not_found", reason)
 }
 
-/// `{"ok": true}` with 202, as everything that starts work answers.
+/// `{"ok": true}` with 202, the response to requests that start work.
 pub(crate) fn accepted() -> Answer {
     json(202, &serde_json::json!({"ok": true}))
 }
 
-/// A method that a route does not have.
+/// The response to an unsupported method.
 pub(crate) fn wrong_method(allowed: &str) -> Answer {
     error(405, "method_not_allowed", &format!("Only {allowed} allowed"))
 }
 
-/// A body that comes bit by bit.
+/// A streamed body.
 pub(crate) fn stream(content_type: &'static str, body: Body) -> Answer {
     let cache = if content_type == "text/event-stream" { "no-cache" } else { "must-revalidate" };
     let empty = json(200, &());
     Answer { content_type, cache_control: Some(cache), body, ..empty }
 }
 
-/// Text in the format that CouchDB's metrics claim.
+/// A body with the content type of CouchDB's metrics.
 pub(crate) fn metrics(text: String) -> Answer {
     Answer {
         content_type: "text/plain; version=2.0",
@@ -90,27 +90,27 @@ pub(crate) fn metrics(text: String) -> Answer {
 }
 
 impl Answer {
-    /// The same, as the node's older interface makes it.
+    /// The same response from the node's older interface.
     pub(crate) fn behind(self) -> Self {
         Self { made: Made::Behind, ..self }
     }
 
-    /// The same with an entity tag.
+    /// The same response with an entity tag.
     pub(crate) fn tagged(self, etag: String) -> Self {
         Self { etag: Some(etag), ..self }
     }
 
-    /// The same in chunks, without a length in front.
+    /// The same response in chunks, without a length.
     pub(crate) fn chunked(self) -> Self {
         Self { chunked: true, ..self }
     }
 
-    /// The same, with the connection closed after it: CouchDB leaves some bodies unread.
+    /// The same response, closing the connection: CouchDB leaves some bodies unread.
     pub(crate) fn closing(self, close: bool) -> Self {
         Self { close, ..self }
     }
 
-    /// The response, from a server of this version.
+    /// The response of a server of this version.
     pub(super) fn response(self, version: &str, request: u64) -> axum::response::Response {
         let body =
             if self.chunked { Body::from_stream(self.body.into_data_stream()) } else { self.body };

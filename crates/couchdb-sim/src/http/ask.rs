@@ -1,6 +1,6 @@
-//! A request as CouchDB reads it: raw path segments, each decoded once.
+//! A request as CouchDB parses it: raw path segments, each decoded once.
 //!
-//! Owns the reading of paths and query strings. Never routes.
+//! Owns the parser of paths and query strings. Never routes.
 
 use crate::access::{Login, Shown};
 use bytes::Bytes;
@@ -12,19 +12,19 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub(crate) struct ParsedRequest {
     pub(crate) method: Method,
-    /// The path's segments, each percent-decoded once; empty ones are dropped.
+    /// The segments of the path, each percent-decoded once, without empty ones.
     pub(crate) segments: Vec<String>,
     query: Vec<(String, String)>,
-    /// The node at whose address it came.
+    /// The node at whose address it arrived.
     pub(crate) node: String,
     pub(crate) login: Login,
-    /// What it showed of it, for a node it is passed on to.
+    /// Its credentials, for a node to which it is passed on.
     pub(crate) shown: Shown,
     pub(crate) content_type: Option<String>,
-    /// Whether what it changes goes to the node's files too (`X-Couch-Persist`).
+    /// Whether changes are also written to the node's files (`X-Couch-Persist`).
     pub(crate) persists: bool,
     pub(crate) body: Bytes,
-    /// Seconds since 1970 at the world's start.
+    /// The world's start, in seconds since 1970.
     pub(crate) wall_start: u64,
 }
 
@@ -50,13 +50,13 @@ pub(crate) fn query(query: Option<&str>) -> Vec<(String, String)> {
 }
 
 impl ParsedRequest {
-    /// The same, as the node `to` gets it from the one that was asked, which finds this
+    /// The same request as the node `to` receives it from the node that was asked, which finds this
     /// `login` in it.
     pub(super) fn passed_on(&self, to: &str, login: Login) -> Self {
         Self { login, node: to.to_owned(), ..self.clone() }
     }
 
-    /// The same, as if a feed's beginning were asked for.
+    /// The same request from the beginning of a feed.
     pub(super) fn since_the_start(mut self) -> Self {
         for (_, value) in self.query.iter_mut().filter(|(key, _)| key == "since") {
             "0".clone_into(value);
@@ -97,7 +97,7 @@ impl ParsedRequest {
         self.param(key) == Some("true")
     }
 
-    /// A query parameter that holds a JSON string, as `startkey` does.
+    /// A query parameter with a JSON string, such as `startkey`.
     pub(crate) fn json_text(&self, keys: &[&str]) -> Option<String> {
         let value = keys.iter().find_map(|key| self.param(key))?;
         match serde_json::from_str(value) {
@@ -106,12 +106,12 @@ impl ParsedRequest {
         }
     }
 
-    /// A query parameter that holds a number of at least zero; `Err`: it holds something else.
+    /// A query parameter with a number of at least zero; `Err`: another value.
     pub(crate) fn number(&self, key: &str) -> Result<Option<u64>, ()> {
         self.param(key).map(|value| value.parse().map_err(|_| ())).transpose()
     }
 
-    /// Whether the body is announced as JSON.
+    /// Whether the content type is JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.content_type.as_deref().is_some_and(|kind| kind.starts_with("application/json"))
     }

@@ -1,5 +1,5 @@
-//! Routes that a node forwards to the older interface of the node that is named: its
-//! files, its own tasks, and the shard map.
+//! Routes that a node forwards to the older interface of the named node: its files, its tasks, and the
+//! shard map.
 
 use super::{
     Routed,
@@ -74,7 +74,7 @@ fn file(inner: &mut Inner, ask: &ParsedRequest, node: &str, file: &str, rest: &[
     }
 }
 
-/// What `_info` tells of an index, by the cluster and by a node alike.
+/// The `_info` of an index, from the cluster or from a node.
 pub(super) fn index_fields(info: &ViewInfo) -> Map<String, Value> {
     let fields = value!({
         "signature": info.signature.to_string(),
@@ -121,7 +121,7 @@ fn start(inner: &mut Inner, ask: &ParsedRequest, node: &str, file: &str, ddoc: &
     }
 }
 
-/// A shard's numbers in CouchDB's names.
+/// A shard's state with CouchDB's field names.
 #[derive(Serialize)]
 struct Shown<'a> {
     db_name: &'a str,

@@ -17,12 +17,12 @@ use http::Method;
 use serde_json::{Value, json as value};
 use std::collections::BTreeMap;
 
-/// An opaque sequence of the cluster: a number, and what stands for the shards' own.
+/// An opaque sequence of the cluster: a number, and a hash for the shards' own sequences.
 pub(super) fn packed(seq: u64) -> String {
     format!("{seq}-g1AAAA{:016x}{:016x}", mix(seq, 1), mix(seq, 2))
 }
 
-/// What `GET /{db}` tells.
+/// The response to `GET /{db}`.
 pub(super) fn info(name: &str, known: &DatabaseInfo) -> Value {
     let quorum = known.n / 2 + 1;
     value!({
@@ -50,7 +50,7 @@ fn lookup_error(lookup_error: LookupError) -> Answer {
     }
 }
 
-/// The rights a request lacks; `None`: it may go on.
+/// The missing rights of a request; `None`: it may proceed.
 fn refused(ask: &ParsedRequest, allowed: bool) -> Option<Answer> {
     if allowed {
         return None;
@@ -169,14 +169,13 @@ fn view_info(inner: &Inner, db: &str, ddoc: &str) -> Answer {
     };
     let mut index = super::backend::index_fields(&known);
     let pending = known.pending;
-    // The used copies alone, of which about half are the preferred ones.
+    // Only the used copies, about half of which are the preferred ones.
     let of = value!({"minimum": pending, "preferred": pending / 2, "total": pending});
     index.insert("updates_pending".to_owned(), of);
     json(200, &value!({"name": ddoc, "view_index": index}))
 }
 
-/// A view's rows are never there, and no request waits for a build; that asking starts
-/// one is what matters.
+/// A view's response never has rows and never waits for a build; only the start of a build is simulated.
 fn view_rows(inner: &mut Inner, ask: &ParsedRequest, db: &str, ddoc: &str, view: &str) -> Answer {
     let designs = inner.world.description(db).map_or(&[][..], |like| &like.designs);
     let Some(design) = designs.iter().find(|design| design.name == ddoc) else {

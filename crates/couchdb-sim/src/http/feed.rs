@@ -1,6 +1,6 @@
-//! `_db_updates` and `_dbs/_changes`: the answers that may wait.
+//! `_db_updates` and `_dbs/_changes`: responses that may wait.
 //!
-//! Owns the parameters and the pacing of feeds. What they tell is the world's.
+//! Owns the parameters and the timing of feeds. Their events are the world's.
 
 use super::{
     Routed, admin_only,
@@ -23,10 +23,10 @@ use serde_json::{Value, json as value};
 use std::{io, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// How long a feed without a timeout of its own waits (`[chttpd] changes_timeout`).
+/// The default timeout of a feed (`[chttpd] changes_timeout`).
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// A feed that was asked for.
+/// A requested feed.
 #[derive(Debug)]
 pub(super) struct Feed {
     kind: Kind,
@@ -41,7 +41,7 @@ pub(super) struct Feed {
 enum Kind {
     Longpoll,
     Continuous,
-    /// Dies at its first heartbeat.
+    /// It ends at its first heartbeat.
     EventSource,
     /// `_dbs/_changes?feed=longpoll`.
     Map,
@@ -98,7 +98,7 @@ pub(super) fn route(inner: &Inner, ask: &ParsedRequest) -> Routed {
         return normal(updates, (limit, since.max(now)), places).tagged(tag(now)).into();
     };
     let timeout = timeout.map_or(MAX_WAIT, Duration::from_millis).min(MAX_WAIT);
-    // A heartbeat keeps a feed open for as long as its client listens.
+    // A heartbeat keeps a feed open for as long as its client is connected.
     let timeout = if heartbeat.is_some() { Duration::MAX } else { timeout };
     Routed::Feed(Feed { kind, since, limit, timeout, heartbeat, places })
 }
@@ -140,8 +140,8 @@ impl Places {
         format!("{seq}-g1AAAA{:016x}{:016x}", mix(seq, 1), mix(self.instance, 2))
     }
 
-    /// The number of a sequence; that of another instance's is zero, for CouchDB begins shards
-    /// that it does not know at their start.
+    /// The number of a sequence; zero for one of another instance, because CouchDB starts unknown shards
+    /// from the beginning.
     fn read(self, text: &str) -> Option<u64> {
         let (number, rest) = text.split_once('-').unwrap_or((text, ""));
         let number = number.parse().ok()?;
@@ -155,7 +155,7 @@ fn row(update: &Update, places: Places) -> Value {
     value!({"db_name": update.db, "type": update.kind.label(), "seq": places.packed(update.seq)})
 }
 
-/// All rows at once. The last sequence is that of the last row where rows were left out.
+/// All rows at once. If rows were left out, the last sequence is that of the last row.
 fn normal(mut updates: Vec<Update>, (limit, now): (u64, u64), places: Places) -> Answer {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let cut = updates.len() > limit;
@@ -178,7 +178,7 @@ pub(super) fn map_changes(inner: &Inner, ask: &ParsedRequest) -> Routed {
     };
     let limit = limit.unwrap_or(u64::MAX);
     match ask.param("feed").unwrap_or("normal") {
-        // The call behind this route relays an answer only when it ends.
+        // The call behind this route returns a response only when it is complete.
         "continuous" | "eventsource" => Routed::Hang,
         "longpoll" => {
             let timeout = timeout.map_or(MAX_WAIT, Duration::from_millis).min(MAX_WAIT);
@@ -206,7 +206,7 @@ fn map_seq(inner: &Inner) -> u64 {
     inner.world.map_seq_at_start().saturating_add(inner.world.map_changes().len() as u64)
 }
 
-/// Whether there are changes of the shard map after `since`, and the answer.
+/// The response with the shard map's changes after `since`, and whether there are any.
 fn map_rows(inner: &Inner, since: u64, limit: u64) -> (bool, Answer) {
     let start = inner.world.map_seq_at_start();
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -219,7 +219,7 @@ fn map_rows(inner: &Inner, since: u64, limit: u64) -> (bool, Answer) {
         row
     };
     if since < start {
-        // Sequences of the start are the databases in their order.
+        // Sequences of the start are the databases in order.
         let old = (1_u64..).zip(inner.world.databases_at_start());
         let old = old.filter(|(seq, _)| *seq > since).take(limit);
         rows.extend(old.map(|(seq, name)| changed(&name, seq, false)));
@@ -241,7 +241,7 @@ fn map_rows(inner: &Inner, since: u64, limit: u64) -> (bool, Answer) {
 }
 
 impl Feed {
-    /// Waits for what the feed has to tell.
+    /// Waits for the feed's events.
     pub(super) async fn answer(self, cluster: Cluster, node: &str) -> Answer {
         match self.kind {
             Kind::Longpoll => self.longpoll(&cluster).await,
@@ -283,19 +283,19 @@ impl Feed {
     }
 }
 
-/// A feed that stays open.
+/// An open feed.
 struct Open {
     feed: Feed,
     cluster: Cluster,
     /// When it last sent something.
     last_sent: Instant,
     ended: bool,
-    /// The node that answers, and how often it had stopped when it began to.
+    /// The responding node, and how often it had stopped when the feed began.
     node: Arc<str>,
     stops: Option<u64>,
 }
 
-/// The next piece of a body, and what comes after it.
+/// The next chunk of a body, and what follows.
 type Piece = Option<(io::Result<Bytes>, Open)>;
 
 impl Open {
@@ -304,12 +304,12 @@ impl Open {
         Self { feed, cluster, last_sent: Instant::now(), ended: false, node: node.into(), stops }
     }
 
-    /// Whether the node has stopped since, and every connection to it broke.
+    /// Whether the node has stopped since, which broke every connection to it.
     fn is_broken(&self) -> bool {
         self.cluster.world(|world| world.stops(&self.node)) != self.stops
     }
 
-    /// Whether the `_global_changes` that it reads from is still there.
+    /// Whether its `_global_changes` still exists.
     fn is_there(&self) -> bool {
         let instance = self.feed.places.instance;
         self.cluster
@@ -322,7 +322,7 @@ impl Open {
         Some((Err(io::Error::from(io::ErrorKind::ConnectionReset)), self))
     }
 
-    /// Rows that came, or `None` when a heartbeat or the end is due.
+    /// New rows, or `None` when a heartbeat or the end is due.
     async fn wait(&mut self) -> Option<Vec<Update>> {
         let quiet = self.feed.heartbeat.unwrap_or(self.feed.timeout);
         loop {
@@ -370,12 +370,12 @@ impl Open {
         Some((Ok(text.into()), self))
     }
 
-    /// Whether a silence ends with a heartbeat, and not with the feed.
+    /// Whether a silence ends with a heartbeat instead of the feed's end.
     fn beats(&self) -> bool {
         self.is_there() && self.feed.heartbeat.is_some() && self.feed.limit > 0
     }
 
-    /// The raw changes that this feed shows, and its end at the first heartbeat.
+    /// The raw changes of an event source, which ends at the first heartbeat.
     async fn event(mut self) -> Piece {
         if self.ended {
             return None;

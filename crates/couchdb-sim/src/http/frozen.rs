@@ -1,21 +1,22 @@
-//! What waits for a node whose process stands still.
+//! Requests that wait for a node whose process is stopped.
 //!
-//! As real clusters of three showed: what a node answers by itself comes at once, the shard map
-//! and its own files included; `_reshard`, `_active_tasks` and `_dbs_info` ask every node and wait
-//! for it; a database waits where some range has no other copy. When Erlang has given the node
-//! up, all that waited is answered, a range without another copy with 500.
+//! As measured on real clusters of three: requests that a node answers by itself, including the shard
+//! map and its own files, are answered at once; `_reshard`, `_active_tasks` and `_dbs_info` ask every
+//! node and wait for the stopped one; a database waits if one of its ranges has no other copy. When
+//! Erlang considers the node down, all waiting requests are answered, those for a range without another
+//! copy with 500.
 
 use super::ask::segments;
 use crate::{Cluster, cluster::Inner};
 use std::time::Duration;
 
-/// How often what waits looks whether it still has to.
+/// How often a waiting request checks whether it still has to wait.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How long Erlang tries to connect to a node (`net_setuptime`).
 const SETUP: Duration = Duration::from_secs(7);
 
-/// Whether a request to `node` has to wait at this moment.
+/// Whether a request to `node` must wait now.
 pub(super) fn waits(cluster: &Cluster, node: &str, path: &str) -> bool {
     cluster.locked(|inner| {
         inner.planned.is_frozen(node)
@@ -23,15 +24,15 @@ pub(super) fn waits(cluster: &Cluster, node: &str, path: &str) -> bool {
     })
 }
 
-/// Ends when it has not to wait any more.
+/// Waits until the request can be answered.
 pub(super) async fn waited(cluster: &Cluster, node: &str, path: &str) {
     while waits(cluster, node, path) {
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// Ends when Erlang has tried to connect to the node that this request is to be passed on to, if
-/// it had given that up.
+/// Waits until Erlang has tried to connect to the node to which this request is passed on, if the node
+/// was considered down.
 pub(super) async fn connected(cluster: &Cluster, node: &str, path: &str) {
     let end = tokio::time::Instant::now() + SETUP;
     let is_tried = || {
@@ -48,7 +49,7 @@ pub(super) async fn connected(cluster: &Cluster, node: &str, path: &str) {
     }
 }
 
-/// Whether a request cannot be answered without a node that is awaited.
+/// Whether a request needs a node that is being waited for.
 fn needs_it(inner: &Inner, entry: &str, path: &str) -> bool {
     let segments = segments(path);
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -62,17 +63,16 @@ fn needs_it(inner: &Inner, entry: &str, path: &str) -> bool {
     }
 }
 
-/// Whether a request is for a database some range of which lies on nodes alone that the others
-/// have given up.
+/// Whether a request is for a database with a range whose nodes are all considered down.
 pub(super) fn is_lost(inner: &Inner, segments: &[&str]) -> bool {
     let now = inner.world.now();
     is_without(inner, segments, |node| inner.planned.is_given_up(node, now))
 }
 
-/// Whether a request is for all ranges of a database, one of which has all copies `away`.
+/// Whether a request is for all ranges of a database, one of which has all its copies `away`.
 fn is_without(inner: &Inner, segments: &[&str], away: impl Fn(&str) -> bool) -> bool {
     let [db, rest @ ..] = segments else { return false };
-    // A node knows by itself where copies are.
+    // A node knows the placement of copies by itself.
     let of_all_ranges = !db.starts_with('_') && !matches!(rest, ["_shards", ..]);
     let mapped = of_all_ranges.then(|| inner.world.map_entry_of(db)).flatten();
     mapped.is_some_and(|mapped| {

@@ -10,14 +10,14 @@ use crate::{cluster::Inner, config::V3_4_0};
 use http::Method;
 use serde_json::{Value, json as value};
 
-/// Routes of a node, seen from the one that was asked.
+/// Routes of a node, as seen from the node that was asked.
 pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[&str]) -> Routed {
     let metrics = matches!(rest, ["_stats" | "_system" | "_prometheus", ..]);
     if let Some(refused) = admin_only(ask).filter(|_| !(metrics && ask.login.reads_metrics())) {
         return refused.into();
     }
     let entry = inner.world.version_of(&ask.node);
-    // The node in this path is ignored, down and unknown ones included.
+    // The node in this path is ignored, even if it is down or unknown.
     if rest == ["_smoosh", "status"] && entry >= V3_4_0 {
         return smoosh_status(inner, ask).into();
     }
@@ -45,8 +45,7 @@ pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[
     }
 }
 
-/// Routes that go through the node's older interface, which checks the login once more, by
-/// cookie or password.
+/// Routes through the node's older interface, which checks the login again, by cookie or password.
 fn behind(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[&str]) -> Routed {
     let checks = super::checks(inner, node, ask.wall_start, true);
     let now = inner.world.now();
@@ -55,7 +54,7 @@ fn behind(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[&str]) -> 
         ["_session"] if ask.method == Method::GET => {
             super::server::session(inner, &ask.passed_on(node, login)).behind().into()
         }
-        // Open in the older interface.
+        // Public in the older interface.
         ["_all_dbs"] => backend::route(inner, ask, node, rest),
         _ if !login.is_admin() => {
             error(401, "unauthorized", "You are not a server admin.").behind().into()
@@ -103,7 +102,7 @@ fn config(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[&str]) -> 
         }
         ("PUT", [section, key]) => match serde_json::from_slice(&ask.body) {
             Ok(Value::String(new)) => {
-                // A value that was not set is answered as an empty one.
+                // The old value of an unset key is empty.
                 let old = match ask.persists {
                     true => inner.world.set(node, section, key, &new),
                     false => inner.world.set_until_restart(node, section, key, &new),

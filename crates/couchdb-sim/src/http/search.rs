@@ -1,6 +1,6 @@
-//! Routes of search indexes: what they tell, and queries, which build them.
+//! Routes of search indexes: their information, and queries, which build them.
 //!
-//! Their words are those of CouchDB's side; nothing stands behind them.
+//! The messages are those of CouchDB's side; there is no search server behind them.
 
 use super::{
     Routed,
@@ -17,7 +17,7 @@ use couchdb_names::Engine;
 use serde_json::json as value;
 use std::time::Duration;
 
-/// How often a query looks whether its index is built.
+/// How often a query checks whether its index is built.
 const LOOKS: Duration = Duration::from_millis(250);
 
 /// A query that waits for its index.
@@ -51,7 +51,7 @@ fn engine(word: &str) -> Option<(Engine, bool)> {
     }
 }
 
-/// What a design document's route comes to; `None`: it is of no search index.
+/// The response of a design document's route; `None`: it is not a search route.
 pub(super) fn route(
     inner: &mut Inner,
     ask: &ParsedRequest,
@@ -90,7 +90,7 @@ pub(super) fn route(
 fn absent(inner: &Inner, node: &str, engine: Engine) -> Answer {
     let version = inner.world.version_of(node);
     match engine {
-        // The older server takes the words for an attachment's name.
+        // The older server takes the path for an attachment's name.
         Engine::Nouveau if version < V3_4_0 => not_found("Document is missing attachment"),
         Engine::Nouveau => not_found("missing"),
         Engine::Clouseau => error(503, "service unavailable", "Search is not available"),
@@ -126,7 +126,7 @@ fn info(inner: &Inner, engine: Engine, db: &str, ddoc: &str, index: &str) -> Ans
 }
 
 impl Query {
-    /// The answer, once no indexer of it runs any more.
+    /// The response, after all indexers of it have ended.
     pub(super) async fn answer(self, cluster: Cluster) -> Answer {
         let of = (self.engine, self.ddoc.as_str(), self.index.as_str());
         while cluster.world(|world| world.is_building_search(&self.db, of)) {

@@ -17,10 +17,10 @@ use couchdb_names::Engine;
 use http::Method;
 use serde_json::{Value, json as value};
 
-/// `_dbs_info` takes this many keys (`[chttpd] max_db_number_for_dbs_info_req`).
+/// The maximum number of keys of `_dbs_info` (`[chttpd] max_db_number_for_dbs_info_req`).
 const MAX_KEYS: usize = 100;
 
-/// `GET /`, of a node.
+/// The response to `GET /`, from a node.
 pub(super) fn root(inner: &Inner, node: &str) -> Answer {
     let version = inner.world.version_of(node);
     let mut features =
@@ -47,7 +47,7 @@ pub(super) fn root(inner: &Inner, node: &str) -> Answer {
     )
 }
 
-/// The same of a node, as its older interface says it.
+/// The same response from a node's older interface.
 pub(super) fn root_behind(inner: &Inner, node: &str) -> Answer {
     let version = inner.world.version_of(node);
     let welcome = value!({
@@ -59,8 +59,7 @@ pub(super) fn root_behind(inner: &Inner, node: &str) -> Answer {
     json(200, &welcome).behind()
 }
 
-/// The reason of an illegal database name, by which older servers answer to paths they
-/// do not know.
+/// The reason of an illegal database name, which older servers return for unknown paths.
 pub(super) fn illegal_name(name: &str) -> Answer {
     let reason = format!(
         "Name: '{name}'. Only lowercase characters (a-z), digits (0-9), and any of the characters _, $, (, ), +, -, and / are allowed. Must begin with a letter."
@@ -106,14 +105,14 @@ pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, segments: &[&str]) -
         }
         ["_reshard", "jobs"] => reshard_jobs(inner, ask),
         ["_reshard", ..] => not_found("missing"),
-        // `_users` and its like are databases where they exist.
+        // `_users` and similar names are databases if they exist.
         [name, ..] if legal_name(name) => not_found("Database does not exist."),
         [name, ..] => illegal_name(name),
         [] => not_found("missing"),
     }
 }
 
-/// Whether databases are listed to those who are no admin.
+/// Whether databases are listed to users who are not an admin.
 fn lists_for_all(inner: &Inner, ask: &ParsedRequest) -> bool {
     inner.world.setting(&ask.node, "chttpd", "admin_only_all_dbs") == Some("false")
 }
@@ -126,7 +125,7 @@ fn up(inner: &Inner, ask: &ParsedRequest) -> Answer {
     }
 }
 
-/// Who the login is. `_session` of a node behind another says the same.
+/// The login of a request. `_session` of a node behind another one returns the same.
 pub(super) fn session(inner: &Inner, ask: &ParsedRequest) -> Answer {
     let name = ask.login.user().map(|user| user.name.as_str());
     let handlers = inner.world.setting(&ask.node, "chttpd", "authentication_handlers");
@@ -140,7 +139,7 @@ pub(super) fn session(inner: &Inner, ask: &ParsedRequest) -> Answer {
     json(200, &value!({"ok": true, "userCtx": context, "info": info}))
 }
 
-/// Whoever gets here has given the right password, or none.
+/// A request that arrives here has the correct password, or none.
 fn begin_session(ask: &ParsedRequest) -> Answer {
     match session::form(ask.content_type.as_deref(), &ask.body) {
         Ok((name, _)) => json(200, &value!({"ok": true, "name": name, "roles": ask.login.roles()})),

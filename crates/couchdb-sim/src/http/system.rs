@@ -1,11 +1,11 @@
-//! What a node tells of itself: versions, Erlang's figures, counters. Plausible numbers
-//! in the right shape; only uptime, the run queue and replication follow the world.
+//! A node's information about itself: versions, Erlang's numbers, counters. The numbers are plausible and
+//! have the correct format; only uptime, the run queue and replication follow the world.
 
 use super::answer::{Answer, json, metrics, not_found};
 use crate::{cluster::Inner, config::V3_4_0};
 use serde_json::{Map, Value, json as value};
 
-/// Whether a node is of 3.4 or later, with `QuickJS` and help for its metrics.
+/// Whether a node is of 3.4 or later, with `QuickJS` and HELP lines in its metrics.
 fn is_recent(inner: &Inner, node: &str) -> bool {
     let version = inner.world.version_of(node);
     version >= V3_4_0
@@ -30,7 +30,7 @@ pub(super) fn versions(inner: &Inner, node: &str) -> Answer {
     )
 }
 
-/// What the message queues of `_system` are of.
+/// The names of the message queues in `_system`.
 const QUEUES: [&str; 8] = [
     "chttpd",
     "couch_server",
@@ -116,8 +116,8 @@ pub(super) fn stats(rest: &[&str]) -> Answer {
     found.map_or_else(|| not_found("missing"), |found| json(200, found))
 }
 
-/// CouchDB's metrics with their known faults: a carriage return between HELP and TYPE,
-/// and before 3.4 no HELP at all.
+/// CouchDB's metrics with their known errors: a carriage return between HELP and TYPE, and before 3.4 no
+/// HELP lines.
 pub(super) fn prometheus(inner: &Inner, node: &str) -> Answer {
     let recent = is_recent(inner, node);
     let nodes = inner.world.nodes().len();
