@@ -57,7 +57,7 @@ async fn main() -> Result<(), Failure> {
 
 /// The process that is measured: the journal, the feed and sockets.
 async fn serve(place: DirectoryStorage) -> Result<(), Failure> {
-    let (_keep, settings) = watch::channel(work::Journal::default());
+    let (_keep, settings) = watch::channel(work::JournalRetention::default());
     let (task, journal) =
         recliner::store::journal::JournalTask::open(place, Clock::System, settings)?;
     let stop = CancellationToken::new();
@@ -71,8 +71,14 @@ async fn serve(place: DirectoryStorage) -> Result<(), Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     say(&listener.local_addr()?.to_string())?;
     let router = Router::new().route("/_db_updates", get(updates)).with_state(feed);
-    http::serve(listener, router, http::Web::default(), http::ConnectionLimits::default(), stop)
-        .await;
+    http::serve(
+        listener,
+        router,
+        http::WebAccess::default(),
+        http::ConnectionLimits::default(),
+        stop,
+    )
+    .await;
     Ok(())
 }
 

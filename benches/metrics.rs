@@ -15,7 +15,7 @@ use recliner::{
         facts::{FactSource, Facts, Measurement, OptionalU64},
     },
     plan::{Conditions, Queues},
-    serve::http::{self, About, Allow, ConfigStatus, State, Web},
+    serve::http::{self, Allow, AppState, ConfigStatus, ProcessInfo, WebAccess},
     sources::request_metrics::RequestMetrics,
     table::{DbName, Draft},
 };
@@ -80,12 +80,12 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
     RequestMetrics::register(&registry).expect("the registry is new");
     let process = prometheus::process_collector::ProcessCollector::for_self();
     registry.register(Box::new(process)).expect("the registry is new");
-    let state = State {
+    let state = AppState {
         feed: None,
         journal: None,
         plan: plan_rx,
         status: status_rx,
-        about: Arc::new(About::default()),
+        about: Arc::new(ProcessInfo::default()),
         clock: Clock::System,
         config: config_rx,
         counts: watch::channel(Arc::default()).1,
@@ -97,7 +97,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
         registry,
         orders: mpsc::channel(1).0,
         allow: Allow::default(),
-        web: Web::default(),
+        web: WebAccess::default(),
         stop: tokio_util::sync::CancellationToken::new(),
     };
     (http::router(state), (plan, status, config))

@@ -17,7 +17,7 @@ use recliner::{
         Conditions, Plan, Queues, RefusalReason, Rules,
         disk::{Disks, Volume, VolumeSpace},
     },
-    store::queue_recorder::{Memory, Waiting},
+    store::queue_recorder::{PlanHistory, Waiting},
     table::{DbName, Draft, NodeIx, Snapshot, TargetIx},
 };
 use std::{hint::black_box, sync::Arc, time::Duration};
@@ -104,29 +104,29 @@ fn bench(criterion: &mut Criterion) {
             assert!(count * 10 > TARGETS as usize * 9, "{count} wait");
             assert_eq!(plan.starts.is_empty(), available < 1 << 30);
             if limits.per_node == few.per_node && available > 1 << 30 {
-                let look = |memory: &mut Memory, now: Moment| {
+                let compare = |history: &mut PlanHistory, now: Moment| {
                     let waiting = black_box(&plan).queued_targets().map(waiting);
                     let there = |ix| plan.snapshot.target(ix).is_some();
-                    memory.look(now, waiting, there, 200)
+                    history.compare(now, waiting, there, 200)
                 };
-                let (mut memory, mut now) = (Memory::default(), NOW);
-                let first = look(&mut memory, now).entries;
+                let (mut history, mut now) = (PlanHistory::default(), NOW);
+                let first = compare(&mut history, now).entries;
                 let queued = first.iter().map(|entry| entry.targets).sum::<u64>();
                 assert_eq!(queued, waiting_in(&plan) as u64);
                 group.bench_function(format!("1M on {nodes} nodes/recorder's look"), |bencher| {
                     bencher.iter(|| {
                         now = now.plus(Duration::from_secs(5));
-                        look(&mut memory, now)
+                        compare(&mut history, now)
                     });
                 });
-                let first = |mut memory: Memory| {
-                    look(&mut memory, NOW);
-                    memory
+                let first = |mut history: PlanHistory| {
+                    compare(&mut history, NOW);
+                    history
                 };
                 group.bench_function(
                     format!("1M on {nodes} nodes/recorder's first look"),
                     |bencher| {
-                        bencher.iter_batched(Memory::default, first, BatchSize::PerIteration);
+                        bencher.iter_batched(PlanHistory::default, first, BatchSize::PerIteration);
                     },
                 );
             }

@@ -179,8 +179,8 @@ impl Source for MadeUp {
                     Observation::Files { node, names: Ok(answer.lines().collect()) }
                 })
                 .boxed(),
-            Stage::Shards { lanes, .. } => {
-                let targets = lanes.into_iter().flat_map(|lane| lane.targets);
+            Stage::Shards { node_reads, .. } => {
+                let targets = node_reads.into_iter().flat_map(|lane| lane.targets);
                 stream::iter(targets.map(move |ix| Observation::Shard {
                     ix,
                     facts: Ok(Some(this.facts(ix.as_usize(), Clock::System))),
@@ -212,7 +212,7 @@ async fn opened(
     stop: &CancellationToken,
 ) -> std::io::Result<(Journal, Vec<TableBlock>)> {
     let began = Instant::now();
-    let (_settings, settings) = watch::channel(work::Journal::default());
+    let (_settings, settings) = watch::channel(work::JournalRetention::default());
     let opened =
         journal::JournalTask::open(DirectoryStorage::new(directory), Clock::System, settings);
     let (task, journal) = opened.map_err(std::io::Error::other)?;
@@ -241,13 +241,13 @@ async fn main() -> std::io::Result<()> {
     let (sweeps, _) = watch::channel(0);
     let source: Arc<dyn Source> = Arc::new(MadeUp { args: args.clone(), sweeps });
     let (_source, source) = watch::channel(source);
-    let (_scan, scan) = watch::channel(Arc::new(scan::Settings {
+    let (_scan, scan) = watch::channel(Arc::new(scan::ScanSettings {
         // The next sweep begins when the last one was looked at.
         interval: Duration::from_secs(86_400),
         interval_followed: Duration::from_secs(86_400),
         reread_after: Duration::from_secs(1),
         poll: Duration::from_secs(5),
-        nodes: settings::Nodes::All,
+        nodes: settings::ServedNodes::All,
         views: true,
         parts: true,
         top: 100,
@@ -256,8 +256,8 @@ async fn main() -> std::io::Result<()> {
         channels: Arc::new(Channels::default()),
         rules: Rules::default(),
     }));
-    let (scanner, handle) = scan::Task::new(Clock::System, source, scan);
-    let (planner, planned) = planner::Task::new(
+    let (scanner, handle) = scan::ScanTask::new(Clock::System, source, scan);
+    let (planner, planned) = planner::PlannerTask::new(
         Clock::System,
         planner::Inputs::facts_only(handle.snapshots.clone()),
         plan,
@@ -310,7 +310,7 @@ async fn main() -> std::io::Result<()> {
         tokio::time::sleep(args.rest).await;
         let (now, most) = (per_target(memory("VmRSS:")), per_target(memory("VmHWM:")));
         writeln!(std::io::stdout().lock(), "sweep {sweep}: {now} bytes a target, at most {most}")?;
-        if handle.send(scan::Command::Sweep).is_some() {
+        if handle.send(scan::ScanCommand::Sweep).is_some() {
             return Ok(());
         }
     }

@@ -1,7 +1,7 @@
 //! The scanner: one task that owns the facts about the cluster and publishes them as snapshots.
 //!
 //! It never decides what a fact means: the planner, the metrics and the API read the snapshots and the
-//! [`Status`]. If a source fails, its old facts stay, with their age.
+//! [`ScanStatus`]. If a source fails, its old facts stay, with their age.
 //!
 //! A sweep reads everything, in stages. In addition, the task polls the running jobs of each node, and
 //! reads single targets that appear in feeds or that a finished job changed.
@@ -14,8 +14,8 @@
 //! ```
 //!
 //! The path of one shard's facts: `HttpSource::shard` converts CouchDB's response, `send_batches` sends
-//! it, [`Task::run`] receives it, `Scanner::handle` and `Scanner::observe` pass it to
-//! `Targets::record`, `Draft::set_facts` writes the row and the totals, and `Draft::publish` shares
+//! it, [`ScanTask::run`] receives it, `Scanner::handle` and `Scanner::observe` pass it to
+//! `TargetTables::record`, `Draft::set_facts` writes the row and the totals, and `Draft::publish` shares
 //! both with the metrics. Two rules apply on the way: `convert::db_facts` interprets the response, and
 //! `facts::merged` decides between the sources.
 
@@ -36,11 +36,11 @@ mod views;
 
 pub use db_events::{DbEvent, DbEventBatch, EarlierProcess};
 pub use feed_update::{FeedUpdate, NamedDb, Stale};
-pub use status::{Progress, Status, SweptShards};
+pub use status::{Progress, ScanStatus, SweptShards};
 
 use crate::{
     jobs::Running,
-    model::settings::Nodes,
+    model::settings::ServedNodes,
     sources::inventory::{Reshard, Source},
     table::{Snapshot, TargetIx},
 };
@@ -63,7 +63,7 @@ const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The settings of the scanner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ScanSettings {
     /// From the start of one sweep to the start of the next.
     pub interval: Duration,
     /// The time in which everything is read once, if feeds report all changes.
@@ -73,7 +73,7 @@ pub struct Settings {
     /// From one poll of running jobs to the next.
     pub poll: Duration,
     /// The nodes that this process serves.
-    pub nodes: Nodes,
+    pub nodes: ServedNodes,
     /// Whether this process reads the cluster's views and cleanups.
     pub views: bool,
     /// Whether it reads the parts of views found in files.
@@ -83,7 +83,7 @@ pub struct Settings {
 }
 
 #[cfg(test)]
-impl Settings {
+impl ScanSettings {
     /// The settings of a process that serves the whole cluster.
     fn example() -> Self {
         Self {
@@ -91,7 +91,7 @@ impl Settings {
             interval_followed: Duration::from_secs(21_600),
             reread_after: Duration::from_secs(1),
             poll: Duration::from_secs(5),
-            nodes: Nodes::All,
+            nodes: ServedNodes::All,
             views: true,
             parts: true,
             top: 10,
@@ -101,7 +101,7 @@ impl Settings {
 
 /// A command from another task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum ScanCommand {
     /// Sweep now.
     Sweep,
     /// Read these targets again, independently of the sweep, because they may have changed.
@@ -116,48 +116,48 @@ pub enum Command {
 
 /// The handle of the scanner.
 #[derive(Clone, Debug)]
-pub struct Handle {
+pub struct ScanHandle {
     /// The latest snapshot.
     pub snapshots: watch::Receiver<Arc<Snapshot>>,
     /// The scanner's state.
-    pub status: watch::Receiver<Arc<Status>>,
+    pub status: watch::Receiver<Arc<ScanStatus>>,
     /// The running jobs found by the last poll.
     pub running: watch::Receiver<Arc<Running>>,
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::Sender<ScanCommand>,
     events: EventBus,
 }
 
-impl Handle {
+impl ScanHandle {
     /// Sends a command; returns it if the queue is full or the task has ended.
     #[must_use]
-    pub fn send(&self, command: Command) -> Option<Command> {
+    pub fn send(&self, command: ScanCommand) -> Option<ScanCommand> {
         self.commands.try_send(command).err().map(mpsc::error::TrySendError::into_inner)
     }
 }
 
 /// Receives events, passes them to the [`Scanner`], and carries out the effects.
 #[derive(Debug)]
-pub struct Task {
+pub struct ScanTask {
     clock: Clock,
     scanner: Scanner,
     readings: Readings,
-    settings: watch::Receiver<Arc<Settings>>,
+    settings: watch::Receiver<Arc<ScanSettings>>,
     source: watch::Receiver<Arc<dyn Source>>,
     snapshots: watch::Sender<Arc<Snapshot>>,
-    status: watch::Sender<Arc<Status>>,
+    status: watch::Sender<Arc<ScanStatus>>,
     running: watch::Sender<Arc<Running>>,
-    commands: mpsc::Receiver<Command>,
+    commands: mpsc::Receiver<ScanCommand>,
     events: EventBus,
 }
 
-impl Task {
+impl ScanTask {
     /// Creates the task and its handle.
     #[must_use]
     pub fn new(
         clock: Clock,
         source: watch::Receiver<Arc<dyn Source>>,
-        settings: watch::Receiver<Arc<Settings>>,
-    ) -> (Self, Handle) {
+        settings: watch::Receiver<Arc<ScanSettings>>,
+    ) -> (Self, ScanHandle) {
         let now = Now { wall: clock.now(), at: Instant::now() };
         let scanner = Scanner::new(Arc::clone(&settings.borrow()), now);
         let (snapshots, snapshots_rx) = watch::channel(Arc::default());
@@ -165,7 +165,7 @@ impl Task {
         let (running, running_rx) = watch::channel(Arc::default());
         let (commands_tx, commands) = mpsc::channel(MAX_WAITING_COMMANDS);
         let events = EventBus::default();
-        let handle = Handle {
+        let handle = ScanHandle {
             snapshots: snapshots_rx,
             status: status_rx,
             running: running_rx,

@@ -20,7 +20,7 @@ use crate::{
     feeds::feed_server,
     model::settings::Settings,
     plan::disk::SpaceMeter,
-    serve::http::{self, About, ConfigStatus, Order},
+    serve::http::{self, ConfigStatus, Order, ProcessInfo},
     sources::{couchdb::SetupError, inventory::Directories},
     store::journal::{self, Journal, Storage},
 };
@@ -107,7 +107,7 @@ pub struct Service {
     storage_tasks: TaskSet,
     storage_stop: CancellationToken,
     journal_settings: latest::Sender<journal::JournalSettings>,
-    web: http::Web,
+    web: http::WebAccess,
     settings: Settings,
     /// The settings at startup: changes that need a restart are not in force yet.
     initial_settings: Box<Settings>,
@@ -157,7 +157,7 @@ fn dependencies(
 struct HttpEntrances {
     listener: TcpListener,
     socket: Option<http::AdminSocket>,
-    web: http::Web,
+    web: http::WebAccess,
     limits: http::ConnectionLimits,
 }
 
@@ -190,12 +190,12 @@ impl Service {
     pub async fn start(
         settings: Settings,
         transport: Transport,
-        about: About,
+        about: ProcessInfo,
         clock: Clock,
         storage: impl Storage + 'static,
         machine: HostAccess,
     ) -> Result<Self, StartError> {
-        let web = http::Web::open(settings.web.config_file.as_deref())?;
+        let web = http::WebAccess::open(settings.web.config_file.as_deref())?;
         if let Some(problem) = config::admin_api_exposed(&settings, web.has_users()) {
             return Err(Problems::new(vec![problem]).into());
         }
@@ -244,7 +244,7 @@ impl Service {
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (certificates, certificates_rx) = latest::channel(monitor.client.certificate_ends());
         let (orders_tx, orders) = mpsc::channel(ORDER_QUEUE_LEN);
-        let state = http::State {
+        let state = http::AppState {
             plan: monitor.planner.plan.clone(),
             status: monitor.scanner.status.clone(),
             counts: monitor.job_state.counters.clone(),
@@ -298,7 +298,7 @@ impl Service {
 
     /// Authentication and TLS of the web server.
     #[must_use]
-    pub const fn web(&self) -> &http::Web {
+    pub const fn web(&self) -> &http::WebAccess {
         &self.web
     }
 

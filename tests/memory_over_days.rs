@@ -10,7 +10,7 @@ use couchdb_sim::{Cluster, Config, Database, Deploy, Design, Node, demo_config};
 use recliner::{
     cli::DEMO_CONFIG,
     config::{self, Flags},
-    serve::http::About,
+    serve::http::ProcessInfo,
     service::{HostAccess, Service},
     simulated::{SimulatedDirectories, SimulatedDisks},
     store::journal::{DirectoryStorage, InMemory, Storage},
@@ -72,7 +72,7 @@ impl Watched {
         let clock = Clock::anchored(Moment::from_unix(1_795_230_000));
         let cluster = Cluster::new(world, 1, clock).expect("it is sound");
         let transport = Transport::in_process(cluster.by_host());
-        let about = About { version: "0", revision: "0", simulated: true };
+        let about = ProcessInfo { version: "0", revision: "0", simulated: true };
         let directories = SimulatedDirectories(cluster.clone());
         let machine = HostAccess {
             meter: Arc::new(SimulatedDisks(cluster.clone())),

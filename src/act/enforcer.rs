@@ -55,9 +55,9 @@ pub struct EnforcerInputs {
     /// Tracks the started jobs and stores the intents.
     pub job_state: job_state::JobStateHandle,
     /// Rereads targets that turned out to have changed.
-    pub scanner: scan::Handle,
+    pub scanner: scan::ScanHandle,
     /// The poll interval.
-    pub scan_settings: watch::Receiver<Arc<scan::Settings>>,
+    pub scan_settings: watch::Receiver<Arc<scan::ScanSettings>>,
 }
 
 /// The task that executes the plan.
@@ -65,7 +65,7 @@ pub struct EnforcerInputs {
 pub struct EnforcerTask {
     context: AttemptContext,
     plans: watch::Receiver<Arc<Plan>>,
-    scan_settings: watch::Receiver<Arc<scan::Settings>>,
+    scan_settings: watch::Receiver<Arc<scan::ScanSettings>>,
     splits: SplitsCache,
     /// The plan whose starts are being executed.
     plan: Arc<Plan>,

@@ -21,7 +21,7 @@ use crate::{
             CompactionOrder, Intent, IntentKey, RecoveredState, StateStore, StoreError, Suspension,
             SuspensionScope,
         },
-        settings::limits::Failure,
+        settings::limits::FailureSettings,
         target::TargetId,
     },
     scan,
@@ -46,9 +46,9 @@ const TICK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Settings of the task.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct JobStateSettings {
     /// Consequences of failures.
-    pub failure: Failure,
+    pub failure: FailureSettings,
     /// Peak size of a database compaction as a multiple of its active bytes, before a value was
     /// learned.
     pub headroom_factor: f64,
@@ -232,8 +232,8 @@ pub struct JobStateTask {
     clock: Clock,
     state: JobState,
     pending_writes: PendingWrites,
-    scanner: scan::Handle,
-    settings: watch::Receiver<Arc<Settings>>,
+    scanner: scan::ScanHandle,
+    settings: watch::Receiver<Arc<JobStateSettings>>,
     jobs: watch::Sender<Arc<Jobs>>,
     constraints: watch::Sender<Arc<TargetConstraints>>,
     counters: watch::Sender<Arc<JobCounters>>,
@@ -255,8 +255,8 @@ impl JobStateTask {
     #[must_use]
     pub fn new(
         clock: Clock,
-        scanner: scan::Handle,
-        settings: watch::Receiver<Arc<Settings>>,
+        scanner: scan::ScanHandle,
+        settings: watch::Receiver<Arc<JobStateSettings>>,
         keeper: Arc<dyn StateStore>,
     ) -> (Self, JobStateHandle) {
         let state = JobState::new(RecoveredState::default(), clock.now());
@@ -370,7 +370,12 @@ impl JobStateTask {
         }
     }
 
-    fn handle_command(&mut self, command: JobStateCommand, tables: &Snapshot, settings: &Settings) {
+    fn handle_command(
+        &mut self,
+        command: JobStateCommand,
+        tables: &Snapshot,
+        settings: &JobStateSettings,
+    ) {
         let now = self.clock.now();
         match command {
             JobStateCommand::AcceptStart(start, answer) => {
@@ -432,10 +437,10 @@ impl JobStateTask {
         if !follows.reread.is_empty() {
             // If the scanner's queue is full, the request is repeated with the next poll.
             let _full =
-                self.scanner.send(scan::Command::Reread(follows.reread.into_iter().collect()));
+                self.scanner.send(scan::ScanCommand::Reread(follows.reread.into_iter().collect()));
         }
         for ix in follows.cleaned {
-            let _full = self.scanner.send(scan::Command::CleanupRequested(ix));
+            let _full = self.scanner.send(scan::ScanCommand::CleanupRequested(ix));
         }
     }
 

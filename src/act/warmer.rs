@@ -78,7 +78,7 @@ pub struct WarmerInputs {
     /// Sends requests to CouchDB.
     pub api: watch::Receiver<Arc<dyn IndexBuildApi>>,
     /// Rereads targets.
-    pub scanner: scan::Handle,
+    pub scanner: scan::ScanHandle,
     /// Records builds.
     pub journal: Option<Journal>,
     /// Seed for the order of builds.
@@ -217,7 +217,7 @@ impl WarmerTask {
         }
         if !reread.is_empty() {
             // If the queue is full, the request is repeated at a later check.
-            let _full = self.inputs.scanner.send(scan::Command::Reread(reread));
+            let _full = self.inputs.scanner.send(scan::ScanCommand::Reread(reread));
         }
         self.totals.top = settings.top;
         self.publish(selection.indexes, is_enforcing, now);

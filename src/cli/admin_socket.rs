@@ -9,7 +9,7 @@ use super::{
     print_error,
     service_client::{DEFAULT_URL, ServiceClient},
 };
-use crate::model::settings::{Settings, service::Web};
+use crate::model::settings::{Settings, service::WebSettings};
 use std::{io, path::Path, time::Duration};
 use tokio::{net::UnixStream, time};
 
@@ -29,7 +29,7 @@ impl OrderArgs {
         }
         let default = Settings::default_storage_path();
         let storage = self.storage.as_deref().unwrap_or(&default);
-        let Some(path) = Web::admin_socket(self.admin_socket.as_deref(), storage) else {
+        let Some(path) = WebSettings::admin_socket(self.admin_socket.as_deref(), storage) else {
             return self.service.client();
         };
         let named = self.storage.is_some() || self.admin_socket.is_some();

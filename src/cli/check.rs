@@ -3,7 +3,7 @@
 use super::{CommandError, Exit, args::CheckArgs, print, read_once};
 use crate::{
     config::{self, Flags},
-    serve::http::Web,
+    serve::http::WebAccess,
 };
 
 pub(super) fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
@@ -13,7 +13,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
     }
     let flags = Flags { mode: args.mode.clone(), ..args.web.apply_to(args.source.flags()) };
     let loaded = read_once::load(&flags, args.source.config_file.as_deref());
-    let web = Web::open(flags.web_config_file.as_deref()).map_err(CommandError::usage);
+    let web = WebAccess::open(flags.web_config_file.as_deref()).map_err(CommandError::usage);
     // All errors of both files are reported at once.
     let (loaded, web) = match (loaded, web) {
         (Ok(loaded), Ok(web)) => (loaded, web),

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 /// What is explained, as JSON.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct ExplainAnswer<'a> {
     targets: &'a [Explained],
     /// Whether a running recliner answered, which remembers.
     memory: bool,
@@ -36,7 +36,7 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
     let memory = unseen.is_none();
     match args.format {
         Format::Json => {
-            print_json(&Answer { targets: &targets, memory })?;
+            print_json(&ExplainAnswer { targets: &targets, memory })?;
         }
         Format::Table => {
             let mut text = table::explained(&args.target, &targets, args.all, table::width());

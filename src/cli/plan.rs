@@ -13,7 +13,7 @@ use serde::Serialize;
 
 /// What is planned, as JSON.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct PlanAnswer<'a> {
     #[serde(flatten)]
     plan: &'a Planned,
     /// Whether a running recliner answered, which remembers.
@@ -37,7 +37,7 @@ pub(super) async fn run(args: PlanArgs) -> Result<Exit, CommandError> {
     let memory = unseen.is_none();
     match args.format {
         Format::Json => {
-            print_json(&Answer { plan: &plan, memory })?;
+            print_json(&PlanAnswer { plan: &plan, memory })?;
         }
         Format::Table => {
             let mut text = table::planned(&plan, table::width());

@@ -11,7 +11,7 @@ use crate::{
     log,
     model::settings::Settings,
     plan::Plan,
-    scan::{Progress, Status},
+    scan::{Progress, ScanStatus},
     serve::report,
     service::{ClusterMonitor, Dependencies, TaskSet},
     sources::couchdb::{NO_USER, SetupError, USER_AGENT},
@@ -26,7 +26,7 @@ use wall_clock::Clock;
 /// The result of reading once.
 pub(super) struct ClusterReading {
     pub(super) plan: Arc<Plan>,
-    pub(super) status: Arc<Status>,
+    pub(super) status: Arc<ScanStatus>,
 }
 
 /// The peer of a command that can work without a running recliner.
@@ -213,7 +213,7 @@ pub(super) fn print_node_findings(plan: &Plan) {
 }
 
 /// Prints on standard error what could not be read.
-pub(super) fn print_read_errors(status: &Status) {
+pub(super) fn print_read_errors(status: &ScanStatus) {
     status.missing_rights.iter().for_each(|right| print_error(&printable(right)));
     // Errors that follow from missing credentials need no further lines.
     let no_user = status.missing_rights.contains(NO_USER);

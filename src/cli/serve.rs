@@ -8,7 +8,7 @@ use super::{
 use crate::{
     config::{Finding, Flags},
     plan::disk::SystemMeter,
-    serve::http::About,
+    serve::http::ProcessInfo,
     service::{HostAccess, ReloadFn, Service, ServiceEnd, StartError},
     sources::couchdb::{SetupError, USER_AGENT},
     store::journal,
@@ -18,8 +18,8 @@ use std::{path::PathBuf, sync::Arc};
 use wall_clock::Clock;
 
 /// The identity of this build.
-pub(super) fn build_info(simulated: bool) -> About {
-    About {
+pub(super) fn build_info(simulated: bool) -> ProcessInfo {
+    ProcessInfo {
         version: env!("CARGO_PKG_VERSION"),
         revision: option_env!("RECLINER_REVISION").unwrap_or("unknown"),
         simulated,

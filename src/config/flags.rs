@@ -11,7 +11,7 @@ use crate::{
     log::{LogFormat, LogLevel},
     model::{
         channel::Mode,
-        settings::{Nodes, Settings, service},
+        settings::{ServedNodes, Settings, service},
     },
 };
 use couchdb_client::{Login, LoginError};
@@ -146,7 +146,7 @@ impl Flags {
         }
         if !nodes.is_empty() {
             let read = |name: &String| report.flag("--node", name, read_node_name);
-            settings.nodes = Nodes::Named(nodes.iter().filter_map(read).collect());
+            settings.nodes = ServedNodes::Named(nodes.iter().filter_map(read).collect());
         }
         settings.files.data_dir = data_dir.clone().or(settings.files.data_dir);
         settings.files.view_index_dir = view_index_dir.clone().or(settings.files.view_index_dir);
@@ -180,7 +180,7 @@ impl Flags {
         web.enable_lifecycle = *web_enable_lifecycle;
         web.enable_admin_api = *web_enable_admin_api;
         web.admin_socket =
-            service::Web::admin_socket(web_admin_socket.as_deref(), &settings.storage_path);
+            service::WebSettings::admin_socket(web_admin_socket.as_deref(), &settings.storage_path);
         if let Some(path) = &web.admin_socket
             && let Some(says) = too_long(path)
         {

@@ -5,7 +5,7 @@ use super::{
     problem::{Finding, FindingKind, Place},
     section::{Report, Spanned},
 };
-use crate::model::settings::{Nodes, Settings};
+use crate::model::settings::{ServedNodes, Settings};
 
 /// Where the file sets what these findings are about.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) fn check(settings: &Settings, places: Places, report: &mut Report) {
         let says = "any server that answers for such a host receives the password in plain text, because http does not prove the host; https with couchdb.tls.ca_file does";
         report.note(found.at, &found.path, FindingKind::Doubtful, says);
     }
-    let Nodes::Named(names) = &settings.nodes else { return };
+    let ServedNodes::Named(names) = &settings.nodes else { return };
     let without: Vec<&str> =
         names.iter().map(String::as_str).filter(|node| !couchdb.has_address_for(node)).collect();
     // A URL may be a node's own although its host has another name, as beside a sidecar.

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::model::{
     channel::Mode,
-    settings::{Nodes, Settings},
+    settings::{ServedNodes, Settings},
 };
 use ::couchdb_client::Login;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ pub(super) struct FileSettings {
 impl Default for FileSettings {
     fn default() -> Self {
         Self {
-            settings: Settings::new(::couchdb_client::Settings::new(Vec::new())),
+            settings: Settings::new(::couchdb_client::ClientSettings::new(Vec::new())),
             username: None,
             password_file: None,
             mode: None,
@@ -147,7 +147,7 @@ const _: fn(&Settings) = |Settings {
 }| {};
 
 /// `[_all]`, or names.
-fn nodes() -> Form<Nodes> {
+fn nodes() -> Form<ServedNodes> {
     const ALL: &str = "_all";
     let name = node_name();
     let item = Form::scalar(
@@ -170,11 +170,11 @@ fn nodes() -> Form<Nodes> {
             |names| {
                 let names = names.into_iter().flatten().map(|name| name.value);
                 let names: std::collections::BTreeSet<_> = names.collect();
-                Ok(if names.contains(ALL) { Nodes::All } else { Nodes::Named(names) })
+                Ok(if names.contains(ALL) { ServedNodes::All } else { ServedNodes::Named(names) })
             },
             |nodes| match nodes {
-                Nodes::All => vec![Some(Spanned::nowhere(ALL.to_owned()))],
-                Nodes::Named(names) => {
+                ServedNodes::All => vec![Some(Spanned::nowhere(ALL.to_owned()))],
+                ServedNodes::Named(names) => {
                     names.iter().map(|name| Some(Spanned::nowhere(name.clone()))).collect()
                 }
             },

@@ -26,7 +26,7 @@ pub use status::{FeedClientStatus, FeedStatus};
 
 use crate::{
     model::settings::work::Follow,
-    scan::{self, Command, DbEventBatch},
+    scan::{self, DbEventBatch, ScanCommand},
     store::journal::Journal,
     tasks::publish_if_changed,
 };
@@ -44,7 +44,7 @@ use wall_clock::Clock;
 const STEP_QUEUE_LEN: usize = 64;
 
 /// Settings of the feed client.
-pub type Settings = Follow;
+pub type FeedSettings = Follow;
 
 /// Handle for reading the client's status.
 #[derive(Clone, Debug)]
@@ -58,8 +58,8 @@ pub struct FeedClientHandle {
 pub struct FeedClientTask {
     clock: Clock,
     feeds: watch::Receiver<Arc<dyn ChangeFeeds>>,
-    settings: watch::Receiver<Settings>,
-    scanner: scan::Handle,
+    settings: watch::Receiver<FeedSettings>,
+    scanner: scan::ScanHandle,
     journal: Option<Journal>,
     event_batches: broadcast::Receiver<DbEventBatch>,
     status: watch::Sender<Arc<FeedClientStatus>>,
@@ -78,8 +78,8 @@ impl FeedClientTask {
     pub fn new(
         clock: Clock,
         feeds: watch::Receiver<Arc<dyn ChangeFeeds>>,
-        settings: watch::Receiver<Settings>,
-        scanner: scan::Handle,
+        settings: watch::Receiver<FeedSettings>,
+        scanner: scan::ScanHandle,
         journal: Option<Journal>,
     ) -> (Self, FeedClientHandle) {
         let (status, reader) = watch::channel(Arc::default());
@@ -175,7 +175,9 @@ impl FeedClientTask {
     /// Sends a due update to the scanner.
     fn notify_scanner(&mut self, now: Instant) {
         let Some(update) = self.collector.take_update(now) else { return };
-        if let Some(Command::FeedUpdate(update)) = self.scanner.send(Command::FeedUpdate(update)) {
+        if let Some(ScanCommand::FeedUpdate(update)) =
+            self.scanner.send(ScanCommand::FeedUpdate(update))
+        {
             let follow = *self.settings.borrow();
             self.collector.requeue(update, &follow, now);
         }

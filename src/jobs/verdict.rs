@@ -179,7 +179,7 @@ pub(super) fn judge_view(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::facts::{FactSource, Flags, Measurement, OptionalU64};
+    use crate::model::facts::{FactFlags, FactSource, Measurement, OptionalU64};
 
     const GONE: DisappearedTask = DisappearedTask {
         missed_at: Moment::from_unix(100),
@@ -253,7 +253,7 @@ mod tests {
             assert_eq!(verdict_name(judge_db(&before, disappeared, &facts)), expected, "{why}");
         }
         let running = Facts {
-            flags: Flags { compact_running: true, ..Flags::default() },
+            flags: FactFlags { compact_running: true, ..FactFlags::default() },
             ..after(105, 900, 100, 50, 10)
         };
         assert_eq!(

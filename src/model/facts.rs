@@ -207,7 +207,7 @@ impl Confidence {
 
 /// Boolean facts about a target, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flags {
+pub struct FactFlags {
     /// CouchDB reports a running compaction of it.
     pub compact_running: bool,
     /// CouchDB reports that its indexer is running; views only.
@@ -252,7 +252,7 @@ pub struct Facts {
     /// The measurements that come from a file's header; all others come from CouchDB.
     pub from_files: FactSet,
     /// Booleans.
-    pub flags: Flags,
+    pub flags: FactFlags,
     /// The confidence in active bytes.
     pub confidence: Confidence,
 }

@@ -16,9 +16,9 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// How CouchDB is reached.
-    pub couchdb: couchdb_client::Settings,
+    pub couchdb: couchdb_client::ClientSettings,
     /// Which nodes this process serves.
-    pub nodes: Nodes,
+    pub nodes: ServedNodes,
     /// Sidecars whose exact parts of views are used.
     pub peers: Vec<couchdb_client::Address>,
     /// Whether this process has the targets of the whole cluster, views and cleanups over
@@ -41,9 +41,9 @@ pub struct Settings {
     /// When the servers are too busy for more.
     pub pressure: limits::Pressure,
     /// What follows a failed job.
-    pub failure: limits::Failure,
+    pub failure: limits::FailureSettings,
     /// Which views may be compacted.
-    pub views: work::Views,
+    pub views: work::ViewSettings,
     /// What is done about CouchDB's own smoosh.
     pub smoosh: work::Smoosh,
     /// How changes of databases are followed.
@@ -51,22 +51,22 @@ pub struct Settings {
     /// How stale view indexes are built.
     pub warmer: work::Warmer,
     /// What the journal keeps, and for how long.
-    pub journal: work::Journal,
+    pub journal: work::JournalRetention,
     /// The directory of the embedded database.
     pub storage_path: PathBuf,
     /// The HTTP interface.
-    pub web: service::Web,
+    pub web: service::WebSettings,
     /// What is logged, and how.
-    pub log: service::Log,
+    pub log: service::LogSettings,
 }
 
 impl Settings {
     /// The defaults of everything, for a CouchDB that is reached like this.
     #[must_use]
-    pub fn new(couchdb: couchdb_client::Settings) -> Self {
+    pub fn new(couchdb: couchdb_client::ClientSettings) -> Self {
         Self {
             couchdb,
-            nodes: Nodes::All,
+            nodes: ServedNodes::All,
             peers: Vec::new(),
             cluster_targets: true,
             scan: Scan::default(),
@@ -77,15 +77,15 @@ impl Settings {
             limits: limits::Limits::default(),
             headroom: limits::Headroom::default(),
             pressure: limits::Pressure::default(),
-            failure: limits::Failure::default(),
-            views: work::Views::default(),
+            failure: limits::FailureSettings::default(),
+            views: work::ViewSettings::default(),
             smoosh: work::Smoosh::default(),
             follow: work::Follow::default(),
             warmer: work::Warmer::default(),
-            journal: work::Journal::default(),
+            journal: work::JournalRetention::default(),
             storage_path: Self::default_storage_path(),
-            web: service::Web::default(),
-            log: service::Log::default(),
+            web: service::WebSettings::default(),
+            log: service::LogSettings::default(),
         }
     }
 
@@ -104,7 +104,7 @@ impl Settings {
 
 /// Which nodes a process serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Nodes {
+pub enum ServedNodes {
     /// Every node of the cluster (`_all`).
     #[default]
     All,
@@ -112,7 +112,7 @@ pub enum Nodes {
     Named(BTreeSet<String>),
 }
 
-impl Nodes {
+impl ServedNodes {
     /// Whether `node` is served.
     #[must_use]
     pub fn has(&self, node: &str) -> bool {
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_channel_enforces_only_where_the_whole_does() {
-        let mut settings = Settings::new(couchdb_client::Settings::new(Vec::new()));
+        let mut settings = Settings::new(couchdb_client::ClientSettings::new(Vec::new()));
         let mut channel = settings.channels.list.remove(0);
         for (whole, own, in_force) in [
             (Mode::Advise, Mode::Enforce, Mode::Advise),

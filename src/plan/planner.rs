@@ -77,7 +77,7 @@ const COMMAND_QUEUE_LENGTH: usize = 8;
 
 /// Empties the queues of a node, of a channel, or of both; answers how many targets were removed.
 #[derive(Debug)]
-struct Flush {
+struct FlushRequest {
     node: Option<String>,
     channel: Option<String>,
     reply: oneshot::Sender<u64>,
@@ -93,25 +93,28 @@ struct WhatIf {
 
 /// Requests to the planner.
 #[derive(Debug)]
-enum Command {
-    Flush(Flush),
+enum PlannerCommand {
+    Flush(FlushRequest),
     WhatIf(WhatIf),
 }
 
 /// Access to the plan.
 #[derive(Clone, Debug)]
-pub struct Handle {
+pub struct PlannerHandle {
     /// The plan published last.
     pub plan: watch::Receiver<Arc<Plan>>,
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::Sender<PlannerCommand>,
 }
 
-impl Handle {
+impl PlannerHandle {
     /// Removes queued targets, only of one node or one channel if given, until their facts are
     /// measured again; returns how many. `None` if the task has ended.
     pub async fn flush(&self, node: Option<String>, channel: Option<String>) -> Option<u64> {
         let (answer, answered) = oneshot::channel();
-        self.commands.send(Command::Flush(Flush { node, channel, reply: answer })).await.ok()?;
+        self.commands
+            .send(PlannerCommand::Flush(FlushRequest { node, channel, reply: answer }))
+            .await
+            .ok()?;
         answered.await.ok()
     }
 
@@ -119,42 +122,45 @@ impl Handle {
     /// ended.
     pub async fn what_if(&self, ix: TargetIx, ordered: CompactionOrder) -> Option<Arc<Plan>> {
         let (answer, answered) = oneshot::channel();
-        self.commands.send(Command::WhatIf(WhatIf { ix, ordered, reply: answer })).await.ok()?;
+        self.commands
+            .send(PlannerCommand::WhatIf(WhatIf { ix, ordered, reply: answer }))
+            .await
+            .ok()?;
         answered.await.ok()
     }
 }
 
 /// Owns the queues.
 #[derive(Debug)]
-pub struct Task {
+pub struct PlannerTask {
     clock: Clock,
     queues: Queues,
     inputs: Inputs,
     settings: watch::Receiver<Arc<PlannerSettings>>,
     plan: watch::Sender<Arc<Plan>>,
-    commands: mpsc::Receiver<Command>,
+    commands: mpsc::Receiver<PlannerCommand>,
 }
 
 enum Event {
-    Command(Command),
+    Command(PlannerCommand),
     InputsChanged,
     Settings,
     Tick,
     Stop,
 }
 
-impl Task {
+impl PlannerTask {
     /// Makes the task and its handle.
     #[must_use]
     pub fn new(
         clock: Clock,
         inputs: Inputs,
         settings: watch::Receiver<Arc<PlannerSettings>>,
-    ) -> (Self, Handle) {
+    ) -> (Self, PlannerHandle) {
         let queues = Queues::new(Arc::clone(&settings.borrow().channels));
         let (plan, reader) = watch::channel(Arc::default());
         let (commands_tx, commands) = mpsc::channel(COMMAND_QUEUE_LENGTH);
-        let handle = Handle { plan: reader, commands: commands_tx };
+        let handle = PlannerHandle { plan: reader, commands: commands_tx };
         (Self { clock, queues, inputs, settings, plan, commands }, handle)
     }
 
@@ -184,8 +190,8 @@ impl Task {
                     let channels = Arc::clone(&self.settings.borrow_and_update().channels);
                     self.queues.reconfigure(channels);
                 }
-                Event::Command(Command::Flush(flush)) => self.flush(flush),
-                Event::Command(Command::WhatIf(WhatIf { ix, ordered, reply: answer })) => {
+                Event::Command(PlannerCommand::Flush(flush)) => self.flush(flush),
+                Event::Command(PlannerCommand::WhatIf(WhatIf { ix, ordered, reply: answer })) => {
                     let plan = self.make_plan(|conditions| {
                         Arc::make_mut(&mut conditions.constraints).orders.insert(ix, ordered);
                     });
@@ -198,7 +204,7 @@ impl Task {
         }
     }
 
-    fn flush(&mut self, Flush { node, channel, reply: answer }: Flush) {
+    fn flush(&mut self, FlushRequest { node, channel, reply: answer }: FlushRequest) {
         let plan = Arc::clone(&self.plan.borrow());
         let takes = |wanted: &Option<String>, name: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == name)
@@ -277,7 +283,10 @@ mod tests {
         PlannerSettings { channels, rules: Rules { fresh_for, headroom, ..Rules::default() } }
     }
 
-    async fn plan_where(handle: &mut Handle, wanted: impl FnMut(&Arc<Plan>) -> bool) -> Arc<Plan> {
+    async fn plan_where(
+        handle: &mut PlannerHandle,
+        wanted: impl FnMut(&Arc<Plan>) -> bool,
+    ) -> Arc<Plan> {
         let plan = time::timeout(Duration::from_secs(3_600), handle.plan.wait_for(wanted));
         Arc::clone(&plan.await.expect("a plan comes within the hour").expect("the task lives"))
     }
@@ -291,7 +300,8 @@ mod tests {
         let channels: Arc<Channels> = Arc::default();
         let settings = settings(channels);
         let (_settings, settings_rx) = watch::channel(Arc::new(settings));
-        let (task, mut handle) = Task::new(clock, Inputs::facts_only(snapshots_rx), settings_rx);
+        let (task, mut handle) =
+            PlannerTask::new(clock, Inputs::facts_only(snapshots_rx), settings_rx);
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(stop.clone()));
@@ -323,7 +333,7 @@ mod tests {
         let inputs =
             Inputs { jobs: jobs_rx, constraints: history_rx, ..Inputs::facts_only(snapshots) };
         let (_settings, settings) = watch::channel(Arc::new(settings(Arc::default())));
-        let (task, mut handle) = Task::new(clock, inputs, settings);
+        let (task, mut handle) = PlannerTask::new(clock, inputs, settings);
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(stop.clone()));
@@ -391,7 +401,8 @@ mod tests {
         let (snapshots, snapshots_rx) = watch::channel(Arc::default());
         let settings = settings(Arc::default());
         let (settings_tx, settings_rx) = watch::channel(Arc::new(settings.clone()));
-        let (task, mut handle) = Task::new(clock, Inputs::facts_only(snapshots_rx), settings_rx);
+        let (task, mut handle) =
+            PlannerTask::new(clock, Inputs::facts_only(snapshots_rx), settings_rx);
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(stop.clone()));

@@ -10,7 +10,7 @@ mod probe;
 mod task;
 
 pub use probe::{NodeReading, Probe};
-pub use task::{Handle, PressureSettings, Task};
+pub use task::{PressureHandle, PressureSettings, PressureTask};
 
 use crate::table::NodeIx;
 use std::collections::BTreeMap;

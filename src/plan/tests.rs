@@ -9,7 +9,7 @@ mod world;
 use super::*;
 use crate::{
     model::{
-        facts::{FactSource, Facts, Flags, Measurement, OptionalU64},
+        facts::{FactFlags, FactSource, Facts, Measurement, OptionalU64},
         score::MissReason,
         settings::limits::Headroom,
         target::TargetState,
@@ -164,7 +164,7 @@ fn a_running_stale_or_splitting_target_leaves_its_slot_to_the_next() {
         ],
     );
     let running = Facts {
-        flags: Flags { compact_running: true, ..Flags::default() },
+        flags: FactFlags { compact_running: true, ..FactFlags::default() },
         ..facts(100 * MIB, MIB, 2_000)
     };
     draft.set_facts(ids[0], running);
@@ -261,7 +261,7 @@ proptest! {
                 if gone {
                     draft.remove(ix);
                 } else {
-                    let flags = Flags { compact_running: running, ..Flags::default() };
+                    let flags = FactFlags { compact_running: running, ..FactFlags::default() };
                     draft.set_facts(ix, Facts { flags, ..facts(file * 3 * MIB, active * MIB, 1) });
                 }
             }

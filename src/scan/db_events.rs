@@ -6,7 +6,7 @@
 //! sequence and is read at its own time, so one write may be reported again when another copy is read
 //! later.
 
-use super::Handle;
+use super::ScanHandle;
 use crate::{
     model::target::{TargetKind, TargetState},
     table::{DbIx, Draft, IndexSet, PublishedDbState, PublishedUpdateSeqs, TableBlock, TargetRef},
@@ -210,7 +210,7 @@ impl ChangeDetector {
     }
 }
 
-impl Handle {
+impl ScanHandle {
     /// Subscribes to database events. A subscriber that lags too far gets an error and has missed some.
     #[must_use]
     pub fn db_events(&self) -> broadcast::Receiver<DbEventBatch> {

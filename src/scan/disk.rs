@@ -5,7 +5,7 @@
 
 mod unused;
 
-use super::{Settings, targets::Targets};
+use super::{ScanSettings, targets::TargetTables};
 use crate::{
     model::{estimate, target::TargetKind},
     sources::inventory::{CompactionFile, DbFile, DiskWalk, FoundFile, PartFile, ReadError},
@@ -78,10 +78,10 @@ impl Disk {
     /// `without_map`: only the disk shows which databases exist.
     pub(super) fn files(
         &mut self,
-        targets: &mut Targets,
+        targets: &mut TargetTables,
         node: NodeIx,
         files: Vec<FoundFile>,
-        settings: &Settings,
+        settings: &ScanSettings,
         without_map: bool,
     ) -> Vec<ReadError> {
         let mut failed = Vec::new();
@@ -107,7 +107,7 @@ impl Disk {
 
     fn db_file(
         &mut self,
-        targets: &mut Targets,
+        targets: &mut TargetTables,
         node: NodeIx,
         mut file: DbFile,
         without_map: bool,
@@ -135,7 +135,7 @@ impl Disk {
         targets.record(ix, file.facts);
     }
 
-    fn part(&mut self, targets: &mut Targets, node: NodeIx, part: PartFile) {
+    fn part(&mut self, targets: &mut TargetTables, node: NodeIx, part: PartFile) {
         let PartFile { shard, signature, facts, collators, problem } = part;
         let (name, range) = db_and_range(&shard);
         let draft = &mut targets.draft;
@@ -159,10 +159,10 @@ impl Disk {
     /// Applies a sidecar's facts about a node's files.
     pub(super) fn peer_files(
         &mut self,
-        targets: &mut Targets,
+        targets: &mut TargetTables,
         node: &str,
         (dbs, parts): (Vec<DbFile>, Vec<PartFile>),
-        (settings, without_map): (&Settings, bool),
+        (settings, without_map): (&ScanSettings, bool),
         now: Moment,
     ) {
         // A node outside the cluster belongs to another cluster.
@@ -261,10 +261,10 @@ mod tests {
     }
 
     /// One part on one node.
-    fn one_part() -> (Targets, Disk, NodeIx, DbIx) {
-        let (mut targets, mut disk) = (Targets::new(1), Disk::default());
+    fn one_part() -> (TargetTables, Disk, NodeIx, DbIx) {
+        let (mut targets, mut disk) = (TargetTables::new(1), Disk::default());
         let node = targets.draft.get_or_add_node("couchdb@a");
-        let settings = Settings::example();
+        let settings = ScanSettings::example();
         assert_eq!(disk.files(&mut targets, node, vec![part()], &settings, false), []);
         let db = targets.draft.find_db(DbName { db: "a", suffix: ".1" }).unwrap();
         (targets, disk, node, db)
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn a_file_of_no_known_target_makes_one_only_where_there_is_no_map() {
         for without_map in [false, true] {
-            let (mut targets, mut disk) = (Targets::new(1), Disk::default());
+            let (mut targets, mut disk) = (TargetTables::new(1), Disk::default());
             let node = targets.draft.get_or_add_node("couchdb@a");
             let file = FoundFile::Db(DbFile {
                 shard: "_dbs".into(),
@@ -311,7 +311,7 @@ mod tests {
                 same: true,
                 problem: None,
             });
-            disk.files(&mut targets, node, vec![file], &Settings::example(), without_map);
+            disk.files(&mut targets, node, vec![file], &ScanSettings::example(), without_map);
             assert_eq!(targets.now().targets().count(), usize::from(without_map));
         }
     }

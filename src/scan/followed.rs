@@ -5,12 +5,12 @@
 //! only once in `interval_followed`.
 
 use super::{
-    Settings,
+    ScanSettings,
     feed_update::{FeedUpdate, NamedDb, Stale},
     listing::Listing,
     reread_queue::{Pace, RereadQueue},
-    targets::Targets,
-    views::Views,
+    targets::TargetTables,
+    views::IndexTables,
 };
 use crate::{
     model::target::{TargetKind, TargetState},
@@ -72,7 +72,7 @@ struct Listed {
     splits: Option<Reshard>,
 }
 
-impl Settings {
+impl ScanSettings {
     /// The limits on how often one target with feed events is read.
     const fn pace(&self) -> Pace {
         Pace { shortest: self.reread_after, longest: self.interval }
@@ -147,9 +147,9 @@ impl Followed {
     pub(super) fn update(
         &mut self,
         draft: &mut Draft,
-        views: &mut Views,
+        views: &mut IndexTables,
         update: FeedUpdate,
-        settings: &Settings,
+        settings: &ScanSettings,
         now: Instant,
     ) -> bool {
         if !update.named.is_empty() {
@@ -174,9 +174,9 @@ impl Followed {
     fn written(
         &mut self,
         draft: &mut Draft,
-        views: &mut Views,
+        views: &mut IndexTables,
         db: &str,
-        settings: &Settings,
+        settings: &ScanSettings,
         now: Instant,
     ) -> bool {
         let mut known = false;
@@ -192,9 +192,9 @@ impl Followed {
     pub(super) fn queue_shards(
         &mut self,
         draft: &mut Draft,
-        views: &mut Views,
+        views: &mut IndexTables,
         (db, copies): (DbIx, &[TargetIx]),
-        settings: &Settings,
+        settings: &ScanSettings,
         now: Instant,
     ) {
         for ix in copies.iter().copied() {
@@ -214,7 +214,7 @@ impl Followed {
         views.named(db, now);
     }
 
-    fn queue_entry(&mut self, draft: &Draft, db: Box<str>, settings: &Settings, now: Instant) {
+    fn queue_entry(&mut self, draft: &Draft, db: Box<str>, settings: &ScanSettings, now: Instant) {
         if self.entries.len() >= MAX_ENTRIES {
             self.entries = RereadQueue::default();
             self.listed = None;
@@ -301,7 +301,7 @@ impl Followed {
         draft: &mut Draft,
         ix: TargetIx,
         well: bool,
-        settings: &Settings,
+        settings: &ScanSettings,
         now: Instant,
     ) {
         let unnamed = self.shards.finish(&ix, well, settings.pace(), now);
@@ -312,7 +312,12 @@ impl Followed {
 
     /// A stage of queued shards has ended: shards without a result are read again later. Returns whether
     /// the facts of one of them were void, so that a reader waits to learn how a job ended.
-    pub(super) fn shards_read(&mut self, stage: &Stage, settings: &Settings, now: Instant) -> bool {
+    pub(super) fn shards_read(
+        &mut self,
+        stage: &Stage,
+        settings: &ScanSettings,
+        now: Instant,
+    ) -> bool {
         let Stage::Shards { node_reads, .. } = stage else { return false };
         let mut awaited = false;
         let pace = settings.pace();
@@ -334,7 +339,13 @@ impl Followed {
     }
 
     /// The map's entry of one database was read, successfully or not.
-    pub(super) fn entry_read(&mut self, db: &str, well: bool, settings: &Settings, now: Instant) {
+    pub(super) fn entry_read(
+        &mut self,
+        db: &str,
+        well: bool,
+        settings: &ScanSettings,
+        now: Instant,
+    ) {
         let pace = settings.pace();
         self.entries.finish(&Box::from(db), well, pace, now);
         self.entries.tidy(pace, now);
@@ -358,9 +369,9 @@ impl Followed {
     /// Whether a sweep must list everything; not if feeds reported all changes since the last listing.
     pub(super) fn must_list(
         &self,
-        targets: &Targets,
+        targets: &TargetTables,
         listing: &Listing,
-        settings: &Settings,
+        settings: &ScanSettings,
         now: Instant,
     ) -> bool {
         let snapshot = targets.now();
@@ -380,7 +391,12 @@ impl Followed {
 
     /// Whether a sweep reads a target. A confirmed target is read only when it is due, unless its facts
     /// come only from a distrusted header; a queued target is never read by a sweep.
-    pub(super) fn is_due(&self, ix: TargetIx, targets: &Targets, settings: &Settings) -> bool {
+    pub(super) fn is_due(
+        &self,
+        ix: TargetIx,
+        targets: &TargetTables,
+        settings: &ScanSettings,
+    ) -> bool {
         if self.reads_all {
             return true;
         }
@@ -420,13 +436,13 @@ mod tests {
     use couchdb_names::Range;
 
     /// What is confirmed is read once in ten sweeps.
-    fn settings() -> Settings {
-        Settings { interval_followed: Duration::from_secs(3_000), ..Settings::example() }
+    fn settings() -> ScanSettings {
+        ScanSettings { interval_followed: Duration::from_secs(3_000), ..ScanSettings::example() }
     }
 
     /// One shard on a node that is up, measured at 9, which feeds confirm.
-    fn one_shard() -> (Targets, NodeIx, TargetIx) {
-        let mut targets = Targets::new(1);
+    fn one_shard() -> (TargetTables, NodeIx, TargetIx) {
+        let mut targets = TargetTables::new(1);
         let draft = &mut targets.draft;
         let node = draft.get_or_add_node("couchdb@a");
         draft.update_node(node, |node| (node.is_member, node.is_up) = (true, Some(true)));
@@ -448,9 +464,9 @@ mod tests {
     fn a_named_shard_is_doubted_until_it_was_read_by_itself_and_no_sweep_reads_it_meanwhile() {
         let (mut targets, node, ix) = one_shard();
         let (settings, now) = (settings(), Instant::now());
-        let (mut followed, mut views) = (Followed::new(now), Views::default());
+        let (mut followed, mut views) = (Followed::new(now), IndexTables::default());
         // Its turn comes once in ten sweeps.
-        let due = |followed: &mut Followed, targets: &Targets| {
+        let due = |followed: &mut Followed, targets: &TargetTables| {
             followed.begin_sweep();
             followed.is_due(ix, targets, &settings)
         };
@@ -478,7 +494,7 @@ mod tests {
     fn an_unknown_database_is_looked_up_in_the_map_and_too_many_have_it_listed() {
         let (mut targets, _, _) = one_shard();
         let (settings, now) = (settings(), Instant::now());
-        let (mut followed, mut views) = (Followed::new(now), Views::default());
+        let (mut followed, mut views) = (Followed::new(now), IndexTables::default());
         followed.listed(Moment::from_unix(9), now, None);
         let update = named("new", Stale::Shards);
         followed.update(&mut targets.draft, &mut views, update, &settings, now);

@@ -3,7 +3,7 @@
 //! Owns one listing: the map's placement, the files listed by the nodes, the splits. Removes a target
 //! only if the whole map and its node's whole list were read without it.
 
-use super::{Settings, views::Views};
+use super::{ScanSettings, views::IndexTables};
 use crate::{
     model::target::{TargetKind, TargetState},
     sources::inventory::{
@@ -115,8 +115,8 @@ impl Listing {
     pub(super) fn map_entry(
         &mut self,
         draft: &mut Draft,
-        views: &mut Views,
-        settings: &Settings,
+        views: &mut IndexTables,
+        settings: &ScanSettings,
         entry: MapEntry,
     ) {
         let db = draft.get_or_add_db(DbName { db: &entry.db, suffix: &entry.suffix });
@@ -213,8 +213,8 @@ impl Listing {
     pub(super) fn stray(
         &mut self,
         draft: &mut Draft,
-        views: &mut Views,
-        settings: &Settings,
+        views: &mut IndexTables,
+        settings: &ScanSettings,
         db: &str,
         entry: Option<MapEntry>,
     ) {
@@ -228,7 +228,7 @@ impl Listing {
     ///
     /// Removes nothing if the map broke off, and nothing from a member node that was not listed. Before
     /// the splits are known, a misplaced copy may be moving, so its state stays.
-    pub(super) fn settle(&mut self, draft: &mut Draft, settings: &Settings) {
+    pub(super) fn settle(&mut self, draft: &mut Draft, settings: &ScanSettings) {
         self.settled = true;
         self.settle_strays(draft);
         let places = draft.current().row_count();
@@ -394,12 +394,12 @@ mod tests {
         (map, files): (Option<MapRead>, Option<&[&str]>),
         mapped: bool,
     ) -> Vec<TargetState> {
-        let mut views = Views::default();
+        let mut views = IndexTables::default();
         listing.begin();
         let node = draft.get_or_add_node("n");
         draft.update_node(node, |node| node.is_member = true);
         if mapped {
-            listing.map_entry(draft, &mut views, &Settings::example(), entry());
+            listing.map_entry(draft, &mut views, &ScanSettings::example(), entry());
         }
         if let Some(map) = map {
             listing.map_read(map);
@@ -408,9 +408,9 @@ mod tests {
             listing.files(draft, node, &files.iter().copied().collect());
         }
         for db in listing.unknown_strays() {
-            listing.stray(draft, &mut views, &Settings::example(), &db, None);
+            listing.stray(draft, &mut views, &ScanSettings::example(), &db, None);
         }
-        listing.settle(draft, &Settings::example());
+        listing.settle(draft, &ScanSettings::example());
         assert!(listing.is_settled());
         draft.current().targets().map(|target| target.state()).collect()
     }

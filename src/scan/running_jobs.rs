@@ -2,10 +2,10 @@
 //!
 //! Owns the result of the last poll of each node, and the targets of those jobs.
 
-use super::views::Views;
+use super::views::IndexTables;
 use crate::{
     jobs::{self, NodePoll, RunningTask},
-    model::facts::Flags,
+    model::facts::FactFlags,
     sources::inventory::{ActiveTask, TaskKind},
     table::{DbName, Draft, NodeIx, TargetIx, TargetRef},
 };
@@ -55,7 +55,7 @@ impl RunningJobs {
     pub(super) fn apply(
         &mut self,
         draft: &mut Draft,
-        views: &Views,
+        views: &IndexTables,
         node: NodeIx,
         tasks: Vec<ActiveTask>,
     ) -> Vec<TargetIx> {
@@ -99,7 +99,7 @@ impl RunningJobs {
             let Some(mut facts) = draft.current().target(ix).map(TargetRef::facts) else {
                 continue;
             };
-            let flags = Flags {
+            let flags = FactFlags {
                 compact_running: runs(&self.compacting, ix),
                 updater_running: runs(&self.building, ix),
                 ..facts.flags
@@ -137,14 +137,14 @@ fn db_target(draft: &Draft, node: NodeIx, shard: &str) -> Option<TargetIx> {
     draft.find_shard(node, draft.find_db(name)?, range)
 }
 
-fn view_target(draft: &Draft, views: &Views, shard: &str, design: &str) -> Option<TargetIx> {
+fn view_target(draft: &Draft, views: &IndexTables, shard: &str, design: &str) -> Option<TargetIx> {
     let split = ShardName::split(shard)?;
     views.with_design(draft, split.db, split.suffix, design)
 }
 
 fn search_target(
     draft: &Draft,
-    views: &Views,
+    views: &IndexTables,
     shard: &str,
     design: &str,
     index: &str,
@@ -169,7 +169,7 @@ mod tests {
         let ix = draft.get_or_add_shard(node, db, Some(Range { from: 0, to: u32::MAX }));
         let flag =
             |draft: &Draft| draft.current().target(ix).unwrap().facts().flags.compact_running;
-        let (mut jobs, views) = (RunningJobs::default(), Views::default());
+        let (mut jobs, views) = (RunningJobs::default(), IndexTables::default());
         let compacts = || vec![ActiveTask::bare(TaskKind::Compacts, SHARD.to_owned())];
         jobs.begin_poll(Moment::from_unix(5), &[node]);
         assert_eq!(jobs.apply(&mut draft, &views, node, compacts()), []);
@@ -189,7 +189,7 @@ mod tests {
     fn each_poll_is_counted_and_forgets_nodes_that_are_not_asked() {
         let mut draft = Draft::new(1);
         let nodes = ["a", "b"].map(|name| draft.get_or_add_node(name));
-        let (mut jobs, views) = (RunningJobs::default(), Views::default());
+        let (mut jobs, views) = (RunningJobs::default(), IndexTables::default());
         jobs.begin_poll(Moment::from_unix(5), &nodes);
         for node in nodes {
             jobs.apply(&mut draft, &views, node, vec![]);

@@ -11,9 +11,9 @@ mod selection;
 mod steps;
 
 use super::{
-    Command, DbEventBatch, EarlierProcess, FeedUpdate, Settings, Status, disk::Disk,
+    DbEventBatch, EarlierProcess, FeedUpdate, ScanCommand, ScanSettings, ScanStatus, disk::Disk,
     followed::Followed, listing::Listing, running_jobs::RunningJobs, sweep::Sweep,
-    targets::Targets, views::Views,
+    targets::TargetTables, views::IndexTables,
 };
 use crate::{
     jobs::Running,
@@ -93,11 +93,11 @@ pub(super) enum Event {
     /// The measurements of an earlier process were read.
     Restored(EarlierProcess),
     /// The settings changed.
-    Settings(Arc<Settings>),
+    Settings(Arc<ScanSettings>),
     /// The source changed.
     SourceChanged,
     /// Another task sent a command.
-    Command(Command),
+    Command(ScanCommand),
     /// The time of [`Scanner::next_wake`] has come.
     Wake,
     /// A read returned these observations.
@@ -114,7 +114,7 @@ pub(super) enum Effect {
     /// Continue a read under another slot; stops that slot's previous read.
     Rename { from: Slot, to: Slot },
     /// Publish a snapshot and its status.
-    Publish(Arc<Snapshot>, Arc<Status>),
+    Publish(Arc<Snapshot>, Arc<ScanStatus>),
     /// Publish the result of the last poll.
     PublishRunning(Arc<Running>),
     /// Emit database events.
@@ -173,15 +173,15 @@ enum Handled {
 /// The complete state of the scanner.
 #[derive(Debug)]
 pub(super) struct Scanner {
-    settings: Arc<Settings>,
-    targets: Targets,
+    settings: Arc<ScanSettings>,
+    targets: TargetTables,
     listing: Listing,
-    views: Views,
+    views: IndexTables,
     jobs: RunningJobs,
     disk: Disk,
     followed: Followed,
     sweep: Sweep,
-    status: Status,
+    status: ScanStatus,
     readings: BTreeMap<Slot, Reading>,
     timers: Timers,
     /// Whether the source changed since the last sweep began.
@@ -189,16 +189,16 @@ pub(super) struct Scanner {
 }
 
 impl Scanner {
-    pub(super) fn new(settings: Arc<Settings>, now: Now) -> Self {
+    pub(super) fn new(settings: Arc<ScanSettings>, now: Now) -> Self {
         Self {
-            targets: Targets::new(settings.top),
+            targets: TargetTables::new(settings.top),
             listing: Listing::default(),
-            views: Views::default(),
+            views: IndexTables::default(),
             jobs: RunningJobs::default(),
             disk: Disk::default(),
             followed: Followed::new(now.at),
             sweep: Sweep::new(now),
-            status: Status::default(),
+            status: ScanStatus::default(),
             readings: BTreeMap::new(),
             timers: Timers {
                 published: now.at,
@@ -285,23 +285,23 @@ impl Scanner {
         }
     }
 
-    fn command(&mut self, command: Command, now: Now, effects: &mut Vec<Effect>) {
+    fn command(&mut self, command: ScanCommand, now: Now, effects: &mut Vec<Effect>) {
         match command {
-            Command::Sweep => {
+            ScanCommand::Sweep => {
                 self.followed.read_all_next();
                 self.timers.sweep = now.at;
             }
-            Command::Reread(targets) => {
+            ScanCommand::Reread(targets) => {
                 for ix in targets {
                     self.followed.void(&mut self.targets.draft, ix, now.at);
                 }
                 self.start_voided_views(now, effects);
             }
-            Command::Splitting(splits) => {
+            ScanCommand::Splitting(splits) => {
                 self.timers.unpublished |= self.listing.splitting(&mut self.targets.draft, &splits);
             }
-            Command::FeedUpdate(update) => self.feed_update(update, now),
-            Command::CleanupRequested(ix) => {
+            ScanCommand::FeedUpdate(update) => self.feed_update(update, now),
+            ScanCommand::CleanupRequested(ix) => {
                 self.cleaned(ix);
                 self.timers.unpublished = true;
             }

@@ -10,7 +10,7 @@ use wall_clock::Moment;
 
 /// The state that the scanner publishes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Status {
+pub struct ScanStatus {
     /// Whether one pass over the responding nodes has ended.
     pub ready: bool,
     /// The first snapshot with that complete pass.
@@ -39,7 +39,7 @@ pub struct Status {
     pub last_error: Option<String>,
 }
 
-impl Status {
+impl ScanStatus {
     /// Whether this version of the snapshot contains a complete pass.
     #[must_use]
     pub fn is_ready(&self, version: u64) -> bool {
@@ -109,7 +109,7 @@ mod tests {
     fn errors_are_counted_by_node_and_reason_and_a_sweep_ends_with_what_it_found() {
         let unread =
             |reason, right| ReadError { reason, message: format!("{reason} failed"), right };
-        let mut status = Status::default();
+        let mut status = ScanStatus::default();
         status.count_error("a".into(), &unread("timeout", None));
         status.count_error("a".into(), &unread("timeout", None));
         status.count_error("b".into(), &unread("forbidden", Some("members")));
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_is_ready_from_the_first_that_holds_a_whole_pass() {
-        let mut status = Status::default();
+        let mut status = ScanStatus::default();
         assert!(!status.is_ready(9));
         status.ready = true;
         assert!(status.is_ready(1), "where no snapshot is named, all are");

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The phase of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum SweepPhase {
     /// No sweep runs.
     #[default]
     Idle,
@@ -52,7 +52,7 @@ pub(super) enum State {
 
 /// The progress of a sweep's views.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Views {
+pub(super) enum ViewPhase {
     /// They wait for the nodes.
     #[default]
     Waiting,
@@ -64,7 +64,7 @@ pub(super) enum Views {
 /// One sweep, from its start until the start of the next one.
 #[derive(Debug)]
 pub(super) struct Sweep {
-    state: State,
+    state: SweepPhase,
     began: Now,
     /// Whether it lists everything; not if feeds reported every change since the last listing.
     lists: bool,
@@ -74,7 +74,7 @@ pub(super) struct Sweep {
     members_unanswered: bool,
     /// Whether the splits are known, or nobody reports them.
     splits_known: bool,
-    views: Views,
+    views: ViewPhase,
     /// Whether no cluster-wide read failed since the read of the views began. It outlives the sweep, as a
     /// read of views may.
     views_whole: bool,
@@ -102,13 +102,13 @@ impl Sweep {
     /// No sweep yet.
     pub(super) fn new(now: Now) -> Self {
         Self {
-            state: State::Idle,
+            state: SweepPhase::Idle,
             began: now,
             lists: true,
             members_known: false,
             members_unanswered: false,
             splits_known: false,
-            views: Views::Waiting,
+            views: ViewPhase::Waiting,
             views_whole: false,
             answered: BTreeSet::new(),
             awaits_late_nodes: false,
@@ -125,35 +125,35 @@ impl Sweep {
     /// Begins the next sweep.
     pub(super) fn begin(&mut self, now: Now) {
         let (lists, views_whole) = (self.lists, self.views_whole);
-        *self = Self { state: State::Nodes, lists, views_whole, ..Self::new(now) };
+        *self = Self { state: SweepPhase::Nodes, lists, views_whole, ..Self::new(now) };
     }
 
     /// The sweep ends; its results remain available until the next one begins.
     pub(super) const fn end(&mut self) {
-        self.state = State::Idle;
+        self.state = SweepPhase::Idle;
     }
 
     /// Begins this stage of the nodes.
     pub(super) const fn enter(&mut self, stage: &Stage) {
         self.state = match stage {
-            Stage::Nodes => State::Nodes,
-            Stage::Map => State::Map,
-            Stage::Files { .. } => State::Files,
-            Stage::Strays { .. } => State::Strays,
-            Stage::Disk => State::Disk,
-            Stage::Shards { .. } => State::Shards,
+            Stage::Nodes => SweepPhase::Nodes,
+            Stage::Map => SweepPhase::Map,
+            Stage::Files { .. } => SweepPhase::Files,
+            Stage::Strays { .. } => SweepPhase::Strays,
+            Stage::Disk => SweepPhase::Disk,
+            Stage::Shards { .. } => SweepPhase::Shards,
             // No stages of the nodes.
             Stage::Views { .. } | Stage::Splits | Stage::Poll { .. } | Stage::Away { .. } => return,
         };
     }
 
     /// Waits, without a stage of the nodes.
-    pub(super) const fn wait_for(&mut self, state: State) {
+    pub(super) const fn wait_for(&mut self, state: SweepPhase) {
         self.state = state;
     }
 
     #[cfg(test)]
-    pub(super) const fn state(&self) -> State {
+    pub(super) const fn state(&self) -> SweepPhase {
         self.state
     }
 
@@ -163,22 +163,25 @@ impl Sweep {
     }
 
     pub(super) const fn runs(&self) -> bool {
-        !matches!(self.state, State::Idle)
+        !matches!(self.state, SweepPhase::Idle)
     }
 
     /// Whether it asks all nodes and waits for them.
     pub(super) const fn asks_nodes(&self) -> bool {
-        matches!(self.state, State::Nodes)
+        matches!(self.state, SweepPhase::Nodes)
     }
 
     /// Whether it already knows which files exist.
     pub(super) const fn has_listed(&self) -> bool {
-        matches!(self.state, State::Strays | State::Shards)
+        matches!(self.state, SweepPhase::Strays | SweepPhase::Shards)
     }
 
     /// Whether a stage of the nodes is running.
     pub(super) const fn reads_nodes(&self) -> bool {
-        !matches!(self.state, State::Idle | State::LateNodes | State::Views | State::Splits)
+        !matches!(
+            self.state,
+            SweepPhase::Idle | SweepPhase::LateNodes | SweepPhase::Views | SweepPhase::Splits
+        )
     }
 
     /// Sets whether it must list everything.
@@ -287,26 +290,26 @@ impl Sweep {
         self.splits_known
     }
 
-    pub(super) const fn views(&self) -> Views {
+    pub(super) const fn views(&self) -> ViewPhase {
         self.views
     }
 
     /// Another process reads the views.
     pub(super) const fn leave_views(&mut self) {
-        self.views = Views::Done;
+        self.views = ViewPhase::Done;
     }
 
     /// Begins to read the views.
     pub(super) fn begin_views(&mut self) {
-        self.views = Views::Reading;
+        self.views = ViewPhase::Reading;
         self.views_whole = !self.incomplete.contains(&NodeIx::CLUSTER);
     }
 
     /// A read of views has ended, of this sweep or an earlier one; returns whether the whole cluster was
     /// read.
     pub(super) const fn views_read(&mut self) -> bool {
-        if matches!(self.views, Views::Reading) {
-            self.views = Views::Done;
+        if matches!(self.views, ViewPhase::Reading) {
+            self.views = ViewPhase::Done;
         }
         self.views_whole && self.splits_known
     }

@@ -1,10 +1,10 @@
 //! The targets' facts, and two tables that follow them: trusted headers and database events.
 //!
-//! Every measured fact enters through [`Targets::record`], so that no table misses one. Answers queries
+//! Every measured fact enters through [`TargetTables::record`], so that no table misses one. Answers queries
 //! about nodes and copies; decides nothing about a sweep.
 
 use super::{
-    DbEventBatch, EarlierProcess, Settings, db_events::ChangeDetector, disk::Disk,
+    DbEventBatch, EarlierProcess, ScanSettings, db_events::ChangeDetector, disk::Disk,
     header_coverage::HeaderCoverage,
 };
 use crate::{
@@ -20,13 +20,13 @@ use wall_clock::Moment;
 
 /// The targets' facts, and the tables that follow them.
 #[derive(Debug)]
-pub(super) struct Targets {
+pub(super) struct TargetTables {
     pub(super) draft: Draft,
     pub(super) headers: HeaderCoverage,
     pub(super) changes: ChangeDetector,
 }
 
-impl Targets {
+impl TargetTables {
     pub(super) fn new(top: usize) -> Self {
         Self {
             draft: Draft::new(top),
@@ -101,7 +101,7 @@ impl Targets {
     }
 
     /// Sets the nodes that this process serves, and the number of exported databases.
-    pub(super) fn serve(&mut self, settings: &Settings) {
+    pub(super) fn serve(&mut self, settings: &ScanSettings) {
         self.draft.set_top(settings.top);
         for at in self.nodes(0) {
             self.draft.update_node(at, |node| {
@@ -119,7 +119,7 @@ impl Targets {
     }
 
     /// The names of the served member nodes that are up, or down.
-    pub(super) fn members(&self, up: bool, settings: &Settings) -> Vec<String> {
+    pub(super) fn members(&self, up: bool, settings: &ScanSettings) -> Vec<String> {
         let nodes = self.now().nodes().iter().skip(1).filter(|node| {
             node.is_member && node.is_up == Some(up) && settings.nodes.has(&node.name)
         });
@@ -227,8 +227,8 @@ mod tests {
 
     const RANGE: Range = Range { from: 0, to: u32::MAX };
 
-    fn one_shard() -> (Targets, NodeIx, TargetIx) {
-        let mut targets = Targets::new(1);
+    fn one_shard() -> (TargetTables, NodeIx, TargetIx) {
+        let mut targets = TargetTables::new(1);
         let draft = &mut targets.draft;
         let node = draft.get_or_add_node("couchdb@a");
         let db = draft.get_or_add_db(DbName { db: "a", suffix: ".1" });
@@ -270,7 +270,7 @@ mod tests {
         let db = targets.draft.get_or_add_db(DbName { db: "b", suffix: ".1" });
         let other = targets.draft.get_or_add_shard(node, db, Some(RANGE));
         targets.record(other, measured(FactSource::Http, 8, 3, 10));
-        let oldest = |targets: &Targets| targets.now().node(node).unwrap().oldest_fact;
+        let oldest = |targets: &TargetTables| targets.now().node(node).unwrap().oldest_fact;
         targets.note_ages(Moment::from_unix(20));
         assert_eq!(oldest(&targets), Some(Moment::from_unix(5)));
         targets.draft.set_feeds_complete_since(Some(Moment::from_unix(5)));

@@ -20,7 +20,7 @@ use wall_clock::Moment;
 
 /// The view targets of each database instance.
 #[derive(Debug, Default)]
-pub(super) struct Views {
+pub(super) struct IndexTables {
     dbs: BTreeMap<DbIx, DbViews>,
     /// By database, a digest of its copies' update sequences when its design documents were requested;
     /// zero if they were not, or could not be read.
@@ -29,7 +29,7 @@ pub(super) struct Views {
 
 /// The result of reading one database's indexes.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ReadIndexes {
     /// The indexes.
     pub(super) views: Result<Vec<ViewAnswer>, ReadError>,
     /// The search indexes.
@@ -56,7 +56,7 @@ struct DbViews {
     named: Option<Instant>,
 }
 
-impl Views {
+impl IndexTables {
     /// The views of a database instance.
     pub(super) fn of(&self, db: DbIx) -> &[TargetIx] {
         self.dbs.get(&db).map_or(&[], |known| &known.views)
@@ -202,10 +202,10 @@ impl Views {
         &mut self,
         draft: &mut Draft,
         db: DbIx,
-        answer: Answer,
+        answer: ReadIndexes,
         (began, now): (Instant, Moment),
     ) -> Vec<ReadError> {
-        let Answer { views, searches, signatures, has_parts, cleans_itself } = answer;
+        let ReadIndexes { views, searches, signatures, has_parts, cleans_itself } = answer;
         let views = match views {
             Ok(views) => views,
             Err(unread) => {
@@ -369,9 +369,15 @@ mod tests {
         }
     }
 
-    fn answer(views: Vec<ViewAnswer>) -> Answer {
+    fn answer(views: Vec<ViewAnswer>) -> ReadIndexes {
         let (searches, signatures) = (vec![], None);
-        Answer { views: Ok(views), searches, signatures, has_parts: false, cleans_itself: false }
+        ReadIndexes {
+            views: Ok(views),
+            searches,
+            signatures,
+            has_parts: false,
+            cleans_itself: false,
+        }
     }
 
     fn one_db() -> (Draft, DbIx, TargetIx) {
@@ -390,7 +396,7 @@ mod tests {
     fn an_index_that_went_is_evidence_for_a_cleanup_unless_the_servers_clean_up() {
         for cleans_itself in [false, true] {
             let (mut draft, db, _) = one_db();
-            let mut views = Views::default();
+            let mut views = IndexTables::default();
             let both = answer(vec![view(1, true), view(2, true)]);
             assert_eq!(views.apply(&mut draft, db, both, asked()), []);
             let evidence = |draft: &Draft| {
@@ -398,7 +404,7 @@ mod tests {
                 cleanup.map(|it| it.facts().flags.evidence)
             };
             assert_eq!((views.of(db).len(), evidence(&draft)), (2, Some(false)));
-            let one = Answer { cleans_itself, ..answer(vec![view(2, true)]) };
+            let one = ReadIndexes { cleans_itself, ..answer(vec![view(2, true)]) };
             assert_eq!(views.apply(&mut draft, db, one, asked()), []);
             assert_eq!((views.of(db).len(), evidence(&draft)), (1, Some(!cleans_itself)));
             views.db_removed(&mut draft, db);
@@ -409,12 +415,12 @@ mod tests {
     #[test]
     fn an_index_that_could_not_be_read_stays() {
         let (mut draft, db, _) = one_db();
-        let mut views = Views::default();
+        let mut views = IndexTables::default();
         views.apply(&mut draft, db, answer(vec![view(1, true), view(2, true)]), asked());
         let failed = answer(vec![view(1, false)]);
         assert_eq!(views.apply(&mut draft, db, failed, asked()), [unread()]);
         assert_eq!(views.of(db).len(), 2);
-        let failed = Answer { views: Err(unread()), ..answer(vec![]) };
+        let failed = ReadIndexes { views: Err(unread()), ..answer(vec![]) };
         assert_eq!(views.apply(&mut draft, db, failed, asked()), [unread()]);
         assert_eq!(views.of(db).len(), 2);
     }
@@ -422,11 +428,11 @@ mod tests {
     #[test]
     fn a_database_is_asked_after_a_write_while_it_has_views_and_once_for_its_index_files() {
         let (mut draft, db, ix) = one_db();
-        let mut views = Views::default();
+        let mut views = IndexTables::default();
         let write = |draft: &mut Draft, seq| {
             draft.set_facts(ix, Facts { update_seq: KnownNumber::new(seq), ..Facts::default() });
         };
-        let due = |views: &mut Views, draft: &Draft, has_parts, is_turn| {
+        let due = |views: &mut IndexTables, draft: &Draft, has_parts, is_turn| {
             views.due(draft.current(), [ix].into_iter(), |_| has_parts, |_| is_turn)
         };
         write(&mut draft, 5);
@@ -435,7 +441,7 @@ mod tests {
         write(&mut draft, 6);
         assert!(due(&mut views, &draft, false, true));
         assert!(due(&mut views, &draft, true, true), "its index files were never judged");
-        let judged = Answer { has_parts: true, ..answer(vec![]) };
+        let judged = ReadIndexes { has_parts: true, ..answer(vec![]) };
         views.apply(&mut draft, db, judged, asked());
         assert!(due(&mut views, &draft, true, true), "only files: asked in each sweep");
         views.apply(&mut draft, db, answer(vec![view(1, true)]), asked());

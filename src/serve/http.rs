@@ -27,7 +27,7 @@ pub use openapi::document as openapi;
 pub use orders::Order;
 pub use serve::{ConnectionLimits, listen, serve, serve_socket};
 pub use socket::{AdminSocket, SocketError};
-pub use web::Web;
+pub use web::WebAccess;
 
 use crate::{
     act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
@@ -64,7 +64,7 @@ const ANSWERS: usize = 4;
 
 /// Information about this process.
 #[derive(Clone, Debug, Default)]
-pub struct About {
+pub struct ProcessInfo {
     /// Its version.
     pub version: &'static str,
     /// The commit it was built from, if known.
@@ -73,7 +73,7 @@ pub struct About {
     pub simulated: bool,
 }
 
-impl About {
+impl ProcessInfo {
     /// The notice about a simulated cluster, which depends on the mode.
     #[must_use]
     pub fn simulation(&self, mode: Mode) -> Option<&'static str> {
@@ -117,17 +117,17 @@ pub struct Allow {
 
 /// Everything that the handlers read.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct AppState {
     /// The latest plan.
     pub plan: watch::Receiver<Arc<Plan>>,
     /// The scanner's state.
-    pub status: watch::Receiver<Arc<scan::Status>>,
+    pub status: watch::Receiver<Arc<scan::ScanStatus>>,
     /// The state of each configured CouchDB URL.
     pub couchdb: watch::Receiver<Arc<[couchdb_client::EntryStatus]>>,
     /// The results of this process's own jobs.
     pub counts: watch::Receiver<Arc<job_state::JobCounters>>,
     /// This process.
-    pub about: Arc<About>,
+    pub about: Arc<ProcessInfo>,
     /// The clock, to which relative times in queries refer.
     pub clock: Clock,
     /// The active configuration.
@@ -151,13 +151,13 @@ pub struct State {
     /// The orders that are allowed.
     pub allow: Allow,
     /// Users and certificates.
-    pub web: Web,
+    pub web: WebAccess,
     /// Ends waiting requests.
     pub stop: CancellationToken,
 }
 
 /// The routes.
-pub fn router(state: State) -> Router {
+pub fn router(state: AppState) -> Router {
     let web = state.web.clone();
     let api = Router::new()
         .route("/status", get(api::status))

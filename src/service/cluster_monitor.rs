@@ -75,11 +75,11 @@ impl Dependencies {
 #[derive(Debug)]
 pub struct ClusterMonitor {
     /// The scanner's published state.
-    pub scanner: scan::Handle,
+    pub scanner: scan::ScanHandle,
     /// Jobs and remembered state.
     pub job_state: job_state::JobStateHandle,
     /// The published plans.
-    pub planner: planner::Handle,
+    pub planner: planner::PlannerHandle,
     /// The CouchDB client.
     pub client: Client,
     clock: Clock,
@@ -92,15 +92,15 @@ pub struct ClusterMonitor {
     /// Tasks that still need the client after all others have stopped, to finish their work.
     client_users: TaskTracker,
     handles: CouchHandles,
-    scan_settings: latest::Sender<Arc<scan::Settings>>,
+    scan_settings: latest::Sender<Arc<scan::ScanSettings>>,
     plan_settings: latest::Sender<Arc<planner::PlannerSettings>>,
-    job_state_settings: latest::Sender<Arc<job_state::Settings>>,
+    job_state_settings: latest::Sender<Arc<job_state::JobStateSettings>>,
     disk_settings: latest::Sender<Arc<disk::DiskSettings>>,
     pressure_settings: latest::Sender<Arc<pressure::PressureSettings>>,
     pressures: latest::Receiver<Arc<pressure::Pressures>>,
     takeover_settings: latest::Sender<Arc<takeover::TakeoverSettings>>,
     warmer_settings: latest::Sender<Arc<warmer::WarmerSettings>>,
-    feed_client_settings: latest::Sender<feed_client::Settings>,
+    feed_client_settings: latest::Sender<feed_client::FeedSettings>,
 }
 
 impl ClusterMonitor {
@@ -144,7 +144,8 @@ impl ClusterMonitor {
         let disk = settings_channel(disk::DiskSettings::of(settings, datadir::directory_owner));
         let pressure = settings_channel(pressure_settings(settings));
 
-        let (task, scanner) = scan::Task::new(clock, reach.source.subscribe(), scan.subscribe());
+        let (task, scanner) =
+            scan::ScanTask::new(clock, reach.source.subscribe(), scan.subscribe());
         let ended = stop.clone();
         tasks.spawn_on_own_thread(async move {
             task.run_after(measured_before, ended).await;
@@ -166,7 +167,8 @@ impl ClusterMonitor {
         };
         if let Some(meter) = meter {
             let (snapshots, jobs) = (scanner.snapshots.clone(), follower.jobs.clone());
-            let (task, disks) = disk::Task::new(clock, meter, disk.subscribe(), snapshots, jobs);
+            let (task, disks) =
+                disk::DiskTask::new(clock, meter, disk.subscribe(), snapshots, jobs);
             inputs.disks = disks.disks;
             let ended = stop.clone();
             tasks.spawn(async move {
@@ -174,7 +176,7 @@ impl ClusterMonitor {
                 "free space monitor"
             });
             let (snapshots, jobs) = (scanner.snapshots.clone(), follower.jobs.clone());
-            let (task, pressures) = pressure::Task::new(
+            let (task, pressures) = pressure::PressureTask::new(
                 clock,
                 reach.probe.subscribe(),
                 pressure.subscribe(),
@@ -190,7 +192,7 @@ impl ClusterMonitor {
         }
 
         let pressures = inputs.pressures.clone();
-        let (task, planner) = planner::Task::new(clock, inputs, plan.subscribe());
+        let (task, planner) = planner::PlannerTask::new(clock, inputs, plan.subscribe());
         let ended = stop.clone();
         tasks.spawn_on_own_thread(async move {
             task.run(ended).await;
@@ -244,7 +246,7 @@ impl ClusterMonitor {
         &self,
         tasks: &mut TaskSet,
     ) -> latest::Receiver<Arc<[couchdb_client::EntryStatus]>> {
-        let scan::Handle { status, snapshots, .. } = self.scanner.clone();
+        let scan::ScanHandle { status, snapshots, .. } = self.scanner.clone();
         let (client, pressures) = (self.handles.client.subscribe(), self.pressures.clone());
         let (task, entries) =
             operator_log::OperatorLogTask::new(client, status, snapshots, pressures);
@@ -259,7 +261,7 @@ impl ClusterMonitor {
     /// Starts the task that saves facts for the next process.
     pub fn start_archive(&self, journal: Journal, tasks: &mut TaskSet) {
         let (settled, ended) = (self.scanner.confirmed_events(), self.stop.clone());
-        let scan::Handle { status, snapshots, .. } = self.scanner.clone();
+        let scan::ScanHandle { status, snapshots, .. } = self.scanner.clone();
         let task = measurement_archive::ArchiveTask::new(status, snapshots, settled, journal);
         tasks.spawn_on_own_thread(async move {
             task.run(ended).await;
@@ -382,7 +384,7 @@ impl ClusterMonitor {
 
 /// Runs a client's task. Its end because of a replacement is not unexpected.
 fn spawn_client(
-    task: couchdb_client::Task,
+    task: couchdb_client::ClientTask,
     replaced: CancellationToken,
     stop: CancellationToken,
     carried: TaskTracker,
@@ -470,8 +472,8 @@ fn settings_channel<T>(settings: T) -> latest::Sender<Arc<T>> {
     latest::channel(Arc::new(settings)).0
 }
 
-fn follow_settings(settings: &Settings) -> job_state::Settings {
-    job_state::Settings {
+fn follow_settings(settings: &Settings) -> job_state::JobStateSettings {
+    job_state::JobStateSettings {
         failure: settings.failure,
         headroom_factor: settings.headroom.factor,
         channels: Arc::new(settings.channels.clone()),
@@ -483,8 +485,8 @@ const fn pressure_settings(settings: &Settings) -> pressure::PressureSettings {
     pressure::PressureSettings { pressure: settings.pressure }
 }
 
-fn scan_settings(settings: &Settings) -> scan::Settings {
-    scan::Settings {
+fn scan_settings(settings: &Settings) -> scan::ScanSettings {
+    scan::ScanSettings {
         interval: settings.scan.interval,
         interval_followed: settings.scan.interval_followed,
         reread_after: settings.follow.reread_after,

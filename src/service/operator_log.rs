@@ -9,7 +9,7 @@ mod outage;
 
 use crate::{
     plan::pressure::Pressures,
-    scan::Status,
+    scan::ScanStatus,
     sources::couchdb::describe,
     table::{NodeIx, Snapshot},
     tasks::publish_if_changed,
@@ -40,7 +40,7 @@ const SINGLE_OUTAGE_GRACE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct OperatorLogTask {
     client: latest::Receiver<Client>,
-    status: latest::Receiver<Arc<Status>>,
+    status: latest::Receiver<Arc<ScanStatus>>,
     snapshots: latest::Receiver<Arc<Snapshot>>,
     pressures: latest::Receiver<Arc<Pressures>>,
     entries: latest::Sender<Arc<[EntryStatus]>>,
@@ -51,7 +51,7 @@ impl OperatorLogTask {
     /// Creates the task, and a receiver for the state of the configured URLs.
     pub(super) fn new(
         client: latest::Receiver<Client>,
-        status: latest::Receiver<Arc<Status>>,
+        status: latest::Receiver<Arc<ScanStatus>>,
         snapshots: latest::Receiver<Arc<Snapshot>>,
         pressures: latest::Receiver<Arc<Pressures>>,
     ) -> (Self, latest::Receiver<Arc<[EntryStatus]>>) {
@@ -90,7 +90,7 @@ struct ObservedState<'a> {
     entries: &'a [EntryStatus],
     /// Whether nothing is sent because the login was refused; the client logs that itself.
     login_refused: bool,
-    status: &'a Status,
+    status: &'a ScanStatus,
     snapshot: &'a Snapshot,
     pressures: &'a Pressures,
 }

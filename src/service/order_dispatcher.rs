@@ -17,8 +17,8 @@ use crate::{
         http::{
             Order,
             orders::{
-                Compact, Compacting, Denied, Flush, Flushed, Release, Released, Rescanning, Resume,
-                Resumed, Suspend, Suspended,
+                Compact, CompactResult, Denied, FlushResult, FlushScope, Release, ReleaseResult,
+                RescanResult, Resume, ResumeResult, Suspend, SuspendResult,
             },
         },
         report::{self, MissLine},
@@ -39,8 +39,8 @@ const MAX_WAITING_ORDERS: usize = 64;
 #[derive(Debug)]
 pub(super) struct OrderDispatcher {
     clock: Clock,
-    scanner: scan::Handle,
-    planner: planner::Handle,
+    scanner: scan::ScanHandle,
+    planner: planner::PlannerHandle,
     follower: job_state::JobStateHandle,
     in_progress: JoinSet<()>,
 }
@@ -95,8 +95,8 @@ impl OrderDispatcher {
             }
             Order::Rescan(reply) => {
                 let begins = self.scanner.status.borrow().progress.is_none();
-                let answer = match self.scanner.send(scan::Command::Sweep) {
-                    None => Ok(Rescanning { begins }),
+                let answer = match self.scanner.send(scan::ScanCommand::Sweep) {
+                    None => Ok(RescanResult { begins }),
                     Some(_) => Err(stopping()),
                 };
                 let _gone = reply.send(answer);
@@ -116,7 +116,7 @@ async fn suspend(
     follower: &job_state::JobStateHandle,
     plan: &Plan,
     Suspend { scope, why, by }: Suspend,
-) -> Result<Suspended, Denied> {
+) -> Result<SuspendResult, Denied> {
     let already = follower.constraints.borrow().suspensions.0.contains_key(&scope);
     let kept = follower.suspend(scope.clone(), Some(by), why).await;
     let suspension = kept.map_err(order_failed)?;
@@ -131,10 +131,13 @@ async fn suspend(
         });
         runs.count() as u64
     });
-    Ok(Suspended { suspension, already, running })
+    Ok(SuspendResult { suspension, already, running })
 }
 
-async fn resume(follower: &job_state::JobStateHandle, what: Resume) -> Result<Resumed, Denied> {
+async fn resume(
+    follower: &job_state::JobStateHandle,
+    what: Resume,
+) -> Result<ResumeResult, Denied> {
     let suspended: Vec<SuspensionScope> =
         follower.constraints.borrow().suspensions.0.keys().cloned().collect();
     let (lifted, remaining): (Vec<SuspensionScope>, Vec<SuspensionScope>) = suspended
@@ -143,14 +146,14 @@ async fn resume(follower: &job_state::JobStateHandle, what: Resume) -> Result<Re
     for scope in &lifted {
         follower.resume(scope.clone(), Some(what.by.clone())).await.map_err(order_failed)?;
     }
-    Ok(Resumed { lifted, remaining })
+    Ok(ResumeResult { lifted, remaining })
 }
 
 async fn release(
     follower: &job_state::JobStateHandle,
     plan: &Plan,
     which: Release,
-) -> Result<Released, Denied> {
+) -> Result<ReleaseResult, Denied> {
     let targets = match which {
         Release::Named { selector, text } => {
             let quarantined = quarantined(follower, plan, Some(&selector));
@@ -164,7 +167,7 @@ async fn release(
     for target in &targets {
         follower.release(Some(target.clone())).await.map_err(order_failed)?;
     }
-    Ok(Released { targets })
+    Ok(ReleaseResult { targets })
 }
 
 /// Targets in quarantine, optionally only those that match `only`.
@@ -184,10 +187,14 @@ fn quarantined(
 /// Orders the compaction of a target, if a plan that includes the order starts it, or only a limit
 /// delays it.
 async fn compact(
-    (planner, follower, scanner): (&planner::Handle, &job_state::JobStateHandle, &scan::Handle),
+    (planner, follower, scanner): (
+        &planner::PlannerHandle,
+        &job_state::JobStateHandle,
+        &scan::ScanHandle,
+    ),
     (ix, target): (TargetIx, TargetId),
     ordered: CompactionOrder,
-) -> Result<Compacting, Denied> {
+) -> Result<CompactResult, Denied> {
     let others = follower.constraints.borrow().orders.keys().filter(|other| **other != ix).count();
     if others >= MAX_WAITING_ORDERS {
         let why = format!("{others} ordered targets are already waiting; try again later");
@@ -221,17 +228,17 @@ async fn compact(
     follower.order(target, ordered).await.map_err(order_failed)?;
     if waits.as_ref().is_some_and(|(refusal, _)| refusal.reason == RefusalReason::Stale) {
         // If the scanner's queue is full, the next sweep reads it.
-        let _full = scanner.send(scan::Command::Reread(vec![ix]));
+        let _full = scanner.send(scan::ScanCommand::Reread(vec![ix]));
     }
-    Ok(Compacting { requests: vec![request.to_string()], waits, until })
+    Ok(CompactResult { requests: vec![request.to_string()], waits, until })
 }
 
 async fn flush(
-    planner: &planner::Handle,
-    Flush { node, channel }: Flush,
-) -> Result<Flushed, Denied> {
+    planner: &planner::PlannerHandle,
+    FlushScope { node, channel }: FlushScope,
+) -> Result<FlushResult, Denied> {
     let targets = planner.flush(node, channel).await.ok_or_else(stopping)?;
-    Ok(Flushed { targets })
+    Ok(FlushResult { targets })
 }
 
 fn order_failed(why: job_state::NotPersisted) -> Denied {

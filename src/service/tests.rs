@@ -41,7 +41,7 @@ fn loaded(flags: &Flags, file: &str) -> Result<Loaded, String> {
 async fn start(settings: Settings) -> Result<Service, StartError> {
     let cluster = Cluster::new(demo_config(), 1, Clock::System).unwrap();
     let transport = Transport::in_process(cluster.by_host());
-    let about = About { version: "0.1.0", revision: "unknown", simulated: true };
+    let about = ProcessInfo { version: "0.1.0", revision: "unknown", simulated: true };
     let machine = HostAccess { meter: Arc::new(SimulatedDisks(cluster)), directories: None };
     Service::start(settings, transport, about, Clock::System, journal::InMemory, machine).await
 }
@@ -50,7 +50,7 @@ async fn start(settings: Settings) -> Result<Service, StartError> {
 struct RunningService {
     url: String,
     client: reqwest::Client,
-    watch: (crate::scan::Handle, crate::plan::planner::Handle),
+    watch: (crate::scan::ScanHandle, crate::plan::planner::PlannerHandle),
     stop: CancellationToken,
     tasks: JoinSet<ServiceEnd>,
 }

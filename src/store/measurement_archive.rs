@@ -7,7 +7,7 @@
 //! waits for it.
 
 use crate::{
-    scan::Status,
+    scan::ScanStatus,
     store::journal::{Journal, MeasuredBlocks},
     table::Snapshot,
 };
@@ -46,7 +46,7 @@ struct SavedBlock {
 /// The task that saves measured facts.
 #[derive(Debug)]
 pub struct ArchiveTask {
-    status: watch::Receiver<Arc<Status>>,
+    status: watch::Receiver<Arc<ScanStatus>>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     journal: Journal,
     /// Number of the last database change that was handed to the journal.
@@ -60,7 +60,7 @@ impl ArchiveTask {
     /// Creates the task.
     #[must_use]
     pub const fn new(
-        status: watch::Receiver<Arc<Status>>,
+        status: watch::Receiver<Arc<ScanStatus>>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
         confirmed_events: watch::Receiver<u64>,
         journal: Journal,

@@ -1,7 +1,9 @@
 //! The stored form of facts: one cache line for each target.
 
 use crate::model::{
-    facts::{Confidence, FactKind, FactSet, FactSource, Facts, Flags, Measurement, OptionalU64},
+    facts::{
+        Confidence, FactFlags, FactKind, FactSet, FactSource, Facts, Measurement, OptionalU64,
+    },
     target::TargetKind,
 };
 use wall_clock::Moment;
@@ -92,7 +94,7 @@ impl PackedFacts {
         let mut facts = Facts {
             measured_at: by.map(|by| Measurement { at: self.measured_at, source: by }),
             from_files: self.from_files,
-            flags: Flags {
+            flags: FactFlags {
                 compact_running: has(COMPACT_RUNNING),
                 updater_running: kind != TargetKind::Db && has(UPDATER_RUNNING_OR_EXACT),
                 exact: kind == TargetKind::Db && has(UPDATER_RUNNING_OR_EXACT),
@@ -146,7 +148,7 @@ mod tests {
                         source: if http { FactSource::Http } else { FactSource::Files },
                     }),
                     from_files: FactSet::from_bits(from_files),
-                    flags: Flags {
+                    flags: FactFlags {
                         compact_running: flags[0],
                         updater_running: !db && flags[1],
                         exact: db && flags[1],

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::{
-    facts::{Facts, Flags, OptionalU64},
+    facts::{FactFlags, Facts, OptionalU64},
     target::TargetId,
 };
 use couchdb_names::Signature;
@@ -94,7 +94,7 @@ fn a_view_counts_all_its_copies_on_disk() {
         ..View::default()
     };
     let ix = draft.add_view(db, view);
-    draft.set_facts(ix, Facts { flags: Flags::default(), ..facts(100, 40) });
+    draft.set_facts(ix, Facts { flags: FactFlags::default(), ..facts(100, 40) });
     draft.set_shard_map(db, ShardMapEntry { copies: 6, ranges: 2 }, &[ix]);
     let snapshot = draft.publish(Moment::default());
     let target = snapshot.target(ix).unwrap();

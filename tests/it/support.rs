@@ -23,7 +23,7 @@ use recliner::{
         target::{TargetKind, TargetState},
     },
     plan::{Plan, disk::SpaceMeter},
-    scan::{Command, Status},
+    scan::{ScanCommand, ScanStatus},
     service::{ClusterMonitor, Dependencies, TaskSet},
     simulated::SimulatedDisks,
     store::journal::{self, ClusterIdentity, InMemory, Journal},
@@ -286,13 +286,13 @@ impl Rig {
     /// Sweeps once more and answers with the plan that follows from it.
     pub(crate) async fn sweep(&mut self) -> Arc<Plan> {
         let before = self.status().sweeps;
-        assert_eq!(self.watch.scanner.send(Command::Sweep), None, "the scanner listens");
+        assert_eq!(self.watch.scanner.send(ScanCommand::Sweep), None, "the scanner listens");
         self.until(|status| status.sweeps > before).await;
         self.planned().await
     }
 
     /// Waits for what the scanner says of itself.
-    pub(crate) async fn until(&mut self, wanted: impl Fn(&Status) -> bool) {
+    pub(crate) async fn until(&mut self, wanted: impl Fn(&ScanStatus) -> bool) {
         let statuses = &mut self.watch.scanner.status;
         let waited = time::timeout(HOUR, statuses.wait_for(|status| wanted(status))).await;
         waited.expect("it comes within the hour").expect("the scanner lives");
@@ -310,7 +310,7 @@ impl Rig {
         Arc::clone(&plan.expect("it comes within the hour").expect("the planner lives"))
     }
 
-    pub(crate) fn status(&self) -> Arc<Status> {
+    pub(crate) fn status(&self) -> Arc<ScanStatus> {
         Arc::clone(&self.watch.scanner.status.borrow())
     }
 

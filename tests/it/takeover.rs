@@ -2,7 +2,7 @@
 //! against a real cluster where `RECLINER_TEST_COUCHDB_URL` names one (see `live.rs`).
 
 use crate::support::{A, B, NODES, START, nodes};
-use couchdb_client::{Address, Client, Login, Settings, Transport};
+use couchdb_client::{Address, Client, ClientSettings, Login, Transport};
 use couchdb_sim::Cluster;
 use recliner::{
     act::takeover::{
@@ -15,7 +15,7 @@ use tokio::{sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-fn connect(settings: Settings, transport: Transport) -> Client {
+fn connect(settings: ClientSettings, transport: Transport) -> Client {
     Client::builder(settings).transport(transport).open().expect("the settings are sound")
 }
 
@@ -125,7 +125,8 @@ async fn the_simulator_shows_what_couchdb_does() {
         world.set(A, "smoosh.ratio_dbs", "concurrency", "2");
         world.set_until_restart(B, "smoosh.ratio_dbs", "concurrency", "7");
     });
-    let mut settings = Settings::new(vec!["http://sim-1.local:5984".parse::<Address>().unwrap()]);
+    let mut settings =
+        ClientSettings::new(vec!["http://sim-1.local:5984".parse::<Address>().unwrap()]);
     settings.login = Login::password("admin", "secret").unwrap();
     let client = connect(settings, Transport::in_process(cluster.by_host()));
     let names = NODES.map(str::to_owned).to_vec();
@@ -159,7 +160,7 @@ async fn live_couchdb_is_taken_over_and_given_back() {
     let urls = std::env::var("RECLINER_TEST_COUCHDB_URL").expect("it names a cluster");
     let named = |name| std::env::var(name).unwrap_or_default();
     let urls = urls.split(',').map(|url| url.parse::<Address>().unwrap()).collect();
-    let mut settings = Settings::new(urls);
+    let mut settings = ClientSettings::new(urls);
     let (user, password) =
         (named("RECLINER_TEST_COUCHDB_USER"), named("RECLINER_TEST_COUCHDB_PASSWORD"));
     settings.login = Login::password(&user, &password).unwrap();

@@ -28,7 +28,7 @@ const PRIVILEGE_REFUSAL_TTL: std::time::Duration = std::time::Duration::from_sec
 
 /// Whether requests may go out.
 #[derive(Clone, Debug)]
-pub(super) enum State {
+pub(super) enum GateState {
     /// The login is not proved yet, or no server answered the last attempt.
     Unproved {
         /// How many attempts were made.
@@ -65,7 +65,7 @@ pub(super) enum Verdict {
 
 /// A message from a request to the login task.
 #[derive(Debug)]
-pub(super) enum Command {
+pub(super) enum GateCommand {
     /// A request waits for the login to be proved.
     ProofWanted {
         /// How many attempts had been made when the request arrived.
@@ -100,67 +100,69 @@ pub(super) struct Rejection {
 /// The handle of the gate that requests hold.
 #[derive(Clone, Debug)]
 pub(super) struct AuthGate {
-    state: watch::Sender<State>,
-    commands: mpsc::Sender<Command>,
+    state: watch::Sender<GateState>,
+    commands: mpsc::Sender<GateCommand>,
 }
 
 /// Whether a refusal is about the login itself, not its privileges
 /// (`couch_httpd_auth:default_authentication_handler/2`,
 /// `chttpd_auth_lockout`'s "temporarily locked").
-pub(super) fn is_about_login(refusal: &wire::Refusal) -> bool {
+pub(super) fn is_about_login(refusal: &wire::ErrorBody) -> bool {
     let reason = refusal.reason.as_deref().unwrap_or_default().to_ascii_lowercase();
     reason.contains("password") || reason.contains("locked")
 }
 
 impl AuthGate {
-    pub(super) fn new() -> (Self, mpsc::Receiver<Command>) {
+    pub(super) fn new() -> (Self, mpsc::Receiver<GateCommand>) {
         let (commands, orders) = mpsc::channel(COMMAND_QUEUE);
-        let state = watch::Sender::new(State::Unproved { attempt: 0, why: None });
+        let state = watch::Sender::new(GateState::Unproved { attempt: 0, why: None });
         (Self { state, commands }, orders)
     }
 
     /// The generation of the login in use; 0 where none is.
     pub(super) fn generation(&self) -> u64 {
         match &*self.state.borrow() {
-            State::Open(proven) => proven.generation,
-            State::Proving { generation, .. } => *generation,
-            State::Unproved { .. } | State::Closed { .. } => 0,
+            GateState::Open(proven) => proven.generation,
+            GateState::Proving { generation, .. } => *generation,
+            GateState::Unproved { .. } | GateState::Closed { .. } => 0,
         }
     }
 
     /// Whether `proven` is the login in use now.
     pub(super) fn is_current(&self, proven: &ProvenLogin) -> bool {
-        matches!(&*self.state.borrow(), State::Open(open) if open.epoch == proven.epoch)
+        matches!(&*self.state.borrow(), GateState::Open(open) if open.epoch == proven.epoch)
     }
 
     /// Whether the login was refused, or could not be proved.
     pub(super) fn is_unusable(&self) -> bool {
-        matches!(&*self.state.borrow(), State::Closed { .. } | State::Unproved { .. })
+        matches!(&*self.state.borrow(), GateState::Closed { .. } | GateState::Unproved { .. })
     }
 
     /// Whether the login was refused, so that nothing is sent.
     pub(super) fn is_closed(&self) -> bool {
-        matches!(&*self.state.borrow(), State::Closed { .. })
+        matches!(&*self.state.borrow(), GateState::Closed { .. })
     }
 
     /// Waits until the login is proved.
     pub(super) async fn proven_login(&self) -> Result<Arc<ProvenLogin>, Error> {
         let first = match &*self.state.borrow() {
-            State::Open(proven) => return Ok(Arc::clone(proven)),
-            State::Closed { why } => return Err(Error::LoginClosed { why: Arc::clone(why) }),
-            State::Unproved { attempt, .. } | State::Proving { attempt, .. } => *attempt,
+            GateState::Open(proven) => return Ok(Arc::clone(proven)),
+            GateState::Closed { why } => return Err(Error::LoginClosed { why: Arc::clone(why) }),
+            GateState::Unproved { attempt, .. } | GateState::Proving { attempt, .. } => *attempt,
         };
         let mut states = self.state.subscribe();
         // A full queue holds refusals, and these make the task prove the login anyway.
-        let _full = self.commands.try_send(Command::ProofWanted { attempt: first });
+        let _full = self.commands.try_send(GateCommand::ProofWanted { attempt: first });
         loop {
             match &*states.borrow_and_update() {
-                State::Open(proven) => return Ok(Arc::clone(proven)),
-                State::Closed { why } => return Err(Error::LoginClosed { why: Arc::clone(why) }),
-                State::Unproved { attempt, why: Some(why) } if *attempt > first => {
+                GateState::Open(proven) => return Ok(Arc::clone(proven)),
+                GateState::Closed { why } => {
+                    return Err(Error::LoginClosed { why: Arc::clone(why) });
+                }
+                GateState::Unproved { attempt, why: Some(why) } if *attempt > first => {
                     return Err(Error::unproved(why.clone()));
                 }
-                State::Unproved { .. } | State::Proving { .. } => {}
+                GateState::Unproved { .. } | GateState::Proving { .. } => {}
             }
             tokio::select! {
                 changed = states.changed() => changed.map_err(|_| Error::Stopped)?,
@@ -184,15 +186,16 @@ impl AuthGate {
             return Verdict::Forbidden;
         }
         self.state.send_if_modified(|state| {
-            let current = matches!(state, State::Open(open) if open.epoch == proven.epoch);
+            let current = matches!(state, GateState::Open(open) if open.epoch == proven.epoch);
             if current {
-                *state = State::Proving { attempt: proven.epoch, generation: proven.generation };
+                *state =
+                    GateState::Proving { attempt: proven.epoch, generation: proven.generation };
             }
             current
         });
         let (verdict, answer) = oneshot::channel();
         let (proven, credential) = (Arc::clone(proven), credential.clone());
-        let command = Command::Refused {
+        let command = GateCommand::Refused {
             destination: destination.clone(),
             proven,
             credential,

@@ -18,11 +18,11 @@ pub use reads::{Cache, MapPage};
 pub use writes::WriteOutcome;
 
 use super::{
-    Address, CertificateEnds, Error, Route, Settings,
+    Address, CertificateEnds, ClientSettings, Error, Route,
     auth_gate::{AuthGate, Rejection, Verdict, is_about_login, login_task::LoginTask},
     credential::Credential,
     directory::{Destination, Directory},
-    sender::{Answer, Sender, reason_text},
+    sender::{Sender, ServerResponse, reason_text},
 };
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use bytes::Bytes;
@@ -37,7 +37,7 @@ use std::{
 use tokio::{sync::OnceCell, time::Instant};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-/// A client of one cluster. Cheap to clone; its [`Task`] has to run.
+/// A client of one cluster. Cheap to clone; its [`ClientTask`] has to run.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -48,7 +48,7 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Shared {
-    settings: Settings,
+    settings: ClientSettings,
     directory: Arc<Directory>,
     gate: AuthGate,
     sender: Sender,
@@ -92,12 +92,12 @@ pub struct NodeAccess {
 
 /// Proves the login and learns addresses, as long as it runs.
 #[derive(Debug)]
-pub struct Task {
+pub struct ClientTask {
     login_task: LoginTask,
     client: Client,
 }
 
-impl Task {
+impl ClientTask {
     /// Runs until `stop`; requests that still wait then end with [`Error::Stopped`].
     pub async fn run(self, stop: CancellationToken) {
         let Self { login_task, client } = self;
@@ -108,7 +108,7 @@ impl Task {
 
 /// Which server a request goes to.
 #[derive(Clone, Copy, Debug)]
-enum Target<'a> {
+enum ServerChoice<'a> {
     /// Any live one.
     Any,
     /// The node's own address if it is known, else any live server, which forwards the request.
@@ -169,7 +169,7 @@ impl Client {
     async fn get<T: DeserializeOwned + Send + 'static>(
         &self,
         route: Route<'_>,
-        target: Target<'_>,
+        target: ServerChoice<'_>,
     ) -> Result<T, Error> {
         self.get_checked(route, target, |_| Ok(())).await
     }
@@ -178,7 +178,7 @@ impl Client {
     async fn get_checked<T: DeserializeOwned + Send + 'static>(
         &self,
         route: Route<'_>,
-        target: Target<'_>,
+        target: ServerChoice<'_>,
         check: impl Fn(&T) -> Result<(), String>,
     ) -> Result<T, Error> {
         self.get_timed(route, target, check).await.map(|(read, _)| read)
@@ -191,7 +191,7 @@ impl Client {
     async fn get_timed<T: DeserializeOwned + Send + 'static>(
         &self,
         route: Route<'_>,
-        target: Target<'_>,
+        target: ServerChoice<'_>,
         check: impl Fn(&T) -> Result<(), String>,
     ) -> Result<(T, Duration), Error> {
         let path = route.path()?;
@@ -220,7 +220,7 @@ impl Client {
             let mut entries = self.shared.directory.entries.iter();
             let others = new.iter().any(|address| !old.contains(address))
                 && entries.any(|entry| !tried.contains(&entry.address));
-            if !(others && matches!(target, Target::Any) && error.is_of_one_server(&route)) {
+            if !(others && matches!(target, ServerChoice::Any) && error.is_of_one_server(&route)) {
                 return Err(error);
             }
         }
@@ -232,13 +232,13 @@ impl Client {
         &self,
         route: Route<'_>,
         path: &str,
-        target: Target<'_>,
+        target: ServerChoice<'_>,
         tried: &mut Vec<Address>,
     ) -> Result<(Destination, (Bytes, u16, Duration)), Error> {
         let shared = &self.shared;
         let node = match target {
-            Target::Any => None,
-            Target::Node(name) | Target::Own(name) => Some(shared.directory.node(name)),
+            ServerChoice::Any => None,
+            ServerChoice::Node(name) | ServerChoice::Own(name) => Some(shared.directory.node(name)),
         };
         if let Some(node) = &node {
             node.searched.get_or_init(|| Box::pin(self.find_own_address(node))).await;
@@ -258,8 +258,8 @@ impl Client {
         loop {
             let generation = shared.gate.generation();
             let destination = match (target, &node) {
-                (Target::Own(_), Some(node)) => node.own_destination(),
-                (Target::Node(_), Some(node)) => {
+                (ServerChoice::Own(_), Some(node)) => node.own_destination(),
+                (ServerChoice::Node(_), Some(node)) => {
                     shared.directory.destination_for(node, tried, generation)
                 }
                 _ => shared.directory.any(tried, generation).map(Destination::direct),
@@ -267,7 +267,7 @@ impl Client {
             // The first error says more than that requests are held back now.
             let destination = destination.map_err(|error| last.take().unwrap_or(error))?;
             let (destination, outcome) =
-                if matches!(target, Target::Any) && route.is_answered_alone() {
+                if matches!(target, ServerChoice::Any) && route.is_answered_alone() {
                     self.attempt_hedged(route, path, &destination.server, tried).await
                 } else {
                     let outcome = self.attempt(route, path, &destination).await;
@@ -323,8 +323,8 @@ impl Client {
     ) -> Result<(Bytes, u16, Duration), Error> {
         let _through = destination.server.in_flight.acquire().await.map_err(|_| Error::Stopped)?;
         match self.send_authenticated(route, path, destination, None).await? {
-            Answer::Complete { body, status, took, .. } => Ok((body, status, took)),
-            Answer::Refused { .. } | Answer::Streaming(_) => {
+            ServerResponse::Complete { body, status, took, .. } => Ok((body, status, took)),
+            ServerResponse::Refused { .. } | ServerResponse::Streaming(_) => {
                 let asked = super::RequestInfo::new(&route, path, &destination.server.address);
                 Err(Error::Malformed { asked, detail: "it has no end".to_owned() })
             }
@@ -339,7 +339,7 @@ impl Client {
         path: &str,
         destination: &Destination,
         head_within: Option<Duration>,
-    ) -> Result<Answer, Error> {
+    ) -> Result<ServerResponse, Error> {
         let shared = &self.shared;
         let mut login_retries = 0;
         loop {
@@ -373,8 +373,10 @@ impl Client {
                 }
             };
             let (status, refusal) = match sent {
-                Answer::Refused { status, refusal } => (status, refusal),
-                answer @ (Answer::Complete { .. } | Answer::Streaming(_)) => return Ok(answer),
+                ServerResponse::Refused { status, refusal } => (status, refusal),
+                answer @ (ServerResponse::Complete { .. } | ServerResponse::Streaming(_)) => {
+                    return Ok(answer);
+                }
             };
             let reason = proven.scrub(&credential, &reason_text(&refusal));
             let about_login = is_about_login(&refusal);

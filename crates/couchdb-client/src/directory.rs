@@ -4,7 +4,7 @@
 //! address. Sends no request itself.
 
 use super::{
-    Address, Error, Settings, breaker::Breaker, credential::Credential,
+    Address, ClientSettings, Error, breaker::Breaker, credential::Credential,
     endpoint_auth::EndpointAuth, token_bucket::TokenBucket,
 };
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -154,7 +154,7 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    pub(super) fn new(settings: &Settings) -> Self {
+    pub(super) fn new(settings: &ClientSettings) -> Self {
         let mut directory = Self {
             entries: Vec::new(),
             nodes: ArcSwap::default(),

@@ -50,7 +50,7 @@ pub(super) struct EndpointAuth {
     pub(super) proof: Semaphore,
     /// Limits the requests that carry a password.
     pub(super) with_password: Semaphore,
-    refusal: ArcSwapOption<Refusal>,
+    refusal: ArcSwapOption<LoginRefusal>,
     /// The generation of the login that cannot use sessions here; 0 for none.
     no_sessions: AtomicU64,
     young_ends: AtomicU32,
@@ -76,7 +76,7 @@ struct Failed {
 }
 
 #[derive(Debug)]
-struct Refusal {
+struct LoginRefusal {
     generation: u64,
     at: Instant,
     why: Arc<str>,
@@ -193,7 +193,7 @@ impl EndpointAuth {
     /// Records that the login of `generation` was refused.
     pub(super) fn refuse(&self, generation: u64, why: Arc<str>) {
         self.doubt();
-        self.refusal.store(Some(Arc::new(Refusal { generation, at: Instant::now(), why })));
+        self.refusal.store(Some(Arc::new(LoginRefusal { generation, at: Instant::now(), why })));
     }
 
     /// Records that the session of this cookie, of the login of `generation`, has ended.

@@ -6,7 +6,7 @@ use super::{
     credential::Credential,
     directory::{Destination, Directory, Server},
     observer::status_label,
-    sender::{Answer, Sender},
+    sender::{Sender, ServerResponse},
     wire,
 };
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl Sender {
         let answer =
             self.send(route, &path, &destination, &ProvenLogin::none(), &Credential::Basic).await;
         let found = match answer {
-            Ok(Answer::Complete { body, status, took, .. }) => {
+            Ok(ServerResponse::Complete { body, status, took, .. }) => {
                 self.observer.request_ended(route.label(), status_label(status), took);
                 match wire::read::<wire::Welcome>(&body) {
                     Ok(welcome) if welcome.couchdb.is_some() => return Ok(Greeting::CouchDb),
@@ -67,7 +67,9 @@ impl Sender {
                     Err(_) => "its answer to GET / is not CouchDB's JSON".to_owned(),
                 }
             }
-            Ok(Answer::Refused { .. } | Answer::Streaming(_)) => return Ok(Greeting::WantsLogin),
+            Ok(ServerResponse::Refused { .. } | ServerResponse::Streaming(_)) => {
+                return Ok(Greeting::WantsLogin);
+            }
             Err(Error::NotFound { .. }) => "it answers GET / with HTTP 404".to_owned(),
             Err(Error::Status { status: status @ 400..=499, .. }) => {
                 format!("it answers GET / with HTTP {status}")

@@ -12,7 +12,7 @@ use super::{
     credential::Credential,
     directory::{Destination, Server},
     sender::Sender,
-    transport::{Failure, OutgoingRequest, Reply},
+    transport::{OutgoingRequest, Reply, SendFailure},
 };
 use std::{pin::Pin, time::Duration};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
@@ -41,12 +41,12 @@ impl Sender {
     /// Waits further for an answer that is already late, while checking whether the server hangs.
     pub(super) async fn wait_longer(
         &self,
-        sending: Pin<&mut impl Future<Output = Result<Reply, Failure>>>,
+        sending: Pin<&mut impl Future<Output = Result<Reply, SendFailure>>>,
         start: Instant,
         destination: &Destination,
         proven: &ProvenLogin,
         credential: &Credential,
-    ) -> Result<Result<Reply, Failure>, WaitEnded> {
+    ) -> Result<Result<Reply, SendFailure>, WaitEnded> {
         let found_out = async {
             tokio::select! {
                 outcome = sending => Ok(outcome),

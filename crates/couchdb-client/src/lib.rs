@@ -5,7 +5,7 @@
 //! help; requests that start work are sent once. Never decides what to read or what to compact.
 //!
 //! [`Client::open`] opens a [`Client`], cheap to clone. [`Client::builder`] sets everything else.
-//! Its [`Builder::build`] also returns the [`Task`] that proves the login and learns addresses, for
+//! Its [`Builder::build`] also returns the [`ClientTask`] that proves the login and learns addresses, for
 //! callers that supervise their tasks.
 
 mod address;
@@ -34,15 +34,15 @@ pub mod wire;
 pub use address::{Address, ParseAddressError};
 pub use certificate::CertificateEnds;
 pub use client::{
-    Builder, Cache, Client, EntryStatus, MapPage, NodeAccess, OpenError, OwnAddress, Task, Updates,
-    WriteOutcome,
+    Builder, Cache, Client, ClientTask, EntryStatus, MapPage, NodeAccess, OpenError, OwnAddress,
+    Updates, WriteOutcome,
 };
 pub use error::{Error, ErrorKind, RequestInfo};
 pub use host_pattern::{HostPattern, ParseHostPatternError};
 pub use observer::{Observer, status_label};
 pub use paging::Paging;
 pub use route::{Route, Unaddressable};
-pub use settings::{Login, LoginError, Settings, Tls};
+pub use settings::{ClientSettings, Login, LoginError, Tls};
 pub use transport::{TlsError, Transport, TransportError};
 
 /// Compiles and runs the examples of the crate's README.

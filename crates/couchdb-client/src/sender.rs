@@ -8,7 +8,7 @@ use super::{
     greeting::Greeting,
     hang_detection::WaitEnded,
     observer::status_label,
-    transport::{BodyStream, Failure, OutgoingRequest, Reply, Transport, read_body},
+    transport::{BodyStream, OutgoingRequest, Reply, SendFailure, Transport, read_body},
     wire,
 };
 use bytes::Bytes;
@@ -29,13 +29,13 @@ pub(super) struct Sender {
 
 /// What a server answered.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum ServerResponse {
     /// The whole body, how long it took, and the session that it begins.
     Complete { body: Bytes, status: u16, took: Duration, cookie: Option<Cookie> },
     /// A body that is still arriving.
     Streaming(BodyStream),
     /// 401 or 403.
-    Refused { status: u16, refusal: wire::Refusal },
+    Refused { status: u16, refusal: wire::ErrorBody },
 }
 
 impl Sender {
@@ -48,7 +48,7 @@ impl Sender {
         destination: &Destination,
         proven: &ProvenLogin,
         credential: &Credential,
-    ) -> Result<Answer, Error> {
+    ) -> Result<ServerResponse, Error> {
         let start = Instant::now();
         let at = &destination.server.address;
         let begins = matches!(route, Route::Login);
@@ -106,7 +106,7 @@ impl Sender {
         // A server in maintenance says so with a 404.
         let says_so = status == 404 && matches!(route, Route::Up);
         if (200..300).contains(&status) || says_so {
-            return Ok(Answer::Complete { body: reply.body, status, took, cookie });
+            return Ok(ServerResponse::Complete { body: reply.body, status, took, cookie });
         }
         self.observer.request_ended(route.label(), status_label(status), took);
         self.refused(route, path, destination, |text| proven.scrub(credential, text), reply)
@@ -121,7 +121,7 @@ impl Sender {
         destination: &Destination,
         (proven, credential): (&ProvenLogin, &Credential),
         within: Duration,
-    ) -> Result<Answer, Error> {
+    ) -> Result<ServerResponse, Error> {
         let start = Instant::now();
         let at = &destination.server.address;
         let limit = route.body_limit();
@@ -156,7 +156,7 @@ impl Sender {
         let status = opened.status;
         self.observer.request_ended(route.label(), status_label(status), start.elapsed());
         if (200..300).contains(&status) {
-            return Ok(Answer::Streaming(opened.body));
+            return Ok(ServerResponse::Streaming(opened.body));
         }
         let body = match timeout(self.timeout, read_body(opened.body, 0, limit)).await {
             Ok(body) => body.map_err(|failure| self.failed(route, path, destination, failure))?,
@@ -171,7 +171,7 @@ impl Sender {
         route: Route<'_>,
         path: &str,
         destination: &Destination,
-        failure: Failure,
+        failure: SendFailure,
     ) -> Error {
         let asked = RequestInfo::new(&route, path, &destination.server.address);
         let unanswered = |error| {
@@ -180,11 +180,11 @@ impl Sender {
             error
         };
         match failure {
-            Failure::Connect(detail) => unanswered(Error::Connect { asked, detail }),
-            Failure::Tls(detail) => unanswered(Error::Tls { asked, detail }),
-            Failure::Malformed(detail) => Error::Malformed { asked, detail },
-            Failure::TooLarge => Error::TooLarge { asked, limit: route.body_limit() },
-            Failure::Unaddressable(cause) => Error::Unaddressable(cause),
+            SendFailure::Connect(detail) => unanswered(Error::Connect { asked, detail }),
+            SendFailure::Tls(detail) => unanswered(Error::Tls { asked, detail }),
+            SendFailure::Malformed(detail) => Error::Malformed { asked, detail },
+            SendFailure::TooLarge => Error::TooLarge { asked, limit: route.body_limit() },
+            SendFailure::Unaddressable(cause) => Error::Unaddressable(cause),
         }
     }
 
@@ -196,11 +196,11 @@ impl Sender {
         destination: &Destination,
         scrub: impl Fn(&str) -> String,
         reply: Reply,
-    ) -> Result<Answer, Error> {
+    ) -> Result<ServerResponse, Error> {
         let status = reply.status;
-        let refusal: wire::Refusal = wire::read(&reply.body).unwrap_or_default();
+        let refusal: wire::ErrorBody = wire::read(&reply.body).unwrap_or_default();
         if matches!(status, 401 | 403) {
-            return Ok(Answer::Refused { status, refusal });
+            return Ok(ServerResponse::Refused { status, refusal });
         }
         let asked = RequestInfo::new(&route, path, &destination.server.address);
         let reason = scrub(&reason_text(&refusal));
@@ -263,12 +263,12 @@ impl Sender {
     ) -> Result<Result<wire::Session, String>, Error> {
         let path = route.path()?;
         match self.send(route, &path, destination, proven, credential).await? {
-            Answer::Refused { status, refusal } => Ok(Err(format!(
+            ServerResponse::Refused { status, refusal } => Ok(Err(format!(
                 "HTTP {status}, {}",
                 proven.scrub(credential, &reason_text(&refusal))
             ))),
-            Answer::Streaming(_) => Ok(Err("without a whole answer".to_owned())),
-            Answer::Complete { body, status, took, .. } => {
+            ServerResponse::Streaming(_) => Ok(Err("without a whole answer".to_owned())),
+            ServerResponse::Complete { body, status, took, .. } => {
                 let has_user = |session: &wire::Session| match session.user {
                     Some(_) => Ok(()),
                     None => Err("it has no userCtx".to_owned()),
@@ -340,16 +340,16 @@ impl Sender {
         let path = Route::Login.path()?;
         let answer = self.send(Route::Login, &path, destination, proven, &Credential::Basic).await;
         let cookie = match answer {
-            Ok(Answer::Complete { status, took, cookie, .. }) => {
+            Ok(ServerResponse::Complete { status, took, cookie, .. }) => {
                 self.observer.request_ended(Route::Login.label(), status_label(status), took);
                 cookie
             }
-            Ok(Answer::Refused { status, refusal }) if is_about_login(&refusal) => {
+            Ok(ServerResponse::Refused { status, refusal }) if is_about_login(&refusal) => {
                 let words = proven.scrub(&Credential::Basic, &reason_text(&refusal));
                 return Ok(SessionStart::Refused(format!("HTTP {status}, {words}")));
             }
             // A proxy may block POST.
-            Ok(Answer::Refused { .. } | Answer::Streaming(_)) => None,
+            Ok(ServerResponse::Refused { .. } | ServerResponse::Streaming(_)) => None,
             Err(error) if is_unknown_there(&error) => None,
             Err(error) => return Err(error),
         };
@@ -376,7 +376,7 @@ pub(super) const fn is_unknown_there(error: &Error) -> bool {
 }
 
 /// The reason of a refusal, for messages.
-pub(super) fn reason_text(refusal: &wire::Refusal) -> String {
+pub(super) fn reason_text(refusal: &wire::ErrorBody) -> String {
     match (&refusal.error, &refusal.reason) {
         (_, Some(reason)) => reason.clone(),
         (Some(error), None) => error.clone(),

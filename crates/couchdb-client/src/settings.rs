@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// Checked settings of a client.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ClientSettings {
     /// The URLs of the cluster, its entries; at least one.
     pub urls: Vec<Address>,
     /// Nodes' own addresses; each is used once the server there tells that name.
@@ -27,7 +27,7 @@ pub struct Settings {
     pub cold_reads_per_second: u32,
 }
 
-impl Settings {
+impl ClientSettings {
     /// The defaults, with these URLs.
     #[must_use]
     pub fn new(urls: Vec<Address>) -> Self {
@@ -46,20 +46,20 @@ impl Settings {
 
 /// A possible own address of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Candidate {
+pub(super) struct AddressCandidate {
     pub(super) address: Address,
     /// Whether it is known only from the node's name.
     pub(super) guessed: bool,
 }
 
-impl Settings {
+impl ClientSettings {
     /// Where to search for `node` itself: the address in the settings, then the host in its name with
     /// the first URL's port, if that host may get the login.
     ///
     /// The name comes from the cluster, and the network decides who answers at its host. So such a
     /// guess counts only if the settings list the same address, if they trust the host, or if TLS
     /// `proves` the host under the operator's own authorities.
-    pub(super) fn candidates(&self, node: &str, proves: bool) -> Vec<Candidate> {
+    pub(super) fn candidates(&self, node: &str, proves: bool) -> Vec<AddressCandidate> {
         let given = self.nodes.get(node).cloned();
         let guess = self.urls.first().and_then(|first| first.of_node(node));
         let guess = guess.filter(|guess| given.as_ref() != Some(guess)).and_then(|address| {
@@ -67,10 +67,10 @@ impl Settings {
             let trusted = || self.trust_node_hosts.iter().any(|it| it.takes(address.host()));
             let proved = || proves && address.is_https();
             let counts = listed || trusted() || proved();
-            counts.then_some(Candidate { address, guessed: !listed })
+            counts.then_some(AddressCandidate { address, guessed: !listed })
         });
         given
-            .map(|address| Candidate { address, guessed: false })
+            .map(|address| AddressCandidate { address, guessed: false })
             .into_iter()
             .chain(guess)
             .collect()

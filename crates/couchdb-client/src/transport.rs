@@ -9,7 +9,7 @@ mod tls;
 use network::Network;
 pub use tls::TlsError;
 
-use super::{Address, CertificateEnds, Settings, Unaddressable, credential::Cookie};
+use super::{Address, CertificateEnds, ClientSettings, Unaddressable, credential::Cookie};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
@@ -56,7 +56,7 @@ impl Transport {
     ///
     /// # Errors
     /// When a file of `tls` cannot be used, or the HTTP library refuses its settings.
-    pub fn http(settings: &Settings, user_agent: &str) -> Result<Self, TransportError> {
+    pub fn http(settings: &ClientSettings, user_agent: &str) -> Result<Self, TransportError> {
         Network::new(settings, user_agent).map(Carrier::Network).map(Self)
     }
 
@@ -71,7 +71,7 @@ impl Transport {
         B::Error: fmt::Display,
     {
         let boxed =
-            |body: B| body.map_err(|error| Failure::Connect(error.to_string())).boxed_unsync();
+            |body: B| body.map_err(|error| SendFailure::Connect(error.to_string())).boxed_unsync();
         let service = service.map_response(move |response| response.map(boxed));
         Self(Carrier::InProcess(InProcess(BoxCloneSyncService::new(service))))
     }
@@ -131,7 +131,7 @@ pub(super) struct StreamingReply {
 }
 
 /// A body that is still arriving.
-pub(super) type BodyStream = UnsyncBoxBody<Bytes, Failure>;
+pub(super) type BodyStream = UnsyncBoxBody<Bytes, SendFailure>;
 
 /// Reads a body to its end, at most `limit` bytes; `expected` is the size that the server
 /// announced.
@@ -139,13 +139,13 @@ pub(super) async fn read_body(
     mut body: BodyStream,
     expected: usize,
     limit: usize,
-) -> Result<Bytes, Failure> {
+) -> Result<Bytes, SendFailure> {
     let mut pieces = BodyBuffer::default();
     while let Some(frame) = body.frame().await {
         if let Ok(piece) = frame?.into_data()
             && !pieces.add(piece, expected, limit)
         {
-            return Err(Failure::TooLarge);
+            return Err(SendFailure::TooLarge);
         }
     }
     Ok(pieces.whole())
@@ -153,7 +153,7 @@ pub(super) async fn read_body(
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum SendFailure {
     Connect(String),
     Tls(String),
     Malformed(String),
@@ -176,7 +176,7 @@ impl Transport {
         &self,
         at: &Address,
         out: OutgoingRequest<'_>,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<Reply, SendFailure> {
         match &self.0 {
             Carrier::Network(network) => network.send(at, out).await,
             Carrier::InProcess(service) => {
@@ -193,7 +193,7 @@ impl Transport {
         &self,
         at: &Address,
         out: OutgoingRequest<'_>,
-    ) -> Result<StreamingReply, Failure> {
+    ) -> Result<StreamingReply, SendFailure> {
         match &self.0 {
             Carrier::Network(network) => network.open(at, out).await,
             Carrier::InProcess(service) => service.open(at, out).await,
@@ -202,14 +202,14 @@ impl Transport {
 }
 
 /// The URL of a request, unless it would carry another path than the intended one.
-fn url(at: &Address, path: &str) -> Result<Url, Failure> {
+fn url(at: &Address, path: &str) -> Result<Url, SendFailure> {
     let bytes = at.prefix().len() + path.len();
     if bytes > Unaddressable::MAX_BYTES {
-        return Err(Failure::Unaddressable(Unaddressable::TooLong { bytes }));
+        return Err(SendFailure::Unaddressable(Unaddressable::TooLong { bytes }));
     }
     at.url(path).map_err(|sent| {
         let intended = path.to_owned();
-        Failure::Unaddressable(Unaddressable::Rewritten { intended, sent })
+        SendFailure::Unaddressable(Unaddressable::Rewritten { intended, sent })
     })
 }
 
@@ -255,8 +255,8 @@ impl InProcess {
         &self,
         at: &Address,
         mut out: OutgoingRequest<'_>,
-    ) -> Result<StreamingReply, Failure> {
-        let refused = |error: http::Error| Failure::Connect(error.to_string());
+    ) -> Result<StreamingReply, SendFailure> {
+        let refused = |error: http::Error| SendFailure::Connect(error.to_string());
         url(at, out.path)?;
         let mut request = http::Request::builder()
             .method(out.method.clone())
@@ -277,7 +277,7 @@ impl InProcess {
     }
 }
 
-impl Failure {
+impl SendFailure {
     /// What happened, for messages.
     pub(super) fn detail(self) -> String {
         match self {

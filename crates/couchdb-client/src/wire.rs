@@ -14,8 +14,8 @@ mod shard;
 mod tasks;
 
 pub use cluster::{
-    DbShards, DocShards, LocalName, Membership, Refusal, Session, System, Up, UserContext, Vendor,
-    Versions, Welcome,
+    DbShards, DocShards, ErrorBody, LocalName, Membership, Session, System, Up, UserContext,
+    Vendor, Versions, Welcome,
 };
 pub use design::{
     Autoupdate, DesignDoc, DesignOptions, UpdatesPending, ViewIndex, ViewInfo, Views,
@@ -24,7 +24,7 @@ pub(crate) use design::{DesignRow, DesignRows};
 pub(crate) use feed::UpdatesEnd;
 pub use feed::{Change as DbChange, GLOBAL_CHANGES, MapChange, MapChanges, UpdateLine};
 pub(crate) use lenient::List;
-pub use map::{Change, DbsDoc};
+pub use map::{ChangelogEntry, DbsDoc};
 pub(crate) use map::{MapRow, MapRows};
 pub use search::{SearchIndex, SearchInfo};
 pub use shard::{ShardInfo, Sizes};

@@ -5,7 +5,7 @@
 
 use super::{
     config::{Role, User},
-    session::{Claim, Keeping},
+    session::{Keeping, SessionCookie},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{HeaderMap, header};
@@ -31,7 +31,7 @@ pub(super) struct Access {
 pub(super) struct Shown {
     /// User and password, from Basic authentication or from a login.
     pub(super) password: Option<(String, String)>,
-    pub(super) session: Option<Claim>,
+    pub(super) session: Option<SessionCookie>,
 }
 
 impl std::fmt::Debug for Shown {
@@ -46,7 +46,7 @@ impl Shown {
         Self {
             password: basic
                 .map(|basic| basic.to_str().ok().and_then(self::basic).unwrap_or_default()),
-            session: Claim::read(headers),
+            session: SessionCookie::read(headers),
         }
     }
 

@@ -27,13 +27,13 @@ impl Default for Keeping {
 
 /// The content of a session cookie; not verified yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Claim {
+pub(super) struct SessionCookie {
     pub(super) name: String,
     since: u64,
     hash: u64,
 }
 
-impl Claim {
+impl SessionCookie {
     /// The session in a request's cookies.
     pub(super) fn read(headers: &HeaderMap) -> Option<Self> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|all| all.to_str().ok());
@@ -57,7 +57,7 @@ impl Keeping {
     }
 
     /// Whether a session is valid at `now`, for the user with this salt.
-    pub(super) fn holds(&self, cookie: &Claim, salt: &str, now: u64) -> bool {
+    pub(super) fn holds(&self, cookie: &SessionCookie, salt: &str, now: u64) -> bool {
         self.reads_cookies
             && now < cookie.since.saturating_add(self.timeout)
             && cookie.hash == self.hash(&cookie.name, cookie.since, salt)
@@ -65,7 +65,7 @@ impl Keeping {
 
     /// Whether a response renews a session: after a tenth of its lifetime
     /// (`couch_httpd_auth:cookie_authentication_handler/2`).
-    pub(super) fn renews(&self, cookie: &Claim, now: u64) -> bool {
+    pub(super) fn renews(&self, cookie: &SessionCookie, now: u64) -> bool {
         let left = cookie.since.saturating_add(self.timeout).saturating_sub(now);
         left.saturating_mul(10) < self.timeout.saturating_mul(9)
     }
@@ -83,29 +83,32 @@ impl Keeping {
 pub(super) const ENDED: &str = "AuthSession=; Version=1; Path=/; HttpOnly";
 
 /// User and password in the body of `POST /_session`: JSON or a form.
-pub(super) fn form(content_type: Option<&str>, body: &[u8]) -> Result<(String, String), Refusal> {
+pub(super) fn form(
+    content_type: Option<&str>,
+    body: &[u8],
+) -> Result<(String, String), LoginBodyError> {
     let kind = content_type.unwrap_or_default();
     let pairs: Vec<(String, String)> = if kind.starts_with("application/json") {
         match serde_json::from_slice::<std::collections::BTreeMap<String, String>>(body) {
             Ok(pairs) => pairs.into_iter().collect(),
-            Err(_) => return Err(Refusal::Json),
+            Err(_) => return Err(LoginBodyError::Json),
         }
     } else if kind.starts_with("application/x-www-form-urlencoded") {
         super::http::query(std::str::from_utf8(body).ok())
     } else {
-        return Err(Refusal::ContentType);
+        return Err(LoginBodyError::ContentType);
     };
     let field = |wanted: &str| {
         let mut pairs = pairs.iter();
         pairs.find(|(key, _)| key == wanted).map(|(_, value)| value.clone())
     };
-    let name = field("name").or_else(|| field("username")).ok_or(Refusal::NoName)?;
+    let name = field("name").or_else(|| field("username")).ok_or(LoginBodyError::NoName)?;
     Ok((name, field("password").unwrap_or_default()))
 }
 
 /// Why a body does not begin a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum LoginBodyError {
     ContentType,
     Json,
     NoName,
@@ -115,10 +118,10 @@ pub(super) enum Refusal {
 mod tests {
     use super::*;
 
-    fn cookie(set: &str) -> Claim {
+    fn cookie(set: &str) -> SessionCookie {
         let mut headers = HeaderMap::new();
         headers.insert(header::COOKIE, set.split(';').next().unwrap().parse().unwrap());
-        Claim::read(&headers).unwrap()
+        SessionCookie::read(&headers).unwrap()
     }
 
     #[test]
@@ -143,8 +146,8 @@ mod tests {
         assert_eq!(form(Some("application/json"), json), pair);
         let kind = Some("application/x-www-form-urlencoded");
         assert_eq!(form(kind, b"username=adm&password=a%26b"), pair);
-        assert_eq!(form(kind, b"password=x"), Err(Refusal::NoName));
-        assert_eq!(form(Some("application/json"), b"["), Err(Refusal::Json));
-        assert_eq!(form(None, json), Err(Refusal::ContentType));
+        assert_eq!(form(kind, b"password=x"), Err(LoginBodyError::NoName));
+        assert_eq!(form(Some("application/json"), b"["), Err(LoginBodyError::Json));
+        assert_eq!(form(None, json), Err(LoginBodyError::ContentType));
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct AttemptContext {
     pub(super) api: watch::Receiver<Arc<dyn CompactionApi>>,
     pub(super) plans: watch::Receiver<Arc<Plan>>,
     pub(super) job_state: job_state::JobStateHandle,
-    pub(super) scanner: scan::Handle,
+    pub(super) scanner: scan::ScanHandle,
 }
 
 /// The decision about a start.
@@ -65,7 +65,7 @@ impl AttemptContext {
             }
             Err(why) => {
                 // The plan was based on outdated facts.
-                let _full = self.scanner.send(scan::Command::Reread(vec![start.ix]));
+                let _full = self.scanner.send(scan::ScanCommand::Reread(vec![start.ix]));
                 StartDecision::Cancelled(why)
             }
         }
@@ -203,7 +203,7 @@ impl AttemptContext {
             };
         if found {
             // If the queue is full, the scanner learns it with its next sweep.
-            let _full = self.scanner.send(scan::Command::Splitting(splits));
+            let _full = self.scanner.send(scan::ScanCommand::Splitting(splits));
         }
         Ok(found)
     }

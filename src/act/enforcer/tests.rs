@@ -4,7 +4,7 @@ use super::check::{FreshFacts, StartToCheck, cancel_reason};
 use crate::{
     model::{
         channel::{Channel, Channels},
-        facts::{Facts, Flags, OptionalU64},
+        facts::{FactFlags, Facts, OptionalU64},
         target::TargetKind,
     },
     plan::{CompactionRequest, PlannedStart},
@@ -68,10 +68,10 @@ fn refused(
 #[test]
 fn changed_facts_cancel_a_start() {
     let start = start(None, Some(SHARD));
-    let flags = |compact_running, updater_running| Flags {
+    let flags = |compact_running, updater_running| FactFlags {
         compact_running,
         updater_running,
-        ..Flags::default()
+        ..FactFlags::default()
     };
     let cases = [
         (Some(bloated()), ""),

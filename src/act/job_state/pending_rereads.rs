@@ -95,7 +95,7 @@ impl UnmeasuredStart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::facts::{FactSource, Flags, Measurement};
+    use crate::model::facts::{FactFlags, FactSource, Measurement};
 
     fn at(seconds: u64) -> Moment {
         Moment::from_unix(seconds)
@@ -103,7 +103,7 @@ mod tests {
 
     fn facts(measured: u64, evidence: bool) -> Option<Facts> {
         let measured_at = Some(Measurement { at: at(measured), source: FactSource::Http });
-        let flags = Flags { evidence, ..Flags::default() };
+        let flags = FactFlags { evidence, ..FactFlags::default() };
         Some(Facts { measured_at, flags, ..Facts::default() })
     }
 

@@ -2,7 +2,8 @@
 //! are returned.
 
 use super::{
-    JobCounters, NotStarted, Settings, pending_rereads::PendingRereads, target_index::TargetIndex,
+    JobCounters, JobStateSettings, NotStarted, pending_rereads::PendingRereads,
+    target_index::TargetIndex,
 };
 use crate::{
     jobs::{
@@ -119,7 +120,7 @@ impl JobState {
         &mut self,
         running: &Running,
         tables: &Snapshot,
-        settings: &Settings,
+        settings: &JobStateSettings,
         now: Moment,
     ) -> Effects {
         let channel_of = |target: crate::table::TargetRef<'_>| {
@@ -136,7 +137,7 @@ impl JobState {
     pub(super) fn apply_facts(
         &mut self,
         tables: &Snapshot,
-        settings: &Settings,
+        settings: &JobStateSettings,
         now: Moment,
     ) -> Effects {
         let step = self.tracker.apply_facts(tables, now);
@@ -251,7 +252,7 @@ impl JobState {
         key: &IntentKey,
         sent: RequestResult,
         tables: &Snapshot,
-        settings: &Settings,
+        settings: &JobStateSettings,
         now: Moment,
     ) -> Effects {
         let mut waits_again = None;
@@ -288,7 +289,7 @@ impl JobState {
         follows
     }
 
-    fn effects_of(&mut self, step: TrackerChanges, settings: &Settings) -> Effects {
+    fn effects_of(&mut self, step: TrackerChanges, settings: &JobStateSettings) -> Effects {
         let mut follows = Effects { reread: step.reread, ..Effects::default() };
         follows.changes.extend(step.withdrawn.into_iter().map(StateChange::StartWithdrawn));
         for ended in step.ended {
@@ -297,7 +298,12 @@ impl JobState {
         follows
     }
 
-    fn record_end(&mut self, ended: EndedJob, settings: &Settings, changes: &mut Vec<StateChange>) {
+    fn record_end(
+        &mut self,
+        ended: EndedJob,
+        settings: &JobStateSettings,
+        changes: &mut Vec<StateChange>,
+    ) {
         let outcome = &ended.outcome;
         let (id, owner) = (&outcome.target, outcome.owner.label());
         let (node, ending) = (&outcome.node, outcome.ending.label());

@@ -6,7 +6,7 @@ use crate::{
     model::{
         facts::{FactSource as Measurer, Facts, Measurement, OptionalU64},
         records::InMemoryStore,
-        settings::Nodes,
+        settings::ServedNodes,
     },
     sources::inventory::{ActiveTask, Observation, Source, Stage, TaskKind},
     table::{DbName, Draft, NodeIx, TargetIx},
@@ -41,7 +41,7 @@ struct Fixture {
     running: watch::Sender<Arc<Running>>,
     follower: JobStateHandle,
     clock: Clock,
-    _open: (scan::Task, watch::Sender<Arc<Settings>>, JoinSet<()>),
+    _open: (scan::ScanTask, watch::Sender<Arc<JobStateSettings>>, JoinSet<()>),
 }
 
 impl Fixture {
@@ -54,20 +54,20 @@ impl Fixture {
         let (snapshots, snapshots_rx) = watch::channel(draft.publish(clock.now()));
         let (running, running_rx) = watch::channel(Arc::default());
         let source = watch::channel(Arc::new(SilentSource) as Arc<dyn Source>).1;
-        let asks = watch::channel(Arc::new(scan::Settings {
+        let asks = watch::channel(Arc::new(scan::ScanSettings {
             interval: TICK_INTERVAL,
             interval_followed: TICK_INTERVAL,
             reread_after: TICK_INTERVAL,
             poll: TICK_INTERVAL,
-            nodes: Nodes::default(),
+            nodes: ServedNodes::default(),
             views: false,
             parts: false,
             top: 0,
         }));
-        let (scanner, mut told) = scan::Task::new(clock, source, asks.1);
+        let (scanner, mut told) = scan::ScanTask::new(clock, source, asks.1);
         (told.snapshots, told.running) = (snapshots_rx, running_rx);
-        let (settings, settings_rx) = watch::channel(Arc::new(Settings {
-            failure: Failure::default(),
+        let (settings, settings_rx) = watch::channel(Arc::new(JobStateSettings {
+            failure: FailureSettings::default(),
             headroom_factor: 2.0,
             channels: Arc::default(),
             acting: true,

@@ -7,7 +7,7 @@ use crate::{
     },
     model::settings::{
         Settings,
-        service::{Log, Web},
+        service::{LogSettings, WebSettings},
     },
 };
 use std::path::Path;
@@ -39,9 +39,9 @@ pub(in crate::config) const FLAGS: [Flag; 8] = [
 
 // A setting that is missing above does not compile.
 #[rustfmt::skip]
-const _: fn(&Web, &Log) = |
-    Web { listen_address: _, config_file: _, enable_lifecycle: _, enable_admin_api: _, admin_socket: _ },
-    Log { level: _, format: _ },
+const _: fn(&WebSettings, &LogSettings) = |
+    WebSettings { listen_address: _, config_file: _, enable_lifecycle: _, enable_admin_api: _, admin_socket: _ },
+    LogSettings { level: _, format: _ },
 | {};
 
 fn path_or_nothing(path: Option<&Path>) -> Output {

@@ -6,12 +6,12 @@ use crate::{
         section::Section,
         values::{SECOND, duration, integer},
     },
-    model::settings::limits::Failure,
+    model::settings::limits::FailureSettings,
     text::duration::format_exact,
 };
 
-pub(super) fn form() -> Form<Failure> {
-    let keys = keys!(Failure {
+pub(super) fn form() -> Form<FailureSettings> {
+    let keys = keys!(FailureSettings {
         "failure.cool_down" => cool_down, Live, duration(SECOND),
             "How long a target rests after a failed compaction; doubles with each further one.";
         "failure.cool_down_max" => cool_down_max, Live, duration(SECOND),
@@ -22,7 +22,7 @@ pub(super) fn form() -> Form<Failure> {
     section(keys, check)
 }
 
-fn check(failure: &mut Failure, section: &mut Section<'_, '_>) {
+fn check(failure: &mut FailureSettings, section: &mut Section<'_, '_>) {
     if section.value_at("cool_down_max").is_none() {
         failure.cool_down_max = failure.cool_down_max.max(failure.cool_down);
     }

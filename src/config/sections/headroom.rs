@@ -6,7 +6,7 @@ use crate::{
         section::Section,
         values::{SECOND, bytes, duration, node_name, number, percent, text, url},
     },
-    model::settings::limits::{Free, Headroom, Volume},
+    model::settings::limits::{Free, Headroom, VolumeSettings},
 };
 use couchdb_client::Address;
 use serde_json::json;
@@ -42,7 +42,7 @@ struct PrometheusKeys {
     max_age: Duration,
 }
 
-fn volume() -> Form<Volume> {
+fn volume() -> Form<VolumeSettings> {
     let keys = keys!(VolumeKeys {
         "nodes" => nodes, Live, list(node_name()).with_schema(json!({"minItems": 1})),
             "The nodes whose files are on the volume.";
@@ -72,7 +72,7 @@ fn check_volume(written: &mut VolumeKeys, section: &mut Section<'_, '_>) {
     section.refuse(format!("found {found}; exactly one of them says what is free"));
 }
 
-fn to_volume(written: VolumeKeys) -> Option<Volume> {
+fn to_volume(written: VolumeKeys) -> Option<VolumeSettings> {
     let VolumeKeys { nodes, prometheus, available } = written;
     let free = match prometheus {
         Some(PrometheusKeys { url, query, max_age }) => {
@@ -80,11 +80,11 @@ fn to_volume(written: VolumeKeys) -> Option<Volume> {
         }
         None => Free::Available(available?),
     };
-    Some(Volume { nodes, free })
+    Some(VolumeSettings { nodes, free })
 }
 
-fn from_volume(volume: &Volume) -> VolumeKeys {
-    let Volume { nodes, free } = volume;
+fn from_volume(volume: &VolumeSettings) -> VolumeKeys {
+    let VolumeSettings { nodes, free } = volume;
     let (prometheus, available) = match free {
         Free::Available(bytes) => (None, Some(*bytes)),
         Free::Prometheus { url, query, max_age } => {

@@ -5,11 +5,11 @@ use crate::{
         form::{Form, keys, section},
         values::{SECOND, bytes_from_mib, duration},
     },
-    model::settings::work::{Journal, Keep},
+    model::settings::work::{JournalRetention, Keep},
 };
 
-pub(super) fn form() -> Form<Journal> {
-    let keys = keys!(Journal {
+pub(super) fn form() -> Form<JournalRetention> {
+    let keys = keys!(JournalRetention {
         "journal.events" => events, Live, keep(),
             "What happened.";
         "journal.outcomes" => outcomes, Live, keep(),

@@ -5,11 +5,11 @@ use crate::{
         form::{Form, keys, section},
         values::one_of,
     },
-    model::settings::work::{EnforceViews, Views},
+    model::settings::work::{EnforceViews, ViewSettings},
 };
 
-pub(super) fn form() -> Form<Views> {
-    let keys = keys!(Views {
+pub(super) fn form() -> Form<ViewSettings> {
+    let keys = keys!(ViewSettings {
         "views.enforce" => enforce, Live, one_of(EnforceViews::ALL, EnforceViews::label),
             "Which views are compacted: q1, those of databases with one range; all, whole design documents, every copy at once; none.";
     });

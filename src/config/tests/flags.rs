@@ -6,8 +6,8 @@ use crate::{
     model::{
         channel::Mode,
         settings::{
-            Nodes,
-            service::{Log, Web},
+            ServedNodes,
+            service::{LogSettings, WebSettings},
         },
     },
 };
@@ -56,11 +56,11 @@ fn explicit_flags_win_over_the_file() {
     assert_eq!(urls, ["http://a:5984", "https://b:443"]);
     assert_eq!(found.files.data_dir, Some(PathBuf::from("flag")));
     assert_eq!(found.files.view_index_dir, Some(PathBuf::from("/file/views")));
-    assert_eq!(found.nodes, Nodes::Named(["couchdb@flag".to_owned()].into()));
+    assert_eq!(found.nodes, ServedNodes::Named(["couchdb@flag".to_owned()].into()));
     assert_eq!(found.storage_path, PathBuf::from("state"));
     assert_eq!(
         found.web,
-        Web {
+        WebSettings {
             listen_address: "[::]:9999".parse().unwrap(),
             config_file: Some(PathBuf::from("web.yml")),
             enable_lifecycle: true,
@@ -68,7 +68,7 @@ fn explicit_flags_win_over_the_file() {
             admin_socket: Some(PathBuf::from("state/admin.sock")),
         }
     );
-    assert_eq!(found.log, Log { level: LogLevel::Debug, format: LogFormat::Json });
+    assert_eq!(found.log, LogSettings { level: LogLevel::Debug, format: LogFormat::Json });
 }
 
 #[test]

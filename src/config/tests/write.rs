@@ -71,12 +71,12 @@ fn the_whole_example_is_understood() {
     assert_eq!(found.limits, limits::Limits::default());
     assert_eq!(found.headroom, limits::Headroom { volumes, ..limits::Headroom::default() });
     assert_eq!(found.pressure, limits::Pressure::default());
-    assert_eq!(found.failure, limits::Failure::default());
-    assert_eq!(found.views, work::Views::default());
+    assert_eq!(found.failure, limits::FailureSettings::default());
+    assert_eq!(found.views, work::ViewSettings::default());
     assert_eq!(found.smoosh, work::Smoosh::default());
     assert_eq!(found.follow, work::Follow::default());
     assert_eq!(found.warmer, work::Warmer::default());
-    assert_eq!(found.journal, work::Journal::default());
+    assert_eq!(found.journal, work::JournalRetention::default());
 }
 
 #[test]

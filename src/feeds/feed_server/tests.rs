@@ -32,7 +32,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    async fn new(settings: work::Journal, room: usize) -> Self {
+    async fn new(settings: work::JournalRetention, room: usize) -> Self {
         let clock = Clock::anchored(Moment::from_unix(1_800_000_000));
         let settings = watch::channel(settings).1;
         let (task, journal) = journal::JournalTask::open(InMemory, clock, settings).unwrap();
@@ -46,7 +46,7 @@ impl Fixture {
     }
 
     async fn with_defaults() -> Self {
-        Self::new(work::Journal::default(), 10).await
+        Self::new(work::JournalRetention::default(), 10).await
     }
 
     /// Records events and waits until they are stored.

@@ -6,7 +6,7 @@ mod unconfirmed;
 use super::*;
 use crate::{
     model::{
-        facts::{FactSource, Facts, Flags, Measurement, OptionalU64},
+        facts::{FactFlags, FactSource, Facts, Measurement, OptionalU64},
         records::{Intent, JobResult},
     },
     sources::inventory::{ActiveTask, TaskKind},
@@ -257,7 +257,7 @@ fn a_further_pass_is_the_same_job() {
     assert_eq!(line.jobs(), [(JobPhase::Running, JobOwner::Other, Some(65), 70)]);
     // Between two passes no task is shown, but the file shows that one is running.
     line.poll(15, IDLE);
-    let flags = Flags { compact_running: true, ..Flags::default() };
+    let flags = FactFlags { compact_running: true, ..FactFlags::default() };
     let step = line.read(line.dbs[0], Facts { flags, ..facts(16, 900, 100, 50, 10) });
     assert_eq!(ends(&step), []);
     line.poll(20, [Some(&[pass(9)]), Some(&[])]);

@@ -127,7 +127,7 @@ pub fn compare_index(header: &Facts, couchdb: &Facts) -> ReadingComparison {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::facts::{Flags, Measurement, OptionalU64};
+    use crate::model::facts::{FactFlags, Measurement, OptionalU64};
     use wall_clock::Moment;
 
     fn facts(by: FactSource, at: u64, file: u64, seq: u64, active: u64, compacted: u64) -> Facts {
@@ -261,7 +261,7 @@ mod tests {
     fn the_later_reading_wins_fact_by_fact() {
         let mut known = http(1, 90, 5, 40, 5);
         known.updates_pending = OptionalU64::new(9);
-        known.flags = Flags { compact_running: true, ..Flags::default() };
+        known.flags = FactFlags { compact_running: true, ..FactFlags::default() };
         let (now, _) = merge(&known, &files(2, 99, 6, 44, 2));
         assert_eq!(
             (now.file_bytes.get(), now.active_bytes.get(), now.update_seq.get()),

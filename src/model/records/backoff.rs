@@ -5,7 +5,7 @@ mod futile;
 pub use futile::{AfterCompaction, ConcurrentWrites, Futile};
 
 use super::{CompactionOrder, JobOwner, JobResult, Outcome};
-use crate::model::{facts::Facts, settings::limits::Failure, target::TargetKind};
+use crate::model::{facts::Facts, settings::limits::FailureSettings, target::TargetKind};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, time::Duration};
 use wall_clock::Moment;
@@ -75,7 +75,12 @@ impl TargetRecord {
     /// no matter who started the job, clears all failures and completes an order; if another compaction
     /// would be useless, the target becomes futile. A lost job changes nothing. Failures of jobs
     /// that others started are ignored.
-    pub fn record_outcome(&mut self, outcome: &Outcome, left: AfterCompaction, failure: &Failure) {
+    pub fn record_outcome(
+        &mut self,
+        outcome: &Outcome,
+        left: AfterCompaction,
+        failure: &FailureSettings,
+    ) {
         match outcome.ending {
             JobResult::Lost => {}
             JobResult::Failed if outcome.owner == JobOwner::Other => {}
@@ -91,7 +96,7 @@ impl TargetRecord {
         }
     }
 
-    fn record_failure(&mut self, at: Moment, failure: &Failure) {
+    fn record_failure(&mut self, at: Moment, failure: &FailureSettings) {
         self.failures = self.failures.saturating_add(1);
         let doublings = self.failures.saturating_sub(1).min(31);
         let rest = failure.cool_down.saturating_mul(1 << doublings).min(failure.cool_down_max);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::{
-    facts::{Flags, OptionalU64},
+    facts::{FactFlags, OptionalU64},
     priority::PriorityKind,
 };
 use proptest::prelude::*;
@@ -80,7 +80,7 @@ fn changes_are_checked_before_anything_else() {
     let facts = |update_seq, compacted_seq: Option<u64>| Facts {
         update_seq: OptionalU64::new(update_seq),
         compacted_seq: compacted_seq.into(),
-        flags: Flags { needs_upgrade: true, ..Flags::default() },
+        flags: FactFlags { needs_upgrade: true, ..FactFlags::default() },
         ..sizes(1, 1)
     };
     assert_eq!(score(&upgrade, TargetKind::Db, &facts(110, Some(100))), Ok(1.0));
@@ -196,7 +196,7 @@ proptest! {
             active_bytes: active.into(),
             update_seq: update_seq.into(),
             compacted_seq: compacted_seq.into(),
-            flags: Flags { needs_upgrade, ..Flags::default() },
+            flags: FactFlags { needs_upgrade, ..FactFlags::default() },
             ..Facts::default()
         };
         let ours = score(&channel, kind, &facts);

@@ -43,7 +43,7 @@ pub struct Headroom {
     /// Size of the largest target that is started where free space is unknown, in bytes.
     pub blind_limit: u64,
     /// Where free space is known from.
-    pub volumes: Vec<Volume>,
+    pub volumes: Vec<VolumeSettings>,
 }
 
 impl Default for Headroom {
@@ -54,7 +54,7 @@ impl Default for Headroom {
 
 /// One volume and the nodes whose files are on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Volume {
+pub struct VolumeSettings {
     /// The nodes, by CouchDB's names.
     pub nodes: Vec<String>,
     /// Where its free space is known from.
@@ -118,7 +118,7 @@ impl Default for Pressure {
 
 /// What follows a failed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct FailureSettings {
     /// How long its target rests after the first failure; doubles with each further one.
     pub cool_down: Duration,
     /// The longest rest.
@@ -127,7 +127,7 @@ pub struct Failure {
     pub quarantine_after: u32,
 }
 
-impl Default for Failure {
+impl Default for FailureSettings {
     fn default() -> Self {
         Self {
             cool_down: Duration::from_secs(600),

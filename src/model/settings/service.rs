@@ -8,7 +8,7 @@ use std::{
 
 /// The HTTP interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Web {
+pub struct WebSettings {
     /// Where it listens.
     pub listen_address: SocketAddr,
     /// Users and certificates, in the form Prometheus's exporters share.
@@ -22,7 +22,7 @@ pub struct Web {
     pub admin_socket: Option<PathBuf>,
 }
 
-impl Web {
+impl WebSettings {
     /// The socket's place where only the storage path is known.
     #[must_use]
     pub fn default_admin_socket(storage_path: &Path) -> PathBuf {
@@ -41,7 +41,7 @@ impl Web {
     }
 }
 
-impl Default for Web {
+impl Default for WebSettings {
     fn default() -> Self {
         Self {
             listen_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 10_984)),
@@ -55,7 +55,7 @@ impl Default for Web {
 
 /// What is logged, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Log {
+pub struct LogSettings {
     /// The least important level that is logged.
     pub level: LogLevel,
     /// The form of a line.

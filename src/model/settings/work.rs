@@ -8,7 +8,7 @@ const DAY: u64 = 86_400;
 
 /// Which views may be compacted over HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Views {
+pub struct ViewSettings {
     /// The rule.
     pub enforce: EnforceViews,
 }
@@ -154,14 +154,14 @@ impl Default for Warmer {
 
 /// What the journal keeps, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Journal {
+pub struct JournalRetention {
     /// Events of databases.
     pub events: Keep,
     /// How jobs ended.
     pub outcomes: Keep,
 }
 
-impl Default for Journal {
+impl Default for JournalRetention {
     fn default() -> Self {
         Self {
             events: Keep { keep: Duration::from_secs(7 * DAY), max_size: 512 * MIB },

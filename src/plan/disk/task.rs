@@ -35,7 +35,7 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskSettings {
     /// The configured volumes.
-    pub volumes: Vec<limits::Volume>,
+    pub volumes: Vec<limits::VolumeSettings>,
     /// The local directories, and the node they belong to.
     pub local: Option<LocalDirectories>,
     /// Interval between measurements of a local file system.
@@ -137,7 +137,7 @@ impl SpaceMeter for SystemMeter {
 
 /// Access to the published volumes.
 #[derive(Clone, Debug)]
-pub struct Handle {
+pub struct DiskHandle {
     /// The volumes as last published.
     pub disks: watch::Receiver<Arc<Disks>>,
 }
@@ -173,7 +173,7 @@ type MeasureResult = (VolumeSpec, Result<VolumeMeasurement, String>);
 
 /// Owns the state of the volumes.
 #[derive(Debug)]
-pub struct Task {
+pub struct DiskTask {
     clock: Clock,
     meter: Arc<dyn SpaceMeter>,
     settings: watch::Receiver<Arc<DiskSettings>>,
@@ -193,7 +193,7 @@ enum Event {
     Answered(Box<MeasureResult>),
 }
 
-impl Task {
+impl DiskTask {
     /// Makes the task and its handle.
     #[must_use]
     pub fn new(
@@ -202,7 +202,7 @@ impl Task {
         settings: watch::Receiver<Arc<DiskSettings>>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
         jobs: watch::Receiver<Arc<Jobs>>,
-    ) -> (Self, Handle) {
+    ) -> (Self, DiskHandle) {
         let (disks, reader) = watch::channel(Arc::default());
         let task = Self {
             clock,
@@ -215,7 +215,7 @@ impl Task {
             measurements: FuturesUnordered::new(),
             next_check: Instant::now(),
         };
-        (task, Handle { disks: reader })
+        (task, DiskHandle { disks: reader })
     }
 
     /// Measures until `stop`, or until the sender of settings is dropped.

@@ -64,7 +64,7 @@ pub struct VolumeSpec {
 /// local one is named after its directory. A node that is named by a configured volume gets no
 /// local volume: the configuration overrides the local measurement.
 pub(super) fn volume_specs(
-    volumes: &[limits::Volume],
+    volumes: &[limits::VolumeSettings],
     local: Option<&LocalDirectories>,
 ) -> Vec<VolumeSpec> {
     let mut specs = Vec::new();
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn volume_names_are_short_and_unique() {
-        let volume = |nodes: &[&str]| limits::Volume {
+        let volume = |nodes: &[&str]| limits::VolumeSettings {
             nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
             free: limits::Free::Available(7),
         };

@@ -39,7 +39,7 @@ pub struct PressureSettings {
 
 /// Access to the published pressures.
 #[derive(Clone, Debug)]
-pub struct Handle {
+pub struct PressureHandle {
     /// The pressures as last published.
     pub pressures: watch::Receiver<Arc<Pressures>>,
 }
@@ -58,7 +58,7 @@ struct NodePressureState {
 
 /// Owns the gates.
 #[derive(Debug)]
-pub struct Task {
+pub struct PressureTask {
     clock: Clock,
     probe: watch::Receiver<Arc<dyn Probe>>,
     settings: watch::Receiver<Arc<PressureSettings>>,
@@ -79,7 +79,7 @@ enum Event {
     Answered(ProbeResult),
 }
 
-impl Task {
+impl PressureTask {
     /// Makes the task and its handle.
     #[must_use]
     pub fn new(
@@ -88,7 +88,7 @@ impl Task {
         settings: watch::Receiver<Arc<PressureSettings>>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
         jobs: watch::Receiver<Arc<Jobs>>,
-    ) -> (Self, Handle) {
+    ) -> (Self, PressureHandle) {
         let (pressures, reader) = watch::channel(Arc::default());
         let task = Self {
             clock,
@@ -101,7 +101,7 @@ impl Task {
             probes: FuturesUnordered::new(),
             ticks: 0,
         };
-        (task, Handle { pressures: reader })
+        (task, PressureHandle { pressures: reader })
     }
 
     /// Probes until `stop`, or until the sender of settings is dropped.

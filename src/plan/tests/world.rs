@@ -145,7 +145,12 @@ prop_compose! {
     }
 }
 
-fn known(sizes: (u64, u64), measured: Option<u64>, flags: Flags, pending: Option<u64>) -> Facts {
+fn known(
+    sizes: (u64, u64),
+    measured: Option<u64>,
+    flags: FactFlags,
+    pending: Option<u64>,
+) -> Facts {
     Facts {
         file_bytes: OptionalU64::new(sizes.0 * MIB),
         active_bytes: OptionalU64::new(sizes.1 * MIB),
@@ -223,8 +228,10 @@ impl WorldSpec {
                 let range = Range { from: at * width, to: at * width + (width - 1) };
                 for (copy, node) in homes.iter().enumerate() {
                     let ix = draft.get_or_add_shard(*node, db, Some(range));
-                    let flags =
-                        Flags { compact_running: spec.running && copy == 0, ..Flags::default() };
+                    let flags = FactFlags {
+                        compact_running: spec.running && copy == 0,
+                        ..FactFlags::default()
+                    };
                     let sizes = (spec.sizes.0 + copy as u64, spec.sizes.1);
                     draft.set_facts(ix, known(sizes, spec.measured, flags, None));
                     if spec.resharding && at == 0 {
@@ -246,14 +253,14 @@ impl WorldSpec {
                 let ix = draft.add_view(db, view);
                 draft.set_facts(
                     ix,
-                    known((file, active), spec.measured, Flags::default(), Some(pending)),
+                    known((file, active), spec.measured, FactFlags::default(), Some(pending)),
                 );
                 draft.set_shard_map(db, ShardMapEntry { copies, ranges: spec.ranges }, &[ix]);
                 all.push(ix);
             }
             if spec.cleanup {
                 let ix = draft.get_or_add_cleanup(db);
-                let flags = Flags { evidence: true, ..Flags::default() };
+                let flags = FactFlags { evidence: true, ..FactFlags::default() };
                 draft.set_facts(ix, known((0, 0), spec.measured, flags, None));
                 all.push(ix);
             }

@@ -5,7 +5,7 @@ use crate::{
     datadir::{DirectoryContent, DirectoryVolume, OtherFileSums},
     jobs,
     model::target::{TargetKind, TargetState},
-    scan::{running_jobs::RunningJobs, targets::Targets, views::Views},
+    scan::{running_jobs::RunningJobs, targets::TargetTables, views::IndexTables},
     sources::inventory::CompactionFile,
     table::{DbIx, DiskUsage, Draft, NodeIx, PartSums, TargetIx, TargetRef, View, VolumeUsage},
 };
@@ -32,8 +32,8 @@ impl Disk {
     /// Determines the unused files: per part, node and volume, and as evidence for cleanups.
     pub(in crate::scan) fn judge(
         &self,
-        targets: &mut Targets,
-        views: &mut Views,
+        targets: &mut TargetTables,
+        views: &mut IndexTables,
         jobs: &RunningJobs,
         now: Moment,
     ) {

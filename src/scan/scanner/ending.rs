@@ -2,7 +2,7 @@
 
 use super::{Now, Scanner};
 use crate::{
-    scan::sweep::Views,
+    scan::sweep::ViewPhase,
     table::{Node, NodeIx},
 };
 use wall_clock::Moment;
@@ -17,7 +17,7 @@ impl Scanner {
     /// Ends a sweep: records which nodes were read completely and the age of the oldest facts. Missing
     /// cluster-wide responses count as unread in this sweep, and are applied when they arrive.
     pub(super) fn finish_sweep(&mut self, now: Now) {
-        let views_done = self.sweep.views() == Views::Done;
+        let views_done = self.sweep.views() == ViewPhase::Done;
         if !self.sweep.splits_known() || !views_done {
             self.sweep.set_incomplete(NodeIx::CLUSTER);
         }

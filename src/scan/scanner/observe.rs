@@ -2,7 +2,7 @@
 
 use super::{Now, Scanner, Slot};
 use crate::{
-    scan::views::Answer,
+    scan::views::ReadIndexes,
     sources::{
         couchdb::NO_USER,
         inventory::{
@@ -58,7 +58,7 @@ impl Scanner {
                 self.status.count_progress();
                 let name = DbName { db: &db, suffix: &suffix };
                 let Some(db) = self.targets.draft.find_db(name) else { return };
-                let answer = Answer {
+                let answer = ReadIndexes {
                     views,
                     searches,
                     signatures,
@@ -264,7 +264,7 @@ impl Scanner {
         }
     }
 
-    fn views_answer(&mut self, slot: Slot, db: DbIx, answer: Answer, now: Now) {
+    fn views_answer(&mut self, slot: Slot, db: DbIx, answer: ReadIndexes, now: Now) {
         let Some(reading) = self.readings.get(&slot) else { return };
         for view in answer.views.iter().flatten() {
             if let Ok(index) = &view.index {

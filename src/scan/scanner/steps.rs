@@ -7,7 +7,7 @@ use super::{Effect, Now, Scanner, Slot};
 use crate::{
     scan::{
         status::Progress,
-        sweep::{State, Views},
+        sweep::{SweepPhase, ViewPhase},
     },
     sources::inventory::{ReadError, Reshard, Stage},
     table::NodeIx,
@@ -212,11 +212,11 @@ impl Scanner {
             return false;
         }
         if reads(Slot::Late) {
-            self.sweep.wait_for(State::LateNodes);
+            self.sweep.wait_for(SweepPhase::LateNodes);
             return false;
         }
         let views_run = reads(Slot::ClusterViews);
-        self.sweep.wait_for(State::Views);
+        self.sweep.wait_for(SweepPhase::Views);
         if views_run {
             return false;
         }
@@ -226,7 +226,7 @@ impl Scanner {
         }
         // All nodes together say what is being split, or none does.
         if self.readings.contains_key(&Slot::Splits) && !self.is_held_up() {
-            self.sweep.wait_for(State::Splits);
+            self.sweep.wait_for(SweepPhase::Splits);
             return false;
         }
         self.finish_sweep(now);
@@ -235,7 +235,7 @@ impl Scanner {
 
     /// The views, once per sweep, after its nodes.
     fn views_to_read(&mut self) -> Option<Stage> {
-        if self.sweep.views() != Views::Waiting {
+        if self.sweep.views() != ViewPhase::Waiting {
             return None;
         }
         if !self.settings.views {

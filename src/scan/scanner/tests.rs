@@ -11,10 +11,10 @@ use crate::{
     jobs,
     model::{
         facts::{FactSource as MeasuredBy, Facts, Measurement, OptionalU64},
-        settings::Nodes,
+        settings::ServedNodes,
         target::TargetState,
     },
-    scan::Task,
+    scan::ScanTask,
     sources::inventory::{
         ActiveTask, CopyAt, IndexAnswer, MapEntry, MapRead, Members, NodeAnswer, Source, TaskKind,
         ViewAnswer,
@@ -229,14 +229,14 @@ impl Source for Scripted {
 struct Harness {
     cluster: watch::Sender<Cluster>,
     scanner: Scanner,
-    settings: Settings,
+    settings: ScanSettings,
     source: Arc<dyn Source>,
     now: Now,
     elapsed: Duration,
     readings: BTreeMap<Slot, BoxStream<'static, Observation>>,
     /// What was published last.
     snapshot: Arc<Snapshot>,
-    status: Arc<Status>,
+    status: Arc<ScanStatus>,
     running: Arc<Running>,
 }
 
@@ -250,7 +250,7 @@ impl Harness {
     /// One with what an earlier process measured, and perhaps another source.
     fn starting(cluster: Cluster, left: Vec<TableBlock>, other: Option<Arc<dyn Source>>) -> Self {
         let (cluster, cluster_rx) = watch::channel(cluster);
-        let settings = Settings::example();
+        let settings = ScanSettings::example();
         let now = Now { wall: START, at: Instant::now() };
         let mut harness = Self {
             cluster,
@@ -342,11 +342,11 @@ impl Harness {
         Arc::clone(&self.snapshot)
     }
 
-    fn send(&mut self, command: Command) {
+    fn send(&mut self, command: ScanCommand) {
         self.handle(Event::Command(command));
     }
 
-    fn change_settings(&mut self, change: impl FnOnce(&mut Settings)) {
+    fn change_settings(&mut self, change: impl FnOnce(&mut ScanSettings)) {
         change(&mut self.settings);
         self.handle(Event::Settings(Arc::new(self.settings.clone())));
     }
@@ -443,7 +443,7 @@ fn a_node_that_is_down_and_a_map_that_breaks_take_nothing_away() {
 fn targets_that_other_processes_serve_are_left_out() {
     let mut harness = Harness::after_one_sweep(Cluster::default());
     harness.change_settings(|settings| {
-        settings.nodes = Nodes::Named([NODES[0].into()].into());
+        settings.nodes = ServedNodes::Named([NODES[0].into()].into());
         settings.views = false;
     });
     let snapshot = harness.sweep(2);
@@ -559,9 +559,9 @@ fn a_target_is_read_again_on_command_and_a_requested_cleanup_loses_its_evidence(
     let snapshot = harness.sweep(2);
     let cleanup = snapshot.targets().find(|target| target.facts().flags.evidence).unwrap().ix();
     let db = snapshot.targets().find(|target| target.kind() == TargetKind::Db).unwrap().ix();
-    harness.send(Command::CleanupRequested(cleanup));
+    harness.send(ScanCommand::CleanupRequested(cleanup));
     harness.cluster.send_modify(|cluster| cluster.active = 77);
-    harness.send(Command::Reread(vec![db]));
+    harness.send(ScanCommand::Reread(vec![db]));
     harness.snapshot_where(|snapshot| {
         let facts = |ix| snapshot.target(ix).map(crate::table::TargetRef::facts).unwrap();
         !facts(cleanup).flags.evidence && facts(db).active_bytes.get() == Some(77)
@@ -573,8 +573,8 @@ async fn the_task_sweeps_publishes_obeys_commands_and_stops() {
     let (cluster, cluster_rx) = watch::channel(Cluster::default());
     let source: Arc<dyn Source> = Arc::new(Scripted(cluster_rx));
     let (_source, source_rx) = watch::channel(source);
-    let (settings, settings_rx) = watch::channel(Arc::new(Settings::example()));
-    let (task, mut handle) = Task::new(Clock::anchored(START), source_rx, settings_rx);
+    let (settings, settings_rx) = watch::channel(Arc::new(ScanSettings::example()));
+    let (task, mut handle) = ScanTask::new(Clock::anchored(START), source_rx, settings_rx);
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let before = EarlierProcess { blocks: restore::left(Cluster::default()), marks: Vec::new() };
@@ -591,7 +591,7 @@ async fn the_task_sweeps_publishes_obeys_commands_and_stops() {
     // Settings and commands reach the scanner, and time wakes it.
     settings.send_modify(|settings| Arc::make_mut(settings).views = false);
     cluster.send_modify(|cluster| cluster.active = 11);
-    assert_eq!(handle.send(Command::Sweep), None);
+    assert_eq!(handle.send(ScanCommand::Sweep), None);
     let asked = Instant::now();
     let swept = handle.status.wait_for(|status| status.sweeps >= 2);
     drop(time::timeout(long, swept).await.unwrap().unwrap());

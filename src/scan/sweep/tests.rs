@@ -72,12 +72,12 @@ fn views_are_whole_when_nothing_of_the_cluster_was_unread_and_splits_are_known()
             assert!(sweep.splits_answered() && !sweep.splits_answered(), "news only once");
         }
         assert_eq!(sweep.views_read(), whole);
-        assert_eq!(sweep.views(), Views::Done);
+        assert_eq!(sweep.views(), ViewPhase::Done);
     }
     // An earlier sweep's views do not count as its own.
     let mut sweep = sweep();
     sweep.views_read();
-    assert_eq!(sweep.views(), Views::Waiting);
+    assert_eq!(sweep.views(), ViewPhase::Waiting);
 }
 
 #[test]

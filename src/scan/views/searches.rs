@@ -1,6 +1,6 @@
 //! Which search indexes each database has, among its views.
 
-use super::{DbViews, Views};
+use super::{DbViews, IndexTables};
 use crate::{
     model::target::TargetState,
     sources::inventory::{ReadError, SearchAnswer},
@@ -8,7 +8,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-impl Views {
+impl IndexTables {
     /// The search index of this name in a design document. Where both engines have one, the first
     /// engine's: CouchDB's tasks do not say which they build.
     pub(in crate::scan) fn search(

@@ -4,12 +4,12 @@
 //! that the task that carries out the order gets identities instead of text.
 
 use super::{
-    Order, State,
-    api::{Refused, success},
+    AppState, Order,
+    api::{ApiError, success},
     guard::{self, ConcurrencyLimit, Permission},
     orders::{
-        Compact, Compacting, Denied, Flush, Flushed, Release, Released, Reply, Rescanning, Resume,
-        Resumed, Suspend, Suspended,
+        Compact, CompactResult, Denied, FlushResult, FlushScope, Release, ReleaseResult, Reply,
+        RescanResult, Resume, ResumeResult, Suspend, SuspendResult,
     },
 };
 use crate::{
@@ -52,7 +52,7 @@ const CANDIDATES: usize = 100;
 
 /// Suspends starts in a scope.
 pub(super) async fn suspend(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
@@ -65,11 +65,11 @@ pub(super) async fn suspend(
         }
         let why = body.why.filter(|why| !why.is_empty());
         if why.as_ref().is_some_and(|why| why.chars().count() > MAX_WHY) {
-            return Err(Refused::bad(format!("why is longer than {MAX_WHY} characters")));
+            return Err(ApiError::bad(format!("why is longer than {MAX_WHY} characters")));
         }
         Ok(Order::Suspend(Suspend { scope, why, by }, reply))
     };
-    let tell = |done: Suspended| answers::Suspended {
+    let tell = |done: SuspendResult| answers::Suspended {
         since: done.suspension.since.rfc3339(),
         by: done.suspension.by,
         why: done.suspension.why,
@@ -81,7 +81,7 @@ pub(super) async fn suspend(
 
 /// Ends suspensions.
 pub(super) async fn resume(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
@@ -89,7 +89,7 @@ pub(super) async fn resume(
         Ok(Order::Resume(Resume { scope: scope(body.scope.as_deref())?, by }, reply))
     };
     let words = |scopes: &[SuspensionScope]| scopes.iter().map(ToString::to_string).collect();
-    let tell = move |done: Resumed| answers::Resumed {
+    let tell = move |done: ResumeResult| answers::Resumed {
         lifted: words(&done.lifted),
         remaining: words(&done.remaining),
     };
@@ -98,7 +98,7 @@ pub(super) async fn resume(
 
 /// Compacts one target now.
 pub(super) async fn compact(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
@@ -106,7 +106,7 @@ pub(super) async fn compact(
         let (ix, target) = one_target(plan, &body.target)?;
         Ok(Order::Compact(Compact { target, ix, force: body.force, by }, reply))
     };
-    let tell = |done: Compacting| answers::Compacting {
+    let tell = |done: CompactResult| answers::Compacting {
         requests: done.requests,
         waits: done.waits.map(|(refusal, why)| answers::Waits { refusal: refusal.into(), why }),
         until: done.until.rfc3339(),
@@ -116,18 +116,18 @@ pub(super) async fn compact(
 
 /// Begins a sweep now.
 pub(super) async fn rescan(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
     let make = |_: answers::RescanOrder, _: &Plan, _: String, reply| Ok(Order::Rescan(reply));
-    let tell = |done: Rescanning| answers::Rescanning { begins: done.begins };
+    let tell = |done: RescanResult| answers::Rescanning { begins: done.begins };
     ordered(&state, turns, Permission::Admin, request, make, tell).await
 }
 
 /// Empties queues.
 pub(super) async fn flush(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
@@ -138,15 +138,15 @@ pub(super) async fn flush(
         if let Some(name) = &body.channel {
             known_channel(plan, name)?;
         }
-        Ok(Order::Flush(Flush { node: body.node, channel: body.channel }, reply))
+        Ok(Order::Flush(FlushScope { node: body.node, channel: body.channel }, reply))
     };
-    let tell = |done: Flushed| answers::Flushed { targets: done.targets };
+    let tell = |done: FlushResult| answers::Flushed { targets: done.targets };
     ordered(&state, turns, Permission::Admin, request, make, tell).await
 }
 
 /// Takes targets out of quarantine.
 pub(super) async fn release(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
@@ -154,11 +154,11 @@ pub(super) async fn release(
         let wanted = match (body.target, body.all) {
             (None, true) => Release::All,
             (Some(text), false) => Release::Named { selector: several(plan, &text)?, text },
-            _ => return Err(Refused::bad("name a target, or give all: true")),
+            _ => return Err(ApiError::bad("name a target, or give all: true")),
         };
         Ok(Order::Release(wanted, reply))
     };
-    let tell = |done: Released| answers::Released {
+    let tell = |done: ReleaseResult| answers::Released {
         targets: done.targets.iter().map(ToString::to_string).collect(),
     };
     ordered(&state, turns, Permission::Admin, request, make, tell).await
@@ -166,11 +166,11 @@ pub(super) async fn release(
 
 /// Handles an order: authorises it, passes it on, and responds with its result.
 async fn ordered<B, T, A>(
-    state: &State,
+    state: &AppState,
     turns: ConcurrencyLimit,
     permit: Permission,
     request: Request,
-    make: impl FnOnce(B, &Plan, String, Reply<T>) -> Result<Order, Refused> + Send + 'static,
+    make: impl FnOnce(B, &Plan, String, Reply<T>) -> Result<Order, ApiError> + Send + 'static,
     tell: impl FnOnce(T) -> A,
 ) -> Response
 where
@@ -182,19 +182,19 @@ where
         Ok(by) => by,
         Err(refused) => {
             let (code, kind) = (refused.status(), "forbidden");
-            return Refused { code, kind, why: refused.to_string(), data: None }.into_response();
+            return ApiError { code, kind, why: refused.to_string(), data: None }.into_response();
         }
     };
     let path = request.uri().path().to_owned();
     let body = match time::timeout(BODY, to_bytes(request.into_body(), MAX_BODY)).await {
         Ok(Ok(body)) => body,
         Ok(Err(why)) => {
-            return Refused::bad(format!("the body cannot be read: {why}")).into_response();
+            return ApiError::bad(format!("the body cannot be read: {why}")).into_response();
         }
-        Err(_) => return Refused::late(BODY).into_response(),
+        Err(_) => return ApiError::late(BODY).into_response(),
     };
     let Some(turn) = turns.acquire().await else {
-        return Refused::stopping().into_response();
+        return ApiError::stopping().into_response();
     };
     let plan = Arc::clone(&state.plan.borrow());
     let (who, (reply, answered)) = (by.clone(), oneshot::channel());
@@ -202,7 +202,7 @@ where
     let made = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         let body = if body.is_empty() { &b"{}"[..] } else { &body };
-        let wrong = |why: &dyn Display| Refused::bad(format!("the body is not valid: {why}"));
+        let wrong = |why: &dyn Display| ApiError::bad(format!("the body is not valid: {why}"));
         // A list would be accepted as the fields in order.
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(wrong(&"it is not a JSON object"));
@@ -219,23 +219,23 @@ where
     match state.orders.try_send(order) {
         Ok(()) => {}
         Err(TrySendError::Full(_)) => {
-            return Refused::unavailable("too many orders are being processed; try again")
+            return ApiError::unavailable("too many orders are being processed; try again")
                 .into_response();
         }
-        Err(TrySendError::Closed(_)) => return Refused::stopping().into_response(),
+        Err(TrySendError::Closed(_)) => return ApiError::stopping().into_response(),
     }
     match time::timeout(PATIENCE, answered).await {
         Ok(Ok(Ok(done))) => success(&tell(done)),
-        Ok(Ok(Err(denied))) => Refused::from(denied).into_response(),
-        Ok(Err(_)) => Refused::stopping().into_response(),
+        Ok(Ok(Err(denied))) => ApiError::from(denied).into_response(),
+        Ok(Err(_)) => ApiError::stopping().into_response(),
         Err(_) => {
             let why = "the order was passed on, but did not finish in time; its result will be in /api/v1/status";
-            Refused::unavailable(why).into_response()
+            ApiError::unavailable(why).into_response()
         }
     }
 }
 
-impl From<Denied> for Refused {
+impl From<Denied> for ApiError {
     fn from(denied: Denied) -> Self {
         let why = denied.to_string();
         match denied {
@@ -257,46 +257,46 @@ impl From<Denied> for Refused {
 }
 
 /// The scope of a text; everything if there is none.
-fn scope(text: Option<&str>) -> Result<SuspensionScope, Refused> {
-    text.unwrap_or("all").parse().map_err(Refused::bad)
+fn scope(text: Option<&str>) -> Result<SuspensionScope, ApiError> {
+    text.unwrap_or("all").parse().map_err(ApiError::bad)
 }
 
-fn known_node(plan: &Plan, name: &str) -> Result<(), Refused> {
+fn known_node(plan: &Plan, name: &str) -> Result<(), ApiError> {
     let names = || plan.snapshot.nodes().iter().map(|node| &*node.name);
     if names().any(|known| known == name) {
         return Ok(());
     }
     let names: Vec<&str> = names().collect();
-    Err(Refused::absent(format!("no node is called {name:?}; nodes: {}", names.join(", "))))
+    Err(ApiError::absent(format!("no node is called {name:?}; nodes: {}", names.join(", "))))
 }
 
-fn known_channel(plan: &Plan, name: &str) -> Result<(), Refused> {
+fn known_channel(plan: &Plan, name: &str) -> Result<(), ApiError> {
     if plan.channels.find(name).is_some() {
         return Ok(());
     }
     let names: Vec<&str> = plan.channels.list.iter().map(|channel| &*channel.name).collect();
-    Err(Refused::absent(format!("no channel is called {name:?}; channels: {}", names.join(", "))))
+    Err(ApiError::absent(format!("no channel is called {name:?}; channels: {}", names.join(", "))))
 }
 
 /// All targets that a text matches. A deleted one may still be in quarantine.
-fn several(plan: &Plan, text: &str) -> Result<TargetSelector, Refused> {
+fn several(plan: &Plan, text: &str) -> Result<TargetSelector, ApiError> {
     if text.parse::<TargetId>().is_err() && report::find(plan, text) == Found::None {
-        return Err(Refused::absent(report::no_match(plan, text)));
+        return Err(ApiError::absent(report::no_match(plan, text)));
     }
     Ok(report::selector(plan, text))
 }
 
 /// The only target that a text matches, among those that can be compacted. For a database with one
 /// file, that file.
-fn one_target(plan: &Plan, text: &str) -> Result<(TargetIx, TargetId), Refused> {
+fn one_target(plan: &Plan, text: &str) -> Result<(TargetIx, TargetId), ApiError> {
     let named = |ix| plan.snapshot.target(ix).map(|target| (ix, target.id()));
-    let nothing = || Refused::absent(report::no_match(plan, text));
+    let nothing = || ApiError::absent(report::no_match(plan, text));
     let is_search = |(_, id): &(TargetIx, TargetId)| id.kind() == TargetKind::Search;
     let no_compaction = || {
         let why = format!(
             "{text:?} is a search index, which is never compacted: Lucene merges its files"
         );
-        Refused::conflict(why, Conflict::Plain {})
+        ApiError::conflict(why, Conflict::Plain {})
     };
     match report::find(plan, text) {
         Found::One(ix) => match named(ix).ok_or_else(nothing)? {
@@ -320,7 +320,7 @@ fn one_target(plan: &Plan, text: &str) -> Result<(TargetIx, TargetId), Refused> 
             let ids = all.iter().take(CANDIDATES);
             let candidates = ids.map(|(_, id)| id.to_string()).collect();
             let why = format!("{text:?} matches {} targets; give the id of one", all.len());
-            Err(Refused::conflict(why, Conflict::Ambiguous { candidates }))
+            Err(ApiError::conflict(why, Conflict::Ambiguous { candidates }))
         }
     }
 }

@@ -26,9 +26,9 @@ const OPENS: &[u8] = b"{\"status\":\"success\",\"data\":";
 const CLOSES: &[u8] = b"}";
 
 /// The data of a response, in parts that are rendered on demand.
-pub(super) struct Answer(Box<dyn Iterator<Item = Vec<u8>> + Send>);
+pub(super) struct StreamedData(Box<dyn Iterator<Item = Vec<u8>> + Send>);
 
-impl Answer {
+impl StreamedData {
     /// A response with a list of these items; the list in `head` is empty.
     pub(super) fn with_list<L: Listing>(
         head: &L,
@@ -77,7 +77,7 @@ impl Answer {
 /// A response whose first chunk is rendered.
 pub(super) struct Begun {
     first: Vec<u8>,
-    rest: Option<Answer>,
+    rest: Option<StreamedData>,
 }
 
 impl Begun {
@@ -93,9 +93,9 @@ impl Begun {
 
 /// The next chunk of a response, and the rest.
 async fn next(
-    rest: Option<Answer>,
+    rest: Option<StreamedData>,
     turns: ConcurrencyLimit,
-) -> Option<(io::Result<Vec<u8>>, Option<Answer>)> {
+) -> Option<(io::Result<Vec<u8>>, Option<StreamedData>)> {
     let rest = rest?;
     let turn = turns.acquire().await?;
     let rendered = tokio::task::spawn_blocking(move || {
@@ -219,7 +219,7 @@ mod tests {
         Numbers { total, list: Vec::new(), more: true }
     }
 
-    async fn sent(answer: Answer) -> (Option<u64>, Value) {
+    async fn sent(answer: StreamedData) -> (Option<u64>, Value) {
         let response = answer.begin().sent(ConcurrencyLimit::new(1));
         let length = response.body().size_hint().exact();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
@@ -230,14 +230,14 @@ mod tests {
     async fn pieces_come_to_the_text_of_the_whole() {
         let numbers = |upto: u64| (0..upto).map(|number| json!({ "n": number }));
         for (upto, whole) in [(0, true), (1, true), (2, true), (100_000, false)] {
-            let (length, body) = sent(Answer::with_list(&head(upto), numbers(upto))).await;
+            let (length, body) = sent(StreamedData::with_list(&head(upto), numbers(upto))).await;
             assert_eq!(length.is_some(), whole, "{upto}");
             let list: Vec<_> = numbers(upto).collect();
             let data = json!(Numbers { list, ..head(upto) });
             assert_eq!(body, json!({ "status": "success", "data": data }));
             let lists = [2, 0, upto].map(|upto| (head(upto), numbers(upto)));
             let all = Lists { odd: "\"lists\":[]", lists: Vec::new() };
-            let (_, body) = sent(Answer::with_lists(&all, lists.into_iter())).await;
+            let (_, body) = sent(StreamedData::with_lists(&all, lists.into_iter())).await;
             let list = body["data"]["lists"].as_array().unwrap();
             assert_eq!(list.len(), 3);
             assert_eq!(list[2]["list"].as_array().unwrap().len() as u64, upto);
@@ -253,7 +253,7 @@ mod tests {
             counts.fetch_add(1, Ordering::Relaxed);
             json!("1".repeat(10_000 - 2))
         });
-        let answer = Answer::with_list(&head(1_000), items);
+        let answer = StreamedData::with_list(&head(1_000), items);
         let mut body = answer.begin().sent(ConcurrencyLimit::new(1)).into_body();
         assert_eq!(rendered.load(Ordering::Relaxed), WHOLE.div_ceil(10_000));
         for taken in 0..3 {

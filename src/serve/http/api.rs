@@ -5,10 +5,10 @@ mod journal;
 pub(super) use journal::{events, history};
 
 use super::{
-    State,
-    answer::{self, Answer},
+    AppState,
+    answer::{self, StreamedData},
     guard::ConcurrencyLimit,
-    query::{ExplainQuery, NoQuery, Page, QueueQuery, TargetQuery, written},
+    query::{ExplainQuery, NoQuery, PageRange, QueueQuery, TargetQuery, written},
 };
 use crate::{
     model::target::TargetId,
@@ -31,7 +31,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::{sync::Arc, time::Duration};
 
 /// An error response: an invalid request, or something that does not exist.
-pub(super) struct Refused {
+pub(super) struct ApiError {
     pub(super) code: StatusCode,
     pub(super) kind: &'static str,
     pub(super) why: String,
@@ -39,7 +39,7 @@ pub(super) struct Refused {
     pub(super) data: Option<Box<Conflict>>,
 }
 
-impl Refused {
+impl ApiError {
     fn new(code: StatusCode, kind: &'static str, why: impl ToString) -> Self {
         Self { code, kind, why: why.to_string(), data: None }
     }
@@ -70,7 +70,7 @@ impl Refused {
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let body = Failed {
             status: "error".into(),
@@ -88,18 +88,18 @@ pub(super) fn success(data: &impl Serialize) -> Response {
 
 /// Computes a response on a blocking thread: filtering a million targets takes tens of milliseconds.
 pub(super) async fn worked_out(
-    state: &State,
+    state: &AppState,
     turns: ConcurrencyLimit,
-    work: impl FnOnce(Arc<Plan>) -> Result<Answer, Refused> + Send + 'static,
+    work: impl FnOnce(Arc<Plan>) -> Result<StreamedData, ApiError> + Send + 'static,
 ) -> Response {
     let Some(turn) = turns.clone().acquire().await else {
-        return Refused::stopping().into_response();
+        return ApiError::stopping().into_response();
     };
     let plan = Arc::clone(&state.plan.borrow());
     let work = move || {
         // The permit is freed when the work ends, not when the client disconnects.
         let _turn = turn;
-        work(plan).map(Answer::begin)
+        work(plan).map(StreamedData::begin)
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(begun)) => begun.sent(turns),
@@ -111,16 +111,16 @@ pub(super) async fn worked_out(
 /// The query of a request. An invalid query is refused before the handler runs.
 pub(super) struct ValidQuery<Q>(pub(super) Q);
 
-impl<Q: DeserializeOwned> FromRequestParts<State> for ValidQuery<Q> {
-    type Rejection = Refused;
+impl<Q: DeserializeOwned> FromRequestParts<AppState> for ValidQuery<Q> {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
         let query = Query::<Q>::from_request_parts(parts, state).await;
         query.map(|Query(query)| Self(query)).map_err(|why| {
             // The library's message starts with the name of its own error.
             let text = why.body_text();
             let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
-            Refused::bad(text)
+            ApiError::bad(text)
         })
     }
 }
@@ -130,7 +130,7 @@ pub(super) async fn not_found(uri: Uri) -> Response {
     // The router removed the API's prefix from most paths.
     let path = uri.path();
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
-    Refused::absent(format!(
+    ApiError::absent(format!(
         "there is no /api/v1{path}; there are /api/v1/status, targets, facts, queue, plan, jobs, explain, history, events and config, and the POST orders suspend, resume, compact, release, rescan and flush"
     ))
     .into_response()
@@ -143,12 +143,12 @@ pub(super) async fn wrong_method(method: Method) -> Response {
     } else {
         format!("{method} is not supported: use GET or HEAD; only orders use POST")
     };
-    Refused::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why).into_response()
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why).into_response()
 }
 
 /// The state of recliner, and what it cannot read.
 pub(super) async fn status(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
 ) -> Response {
     let plan = Arc::clone(&state.plan.borrow());
@@ -183,7 +183,7 @@ pub(super) async fn status(
 
 /// Running compactions and index builds, and when each node last reported its tasks.
 pub(super) async fn jobs(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
 ) -> Response {
     let plan = Arc::clone(&state.plan.borrow());
@@ -192,13 +192,13 @@ pub(super) async fn jobs(
 
 /// Targets, filtered, sorted and paged.
 pub(super) async fn targets(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     ValidQuery(query): ValidQuery<TargetQuery>,
 ) -> Response {
     worked_out(&state, turns, move |plan| {
-        let Page { offset, limit } = query.page().map_err(Refused::bad)?;
-        let found = query.select(&plan).map_err(Refused::bad)?;
+        let PageRange { offset, limit } = query.page().map_err(ApiError::bad)?;
+        let found = query.select(&plan).map_err(ApiError::bad)?;
         let head = Targets {
             generated_at: plan.snapshot.generated_at().rfc3339(),
             total: found.len(),
@@ -206,28 +206,28 @@ pub(super) async fn targets(
             limit,
             targets: Vec::new(),
         };
-        let shown = Page { offset, limit }.of(&found).to_vec().into_iter();
+        let shown = PageRange { offset, limit }.of(&found).to_vec().into_iter();
         let lines = shown.filter_map(move |ix| Some(Target::of(&plan, plan.snapshot.target(ix)?)));
-        Ok(Answer::with_list(&head, lines))
+        Ok(StreamedData::with_list(&head, lines))
     })
     .await
 }
 
 /// Queues with their targets, best first.
 pub(super) async fn queue(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     ValidQuery(query): ValidQuery<QueueQuery>,
 ) -> Response {
     worked_out(&state, turns, move |plan| {
-        let Page { offset, limit } = query.page().map_err(Refused::bad)?;
-        query.check(&plan).map_err(Refused::bad)?;
+        let PageRange { offset, limit } = query.page().map_err(ApiError::bad)?;
+        query.check(&plan).map_err(ApiError::bad)?;
         let generated_at = plan.snapshot.generated_at().rfc3339();
         let head = Queues { generated_at, offset, limit, queues: Vec::new() };
-        let page = Page { offset, limit };
+        let page = PageRange { offset, limit };
         let queues = (0..plan.queues.len())
             .filter_map(move |at| one_queue(Arc::clone(&plan), at, &query, page));
-        Ok(Answer::with_lists(&head, queues))
+        Ok(StreamedData::with_lists(&head, queues))
     })
     .await
 }
@@ -237,7 +237,7 @@ fn one_queue(
     plan: Arc<Plan>,
     at: usize,
     query: &QueueQuery,
-    page: Page,
+    page: PageRange,
 ) -> Option<(Queue, impl Iterator<Item = Target> + use<>)> {
     let queue = plan.queues.get(at)?;
     let node = plan.snapshot.node(queue.node)?;
@@ -257,14 +257,14 @@ fn one_queue(
 
 /// The planned starts with their exact requests, and why other queued targets do not start.
 pub(super) async fn plan(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     ValidQuery(query): ValidQuery<QueueQuery>,
 ) -> Response {
     let (builds, simulated) = (Arc::clone(&state.builds.borrow()), state.about.simulated);
     worked_out(&state, turns, move |plan| {
-        let Page { offset, limit } = query.page().map_err(Refused::bad)?;
-        query.check(&plan).map_err(Refused::bad)?;
+        let PageRange { offset, limit } = query.page().map_err(ApiError::bad)?;
+        query.check(&plan).map_err(ApiError::bad)?;
         let (node, channel) = (query.node.as_deref(), query.channel.as_deref());
         let (outline, refused) = Planned::outline(&plan, Wanted { node, channel, offset, limit });
         let builds = Some(report::Builds::from(&*builds));
@@ -272,23 +272,23 @@ pub(super) async fn plan(
         let lines = refused
             .into_iter()
             .filter_map(move |ix| RefusedLine::of(&plan, plan.snapshot.target(ix)?));
-        Ok(Answer::with_list(&head, lines))
+        Ok(StreamedData::with_list(&head, lines))
     })
     .await
 }
 
 /// Why a target is or is not a candidate.
 pub(super) async fn explain(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
     ValidQuery(query): ValidQuery<ExplainQuery>,
 ) -> Response {
     let status = Arc::clone(&state.status.borrow());
     worked_out(&state, turns, move |plan| {
-        let page = query.page().map_err(Refused::bad)?;
+        let page = query.page().map_err(ApiError::bad)?;
         let Some(text) = &query.target else {
-            return Err(Refused::bad(
+            return Err(ApiError::bad(
                 "give a target: ?target= with an id, a shard file, a database, or <db>/_design/<name>",
             ));
         };
@@ -308,7 +308,7 @@ pub(super) async fn explain(
         let shown = page.of(&found).to_vec().into_iter();
         let lines = shown
             .filter_map(move |ix| Some(Explained::of(&plan, plan.snapshot.target(ix)?, &views)));
-        Ok(Answer::with_list(&head, lines))
+        Ok(StreamedData::with_list(&head, lines))
     })
     .await
 }
@@ -330,16 +330,16 @@ fn meant<'a>(plan: &Plan, text: &'a str, raw: Option<&'a str>) -> (&'a str, Foun
 }
 
 /// No target has this name or id, as far as is known.
-pub(super) fn no_match(plan: &Plan, status: &scan::Status, text: &str) -> Refused {
+pub(super) fn no_match(plan: &Plan, status: &scan::ScanStatus, text: &str) -> ApiError {
     let known = status.is_ready(plan.snapshot.version());
     let yet =
         if known { "" } else { " (the first sweep has not ended yet; try again in a moment)" };
-    Refused::absent(report::no_match(plan, text) + yet)
+    ApiError::absent(report::no_match(plan, text) + yet)
 }
 
 /// The active configuration, with secrets replaced.
 pub(super) async fn config(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
 ) -> Response {
     let config = Arc::clone(&state.config.borrow());

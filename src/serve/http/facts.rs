@@ -5,9 +5,9 @@
 //! so that entries that appear or disappear between two pages shift nothing.
 
 use super::{
-    State,
-    answer::Answer,
-    api::{Refused, ValidQuery, worked_out},
+    AppState,
+    answer::StreamedData,
+    api::{ApiError, ValidQuery, worked_out},
     guard::ConcurrencyLimit,
     probes::unready,
 };
@@ -53,7 +53,7 @@ impl Listing for FactsPage {
 
 /// The position of a file in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place<'a> {
+struct FilePosition<'a> {
     node: &'a str,
     range: Option<Range>,
     db: &'a str,
@@ -62,7 +62,7 @@ struct Place<'a> {
     signature: Option<Signature>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> FilePosition<'a> {
     fn of(target: TargetRef<'a>) -> Self {
         let name = target.db_name();
         Self {
@@ -93,7 +93,7 @@ impl<'a> Place<'a> {
 /// Up to `limit` files after this one, and whether there are more.
 fn page<'a>(
     snapshot: &'a Snapshot,
-    after: Option<Place<'_>>,
+    after: Option<FilePosition<'_>>,
     limit: usize,
 ) -> (Vec<TargetRef<'a>>, bool) {
     let by_files = |target: &TargetRef<'_>| {
@@ -103,8 +103,8 @@ fn page<'a>(
             && measured.is_some_and(|it| it.source == FactSource::Files)
     };
     let listed = snapshot.targets().filter(by_files);
-    let mut found: Vec<(Place<'a>, TargetRef<'a>)> = listed
-        .map(|target| (Place::of(target), target))
+    let mut found: Vec<(FilePosition<'a>, TargetRef<'a>)> = listed
+        .map(|target| (FilePosition::of(target), target))
         .filter(|(place, _)| after.is_none_or(|after| *place > after))
         .collect();
     let more = found.len() > limit;
@@ -118,30 +118,30 @@ fn page<'a>(
 
 /// The facts read from files, page by page.
 pub(super) async fn facts(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     ValidQuery(query): ValidQuery<FactsQuery>,
 ) -> Response {
     // Before the first read, an empty list would mean that there are no files.
     if let Some((_, why)) = unready(&state) {
-        return Refused::unavailable(why.trim_end()).into_response();
+        return ApiError::unavailable(why.trim_end()).into_response();
     }
     worked_out(&state, turns, move |plan| answer(plan, &query)).await
 }
 
-fn answer(plan: Arc<Plan>, query: &FactsQuery) -> Result<Answer, Refused> {
+fn answer(plan: Arc<Plan>, query: &FactsQuery) -> Result<StreamedData, ApiError> {
     let limit = query.limit.unwrap_or(LIMIT);
     if limit == 0 || limit > LARGEST {
-        return Err(Refused::bad(format!("limit {limit} is not between 1 and {LARGEST}")));
+        return Err(ApiError::bad(format!("limit {limit} is not between 1 and {LARGEST}")));
     }
     let after = query.after.as_deref().map(|id| {
         let why = || format!("after={id:?} is not the id of a shard or of a view's part");
         id.parse::<TargetId>().map_err(|_| why())
     });
-    let after = after.transpose().map_err(Refused::bad)?;
+    let after = after.transpose().map_err(ApiError::bad)?;
     let place = after.as_ref().map(|id| {
-        Place::named(id).ok_or_else(|| {
-            Refused::bad("a cleanup has no file: use the id of a shard or of a view's part")
+        FilePosition::named(id).ok_or_else(|| {
+            ApiError::bad("a cleanup has no file: use the id of a shard or of a view's part")
         })
     });
     let (targets, more) = page(&plan.snapshot, place.transpose()?, limit);
@@ -153,7 +153,7 @@ fn answer(plan: Arc<Plan>, query: &FactsQuery) -> Result<Answer, Refused> {
         let target = plan.snapshot.target(ix)?;
         FactsLine::of(target)
     });
-    Ok(Answer::with_list(&head, lines))
+    Ok(StreamedData::with_list(&head, lines))
 }
 
 #[cfg(test)]

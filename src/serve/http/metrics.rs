@@ -24,7 +24,7 @@ mod scans;
 mod sizes;
 mod smoosh;
 
-use super::{About, ConfigStatus, State, answer::in_pieces, guard::ConcurrencyLimit};
+use super::{AppState, ConfigStatus, ProcessInfo, answer::in_pieces, guard::ConcurrencyLimit};
 use crate::{
     act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
     feeds::{feed_client, feed_server::FeedHandle},
@@ -90,7 +90,7 @@ impl Scrapes {
 /// Answers a scrape. Rendering has a thread of its own: a hundred thousand series take some
 /// milliseconds, during which the runtime has to serve others.
 pub(super) async fn metrics(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     Extension(scrapes): Extension<Scrapes>,
     headers: HeaderMap,
 ) -> Response {
@@ -215,9 +215,9 @@ fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
 /// plan even when the next one is published meanwhile.
 pub(super) struct Scrape {
     plan: Arc<Plan>,
-    status: Arc<scan::Status>,
+    status: Arc<scan::ScanStatus>,
     config: Arc<ConfigStatus>,
-    about: Arc<About>,
+    about: Arc<ProcessInfo>,
     couchdb: Arc<[couchdb_client::EntryStatus]>,
     couchdb_certificates: CertificateEnds,
     web_certificates: CertificateEnds,
@@ -231,7 +231,7 @@ pub(super) struct Scrape {
 }
 
 impl Scrape {
-    pub(super) fn of(state: &State) -> Self {
+    pub(super) fn of(state: &AppState) -> Self {
         Self {
             plan: Arc::clone(&state.plan.borrow()),
             status: Arc::clone(&state.status.borrow()),

@@ -7,7 +7,7 @@
 mod examples;
 mod routes;
 
-use super::{State, api::ValidQuery, query::NoQuery};
+use super::{AppState, api::ValidQuery, query::NoQuery};
 use crate::plan::Plan;
 use axum::{extract, response::Response};
 use routes::{Body, Kind, Operation};
@@ -20,7 +20,7 @@ const OPENAPI: &str = "3.1.0";
 
 /// `GET /api/v1/openapi.json`.
 pub(super) async fn openapi(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
 ) -> Response {
     let plan = Arc::clone(&state.plan.borrow());

@@ -28,17 +28,17 @@ pub enum Order {
     /// Stops the process.
     Quit,
     /// Suspends starts in a scope.
-    Suspend(Suspend, Reply<Suspended>),
+    Suspend(Suspend, Reply<SuspendResult>),
     /// Ends suspensions.
-    Resume(Resume, Reply<Resumed>),
+    Resume(Resume, Reply<ResumeResult>),
     /// Compacts one target now.
-    Compact(Compact, Reply<Compacting>),
+    Compact(Compact, Reply<CompactResult>),
     /// Begins a sweep now, as smoosh's `enqueue_all` does.
-    Rescan(Reply<Rescanning>),
+    Rescan(Reply<RescanResult>),
     /// Empties queues.
-    Flush(Flush, Reply<Flushed>),
+    Flush(FlushScope, Reply<FlushResult>),
     /// Takes targets out of quarantine.
-    Release(Release, Reply<Released>),
+    Release(Release, Reply<ReleaseResult>),
 }
 
 impl Order {
@@ -106,7 +106,7 @@ pub struct Suspend {
 
 /// The suspension is in the journal and active.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Suspended {
+pub struct SuspendResult {
     /// Since when, by whom and why. For an existing suspension, the original time.
     pub suspension: Suspension,
     /// Whether it existed already; a new reason replaces the old one.
@@ -126,7 +126,7 @@ pub struct Resume {
 
 /// The suspensions that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resumed {
+pub struct ResumeResult {
     /// The suspensions that ended; empty if nothing was suspended.
     pub lifted: Vec<SuspensionScope>,
     /// The suspensions that are still active.
@@ -150,7 +150,7 @@ pub struct Compact {
 
 /// The compaction starts or waits.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Compacting {
+pub struct CompactResult {
     /// The requests that will be sent, method and path; for a view that is compacted copy by copy, the
     /// first.
     pub requests: Vec<String>,
@@ -168,7 +168,7 @@ fn misses_text(misses: &[MissLine]) -> String {
 
 /// A sweep was ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rescanning {
+pub struct RescanResult {
     /// Whether it begins at once; otherwise it follows the running one.
     pub begins: bool,
 }
@@ -176,7 +176,7 @@ pub struct Rescanning {
 /// Empties queues: their targets are forgotten until their facts change or the next sweep ends,
 /// whichever is first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Flush {
+pub struct FlushScope {
     /// Only queues of this node.
     pub node: Option<String>,
     /// Only queues of this channel.
@@ -185,7 +185,7 @@ pub struct Flush {
 
 /// The queues are empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flushed {
+pub struct FlushResult {
     /// The number of removed targets.
     pub targets: u64,
 }
@@ -206,7 +206,7 @@ pub enum Release {
 
 /// The targets were released.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Released {
+pub struct ReleaseResult {
     /// The released targets.
     pub targets: Vec<TargetId>,
 }

@@ -1,6 +1,6 @@
 //! The landing page: what this is, what it sees, where to read more.
 
-use super::State;
+use super::AppState;
 use crate::{
     model::{channel::Mode, target::TargetKind},
     plan::RefusalReason,
@@ -29,11 +29,11 @@ th { font-weight: 600; } .n { text-align: right; font-variant-numeric: tabular-n
 code { font-size: .95em; } li { margin: .15rem 0; overflow-wrap: anywhere; }";
 
 /// The page at `/`.
-pub(super) async fn landing(extract::State(state): extract::State<State>) -> Html<String> {
+pub(super) async fn landing(extract::State(state): extract::State<AppState>) -> Html<String> {
     Html(page(&state).into_string())
 }
 
-fn page(state: &State) -> Markup {
+fn page(state: &AppState) -> Markup {
     let plan = Arc::clone(&state.plan.borrow());
     let status = Arc::clone(&state.status.borrow());
     let config = Arc::clone(&state.config.borrow());
@@ -95,7 +95,7 @@ fn capital(says: &str) -> String {
     [&first.to_uppercase(), rest].concat()
 }
 
-fn sweep_line(status: &crate::scan::Status) -> String {
+fn sweep_line(status: &crate::scan::ScanStatus) -> String {
     let ended = match (status.last_end, status.last_duration) {
         (Some(at), Some(took)) => {
             format!(

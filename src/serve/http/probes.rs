@@ -1,7 +1,7 @@
 //! Probes for supervisors, and the lifecycle orders.
 
 use super::{
-    Order, State,
+    AppState, Order,
     guard::{self, OrderRefused, Permission},
 };
 use axum::{
@@ -15,7 +15,7 @@ use tokio::sync::{
     oneshot,
 };
 
-type Answer = (StatusCode, String);
+type TextResponse = (StatusCode, String);
 
 /// Succeeds while the process responds.
 pub(super) async fn healthy() -> &'static str {
@@ -23,12 +23,12 @@ pub(super) async fn healthy() -> &'static str {
 }
 
 /// Succeeds after the first sweep over the nodes that answer.
-pub(super) async fn ready(extract::State(state): extract::State<State>) -> Answer {
+pub(super) async fn ready(extract::State(state): extract::State<AppState>) -> TextResponse {
     unready(&state).unwrap_or_else(|| (StatusCode::OK, "recliner is ready\n".into()))
 }
 
 /// The response of routes that need a first sweep, until it has ended.
-pub(super) fn unready(state: &State) -> Option<Answer> {
+pub(super) fn unready(state: &AppState) -> Option<TextResponse> {
     let status = Arc::clone(&state.status.borrow());
     if status.is_ready(state.plan.borrow().snapshot.version()) {
         return None;
@@ -40,7 +40,7 @@ pub(super) fn unready(state: &State) -> Option<Answer> {
 
 /// Reads the configuration again; if it is invalid, the old one stays active.
 pub(super) async fn reload(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     request: Request,
 ) -> Response {
     let orders = match allowed(&state, &request) {
@@ -49,7 +49,7 @@ pub(super) async fn reload(
     };
     let (answer, answered) = oneshot::channel();
     if let Err(why) = orders.try_send(Order::Reload(answer)) {
-        return Refused::from(why).into_response();
+        return LifecycleRefused::from(why).into_response();
     }
     match answered.await {
         Ok(Ok(())) => "the new configuration is active\n".into_response(),
@@ -58,17 +58,17 @@ pub(super) async fn reload(
             format!("{why}\nthe old configuration stays active\n"),
         )
             .into_response(),
-        Err(_) => Refused::Stopping.into_response(),
+        Err(_) => LifecycleRefused::Stopping.into_response(),
     }
 }
 
 /// Stops the program.
 pub(super) async fn quit(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     request: Request,
 ) -> Response {
     let sent = allowed(&state, &request)
-        .and_then(|orders| orders.try_send(Order::Quit).map_err(Refused::from));
+        .and_then(|orders| orders.try_send(Order::Quit).map_err(LifecycleRefused::from));
     match sent {
         Ok(()) => "recliner is stopping\n".into_response(),
         Err(refused) => refused.into_response(),
@@ -76,29 +76,29 @@ pub(super) async fn quit(
 }
 
 /// Any other path.
-pub(super) async fn not_found() -> Answer {
+pub(super) async fn not_found() -> TextResponse {
     (StatusCode::NOT_FOUND, "no such page; / lists the pages\n".into())
 }
 
 /// The response to a wrong method; the router adds the supported ones.
-pub(super) async fn wrong_method(method: Method) -> Answer {
+pub(super) async fn wrong_method(method: Method) -> TextResponse {
     (StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not supported here\n"))
 }
 
 /// Why an order is refused.
-enum Refused {
+enum LifecycleRefused {
     NotTaken(OrderRefused),
     Busy,
     Stopping,
 }
 
-impl From<OrderRefused> for Refused {
+impl From<OrderRefused> for LifecycleRefused {
     fn from(why: OrderRefused) -> Self {
         Self::NotTaken(why)
     }
 }
 
-impl<T> From<TrySendError<T>> for Refused {
+impl<T> From<TrySendError<T>> for LifecycleRefused {
     fn from(why: TrySendError<T>) -> Self {
         match why {
             TrySendError::Full(_) => Self::Busy,
@@ -107,7 +107,7 @@ impl<T> From<TrySendError<T>> for Refused {
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for LifecycleRefused {
     fn into_response(self) -> Response {
         let (code, why) = match self {
             Self::NotTaken(why) => (why.status(), why.to_string()),
@@ -122,7 +122,10 @@ impl IntoResponse for Refused {
 }
 
 /// The channel for orders, if this one is allowed.
-fn allowed<'a>(state: &'a State, request: &Request) -> Result<&'a Sender<Order>, Refused> {
+fn allowed<'a>(
+    state: &'a AppState,
+    request: &Request,
+) -> Result<&'a Sender<Order>, LifecycleRefused> {
     let by = guard::authorize_order(&state.allow, Permission::Lifecycle, request)?;
     tracing::info!(order = request.uri().path(), by, "received an order");
     Ok(&state.orders)

@@ -149,7 +149,7 @@ impl JsonSchema for SortName {
 
 /// A page of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Page {
+pub(super) struct PageRange {
     pub(super) offset: usize,
     pub(super) limit: usize,
 }
@@ -176,7 +176,7 @@ impl Sort {
     }
 }
 
-impl Page {
+impl PageRange {
     fn new(offset: Option<usize>, limit: Option<usize>) -> Result<Self, String> {
         let limit = limit.unwrap_or(LIMIT);
         if limit > LARGEST {
@@ -216,7 +216,7 @@ impl HistoryParameters {
             since: self.since.as_deref().map(|text| time(text, now)).transpose()?,
             result: result.transpose()?,
             before: self.before,
-            limit: Page::new(None, self.limit)?.limit,
+            limit: PageRange::new(None, self.limit)?.limit,
         })
     }
 }
@@ -256,15 +256,15 @@ impl EventsParameters {
             target: None,
             after_seq: since,
             from,
-            limit: Page::new(None, self.limit)?.limit,
+            limit: PageRange::new(None, self.limit)?.limit,
         };
         Ok((query, wait))
     }
 }
 
 impl QueueQuery {
-    pub(super) fn page(&self) -> Result<Page, String> {
-        Page::new(self.offset, self.limit)
+    pub(super) fn page(&self) -> Result<PageRange, String> {
+        PageRange::new(self.offset, self.limit)
     }
 
     /// Refuses an unknown channel.
@@ -274,14 +274,14 @@ impl QueueQuery {
 }
 
 impl ExplainQuery {
-    pub(super) fn page(&self) -> Result<Page, String> {
-        Page::new(self.offset, self.limit)
+    pub(super) fn page(&self) -> Result<PageRange, String> {
+        PageRange::new(self.offset, self.limit)
     }
 }
 
 impl TargetQuery {
-    pub(super) fn page(&self) -> Result<Page, String> {
-        Page::new(self.offset, self.limit)
+    pub(super) fn page(&self) -> Result<PageRange, String> {
+        PageRange::new(self.offset, self.limit)
     }
 
     /// The requested targets, sorted.

@@ -4,7 +4,7 @@
 //! scraped at its own address. Only addresses whose server confirmed the node's name are listed:
 //! otherwise Prometheus would assign one node's numbers to another.
 
-use super::{State, answer, probes};
+use super::{AppState, answer, probes};
 use crate::{
     serve::report::{TargetGroup, TargetLabels},
     table::Node,
@@ -21,7 +21,7 @@ const METRICS: &str = "/_node/_local/_prometheus";
 
 /// Every member of the cluster with a known address, in the service discovery format. Before the first
 /// sweep it is an error, and Prometheus keeps its previous list.
-pub(super) async fn discovery(extract::State(state): extract::State<State>) -> Response {
+pub(super) async fn discovery(extract::State(state): extract::State<AppState>) -> Response {
     if let Some(answer) = probes::unready(&state) {
         return answer.into_response();
     }

@@ -16,7 +16,7 @@ use super::{
     api, guard,
     peer::{Connection, Peer},
     socket::AdminSocket,
-    web::Web,
+    web::WebAccess,
 };
 use axum::{
     Router,
@@ -78,7 +78,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 pub async fn serve(
     listener: TcpListener,
     router: Router,
-    web: Web,
+    web: WebAccess,
     limits: ConnectionLimits,
     stop: CancellationToken,
 ) {
@@ -88,12 +88,12 @@ pub async fn serve(
 
 /// Serves the Unix socket in the same way, for its owner.
 pub async fn serve_socket(socket: AdminSocket, router: Router, stop: CancellationToken) {
-    let handler = ConnectionHandler::new(router, Web::default(), &stop);
+    let handler = ConnectionHandler::new(router, WebAccess::default(), &stop);
     serve_all(socket, handler, ConnectionLimits::ADMIN_SOCKET, stop).await;
 }
 
 /// A listener.
-trait Source {
+trait Listener {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Abort + Unpin + Send + 'static;
 
@@ -103,7 +103,7 @@ trait Source {
 
 struct Tcp(TcpListener);
 
-impl Source for Tcp {
+impl Listener for Tcp {
     type Stream = TcpStream;
 
     async fn next(&self) -> io::Result<(TcpStream, Peer)> {
@@ -114,7 +114,7 @@ impl Source for Tcp {
     }
 }
 
-impl Source for AdminSocket {
+impl Listener for AdminSocket {
     type Stream = UnixStream;
 
     async fn next(&self) -> io::Result<(UnixStream, Peer)> {
@@ -124,7 +124,7 @@ impl Source for AdminSocket {
 }
 
 async fn serve_all(
-    source: impl Source,
+    source: impl Listener,
     handler: ConnectionHandler,
     limits: ConnectionLimits,
     stop: CancellationToken,
@@ -175,13 +175,13 @@ async fn serve_all(
 struct ConnectionHandler {
     server: http1::Builder,
     router: Router,
-    web: Web,
+    web: WebAccess,
     memory: ResponseMemory,
     stop: CancellationToken,
 }
 
 impl ConnectionHandler {
-    fn new(router: Router, web: Web, stop: &CancellationToken) -> Self {
+    fn new(router: Router, web: WebAccess, stop: &CancellationToken) -> Self {
         let mut server = http1::Builder::new();
         // The connection's own state limits the time of each head.
         server.header_read_timeout(None).max_buf_size(MAX_BUFFER);
@@ -255,7 +255,7 @@ impl ConnectionHandler {
 async fn overloaded(path: &str) -> Response {
     let why = "too many unread responses are waiting to be sent; try again in 5 s";
     let mut response = if path.starts_with("/api/") {
-        api::Refused::unavailable(why).into_response()
+        api::ApiError::unavailable(why).into_response()
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, [why, "\n"].concat()).into_response()
     };

@@ -15,11 +15,11 @@ use super::*;
 use crate::{
     model::{
         channel::{Channels, Mode},
-        facts::{FactSource, Facts, Flags, Measurement, OptionalU64},
+        facts::{FactFlags, FactSource, Facts, Measurement, OptionalU64},
         target::TargetState,
     },
     plan::{Conditions, Queues},
-    scan::{Progress, Status},
+    scan::{Progress, ScanStatus},
     table::{
         DbName, Draft, NodeSmoosh, PriorityRange, ShardMapEntry, SmooshChannel, Snapshot, TargetIx,
         View,
@@ -110,7 +110,7 @@ fn snapshot() -> Arc<Snapshot> {
         };
         let ix = draft.add_view(db, view);
         draft.set_shard_map(db, ShardMapEntry { copies: 3, ranges: 1 }, &[ix]);
-        let flags = Flags { estimated: true, ..Flags::default() };
+        let flags = FactFlags { estimated: true, ..FactFlags::default() };
         let known = Facts { flags, updates_pending: OptionalU64::new(4), ..facts(file, MIB) };
         draft.set_facts(ix, known);
     };
@@ -136,9 +136,9 @@ fn entries() -> Arc<[EntryStatus]> {
 
 /// A surface and the other ends of what it reads.
 pub(in crate::serve::http) struct Surface {
-    pub(in crate::serve::http) state: State,
+    pub(in crate::serve::http) state: AppState,
     plan: watch::Sender<Arc<Plan>>,
-    status: watch::Sender<Arc<Status>>,
+    status: watch::Sender<Arc<ScanStatus>>,
     config: watch::Sender<Arc<ConfigStatus>>,
     orders: mpsc::Receiver<Order>,
 }
@@ -146,7 +146,7 @@ pub(in crate::serve::http) struct Surface {
 impl Surface {
     pub(in crate::serve::http) fn new() -> Self {
         let (plan, plan_rx) = watch::channel(Arc::new(planned(&snapshot())));
-        let status = Status {
+        let status = ScanStatus {
             ready: true,
             sweeps: 2,
             last_duration: Some(Duration::from_millis(2_500)),
@@ -154,7 +154,7 @@ impl Surface {
             last_success: Some(NOW),
             errors: [(("couchdb@b".into(), "connect"), 2)].into(),
             last_error: Some("could not ask couchdb@b".to_owned()),
-            ..Status::default()
+            ..ScanStatus::default()
         };
         let (status, status_rx) = watch::channel(Arc::new(status));
         let config = ConfigStatus {
@@ -166,8 +166,8 @@ impl Surface {
         };
         let (config, config_rx) = watch::channel(Arc::new(config));
         let (orders_tx, orders) = mpsc::channel(1);
-        let about = About { version: "0.1.0", revision: "unknown", simulated: false };
-        let state = State {
+        let about = ProcessInfo { version: "0.1.0", revision: "unknown", simulated: false };
+        let state = AppState {
             plan: plan_rx,
             status: status_rx,
             couchdb: watch::channel(entries()).1,
@@ -184,7 +184,7 @@ impl Surface {
             feed: None,
             orders: orders_tx,
             allow: Allow { lifecycle: true, admin: true, names: Arc::default() },
-            web: Web::default(),
+            web: WebAccess::default(),
             stop: CancellationToken::new(),
         };
         Self { state, plan, status, config, orders }

@@ -1,6 +1,6 @@
 //! `GET /_db_updates`, in CouchDB's format: this route has its own responses, errors and headers.
 
-use super::{State, answer};
+use super::{AppState, answer};
 use crate::{
     feeds::feed_server::{BadRequest, FeedOpenError, FeedRequest, Kind, OpenedFeed},
     serve::report::CouchDbError,
@@ -26,7 +26,7 @@ type Parameters = Vec<(String, String)>;
 
 /// Serves database events.
 pub(super) async fn updates(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     method: Method,
     headers: HeaderMap,
     Query(parameters): Query<Parameters>,

@@ -25,7 +25,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tls::Tls;
+use tls::ServerTls;
 use users::Users;
 
 /// The flag with the file's path.
@@ -36,18 +36,18 @@ const MAX_PEM: usize = 1 << 20;
 
 /// Access control of the HTTP server. Without a file: plain HTTP, without users.
 #[derive(Clone, Debug, Default)]
-pub struct Web(Option<Arc<WatchedFile>>);
+pub struct WebAccess(Option<Arc<WatchedFile>>);
 
 /// A file that is checked for changes.
 struct WatchedFile {
     path: PathBuf,
-    loaded: ArcSwap<Loaded>,
+    loaded: ArcSwap<LoadedWebFile>,
     /// Limits concurrent password checks: each uses a core for a while.
     password_queue: Arc<PasswordQueue>,
 }
 
 /// The content read last, and the configuration that is active since.
-struct Loaded {
+struct LoadedWebFile {
     contents: FileContents,
     active: Arc<ActiveWebConfig>,
     problem: Option<Arc<str>>,
@@ -63,7 +63,7 @@ struct FileContents {
 /// The configuration of one valid file.
 #[derive(Debug, Default)]
 pub(super) struct ActiveWebConfig {
-    tls: Option<Tls>,
+    tls: Option<ServerTls>,
     headers: Vec<(HeaderName, HeaderValue)>,
     users: Users,
 }
@@ -75,7 +75,7 @@ impl fmt::Debug for WatchedFile {
     }
 }
 
-impl Web {
+impl WebAccess {
     /// Reads the file; `None` is no file.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Web {
     pub fn open(path: Option<&Path>) -> Result<Self, Problems> {
         let Some(path) = path else { return Ok(Self(None)) };
         let (contents, active) = load(path);
-        let loaded = Loaded { contents, active: Arc::new(active?), problem: None };
+        let loaded = LoadedWebFile { contents, active: Arc::new(active?), problem: None };
         let (path, checks) = (path.to_owned(), Arc::default());
         Ok(Self(Some(Arc::new(WatchedFile {
             path,
@@ -109,7 +109,7 @@ impl Web {
     pub fn certificate_ends(&self) -> CertificateEnds {
         let loaded = self.0.as_ref().map(|file| file.loaded.load());
         let tls = loaded.as_ref().and_then(|loaded| loaded.active.tls.as_ref());
-        tls.map(Tls::certificate_ends).unwrap_or_default()
+        tls.map(ServerTls::certificate_ends).unwrap_or_default()
     }
 
     /// Why the newest file is not active, if it is not.
@@ -159,7 +159,11 @@ impl WatchedFile {
                 (Arc::clone(&loaded.active), Some(why.into()))
             }
         };
-        self.loaded.store(Arc::new(Loaded { contents, active: Arc::clone(&active), problem }));
+        self.loaded.store(Arc::new(LoadedWebFile {
+            contents,
+            active: Arc::clone(&active),
+            problem,
+        }));
         active
     }
 }
@@ -174,7 +178,7 @@ impl FileContents {
 impl ActiveWebConfig {
     /// The TLS configuration; `None` is plain HTTP.
     pub(super) fn tls(&self) -> Option<Arc<rustls::ServerConfig>> {
-        self.tls.as_ref().map(Tls::config)
+        self.tls.as_ref().map(ServerTls::config)
     }
 
     /// Whether the certificate is valid for this host. A browser that used another name was
@@ -186,7 +190,7 @@ impl ActiveWebConfig {
     /// Fails if this configuration has weaker access control than `old`: that needs a restart.
     fn check_not_weaker(&self, old: &Self) -> Result<(), String> {
         let asks_for_certificates =
-            |it: &Self| it.tls.as_ref().is_some_and(Tls::asks_for_certificates);
+            |it: &Self| it.tls.as_ref().is_some_and(ServerTls::asks_for_certificates);
         let opened = match () {
             () if self.tls.is_none() && old.tls.is_some() => "no certificate",
             () if self.users.is_empty() && !old.users.is_empty() => "no users",
@@ -214,7 +218,7 @@ fn build(
     config: WebConfig,
     read: &mut BTreeMap<PathBuf, Result<Vec<u8>, String>>,
 ) -> Result<ActiveWebConfig, Problems> {
-    let tls = config.tls.map(|found| Tls::new(&found, &mut |pem| pem_bytes(pem, read)));
+    let tls = config.tls.map(|found| ServerTls::new(&found, &mut |pem| pem_bytes(pem, read)));
     let tls = tls.transpose().map_err(Problems::new)?;
     Ok(ActiveWebConfig { tls, headers: config.headers, users: Users::new(config.users) })
 }

@@ -98,8 +98,8 @@ pub struct SweptShards {
     pub followed: u64,
 }
 
-impl From<&scan::Status> for Sweep {
-    fn from(status: &scan::Status) -> Self {
+impl From<&scan::ScanStatus> for Sweep {
+    fn from(status: &scan::ScanStatus) -> Self {
         Self {
             ended: status.sweeps,
             running_since: status.progress.map(|progress| progress.since.rfc3339()),
@@ -131,7 +131,7 @@ pub struct ReadErrors {
 impl ReadErrors {
     /// Everything that could not be read since the start.
     #[must_use]
-    pub fn all(status: &scan::Status) -> Vec<Self> {
+    pub fn all(status: &scan::ScanStatus) -> Vec<Self> {
         let errors = status.errors.iter();
         let line = |((node, reason), count): (&(_, &'static str), &u64)| Self {
             node: AsRef::<str>::as_ref(node).to_owned(),

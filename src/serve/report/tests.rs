@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     model::{
         channel::Channels,
-        facts::{FactSource, Flags, Measurement, OptionalU64},
+        facts::{FactFlags, FactSource, Measurement, OptionalU64},
     },
     plan::{Conditions, Queues},
     table::{DbName, Draft, ShardMapEntry, TargetIx, View},
@@ -42,7 +42,7 @@ fn plan() -> (Plan, Vec<TargetIx>) {
     };
     let view = draft.add_view(orders, view);
     draft.set_shard_map(orders, ShardMapEntry { copies: 3, ranges: 1 }, &[view]);
-    let flags = Flags { estimated: true, ..Flags::default() };
+    let flags = FactFlags { estimated: true, ..FactFlags::default() };
     draft.set_facts(view, Facts { flags, updates_pending: OptionalU64::new(4), ..facts(0, 0) });
     let odd = draft.get_or_add_db(DbName { db: "app/_design/x", suffix: ".17" });
     let odd = draft.get_or_add_shard(node, odd, None);

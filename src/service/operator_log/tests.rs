@@ -11,7 +11,7 @@ struct Fixture {
     seconds: u64,
     entries: Vec<EntryStatus>,
     login_refused: bool,
-    status: Status,
+    status: ScanStatus,
     nodes: Vec<(&'static str, Option<bool>)>,
     silent: Vec<&'static str>,
 }
@@ -24,7 +24,7 @@ impl Fixture {
             seconds: 0,
             entries: urls.iter().map(entry).collect(),
             login_refused: false,
-            status: Status::default(),
+            status: ScanStatus::default(),
             nodes: Vec::new(),
             silent: Vec::new(),
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    model::{settings::Nodes, target::TargetKind},
+    model::{settings::ServedNodes, target::TargetKind},
     scan,
     sources::inventory::{
         CopyAt, IndexAnswer, MapEntry, MapRead, Members, NodeAnswer, Observation, PeersSource,
@@ -153,18 +153,18 @@ async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
     let sources = Sources { elsewhere: vec![Arc::new(peers)], ..Sources::default() };
     let owner: Arc<dyn Source> = Arc::new(ClusterSource(sources));
     let (_source, source) = latest::channel(owner);
-    let settings = scan::Settings {
+    let settings = scan::ScanSettings {
         interval: Duration::from_millis(1),
         interval_followed: Duration::from_millis(1),
         reread_after: Duration::from_millis(1),
         poll: Duration::from_secs(3_600),
-        nodes: Nodes::Named(BTreeSet::new()),
+        nodes: ServedNodes::Named(BTreeSet::new()),
         views: true,
         parts: true,
         top: 10,
     };
     let (_scan, scan) = latest::channel(Arc::new(settings));
-    let (task, mut handle) = scan::Task::new(Clock::System, source, scan);
+    let (task, mut handle) = scan::ScanTask::new(Clock::System, source, scan);
     let owner_stop = CancellationToken::new();
     let mut owners = JoinSet::new();
     owners.spawn(task.run(owner_stop.clone()));

@@ -6,7 +6,7 @@
 use super::{DbFile, PartFile};
 use crate::{
     model::{
-        facts::{FactSource as MeasuredBy, Facts, Flags, Measurement},
+        facts::{FactFlags, FactSource as MeasuredBy, Facts, Measurement},
         target::TargetId,
     },
     table::{TargetRef, View},
@@ -88,7 +88,7 @@ impl FactsLine {
             docs: self.docs.into(),
             deleted_docs: self.deleted_docs.into(),
             measured_at: Some(Measurement { at, source: MeasuredBy::Files }),
-            flags: Flags { needs_upgrade: collators.len() >= 2, ..Flags::default() },
+            flags: FactFlags { needs_upgrade: collators.len() >= 2, ..FactFlags::default() },
             ..Facts::default()
         };
         let facts = facts.marked_from_files();
@@ -210,8 +210,11 @@ mod tests {
             ("shards/00000000-ffffffff/x.1", ReportMatch::Identical)
         );
         // Whether it covers CouchDB's answer is decided by the receiver.
-        assert_eq!(db.facts, Facts { flags: Flags::default(), ..facts });
+        assert_eq!(db.facts, Facts { flags: FactFlags::default(), ..facts });
         let [part] = &files.parts[..] else { panic!("{files:?}") };
-        assert_eq!(part.facts, Facts { flags: Flags::default(), ..of_view }.marked_from_files());
+        assert_eq!(
+            part.facts,
+            Facts { flags: FactFlags::default(), ..of_view }.marked_from_files()
+        );
     }
 }

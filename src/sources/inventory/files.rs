@@ -9,7 +9,9 @@ use super::{
 };
 use crate::{
     datadir::{self, HeaderValues, NodeDirectories, ReadProblem, WalkCache, WalkItem, WalkResult},
-    model::facts::{FactSource as MeasuredBy, Facts, Flags, Measurement, OptionalU64 as Number},
+    model::facts::{
+        FactFlags, FactSource as MeasuredBy, Facts, Measurement, OptionalU64 as Number,
+    },
 };
 use futures::{
     FutureExt as _, StreamExt as _,
@@ -146,7 +148,7 @@ fn facts(numbers: &HeaderValues, at: Moment) -> Facts {
         docs,
         deleted_docs,
         measured_at: Some(Measurement { at, source: MeasuredBy::Files }),
-        flags: Flags { needs_upgrade: numbers.needs_upgrade, ..Flags::default() },
+        flags: FactFlags { needs_upgrade: numbers.needs_upgrade, ..FactFlags::default() },
         ..Facts::default()
     };
     facts.marked_from_files()

@@ -106,7 +106,7 @@ impl JournalFile {
     pub(super) fn write(
         &mut self,
         batch: &WriteBatch,
-        budgets: &work::Journal,
+        budgets: &work::JournalRetention,
         now: Moment,
     ) -> Result<Committed, FileFailure> {
         self.check()?;

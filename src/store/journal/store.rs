@@ -220,7 +220,7 @@ impl JournalStore {
     pub(super) fn write(
         &mut self,
         batch: &WriteBatch,
-        budgets: &work::Journal,
+        budgets: &work::JournalRetention,
         now: Moment,
     ) -> Result<bool, Error> {
         let tx = self.database.begin_write()?;

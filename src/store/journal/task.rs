@@ -30,7 +30,7 @@ const REQUEST_QUEUE_LEN: usize = 1024;
 const MAX_SUBSCRIBER_LAG: usize = 64;
 
 /// Retention time and size limits.
-pub type JournalSettings = work::Journal;
+pub type JournalSettings = work::JournalRetention;
 
 /// Holds the database. It blocks on disk I/O, so it needs its own thread.
 #[derive(Debug)]

@@ -87,7 +87,7 @@ struct RunningJournal {
 
 impl RunningJournal {
     fn open(storage: impl Storage + 'static) -> Result<Self, JournalOpenError> {
-        Self::with(storage, work::Journal::default())
+        Self::with(storage, work::JournalRetention::default())
     }
 
     fn with(

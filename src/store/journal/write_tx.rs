@@ -273,7 +273,11 @@ impl<'tx> WriteTx<'tx> {
     }
 
     /// Removes the oldest entries that exceed their budgets. Returns whether more must be removed.
-    pub(super) fn trim(&mut self, budgets: &work::Journal, at_most: usize) -> Result<bool, Error> {
+    pub(super) fn trim(
+        &mut self,
+        budgets: &work::JournalRetention,
+        at_most: usize,
+    ) -> Result<bool, Error> {
         let TableCounts { outcomes, events, db_events, feed, .. } = &mut self.counts;
         let trim =
             |entries: &mut RetainedTable, table, keep| entries.trim(table, keep, self.now, at_most);

@@ -16,7 +16,7 @@ const NOW: u64 = 1_795_222_434;
 struct Fixture {
     draft: Draft,
     snapshots: watch::Sender<Arc<Snapshot>>,
-    status: watch::Sender<Arc<Status>>,
+    status: watch::Sender<Arc<ScanStatus>>,
     settled: watch::Sender<u64>,
     journal: Journal,
     stop: CancellationToken,
@@ -37,7 +37,7 @@ fn measured(file: u64, at: u64) -> Facts {
 impl Fixture {
     async fn of(databases: usize) -> Self {
         let clock = Clock::anchored(Moment::from_unix(NOW));
-        let settings = watch::channel(work::Journal::default()).1;
+        let settings = watch::channel(work::JournalRetention::default()).1;
         let (task, journal) = journal::JournalTask::open(InMemory, clock, settings).unwrap();
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
         tasks.spawn(task.run(stop.clone()));
@@ -82,13 +82,13 @@ async fn measurements_are_saved_after_each_sweep_and_not_before() {
     running.spawn(scene.task().run(scene.stop.clone()));
     time::sleep(Duration::from_secs(60)).await;
     assert_eq!(scene.saved().await, []);
-    scene.status.send_replace(Arc::new(Status { sweeps: 1, ..Status::default() }));
+    scene.status.send_replace(Arc::new(ScanStatus { sweeps: 1, ..ScanStatus::default() }));
     time::sleep(Duration::from_secs(60)).await;
     assert_eq!(scene.saved().await, [], "nothing answered");
     for (sweeps, file) in (2..).zip([5, 6]) {
         scene.set(300, measured(file, NOW));
         scene.publish();
-        let status = Status { sweeps, ready: true, ..Status::default() };
+        let status = ScanStatus { sweeps, ready: true, ..ScanStatus::default() };
         scene.status.send_replace(Arc::new(status));
         let until = async {
             loop {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::facts::{FactSource, Facts, Flags, Measurement, OptionalU64};
+use crate::model::facts::{FactFlags, FactSource, Facts, Measurement, OptionalU64};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ fn facts(file: u64, ago: Option<u64>) -> Facts {
         update_seq: OptionalU64::new(file),
         measured_at: ago
             .map(|ago| Measurement { at: Moment::from_unix(NOW - ago), source: FactSource::Http }),
-        flags: Flags { needs_upgrade: file.is_multiple_of(2), ..Flags::default() },
+        flags: FactFlags { needs_upgrade: file.is_multiple_of(2), ..FactFlags::default() },
         ..Facts::default()
     }
 }

@@ -170,7 +170,7 @@ impl Couch {
     }
 
     /// Reads the cluster once, with all of recliner's own.
-    pub(super) async fn sweep(&self, yaml: &str) -> (Arc<Plan>, Arc<recliner::scan::Status>) {
+    pub(super) async fn sweep(&self, yaml: &str) -> (Arc<Plan>, Arc<recliner::scan::ScanStatus>) {
         let flags = Flags {
             couchdb_urls: self.urls.clone(),
             couchdb_username: Some(self.user.clone()),
@@ -226,7 +226,7 @@ impl Couch {
         &self,
         yaml: &str,
         look: impl AsyncFn() -> T,
-    ) -> (Arc<Plan>, Arc<recliner::scan::Status>, T) {
+    ) -> (Arc<Plan>, Arc<recliner::scan::ScanStatus>, T) {
         let still = async {
             loop {
                 let before = look().await;

@@ -1,8 +1,8 @@
 //! The task that decides whether a login may be used.
 
 use super::{
-    AuthGate, Command, PRIVILEGE_REFUSAL_TTL, PrivilegeRefusal, ProvenLogin, Rejection, State,
-    Verdict,
+    AuthGate, GateCommand, GateState, PRIVILEGE_REFUSAL_TTL, PrivilegeRefusal, ProvenLogin,
+    Rejection, Verdict,
 };
 use crate::{
     Error, Login, LoginError, Route,
@@ -10,7 +10,7 @@ use crate::{
     directory::{Destination, Directory, Server},
     endpoint_auth::LOCKOUT,
     sender::{Sender, contradiction_message, is_unknown_there, refusal_message},
-    settings::Settings,
+    settings::ClientSettings,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use std::{fmt::Display, sync::Arc, time::Duration};
@@ -32,8 +32,8 @@ const UNANSWERED_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct LoginTask {
     login: Login,
-    state: watch::Sender<State>,
-    orders: mpsc::Receiver<Command>,
+    state: watch::Sender<GateState>,
+    orders: mpsc::Receiver<GateCommand>,
     directory: Arc<Directory>,
     sender: Sender,
     /// The password in use.
@@ -56,7 +56,7 @@ enum Proof {
 }
 
 /// The state of a session after a refusal.
-enum Session {
+enum SessionCheck {
     /// It is valid: the refusal is about privileges.
     Valid,
     /// It ended, or is no longer in use.
@@ -70,9 +70,9 @@ enum Session {
 
 impl LoginTask {
     pub(crate) fn new(
-        settings: &Settings,
+        settings: &ClientSettings,
         gate: &AuthGate,
-        orders: mpsc::Receiver<Command>,
+        orders: mpsc::Receiver<GateCommand>,
         directory: Arc<Directory>,
         sender: Sender,
     ) -> Self {
@@ -96,7 +96,7 @@ impl LoginTask {
     /// Runs until every handle of the gate is dropped.
     pub(crate) async fn run(mut self) {
         loop {
-            let closed = matches!(*self.state.borrow(), State::Closed { .. });
+            let closed = matches!(*self.state.borrow(), GateState::Closed { .. });
             let next_check = time::sleep(if closed { CHECK_WHILE_REFUSED } else { CHECK_INTERVAL });
             // Both arms are cancel-safe.
             tokio::select! {
@@ -109,17 +109,19 @@ impl LoginTask {
         }
     }
 
-    async fn handle(&mut self, order: Command) {
+    async fn handle(&mut self, order: GateCommand) {
         match order {
-            Command::ProofWanted { attempt } => {
-                let unproved =
-                    matches!(*self.state.borrow(), State::Unproved { .. } | State::Proving { .. });
+            GateCommand::ProofWanted { attempt } => {
+                let unproved = matches!(
+                    *self.state.borrow(),
+                    GateState::Unproved { .. } | GateState::Proving { .. }
+                );
                 if unproved && attempt == self.attempt && !self.repeat_recent_failure() {
                     let order = self.other_entries(None);
                     self.prove(&order).await;
                 }
             }
-            Command::Refused { destination, proven, credential, rejection, verdict } => {
+            GateCommand::Refused { destination, proven, credential, rejection, verdict } => {
                 let judged = match credential.cookie() {
                     Some(cookie) => {
                         self.judge_session(&destination, &proven, cookie, &rejection).await
@@ -138,7 +140,7 @@ impl LoginTask {
         let Some((_, why)) = self.unanswered.as_ref().filter(just_now) else { return false };
         let why = Some(why.clone());
         self.attempt = self.attempt.saturating_add(1);
-        self.state.send_replace(State::Unproved { attempt: self.attempt, why });
+        self.state.send_replace(GateState::Unproved { attempt: self.attempt, why });
         true
     }
 
@@ -180,7 +182,7 @@ impl LoginTask {
             return self.verdict(proven, false);
         }
         if proven.epoch == self.proven.epoch
-            && !matches!(*self.state.borrow(), State::Closed { .. })
+            && !matches!(*self.state.borrow(), GateState::Closed { .. })
         {
             self.prove(&self.servers_to_ask(&destination.server, about_login)).await;
             if !about_login {
@@ -235,7 +237,9 @@ impl LoginTask {
             let now = auth.credential(generation);
             now.is_some_and(|now| now.cookie().is_some_and(|now| Arc::ptr_eq(now, cookie)))
         };
-        if proven.generation != generation || matches!(*self.state.borrow(), State::Closed { .. }) {
+        if proven.generation != generation
+            || matches!(*self.state.borrow(), GateState::Closed { .. })
+        {
             return self.verdict(proven, true);
         }
         if !in_use() || self.proven.is_known_privilege_refusal(&rejection.reason) {
@@ -243,7 +247,7 @@ impl LoginTask {
             return self.verdict(proven, !in_use());
         }
         match self.check_session(destination, cookie, rejection).await {
-            Session::Ended => {
+            SessionCheck::Ended => {
                 if in_use() {
                     auth.record_session_end(generation, cookie);
                 }
@@ -253,19 +257,19 @@ impl LoginTask {
                 }
                 return self.verdict(proven, true);
             }
-            Session::UnknownToNode => {
+            SessionCheck::UnknownToNode => {
                 destination
                     .forwarded_to
                     .iter()
                     .for_each(|node| node.auth.disable_sessions(generation));
             }
-            Session::Inconsistent => auth.disable_sessions(generation),
-            Session::Valid => {
+            SessionCheck::Inconsistent => auth.disable_sessions(generation),
+            SessionCheck::Valid => {
                 self.reopen(proven);
                 self.remember_privilege_refusal(proven, &rejection.reason);
                 return self.verdict(proven, false);
             }
-            Session::Unreachable(error) => {
+            SessionCheck::Unreachable(error) => {
                 self.reopen(proven);
                 return Verdict::Failed(error);
             }
@@ -279,44 +283,48 @@ impl LoginTask {
         destination: &Destination,
         cookie: &Arc<Cookie>,
         rejection: &Rejection,
-    ) -> Session {
+    ) -> SessionCheck {
         let credential = Credential::Cookie(Arc::clone(cookie));
         let direct = Destination::direct(Arc::clone(&destination.server));
         let asked = self.sender.session(Route::Session, &direct, &self.proven, &credential).await;
         let session = match asked {
             Ok(Ok(session)) => session,
-            Ok(Err(_)) => return Session::Ended,
-            Err(error) => return Session::Unreachable(error),
+            Ok(Err(_)) => return SessionCheck::Ended,
+            Err(error) => return SessionCheck::Unreachable(error),
         };
         if let Some(node) = &destination.forwarded_to {
             let route = Route::NodeSession { node: &node.name };
             match self.sender.session(route, destination, &self.proven, &credential).await {
                 Ok(Ok(_)) => {}
-                Ok(Err(_)) => return Session::UnknownToNode,
+                Ok(Err(_)) => return SessionCheck::UnknownToNode,
                 Err(error) if is_unknown_there(&error) => {}
-                Err(error) => return Session::Unreachable(error),
+                Err(error) => return SessionCheck::Unreachable(error),
             }
         }
         // CouchDB never answers 401 to an administrator: one address may lead to servers that
         // recognise the session and to others that do not.
         if rejection.status == 401 && session.is_admin() {
-            return Session::Inconsistent;
+            return SessionCheck::Inconsistent;
         }
-        Session::Valid
+        SessionCheck::Valid
     }
 
     /// What a refused request has to do now. `again` means that the refusal was not about
     /// privileges.
     fn verdict(&self, proven: &ProvenLogin, again: bool) -> Verdict {
         match &*self.state.borrow() {
-            State::Closed { why } => Verdict::Failed(Error::LoginClosed { why: Arc::clone(why) }),
-            State::Unproved { why, .. } => {
+            GateState::Closed { why } => {
+                Verdict::Failed(Error::LoginClosed { why: Arc::clone(why) })
+            }
+            GateState::Unproved { why, .. } => {
                 let why = why.clone().unwrap_or(Error::Stopped);
                 Verdict::Failed(Error::unproved(why))
             }
-            State::Proving { .. } => Verdict::Again,
-            State::Open(open) if open.generation != proven.generation || again => Verdict::Again,
-            State::Open(_) => Verdict::Forbidden,
+            GateState::Proving { .. } => Verdict::Again,
+            GateState::Open(open) if open.generation != proven.generation || again => {
+                Verdict::Again
+            }
+            GateState::Open(_) => Verdict::Forbidden,
         }
     }
 
@@ -331,9 +339,9 @@ impl LoginTask {
         });
         let proven = Arc::new(self.proven.clone());
         self.state.send_if_modified(|state| {
-            let open = matches!(state, State::Open(_));
+            let open = matches!(state, GateState::Open(_));
             if open {
-                *state = State::Open(proven);
+                *state = GateState::Open(proven);
             }
             open
         });
@@ -342,9 +350,9 @@ impl LoginTask {
     /// Checks for a new password and for the end of the pause after a refusal.
     async fn check_login(&mut self) {
         let (open, closed) = match *self.state.borrow() {
-            State::Open(_) => (true, false),
-            State::Closed { .. } => (false, true),
-            State::Unproved { .. } | State::Proving { .. } => (false, false),
+            GateState::Open(_) => (true, false),
+            GateState::Closed { .. } => (false, true),
+            GateState::Unproved { .. } | GateState::Proving { .. } => (false, false),
         };
         let changed = self.changed_password().await;
         if open && let Some(password) = changed {
@@ -418,7 +426,7 @@ impl LoginTask {
     /// Proves the login with one request to the first server of `order` that answers.
     async fn prove(&mut self, order: &[Arc<Server>]) {
         let generation = self.proven.generation;
-        self.state.send_replace(State::Proving { attempt: self.attempt, generation });
+        self.state.send_replace(GateState::Proving { attempt: self.attempt, generation });
         self.attempt = self.attempt.saturating_add(1);
         if let Err(error) = self.refresh().await {
             self.close(error.to_string().into());
@@ -447,13 +455,13 @@ impl LoginTask {
         let refused = || Error::LoginClosed { why: "every CouchDB URL refused the login".into() };
         let why = last.unwrap_or_else(refused);
         self.unanswered = Some((Instant::now(), why.clone()));
-        self.state.send_replace(State::Unproved { attempt: self.attempt, why: Some(why) });
+        self.state.send_replace(GateState::Unproved { attempt: self.attempt, why: Some(why) });
     }
 
     /// Reopens the gate after the refusal of a request with `proven`, because the login was not the
     /// cause.
     fn reopen(&mut self, proven: &ProvenLogin) {
-        let closed = matches!(*self.state.borrow(), State::Proving { .. });
+        let closed = matches!(*self.state.borrow(), GateState::Proving { .. });
         if closed && proven.epoch == self.proven.epoch {
             self.attempt = self.attempt.saturating_add(1);
             self.open(None);
@@ -470,13 +478,13 @@ impl LoginTask {
             self.proven.privilege_refusal = None;
             server.auth.open(self.proven.generation, credential);
         }
-        self.state.send_replace(State::Open(Arc::new(self.proven.clone())));
+        self.state.send_replace(GateState::Open(Arc::new(self.proven.clone())));
     }
 
     fn close(&mut self, why: Arc<str>) {
         tracing::error!(%why, "nothing is sent to CouchDB");
         self.closed_until = Some(Instant::now() + LOCKOUT);
-        self.state.send_replace(State::Closed { why });
+        self.state.send_replace(GateState::Closed { why });
     }
 
     /// The one request that may carry a wrong password.

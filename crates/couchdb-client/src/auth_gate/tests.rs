@@ -10,8 +10,8 @@ fn words_about_the_login_are_told_from_words_about_privileges() {
         ("You are not allowed to access this db.", false),
         ("", false),
     ] {
-        let refusal = wire::Refusal { error: None, reason: Some(reason.to_owned()) };
+        let refusal = wire::ErrorBody { error: None, reason: Some(reason.to_owned()) };
         assert_eq!(is_about_login(&refusal), about_login, "{reason}");
     }
-    assert!(!is_about_login(&wire::Refusal::default()));
+    assert!(!is_about_login(&wire::ErrorBody::default()));
 }

@@ -2,7 +2,7 @@
 //! node's name.
 //!
 //! Asking for the name needs a login, and a login is sent only where the settings allow it
-//! ([`Settings::candidates`](crate::Settings)). A host that is known only from a node's name gets
+//! ([`ClientSettings::candidates`](crate::ClientSettings)). A host that is known only from a node's name gets
 //! nothing at all, unless the settings trust it; then it is asked first, without the login, whether
 //! it is a CouchDB.
 
@@ -11,7 +11,7 @@ use crate::{
     Error, Route,
     directory::{Node, Server},
     greeting::Greeting,
-    settings::Candidate,
+    settings::AddressCandidate,
     wire,
 };
 use futures::{StreamExt as _, future::join_all, stream};
@@ -79,7 +79,7 @@ impl Client {
         if candidates.is_empty() && all_named() {
             node.no_address_given.store(true, Ordering::Relaxed);
         }
-        for Candidate { address, guessed } in candidates {
+        for AddressCandidate { address, guessed } in candidates {
             let server = shared.directory.server(&address);
             if guessed && !self.is_couchdb(node, &server).await {
                 continue;

@@ -1,8 +1,8 @@
 //! How a client is set up.
 
-use super::{Client, Shared, Task};
+use super::{Client, ClientTask, Shared};
 use crate::{
-    Address, Login, Observer, Settings, Transport, TransportError,
+    Address, ClientSettings, Login, Observer, Transport, TransportError,
     auth_gate::{AuthGate, login_task::LoginTask},
     directory::Directory,
     observer::NoObserver,
@@ -18,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 /// Sets up a [`Client`].
 #[derive(Debug)]
 pub struct Builder {
-    settings: Settings,
+    settings: ClientSettings,
     transport: Option<Transport>,
     user_agent: Cow<'static, str>,
     observer: Arc<dyn Observer>,
@@ -35,12 +35,12 @@ impl Client {
     /// # Errors
     /// When no tokio runtime runs, or TLS or the HTTP library refuses its settings.
     pub fn open(url: Address, login: Login) -> Result<Self, OpenError> {
-        Self::builder(Settings { login, ..Settings::new(vec![url]) }).open()
+        Self::builder(ClientSettings { login, ..ClientSettings::new(vec![url]) }).open()
     }
 
     /// Begins to set up a client with these settings.
     #[must_use]
-    pub fn builder(settings: Settings) -> Builder {
+    pub fn builder(settings: ClientSettings) -> Builder {
         Builder {
             settings,
             transport: None,
@@ -87,7 +87,7 @@ impl Builder {
     ///
     /// # Errors
     /// When TLS or the HTTP library refuses its settings.
-    pub fn build(self) -> Result<(Client, Task), TransportError> {
+    pub fn build(self) -> Result<(Client, ClientTask), TransportError> {
         let Self { settings, transport, user_agent, observer } = self;
         let transport = match transport {
             Some(transport) => transport,
@@ -102,7 +102,7 @@ impl Builder {
         let no_user_logged = AtomicBool::new(false);
         let shared = Shared { settings, directory, gate, sender, entries_named, no_user_logged };
         let client = Client { shared: Arc::new(shared), task: None };
-        Ok((client.clone(), Task { login_task, client }))
+        Ok((client.clone(), ClientTask { login_task, client }))
     }
 }
 

@@ -3,10 +3,10 @@
 //! They pass the auth gate as all requests do, but do not count as requests in flight: one feed
 //! stays open for as long as the process runs.
 
-use super::{Client, Target};
+use super::{Client, ServerChoice};
 use crate::{
-    Error, RequestInfo, Route, directory::Destination, lines::Lines, sender::Answer, transport,
-    wire,
+    Error, RequestInfo, Route, directory::Destination, lines::Lines, sender::ServerResponse,
+    transport, wire,
 };
 use http_body_util::BodyExt as _;
 use std::{sync::Arc, time::Duration};
@@ -103,7 +103,7 @@ impl Client {
             Some(_) => Ok(()),
             None => Err("it has no last_seq".to_owned()),
         };
-        let end = self.get_checked(Route::DbUpdatesNow, Target::Any, has_seq).await?;
+        let end = self.get_checked(Route::DbUpdatesNow, ServerChoice::Any, has_seq).await?;
         Ok(end.last_seq.unwrap_or_default())
     }
 
@@ -116,7 +116,7 @@ impl Client {
         let millis = u64::try_from(heartbeat.as_millis()).unwrap_or(u64::MAX);
         let route = Route::DbUpdates { since, heartbeat: millis };
         let silence = heartbeat.saturating_mul(MAX_MISSED_HEARTBEATS);
-        let (_, asked, body) = self.open_feed(route, Target::Any, silence).await?;
+        let (_, asked, body) = self.open_feed(route, ServerChoice::Any, silence).await?;
         Ok(Updates { body, lines: Lines::new(MAX_LINE_BYTES), silence, asked, bad: None })
     }
 
@@ -126,7 +126,7 @@ impl Client {
     /// As [`Error`] says.
     pub async fn shard_map_seq(&self, node: &str) -> Result<u64, Error> {
         let route = Route::MapChangesNow { node };
-        let read = self.get_checked(route, Target::Node(node), has_seq).await?;
+        let read = self.get_checked(route, ServerChoice::Node(node), has_seq).await?;
         Ok(read.last_seq.unwrap_or_default())
     }
 
@@ -144,7 +144,8 @@ impl Client {
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let route = Route::MapChanges { node, since, limit: MAX_ROWS, timeout: millis };
         let within = wait.saturating_add(LONG_POLL_SLACK);
-        let (destination, asked, body) = self.open_feed(route, Target::Node(node), within).await?;
+        let (destination, asked, body) =
+            self.open_feed(route, ServerChoice::Node(node), within).await?;
         let limit = route.body_limit();
         let sender = &self.shared.sender;
         let body = match timeout(within, transport::read_body(body, 0, limit)).await {
@@ -164,14 +165,14 @@ impl Client {
     async fn open_feed(
         &self,
         route: Route<'_>,
-        target: Target<'_>,
+        target: ServerChoice<'_>,
         within: Duration,
     ) -> Result<(Destination, Arc<RequestInfo>, transport::BodyStream), Error> {
         let shared = &self.shared;
         let path = route.path()?;
         let node = match target {
-            Target::Node(name) | Target::Own(name) => Some(shared.directory.node(name)),
-            Target::Any => None,
+            ServerChoice::Node(name) | ServerChoice::Own(name) => Some(shared.directory.node(name)),
+            ServerChoice::Any => None,
         };
         if let Some(node) = &node {
             node.searched.get_or_init(|| self.find_own_address(node)).await;
@@ -186,8 +187,8 @@ impl Client {
             };
             let asked = RequestInfo::new(&route, &path, &destination.server.address);
             match self.send_authenticated(route, &path, &destination, Some(within)).await {
-                Ok(Answer::Streaming(body)) => return Ok((destination, asked, body)),
-                Ok(Answer::Complete { .. } | Answer::Refused { .. }) => {
+                Ok(ServerResponse::Streaming(body)) => return Ok((destination, asked, body)),
+                Ok(ServerResponse::Complete { .. } | ServerResponse::Refused { .. }) => {
                     return Err(Error::Malformed { asked, detail: "it is no feed".to_owned() });
                 }
                 Err(error) => {

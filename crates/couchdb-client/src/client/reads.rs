@@ -1,6 +1,6 @@
 //! Requests that read, one method a route.
 
-use super::{Client, Target};
+use super::{Client, ServerChoice};
 use crate::{
     Error, ErrorKind, Route,
     paging::{Page, PageLimits, Paging, size_of_text},
@@ -66,7 +66,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn session(&self) -> Result<wire::Session, Error> {
-        self.get(Route::Session, Target::Any).await
+        self.get(Route::Session, ServerChoice::Any).await
     }
 
     /// Connected and expected nodes, as one live server sees them.
@@ -78,7 +78,7 @@ impl Client {
             let named = members.all_nodes.is_some() || members.cluster_nodes.is_some();
             if named { Ok(()) } else { Err("it names no nodes".to_owned()) }
         };
-        match self.get_checked(Route::Membership, Target::Any, names).await {
+        match self.get_checked(Route::Membership, ServerChoice::Any, names).await {
             Ok(members) => Ok(members),
             Err(error) => {
                 Err(self.shared.sender.explain_error(error, &self.shared.directory).await)
@@ -91,7 +91,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn welcome(&self) -> Result<wire::Welcome, Error> {
-        self.get(Route::Welcome, Target::Any).await
+        self.get(Route::Welcome, ServerChoice::Any).await
     }
 
     /// Version and vendor of `node`.
@@ -99,7 +99,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn node_welcome(&self, node: &str) -> Result<wire::Welcome, Error> {
-        self.get(Route::NodeWelcome { node }, Target::Node(node)).await
+        self.get(Route::NodeWelcome { node }, ServerChoice::Node(node)).await
     }
 
     /// Whether `node` is in maintenance, asked at its own address.
@@ -119,7 +119,7 @@ impl Client {
             Some(_) => Ok(()),
             None => Err("it has no status".to_owned()),
         };
-        self.get_timed(Route::Up, Target::Own(node), says).await
+        self.get_timed(Route::Up, ServerChoice::Own(node), says).await
     }
 
     /// Versions of what `node` is built of, since 3.2; [`ErrorKind::NotFound`] before.
@@ -127,7 +127,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn versions(&self, node: &str) -> Result<wire::Versions, Error> {
-        self.get(Route::NodeVersions { node }, Target::Node(node)).await
+        self.get(Route::NodeVersions { node }, ServerChoice::Node(node)).await
     }
 
     /// Every database file on `node`'s disk, in or out of the shard map.
@@ -135,7 +135,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn node_files(&self, node: &str) -> Result<NameList, Error> {
-        self.get(Route::NodeFiles { node }, Target::Node(node)).await
+        self.get(Route::NodeFiles { node }, ServerChoice::Node(node)).await
     }
 
     /// One page of the shard map: up to `limit` databases, after the page that returned `from`.
@@ -164,7 +164,7 @@ impl Client {
             Paging::after_page(from, &page, MAP_LIMITS)
         };
         let page: wire::MapRows =
-            self.get_checked(route, Target::Any, |page| behind(page).map(drop)).await?;
+            self.get_checked(route, ServerChoice::Any, |page| behind(page).map(drop)).await?;
         let next = behind(&page).unwrap_or_default();
         let docs = page.rows.into_iter().filter(|row| row.id.as_deref() != after);
         Ok(MapPage { docs: docs.filter_map(|row| row.doc).collect(), next })
@@ -176,7 +176,7 @@ impl Client {
     /// As [`Error`] says.
     pub async fn shard_map_entry(&self, db: &str) -> Result<Option<wire::DbsDoc>, Error> {
         let route = Route::ShardMap { from: Some(db), limit: 1 };
-        let page: wire::MapRows = self.get(route, Target::Any).await?;
+        let page: wire::MapRows = self.get(route, ServerChoice::Any).await?;
         let row = page.rows.into_iter().next().filter(|row| row.id.as_deref() == Some(db));
         Ok(row.and_then(|row| row.doc))
     }
@@ -196,7 +196,7 @@ impl Client {
     ) -> Result<wire::ShardInfo, Error> {
         let route = Route::Shard { node, shard };
         self.pace(route, node, cache).await?;
-        self.get_checked(route, Target::Node(node), |info| about(shard, info)).await
+        self.get_checked(route, ServerChoice::Node(node), |info| about(shard, info)).await
     }
 
     /// The view index of one shard copy; [`ErrorKind::NotFound`] on every range but the one
@@ -213,7 +213,7 @@ impl Client {
     ) -> Result<wire::ViewInfo, Error> {
         let route = Route::ShardViewInfo { node, shard, ddoc };
         self.pace(route, node, cache).await?;
-        self.get(route, Target::Node(node)).await
+        self.get(route, ServerChoice::Node(node)).await
     }
 
     /// Names of clustered databases, in order: up to `limit`, after the page that returned `from`;
@@ -237,7 +237,7 @@ impl Client {
             Paging::after_page(from, &page, NAME_LIMITS)
         };
         let page: NameList =
-            self.get_checked(route, Target::Any, |page| behind(page).map(drop)).await?;
+            self.get_checked(route, ServerChoice::Any, |page| behind(page).map(drop)).await?;
         let next = behind(&page).unwrap_or_default();
         let names = page.iter().filter(|name| Some(*name) != after).map(ToOwned::to_owned);
         Ok((names.collect(), next))
@@ -248,7 +248,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn db_shards(&self, db: &str) -> Result<wire::DbShards, Error> {
-        self.get(Route::DbShards { db }, Target::Any).await
+        self.get(Route::DbShards { db }, ServerChoice::Any).await
     }
 
     /// The clustered database: sums over one copy of each range.
@@ -256,7 +256,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn database(&self, db: &str) -> Result<wire::ShardInfo, Error> {
-        self.get_checked(Route::Database { db }, Target::Any, |info| about(db, info)).await
+        self.get_checked(Route::Database { db }, ServerChoice::Any, |info| about(db, info)).await
     }
 
     /// Every design document of a database, without their code.
@@ -290,14 +290,15 @@ impl Client {
                 Paging::after_page(from.as_ref(), &page, DESIGN_LIMITS)
             };
             let whole = |page: &wire::DesignRows| behind(page).map(drop);
-            let page: wire::DesignRows = match self.get_checked(route, Target::Any, whole).await {
-                Ok(page) => page,
-                Err(error) if error.kind() == ErrorKind::TooLarge && limit > 1 => {
-                    limit /= 2;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
+            let page: wire::DesignRows =
+                match self.get_checked(route, ServerChoice::Any, whole).await {
+                    Ok(page) => page,
+                    Err(error) if error.kind() == ErrorKind::TooLarge && limit > 1 => {
+                        limit /= 2;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
             let next = behind(&page).unwrap_or_default();
             let fresh =
                 page.rows.iter().filter(|row| row.id.is_none() || row.id.as_deref() != after);
@@ -315,7 +316,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn view_info(&self, db: &str, ddoc: &str) -> Result<wire::ViewInfo, Error> {
-        self.get(Route::ViewInfo { db, ddoc }, Target::Any).await
+        self.get(Route::ViewInfo { db, ddoc }, ServerChoice::Any).await
     }
 
     /// The range and the nodes that hold a document.
@@ -323,7 +324,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn doc_shards(&self, db: &str, doc: &str) -> Result<wire::DocShards, Error> {
-        self.get(Route::DocShards { db, doc }, Target::Any).await
+        self.get(Route::DocShards { db, doc }, ServerChoice::Any).await
     }
 
     /// Whether a node that did not answer does so again. Its own address, if known, is asked even
@@ -344,7 +345,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says; [`ErrorKind::NoOwnAddress`] where the address is not known.
     pub async fn smoosh_status(&self, node: &str) -> Result<Option<wire::SmooshStatus>, Error> {
-        match self.get(Route::SmooshStatus, Target::Own(node)).await {
+        match self.get(Route::SmooshStatus, ServerChoice::Own(node)).await {
             Ok(status) => Ok(Some(status)),
             // Before 3.4 the words are taken for a database's name, which is refused.
             Err(Error::NotFound { .. } | Error::Status { status: 400, .. }) => Ok(None),
@@ -374,7 +375,7 @@ impl Client {
         section: &str,
     ) -> Result<(wire::ConfigSection, Duration), Error> {
         let route = Route::ConfigSection { node, section };
-        self.get_timed(route, Target::Node(node), |_| Ok(())).await
+        self.get_timed(route, ServerChoice::Node(node), |_| Ok(())).await
     }
 
     /// `node`'s whole configuration.
@@ -382,7 +383,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn config(&self, node: &str) -> Result<wire::Config, Error> {
-        self.get(Route::Config { node }, Target::Node(node)).await
+        self.get(Route::Config { node }, ServerChoice::Node(node)).await
     }
 
     /// The tasks that run on `node`.
@@ -391,7 +392,7 @@ impl Client {
     /// As [`Error`] says.
     pub async fn active_tasks(&self, node: &str) -> Result<Vec<wire::ActiveTask>, Error> {
         let tasks: wire::List<wire::ActiveTask> =
-            self.get(Route::ActiveTasks { node }, Target::Node(node)).await?;
+            self.get(Route::ActiveTasks { node }, ServerChoice::Node(node)).await?;
         Ok(tasks.0)
     }
 
@@ -400,7 +401,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn system(&self, node: &str) -> Result<wire::System, Error> {
-        self.get(Route::System { node }, Target::Node(node)).await
+        self.get(Route::System { node }, ServerChoice::Node(node)).await
     }
 
     /// Shards being split, over the cluster.
@@ -408,7 +409,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn reshard_jobs(&self) -> Result<Vec<wire::ReshardJob>, Error> {
-        let all: wire::ReshardJobs = self.get(Route::ReshardJobs, Target::Any).await?;
+        let all: wire::ReshardJobs = self.get(Route::ReshardJobs, ServerChoice::Any).await?;
         Ok(all.jobs)
     }
 }

@@ -1,6 +1,6 @@
 //! Requests about search indexes, and one that builds them.
 
-use super::{Client, Target, WriteOutcome};
+use super::{Client, ServerChoice, WriteOutcome};
 use crate::{Error, ErrorKind, Route, wire};
 use couchdb_names::Engine;
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says; [`ErrorKind::NoOwnAddress`] where the address is not known.
     pub async fn own_welcome(&self, node: &str) -> Result<wire::Welcome, Error> {
-        self.get(Route::Welcome, Target::Own(node)).await
+        self.get(Route::Welcome, ServerChoice::Own(node)).await
     }
 
     /// A search index over the cluster; `None` if no copy of a range was ever built.
@@ -39,7 +39,7 @@ impl Client {
         index: &str,
     ) -> Result<Option<wire::SearchInfo>, Error> {
         let route = Route::SearchInfo { engine, db, ddoc, index };
-        match self.get(route, Target::Any).await {
+        match self.get(route, ServerChoice::Any).await {
             Ok(info) => Ok(Some(info)),
             Err(Error::NotFound { reason, .. }) if reason == NEVER_BUILT => Ok(None),
             Err(error) => Err(error),
@@ -57,7 +57,7 @@ impl Client {
     ) -> WriteOutcome {
         let route = Route::BuildSearch { engine, db, ddoc, index };
         let began = Instant::now();
-        match timeout(STARTED_WITHIN, self.write(route, Target::Any)).await {
+        match timeout(STARTED_WITHIN, self.write(route, ServerChoice::Any)).await {
             Ok(WriteOutcome::Unknown(error)) if error.kind() == ErrorKind::Timeout => {
                 WriteOutcome::Accepted
             }

@@ -1,7 +1,7 @@
 //! Requests that start work, one method a route. Each is sent once. The caller decides whether to
 //! send it again, because a request that was not answered may have arrived.
 
-use super::{Client, Target};
+use super::{Client, ServerChoice};
 use crate::{Error, Route, directory::Destination, observer::status_label};
 
 /// CouchDB's status for a request that it works on, or already did.
@@ -26,32 +26,32 @@ pub enum WriteOutcome {
 impl Client {
     /// Starts to compact one shard copy, or a node-local database such as `_dbs`.
     pub async fn compact_shard(&self, node: &str, shard: &str) -> WriteOutcome {
-        self.write(Route::NodeCompact { node, shard }, Target::Node(node)).await
+        self.write(Route::NodeCompact { node, shard }, ServerChoice::Node(node)).await
     }
 
     /// Starts to compact one copy of a view index; only on the range that holds the design
     /// document.
     pub async fn compact_shard_view(&self, node: &str, shard: &str, ddoc: &str) -> WriteOutcome {
-        self.write(Route::NodeCompactView { node, shard, ddoc }, Target::Node(node)).await
+        self.write(Route::NodeCompactView { node, shard, ddoc }, ServerChoice::Node(node)).await
     }
 
     /// Starts to compact every copy of a view index on every node at once.
     pub async fn compact_view(&self, db: &str, ddoc: &str) -> WriteOutcome {
-        self.write(Route::CompactView { db, ddoc }, Target::Any).await
+        self.write(Route::CompactView { db, ddoc }, ServerChoice::Any).await
     }
 
     /// Makes every node delete the index files of a database that no design document names.
     pub async fn cleanup_views(&self, db: &str) -> WriteOutcome {
-        self.write(Route::ViewCleanup { db }, Target::Any).await
+        self.write(Route::ViewCleanup { db }, ServerChoice::Any).await
     }
 
     /// Makes CouchDB build every copy of a view index that is behind; `view` is any view of the
     /// document.
     pub async fn build_view(&self, db: &str, ddoc: &str, view: &str) -> WriteOutcome {
-        self.write(Route::BuildView { db, ddoc, view }, Target::Any).await
+        self.write(Route::BuildView { db, ddoc, view }, ServerChoice::Any).await
     }
 
-    pub(super) async fn write(&self, route: Route<'_>, target: Target<'_>) -> WriteOutcome {
+    pub(super) async fn write(&self, route: Route<'_>, target: ServerChoice<'_>) -> WriteOutcome {
         let due = if route.starts_work() { ACCEPTED } else { ANSWERED };
         match self.sent_once(route, target).await {
             Ok((status, _)) if status == due => WriteOutcome::Accepted,
@@ -67,13 +67,13 @@ impl Client {
     async fn sent_once(
         &self,
         route: Route<'_>,
-        target: Target<'_>,
+        target: ServerChoice<'_>,
     ) -> Result<(u16, std::sync::Arc<crate::RequestInfo>), Error> {
         let shared = &self.shared;
         let path = route.path()?;
         let node = match target {
-            Target::Any => None,
-            Target::Node(name) | Target::Own(name) => Some(shared.directory.node(name)),
+            ServerChoice::Any => None,
+            ServerChoice::Node(name) | ServerChoice::Own(name) => Some(shared.directory.node(name)),
         };
         if let Some(node) = &node {
             node.searched.get_or_init(|| self.find_own_address(node)).await;

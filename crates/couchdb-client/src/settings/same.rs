@@ -1,9 +1,9 @@
 //! When two settings are the same, for a reload that asks what changed.
 
-use super::{Login, Settings};
+use super::{ClientSettings, Login};
 use secrecy::ExposeSecret as _;
 
-impl PartialEq for Settings {
+impl PartialEq for ClientSettings {
     fn eq(&self, other: &Self) -> bool {
         let Self {
             urls,

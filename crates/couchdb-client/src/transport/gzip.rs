@@ -1,6 +1,6 @@
 //! Decompresses bodies that a proxy has compressed.
 
-use super::Failure;
+use super::SendFailure;
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use std::io::Read as _;
@@ -13,14 +13,14 @@ const LARGE_BODY: usize = 16 << 20;
 const MAX_RATIO: usize = 100;
 
 /// The decompressed body, at most `limit` bytes.
-pub(super) fn decompress(body: &Bytes, limit: usize) -> Result<Bytes, Failure> {
+pub(super) fn decompress(body: &Bytes, limit: usize) -> Result<Bytes, SendFailure> {
     let limit = limit.min(body.len().saturating_mul(MAX_RATIO).max(LARGE_BODY));
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     let mut plain = Vec::new();
     match MultiGzDecoder::new(&**body).take(most).read_to_end(&mut plain) {
-        Ok(size) if size > limit => Err(Failure::TooLarge),
+        Ok(size) if size > limit => Err(SendFailure::TooLarge),
         Ok(_) => Ok(plain.into()),
-        Err(error) => Err(Failure::Malformed(format!("its compressed body: {error}"))),
+        Err(error) => Err(SendFailure::Malformed(format!("its compressed body: {error}"))),
     }
 }
 
@@ -35,13 +35,16 @@ mod tests {
         gzip.write_all(&[b'x'; 1000]).unwrap();
         let packed = Bytes::from(gzip.finish().unwrap());
         assert_eq!(decompress(&packed, 1000).unwrap().len(), 1000);
-        assert!(matches!(decompress(&packed, 999), Err(Failure::TooLarge)));
+        assert!(matches!(decompress(&packed, 999), Err(SendFailure::TooLarge)));
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
         gzip.write_all(&vec![b' '; LARGE_BODY + 1]).unwrap();
         let bomb = Bytes::from(gzip.finish().unwrap());
-        assert!(matches!(decompress(&bomb, 512 << 20), Err(Failure::TooLarge)));
+        assert!(matches!(decompress(&bomb, 512 << 20), Err(SendFailure::TooLarge)));
         let cut = packed.slice(..packed.len() / 2);
-        assert!(matches!(decompress(&cut, 1000), Err(Failure::Malformed(_))));
-        assert!(matches!(decompress(&Bytes::from_static(b"no"), 9), Err(Failure::Malformed(_))));
+        assert!(matches!(decompress(&cut, 1000), Err(SendFailure::Malformed(_))));
+        assert!(matches!(
+            decompress(&Bytes::from_static(b"no"), 9),
+            Err(SendFailure::Malformed(_))
+        ));
     }
 }

@@ -1,10 +1,10 @@
 //! Sends requests over TCP and TLS, and keeps connections open.
 
 use super::{
-    Failure, OutgoingRequest, Reply, StreamingReply, TransportError, gzip, location, read_body,
+    OutgoingRequest, Reply, SendFailure, StreamingReply, TransportError, gzip, location, read_body,
     tls, url,
 };
-use crate::{Address, CertificateEnds, Settings, credential::Cookie};
+use crate::{Address, CertificateEnds, ClientSettings, credential::Cookie};
 use http::{HeaderMap, HeaderValue, Response, header};
 use http_body_util::BodyExt as _;
 use reqwest::{Body, Client, Request, redirect::Policy, retry};
@@ -26,7 +26,7 @@ pub(super) struct Network {
 
 impl Network {
     /// A pool with the trusted authorities, client certificate and size of `settings`.
-    pub(super) fn new(settings: &Settings, user_agent: &str) -> Result<Self, TransportError> {
+    pub(super) fn new(settings: &ClientSettings, user_agent: &str) -> Result<Self, TransportError> {
         let (tls, own_authorities) = tls::client_config(&settings.tls, settings.uses_tls())?;
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
@@ -42,7 +42,7 @@ impl Network {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(settings.requests_in_flight.saturating_mul(2).max(8))
             .build()
-            .map_err(|why| TransportError::Http(Failure::of(&why).detail()))?;
+            .map_err(|why| TransportError::Http(SendFailure::of(&why).detail()))?;
         let ends = CertificateEnds::read(&settings.tls);
         Ok(Self { client, own_authorities, ends })
     }
@@ -60,16 +60,16 @@ impl Network {
         &self,
         at: &Address,
         out: OutgoingRequest<'_>,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<Reply, SendFailure> {
         let limit = out.limit;
         let response = self.request(at, out, Some("gzip")).await?;
         let announced = response.content_length().and_then(|length| usize::try_from(length).ok());
         let expected = announced.unwrap_or_default();
         if expected > limit {
-            return Err(Failure::TooLarge);
+            return Err(SendFailure::TooLarge);
         }
         let (head, body) = Response::from(response).into_parts();
-        let body = body.map_err(|error| Failure::of(&error)).boxed_unsync();
+        let body = body.map_err(|error| SendFailure::of(&error)).boxed_unsync();
         let mut body = read_body(body, expected, limit).await?;
         if is_gzip(&head.headers) {
             body = gzip::decompress(&body, limit)?;
@@ -88,10 +88,10 @@ impl Network {
         &self,
         at: &Address,
         out: OutgoingRequest<'_>,
-    ) -> Result<StreamingReply, Failure> {
+    ) -> Result<StreamingReply, SendFailure> {
         let (head, body) = Response::from(self.request(at, out, None).await?).into_parts();
         if is_gzip(&head.headers) {
-            return Err(Failure::Malformed(
+            return Err(SendFailure::Malformed(
                 "it is compressed, although the request did not allow that".to_owned(),
             ));
         }
@@ -99,7 +99,7 @@ impl Network {
             status: head.status.as_u16(),
             location: location(&head.headers),
             cookie: Cookie::read(&head.headers),
-            body: body.map_err(|error| Failure::of(&error)).boxed_unsync(),
+            body: body.map_err(|error| SendFailure::of(&error)).boxed_unsync(),
         })
     }
 
@@ -108,7 +108,7 @@ impl Network {
         at: &Address,
         out: OutgoingRequest<'_>,
         accepts: Option<&'static str>,
-    ) -> Result<reqwest::Response, Failure> {
+    ) -> Result<reqwest::Response, SendFailure> {
         let mut request = Request::new(out.method.clone(), url(at, out.path)?);
         let headers = request.headers_mut();
         if let Some(coding) = accepts {
@@ -116,7 +116,7 @@ impl Network {
         }
         out.write_headers(headers);
         *request.body_mut() = out.form.map(Body::from);
-        self.client.execute(request).await.map_err(|error| Failure::of(&error))
+        self.client.execute(request).await.map_err(|error| SendFailure::of(&error))
     }
 }
 

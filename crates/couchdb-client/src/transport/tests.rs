@@ -2,9 +2,9 @@ use super::{authority::Authority, *};
 use crate::Tls;
 use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
 
-async fn get(at: SocketAddr, tls: Tls) -> Result<u16, Failure> {
+async fn get(at: SocketAddr, tls: Tls) -> Result<u16, SendFailure> {
     let address: Address = format!("https://{at}").parse().unwrap();
-    let mut settings = Settings::new(vec![address.clone()]);
+    let mut settings = ClientSettings::new(vec![address.clone()]);
     settings.tls = tls;
     let transport = Transport::http(&settings, "test").unwrap();
     let reply = tokio::time::timeout(
@@ -42,7 +42,7 @@ async fn only_the_given_authority_is_trusted() {
     for tls in [with(other), with(None)] {
         let failure = get(at, tls).await.unwrap_err();
         assert!(
-            matches!(&failure, Failure::Tls(detail) if detail.contains("certificate")),
+            matches!(&failure, SendFailure::Tls(detail) if detail.contains("certificate")),
             "{failure:?}"
         );
     }
@@ -69,7 +69,7 @@ async fn a_clients_certificate_is_shown() {
 fn files_that_cannot_be_used_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let settings = |tls| {
-        let mut settings = Settings::new(vec!["https://couch".parse().unwrap()]);
+        let mut settings = ClientSettings::new(vec!["https://couch".parse().unwrap()]);
         settings.tls = tls;
         Transport::http(&settings, "test").unwrap_err().to_string()
     };

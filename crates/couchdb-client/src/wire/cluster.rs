@@ -173,7 +173,7 @@ pub struct DbShards {
 /// The body of an error.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
-pub struct Refusal {
+pub struct ErrorBody {
     /// The error's name, such as `not_found` or `nodedown`.
     #[serde(deserialize_with = "lenient::field")]
     pub error: Option<String>,

@@ -22,7 +22,7 @@ pub struct DbsDoc {
     pub by_range: BTreeMap<String, Vec<String>>,
     /// The history of the map: `add`, `delete`, `split`.
     #[serde(deserialize_with = "lenient::field")]
-    pub changelog: Vec<Change>,
+    pub changelog: Vec<ChangelogEntry>,
 }
 
 impl DbsDoc {
@@ -41,7 +41,7 @@ impl DbsDoc {
 
 /// One entry of a changelog.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct ChangelogEntry {
     /// The operation: `add`, `delete`, `split`.
     pub what: String,
     /// The range it applied to.
@@ -51,10 +51,10 @@ pub struct Change {
 }
 
 /// An entry of a changelog is a list of strings.
-impl<'de> lenient::Lenient<'de> for Option<Change> {
+impl<'de> lenient::Lenient<'de> for Option<ChangelogEntry> {
     fn from_seq<A: SeqAccess<'de>>(items: A) -> Result<Self, A::Error> {
         let mut parts = Vec::<String>::from_seq(items)?.into_iter();
-        Ok(parts.next().zip(parts.next()).map(|(what, range)| Change {
+        Ok(parts.next().zip(parts.next()).map(|(what, range)| ChangelogEntry {
             what,
             range,
             node: parts.next().unwrap_or_default(),

@@ -128,7 +128,7 @@ fn the_shard_map_of_a_real_server_is_read_whole() {
     assert_eq!(doc.changelog.len(), 12);
     assert_eq!(
         doc.changelog[0],
-        Change {
+        ChangelogEntry {
             what: "add".to_owned(),
             range: "00000000-3fffffff".to_owned(),
             node: "node4@127.0.0.1".to_owned(),
@@ -356,8 +356,8 @@ fn refusals_say_why() {
         ] {
             let found = recorded(version, case);
             assert_eq!(found.status, status, "{version} {case}");
-            let refusal: Refusal = parse(&found.body.to_string());
-            assert_eq!(refusal, Refusal { error: some(error), reason: some(reason) });
+            let refusal: ErrorBody = parse(&found.body.to_string());
+            assert_eq!(refusal, ErrorBody { error: some(error), reason: some(reason) });
         }
     }
 }
@@ -398,7 +398,7 @@ fn an_odd_entry_spoils_nothing_beside_it() {
             "changelog":[["add","r"],[1],"no",["add","r","n"]]}},{"id":"b","doc":null}]}"#,
     );
     let docs: Vec<_> = page.rows.into_iter().map(|row| (row.id, row.doc)).collect();
-    let change = |node: &str| Change {
+    let change = |node: &str| ChangelogEntry {
         what: "add".to_owned(),
         range: "r".to_owned(),
         node: node.to_owned(),

@@ -10,7 +10,7 @@ use crate::{
     cluster::Inner,
     config::{V3_4_0, legal_name},
     growth::mix,
-    session::{self, Refusal},
+    session::{self, LoginBodyError},
     world::{Task, TaskKind},
 };
 use couchdb_names::Engine;
@@ -143,13 +143,15 @@ pub(super) fn session(inner: &Inner, ask: &ParsedRequest) -> Answer {
 fn begin_session(ask: &ParsedRequest) -> Answer {
     match session::form(ask.content_type.as_deref(), &ask.body) {
         Ok((name, _)) => json(200, &value!({"ok": true, "name": name, "roles": ask.login.roles()})),
-        Err(Refusal::ContentType) => {
+        Err(LoginBodyError::ContentType) => {
             let reason =
                 "Content-Type must be 'application/x-www-form-urlencoded' or 'application/json'";
             error(415, "bad_content_type", reason)
         }
-        Err(Refusal::Json) => error(400, "bad_request", "invalid UTF-8 JSON"),
-        Err(Refusal::NoName) => error(400, "bad_request", "request body must contain a username"),
+        Err(LoginBodyError::Json) => error(400, "bad_request", "invalid UTF-8 JSON"),
+        Err(LoginBodyError::NoName) => {
+            error(400, "bad_request", "request body must contain a username")
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use couchdb_names::Version;
 use std::collections::BTreeMap;
 
 /// Settings by section and key.
-type Settings = BTreeMap<String, BTreeMap<String, String>>;
+type NodeSettings = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The state of a node.
 #[derive(Debug)]
@@ -20,16 +20,16 @@ pub(super) struct NodeState {
     stops: u64,
     disk_full: bool,
     /// The active settings.
-    settings: Settings,
+    settings: NodeSettings,
     /// The settings in its files, which apply after a restart.
-    files: Settings,
+    files: NodeSettings,
     /// The server's identity in `GET /`.
     uuid: u64,
 }
 
 impl NodeState {
     pub(super) fn new(mut node: Node, seed: u64) -> Self {
-        let mut settings = Settings::new();
+        let mut settings = NodeSettings::new();
         for (section, key, value) in [
             ("couchdb", "database_dir", "/opt/couchdb/data"),
             ("couchdb", "view_index_dir", "/opt/couchdb/data"),
@@ -50,7 +50,7 @@ impl NodeState {
 }
 
 fn insert_setting(
-    settings: &mut Settings,
+    settings: &mut NodeSettings,
     section: &str,
     key: &str,
     value: &str,
@@ -58,7 +58,7 @@ fn insert_setting(
     settings.entry(section.to_owned()).or_default().insert(key.to_owned(), value.to_owned())
 }
 
-fn remove_setting(settings: &mut Settings, section: &str, key: &str) -> Option<String> {
+fn remove_setting(settings: &mut NodeSettings, section: &str, key: &str) -> Option<String> {
     let removed = settings.get_mut(section)?.remove(key);
     settings.retain(|_, keys| !keys.is_empty());
     removed

@@ -186,7 +186,8 @@ impl ExpectedState {
 
 async fn check_readers(steps: Vec<ScenarioStep>, keep: Duration) {
     let budget = Keep { keep, max_size: 1 << 30 };
-    let fixture = Fixture::new(work::Journal { events: budget, outcomes: budget }, 10).await;
+    let fixture =
+        Fixture::new(work::JournalRetention { events: budget, outcomes: budget }, 10).await;
     let mut truth = ExpectedState::default();
     let mut readers: [Reader; 3] = Default::default();
     for step in steps {

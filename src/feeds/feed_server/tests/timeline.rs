@@ -176,7 +176,7 @@ async fn shutdown_ends_all_feeds_in_a_valid_state() {
 
 #[tokio::test(start_paused = true)]
 async fn the_number_of_waiting_readers_is_limited() {
-    let fixture = Fixture::new(work::Journal::default(), 2).await;
+    let fixture = Fixture::new(work::JournalRetention::default(), 2).await;
     let one = fixture.open("feed=continuous").await;
     let _two = fixture.open("feed=longpoll&since=now").await;
     let refused = fixture.try_open("feed=eventsource").await.err();

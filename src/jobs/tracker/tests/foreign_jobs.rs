@@ -9,7 +9,7 @@ fn began(seconds: u64) -> ActiveTask {
 
 /// The facts of the file while it is compacted.
 fn running(facts: Facts) -> Facts {
-    Facts { flags: Flags { compact_running: true, ..facts.flags }, ..facts }
+    Facts { flags: FactFlags { compact_running: true, ..facts.flags }, ..facts }
 }
 
 /// Facts known for a long time, then a job that first appears at second 1,005.

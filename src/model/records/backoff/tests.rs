@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
 
-const FAILURE: Failure = Failure {
+const FAILURE: FailureSettings = FailureSettings {
     cool_down: Duration::from_secs(600),
     cool_down_max: Duration::from_secs(3_600),
     quarantine_after: 5,
@@ -297,7 +297,7 @@ proptest! {
     fn cool_downs_never_shrink_with_failures_and_never_exceed_the_maximum(
         failures in 1_u32..80, cool in 1_u64..100_000, max in 1_u64..1_000_000,
     ) {
-        let failure = Failure {
+        let failure = FailureSettings {
             cool_down: Duration::from_secs(cool),
             cool_down_max: Duration::from_secs(max),
             quarantine_after: u32::MAX,

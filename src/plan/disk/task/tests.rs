@@ -50,8 +50,8 @@ fn ready(
     std::future::ready(measured).boxed()
 }
 
-fn queried(nodes: &[&str]) -> limits::Volume {
-    limits::Volume {
+fn queried(nodes: &[&str]) -> limits::VolumeSettings {
+    limits::VolumeSettings {
         nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
         free: limits::Free::Prometheus {
             url: "http://prom:9090".parse().unwrap(),
@@ -61,13 +61,13 @@ fn queried(nodes: &[&str]) -> limits::Volume {
     }
 }
 
-fn settings(volumes: Vec<limits::Volume>) -> DiskSettings {
+fn settings(volumes: Vec<limits::VolumeSettings>) -> DiskSettings {
     DiskSettings { volumes, local: None, poll: Duration::from_secs(5) }
 }
 
 struct Running {
     meter: Arc<Scripted>,
-    handle: Handle,
+    handle: DiskHandle,
     settings: watch::Sender<Arc<DiskSettings>>,
     snapshots: watch::Sender<Arc<Snapshot>>,
     jobs: watch::Sender<Arc<Jobs>>,
@@ -88,7 +88,7 @@ impl Running {
         let (snapshots, snapshots_rx) = watch::channel(Arc::default());
         let (jobs, jobs_rx) = watch::channel(Arc::default());
         let dyn_meter: Arc<dyn SpaceMeter> = Arc::<Scripted>::clone(&meter);
-        let (task, handle) = Task::new(clock, dyn_meter, settings_rx, snapshots_rx, jobs_rx);
+        let (task, handle) = DiskTask::new(clock, dyn_meter, settings_rx, snapshots_rx, jobs_rx);
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
         Self { meter, handle, settings, snapshots, jobs, _tasks: tasks }
@@ -160,7 +160,7 @@ async fn directories_on_one_file_system_are_one_volume() {
     };
     let all = DiskSettings {
         local: Some(local(&["/data", "/views", "/other"])),
-        ..settings(vec![limits::Volume {
+        ..settings(vec![limits::VolumeSettings {
             nodes: vec!["couchdb@b".to_owned()],
             free: limits::Free::Available(9),
         }])

@@ -34,7 +34,7 @@ struct Running {
     draft: Draft,
     snapshots: watch::Sender<Arc<Snapshot>>,
     jobs: watch::Sender<Arc<Jobs>>,
-    handle: Handle,
+    handle: PressureHandle,
     _held: (watch::Sender<Arc<PressureSettings>>, watch::Sender<Arc<dyn Probe>>),
     _tasks: JoinSet<()>,
 }
@@ -59,7 +59,7 @@ impl Running {
         let (settings, settings_rx) = watch::channel(Arc::new(PressureSettings { pressure }));
         let (snapshots, snapshots_rx) = watch::channel(draft.publish(clock.now()));
         let (jobs, jobs_rx) = watch::channel(Arc::default());
-        let (task, handle) = Task::new(clock, probe_rx, settings_rx, snapshots_rx, jobs_rx);
+        let (task, handle) = PressureTask::new(clock, probe_rx, settings_rx, snapshots_rx, jobs_rx);
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
         Self { nodes, draft, snapshots, jobs, handle, _held: (settings, probe), _tasks: tasks }

@@ -256,7 +256,7 @@ fn index_files_that_are_met_have_their_design_documents_asked_for() {
         };
         let mut harness = Harness::after_one_sweep(cluster);
         let news = FeedUpdate { named: vec![], followed_since: Some(Moment::from_unix(1)) };
-        harness.send(Command::FeedUpdate(news));
+        harness.send(ScanCommand::FeedUpdate(news));
         harness.sweep(2);
         let files =
             vec![db(SHARD, header(900, 100, 10, 4)), view(SHARD, 1, 40), view(SHARD, 2, 70)];

@@ -173,7 +173,7 @@ fn of_covered_shards_couchdb_is_asked_for_a_sample_and_for_each_in_its_turn() {
     assert_eq!(sources(&snapshot), expected);
 
     // A commanded sweep asks for everything.
-    sidecar.harness.send(Command::Sweep);
+    sidecar.harness.send(ScanCommand::Sweep);
     assert_eq!(sidecar.sweep().0, SHARDS);
     assert_eq!(sidecar.sweep().0, SHARDS / 64);
 }
@@ -265,7 +265,7 @@ fn shards_in_a_job_are_asked_for_and_all_of_a_node_with_a_disputed_header() {
 /// Feeds name every write from now on, and have named none.
 fn followed(sidecar: &mut Sidecar) {
     let news = FeedUpdate { named: vec![], followed_since: Some(Moment::from_unix(1)) };
-    sidecar.harness.send(Command::FeedUpdate(news));
+    sidecar.harness.send(ScanCommand::FeedUpdate(news));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The states of a sweep: what each event does in each of them, and what is read in each.
 
 use super::*;
-use crate::scan::sweep::State;
+use crate::scan::sweep::SweepPhase;
 
 /// A scanner whose readings end only when a test ends them.
 struct Scene {
@@ -14,7 +14,7 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let now = Now { wall: START, at: Instant::now() };
-        let scanner = Scanner::new(Arc::new(Settings::example()), now);
+        let scanner = Scanner::new(Arc::new(ScanSettings::example()), now);
         let mut scene = Self { scanner, cluster: Cluster::default(), now, effects: vec![] };
         scene.handle(Event::Started);
         scene.wake();
@@ -31,13 +31,13 @@ impl Scene {
         let (state, reads) = (self.state(), |slot| self.scanner.readings.contains_key(&slot));
         let reads_nodes = self.scanner.sweep.reads_nodes();
         assert_eq!(reads(Slot::Sweep), reads_nodes, "{state:?}");
-        assert!(state != State::LateNodes || reads(Slot::Late));
-        assert!(state != State::Views || reads(Slot::ClusterViews));
-        assert!(state != State::Splits || reads(Slot::Splits));
-        assert_eq!(state == State::Idle, self.scanner.status.progress.is_none());
+        assert!(state != SweepPhase::LateNodes || reads(Slot::Late));
+        assert!(state != SweepPhase::Views || reads(Slot::ClusterViews));
+        assert!(state != SweepPhase::Splits || reads(Slot::Splits));
+        assert_eq!(state == SweepPhase::Idle, self.scanner.status.progress.is_none());
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> SweepPhase {
         self.scanner.sweep.state()
     }
 
@@ -63,24 +63,24 @@ impl Scene {
     }
 
     /// One that was brought to a state by ending the stages of the nodes before it.
-    fn at(state: State) -> Self {
+    fn at(state: SweepPhase) -> Self {
         Self::new().to(state)
     }
 
-    fn to(mut self, state: State) -> Self {
+    fn to(mut self, state: SweepPhase) -> Self {
         for _ in 0..9 {
             match self.state() {
                 found if found == state => return self,
-                State::Views => self.end(Slot::ClusterViews),
-                State::Splits => self.end(Slot::Splits),
-                State::Idle
-                | State::Nodes
-                | State::Map
-                | State::Files
-                | State::Strays
-                | State::Disk
-                | State::Shards
-                | State::LateNodes => self.end(Slot::Sweep),
+                SweepPhase::Views => self.end(Slot::ClusterViews),
+                SweepPhase::Splits => self.end(Slot::Splits),
+                SweepPhase::Idle
+                | SweepPhase::Nodes
+                | SweepPhase::Map
+                | SweepPhase::Files
+                | SweepPhase::Strays
+                | SweepPhase::Disk
+                | SweepPhase::Shards
+                | SweepPhase::LateNodes => self.end(Slot::Sweep),
             }
         }
         panic!("{:?} was reached and not {state:?}", self.state());
@@ -101,7 +101,7 @@ impl Scene {
     }
 
     /// One of which a node is down.
-    fn down(state: State) -> Self {
+    fn down(state: SweepPhase) -> Self {
         let mut scene = Self::new();
         scene.cluster.down[1] = true;
         scene.to(state)
@@ -122,9 +122,9 @@ fn shown_effect(effect: &Effect) -> String {
 
 #[test]
 fn each_event_leads_from_each_state_to_its_next() {
-    use State::{Disk, Files, Idle, LateNodes, Map, Nodes, Shards, Splits, Strays, Views};
+    use SweepPhase::{Disk, Files, Idle, LateNodes, Map, Nodes, Shards, Splits, Strays, Views};
     type Apply = (&'static str, fn(&mut Scene));
-    type Row<'a> = (&'static str, &'a dyn Fn() -> Scene, [State; 7]);
+    type Row<'a> = (&'static str, &'a dyn Fn() -> Scene, [SweepPhase; 7]);
     let events: [Apply; 7] = [
         ("its stage ends", |it| it.end(Slot::Sweep)),
         ("the late nodes answer", |it| it.end(Slot::Late)),
@@ -132,7 +132,7 @@ fn each_event_leads_from_each_state_to_its_next() {
         ("the splits are read", |it| it.end(Slot::Splits)),
         ("late nodes are no longer waited for", |it| it.pass(Duration::from_secs(3))),
         ("a sweep is commanded", |it| {
-            it.handle(Event::Command(Command::Sweep));
+            it.handle(Event::Command(ScanCommand::Sweep));
             it.pass(Duration::from_secs(1));
         }),
         ("the interval is over", |it| it.pass(Duration::from_secs(300))),
@@ -241,20 +241,20 @@ fn a_sweep_starts_and_stops_its_readings_in_order() {
     let mut scene = Scene::new();
     scene.only_first_node_answers();
     scene.now.at += Duration::from_secs(3);
-    while scene.state() == State::Nodes {
+    while scene.state() == SweepPhase::Nodes {
         scene.handle(Event::Wake);
     }
     assert_eq!(scene.effects, ["rename Sweep Late", "start Sweep: map"]);
-    let mut scene = scene.to(State::LateNodes);
+    let mut scene = scene.to(SweepPhase::LateNodes);
     scene.pass(Duration::from_secs(300));
-    assert_eq!(scene.state(), State::Nodes);
+    assert_eq!(scene.state(), SweepPhase::Nodes);
     scene.end(Slot::Sweep);
     assert_eq!(scene.effects, ["stop Sweep", "stop Late", "start Sweep: map"]);
 }
 
 #[test]
 fn a_wake_does_one_thing_and_none_before_it_is_due() {
-    let mut scene = Scene::at(State::Idle);
+    let mut scene = Scene::at(SweepPhase::Idle);
     // The first poll follows the listing.
     scene.wake();
     let wake = scene.scanner.next_wake().unwrap();

@@ -2,7 +2,7 @@
 //!
 //! A long list is read page by page while it is sent, so a slow reader holds one page.
 
-use super::{Refused, State, ValidQuery, meant, no_match};
+use super::{ApiError, AppState, ValidQuery, meant, no_match};
 use crate::{
     model::{
         records::{Outcome, StoreError},
@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 /// The number of entries that are read and rendered at a time.
 const PAGE: usize = 500;
 
-impl From<StoreError> for Refused {
+impl From<StoreError> for ApiError {
     fn from(why: StoreError) -> Self {
         Self::unavailable(why)
     }
@@ -44,14 +44,14 @@ impl From<StoreError> for Refused {
 
 /// How jobs ended, newest first.
 pub(in crate::serve::http) async fn history(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
     ValidQuery(parameters): ValidQuery<HistoryParameters>,
 ) -> Response {
     answered(async {
         let text = parameters.target.clone();
-        let mut query = parameters.read(state.clock.now()).map_err(Refused::bad)?;
+        let mut query = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
         let left = query.limit;
         let journal = journal_of(&state)?.clone();
         if let Some(named) = named(&state, &turns, text, raw).await? {
@@ -64,7 +64,7 @@ pub(in crate::serve::http) async fn history(
             }
         }
         let list = OutcomeList { limit: left, query, next: None };
-        let mut reading = Reading { journal, turns, list, left, any: false };
+        let mut reading = ListReader { journal, turns, list, left, any: false };
         let page = reading.page().await?;
         Ok(reading.begun(&page))
     })
@@ -73,14 +73,14 @@ pub(in crate::serve::http) async fn history(
 
 /// What happened, oldest first. If there are no events yet, the response may wait for one.
 pub(in crate::serve::http) async fn events(
-    extract::State(state): extract::State<State>,
+    extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
     ValidQuery(parameters): ValidQuery<EventsParameters>,
 ) -> Response {
     answered(async {
         let text = parameters.target.clone();
-        let (mut query, wait) = parameters.read(state.clock.now()).map_err(Refused::bad)?;
+        let (mut query, wait) = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
         let left = query.limit;
         let journal = journal_of(&state)?.clone();
         if let Some(named) = named(&state, &turns, text, raw).await? {
@@ -108,7 +108,7 @@ pub(in crate::serve::http) async fn events(
             let list =
                 EventList { limit: left, query: query.clone(), newest, last_seq, more: false };
             let (journal, turns) = (journal.clone(), turns.clone());
-            let mut reading = Reading { journal, turns, list, left, any: false };
+            let mut reading = ListReader { journal, turns, list, left, any: false };
             let page = reading.page().await?;
             if let Some(kept) = kept.as_mut().filter(|_| page.entries.is_empty())
                 && !ahead
@@ -216,7 +216,7 @@ impl List for EventList {
 }
 
 /// A list that is being sent.
-struct Reading<L> {
+struct ListReader<L> {
     journal: Journal,
     turns: ConcurrencyLimit,
     list: L,
@@ -226,7 +226,7 @@ struct Reading<L> {
     any: bool,
 }
 
-impl<L: List> Reading<L> {
+impl<L: List> ListReader<L> {
     /// The response: its first page was read, the others are read on demand.
     fn begun(mut self, page: &Page<L::Entry>) -> Response {
         let (before, _) = answer::around_list(&self.list.answer());
@@ -245,7 +245,7 @@ impl<L: List> Reading<L> {
         answer::json(answer::in_pieces(first, others))
     }
 
-    async fn page(&mut self) -> Result<Page<L::Entry>, Refused> {
+    async fn page(&mut self) -> Result<Page<L::Entry>, ApiError> {
         in_turn(&self.turns, self.list.page(&self.journal, self.left.min(PAGE))).await
     }
 
@@ -298,12 +298,12 @@ async fn comes(
 struct Named {
     selector: TargetSelector,
     /// The response if the journal has no entry about them either; `None` if some targets exist.
-    unknown: Option<Refused>,
+    unknown: Option<ApiError>,
 }
 
 impl Named {
     /// Refuses a name without targets and without journal entries.
-    fn check(self, remembered: bool) -> Result<(), Refused> {
+    fn check(self, remembered: bool) -> Result<(), ApiError> {
         match self.unknown.filter(|_| !remembered) {
             Some(refused) => Err(refused),
             None => Ok(()),
@@ -313,13 +313,13 @@ impl Named {
 
 /// Finds the targets that a text matches, on a blocking thread.
 async fn named(
-    state: &State,
+    state: &AppState,
     turns: &ConcurrencyLimit,
     text: Option<String>,
     raw: Option<String>,
-) -> Result<Option<Named>, Refused> {
+) -> Result<Option<Named>, ApiError> {
     let Some(text) = text else { return Ok(None) };
-    let turn = turns.clone().acquire().await.ok_or_else(Refused::stopping)?;
+    let turn = turns.clone().acquire().await.ok_or_else(ApiError::stopping)?;
     let (plan, status) = (Arc::clone(&state.plan.borrow()), Arc::clone(&state.status.borrow()));
     let work = move || {
         let _turn = turn;
@@ -327,23 +327,23 @@ async fn named(
         let unknown = (found == Found::None).then(|| no_match(&plan, &status, text));
         Named { selector: report::selector(&plan, text), unknown }
     };
-    unwrap_join(tokio::task::spawn_blocking(work).await).map(Some).ok_or_else(Refused::stopping)
+    unwrap_join(tokio::task::spawn_blocking(work).await).map(Some).ok_or_else(ApiError::stopping)
 }
 
-async fn answered(answer: impl Future<Output = Result<Response, Refused>>) -> Response {
+async fn answered(answer: impl Future<Output = Result<Response, ApiError>>) -> Response {
     answer.await.unwrap_or_else(|refused| refused.into_response())
 }
 
-fn journal_of(state: &State) -> Result<&Journal, Refused> {
+fn journal_of(state: &AppState) -> Result<&Journal, ApiError> {
     let why = "this recliner keeps no journal, so it has no history";
-    state.journal.as_ref().ok_or_else(|| Refused::absent(why))
+    state.journal.as_ref().ok_or_else(|| ApiError::absent(why))
 }
 
 /// Reads the journal within the concurrency limit: a filter may read all of it.
 async fn in_turn<T>(
     turns: &ConcurrencyLimit,
     ask: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, Refused> {
-    let _turn = turns.clone().acquire().await.ok_or_else(Refused::stopping)?;
+) -> Result<T, ApiError> {
+    let _turn = turns.clone().acquire().await.ok_or_else(ApiError::stopping)?;
     Ok(ask.await?)
 }

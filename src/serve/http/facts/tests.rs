@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    model::facts::{Facts, Flags, Measurement, OptionalU64},
+    model::facts::{FactFlags, Facts, Measurement, OptionalU64},
     table::{DbName, Draft, NodeIx, TargetIx},
 };
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ const RANGE: Range = Range { from: 0, to: u32::MAX };
 
 fn facts(by: FactSource, file: u64) -> Facts {
     let measured_at = Some(Measurement { at: Moment::from_unix(1_000), source: by });
-    let flags = Flags { exact: true, ..Flags::default() };
+    let flags = FactFlags { exact: true, ..FactFlags::default() };
     Facts { file_bytes: OptionalU64::new(file), measured_at, flags, ..Facts::default() }
 }
 
@@ -47,7 +47,7 @@ proptest! {
         let mut changes = changes.into_iter();
         loop {
             let snapshot = draft.publish(Moment::from_unix(1_000));
-            let place = after.as_ref().and_then(Place::named);
+            let place = after.as_ref().and_then(FilePosition::named);
             let (targets, more) = page(&snapshot, place, limit);
             prop_assert!(targets.len() <= limit && (!more || targets.len() == limit));
             listed.extend(ids(&targets));
@@ -99,6 +99,6 @@ fn only_what_files_said_is_told_and_ids_lead_back_to_their_places() {
     );
     assert!(!more);
     for target in targets {
-        assert_eq!(Place::named(&target.id()), Some(Place::of(target)));
+        assert_eq!(FilePosition::named(&target.id()), Some(FilePosition::of(target)));
     }
 }

@@ -1,7 +1,7 @@
 //! How recent the facts of each node are, and which reads failed.
 
 use super::{members, served_nodes};
-use crate::{datadir::ReadProblem, model::facts::FactSource, plan::Plan, scan::Status};
+use crate::{datadir::ReadProblem, model::facts::FactSource, plan::Plan, scan::ScanStatus};
 use metrics_text::{Writer, families};
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ families! {
         "Reads that failed while the node was scanned, by reason.";
 }
 
-pub(super) fn write(writer: &mut Writer, plan: &Plan, status: &Status) {
+pub(super) fn write(writer: &mut Writer, plan: &Plan, status: &ScanStatus) {
     let [http, files] = FactSource::ALL.map(FactSource::label);
     let mut samples = writer.family(&SCAN_LAST_SUCCESS_TIMESTAMP);
     for (_, node) in served_nodes(plan) {
@@ -57,7 +57,7 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, status: &Status) {
 
 /// Every reason starts at zero: `increase` does not see the first failure of a counter that was
 /// absent before.
-fn errors(writer: &mut Writer, plan: &Plan, status: &Status) {
+fn errors(writer: &mut Writer, plan: &Plan, status: &ScanStatus) {
     let mut errors: BTreeMap<(&str, &str), u64> = members(plan)
         .flat_map(|node| {
             couchdb_client::ErrorKind::ALL.map(|kind| ((&*node.name, kind.label()), 0))

@@ -29,7 +29,7 @@ fn served(room: ConnectionLimits) -> Served {
         .route("/waits", get(|| async { std::future::pending::<&str>().await }))
         .route("/endless", get(move || async move { Body::from_stream(endless()) }));
     let mut tasks = JoinSet::new();
-    tasks.spawn(serve(listener, router, Web::default(), room, stop.clone()));
+    tasks.spawn(serve(listener, router, WebAccess::default(), room, stop.clone()));
     Served { address, stop, tasks }
 }
 

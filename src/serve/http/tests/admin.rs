@@ -77,7 +77,7 @@ async fn a_scope_is_suspended_and_resumed() {
             let by = "127.0.0.1".to_owned();
             assert_eq!(found, Suspend { scope, why: why.map(str::to_owned), by });
             let suspension = Suspension { since: NOW, by: Some("ann".into()), why: None };
-            let done = Suspended { suspension, already: true, running: Some(2) };
+            let done = SuspendResult { suspension, already: true, running: Some(2) };
             reply.send(Ok(done)).unwrap();
         });
         let data = json!({
@@ -111,7 +111,7 @@ async fn a_scope_is_suspended_and_resumed() {
             panic!("it is another order")
         };
         assert_eq!(by, "127.0.0.1");
-        let done = Resumed { lifted: vec![scope], remaining: vec![SuspensionScope::All] };
+        let done = ResumeResult { lifted: vec![scope], remaining: vec![SuspensionScope::All] };
         reply.send(Ok(done)).unwrap();
     });
     let data = json!({ "lifted": ["node:couchdb@z"], "remaining": ["all"] });
@@ -133,7 +133,7 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
             let refusal =
                 Refusal { value: Some(1.0), ..Refusal::without_numbers(RefusalReason::NodeLimit) };
             let waits = force.then(|| (refusal, "it is full".to_owned()));
-            reply.send(Ok(Compacting { requests, waits, until: NOW })).unwrap();
+            reply.send(Ok(CompactResult { requests, waits, until: NOW })).unwrap();
         });
         let refusal = json!({"reason": "node_limit", "value": 1.0, "limit": null, "since": null});
         let waits = force.then(|| json!({ "refusal": refusal, "why": "it is full" }));
@@ -204,7 +204,7 @@ async fn sweeps_queues_and_quarantine_take_orders() {
     let mut surface = Surface::new();
     let answer = order(&mut surface, "rescan", "", |order| {
         let Order::Rescan(reply) = order else { panic!("it is another order") };
-        reply.send(Ok(Rescanning { begins: false })).unwrap();
+        reply.send(Ok(RescanResult { begins: false })).unwrap();
     });
     assert_eq!(answer.await, success(json!({ "begins": false })));
 
@@ -213,7 +213,7 @@ async fn sweeps_queues_and_quarantine_take_orders() {
         let Order::Flush(found, reply) = order else { panic!("it is another order") };
         let (node, channel) = (found.node.as_deref(), found.channel.as_deref());
         assert_eq!((node, channel), (Some("couchdb@a"), Some("slack_dbs")));
-        reply.send(Ok(Flushed { targets: 7 })).unwrap();
+        reply.send(Ok(FlushResult { targets: 7 })).unwrap();
     });
     assert_eq!(answer.await, success(json!({ "targets": 7 })));
     let body = r#"{"channel": "slack"}"#;
@@ -228,7 +228,7 @@ async fn sweeps_queues_and_quarantine_take_orders() {
                 panic!("it is another order")
             };
             assert!(found.selects(&id, None));
-            reply.send(Ok(Released { targets: vec![id] })).unwrap();
+            reply.send(Ok(ReleaseResult { targets: vec![id] })).unwrap();
         });
         assert_eq!(answer.await, success(json!({ "targets": [target] })));
     }
@@ -237,7 +237,7 @@ async fn sweeps_queues_and_quarantine_take_orders() {
     assert!(missing.1["error"].as_str().unwrap().contains("did you mean"), "{}", missing.1);
     let answer = order(&mut surface, "release", r#"{"all": true}"#, |order| {
         let Order::Release(Release::All, reply) = order else { panic!("it is another order") };
-        reply.send(Ok(Released { targets: vec![] })).unwrap();
+        reply.send(Ok(ReleaseResult { targets: vec![] })).unwrap();
     });
     assert_eq!(answer.await, success(json!({ "targets": [] })));
     for body in ["", "{}", r#"{"target": "orders", "all": true}"#, r#"{"all": false}"#] {

@@ -33,7 +33,7 @@ fn hostile() -> Surface {
     draft.set_facts(view, facts(60 * MIB, 20 * MIB));
     draft.get_or_add_cleanup(db);
     surface.plan.send(Arc::new(planned(&draft.publish(NOW)))).unwrap();
-    let told = |status: &mut Arc<Status>| {
+    let told = |status: &mut Arc<ScanStatus>| {
         let status = Arc::make_mut(status);
         status.last_error = Some(format!("could not ask {HOSTILE}"));
         status.missing_rights = [HOSTILE.to_owned()].into();

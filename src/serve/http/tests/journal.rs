@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A journal in memory, and its task.
 pub(super) fn opened() -> (JournalTask, Journal) {
-    let settings = watch::channel(work::Journal::default()).1;
+    let settings = watch::channel(work::JournalRetention::default()).1;
     JournalTask::open(InMemory, Clock::anchored(NOW), settings).unwrap()
 }
 

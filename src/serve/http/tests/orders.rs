@@ -31,10 +31,10 @@ async fn a_process_that_has_not_looked_yet_says_why() {
             format!("{no}: the login was refused\n"),
         ),
     ] {
-        surface.status.send_replace(Arc::new(Status {
+        surface.status.send_replace(Arc::new(ScanStatus {
             problem: problem.map(str::to_owned),
             last_error: last_error.map(str::to_owned),
-            ..Status::default()
+            ..ScanStatus::default()
         }));
         let ready = surface.get("/-/ready").await;
         assert_eq!((ready.status, ready.text()), (StatusCode::SERVICE_UNAVAILABLE, &*text));

@@ -47,14 +47,14 @@ async fn whatever_others_named_is_text_on_the_page() {
     let ix: TargetIx = draft.get_or_add_shard(node, db, None);
     draft.set_facts(ix, facts(100 * MIB, MIB));
     surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
-    surface.status.send_replace(Arc::new(Status {
+    surface.status.send_replace(Arc::new(ScanStatus {
         problem: Some(hostile.to_owned()),
         last_error: Some(hostile.to_owned()),
         missing_rights: [hostile.to_owned()].into(),
         progress: Some(Progress { since: NOW, done: 3, total: Some(10) }),
-        ..Status::default()
+        ..ScanStatus::default()
     }));
-    let about = About { simulated: true, ..(*surface.state.about).clone() };
+    let about = ProcessInfo { simulated: true, ..(*surface.state.about).clone() };
     surface.state.about = Arc::new(about);
     let page = surface.get("/").await;
     let text = page.text();

@@ -21,7 +21,7 @@ const MAX_CONCURRENT: usize = 4;
 
 /// A waiting login.
 #[derive(Clone, Debug)]
-struct Waiter {
+struct WaitingLogin {
     address: Peer,
     /// Cancelled when its check may begin.
     called: CancellationToken,
@@ -31,17 +31,17 @@ struct Waiter {
 
 /// The waiting logins, and the number of running checks.
 #[derive(Debug, Default)]
-struct Queue {
+struct LoginQueue {
     /// The waiting logins of each address, in order of arrival. The address whose turn is next is
     /// first.
-    waiting: Vec<(Peer, Vec<Arc<Waiter>>)>,
+    waiting: Vec<(Peer, Vec<Arc<WaitingLogin>>)>,
     /// The number of running checks.
     running: usize,
 }
 
-impl Queue {
+impl LoginQueue {
     /// Adds a login; returns the one that is dropped for it.
-    fn push(&mut self, waiter: &Arc<Waiter>) -> Option<Arc<Waiter>> {
+    fn push(&mut self, waiter: &Arc<WaitingLogin>) -> Option<Arc<WaitingLogin>> {
         let at = self.waiting.iter().position(|(of, _)| *of == waiter.address);
         let at = at.unwrap_or_else(|| {
             self.waiting.push((waiter.address, Vec::new()));
@@ -62,7 +62,7 @@ impl Queue {
     }
 
     /// Takes the next login to check, if there is one and another check may run.
-    fn start_next(&mut self, at_a_time: usize) -> Option<Arc<Waiter>> {
+    fn start_next(&mut self, at_a_time: usize) -> Option<Arc<WaitingLogin>> {
         if self.running >= at_a_time || self.waiting.is_empty() {
             return None;
         }
@@ -76,7 +76,7 @@ impl Queue {
     }
 
     /// Removes a login that no longer waits, or whose check has ended.
-    fn remove(&mut self, waiter: &Arc<Waiter>) {
+    fn remove(&mut self, waiter: &Arc<WaitingLogin>) {
         if waiter.called.is_cancelled() {
             self.running = self.running.saturating_sub(1);
             return;
@@ -91,7 +91,7 @@ impl Queue {
 /// The shared queue.
 #[derive(Debug)]
 pub(super) struct PasswordQueue {
-    queue: Mutex<Queue>,
+    queue: Mutex<LoginQueue>,
     max_concurrent: usize,
 }
 
@@ -110,7 +110,7 @@ impl PasswordQueue {
     /// Waits until the password may be checked; `None` if the queue is full.
     pub(super) async fn acquire(self: &Arc<Self>, of: Peer) -> Option<CheckSlot> {
         let (called, refused) = (CancellationToken::new(), CancellationToken::new());
-        let waiter = Arc::new(Waiter { address: of, called, refused });
+        let waiter = Arc::new(WaitingLogin { address: of, called, refused });
         // Created before the wait: a client that disconnects leaves the queue or frees its slot.
         let turn = CheckSlot { queue: Arc::clone(self), waiter: Arc::clone(&waiter) };
         self.update(|queue| {
@@ -127,7 +127,7 @@ impl PasswordQueue {
 
     /// Changes the queue, then starts the next checks, all under the lock: a started login has
     /// left the queue for every other caller.
-    fn update(&self, change: impl FnOnce(&mut Queue)) {
+    fn update(&self, change: impl FnOnce(&mut LoginQueue)) {
         // Nothing in here panics. If it did, the queue would still be valid.
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut queue);
@@ -141,7 +141,7 @@ impl PasswordQueue {
 #[derive(Debug)]
 pub(super) struct CheckSlot {
     queue: Arc<PasswordQueue>,
-    waiter: Arc<Waiter>,
+    waiter: Arc<WaitingLogin>,
 }
 
 impl Drop for CheckSlot {

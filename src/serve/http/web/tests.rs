@@ -56,9 +56,9 @@ impl Site {
         path
     }
 
-    fn web(&self, text: &str) -> Result<Web, String> {
+    fn web(&self, text: &str) -> Result<WebAccess, String> {
         let path = self.write("web.yml", text);
-        Web::open(Some(&path)).map_err(|problems| problems.to_string())
+        WebAccess::open(Some(&path)).map_err(|problems| problems.to_string())
     }
 }
 
@@ -166,7 +166,7 @@ fn what_the_file_names_is_refused_with_its_place() {
 }
 
 /// What a page answers, asked with this login.
-async fn ask(web: &Web, path: &str, login: Option<&str>) -> (StatusCode, header::HeaderMap) {
+async fn ask(web: &WebAccess, path: &str, login: Option<&str>) -> (StatusCode, header::HeaderMap) {
     let page = get(|| async { "hello" });
     let router = Router::new().route("/", page.clone()).route("/-/healthy", page.clone());
     let router = router.route("/-/ready", page);
@@ -346,7 +346,7 @@ async fn a_new_certificate_counts_at_once_and_none_is_not_taken() {
 
 #[tokio::test]
 async fn no_file_is_plain_http_for_anybody() {
-    let web = Web::open(None).unwrap();
+    let web = WebAccess::open(None).unwrap();
     assert!(!web.has_users() && !web.is_encrypted());
     assert_eq!(web.certificate_ends(), CertificateEnds::default());
     assert_eq!(ask(&web, "/", None).await.0, StatusCode::OK);
@@ -357,7 +357,7 @@ async fn no_file_is_plain_http_for_anybody() {
 async fn an_order_may_call_the_machine_by_a_name_in_its_certificate() {
     let site = Site::new();
     let allow = Allow { lifecycle: true, ..Allow::default() };
-    let taken = async |web: &Web, host: &str| {
+    let taken = async |web: &WebAccess, host: &str| {
         let request = Request::post("/-/quit").header("host", host);
         let here = Peer::Tcp(std::net::Ipv4Addr::LOCALHOST.into());
         let connection = Connection { peer: here, encrypted: web.is_encrypted() };
@@ -365,7 +365,7 @@ async fn an_order_may_call_the_machine_by_a_name_in_its_certificate() {
         let request = request.body(Body::empty()).unwrap();
         authorize_order(&allow, Permission::Lifecycle, &request).map(|_| ())
     };
-    let (tls, plain) = (site.web(TLS).unwrap(), Web::default());
+    let (tls, plain) = (site.web(TLS).unwrap(), WebAccess::default());
     for (host, with_tls, without) in [
         ("127.0.0.1:10984", Ok(()), Ok(())),
         ("recliner.example", Ok(()), Err(OrderRefused::UnknownHost)),

@@ -16,7 +16,7 @@ pub(super) type ReadPem<'a> = dyn FnMut(&Placed<Pem>) -> Result<Vec<u8>, Problem
 
 /// The TLS configuration.
 #[derive(Debug)]
-pub(super) struct Tls {
+pub(super) struct ServerTls {
     config: Arc<ServerConfig>,
     /// The server's certificate.
     own_certificate: CertificateDer<'static>,
@@ -24,7 +24,7 @@ pub(super) struct Tls {
     ends: CertificateEnds,
 }
 
-impl Tls {
+impl ServerTls {
     /// Builds the configuration from the settings and the PEM texts they name.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Authentication: Basic authentication against bcrypt hashes.
 
-use super::{ActiveWebConfig, Web};
+use super::{ActiveWebConfig, WebAccess};
 use crate::{
     config::PasswordHash,
     serve::http::peer::{Connection, Peer},
@@ -64,7 +64,7 @@ impl fmt::Debug for Users {
 pub(in super::super) struct AuthenticatedUser(pub(in super::super) String);
 
 /// A user and password, as sent.
-struct Login {
+struct SubmittedLogin {
     user: String,
     password: SecretSlice<u8>,
 }
@@ -88,7 +88,7 @@ impl Users {
     }
 
     /// Whether the password was verified before.
-    fn is_verified(&self, login: &Login) -> bool {
+    fn is_verified(&self, login: &SubmittedLogin) -> bool {
         let tags = self.verified.tags.load();
         let known = self.verified.key.as_ref().zip(tags.get(&login.user));
         known.is_some_and(|(key, tag)| {
@@ -97,7 +97,7 @@ impl Users {
     }
 
     /// Checks the password; uses a core for as long as the hash's cost demands.
-    fn verify(&self, login: &Login) -> bool {
+    fn verify(&self, login: &SubmittedLogin) -> bool {
         let own = self.hashes.get(&login.user);
         let Some(hash) = own.or(self.slowest.as_ref()) else { return false };
         let password = login.password.expose_secret();
@@ -125,7 +125,7 @@ impl Users {
 
 /// Authenticates a request, and adds the configured headers to every response.
 pub(in super::super) async fn authenticate(
-    State(web): State<Web>,
+    State(web): State<WebAccess>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -161,7 +161,12 @@ pub(in super::super) async fn authenticate(
 }
 
 /// Ends a streamed body when its user is removed; complete bodies are sent at once anyway.
-fn end_with_login(body: Body, user: String, web: &Web, before: &Arc<ActiveWebConfig>) -> Body {
+fn end_with_login(
+    body: Body,
+    user: String,
+    web: &WebAccess,
+    before: &Arc<ActiveWebConfig>,
+) -> Body {
     if body.size_hint().exact().is_some() {
         return body;
     }
@@ -214,9 +219,9 @@ impl IntoResponse for LoginRefused {
 }
 
 async fn check_login(
-    web: &Web,
+    web: &WebAccess,
     in_force: &Arc<ActiveWebConfig>,
-    login: Option<Login>,
+    login: Option<SubmittedLogin>,
     from: Peer,
 ) -> Result<(), LoginRefused> {
     let login = login.ok_or(LoginRefused::WrongLogin)?;
@@ -240,7 +245,7 @@ async fn check_login(
 }
 
 /// The login of the `Authorization` header, if there is exactly one.
-fn login(headers: &HeaderMap) -> Option<Login> {
+fn login(headers: &HeaderMap) -> Option<SubmittedLogin> {
     let mut all = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(only), None) = (all.next(), all.next()) else { return None };
     let (scheme, value) = only.to_str().ok()?.split_once(' ')?;
@@ -252,5 +257,5 @@ fn login(headers: &HeaderMap) -> Option<Login> {
     let (user, password) = decoded.split_at_checked(colon)?;
     let user = std::str::from_utf8(user).ok()?.to_owned();
     let password = password.get(1..).unwrap_or_default().to_vec().into();
-    Some(Login { user, password })
+    Some(SubmittedLogin { user, password })
 }

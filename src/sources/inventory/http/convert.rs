@@ -4,7 +4,7 @@ use super::super::{ActiveTask, MapEntry, Members, TaskKind};
 use crate::{
     model::{
         estimate,
-        facts::{FactSource, Facts, Flags, Measurement},
+        facts::{FactFlags, FactSource, Facts, Measurement},
         target::TargetKind,
     },
     table::{NodeSmoosh, PriorityRange, SmooshChannel},
@@ -97,11 +97,11 @@ pub(super) fn db_facts(info: &wire::ShardInfo, version: Option<Version>, now: Mo
         docs: info.doc_count.into(),
         deleted_docs: info.doc_del_count.into(),
         measured_at: Some(Measurement { at: now, source: FactSource::Http }),
-        flags: Flags {
+        flags: FactFlags {
             compact_running: info.compact_running.unwrap_or_default(),
             needs_upgrade: bt_engine
                 && info.disk_format_version.is_some_and(|format| format < LATEST_FORMAT),
-            ..Flags::default()
+            ..FactFlags::default()
         },
         confidence: estimate::confidence(TargetKind::Db, version, None),
         ..Facts::default()
@@ -126,12 +126,12 @@ pub(super) fn view_facts(
         update_seq: index.update_seq.into(),
         updates_pending: pending.into(),
         measured_at: Some(Measurement { at: now, source: FactSource::Http }),
-        flags: Flags {
+        flags: FactFlags {
             compact_running: index.compact_running.unwrap_or_default(),
             updater_running: index.updater_running.unwrap_or_default(),
             needs_upgrade: collators.is_some_and(|versions| versions.len() >= 2),
             estimated: true,
-            ..Flags::default()
+            ..FactFlags::default()
         },
         confidence: estimate::confidence(TargetKind::View, version, None),
         ..Facts::default()

@@ -3,7 +3,7 @@
 
 use super::HttpSource;
 use crate::{
-    model::facts::{FactSource, Facts, Flags, Measurement, OptionalU64},
+    model::facts::{FactFlags, FactSource, Facts, Measurement, OptionalU64},
     sources::inventory::{ReadError, SearchAnswer, served},
     table::Snapshot,
 };
@@ -111,7 +111,7 @@ impl HttpSource {
             docs: index.docs().into(),
             update_seq: index.built_to().into(),
             measured_at,
-            flags: Flags { estimated: true, ..Flags::default() },
+            flags: FactFlags { estimated: true, ..FactFlags::default() },
             ..Facts::default()
         }))
     }

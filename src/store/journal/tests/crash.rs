@@ -46,7 +46,8 @@ fn check_power_loss(disk: &Disk, sizes: &[u64], power: u64, seed: u64) {
         for size in sizes {
             let numbers = acknowledged..acknowledged + size;
             next = numbers.end;
-            if store.write(&batch(numbers), &work::Journal::default(), moment(0)).is_err() {
+            if store.write(&batch(numbers), &work::JournalRetention::default(), moment(0)).is_err()
+            {
                 break;
             }
             acknowledged = next;
@@ -81,7 +82,11 @@ fn check_power_loss(disk: &Disk, sizes: &[u64], power: u64, seed: u64) {
     };
     // An unacknowledged batch is sent again.
     store
-        .write(&batch(found.min(acknowledged)..next + 3), &work::Journal::default(), moment(0))
+        .write(
+            &batch(found.min(acknowledged)..next + 3),
+            &work::JournalRetention::default(),
+            moment(0),
+        )
         .unwrap();
     assert_eq!(stored_jobs(&store), expected(next + 3));
 }

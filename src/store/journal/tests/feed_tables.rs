@@ -9,8 +9,8 @@ use super::{
 
 const KEEP: Keep = Keep { keep: Duration::from_secs(8_000), max_size: 1 << 30 };
 
-fn budgets(events: Keep) -> work::Journal {
-    work::Journal { events, ..work::Journal::default() }
+fn budgets(events: Keep) -> work::JournalRetention {
+    work::JournalRetention { events, ..work::JournalRetention::default() }
 }
 
 fn created(db: &str) -> EventDetails {

@@ -6,9 +6,9 @@ use super::{
     *,
 };
 
-fn budgets(outcomes: u64, events: u64) -> work::Journal {
+fn budgets(outcomes: u64, events: u64) -> work::JournalRetention {
     let keep = |max_size| Keep { keep: Duration::from_secs(1_000_000), max_size };
-    work::Journal { outcomes: keep(outcomes), events: keep(events) }
+    work::JournalRetention { outcomes: keep(outcomes), events: keep(events) }
 }
 
 fn ends(numbers: std::ops::Range<u64>) -> WriteBatch {
@@ -84,7 +84,7 @@ fn a_reduced_budget_is_reached_in_steps() {
 async fn expired_entries_are_removed_even_if_nothing_is_written() {
     let day = Duration::from_secs(86_400);
     let keep = |days| Keep { keep: day * days, max_size: 1 << 30 };
-    let settings = work::Journal { outcomes: keep(30), events: keep(2) };
+    let settings = work::JournalRetention { outcomes: keep(30), events: keep(2) };
     let running = RunningJournal::with(InMemory, settings).unwrap();
     running.recovered().await;
     running.keep((0..1000).map(ended).collect()).await.unwrap();

@@ -1,6 +1,6 @@
 //! A CouchDB cluster of the size of one handler.
 
-use crate::{Address, Client, Login, Settings, Transport};
+use crate::{Address, Client, ClientSettings, Login, Transport};
 use axum::{
     Router,
     body::Body,
@@ -227,8 +227,8 @@ pub(super) fn address(text: &str) -> Address {
     text.parse().unwrap()
 }
 
-pub(super) fn settings(urls: &[&str]) -> Settings {
-    let mut settings = Settings::new(urls.iter().map(|url| address(url)).collect());
+pub(super) fn settings(urls: &[&str]) -> ClientSettings {
+    let mut settings = ClientSettings::new(urls.iter().map(|url| address(url)).collect());
     settings.login = Login::password("adm", "right").unwrap();
     settings.cold_reads_per_second = 0;
     settings.trust_node_hosts = ["a", "b", "c"].map(|host| host.parse().unwrap()).into();
@@ -249,14 +249,14 @@ impl std::ops::Deref for Running {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
-pub(super) fn run(settings: Settings, transport: Transport) -> Running {
+pub(super) fn run(settings: ClientSettings, transport: Transport) -> Running {
     let (client, task) = Client::builder(settings).transport(transport).build().unwrap();
     let task = AbortOnDropHandle::new(tokio::spawn(task.run(CancellationToken::new())));
     Running { client, _task: task }
 }
 
 /// A client in the same process as its cluster.
-pub(super) fn connect(cluster: &Cluster, settings: Settings) -> Running {
+pub(super) fn connect(cluster: &Cluster, settings: ClientSettings) -> Running {
     run(settings, Transport::in_process(cluster.router()))
 }
 

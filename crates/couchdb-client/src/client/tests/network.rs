@@ -1,7 +1,7 @@
 //! Over sockets, in real time.
 
 use super::fake::{Cluster, Running, run, settings};
-use crate::{Cache, ErrorKind, Settings, Transport};
+use crate::{Cache, ClientSettings, ErrorKind, Transport};
 use axum::{Router, extract::Request, response::Response};
 use std::{io::Write as _, net::SocketAddr, time::Duration};
 use tokio::{
@@ -21,7 +21,7 @@ async fn serve(router: Router) -> (SocketAddr, AbortOnDropHandle<()>) {
     (address, spawn(async move { axum::serve(listener, router).await.unwrap() }))
 }
 
-fn over(at: SocketAddr, change: impl FnOnce(&mut Settings)) -> Running {
+fn over(at: SocketAddr, change: impl FnOnce(&mut ClientSettings)) -> Running {
     let mut settings = settings(&[&format!("http://{at}")]);
     settings.timeout = Duration::from_secs(10);
     change(&mut settings);

@@ -2,7 +2,9 @@
 //! proved something.
 
 use super::fake::{Cluster, Seen, address, connect, drain, json, run, settings};
-use crate::{Cache, ErrorKind, OwnAddress, Settings, Transport, transport::authority::Authority};
+use crate::{
+    Cache, ClientSettings, ErrorKind, OwnAddress, Transport, transport::authority::Authority,
+};
 use axum::{http::StatusCode, response::IntoResponse as _};
 use std::{
     net::SocketAddr,
@@ -17,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 const EVIL: &str = "couchdb@evil.example";
 
-fn stranger(url: &str) -> Settings {
+fn stranger(url: &str) -> ClientSettings {
     let mut settings = settings(&[url]);
     settings.trust_node_hosts = vec![];
     settings
@@ -147,7 +149,7 @@ async fn a_listener_at_a_guessed_address_gets_no_connection_over_http() {
 struct OverTls {
     ours: Authority,
     _dir: tempfile::TempDir,
-    settings: Settings,
+    settings: ClientSettings,
     stranger: String,
     _entry: AbortOnDropHandle<()>,
     _seen: mpsc::Receiver<Seen>,
