@@ -1,6 +1,6 @@
-//! Where facts come from: CouchDB over HTTP, other recliners.
+//! The sources of facts: CouchDB over HTTP, the node's files, and other recliners.
 //!
-//! Owns the reading. Keeps nothing: what was read goes to `scan` as observations.
+//! Owns the reads. Keeps nothing: the results go to `scan` as observations.
 
 pub mod couchdb;
 pub mod fetch;

@@ -1,7 +1,7 @@
-//! Recliner's own words for what CouchDB's client reports.
+//! Explains the errors of CouchDB's client in recliner's terms.
 //!
-//! The client knows neither flags nor configuration keys: they are added here, wherever its errors
-//! are shown. Counts of its requests are `request_metrics`.
+//! The client knows neither flags nor configuration keys: they are added here, wherever its errors are
+//! shown. The counters of its requests are in `request_metrics`.
 
 use couchdb_client::{Error, TlsError, TransportError};
 use std::fmt;
@@ -9,10 +9,10 @@ use std::fmt;
 /// The `User-Agent` of requests to CouchDB.
 pub const USER_AGENT: &str = concat!("recliner/", env!("CARGO_PKG_VERSION"));
 
-/// What to do where CouchDB wants a login and none was given.
+/// What to do if CouchDB requires a login and none was given.
 pub const NO_USER: &str = "no user was given: set COUCHDB_USER and COUCHDB_PASSWORD, or --couchdb.username and --couchdb.password-file";
 
-/// The error in words, with the settings that may mend it.
+/// The error as text, with the settings that may fix it.
 #[must_use]
 pub fn describe(error: &Error) -> String {
     match settings(error) {
@@ -22,7 +22,7 @@ pub fn describe(error: &Error) -> String {
     }
 }
 
-/// The settings that an error is about.
+/// The settings that may have caused an error.
 fn settings(error: &Error) -> Option<&'static str> {
     match error {
         Error::Timeout { .. } => Some("couchdb.timeout"),
@@ -48,14 +48,14 @@ fn settings(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// Why the client cannot be set up, with the setting to change.
+/// Why the client cannot be created, with the setting to change.
 #[derive(Debug)]
 pub struct SetupError(pub TransportError);
 
 impl fmt::Display for SetupError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match &self.0 {
-            // Such an error begins with the key.
+            // Such an error starts with the key.
             TransportError::Tls(TlsError::File { .. } | TlsError::Half) => "couchdb.tls.",
             TransportError::Tls(TlsError::Refused(_)) => "couchdb.tls: ",
             TransportError::Http(_) => "couchdb: ",

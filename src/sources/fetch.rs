@@ -1,16 +1,15 @@
-//! Questions over HTTP to what is no CouchDB: a Prometheus, another recliner.
+//! HTTP requests to servers other than CouchDB: a Prometheus, another recliner.
 //!
-//! Owns the client that asks them, and the bound on what is read of an answer. Follows no
-//! redirect and no proxy of the environment, because the settings name the server to ask. CouchDB has a
-//! client of its own.
+//! Owns the client for them, and the limit on the size of a response. Follows no redirects and uses no
+//! proxy from the environment, because the settings name the server to ask. CouchDB has its own client.
 
 use reqwest::{Client, Response, redirect::Policy};
 use std::time::Duration;
 
-/// A client whose questions are answered within this time, or fail.
+/// A client whose requests are answered within this time, or fail.
 ///
 /// # Errors
-/// When the HTTP library cannot be set up.
+/// If the HTTP library cannot be set up.
 pub fn client(within: Duration) -> Result<Client, reqwest::Error> {
     Client::builder()
         .no_proxy()
@@ -20,10 +19,10 @@ pub fn client(within: Duration) -> Result<Client, reqwest::Error> {
         .build()
 }
 
-/// An answer's body of so many bytes at most.
+/// The body of a response, up to this many bytes.
 ///
 /// # Errors
-/// Says that it is longer, or how it broke off.
+/// If it is longer, or breaks off.
 pub async fn read_body(mut answer: Response, longest: usize) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
     while let Some(piece) = answer.chunk().await.map_err(describe)? {
@@ -35,7 +34,7 @@ pub async fn read_body(mut answer: Response, longest: usize) -> Result<Vec<u8>, 
     Ok(body)
 }
 
-/// An error with what is behind it, and without the address, which may hold a password.
+/// An error with its causes, without the address, which may contain a password.
 #[must_use]
 pub fn describe(error: reqwest::Error) -> String {
     let error = error.without_url();

@@ -1,9 +1,8 @@
-//! What a cluster has: reads CouchDB, or a node's own files, and turns what comes into
-//! observations.
+//! Reads CouchDB, or a node's own files, and converts the results to observations.
 //!
-//! Owns which route answers what, and the rules that turn answers and headers into facts. Keeps
-//! nothing, save what lets it skip files that did not change: every function reads and yields
-//! observations; the scanner applies them to its tables.
+//! Owns the choice of routes, and the rules that convert responses and headers to facts. Keeps nothing
+//! except what is needed to skip unchanged files: every function reads and returns observations, which
+//! the scanner applies to its tables.
 
 mod both;
 mod copy_state;

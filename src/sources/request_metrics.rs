@@ -1,4 +1,4 @@
-//! Counters of requests to CouchDB, as the client reports them.
+//! Counters of requests to CouchDB, from the client's reports.
 
 use couchdb_client::{ErrorKind, Observer, Route, status_label};
 use prometheus::{
@@ -11,20 +11,20 @@ use std::{
 
 /// Counters of requests to CouchDB.
 ///
-/// Both labels are closed sets whose concatenations differ, because the `prometheus`
-/// crate joins label values without a separator when it looks up a child.
+/// Both labels are closed sets whose concatenations differ, because the `prometheus` crate joins label
+/// values without a separator to look up a child.
 #[derive(Clone, Debug)]
 pub struct RequestMetrics {
     requests: IntCounterVec,
     durations: HistogramVec,
-    /// Children for successful shard reads, which are nearly all requests: looked up by label
-    /// once, and not before the first such read, because the lookup makes the series.
+    /// Children for successful shard reads, which are almost all requests. They are looked up once, and
+    /// not before the first such read, because the lookup creates the series.
     shard_reads: Arc<OnceLock<(IntCounter, Histogram)>>,
 }
 
-/// A warm shard takes 2 ms, a cold one an fsync, a busy design document 5 s, and the
-/// default timeout is 30 s. Each bucket is a series for every route, a quarter of a small
-/// cluster's scrape were there ten: no more than these.
+/// A warm shard takes 2 ms, a cold one an fsync, a busy design document 5 s, and the default timeout is
+/// 30 s. Each bucket is a series for every route; ten buckets would be a quarter of a small cluster's
+/// scrape, so there are no more than these.
 const BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 1.0, 5.0, 30.0];
 
 /// The label of [`Route::Shard`].
@@ -34,11 +34,11 @@ const SHARD: &str = Route::Shard { node: "", shard: "" }.label();
 const OK: &str = status_label(200);
 
 impl RequestMetrics {
-    /// Makes the families and registers them, with a zero for each route's success and
-    /// for each way a connection commonly fails.
+    /// Creates and registers the families, with a zero for each route's success and for each common
+    /// connection failure.
     ///
     /// # Errors
-    /// When the registry has families of these names already.
+    /// If the registry already has families with these names.
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let requests = IntCounterVec::new(
             Opts::new(

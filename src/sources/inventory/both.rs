@@ -7,7 +7,7 @@ use futures::{
 };
 use std::{fmt::Debug, future::ready, sync::Arc};
 
-/// The files in directories that this process does not read itself.
+/// The files in directories that this process does not read through [`walk`](crate::datadir::walk()).
 pub trait Directories: Debug + Send + Sync + 'static {
     /// Reads all of them. MUST end, as a [`Source`] must.
     fn read(&self) -> BoxStream<'static, Observation>;
@@ -15,13 +15,13 @@ pub trait Directories: Debug + Send + Sync + 'static {
 
 /// CouchDB, the files of one node, or both.
 ///
-/// CouchDB says who belongs to the cluster and where each copy should be; without it there
-/// is only the node of the files. The files are read in a stage of their own.
+/// CouchDB provides the members of the cluster and the placement of copies; without it there is only
+/// the node of the files. The files are read in a separate stage.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// CouchDB, where it is named.
+    /// CouchDB, if configured.
     pub http: Option<HttpSource>,
-    /// The node's own directories, where they are named.
+    /// The node's own directories, if configured.
     pub files: Option<FilesSource>,
     /// Other nodes' directories.
     pub elsewhere: Vec<Arc<dyn Directories>>,

@@ -1,11 +1,11 @@
-//! The state of a shard copy, by the shard map and the files on disks: ok, stray, missing or moving.
+//! The state of a shard copy, from the shard map and the files on disk: ok, stray, missing or moving.
 
 use super::{CopyAt, MapEntry};
 use crate::model::target::TargetState;
 use couchdb_names::Range;
 use std::collections::BTreeSet;
 
-/// A copy that is on a node's disk or should be.
+/// A copy that is or should be on a node's disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Copy<'a> {
     /// The clustered database.
@@ -16,7 +16,7 @@ pub struct Copy<'a> {
     pub node: &'a str,
 }
 
-/// The shards that `_reshard` splits at the moment: (database, range) of the sources.
+/// The shards that `_reshard` is splitting: (database, range) of the sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reshard {
     sources: BTreeSet<(String, Range)>,
@@ -28,14 +28,14 @@ impl Reshard {
         self.sources.insert((db.to_owned(), source));
     }
 
-    /// Whether nothing is split.
+    /// Whether there are no splits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }
 
-    /// Whether a copy is a source or a target of a running split: targets are the halves
-    /// of a source's range.
+    /// Whether a copy is a source or a target of a running split; the targets are the halves of a
+    /// source's range.
     #[must_use]
     pub fn covers(&self, copy: Copy<'_>) -> bool {
         let first = (copy.db.to_owned(), Range { from: 0, to: 0 });
@@ -46,7 +46,7 @@ impl Reshard {
     }
 }
 
-/// The state of a copy that is where the map places it.
+/// The state of a copy in its place in the map.
 #[must_use]
 pub fn state_of_placed(copy: Copy<'_>, reshard: &Reshard) -> TargetState {
     if reshard.covers(copy) { TargetState::Resharding } else { TargetState::Ok }
@@ -54,8 +54,8 @@ pub fn state_of_placed(copy: Copy<'_>, reshard: &Reshard) -> TargetState {
 
 /// The state of a file on a node where the map does not place it.
 ///
-/// `entry` is the map's entry of the same database instance, if there is one; `absent` says
-/// whether a copy that should be on a disk is not.
+/// `entry` is the map's entry of the same database instance, if there is one; `absent` returns whether
+/// a copy is missing on disk.
 #[must_use]
 pub fn state_of_stray(
     copy: Copy<'_>,
@@ -74,7 +74,7 @@ pub fn state_of_stray(
     if moving { TargetState::Resharding } else { TargetState::Orphan }
 }
 
-/// The state of a copy that the map has and its node's disk has not.
+/// The state of a copy in the map that is missing on its node's disk.
 #[must_use]
 pub fn state_of_absent(copy: Copy<'_>, entry: &MapEntry, reshard: &Reshard) -> TargetState {
     let at = CopyAt { range: copy.range, node: copy.node.to_owned() };

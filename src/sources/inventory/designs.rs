@@ -3,19 +3,19 @@
 use crate::table::IndexQuery;
 use std::collections::BTreeMap;
 
-/// What of a design document decides about its index.
+/// The fields of a design document that determine its index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Design {
-    /// Its id, `_design/x`.
+    /// The id, `_design/x`.
     pub id: String,
-    /// The language of its functions; JavaScript where it says nothing.
+    /// The language of its functions; JavaScript by default.
     pub language: Option<String>,
     /// Whether it defines any view.
     pub has_views: bool,
-    /// A view to query so that its index is built; none where only readers' queries shall.
+    /// A view whose query builds the index; `None` if only readers' queries may build it.
     pub query: Option<String>,
-    /// Everything that goes into the index's signature, as one text: equal texts share an
-    /// index. (`couch_mrview_util:ddoc_to_mrst/2` hashes views, language, options and lib.)
+    /// Everything that determines the index's signature, as one text: equal texts share an index.
+    /// (`couch_mrview_util:ddoc_to_mrst/2` hashes views, language, options and lib.)
     pub definition: String,
 }
 
@@ -26,22 +26,22 @@ pub struct DesignGroup {
     pub ids: Vec<String>,
     /// Their language.
     pub language: String,
-    /// What to query so that their index is built: of the first whose document allows it.
+    /// The query that builds their index, from the first document that allows it.
     pub built_by: Option<IndexQuery>,
-    /// What they define.
+    /// Their definition.
     pub definition: String,
 }
 
-/// Whether a query server answers for this language. On others `_info` reports an index
-/// that lags for ever.
+/// Whether there is a query server for this language. For others `_info` reports an index that lags
+/// forever.
 #[must_use]
 pub fn served(language: &str, languages: &[String]) -> bool {
     languages.iter().any(|served| served == language)
 }
 
-/// The indexes a database's design documents have, each once.
+/// The indexes of a database's design documents, each once.
 ///
-/// A document without views has none, though `_info` invents one for it.
+/// A document without views has no index, although `_info` reports one.
 #[must_use]
 pub fn groups(designs: Vec<Design>, languages: &[String]) -> Vec<DesignGroup> {
     type Sharing = Vec<(String, Option<String>)>;
@@ -99,7 +99,7 @@ mod tests {
         );
         let ids: Vec<_> = found.iter().map(|group| group.ids.join(" ")).collect();
         assert_eq!(ids, ["_design/a _design/b", "_design/c", "_design/mango"]);
-        // The first of the two does without being built by itself.
+        // The first of the two does not allow automatic builds.
         let built_by = IndexQuery { design: "_design/b".into(), view: "v".into() };
         assert_eq!(found[0].built_by, Some(built_by));
     }

@@ -1,7 +1,7 @@
-//! `/api/v1/facts`: what one recliner sends another about the files that it reads.
+//! `/api/v1/facts`: the format in which one recliner sends another the facts from files.
 //!
-//! Owns the lines of that list on both sides: the server makes them of targets, the client turns
-//! them into observations. Never sorts, pages or asks.
+//! Owns the entries of that list on both sides: the server creates them from targets, the client
+//! converts them to observations. Never sorts, pages or sends requests.
 
 use super::{DbFile, PartFile};
 use crate::{
@@ -21,14 +21,14 @@ use wall_clock::Moment;
 /// A page of the list.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FactsPage {
-    /// Its lines.
+    /// Its entries.
     pub facts: Vec<FactsLine>,
     /// The last id of this page, if another page follows.
     #[schemars(with = "Option<String>")]
     pub next: Option<TargetId>,
 }
 
-/// What one file's header said. Unknown is null.
+/// The facts in one file's header. Unknown is null.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FactsLine {
     /// The shard, or the part of a view.
@@ -42,12 +42,12 @@ pub struct FactsLine {
     docs: Option<u64>,
     deleted_docs: Option<u64>,
     collator_versions: Option<Vec<String>>,
-    /// Whether CouchDB would say the same; not used for views.
+    /// Whether CouchDB would report the same; not used for views.
     exact: bool,
     measured_at: String,
 }
 
-/// What a recliner sent about one node.
+/// The facts that a recliner sent about one node.
 #[derive(Debug, Default)]
 pub(super) struct NodeFiles {
     pub(super) dbs: Vec<DbFile>,
@@ -55,7 +55,7 @@ pub(super) struct NodeFiles {
 }
 
 impl FactsLine {
-    /// The line of a target; none for one that was never measured.
+    /// The entry of a target; `None` for one that was never measured.
     #[must_use]
     pub fn of(target: TargetRef<'_>) -> Option<Self> {
         let facts = target.facts();
@@ -75,7 +75,7 @@ impl FactsLine {
         })
     }
 
-    /// Adds its file to those of its node; leaves out what is no file.
+    /// Adds its file to those of its node; ignores targets without a file.
     pub(super) fn add_to(self, all: &mut BTreeMap<Arc<str>, NodeFiles>, now: Moment, ahead: i64) {
         let Some(at) = self.at(now, ahead) else { return };
         let collators = self.collator_versions.as_deref().unwrap_or_default();
@@ -110,7 +110,7 @@ impl FactsLine {
         }
     }
 
-    /// When it was read, by this machine's clock.
+    /// When it was read, in this machine's clock.
     fn at(&self, now: Moment, ahead: i64) -> Option<Moment> {
         let theirs = i64::try_from(Moment::parse(&self.measured_at)?.unix()).ok()?;
         let ours = u64::try_from(theirs.saturating_sub(ahead)).unwrap_or_default();
@@ -209,7 +209,7 @@ mod tests {
             (&*db.shard, db.reported),
             ("shards/00000000-ffffffff/x.1", ReportMatch::Identical)
         );
-        // Whether it covers CouchDB's answer is decided by the receiver.
+        // The receiver decides whether it covers CouchDB's response.
         assert_eq!(db.facts, Facts { flags: FactFlags::default(), ..facts });
         let [part] = &files.parts[..] else { panic!("{files:?}") };
         assert_eq!(

@@ -1,7 +1,7 @@
 //! Observations from a node's own files.
 //!
-//! Reads on threads that may block, and holds what the last walk read, so that the next one
-//! opens only what changed.
+//! Reads on blocking threads, and keeps the results of the last walk, so that the next one opens only
+//! changed files.
 
 use super::{
     CompactionFile, DbFile, DiskWalk, FoundFile, MapRead, Members, Observation, PartFile,
@@ -25,10 +25,10 @@ use std::{
 use tokio::{sync::mpsc, task, time::Instant};
 use wall_clock::{Clock, Moment};
 
-/// Threads that read at most; a disk that is asked by more is no faster, and CouchDB's own.
+/// The maximum number of reading threads: more do not make a disk faster, and CouchDB needs it too.
 const MAX_THREADS: usize = 4;
 
-/// Batches that wait to be taken: a walk that is further ahead waits itself.
+/// The maximum number of unhandled batches: a walk that is further ahead waits.
 const MAX_WAITING_BATCHES: usize = 4;
 
 /// Reads the directories of one node.
@@ -37,7 +37,7 @@ pub struct FilesSource {
     node: Arc<str>,
     roots: Arc<NodeDirectories>,
     clock: Clock,
-    /// What the walk before read.
+    /// The results of the previous walk.
     known: Arc<Mutex<Arc<WalkCache>>>,
 }
 
@@ -57,7 +57,7 @@ impl FilesSource {
             waiting.recv().await.map(|seen| (seen, waiting))
         });
         let ended = walking.map(move |ended| {
-            // Where the runtime ends, nothing receives the answer.
+            // If the runtime shuts down, nothing receives the response.
             let disk = ended.unwrap_or_else(|_| Err(unread("", ReadProblem::Io)));
             Observation::DiskEnd { node, disk }
         });
@@ -81,7 +81,7 @@ impl FilesSource {
         Ok(DiskWalk { sums, whole, took: began.elapsed(), volumes: self.roots.volumes() })
     }
 
-    /// Replaces CouchDB's answers where there is none to ask: the one node, and no map.
+    /// Substitutes CouchDB's responses if there is none to ask: the one node, and no map.
     pub(super) fn alone(&self, stage: &Stage) -> BoxStream<'static, Observation> {
         let node = || vec![self.node.to_string()];
         let seen = match stage {
@@ -107,7 +107,7 @@ impl FilesSource {
 }
 
 impl FoundFile {
-    /// What was found by a walk at this moment.
+    /// An observation of a walk at this time.
     #[must_use]
     pub fn of(found: WalkItem, at: Moment) -> Self {
         match found {

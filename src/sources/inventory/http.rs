@@ -22,23 +22,22 @@ use futures::{
 use std::sync::Arc;
 use wall_clock::Clock;
 
-/// Databases a page of the shard map: a node route buffers its whole answer in the server,
-/// two kilobytes a database and more.
+/// The number of databases in a page of the shard map: the server buffers the whole response of a node
+/// route, two kilobytes or more per database.
 const MAP_PAGE: usize = 500;
 
-/// CouchDB's `[couchdb] max_dbs_open`: a node with more shards than this opens each one again
-/// in every sweep, so all of its reads are cold.
+/// CouchDB's `[couchdb] max_dbs_open`: a node with more shards opens each one again in every sweep, so
+/// all of its reads are cold.
 const MAX_OPEN_SHARDS: usize = 500;
 
-/// What the HTTP source goes by.
+/// The settings of the HTTP source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpSettings {
     /// Requests in flight per node.
     pub requests_in_flight: usize,
-    /// Languages of views that some query server of the cluster answers for.
+    /// Languages of views for which the cluster has a query server.
     pub languages: Vec<String>,
-    /// Databases that the settings name in full: what is looked for where the login may
-    /// not list databases.
+    /// Databases that the settings name exactly, for logins that may not list databases.
     pub named: Vec<String>,
 }
 
@@ -57,14 +56,14 @@ impl HttpSource {
         Self { client, clock, settings: Arc::new(settings) }
     }
 
-    /// The cluster's members, and each of them.
+    /// The cluster's members, and the state of each.
     fn nodes(self) -> BoxStream<'static, Observation> {
         let members = async move {
             let members =
                 self.client.membership().await.map(Members::from).map_err(ReadError::from);
             let names = match &members {
                 Ok(members) => members.expected.clone(),
-                // No answer: the nodes that are known may answer by themselves.
+                // No response: the known nodes may answer themselves.
                 Err(unread) if unread.was_asked() => self.client.known_nodes(),
                 Err(_) => Vec::new(),
             };
@@ -76,7 +75,7 @@ impl HttpSource {
         stream::once(members).flatten().boxed()
     }
 
-    /// Which of these nodes answer again.
+    /// Checks which of these nodes answer again.
     fn away(self, nodes: Vec<String>) -> BoxStream<'static, Observation> {
         stream::iter(nodes)
             .map(move |node| {
@@ -89,8 +88,8 @@ impl HttpSource {
     }
 
     async fn node(self, node: String) -> Observation {
-        // `_local`'s own list of files would do as a sign of life but is as large as the
-        // node; `/_node/{n}` is answered by the node itself and is small.
+        // `_local`'s list of files would also prove that the node answers, but is as large as the node;
+        // `/_node/{n}` is answered by the node itself and is small.
         let welcome = self.client.node_welcome(&node).await;
         let version = welcome
             .as_ref()
@@ -114,7 +113,7 @@ impl HttpSource {
             Ok(Some(status)) => NodeSmoosh::from(status),
             Ok(None) => NodeSmoosh::Unsupported,
             Err(error) if error.kind() == Failed::NoOwnAddress => NodeSmoosh::NoDirectAddress,
-            // An old server has no such route, whatever it answers there.
+            // An old server does not have this route, whatever it responds.
             Err(_) if version.is_some_and(|version| version < Version::new(3, 4, 0)) => {
                 NodeSmoosh::Unsupported
             }
@@ -200,8 +199,8 @@ impl HttpSource {
             .boxed()
     }
 
-    /// All nodes at once, each with its own requests in flight, so that a slow node only
-    /// delays itself.
+    /// All nodes concurrently, each with its own requests in flight, so that a slow node delays only
+    /// itself.
     fn shards(
         self,
         snapshot: Arc<Snapshot>,
@@ -285,7 +284,7 @@ impl From<Error> for ReadError {
         let right = if let Error::Forbidden { asked, .. } = &error {
             Some(rights::missing(asked.route))
         } else {
-            // All that is missing has one cause.
+            // All missing databases have one cause.
             matches!(error, Error::NoUser { .. }).then_some(NO_USER)
         };
         Self { reason: error.kind().label(), message: describe(&error), right }
@@ -293,7 +292,7 @@ impl From<Error> for ReadError {
 }
 
 impl ReadError {
-    /// What an index failed with before anything was asked.
+    /// The error of an index before anything was requested.
     const fn nothing_to_ask() -> Self {
         Self { reason: "unaddressable", message: String::new(), right: None }
     }

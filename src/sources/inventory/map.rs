@@ -1,9 +1,9 @@
-//! The shard map: which copies a database has, and what its changelog says of moves.
+//! The shard map: the copies of a database, and the moves in its changelog.
 
 use couchdb_names::Range;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One copy of one range: where it should be.
+/// One copy of one range: its place in the map.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CopyAt {
     /// The range.
@@ -12,7 +12,7 @@ pub struct CopyAt {
     pub node: String,
 }
 
-/// What the shard map says of one database.
+/// The shard map's entry of one database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapEntry {
     /// The clustered database's name.
@@ -21,19 +21,19 @@ pub struct MapEntry {
     pub suffix: String,
     /// The copies it should have, sorted.
     pub copies: BTreeSet<CopyAt>,
-    /// Copies the changelog added after the database was made: they may be still filling.
+    /// Copies that the changelog added after the database was created: they may still be filling.
     pub arriving: BTreeSet<CopyAt>,
-    /// Copies the changelog took out again: their files may be still there.
+    /// Copies that the changelog removed again: their files may still exist.
     pub leaving: BTreeSet<CopyAt>,
 }
 
 impl MapEntry {
-    /// Reads a document of the `_dbs` database.
+    /// Parses a document of the `_dbs` database.
     ///
-    /// `by_range` counts where it is there, else `by_node`. `changelog` has
-    /// `["add"|"remove"|"delete"|"split", range, node]` entries (`mem3_util`, `mem3_rpc`);
-    /// the copies made with the database open it, so an addition after any other entry, or
-    /// to a range that has more copies than the one with fewest, came later.
+    /// `by_range` is used if it exists, otherwise `by_node`. `changelog` has
+    /// `["add"|"remove"|"delete"|"split", range, node]` entries (`mem3_util`, `mem3_rpc`). The copies
+    /// created with the database come first in it, so an addition after any other entry, or to a range
+    /// that has more copies than the one with fewest, came later.
     #[must_use]
     pub fn new(
         db: &str,
@@ -102,8 +102,8 @@ fn moves(
     (arriving, leaving)
 }
 
-/// The place of a document on the hash ring: the CRC-32 of its id
-/// (`mem3_hash:crc32/1`, the default hash function).
+/// The hash of a document on the ring: the CRC-32 of its id (`mem3_hash:crc32/1`, the default hash
+/// function).
 #[must_use]
 pub fn doc_hash(id: &str) -> u32 {
     let mut crc = flate2::Crc::new();

@@ -1,4 +1,4 @@
-//! What a read of the cluster yields.
+//! The results of a read of the cluster.
 
 use super::{MapEntry, Reshard};
 use crate::{
@@ -17,16 +17,15 @@ use wall_clock::Moment;
 pub struct ReadError {
     /// The label, one of a closed set.
     pub reason: &'static str,
-    /// What was tried, what came, what to do next.
+    /// What was tried, what happened, what to do next.
     pub message: String,
-    /// Where a right is missing: which, in a sentence that is the same for all that it
-    /// hides.
+    /// The missing right, if any, in a sentence that is the same for everything it affects.
     pub right: Option<&'static str>,
 }
 
 impl ReadError {
-    /// Whether a question went out, or would have where somebody had answered before: it was
-    /// neither forbidden nor held back because of the login.
+    /// Whether a request was sent, or would have been if anybody had answered before: it was neither
+    /// forbidden nor held back because of the login.
     #[must_use]
     pub fn was_asked(&self) -> bool {
         self.right.is_none() && !["login", "stopped"].contains(&self.reason)
@@ -34,7 +33,7 @@ impl ReadError {
 }
 
 impl Observation {
-    /// Whether it holds many databases or files.
+    /// Whether it contains many databases or files.
     #[must_use]
     pub const fn is_large(&self) -> bool {
         matches!(
@@ -49,72 +48,72 @@ impl Observation {
 pub enum MapRead {
     /// All of it.
     Whole,
-    /// The databases that the login may read, each asked by itself.
+    /// The databases that the login may read, each requested by itself.
     Readable,
-    /// None: there is no CouchDB to ask. A file on a disk is where it should be.
+    /// None: there is no CouchDB to ask. Every file on a disk is in its place.
     None,
 }
 
-/// One thing that was seen, or could not be.
+/// One result of a read, or an error.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observation {
-    /// The cluster's nodes: those it expects, and which of them are connected.
+    /// The cluster's nodes: the expected ones, and the connected ones.
     Members(Result<Members, ReadError>),
     /// One node.
     Node(NodeAnswer),
-    /// A node that did not answer does so again.
+    /// A silent node answers again.
     Back {
         /// The node.
         node: String,
     },
-    /// What is being split.
+    /// The splits.
     Reshard(Result<Reshard, ReadError>),
     /// A page of the shard map.
     MapPage(Vec<MapEntry>),
-    /// The map ended: whole, or broken off.
+    /// The map ended: complete, or broken off.
     MapEnd(Result<MapRead, ReadError>),
-    /// Something of the cluster, such as one database, that could not be read.
+    /// A part of the cluster, such as one database, could not be read.
     Unread(ReadError),
-    /// The files on one node's disk, by the names CouchDB gives them.
+    /// The files on one node's disk, by CouchDB's names.
     Files {
         /// The node.
         node: String,
         /// Their names.
         names: Result<NameList, ReadError>,
     },
-    /// A database that a stray file names, asked for by itself, after the files were read.
+    /// The map's entry for a database of a stray file, requested after the files were read.
     Stray {
         /// The database.
         db: String,
-        /// The map's entry, if it has one by now.
+        /// The map's entry, if it has one now.
         entry: Result<Option<MapEntry>, ReadError>,
     },
     /// The facts of one shard copy.
     Shard {
         /// Which.
         ix: TargetIx,
-        /// Its facts; `None` when the file is gone.
+        /// Its facts; `None` if the file no longer exists.
         facts: Result<Option<Facts>, ReadError>,
     },
     /// The view indexes of one database.
     Views {
-        /// The database, by the place of its map entry's targets.
+        /// The database, by the position of its map entry's targets.
         db: String,
         /// Its instance suffix.
         suffix: String,
-        /// The indexes that were read, each with what could not be.
+        /// The indexes, each with its read error, if any.
         views: Result<Vec<ViewAnswer>, ReadError>,
         /// The search indexes of the same design documents.
         searches: Vec<SearchAnswer>,
-        /// What may name an index file of any of its design documents, in whatever language;
-        /// `None` where one of them could not be read.
+        /// The possible signatures of index files of all its design documents, in any language; `None` if
+        /// one of them could not be read.
         signatures: Option<Vec<Signature>>,
     },
-    /// The compactions and index builds a node runs.
+    /// The running compactions and index builds of a node.
     Tasks {
         /// The node.
         node: String,
-        /// What runs.
+        /// The tasks.
         tasks: Result<Vec<ActiveTask>, ReadError>,
     },
     /// Some of the files in a node's directories.
@@ -124,30 +123,30 @@ pub enum Observation {
         /// The files.
         files: Vec<FoundFile>,
     },
-    /// All of a node's directories were walked, or they could not be.
+    /// The walk of a node's directories has ended or failed.
     DiskEnd {
         /// The node.
         node: Arc<str>,
-        /// The files there beside targets.
+        /// The other files there.
         disk: Result<DiskWalk, ReadError>,
     },
-    /// The files of a node that another process reads.
+    /// Files of a node that another process reads.
     PeerFiles {
         /// The node.
         node: Arc<str>,
         /// All of its databases.
         dbs: Vec<DbFile>,
-        /// All of the parts of views there.
+        /// All parts of views there.
         parts: Vec<PartFile>,
     },
-    /// Such a process sent all that it knows, or could not be asked.
+    /// Another process sent all its facts, or could not be asked.
     PeerEnd {
-        /// Where it is asked.
+        /// Its address.
         peer: Arc<str>,
         /// The nodes whose files it reads.
         nodes: Result<BTreeSet<Arc<str>>, ReadError>,
     },
-    /// Everything of this stage was read.
+    /// The stage was read completely.
     StageEnded,
 }
 
@@ -158,9 +157,9 @@ pub enum FoundFile {
     Db(DbFile),
     /// The view index of one shard.
     View(PartFile),
-    /// What a compaction writes, or left behind.
+    /// A file of a compaction, running or left behind.
     Compaction(CompactionFile),
-    /// Something that could not be read.
+    /// A file that could not be read.
     Unread(ReadError),
 }
 
@@ -169,37 +168,37 @@ pub enum FoundFile {
 pub struct DbFile {
     /// CouchDB's name for it.
     pub shard: Box<str>,
-    /// What its header says.
+    /// The facts in its header.
     pub facts: Facts,
-    /// Whether CouchDB says the same.
+    /// Whether CouchDB would report the same.
     pub reported: ReportMatch,
-    /// Whether it is the file that was there when it was last seen, however it grew.
+    /// Whether it is the same file as before, even if it grew.
     pub same: bool,
-    /// Why its header says nothing, where it does not.
+    /// Why its header could not be read, if it could not.
     pub problem: Option<ReadProblem>,
 }
 
-/// The part of a view that is the index of one shard.
+/// The index of a view for one shard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartFile {
     /// The shard.
     pub shard: Box<str>,
-    /// What names the index.
+    /// The signature of the index.
     pub signature: Signature,
-    /// What its header says.
+    /// The facts in its header.
     pub facts: Facts,
-    /// The collator versions it names.
+    /// Its collator versions.
     pub collators: Arc<[Arc<str>]>,
-    /// Why its header says nothing, where it does not.
+    /// Why its header could not be read, if it could not.
     pub problem: Option<ReadProblem>,
 }
 
-/// What a compaction writes, or left behind.
+/// A file of a compaction, running or left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactionFile {
     /// The shard that is compacted, or whose index is.
     pub shard: Box<str>,
-    /// Whether it is an index's.
+    /// Whether it is a file of an index.
     pub of_view: bool,
     /// Its size in bytes.
     pub bytes: u64,
@@ -207,14 +206,14 @@ pub struct CompactionFile {
     pub changed: Moment,
 }
 
-/// The files in a node's directories beside targets.
+/// Other files in a node's directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskWalk {
-    /// In bytes.
+    /// Their sizes in bytes.
     pub sums: OtherFileSums,
-    /// Whether every directory was read, so that what was not met is gone.
+    /// Whether every directory was read, so that files that were not found no longer exist.
     pub whole: bool,
-    /// How long it took.
+    /// The duration of the walk.
     pub took: Duration,
     /// The file systems of the directories.
     pub volumes: Vec<DirectoryVolume>,
@@ -223,24 +222,24 @@ pub struct DiskWalk {
 /// The cluster's nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
-    /// The nodes it expects.
+    /// The expected nodes.
     pub expected: Vec<String>,
-    /// The nodes that are connected.
+    /// The connected nodes.
     pub connected: Vec<String>,
 }
 
 /// One node, as far as it answered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeAnswer {
-    /// Its name.
+    /// The name.
     pub node: String,
     /// Whether it answered, and if not, why.
     pub up: Result<(), ReadError>,
-    /// Its version, where its own address is known.
+    /// Its version, if its own address is known.
     pub version: Option<Version>,
-    /// Where it listens itself.
+    /// Its own address.
     pub own_address: OwnAddress,
-    /// What its own daemon says.
+    /// The state of its built-in compactor.
     pub smoosh: NodeSmoosh,
 }
 
@@ -251,9 +250,9 @@ pub struct ViewAnswer {
     pub designs: Vec<String>,
     /// Their language.
     pub language: String,
-    /// What to query so that CouchDB builds it, where its documents allow that.
+    /// The query that makes CouchDB build it, if its documents allow that.
     pub built_by: Option<IndexQuery>,
-    /// What was read of it.
+    /// The result of reading it.
     pub index: Result<IndexAnswer, ReadError>,
     /// Whether no request can carry the documents' names.
     pub unaddressable: bool,
@@ -262,7 +261,7 @@ pub struct ViewAnswer {
 /// One search index of a database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchAnswer {
-    /// What builds it.
+    /// The engine.
     pub engine: Engine,
     /// Its design document, by id.
     pub design: String,
@@ -270,58 +269,58 @@ pub struct SearchAnswer {
     pub index: String,
     /// The language of its function.
     pub language: String,
-    /// Whether its document lets it be built without being asked for.
+    /// Whether its document allows automatic builds.
     pub autoupdate: bool,
-    /// Whether the cluster has the engine; none where no node could say.
+    /// Whether the cluster has the engine; `None` if no node answered.
     pub offered: Option<bool>,
-    /// What was read of it: nothing where the engine is not there to ask.
+    /// The result of reading it; `None` without the engine.
     pub facts: Result<Option<Facts>, ReadError>,
     /// Whether no request can carry its names.
     pub unaddressable: bool,
 }
 
-/// What was read of one view index.
+/// The facts of one view index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexAnswer {
     /// Its signature.
     pub signature: Signature,
     /// Its facts, per file.
     pub facts: Facts,
-    /// The collator versions one copy names.
+    /// The collator versions of one copy.
     pub collators: Vec<String>,
-    /// The shard whose index this is, where one copy was read; else it is the cluster's sum.
+    /// The shard of the copy that was read; `None` for the cluster's sum.
     pub copy: Option<TargetIx>,
 }
 
 /// One running task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActiveTask {
-    /// What it does.
+    /// The kind of the task.
     pub doing: TaskKind,
     /// The shard file's name.
     pub shard: String,
-    /// The phase of a compaction; what is done is counted from zero in each.
+    /// The phase of a compaction; each has its own progress.
     pub phase: Option<String>,
-    /// Percent of the phase, by CouchDB; above 100 where more came than it expected.
+    /// Percent of the phase, from CouchDB; above 100 if there was more than expected.
     pub progress: Option<f64>,
-    /// What is done of the phase.
+    /// Changes processed in this phase.
     pub changes_done: Option<u64>,
-    /// What there is to do in the phase.
+    /// Total changes of this phase.
     pub total_changes: Option<u64>,
-    /// When this process of it began, in seconds since 1970 by the node's clock.
+    /// When this process of the task began, in seconds since 1970 by the node's clock.
     pub started_on: Option<u64>,
-    /// When it last reported its progress, in seconds since 1970 by the node's clock.
+    /// When it last reported progress, in seconds since 1970 by the node's clock.
     pub updated_on: Option<u64>,
-    /// The Erlang process; each pass of a compaction has another.
+    /// The Erlang process; each pass of a compaction has another one.
     pub pid: Option<String>,
-    /// Of an indexer, the process it works for: a compaction's, where that one rebuilds.
+    /// For an indexer, the process it works for: a compaction that rebuilds the index.
     pub indexer_pid: Option<String>,
     /// `running`, `waiting`, `suspended`, … (3.2+).
     pub process_status: Option<String>,
 }
 
 impl ActiveTask {
-    /// A task of which nothing is known but what it does.
+    /// A task of which only the kind is known.
     #[must_use]
     pub const fn bare(doing: TaskKind, shard: String) -> Self {
         Self {
@@ -340,7 +339,7 @@ impl ActiveTask {
     }
 }
 
-/// What a task does with its shard.
+/// The kind of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskKind {
     /// Compacts the shard.

@@ -1,7 +1,7 @@
-//! What sidecars read of files: other recliners, each beside one node.
+//! Sidecars: other recliners, each on one node, and the facts they read from files.
 //!
-//! Asks for their facts page by page and checks all that it uses of an answer. A sidecar that is
-//! away costs exactness alone: what it sent last is forgotten, and CouchDB is asked for all again.
+//! Requests their facts page by page and validates everything it uses. A missing sidecar only costs
+//! exactness: its last facts are dropped, and CouchDB is asked for everything again.
 
 use super::{
     Directories, Observation, ReadError,
@@ -24,19 +24,19 @@ use std::{
 };
 use wall_clock::{Clock, Moment};
 
-/// Lines a page.
+/// The number of entries in a page.
 const LINES_PER_PAGE: usize = 5_000;
 
-/// The most pages: of a node with more files than they hold, only CouchDB is asked.
+/// The maximum number of pages: for a node with more files, only CouchDB is asked.
 const MAX_PAGES: usize = 400;
 
-/// The largest page that is read. A line is less than a kilobyte.
+/// The maximum size of a page. An entry is less than a kilobyte.
 const MAX_PAGE_BYTES: usize = 16 << 20;
 
-/// All pages together: a million lines are 350 MB.
+/// The maximum size of all pages together: a million entries are 350 MB.
 const MAX_TOTAL_BYTES: usize = 512 << 20;
 
-/// The longest wait for a page.
+/// The maximum wait for a page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads facts from sidecars.
@@ -48,7 +48,7 @@ pub struct PeersSource {
     clock: Clock,
 }
 
-/// The API's envelope, as far as it is read.
+/// The API's envelope, as far as it is used.
 #[derive(Debug, Deserialize)]
 struct Envelope {
     data: Option<FactsPage>,
@@ -56,10 +56,10 @@ struct Envelope {
 }
 
 impl PeersSource {
-    /// A source over these sidecars; `None` where there is none.
+    /// A source for these sidecars; `None` if there are none.
     ///
     /// # Errors
-    /// When the HTTP library cannot be set up.
+    /// If the HTTP library cannot be set up.
     pub fn new(
         peers: &[Address],
         login: Option<(String, SecretString)>,
@@ -72,7 +72,7 @@ impl PeersSource {
         Ok(Some(Self { http, peers: peers.into(), login: login.map(Arc::new), clock }))
     }
 
-    /// All that one sidecar read, or why it could not be asked: half would count for all.
+    /// All facts of one sidecar, or why it could not be asked. Incomplete facts are not used.
     async fn of(&self, peer: &Address) -> Vec<Observation> {
         let name: Arc<str> = peer.to_string().into();
         match self.all(peer).await {
@@ -118,7 +118,7 @@ impl PeersSource {
                 line.add_to(&mut all, self.clock.now(), ahead);
             }
             let Some(next) = page.next else { return Ok(all) };
-            // Where it would be asked for the same again, or for nothing, it goes on for ever.
+            // Requesting the same page again, or an empty one, would never end.
             if Some(&next) != last.as_ref() || !begun.insert(next.to_string()) {
                 return Err("its pages do not go on".to_owned());
             }
@@ -127,7 +127,7 @@ impl PeersSource {
         Err(format!("it has more than {} files", LINES_PER_PAGE * MAX_PAGES))
     }
 
-    /// A page, by how many seconds the sidecar's clock is ahead, and how many bytes it had.
+    /// A page, by how many seconds the sidecar's clock is ahead, and its size in bytes.
     async fn page(
         &self,
         peer: &Address,
@@ -165,7 +165,7 @@ impl PeersSource {
 }
 
 impl Directories for PeersSource {
-    /// Asks every sidecar, all at once.
+    /// Asks all sidecars concurrently.
     fn read(&self) -> BoxStream<'static, Observation> {
         let asked = self.peers.iter().cloned().map(|peer| {
             let this = self.clone();
@@ -175,8 +175,7 @@ impl Directories for PeersSource {
     }
 }
 
-/// By how many seconds the clock that an answer was sent by is ahead of `now`; zero where it
-/// does not say.
+/// By how many seconds the clock of a response's sender is ahead of `now`; zero if it is unknown.
 fn ahead(answer: &Response, now: Moment) -> i64 {
     let date = answer.headers().get(DATE).and_then(|date| date.to_str().ok());
     let sent = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
@@ -202,7 +201,7 @@ mod tests {
         json!({ "id": id(number), "exact": true, "measured_at": "2026-11-21T00:54:00Z" })
     }
 
-    /// What a sidecar comes to that answers by `page`, given the number behind which to go on.
+    /// The result for a sidecar that answers with `page`, given the number to continue after.
     #[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
     async fn of(page: fn(usize) -> Value) -> Result<usize, String> {
         let answer = move |Query(query): Query<HashMap<String, String>>| async move {

@@ -1,9 +1,9 @@
-//! What a login that is no server admin misses, in sentences for people.
+//! The effects of missing rights, in sentences for people.
 //!
-//! One sentence for all that one right hides, so that ten thousand databases make no ten
-//! thousand sentences. Who may read what: `chttpd_auth_request`, `chttpd_node`.
+//! One sentence for everything that one missing right hides, so that ten thousand databases do not
+//! produce ten thousand sentences. The rights: `chttpd_auth_request`, `chttpd_node`.
 
-/// What is missing where a route of this label was forbidden.
+/// What cannot be read if a route with this label is forbidden.
 pub(super) fn missing(route: &str) -> &'static str {
     match route {
         "membership" => {

@@ -1,21 +1,20 @@
-//! What to read: the stages of a sweep, and what is read beside it.
+//! What to read: the stages of a sweep, and other reads.
 
 use super::Observation;
 use crate::table::{Snapshot, TargetIx};
 use futures::stream::BoxStream;
 use std::{fmt::Debug, sync::Arc};
 
-/// Where observations come from.
+/// A source of observations.
 pub trait Source: Debug + Send + Sync + 'static {
-    /// Reads what `stage` asks for. MUST end with [`Observation::StageEnded`] and MUST end:
-    /// every read has a deadline.
+    /// Reads a stage. MUST end with [`Observation::StageEnded`] and MUST end: every read has a deadline.
     fn read(&self, stage: Stage) -> BoxStream<'static, Observation>;
 }
 
-/// What is to be read.
+/// What to read.
 #[derive(Clone, Debug)]
 pub enum Stage {
-    /// Who belongs to the cluster and which nodes answer.
+    /// The members of the cluster, and which nodes answer.
     Nodes,
     /// The shard map, page by page.
     Map,
@@ -29,30 +28,30 @@ pub enum Stage {
         /// The databases.
         dbs: Vec<String>,
     },
-    /// The files in those nodes' directories that this process can read itself.
+    /// The files in the nodes' directories that this process can read itself.
     Disk,
     /// Shard copies, node by node.
     Shards {
-        /// What the targets' places mean.
+        /// The snapshot to which the targets' positions refer.
         snapshot: Arc<Snapshot>,
         /// What to read on each node.
         node_reads: Vec<NodeReads>,
     },
     /// Design documents and view indexes, database by database.
     Views {
-        /// What the targets' places mean.
+        /// The snapshot to which the targets' positions refer.
         snapshot: Arc<Snapshot>,
         /// The databases.
         dbs: Databases,
     },
-    /// What is being split.
+    /// The splits.
     Splits,
-    /// What these nodes run.
+    /// The running jobs of these nodes.
     Poll {
         /// The nodes.
         nodes: Vec<String>,
     },
-    /// Whether these nodes, which did not answer, do so again.
+    /// Whether these silent nodes answer again.
     Away {
         /// The nodes.
         nodes: Vec<String>,
@@ -60,7 +59,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Its name in the log.
+    /// The name in the log.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {
@@ -83,14 +82,14 @@ impl Stage {
 pub struct NodeReads {
     /// The node.
     pub node: String,
-    /// Db targets on it, those that were never read first.
+    /// Db targets on it; those never read are first.
     pub targets: Vec<TargetIx>,
-    /// How many of them were never read.
+    /// The number of those never read.
     pub unread: usize,
 }
 
 impl NodeReads {
-    /// What to read on `node`: these targets of `snapshot`.
+    /// The reads on `node` of these targets of `snapshot`.
     #[must_use]
     pub fn of(node: &str, targets: Vec<TargetIx>, snapshot: &Snapshot) -> Self {
         let (mut unread, mut read) = (targets, Vec::new());
@@ -107,30 +106,30 @@ impl NodeReads {
     }
 }
 
-/// Databases, each by its copies, through any of which its design documents are found.
+/// Databases, each with its copies, any of which can provide its design documents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Databases {
-    /// Db targets, those of one database instance side by side.
+    /// Db targets; those of one database instance are adjacent.
     copies: Vec<TargetIx>,
-    /// Where each database ends among them; a million lists of one would cost more than
-    /// all they hold.
+    /// The end of each database in `targets`; a million separate lists would need more memory than their
+    /// content.
     ends: Vec<u32>,
 }
 
 impl Databases {
-    /// How many there are.
+    /// The number of databases.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no databases.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The copies of the database at `at`; empty beyond the last.
+    /// The copies of the database at `at`; empty if there is none.
     #[must_use]
     pub fn copies(&self, at: usize) -> &[TargetIx] {
         let Some(&end) = self.ends.get(at) else { return &[] };

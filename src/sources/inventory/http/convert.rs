@@ -1,4 +1,4 @@
-//! From CouchDB's answers to facts. Pure.
+//! Converts CouchDB's responses to facts. Pure.
 
 use super::super::{ActiveTask, MapEntry, Members, TaskKind};
 use crate::{
@@ -13,9 +13,9 @@ use couchdb_client::wire;
 use couchdb_names::Version;
 use wall_clock::Moment;
 
-/// The newest file format a 3.x server writes. Older formats read as this one from the
-/// moment 3.x opens them (`couch_bt_engine_header:upgrade_disk_version/1`), so that only
-/// files of before 1.0 ever show less.
+/// The newest file format of a 3.x server. Older formats are reported as this one as soon as 3.x opens
+/// them (`couch_bt_engine_header:upgrade_disk_version/1`), so only files from before 1.0 are ever
+/// reported with an older one.
 const LATEST_FORMAT: u64 = 8;
 
 impl From<wire::Membership> for Members {
@@ -30,7 +30,7 @@ impl From<wire::SmooshStatus> for NodeSmoosh {
     fn from(status: wire::SmooshStatus) -> Self {
         let channels = status.channels.into_iter().map(|(name, channel)| {
             let waiting = channel.waiting.size.unwrap_or_default();
-            // An empty queue shows zero for both ends.
+            // An empty queue has zero as both limits.
             let priority = channel.waiting.min.zip(channel.waiting.max);
             SmooshChannel {
                 name: name.into(),
@@ -47,14 +47,14 @@ impl From<wire::SmooshStatus> for NodeSmoosh {
 }
 
 impl ActiveTask {
-    /// A task that works on a target; others (replications, resharding) do not.
+    /// A task that works on a target; `None` for others (replications, resharding).
     pub(super) fn of(task: &wire::ActiveTask) -> Option<Self> {
         let shard = task.database.clone()?;
         let doing = match task.kind.as_deref()? {
             "database_compaction" => TaskKind::Compacts,
             "view_compaction" => TaskKind::CompactsView(task.design_document.clone()?),
             "indexer" => TaskKind::Builds(task.design_document.clone()?),
-            // Of nouveau and clouseau alike.
+            // For both nouveau and clouseau.
             "search_indexer" => TaskKind::BuildsSearch {
                 design: task.design_document.clone()?,
                 index: task.index.clone()?,
@@ -76,7 +76,7 @@ impl ActiveTask {
     }
 }
 
-/// One document of the shard map; `None` for design documents and what is no database.
+/// One document of the shard map; `None` for design documents and documents without a database.
 pub(super) fn map_entry(doc: &wire::DbsDoc) -> Option<MapEntry> {
     let db = doc.id.as_deref().filter(|id| !id.starts_with("_design/"))?;
     let suffix = doc.suffix.as_deref()?;
@@ -117,7 +117,7 @@ pub(super) fn view_facts(
 ) -> Facts {
     let per_file = |sum: Option<u64>| sum.map(|sum| sum / ranges.unwrap_or(1).max(1));
     let pending = index.pending_updates.or_else(|| index.updates_pending.and_then(|it| it.total));
-    // The union over the cluster mixes nodes with different libraries: only one copy is exact.
+    // The union over the cluster mixes nodes with different libraries, so only one copy is exact.
     let collators = index.collator_versions.as_ref().filter(|_| ranges.is_none());
     Facts {
         file_bytes: per_file(index.sizes.file).into(),

@@ -1,7 +1,7 @@
-//! The databases that a login without admin rights may read, each asked by itself.
+//! The databases that a login without admin rights may read, each requested by itself.
 //!
-//! Replaces the shard map where that is forbidden: names from `/_all_dbs` or from
-//! the settings, places from `/{db}/_shards`, the instance from `/{db}`.
+//! Replaces the shard map if that is forbidden: names from `/_all_dbs` or from the settings, nodes from
+//! `/{db}/_shards`, the instance from `/{db}`.
 
 use super::HttpSource;
 use crate::sources::inventory::{MapEntry, MapRead, Observation, ReadError};
@@ -12,14 +12,14 @@ use futures::{
 };
 use std::{collections::BTreeMap, future::ready};
 
-/// Names a page.
+/// The number of names in a page.
 const NAMES_PER_PAGE: usize = 1_000;
 
-/// Databases asked for at a time: each costs a request to every range.
+/// The number of databases requested concurrently: each costs a request to every range.
 const CONCURRENT_DATABASES: usize = 4;
 
 impl HttpSource {
-    /// Entries, what could not be read, and an end.
+    /// Entries, read errors, and an end.
     pub(super) fn readable(self) -> BoxStream<'static, Observation> {
         let all = async move {
             let (names, unlisted) = match self.names().await {
@@ -35,7 +35,7 @@ impl HttpSource {
                     async move { this.entry(&db).await }
                 })
                 .buffer_unordered(CONCURRENT_DATABASES);
-            // A database that failed for another reason than rights may still be there.
+            // A database whose request failed for other reasons than rights may still exist.
             let seen = entries.map(Some).chain(stream::once(ready(None))).scan(
                 None,
                 |broken: &mut Option<ReadError>, entry| {
@@ -68,7 +68,7 @@ impl HttpSource {
         }
     }
 
-    /// Replaces the map's entry of one database; `None` where there is none.
+    /// Replaces the map's entry of one database; `None` if there is none.
     async fn entry(&self, db: &str) -> Result<Option<MapEntry>, ReadError> {
         let found = async {
             let shards = self.client.db_shards(db).await?.shards;

@@ -1,5 +1,5 @@
-//! Search indexes over HTTP: which a database has, whether the cluster can build them, and
-//! how far they are.
+//! Search indexes over HTTP: the indexes of a database, whether the cluster can build them, and how far
+//! they are built.
 
 use super::HttpSource;
 use crate::{
@@ -13,18 +13,18 @@ use futures::future::join_all;
 use std::collections::BTreeSet;
 use tokio::sync::OnceCell;
 
-/// Which engines the cluster has, asked once a reading and only where some database has a
-/// search index.
+/// The search engines of the cluster, requested once per read and only if some database has a search
+/// index.
 #[derive(Debug, Default)]
 pub(super) struct Offers(OnceCell<Vec<BTreeSet<String>>>);
 
 impl Offers {
-    /// Whether every node that could be asked has an engine; none where no node could.
+    /// Whether every node that answered has an engine; `None` if no node answered.
     async fn of(&self, source: &HttpSource, snapshot: &Snapshot, engine: Engine) -> Option<bool> {
         let answers = self.0.get_or_init(|| source.features(snapshot)).await;
         let word = match engine {
             Engine::Nouveau => "nouveau",
-            // Where a node of clouseau's was connected (`dreyfus:available/0`).
+            // Set if a clouseau node was connected (`dreyfus:available/0`).
             Engine::Clouseau => "search",
         };
         (!answers.is_empty()).then(|| answers.iter().all(|features| features.contains(word)))
@@ -32,8 +32,7 @@ impl Offers {
 }
 
 impl HttpSource {
-    /// What each node answers at its own address, where it can be asked there; else what the entry
-    /// node answers.
+    /// The response of each node at its own address, if that is known; otherwise the entry node's.
     async fn features(&self, snapshot: &Snapshot) -> Vec<BTreeSet<String>> {
         let nodes = snapshot.nodes().iter().skip(1);
         let nodes = nodes.filter(|node| node.is_member && node.is_up == Some(true));
@@ -48,10 +47,10 @@ impl HttpSource {
             .collect()
     }
 
-    /// The search indexes of one database, with what could be read of each.
+    /// The search indexes of one database, with the result of reading each.
     ///
-    /// One in a language that no query server answers for is left out, as a view is: its build
-    /// fails each time.
+    /// An index in a language without a query server is skipped, as views are, because every build of it
+    /// fails.
     pub(super) async fn searches(
         &self,
         snapshot: &Snapshot,

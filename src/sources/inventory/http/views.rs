@@ -1,4 +1,4 @@
-//! View indexes over HTTP: exact on the range that holds the design document.
+//! View indexes over HTTP: exact on the range that contains the design document.
 
 use super::{HttpSource, MAX_OPEN_SHARDS, convert, searches::Offers};
 use crate::{
@@ -20,7 +20,7 @@ use futures::{
 };
 use std::sync::Arc;
 
-/// Databases whose views are read at a time: each costs a request to every range.
+/// The number of databases whose views are read concurrently: each costs a request to every range.
 const CONCURRENT_DATABASES: usize = 4;
 
 impl HttpSource {
@@ -53,7 +53,7 @@ impl HttpSource {
         let copies: Vec<TargetRef<'_>> =
             copies.iter().filter_map(|ix| snapshot.target(*ix)).collect();
         let name = copies.first()?.db_name();
-        // A sweep asks after it has read the shards: where all of them are kept open, they are.
+        // A sweep reads design documents after the shards, so shards that stay open are open now.
         let cold = copies.iter().filter(|copy| reopens(snapshot, copy.node_ix()));
         let cold = cold.map(|copy| copy.node());
         let ranges = copies.first()?.shard_map().ranges;
@@ -61,7 +61,7 @@ impl HttpSource {
         let docs = match self.out_of_reach(&copies) {
             Some(unread) => Err(unread),
             None => match self.client.design_docs(name.db, cold).await {
-                // Deleted since the map was read: the next sweep takes it out.
+                // Deleted since the map was read: the next sweep removes it.
                 Err(error) if error.kind() == Failed::NotFound => return None,
                 docs => docs.map_err(ReadError::from),
             },
@@ -84,8 +84,8 @@ impl HttpSource {
         Some(Observation::Views { db, suffix, views, searches, signatures })
     }
 
-    /// Why a database cannot be asked for its design documents: all copies of some range are on
-    /// nodes that hang, and CouchDB would wait for them again for each database.
+    /// Why a database's design documents cannot be requested: all copies of some range are on nodes that
+    /// hang, and CouchDB would wait for them again for each database.
     fn out_of_reach(&self, copies: &[TargetRef<'_>]) -> Option<ReadError> {
         let map = copies.first()?.shard_map();
         if copies.len() < map.copies as usize {
@@ -106,7 +106,7 @@ impl HttpSource {
         })
     }
 
-    /// One index, asked for through the first of its documents that a request can carry.
+    /// One index, requested through the first of its documents that a request can carry.
     async fn view(
         &self,
         snapshot: &Snapshot,
@@ -142,8 +142,8 @@ impl HttpSource {
             let up = snapshot.node(copy.node_ix()).is_some_and(|node| node.is_up == Some(true));
             up && copy.range().is_some_and(|range| range.contains(hash))
         });
-        // The same copy each time, the first by node, so that values do not jump between
-        // copies that were compacted at different times.
+        // Always the same copy, the first by node, so that values do not jump between copies that were
+        // compacted at different times.
         let holder = holders.min_by_key(|copy| copy.node());
         if let Some((copy, shard)) = holder.and_then(|copy| Some((copy, copy.shard_name()?))) {
             match self.client.shard_view_info(copy.node(), &shard, design, Cache::Warm).await {
@@ -153,7 +153,7 @@ impl HttpSource {
                         convert::view_facts(&info.view_index, None, version, self.clock.now());
                     return seen(db, info, facts, Some(copy.ix()));
                 }
-                // Another hash function, or a document that just moved: ask the cluster.
+                // Another hash function, or a document that was just moved: ask the cluster.
                 Err(error) if error.kind() == Failed::NotFound => {}
                 Err(error) => return Err(error.into()),
             }
@@ -165,7 +165,7 @@ impl HttpSource {
     }
 }
 
-/// Whether a node has more files than it keeps open, or was not asked for all of them.
+/// Whether a node has more files than it keeps open, or not all of them were requested.
 fn reopens(snapshot: &Snapshot, node: NodeIx) -> bool {
     let files =
         snapshot.totals().sums_of(node, TargetKind::Db).counts_by_state[TargetState::Ok as usize];
@@ -205,8 +205,8 @@ fn design(doc: &wire::DesignDoc) -> Option<Design> {
     })
 }
 
-/// Every name that an index file of one of these documents may have: that of CouchDB 3, and the
-/// one before, which stays until the file is first opened.
+/// Every name that an index file of these documents may have: CouchDB 3's, and the previous one, which
+/// remains until the file is first opened.
 fn all_signatures(docs: &[wire::DesignDoc]) -> Option<Vec<Signature>> {
     let mut all = Vec::with_capacity(2 * docs.len());
     for doc in docs {
@@ -218,7 +218,7 @@ fn all_signatures(docs: &[wire::DesignDoc]) -> Option<Vec<Signature>> {
     Some(all)
 }
 
-/// Definitions that differ in form may still share a signature: one target each.
+/// Different definitions may have the same signature: one target each.
 fn merged(views: Vec<ViewAnswer>) -> Vec<ViewAnswer> {
     let mut merged: Vec<ViewAnswer> = Vec::with_capacity(views.len());
     for view in views {
