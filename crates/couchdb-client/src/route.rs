@@ -313,14 +313,14 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// The value to set, as CouchDB wants it.
+    /// The JSON value to set.
     pub(super) fn value(&self) -> Option<Bytes> {
         let Self::SetConfig { value, .. } = self else { return None };
         Some(serde_json::Value::from(*value).to_string().into())
     }
 
-    /// A header of its own. CouchDB writes a value to its files unless this one keeps it from
-    /// that; it ignores a query parameter of the same meaning.
+    /// The additional header. CouchDB also writes a value to its files unless this header prevents it; it
+    /// ignores a query parameter of the same name.
     pub(super) const fn header(&self) -> Option<(HeaderName, HeaderValue)> {
         if !matches!(self, Self::SetConfig { .. } | Self::ResetConfig { .. }) {
             return None;
@@ -341,8 +341,8 @@ impl<'a> Route<'a> {
         )
     }
 
-    /// The node this is about; `None` for what any server answers for the cluster and
-    /// for what a server says of itself.
+    /// The node of the request; `None` for requests that any server answers for the cluster or about
+    /// itself.
     #[must_use]
     pub const fn node(&self) -> Option<&'a str> {
         match self {

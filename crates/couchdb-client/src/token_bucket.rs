@@ -1,6 +1,6 @@
-//! The pace of cold reads: each may cost the server an fsync.
+//! The rate limit of cold reads: each may cost the server an fsync.
 //!
-//! A token bucket: so many reads a second, and after a pause a tenth of a second's reads at once.
+//! A token bucket: a number of reads per second, and after a pause a tenth of that at once.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -8,20 +8,20 @@ use std::{
 };
 use tokio::time::{Instant, sleep};
 
-/// Lets so many through in a second.
+/// Limits reads to a number per second.
 #[derive(Debug)]
 pub(super) struct TokenBucket {
     created: Instant,
-    /// Nanoseconds from one turn to the next.
+    /// Nanoseconds from one read to the next.
     interval: u64,
-    /// How far ahead of its time a turn may be taken, in nanoseconds.
+    /// How far ahead of its time a read may begin, in nanoseconds.
     ahead: u64,
-    /// Nanoseconds after `born` at which the next turn is due, were they all taken on time.
+    /// When the next read is due if all begin on time, in nanoseconds after `created`.
     due: AtomicU64,
 }
 
 impl TokenBucket {
-    /// So many a second, evenly but for a tenth at once; `None` for 0, which is unpaced.
+    /// This many per second, evenly except for a tenth at once; `None` for 0, which is unlimited.
     pub(super) fn new(per_second: u32) -> Option<Self> {
         let interval = 1_000_000_000_u64.checked_div(per_second.into())?;
         let burst = u64::from(per_second / 10).max(1);
@@ -29,7 +29,7 @@ impl TokenBucket {
         Some(Self { created: Instant::now(), interval, ahead, due: AtomicU64::new(0) })
     }
 
-    /// Waits for a turn. One that is given up while it waits costs nothing.
+    /// Waits until a read may begin. A cancelled wait costs nothing.
     pub(super) async fn wait_for_turn(&self) {
         loop {
             let now = u64::try_from(self.created.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -38,7 +38,7 @@ impl TokenBucket {
         }
     }
 
-    /// Takes a turn, or says how long it is until the next.
+    /// Lets a read begin, or returns how long to wait.
     fn take(&self, now: u64) -> Result<(), Duration> {
         let latest = now.saturating_add(self.ahead);
         let next = |due: u64| (due <= latest).then(|| due.max(now).saturating_add(self.interval));

@@ -1,7 +1,7 @@
-//! The cluster that `recliner demo` shows.
+//! The cluster of `recliner demo`.
 //!
-//! Owns one description, made so that every kind of target and state is there and
-//! numbers move within a minute. Sizes are numbers only: nothing is stored.
+//! Owns one description with every kind of target and state, and with numbers that change within a
+//! minute. Sizes are only numbers: nothing is stored.
 
 use super::config::{Config, Database, Deploy, Design, Interrupted, Node, Orphan, Search};
 use couchdb_names::Engine;
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 /// Its nodes.
 const NAMES: [&str; 3] = ["couchdb@sim-1.local", "couchdb@sim-2.local", "couchdb@sim-3.local"];
-/// What three nodes of a middling shop would have as disks: full enough that the largest
-/// compactions have to wait until smaller ones have made room.
+/// The disks of three nodes of a medium-sized installation: so full that the largest compactions have to
+/// wait until smaller ones have freed space.
 const DISK: u64 = 1_400_000_000_000;
-/// Faster than real disks, so that a compaction of many gigabytes ends while one watches.
+/// Faster than real disks, so that a compaction of many gigabytes ends while people watch.
 const COMPACTION_RATE: u64 = 400_000_000;
 /// Deleted files stay long enough to be seen.
 const DELETE_RATE: u64 = 2_000_000_000;
-/// So rarely that no node has three compactions that failed within six hours.
+/// So rare that no node has three failed compactions within six hours.
 const KILLED_EVERY: Duration = Duration::from_secs(75 * 60);
 
 /// Three nodes with databases of every kind, from a few MiB to hundreds of GiB.
@@ -51,7 +51,7 @@ pub fn demo_config() -> Config {
         delete_rate: Some(DELETE_RATE),
         compaction_rate: COMPACTION_RATE,
         index_rate: 40_000,
-        // Nobody looks at them.
+        // Never queried.
         records: 256,
         ..Config::new(&NAMES)
     }
@@ -61,7 +61,7 @@ fn interrupted(range: u32, node: &str, done: f64) -> Interrupted {
     Interrupted { range, node: node.to_owned(), done }
 }
 
-/// The design document that its owners keep changing.
+/// A design document that is changed repeatedly.
 fn half_price() -> Design {
     Design {
         bytes_per_doc: 500,
@@ -114,7 +114,7 @@ fn databases() -> Vec<Database> {
             designs: vec![Design { bytes_per_doc: 60, ..design("per-minute") }],
             ..db("app/events+clicks")
         },
-        // Bloated and idle: nothing that follows writes ever looks at it.
+        // Bloated and idle: a compactor that follows writes never considers it.
         Database {
             docs: 40_000_000,
             doc_bytes: 1_200,
@@ -132,7 +132,7 @@ fn databases() -> Vec<Database> {
             writes_per_second: 2.0,
             designs: vec![Design {
                 views: Vec::new(),
-                // As the logins.
+                // The same index as the logins.
                 searches: vec![Search { built: 0.7, ..Search::new(Engine::Nouveau, "by_text") }],
                 ..design("find")
             }],
@@ -175,7 +175,7 @@ fn databases() -> Vec<Database> {
             writes_per_second: 10.0,
             stale_index_bytes: 900_000_000,
             designs: vec![
-                // Behind, and nobody builds it.
+                // Out of date, and built only by a query.
                 Design {
                     autoupdate: false,
                     built: 0.4,
@@ -217,7 +217,7 @@ fn databases() -> Vec<Database> {
             }],
             ..db("audit")
         },
-        // Where it is being split, nobody may go on with what was interrupted there.
+        // While it is being split, its interrupted compaction must not be resumed.
         Database {
             q: 1,
             docs: 3_000_000,

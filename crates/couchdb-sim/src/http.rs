@@ -1,9 +1,8 @@
 //! CouchDB's HTTP routes over a simulated cluster.
 //!
-//! Owns the path of a request: find its node, inject faults, log in, route, note it on
-//! the wire log. The routes themselves lie in the modules below, each a synchronous
-//! function of the locked cluster; only feeds wait. Never listens: axum, or a client in
-//! the same process, calls the router.
+//! Owns the path of a request: finds its node, injects faults, checks the login, routes it, and adds it
+//! to the log. The routes are in the modules below, each a synchronous function of the locked cluster;
+//! only feeds wait. Never listens: axum, or a client in the same process, calls the router.
 
 mod answer;
 mod ask;
@@ -34,28 +33,28 @@ use bytes::Bytes;
 use http::StatusCode;
 use std::sync::Arc;
 
-/// More than any request to CouchDB's node interface needs, in bytes.
+/// The maximum size of a request in bytes: more than CouchDB's node interface ever needs.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// How a request finds its node.
+/// How the node of a request is determined.
 #[derive(Clone, Debug)]
 pub(super) enum Entry {
-    /// It came to this node's address.
+    /// It arrived at this node's address.
     Node(Arc<str>),
-    /// Its host says which.
+    /// By its host.
     Host,
 }
 
-/// What a route comes to.
+/// The result of a route.
 #[derive(Debug)]
 enum Routed {
-    /// An answer at once.
+    /// An immediate response.
     Answer(Answer),
     /// A feed that waits.
     Feed(feed::Feed),
     /// A query that waits for its index.
     Search(search::Query),
-    /// No answer, ever, as where CouchDB hangs.
+    /// No response, as when CouchDB hangs.
     Hang,
 }
 
@@ -79,7 +78,7 @@ fn refused() -> Response {
     response
 }
 
-/// The node that a host names: what follows the `@`, without a port.
+/// The node of a host: the part of its name after the `@`, without a port.
 fn node_of_host(nodes: Vec<String>, request: &Request) -> Option<String> {
     let header = request.headers().get(http::header::HOST).and_then(|host| host.to_str().ok());
     let host = request.uri().host().or(header)?;
@@ -197,7 +196,7 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
     response
 }
 
-/// An exchange that is written down when it is dropped: whoever asked waits no longer.
+/// Logs a request as unanswered when it is dropped, because its client no longer waits.
 struct Left<'a> {
     asked: Option<(&'a Cluster, &'a http::request::Parts, &'a str, &'a Shown)>,
 }
@@ -210,7 +209,7 @@ impl Drop for Left<'_> {
     }
 }
 
-/// Writes one exchange to the wire log.
+/// Adds one request to the log.
 fn note(cluster: &Cluster, parts: &http::request::Parts, node: &str, shown: &Shown, status: u16) {
     let path = parts.uri.path_and_query().map_or_else(String::new, ToString::to_string);
     cluster.locked(|inner| {
@@ -225,7 +224,7 @@ fn note(cluster: &Cluster, parts: &http::request::Parts, node: &str, shown: &Sho
     });
 }
 
-/// How a node checks a login; `behind`: of a request that another node passes on.
+/// How a node checks a login; `behind`: of a request that another node passed on.
 fn checks(inner: &Inner, node: &str, wall_start: u64, behind: bool) -> Checks {
     let version = inner.world.version_of(node);
     let set = |section: &str, key: &str| inner.world.setting(node, section, key);
@@ -242,7 +241,7 @@ fn checks(inner: &Inner, node: &str, wall_start: u64, behind: bool) -> Checks {
     Checks { lockout, sessions, wall: wall_start.saturating_add(inner.world.now().as_secs()) }
 }
 
-/// What a login that is none gets; `None`: it may go on.
+/// The response to a missing or wrong login; `None`: the request may proceed.
 fn turned_away(inner: &Inner, ask: &ParsedRequest) -> Option<Answer> {
     match ask.login {
         Login::Wrong => Some(error(401, "unauthorized", "Name or password is incorrect.")),
@@ -267,7 +266,7 @@ fn turned_away(inner: &Inner, ask: &ParsedRequest) -> Option<Answer> {
     }
 }
 
-/// Logs in and routes.
+/// Checks the login and routes the request.
 fn routed(inner: &mut Inner, ask: ParsedRequest) -> Routed {
     if let Some(refused) = turned_away(inner, &ask) {
         return refused.into();
@@ -288,7 +287,7 @@ fn routed(inner: &mut Inner, ask: ParsedRequest) -> Routed {
     }
 }
 
-/// What a request without enough rights gets; `None`: it may go on.
+/// The response to a request without admin rights; `None`: it may proceed.
 fn admin_only(ask: &ParsedRequest) -> Option<Answer> {
     (!ask.login.is_admin()).then(|| error(401, "unauthorized", "You are not a server admin."))
 }

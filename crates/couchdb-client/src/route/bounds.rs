@@ -1,4 +1,4 @@
-//! What a route allows: the size of its answer, and whether any server answers it by itself.
+//! The limits of a route: the size of its response, and whether any server can answer it by itself.
 
 use super::Route;
 
@@ -12,11 +12,11 @@ impl Route<'_> {
         match self {
             // A million shards with names of 70 bytes are 75 MB.
             Self::NodeFiles { .. } => 128 * MIB,
-            // Documents of a page; a design document may hold megabytes of code.
+            // A page of documents; a design document may contain megabytes of code.
             Self::ShardMap { .. } | Self::DesignDocs { .. } => 64 * MIB,
             // A task for every running job.
             Self::ActiveTasks { .. } | Self::ReshardJobs => 64 * MIB,
-            // Rows of a few hundred bytes, of as many as are asked for.
+            // Rows of a few hundred bytes, as many as requested.
             Self::MapChanges { .. } => 4 * MIB,
             Self::Config { .. }
             | Self::ConfigSection { .. }
@@ -37,7 +37,7 @@ impl Route<'_> {
             | Self::ViewInfo { .. }
             | Self::DocShards { .. }
             | Self::DbUpdatesNow
-            // Of a refusal: what comes line by line has no end.
+            // The limit of an error body: a feed itself has no end.
             | Self::DbUpdates { .. }
             | Self::MapChangesNow { .. }
             | Self::NodeCompact { .. }
@@ -52,8 +52,8 @@ impl Route<'_> {
         }
     }
 
-    /// Whether each server answers this by itself, whatever became of the other nodes: what it
-    /// says of itself, and the shard map and membership, of which each node has its own copy.
+    /// Whether each server answers this by itself, whatever the state of the other nodes: information
+    /// about itself, and the shard map and membership, of which each node has its own copy.
     #[must_use]
     pub const fn is_answered_alone(&self) -> bool {
         matches!(

@@ -1,4 +1,4 @@
-//! What a route is called in metrics.
+//! The labels of routes in metrics.
 
 use super::Route;
 

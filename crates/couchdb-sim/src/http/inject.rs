@@ -13,13 +13,13 @@ fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the simulated connection broke")
 }
 
-/// Takes the body out of a response, and its length header with it.
+/// Takes the body out of a response, and removes its length header.
 fn body_of(response: &mut Response) -> Body {
     response.headers_mut().remove(header::CONTENT_LENGTH);
     std::mem::replace(response.body_mut(), Body::empty())
 }
 
-/// The first `bytes` bytes of a body, then its end.
+/// The first `bytes` bytes of a body.
 fn first(body: Body, bytes: usize) -> impl Stream<Item = Result<Bytes, axum::Error>> {
     stream::unfold((body.into_data_stream(), bytes), |(mut pieces, left)| async move {
         if left == 0 {
@@ -34,8 +34,7 @@ fn first(body: Body, bytes: usize) -> impl Stream<Item = Result<Bytes, axum::Err
     })
 }
 
-/// The response after a fault, and the status that went over the wire; 0 if the response is not
-/// whole.
+/// The response after a fault, and the status that was sent; 0 if the response is incomplete.
 pub(super) async fn apply(
     effect: Effect,
     mut response: Response,
