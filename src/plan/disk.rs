@@ -10,7 +10,7 @@ mod space_trend;
 mod task;
 mod volume_specs;
 
-pub use task::{DiskSettings, Handle, SpaceMeter, SystemMeter, Task, VolumeMeasurement};
+pub use task::{DiskSettings, SpaceMeter, SystemMeter, Task, VolumeMeasurement};
 pub use volume_specs::{LocalDirectories, SpaceSource, VolumeSpec};
 
 use crate::{

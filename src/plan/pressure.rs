@@ -9,8 +9,8 @@ mod gate_log;
 mod probe;
 mod task;
 
-pub use probe::{NodeReading, Probe};
-pub use task::{Handle, PressureSettings, Task};
+pub(crate) use probe::{NodeReading, Probe};
+pub(crate) use task::{PressureSettings, Task};
 
 use crate::table::NodeIx;
 use std::collections::BTreeMap;
