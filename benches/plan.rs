@@ -17,7 +17,7 @@ use recliner::{
         Conditions, Plan, Queues, RefusalReason, Rules,
         disk::{Disks, Volume, VolumeSpace},
     },
-    store::queue_recorder::{Memory, Waiting},
+    store::queue_recorder::{PlanHistory, Waiting},
     table::{DbName, Draft, NodeIx, Snapshot, TargetIx},
 };
 use std::{hint::black_box, sync::Arc, time::Duration};
@@ -104,12 +104,12 @@ fn bench(criterion: &mut Criterion) {
             assert!(count * 10 > TARGETS as usize * 9, "{count} wait");
             assert_eq!(plan.starts.is_empty(), available < 1 << 30);
             if limits.per_node == few.per_node && available > 1 << 30 {
-                let look = |memory: &mut Memory, now: Moment| {
+                let look = |memory: &mut PlanHistory, now: Moment| {
                     let waiting = black_box(&plan).queued_targets().map(waiting);
                     let there = |ix| plan.snapshot.target(ix).is_some();
-                    memory.look(now, waiting, there, 200)
+                    memory.compare(now, waiting, there, 200)
                 };
-                let (mut memory, mut now) = (Memory::default(), NOW);
+                let (mut memory, mut now) = (PlanHistory::default(), NOW);
                 let first = look(&mut memory, now).entries;
                 let queued = first.iter().map(|entry| entry.targets).sum::<u64>();
                 assert_eq!(queued, waiting_in(&plan) as u64);
@@ -119,14 +119,14 @@ fn bench(criterion: &mut Criterion) {
                         look(&mut memory, now)
                     });
                 });
-                let first = |mut memory: Memory| {
+                let first = |mut memory: PlanHistory| {
                     look(&mut memory, NOW);
                     memory
                 };
                 group.bench_function(
                     format!("1M on {nodes} nodes/recorder's first look"),
                     |bencher| {
-                        bencher.iter_batched(Memory::default, first, BatchSize::PerIteration);
+                        bencher.iter_batched(PlanHistory::default, first, BatchSize::PerIteration);
                     },
                 );
             }

@@ -179,8 +179,8 @@ impl Source for MadeUp {
                     Observation::Files { node, names: Ok(answer.lines().collect()) }
                 })
                 .boxed(),
-            Stage::Shards { lanes, .. } => {
-                let targets = lanes.into_iter().flat_map(|lane| lane.targets);
+            Stage::Shards { node_reads, .. } => {
+                let targets = node_reads.into_iter().flat_map(|reads| reads.targets);
                 stream::iter(targets.map(move |ix| Observation::Shard {
                     ix,
                     facts: Ok(Some(this.facts(ix.as_usize(), Clock::System))),

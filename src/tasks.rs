@@ -6,7 +6,7 @@ use std::{panic::resume_unwind, sync::Arc};
 use tokio::{sync::watch, task::JoinError};
 
 /// Publishes a value, and wakes its readers only if it changed.
-pub fn publish_if_changed<T: PartialEq + ?Sized>(
+pub(crate) fn publish_if_changed<T: PartialEq + ?Sized>(
     published: &watch::Sender<Arc<T>>,
     value: impl Into<Arc<T>>,
 ) {
