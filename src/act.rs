@@ -3,7 +3,7 @@
 //!
 //! Owns every request that is not a read. Follows `plan`, and sends nothing in advise mode.
 
-pub mod enforcer;
-pub mod job_state;
+pub(crate) mod enforcer;
+pub(crate) mod job_state;
 pub mod takeover;
 pub mod warmer;

@@ -18,11 +18,11 @@ mod sections;
 mod tree;
 mod values;
 mod web;
-pub mod write;
+pub(crate) mod write;
 
-pub use changes::{Change, When, changes};
+pub use changes::{When, changes};
 pub use flags::{Flags, admin_api_exposed};
-pub use problem::{Finding, FindingKind, Place, Problem, Problems, redact_secrets};
+pub use problem::{Finding, Place, Problem, Problems, redact_secrets};
 pub use web::{ClientCertificates, PasswordHash, Pem, Placed, WebConfig, WebTls, read_web};
 pub use write::{schema, to_json, to_yaml};
 

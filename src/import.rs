@@ -11,8 +11,8 @@ mod ignored;
 mod merge;
 mod smoosh;
 
-pub use finding::{Finding, Severity};
-pub use merge::{Group, Imported};
+pub(crate) use finding::{Finding, Severity};
+pub(crate) use merge::Imported;
 
 use self::finding::NodeFindings;
 use crate::{model::channel::Channel, text::pattern::PatternError};
@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 
 /// Why nothing can be imported at all.
 #[derive(Debug, thiserror::Error)]
-pub enum ImportError {
+pub(crate) enum ImportError {
     /// No node's configuration was given.
     #[error("no node's configuration was given: name a CouchDB to ask, or its ini files")]
     NoNodes,
@@ -49,7 +49,7 @@ pub enum ImportError {
 ///
 /// # Errors
 /// When there is no node to read, or none that runs smoosh.
-pub fn import_smoosh(nodes: &[NodeConfig]) -> Result<Imported, ImportError> {
+pub(crate) fn import_smoosh(nodes: &[NodeConfig]) -> Result<Imported, ImportError> {
     if nodes.is_empty() {
         return Err(ImportError::NoNodes);
     }
@@ -69,7 +69,10 @@ pub fn import_smoosh(nodes: &[NodeConfig]) -> Result<Imported, ImportError> {
 ///
 /// # Errors
 /// When there is no node to read.
-pub fn import_daemon(nodes: &[NodeConfig], zone: &TimeZone) -> Result<Imported, ImportError> {
+pub(crate) fn import_daemon(
+    nodes: &[NodeConfig],
+    zone: &TimeZone,
+) -> Result<Imported, ImportError> {
     if nodes.is_empty() {
         return Err(ImportError::NoNodes);
     }

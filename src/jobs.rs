@@ -10,9 +10,9 @@ mod running_tasks;
 mod tracker;
 mod verdict;
 
-pub use constraints::TargetConstraints;
-pub use running_tasks::{NodePoll, Running, RunningTask};
-pub use tracker::{
+pub(crate) use constraints::TargetConstraints;
+pub(crate) use running_tasks::{NodePoll, Running, RunningTask};
+pub(crate) use tracker::{
     EndedJob, JobTracker, RequestResult, StartRejected, TrackerChanges, TrackerInputs,
 };
 
@@ -125,12 +125,6 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Number of compactions running or starting on a node.
-    #[must_use]
-    pub fn compactions_on(&self, node: NodeIx) -> usize {
-        self.compactions().filter(|job| job.key.node == node).count()
-    }
-
     /// All compactions that are running or starting.
     pub fn compactions(&self) -> impl Iterator<Item = &Job> {
         self.list.iter().filter(|job| job.is_compaction())

@@ -137,9 +137,9 @@ pub mod cli;
 pub mod config;
 pub mod datadir;
 pub mod feeds;
-pub mod import;
-pub mod jobs;
-pub mod log;
+mod import;
+mod jobs;
+mod log;
 pub mod model;
 pub mod plan;
 pub mod scan;
@@ -150,8 +150,8 @@ pub mod simulated;
 pub mod sources;
 pub mod store;
 pub mod table;
-pub mod tasks;
-pub mod text;
+mod tasks;
+mod text;
 
 // What tests of several modules share with the tests beside the library.
 #[cfg(test)]

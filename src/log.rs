@@ -93,7 +93,7 @@ impl LogFormat {
 
 /// Why the log could not be set up.
 #[derive(Debug, thiserror::Error)]
-pub enum LogError {
+pub(crate) enum LogError {
     /// A subscriber is already installed.
     #[error("the log is already set up; it can be set up only once per process")]
     AlreadyInitialized(#[source] tracing::subscriber::SetGlobalDefaultError),
@@ -103,7 +103,7 @@ pub enum LogError {
 ///
 /// # Errors
 /// If the process already has a subscriber.
-pub fn init(level: LogLevel, format: LogFormat) -> Result<(), LogError> {
+pub(crate) fn init(level: LogLevel, format: LogFormat) -> Result<(), LogError> {
     let repeats = DeduplicateLayer::default();
     let shown = subscriber(level, format, io::stderr).with(repeats.clone());
     tracing::subscriber::set_global_default(shown).map_err(LogError::AlreadyInitialized)?;

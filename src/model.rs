@@ -3,10 +3,10 @@
 //! Owns values and the pure rules between them. Does no I/O and reads no clock: every rule takes `now`.
 
 pub mod channel;
-pub mod estimate;
+pub(crate) mod estimate;
 pub mod facts;
-pub mod priority;
-pub mod queue;
+pub(crate) mod priority;
+pub(crate) mod queue;
 pub mod records;
 pub mod score;
 pub mod settings;

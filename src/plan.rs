@@ -18,7 +18,7 @@ mod gates;
 mod orders;
 mod placement;
 pub mod planner;
-pub mod pressure;
+pub(crate) mod pressure;
 mod queue_bounds;
 mod queues;
 mod refusal;
@@ -32,7 +32,6 @@ mod volume_space;
 
 pub use conditions::Conditions;
 pub use decision_counts::DecisionCounts;
-pub use forecast::Forecast;
 pub use freshness::Freshness;
 pub use gates::{Gate, WindowState};
 pub use orders::OrderAnswer;

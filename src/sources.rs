@@ -2,7 +2,7 @@
 //!
 //! Owns the reads. Keeps nothing: the results go to `scan` as observations.
 
-pub mod couchdb;
-pub mod fetch;
+pub(crate) mod couchdb;
+pub(crate) mod fetch;
 pub mod inventory;
 pub mod request_metrics;

@@ -31,10 +31,8 @@ pub use node::{DiskUsage, Node, NodeIx, NodeSmoosh, PriorityRange, SmooshChannel
 pub use persisted::{DamagedBlock, TableBlock, UncompressedBlock};
 pub use published_state::{PublishedDbState, PublishedUpdateSeqs};
 pub use target_ref::TargetRef;
-pub use top_databases::{
-    DbSums, ExportedDatabase, ExportedDatabases, FileSums, MAX_TARGETS_PER_DATABASE,
-};
-pub use totals::{PartialSum, TargetSums, Totals};
+pub use top_databases::{DbSums, ExportedDatabase, ExportedDatabases, FileSums};
+pub use totals::{TargetSums, Totals};
 pub use view::{IndexQuery, PartSums, SearchAttributes, View};
 
 pub(crate) use chunked_table::ChunkedTable;

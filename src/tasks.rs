@@ -6,7 +6,7 @@ use std::{panic::resume_unwind, sync::Arc};
 use tokio::{sync::watch, task::JoinError};
 
 /// Publishes a value, and wakes its readers only if it changed.
-pub fn publish_if_changed<T: PartialEq + ?Sized>(
+pub(crate) fn publish_if_changed<T: PartialEq + ?Sized>(
     published: &watch::Sender<Arc<T>>,
     value: impl Into<Arc<T>>,
 ) {
@@ -22,7 +22,7 @@ pub fn publish_if_changed<T: PartialEq + ?Sized>(
 
 /// The result of a task; `None` if it was cancelled, as at shutdown of the runtime.
 #[must_use]
-pub fn unwrap_join<T>(ended: Result<T, JoinError>) -> Option<T> {
+pub(crate) fn unwrap_join<T>(ended: Result<T, JoinError>) -> Option<T> {
     match ended.map_err(JoinError::try_into_panic) {
         Ok(value) => Some(value),
         Err(Ok(panic)) => resume_unwind(panic),

@@ -3,7 +3,7 @@
 //!
 //! Knows nothing about targets and does no I/O.
 
-pub mod duration;
-pub mod escape;
-pub mod pattern;
-pub mod size;
+pub(crate) mod duration;
+pub(crate) mod escape;
+pub(crate) mod pattern;
+pub(crate) mod size;

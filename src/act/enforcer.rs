@@ -10,7 +10,7 @@ mod check;
 mod compaction_api;
 mod splits;
 
-pub use compaction_api::{CompactionApi, CompactionCommand};
+pub(crate) use compaction_api::{CompactionApi, CompactionCommand};
 
 use crate::{
     act::job_state,
@@ -45,7 +45,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// Inputs of the enforcer.
 #[derive(Clone, Debug)]
-pub struct EnforcerInputs {
+pub(crate) struct EnforcerInputs {
     /// The plans whose starts are executed.
     pub plans: watch::Receiver<Arc<Plan>>,
     /// Source for reading facts again.
@@ -62,7 +62,7 @@ pub struct EnforcerInputs {
 
 /// The task that executes the plan.
 #[derive(Debug)]
-pub struct EnforcerTask {
+pub(crate) struct EnforcerTask {
     context: AttemptContext,
     plans: watch::Receiver<Arc<Plan>>,
     scan_settings: watch::Receiver<Arc<scan::ScanSettings>>,
@@ -87,7 +87,7 @@ type WasSent = bool;
 impl EnforcerTask {
     /// Creates the task.
     #[must_use]
-    pub fn new(clock: Clock, inputs: EnforcerInputs) -> Self {
+    pub(crate) fn new(clock: Clock, inputs: EnforcerInputs) -> Self {
         let EnforcerInputs { plans, source, api, job_state, scanner, scan_settings } = inputs;
         let context =
             AttemptContext { clock, source, api, plans: plans.clone(), job_state, scanner };
@@ -107,7 +107,7 @@ impl EnforcerTask {
     }
 
     /// Runs until `stop`, or until the planner ends.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
         loop {
             // Every arm is cancel-safe, and no arm's body awaits. A newer plan is adopted only
             // after all pending decisions, because it may assign the same capacity again.

@@ -11,7 +11,7 @@ mod pending_writes;
 mod state;
 mod target_index;
 
-pub use counts::{CounterKey, Histogram, JobCounters};
+pub(crate) use counts::{Histogram, JobCounters};
 
 use crate::{
     jobs::{Jobs, RequestResult, Running, StartRejected, TargetConstraints},
@@ -46,7 +46,7 @@ const TICK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Settings of the task.
 #[derive(Clone, Debug, PartialEq)]
-pub struct JobStateSettings {
+pub(crate) struct JobStateSettings {
     /// Consequences of failures.
     pub failure: FailureSettings,
     /// Peak size of a database compaction as a multiple of its active bytes, before a value was
@@ -228,7 +228,7 @@ impl JobStateHandle {
 
 /// The task that owns jobs and remembered state.
 #[derive(Debug)]
-pub struct JobStateTask {
+pub(crate) struct JobStateTask {
     clock: Clock,
     state: JobState,
     pending_writes: PendingWrites,
@@ -253,7 +253,7 @@ enum JobStateEvent {
 impl JobStateTask {
     /// Creates the task and its handle.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         clock: Clock,
         scanner: scan::ScanHandle,
         settings: watch::Receiver<Arc<JobStateSettings>>,
@@ -295,7 +295,7 @@ impl JobStateTask {
 
     /// Waits for the state of the previous process, then runs until `stop` or until the scanner
     /// ends. Until then all starts are refused and orders wait. Ends if there is no usable state.
-    pub async fn run(
+    pub(crate) async fn run(
         mut self,
         recovering: impl Future<Output = Option<RecoveredState>>,
         stop: CancellationToken,

@@ -17,18 +17,6 @@ pub enum When {
     Restart,
 }
 
-impl When {
-    /// The words for logs and answers.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Live => "live",
-            Self::NextSweep => "next_sweep",
-            Self::Restart => "restart",
-        }
-    }
-}
-
 /// A key whose value differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Change {

@@ -90,33 +90,11 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// Why something in a valid configuration is worth a look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FindingKind {
-    /// It has no effect here.
-    NoEffect,
-    /// It is allowed, and probably a mistake.
-    Doubtful,
-}
-
-impl FindingKind {
-    /// The word in `check-config`'s output.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::NoEffect => "no_effect",
-            Self::Doubtful => "doubtful",
-        }
-    }
-}
-
 /// A remark about a valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     /// Where.
     pub place: Place,
-    /// Its kind.
-    pub kind: FindingKind,
     /// The sentence.
     pub text: String,
 }

@@ -2,7 +2,7 @@
 //! login, and which nodes have no direct address.
 
 use super::{
-    problem::{Finding, FindingKind, Place},
+    problem::{Finding, Place},
     section::{Report, Spanned},
 };
 use crate::model::settings::{ServedNodes, Settings};
@@ -23,7 +23,7 @@ pub(super) fn check(settings: &Settings, places: Places, report: &mut Report) {
         && couchdb.urls.first().is_some_and(|url| !url.is_https())
     {
         let says = "any server that answers for such a host receives the password in plain text, because http does not prove the host; https with couchdb.tls.ca_file does";
-        report.note(found.at, &found.path, FindingKind::Doubtful, says);
+        report.note(found.at, &found.path, says);
     }
     let ServedNodes::Named(names) = &settings.nodes else { return };
     let without: Vec<&str> =
@@ -40,7 +40,6 @@ pub(super) fn check(settings: &Settings, places: Places, report: &mut Report) {
     };
     report.findings.extend(without.into_iter().map(|node| Finding {
         place: place.clone(),
-        kind: FindingKind::Doubtful,
         text: format!("{node} has no direct address: list it under couchdb.nodes"),
     }));
 }

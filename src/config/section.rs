@@ -4,7 +4,7 @@
 //! problem is put. Never knows a particular key.
 
 use super::{
-    problem::{Finding, FindingKind, Place, Problem, alternatives, quoted, suggestion},
+    problem::{Finding, Place, Problem, alternatives, quoted, suggestion},
     tree::{At, Key, Node, Value},
 };
 use std::path::PathBuf;
@@ -48,9 +48,9 @@ impl Report {
     }
 
     /// Adds a finding, which lets the program start.
-    pub(super) fn note(&mut self, at: At, path: &str, kind: FindingKind, text: impl Into<String>) {
+    pub(super) fn note(&mut self, at: At, path: &str, text: impl Into<String>) {
         let place = self.place(at, path);
-        self.findings.push(Finding { place, kind, text: text.into() });
+        self.findings.push(Finding { place, text: text.into() });
     }
 }
 

@@ -37,7 +37,7 @@ pub fn to_yaml(settings: &Settings) -> String {
 /// Channels as a `recliner.yml` writes them: `channels` whole, with what differs from the
 /// defaults, and `ignore` where there is any.
 #[must_use]
-pub fn channels_yaml(channels: &Channels) -> String {
+pub(crate) fn channels_yaml(channels: &Channels) -> String {
     let Channels { list, ignore } = channels;
     let list = list.iter().map(|channel| write_channel(channel, false)).collect();
     let mut entries = vec![("channels".to_owned(), Output::List(list))];

@@ -21,8 +21,8 @@ mod resume;
 mod status;
 mod updates_feed;
 
-pub use change_feeds::{ChangeFeeds, UpdateLines};
-pub use status::{FeedClientStatus, FeedStatus};
+pub use change_feeds::ChangeFeeds;
+pub use status::FeedClientStatus;
 
 use crate::{
     model::settings::work::Follow,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
+pub(crate) enum Severity {
     /// Good to know; the import is equal in effect.
     Note,
     /// Probably not what was meant, or equal only in what is taken and not in when it runs.
@@ -15,12 +15,9 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Every severity, the mildest first.
-    pub const ALL: [Self; 3] = [Self::Note, Self::Warning, Self::Impossible];
-
     /// The word in tables and JSON.
     #[must_use]
-    pub const fn label(self) -> &'static str {
+    pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::Note => "note",
             Self::Warning => "warning",
@@ -31,7 +28,7 @@ impl Severity {
 
 /// One thing to say about the settings of some nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// How much it matters.
     pub severity: Severity,
     /// The nodes it holds for, in the order they were given.

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 
 /// Channels equal in effect to what CouchDB's own settings say.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Imported {
+pub(crate) struct Imported {
     /// The channels, those of the largest group where nodes differ.
     pub channels: Channels,
     /// How many jobs these settings let one node run at once: what `limits.per_node` has
@@ -32,7 +32,7 @@ pub struct Imported {
 
 /// Nodes whose settings are equal in effect.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Group {
+pub(crate) struct Group {
     /// Their names and CouchDB versions, in the order they were given.
     pub nodes: Vec<(String, String)>,
     /// Their channels.
@@ -44,19 +44,19 @@ pub struct Group {
 impl Imported {
     /// Whether the channels are equal in effect on every node: nothing was impossible.
     #[must_use]
-    pub fn is_equal(&self) -> bool {
+    pub(crate) fn is_equal(&self) -> bool {
         self.count(Severity::Impossible) == 0
     }
 
     /// How many findings have this severity.
     #[must_use]
-    pub fn count(&self, severity: Severity) -> usize {
+    pub(crate) fn count(&self, severity: Severity) -> usize {
         self.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 
     /// The outcome in a few lines, without the findings themselves.
     #[must_use]
-    pub fn summary(&self) -> Vec<String> {
+    pub(crate) fn summary(&self) -> Vec<String> {
         let mut lines: Vec<_> = self
             .groups
             .iter()

@@ -9,7 +9,7 @@ mod foreign_jobs;
 mod intent_targets;
 mod intents;
 
-pub use intents::{RequestResult, StartRejected};
+pub(crate) use intents::{RequestResult, StartRejected};
 
 use super::{
     Job, JobKey, JobKind, JobPhase, Jobs, NodePoll, Running, RunningTask,
@@ -46,7 +46,7 @@ const REREAD_TIMEOUT: Duration = Duration::from_secs(900);
 const NODE_SILENCE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Inputs of the tracker beside task lists and facts.
-pub struct TrackerInputs<'a> {
+pub(crate) struct TrackerInputs<'a> {
     /// Peak size of a database compaction as a multiple of its active bytes.
     pub headroom_factor: f64,
     /// Returns the channel that takes a target.
@@ -63,7 +63,7 @@ impl std::fmt::Debug for TrackerInputs<'_> {
 
 /// Changes that follow from an observation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct TrackerChanges {
+pub(crate) struct TrackerChanges {
     /// Jobs that ended.
     pub ended: Vec<EndedJob>,
     /// Intents whose request was never sent.
@@ -74,7 +74,7 @@ pub struct TrackerChanges {
 
 /// A job that ended, or all jobs of one intent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EndedJob {
+pub(crate) struct EndedJob {
     /// How it ended.
     pub outcome: Outcome,
     /// The intent that this closes, if any.
@@ -93,7 +93,7 @@ pub struct EndedJob {
 
 /// All jobs and all open intents.
 #[derive(Debug, Default)]
-pub struct JobTracker {
+pub(crate) struct JobTracker {
     jobs: BTreeMap<JobKey, TrackedJob>,
     open_intents: BTreeMap<IntentKey, OpenIntent>,
     polled_nodes: Vec<(NodeIx, Moment)>,
@@ -136,7 +136,7 @@ enum JobStage {
 
 impl JobTracker {
     /// Applies the task lists of the nodes.
-    pub fn apply_poll(
+    pub(crate) fn apply_poll(
         &mut self,
         running: &Running,
         tables: &Snapshot,
@@ -164,7 +164,7 @@ impl JobTracker {
     /// before. Requested with each poll rather than each reading, because a file read in the second
     /// in which a task disappeared may not be conclusive.
     #[must_use]
-    pub fn targets_to_reread(&self, tables: &Snapshot) -> BTreeSet<TargetIx> {
+    pub(crate) fn targets_to_reread(&self, tables: &Snapshot) -> BTreeSet<TargetIx> {
         let wanted = |job: &&TrackedJob| match job.stage {
             JobStage::Disappeared(_) => true,
             JobStage::Shown { .. } => job.wants_sizes(tables),
@@ -175,7 +175,7 @@ impl JobTracker {
     }
 
     /// Restarts all waiting periods after the system clock was set.
-    pub fn restart_waits(&mut self, now: Moment) {
+    pub(crate) fn restart_waits(&mut self, now: Moment) {
         for job in self.jobs.values_mut() {
             job.last_seen = now;
             job.first_seen = job.first_seen.min(now);
@@ -191,7 +191,7 @@ impl JobTracker {
     }
 
     /// Applies facts read since the last call.
-    pub fn apply_facts(&mut self, tables: &Snapshot, now: Moment) -> TrackerChanges {
+    pub(crate) fn apply_facts(&mut self, tables: &Snapshot, now: Moment) -> TrackerChanges {
         self.assign_jobs(tables, now);
         self.jobs.values_mut().for_each(|job| job.relocate_target(tables));
         let mut step = TrackerChanges::default();
@@ -222,19 +222,19 @@ impl JobTracker {
 
     /// Whether a start of this target has no outcome yet.
     #[must_use]
-    pub fn has_open_intent(&self, id: &TargetId) -> bool {
+    pub(crate) fn has_open_intent(&self, id: &TargetId) -> bool {
         self.open_intents.keys().any(|key| key.target == *id)
     }
 
     /// Number of starts accepted so far.
     #[must_use]
-    pub const fn starts_accepted(&self) -> u64 {
+    pub(crate) const fn starts_accepted(&self) -> u64 {
         self.starts_accepted
     }
 
     /// A snapshot of all jobs.
     #[must_use]
-    pub fn jobs(&self) -> Jobs {
+    pub(crate) fn jobs(&self) -> Jobs {
         let list = self.jobs.iter().map(|(key, job)| job.to_job(key)).collect();
         Jobs {
             list,

@@ -5,7 +5,7 @@
 
 mod builtin;
 
-pub use builtin::{DEFAULT_CAPACITY, DEFAULT_MIN_SIZE, builtin_channels};
+pub use builtin::builtin_channels;
 
 use crate::{
     model::{priority::PriorityKind, target::TargetKind, window::Window},
@@ -34,12 +34,6 @@ impl Mode {
             Self::Advise => "advise",
             Self::Enforce => "enforce",
         }
-    }
-
-    /// The mode with this label.
-    #[must_use]
-    pub fn from_label(label: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.label() == label)
     }
 
     /// The more cautious of two modes: a channel cannot enforce if the whole process only advises.

@@ -90,21 +90,14 @@ const FITTED: FittedParameters = FittedParameters {
 /// Unknown if file or active is unknown; a cleanup rewrites no file and has none. It may exceed
 /// the file: compacting a small fresh database does make it larger.
 #[must_use]
-pub fn predicted_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
+pub(crate) fn predicted_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
     FITTED.predicted_bytes(kind, facts)
 }
 
 /// Bytes that a compaction would free, never below zero; unknown if file or active is unknown.
 #[must_use]
-pub fn reclaimable_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
+pub(crate) fn reclaimable_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
     Some(facts.file_bytes.get()?.saturating_sub(predicted_bytes(kind, facts)?))
-}
-
-/// File minus active bytes, which is smoosh's slack, never below zero; the baseline for
-/// [`reclaimable_bytes`].
-#[must_use]
-pub fn naive_reclaimable_bytes(facts: &Facts) -> Option<u64> {
-    Some(facts.file_bytes.get()?.saturating_sub(facts.active_bytes.get()?))
 }
 
 /// The confidence in active bytes, and so in the prediction.
@@ -119,7 +112,7 @@ pub fn naive_reclaimable_bytes(facts: &Facts) -> Option<u64> {
 /// CouchDB shows nothing that identifies such a file, so the running version decides. An unknown
 /// version is no evidence against active.
 #[must_use]
-pub fn confidence(
+pub(crate) fn confidence(
     kind: TargetKind,
     version: Option<Version>,
     has_attachments: Option<bool>,

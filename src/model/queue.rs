@@ -20,7 +20,7 @@ use wall_clock::Moment;
 
 /// A waiting target: its sort key and its index in the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueEntry<I> {
+pub(crate) struct QueueEntry<I> {
     /// The channel's priority.
     pub priority: OrderedFloat<f64>,
     /// When it was queued in this channel.
@@ -55,7 +55,7 @@ const MOVE_BATCH: usize = 1 << 16;
 
 /// The best targets of a channel on a node, and the rest of what the channel takes.
 #[derive(Clone, Debug)]
-pub struct Queue<I> {
+pub(crate) struct Queue<I> {
     capacity: usize,
     /// The best entries, at least `capacity` if there are that many; the first `capacity` of them
     /// are offered.
@@ -67,13 +67,13 @@ pub struct Queue<I> {
 impl<I: Ord + Copy> Queue<I> {
     /// An empty queue with this capacity.
     #[must_use]
-    pub const fn new(capacity: usize) -> Self {
+    pub(crate) const fn new(capacity: usize) -> Self {
         Self { capacity, front: BTreeSet::new(), remainder: BTreeSet::new() }
     }
 
     /// A queue of all these entries; takes a third of the time of inserting them one by one.
     #[must_use]
-    pub fn from_entries(capacity: usize, mut entries: Vec<QueueEntry<I>>) -> Self {
+    pub(crate) fn from_entries(capacity: usize, mut entries: Vec<QueueEntry<I>>) -> Self {
         entries.sort_unstable();
         let far = entries.split_off(capacity.min(entries.len()));
         Self {
@@ -84,7 +84,7 @@ impl<I: Ord + Copy> Queue<I> {
     }
 
     /// Adds an entry; if the queue is full, the worst entry becomes overflow.
-    pub fn insert(&mut self, entry: QueueEntry<I>) {
+    pub(crate) fn insert(&mut self, entry: QueueEntry<I>) {
         let belongs_near = match self.front.last() {
             Some(worst) => self.remainder.is_empty() || entry < *worst,
             None => self.remainder.is_empty(),
@@ -102,7 +102,7 @@ impl<I: Ord + Copy> Queue<I> {
     }
 
     /// Removes an entry; the best of the rest moves up.
-    pub fn remove(&mut self, entry: &QueueEntry<I>) {
+    pub(crate) fn remove(&mut self, entry: &QueueEntry<I>) {
         if self.front.remove(entry) {
             self.refill_front();
         } else {
@@ -111,7 +111,7 @@ impl<I: Ord + Copy> Queue<I> {
     }
 
     /// Removes the best entry; the best of the rest moves up.
-    pub fn pop(&mut self) -> Option<QueueEntry<I>> {
+    pub(crate) fn pop(&mut self) -> Option<QueueEntry<I>> {
         if self.capacity == 0 {
             return None;
         }
@@ -132,43 +132,43 @@ impl<I: Ord + Copy> Queue<I> {
     }
 
     /// The waiting entries, best first.
-    pub fn iter(&self) -> impl Iterator<Item = &QueueEntry<I>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &QueueEntry<I>> {
         self.front.iter().take(self.capacity)
     }
 
     /// The best entry.
     #[must_use]
-    pub fn first(&self) -> Option<&QueueEntry<I>> {
+    pub(crate) fn first(&self) -> Option<&QueueEntry<I>> {
         self.iter().next()
     }
 
     /// The worst entry within the capacity.
     #[must_use]
-    pub fn last(&self) -> Option<&QueueEntry<I>> {
+    pub(crate) fn last(&self) -> Option<&QueueEntry<I>> {
         if self.front.len() <= self.capacity { self.front.last() } else { self.iter().last() }
     }
 
     /// Number of offered entries.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.front.len().min(self.capacity)
     }
 
     /// Whether no entry is offered.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Number of entries beyond the capacity.
     #[must_use]
-    pub fn overflow(&self) -> usize {
+    pub(crate) fn overflow(&self) -> usize {
         self.front.len() + self.remainder.len() - self.len()
     }
 
     /// Maximum number of offered entries.
     #[must_use]
-    pub const fn capacity(&self) -> usize {
+    pub(crate) const fn capacity(&self) -> usize {
         self.capacity
     }
 }

@@ -12,7 +12,7 @@ mod outcome;
 mod state_store;
 mod suspension;
 
-pub use backoff::{AfterCompaction, Backoff, ConcurrentWrites, Futile, TargetRecord};
+pub use backoff::{AfterCompaction, Backoff, Futile, TargetRecord};
 pub use calibration::Calibration;
 pub use order::CompactionOrder;
 pub use outcome::{Intent, JobOwner, JobResult, Outcome};

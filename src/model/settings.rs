@@ -6,7 +6,7 @@
 //! not at all; the service hands each part to the task it belongs to.
 
 pub mod limits;
-pub mod service;
+pub(crate) mod service;
 pub mod work;
 
 use crate::model::channel::{Channel, Channels, Mode};

@@ -6,7 +6,7 @@
 mod id;
 mod selector;
 
-pub use id::{ParseTargetError, TargetId};
+pub use id::TargetId;
 pub use selector::{TargetSelector, database_of};
 
 use serde::{Deserialize, Serialize};

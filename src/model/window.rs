@@ -7,10 +7,8 @@
 mod days;
 mod parse;
 
-pub use days::{DAY_NAMES, Days, ParseDaysError};
-pub use parse::{
-    ParseTimeError, ParseZoneError, WindowEnd, format_time, parse_time, parse_zone, zone_name,
-};
+pub use days::{DAY_NAMES, Days};
+pub use parse::{WindowEnd, format_time, parse_time, parse_zone, zone_name};
 
 use jiff::{
     Timestamp,

@@ -9,8 +9,8 @@ mod gate_log;
 mod probe;
 mod task;
 
-pub use probe::{NodeReading, Probe};
-pub use task::{PressureHandle, PressureSettings, PressureTask};
+pub(crate) use probe::{NodeReading, Probe};
+pub(crate) use task::{PressureSettings, PressureTask};
 
 use crate::table::NodeIx;
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ mod facts;
 mod guard;
 mod metrics;
 mod openapi;
-pub mod orders;
+pub(crate) mod orders;
 mod page;
 mod peer;
 mod probes;

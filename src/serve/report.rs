@@ -21,21 +21,20 @@ mod status;
 mod suspension;
 mod volume;
 mod why;
-pub mod words;
+pub(crate) mod words;
 
 pub use builds::{BuildLine, Builds};
-pub use discovery::{DbUpdate, DbUpdates, TargetGroup, TargetLabels};
+pub use discovery::{DbUpdates, TargetGroup, TargetLabels};
 pub use envelope::{Conflict, CouchDbError, ERROR_TYPES, Failed, Success};
 pub use find::{Found, find, no_match, selector};
-pub use jobs::{JobLine, Jobs, PolledNode};
+pub use jobs::Jobs;
 pub use journal::{EventLine, Events, OutcomeLine, Outcomes};
 pub use lists::{Explanations, Listing, Queue, Queues, Targets};
 pub use miss::{MissLine, not_taken};
 pub use ordered::OrderLine;
 pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
 pub use status::{
-    ConfigLine, Configuration, EntryLine, FeedLine, Feeds, ReadErrors, Status, Sweep, SweptShards,
-    TakeoverLine,
+    ConfigLine, Configuration, EntryLine, Feeds, ReadErrors, Status, Sweep, TakeoverLine,
 };
 pub use suspension::SuspensionLine;
 pub use volume::VolumeLine;

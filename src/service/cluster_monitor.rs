@@ -294,7 +294,7 @@ impl ClusterMonitor {
             api: self.handles.index_build_api.subscribe(),
             scanner: self.scanner.clone(),
             journal,
-            seed: seed,
+            seed,
         };
         let (task, handle) = warmer::WarmerTask::new(self.clock, inputs);
         let ended = self.stop.clone();

@@ -7,14 +7,14 @@ use couchdb_client::{Error, TlsError, TransportError};
 use std::fmt;
 
 /// The `User-Agent` of requests to CouchDB.
-pub const USER_AGENT: &str = concat!("recliner/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("recliner/", env!("CARGO_PKG_VERSION"));
 
 /// What to do if CouchDB requires a login and none was given.
-pub const NO_USER: &str = "no user was given: set COUCHDB_USER and COUCHDB_PASSWORD, or --couchdb.username and --couchdb.password-file";
+pub(crate) const NO_USER: &str = "no user was given: set COUCHDB_USER and COUCHDB_PASSWORD, or --couchdb.username and --couchdb.password-file";
 
 /// The error as text, with the settings that may fix it.
 #[must_use]
-pub fn describe(error: &Error) -> String {
+pub(crate) fn describe(error: &Error) -> String {
     match settings(error) {
         _ if matches!(error, Error::NoUser { .. }) => NO_USER.to_owned(),
         Some(settings) => format!("{error} ({settings})"),

@@ -10,7 +10,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// If the HTTP library cannot be set up.
-pub fn client(within: Duration) -> Result<Client, reqwest::Error> {
+pub(crate) fn client(within: Duration) -> Result<Client, reqwest::Error> {
     Client::builder()
         .no_proxy()
         .redirect(Policy::none())
@@ -23,7 +23,7 @@ pub fn client(within: Duration) -> Result<Client, reqwest::Error> {
 ///
 /// # Errors
 /// If it is longer, or breaks off.
-pub async fn read_body(mut answer: Response, longest: usize) -> Result<Vec<u8>, String> {
+pub(crate) async fn read_body(mut answer: Response, longest: usize) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
     while let Some(piece) = answer.chunk().await.map_err(describe)? {
         if body.len() + piece.len() > longest {
@@ -36,7 +36,7 @@ pub async fn read_body(mut answer: Response, longest: usize) -> Result<Vec<u8>, 
 
 /// An error with its causes, without the address, which may contain a password.
 #[must_use]
-pub fn describe(error: reqwest::Error) -> String {
+pub(crate) fn describe(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(&error);

@@ -7,7 +7,7 @@
 
 mod plan_changes;
 
-pub use plan_changes::{About, ChangeEntry, PlanChanges, PlanHistory, Recurrence, Waiting};
+pub use plan_changes::{About, ChangeEntry, PlanChanges, PlanHistory, Waiting};
 
 use crate::{
     plan::Plan,

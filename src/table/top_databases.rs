@@ -17,7 +17,7 @@ use wall_clock::Moment;
 
 /// Maximum total number of exported targets, for each database that may be exported completely. A
 /// usual database has fewer; one with thousands of shards does not fit.
-pub const MAX_TARGETS_PER_DATABASE: usize = 10;
+pub(super) const MAX_TARGETS_PER_DATABASE: usize = 10;
 
 /// A database is compared with others by its maximum of reclaimable bytes in the last one to two
 /// of these spans, so that a compaction does not remove it at once.

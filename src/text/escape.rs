@@ -42,7 +42,7 @@ const HIDDEN_RANGES: [(char, char); 25] = [
 
 /// Whether a character is a control character or invisible, and therefore escaped.
 #[must_use]
-pub fn is_hidden(letter: char) -> bool {
+pub(crate) fn is_hidden(letter: char) -> bool {
     let beyond_ascii = || {
         let after = HIDDEN_RANGES.partition_point(|(first, _)| *first <= letter);
         let range = after.checked_sub(1).and_then(|at| HIDDEN_RANGES.get(at));
@@ -53,20 +53,20 @@ pub fn is_hidden(letter: char) -> bool {
 
 /// Escapes a text for use on one line; line breaks are escaped too.
 #[must_use]
-pub fn escape_line(text: &str) -> Cow<'_, str> {
+pub(crate) fn escape_line(text: &str) -> Cow<'_, str> {
     escape_where(text, is_hidden)
 }
 
 /// Escapes a text that may span several lines, such as a table; line breaks are kept.
 #[must_use]
-pub fn escape_lines(text: &str) -> Cow<'_, str> {
+pub(crate) fn escape_lines(text: &str) -> Cow<'_, str> {
     escape_where(text, |letter| letter != '\n' && is_hidden(letter))
 }
 
 /// Escapes a line of JSON that is already serialised. Outside of strings, JSON contains none of
 /// these characters except whitespace, so the line need not be parsed.
 #[must_use]
-pub fn escape_json_line(text: &str) -> Cow<'_, str> {
+pub(crate) fn escape_json_line(text: &str) -> Cow<'_, str> {
     // Most texts are ASCII, where only DEL needs escaping; this check is fast.
     let plain = text.is_ascii() && !text.as_bytes().contains(&0x7f);
     if plain || !text.contains(is_hidden_in_json) {
@@ -85,7 +85,7 @@ pub fn escape_json_line(text: &str) -> Cow<'_, str> {
 
 /// `serde_json`'s compact format, with every hidden character as `\uXXXX`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct EscapingJsonFormatter;
+pub(crate) struct EscapingJsonFormatter;
 
 impl Formatter for EscapingJsonFormatter {
     fn write_string_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()>
@@ -108,7 +108,7 @@ impl Formatter for EscapingJsonFormatter {
 ///
 /// # Errors
 /// When writing to `out` fails, or when a map key of the value is not a string.
-pub fn write_escaped_json(
+pub(crate) fn write_escaped_json(
     out: impl io::Write,
     value: &(impl Serialize + ?Sized),
 ) -> io::Result<()> {

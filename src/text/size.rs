@@ -10,7 +10,7 @@ use std::fmt;
 #[error(
     "{text:?} is not a size: write a number of bytes with an optional unit, such as 512MiB or 20GB"
 )]
-pub struct ParseSizeError {
+pub(crate) struct ParseSizeError {
     text: String,
 }
 
@@ -18,7 +18,7 @@ pub struct ParseSizeError {
 ///
 /// # Errors
 /// If the text has no number, has an unknown unit, or is negative.
-pub fn parse(text: &str) -> Result<u64, ParseSizeError> {
+pub(crate) fn parse(text: &str) -> Result<u64, ParseSizeError> {
     text.trim()
         .parse::<bytesize::ByteSize>()
         .map(|size| size.as_u64())
@@ -27,14 +27,14 @@ pub fn parse(text: &str) -> Result<u64, ParseSizeError> {
 
 /// Formats bytes for tables: `873 B`, `1.5 MiB`, `12.0 GiB`.
 #[must_use]
-pub fn format_size(bytes: u64) -> impl fmt::Display {
+pub(crate) fn format_size(bytes: u64) -> impl fmt::Display {
     bytesize::ByteSize(bytes).display().iec()
 }
 
 /// Formats bytes for a sentence, with at most three digits and no trailing zero: `1.5 MiB`, `512
 /// MiB`.
 #[must_use]
-pub fn format_size_short(bytes: u64) -> String {
+pub(crate) fn format_size_short(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = bytes as f64;
     let mut units = UNITS.iter();

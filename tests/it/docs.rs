@@ -294,6 +294,61 @@ fn the_readme_names_the_tests_that_must_pass() {
 }
 
 /// The README's `recliner.yml`.
+/// The crates that the manifest's section of this name lists, each with the rest of its line.
+fn listed<'a>(manifest: &'a str, section: &str) -> BTreeMap<&'a str, &'a str> {
+    let heading = format!("[{section}]");
+    manifest
+        .lines()
+        .skip_while(|line| *line != heading)
+        .skip(1)
+        .take_while(|line| !line.starts_with('['))
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .filter_map(|line| line.split_once(['.', ' ', '=']))
+        .collect()
+}
+
+#[test]
+fn every_dependency_has_a_reason_and_a_user() {
+    let read = |path: PathBuf| fs::read_to_string(path).expect("the file is readable");
+    let root_manifest = read(root().join("Cargo.toml"));
+    let workspace = listed(&root_manifest, "workspace.dependencies");
+    let external: BTreeSet<&str> = workspace
+        .iter()
+        .filter(|(_, rest)| !rest.contains("path ="))
+        .map(|(name, _)| *name)
+        .collect();
+
+    let contributing = read(root().join("CONTRIBUTING.md"));
+    let (_, table) = contributing.split_once("\n## Dependencies\n").expect("it has the section");
+    let rows: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
+        .map(|(name, reason)| {
+            assert!(reason.trim_end_matches(['|', ' ']).len() > 2, "{name} has no reason");
+            name
+        })
+        .collect();
+    assert_eq!(rows.iter().copied().collect::<BTreeSet<_>>(), external, "table and Cargo.toml");
+    assert!(rows.is_sorted_by(|a, b| a < b), "in order, each once: {rows:?}");
+
+    let crates = fs::read_dir(root().join("crates")).expect("it is readable");
+    let manifests: Vec<String> = crates
+        .map(|entry| read(entry.expect("it is readable").path().join("Cargo.toml")))
+        .chain([root_manifest.clone()])
+        .collect();
+    let mut used = BTreeSet::new();
+    for manifest in &manifests {
+        for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            for (name, rest) in listed(manifest, section) {
+                assert!(rest.contains("workspace = true"), "{name} has a version of its own");
+                used.insert(name);
+            }
+        }
+    }
+    let all: BTreeSet<&str> = workspace.keys().copied().collect();
+    assert_eq!(used, all, "what crates use, and [workspace.dependencies]");
+}
+
 fn yaml() -> &'static str {
     section("Configuration")
         .split("```yaml\n")

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 
 /// A request that starts work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CompactionCommand {
+pub(crate) enum CompactionCommand {
     /// Compact one shard copy.
     CompactShard {
         /// The node.
@@ -39,7 +39,7 @@ pub enum CompactionCommand {
 }
 
 /// Sends requests that start compactions. Nothing else in the program does.
-pub trait CompactionApi: Debug + Send + Sync {
+pub(crate) trait CompactionApi: Debug + Send + Sync {
     /// Sends a request, once.
     fn send(&self, command: CompactionCommand) -> BoxFuture<'static, RequestResult>;
 

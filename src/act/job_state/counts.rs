@@ -18,7 +18,7 @@ const RATIO_BUCKETS: [f64; 12] =
     [0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.01, 1.05, 1.1, 1.25, 2.0, 4.0];
 
 /// Node, channel and kind.
-pub type CounterKey = (Arc<str>, Arc<str>, TargetKind);
+pub(crate) type CounterKey = (Arc<str>, Arc<str>, TargetKind);
 
 /// Results of this process's own jobs since it started. Jobs of other programs are tracked and
 /// remembered, but not counted here.

@@ -6,7 +6,6 @@ use crate::{
     config::{
         form::{Form, Key, keys, list, section},
         output::{Output, exact_bytes, text as written},
-        problem::FindingKind,
         section::{Report, Section},
         tree::{Node, Value},
         values::{
@@ -175,7 +174,7 @@ fn check(channel: &mut Channel, section: &mut Section<'_, '_>) {
     {
         let path = section.path_of("strict_window");
         let says = "no effect without windows";
-        section.report.note(at, &path, FindingKind::NoEffect, says);
+        section.report.note(at, &path, says);
     }
     if section.value_at("kind").is_some() && priority_fits(channel, section) {
         note_without_effect(channel, section);
@@ -215,7 +214,7 @@ fn note_without_effect(channel: &Channel, section: &mut Section<'_, '_>) {
                 kind.label(),
                 priority.label()
             );
-            section.report.note(at, &path, FindingKind::NoEffect, says);
+            section.report.note(at, &path, says);
         }
     }
 }

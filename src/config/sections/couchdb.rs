@@ -3,7 +3,6 @@
 use super::FileSettings;
 use crate::config::{
     form::{Form, keys, list, mapping, section},
-    problem::FindingKind,
     section::{Section, Spanned},
     values::{couchdb_url, duration, host_pattern, integer, integer_or_off, node_name, path, text},
 };
@@ -46,7 +45,7 @@ fn trusted_hosts() -> Form<Vec<couchdb_client::HostPattern>> {
             let says = format!(
                 "{host} trusts every host below a single-word domain, where other people's servers may answer"
             );
-            report.note(node.at, path, FindingKind::Doubtful, says);
+            report.note(node.at, path, says);
         }
     }))
 }

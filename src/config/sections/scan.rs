@@ -3,7 +3,6 @@
 use crate::{
     config::{
         form::{Form, keys, section},
-        problem::FindingKind,
         section::Section,
         values::{SECOND, duration, integer, one_of},
     },
@@ -53,7 +52,7 @@ fn check(scan: &mut Scan, section: &mut Section<'_, '_>) {
                 Scan::FRESH_INTERVALS,
                 format_exact(scan.interval)
             );
-            section.report.note(found.at, &found.path, FindingKind::Doubtful, says);
+            section.report.note(found.at, &found.path, says);
         }
         Some(_) => {}
     }

@@ -180,26 +180,26 @@ fn a_reload_names_what_changed_and_from_when() {
     new.couchdb.trust_node_hosts = vec!["couch-b".parse().unwrap()];
     new.log.level = crate::log::LogLevel::Debug;
     let named: Vec<_> =
-        changes(&old, &new).into_iter().map(|change| (change.key, change.when.label())).collect();
+        changes(&old, &new).into_iter().map(|change| (change.key, change.when)).collect();
     assert_eq!(
         named,
         [
-            ("couchdb.urls", "next_sweep"),
-            ("couchdb.username", "next_sweep"),
-            ("couchdb.password_file", "next_sweep"),
-            ("couchdb.tls", "next_sweep"),
-            ("couchdb.nodes", "next_sweep"),
-            ("couchdb.trust_node_hosts", "next_sweep"),
-            ("poll", "live"),
-            ("files.data_dir", "next_sweep"),
-            ("files.view_index_dir", "next_sweep"),
-            ("channels", "live"),
-            ("ignore", "live"),
-            ("headroom.volumes", "live"),
-            ("--storage.path", "restart"),
-            ("--web.listen-address", "restart"),
-            ("--web.admin-socket", "restart"),
-            ("--log.level", "live"),
+            ("couchdb.urls", When::NextSweep),
+            ("couchdb.username", When::NextSweep),
+            ("couchdb.password_file", When::NextSweep),
+            ("couchdb.tls", When::NextSweep),
+            ("couchdb.nodes", When::NextSweep),
+            ("couchdb.trust_node_hosts", When::NextSweep),
+            ("poll", When::Live),
+            ("files.data_dir", When::NextSweep),
+            ("files.view_index_dir", When::NextSweep),
+            ("channels", When::Live),
+            ("ignore", When::Live),
+            ("headroom.volumes", When::Live),
+            ("--storage.path", When::Restart),
+            ("--web.listen-address", When::Restart),
+            ("--web.admin-socket", When::Restart),
+            ("--log.level", When::Live),
         ]
     );
 }

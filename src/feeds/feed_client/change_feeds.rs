@@ -19,7 +19,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 const LONGPOLL_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Lines in the order of their arrival; an error ends the stream.
-pub type UpdateLines = BoxStream<'static, Result<Vec<UpdateLine>, Error>>;
+pub(super) type UpdateLines = BoxStream<'static, Result<Vec<UpdateLine>, Error>>;
 
 /// Provides CouchDB's feeds.
 pub trait ChangeFeeds: std::fmt::Debug + Send + Sync + 'static {

@@ -73,7 +73,7 @@ pub(super) struct OpenIntent {
 impl JobTracker {
     /// Takes over intents that an earlier process left open. Their jobs may still be running, so
     /// nothing is started twice.
-    pub fn adopt(&mut self, intents: impl IntoIterator<Item = Intent>, now: Moment) {
+    pub(crate) fn adopt(&mut self, intents: impl IntoIterator<Item = Intent>, now: Moment) {
         for intent in intents {
             let doubt = "the process that started it ended before the job did".to_owned();
             let open = OpenIntent { uncertainty: Some(doubt), ..OpenIntent::new(intent, now) };
@@ -85,7 +85,7 @@ impl JobTracker {
     ///
     /// # Errors
     /// If this start, or a compaction of one of its files, is already in progress.
-    pub fn accept_start(
+    pub(crate) fn accept_start(
         &mut self,
         intent: Intent,
         tables: &Snapshot,
@@ -107,7 +107,7 @@ impl JobTracker {
     }
 
     /// Applies the result of the request.
-    pub fn apply_request_result(
+    pub(crate) fn apply_request_result(
         &mut self,
         key: &IntentKey,
         sent: RequestResult,

@@ -8,9 +8,9 @@ use crate::{
 };
 
 /// Strict lower bound of a file's size, in bytes.
-pub const DEFAULT_MIN_SIZE: u64 = 1_048_576;
+pub(super) const DEFAULT_MIN_SIZE: u64 = 1_048_576;
 /// Capacity of a queue.
-pub const DEFAULT_CAPACITY: usize = 9_999;
+pub(super) const DEFAULT_CAPACITY: usize = 9_999;
 
 /// smoosh's channels in the order in which 3.3 and later try them, database channels first: by
 /// name.

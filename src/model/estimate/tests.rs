@@ -26,7 +26,6 @@ fn unknown_sizes_predict_nothing() {
         for facts in [no_file, no_active, Facts::default()] {
             assert_eq!(predicted_bytes(kind, &facts), None);
             assert_eq!(reclaimable_bytes(kind, &facts), None);
-            assert_eq!(naive_reclaimable_bytes(&facts), None);
         }
     }
     assert_eq!(predicted_bytes(TargetKind::Cleanup, &whole), None);

@@ -2,7 +2,7 @@
 
 mod futile;
 
-pub use futile::{AfterCompaction, ConcurrentWrites, Futile};
+pub use futile::{AfterCompaction, Futile};
 
 use super::{CompactionOrder, JobOwner, JobResult, Outcome};
 use crate::model::{facts::Facts, settings::limits::FailureSettings, target::TargetKind};

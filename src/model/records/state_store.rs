@@ -10,7 +10,6 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
 };
-use wall_clock::Moment;
 
 /// Identifies an open [`Intent`]: a target is started once at a time on a node, or on all nodes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,12 +142,5 @@ impl RecoveredState {
             }
             StateChange::Calibrate(calibration) => self.calibration = calibration,
         }
-    }
-
-    /// The newest moment in the records, from which a clock that was set back is detected.
-    #[must_use]
-    pub fn newest_moment(&self) -> Option<Moment> {
-        let intents = self.intents.iter().map(|intent| intent.at);
-        intents.chain(self.recent_outcomes.iter().map(|outcome| outcome.ended_at)).max()
     }
 }

@@ -12,7 +12,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The result of one probe; absent where a value could not be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodeReading {
+pub(crate) struct NodeReading {
     /// Duration of a small request.
     pub latency: Option<Duration>,
     /// Erlang's run queue.
@@ -34,7 +34,7 @@ impl NodeReading {
 }
 
 /// Probes nodes.
-pub trait Probe: Send + Sync + std::fmt::Debug {
+pub(crate) trait Probe: Send + Sync + std::fmt::Debug {
     /// Probes one node; it ends by itself after some seconds.
     fn probe(&self, node: &str) -> BoxFuture<'static, NodeReading>;
 }

@@ -32,14 +32,14 @@ const QUIET_PROBE_DIVISOR: u32 = 6;
 
 /// The task's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PressureSettings {
+pub(crate) struct PressureSettings {
     /// The marks, and the maximum hold.
     pub pressure: limits::Pressure,
 }
 
 /// Access to the published pressures.
 #[derive(Clone, Debug)]
-pub struct PressureHandle {
+pub(crate) struct PressureHandle {
     /// The pressures as last published.
     pub pressures: watch::Receiver<Arc<Pressures>>,
 }
@@ -58,7 +58,7 @@ struct NodePressureState {
 
 /// Owns the gates.
 #[derive(Debug)]
-pub struct PressureTask {
+pub(crate) struct PressureTask {
     clock: Clock,
     probe: watch::Receiver<Arc<dyn Probe>>,
     settings: watch::Receiver<Arc<PressureSettings>>,
@@ -82,7 +82,7 @@ enum Event {
 impl PressureTask {
     /// Makes the task and its handle.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         clock: Clock,
         probe: watch::Receiver<Arc<dyn Probe>>,
         settings: watch::Receiver<Arc<PressureSettings>>,
@@ -105,7 +105,7 @@ impl PressureTask {
     }
 
     /// Probes until `stop`, or until the sender of settings is dropped.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut tick = time::interval(PROBE_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

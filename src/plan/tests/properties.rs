@@ -170,7 +170,8 @@ proptest! {
         }
         for node in files.iter().collect::<BTreeSet<_>>() {
             let here = files.iter().filter(|it| *it == node).count();
-            prop_assert!(jobs.compactions_on(*node) + here <= limits.per_node);
+            let running = jobs.compactions().filter(|job| job.key.node == *node).count();
+            prop_assert!(running + here <= limits.per_node);
             let name = &world.snapshot.node(*node).unwrap().name;
             for volume in world.conditions.disks.of_node(name) {
                 prop_assert!(naive.free_bytes(volume, true).is_none_or(|left| left >= 0));

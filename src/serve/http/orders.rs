@@ -18,7 +18,7 @@ use wall_clock::Moment;
 
 /// The channel for the response to an order. The order is carried out even if nobody waits for the
 /// response.
-pub type Reply<T> = oneshot::Sender<Result<T, Denied>>;
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, Denied>>;
 
 /// An order with its response channel.
 #[derive(Debug)]

@@ -86,12 +86,6 @@ impl AdminSocket {
         }
     }
 
-    /// The path.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The next connection, and its user: the owner or root.
     ///
     /// # Errors
@@ -160,7 +154,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("admin.sock");
         let socket = AdminSocket::open(&path).await.unwrap();
-        assert_eq!((socket.path(), mode(&path)), (&*path, 0o600));
+        assert_eq!((&socket.path, mode(&path)), (&path, 0o600));
         let (asks, accepted) = tokio::join!(UnixStream::connect(&path), socket.accept());
         let _asks = asks.unwrap();
         assert_eq!(accepted.unwrap().1, geteuid().as_raw());

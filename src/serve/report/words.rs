@@ -22,14 +22,14 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use std::borrow::Cow;
 
 /// One word of a closed set.
-pub type Word = Cow<'static, str>;
+pub(crate) type Word = Cow<'static, str>;
 
 /// Declares the schema of each vocabulary: a string that is one of these words.
 macro_rules! vocabularies {
     ($($(#[doc = $meaning:literal])+ $name:ident: $words:expr;)+) => {$(
         $(#[doc = $meaning])+
         #[derive(Debug)]
-        pub struct $name;
+        pub(crate) struct $name;
 
         impl JsonSchema for $name {
             fn schema_name() -> Cow<'static, str> {

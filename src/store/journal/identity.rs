@@ -27,12 +27,6 @@ impl ClusterIdentity {
         }
     }
 
-    /// Whether nothing is known about the cluster.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.uuids.is_empty() && self.nodes.is_empty()
-    }
-
     /// The updated identity of the same cluster. Uuids that were not shown this time are kept,
     /// because their node may be the only one that is up next time.
     #[must_use]

@@ -4,7 +4,6 @@ use crate::{
     config::{
         form::{Form, keys, list, section},
         output::{Output, text as written},
-        problem::FindingKind,
         section::Section,
     },
     model::window::{
@@ -46,7 +45,7 @@ fn check(window: &mut Window, section: &mut Section<'_, '_>) {
             "always open, because it opens every day at {} and closes at the same time",
             format_time(window.from, WindowEnd::From)
         );
-        section.report.note(section.at, &section.path, FindingKind::Doubtful, says);
+        section.report.note(section.at, &section.path, says);
     }
 }
 

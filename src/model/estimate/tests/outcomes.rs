@@ -48,8 +48,10 @@ impl MeasuredCompaction {
         (reclaimable.unwrap() as f64 - self.freed()).abs() / self.scale()
     }
 
+    /// The error of smoosh's slack: file minus active bytes, never below zero.
     fn naive_error(&self) -> f64 {
-        self.error(naive_reclaimable_bytes(&self.facts))
+        let Facts { file_bytes, active_bytes, .. } = &self.facts;
+        self.error(Some(file_bytes.get().unwrap().saturating_sub(active_bytes.get().unwrap())))
     }
 
     fn error_of(&self, fit: &FittedParameters) -> f64 {
