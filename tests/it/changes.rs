@@ -199,10 +199,12 @@ async fn a_broken_feed_costs_few_requests_and_is_followed_again() {
         ("redirected", Effect::Redirect("http://elsewhere/".to_owned())),
         ("from its start", Effect::FromStart),
     ];
+    // Polls of running jobs say nothing about feeds.
+    let yaml = format!("{SELDOM}poll: 1m\n");
     for (path, feed) in [("/_db_updates", "_db_updates"), ("/_dbs/_changes", "_dbs")] {
         for (name, effect) in &effects {
             let name = format!("{feed} {name}");
-            let (mut rig, mut handle) = following(world(), SELDOM).await;
+            let (mut rig, mut handle) = following(world(), &yaml).await;
             rig.cluster.faults().plan(Fault::everywhere(effect.clone()).at(path));
             // What is open breaks, so that it has to be opened again.
             for node in [A, B, C] {

@@ -393,7 +393,7 @@ async fn changed_settings_take_effect_without_a_new_start() {
 async fn the_exported_top_databases_hardly_change_during_an_hour_of_compactions() {
     const TOP: usize = 3;
     // CouchDB's own daemon compacts.
-    let yaml = "scan: {interval: 10s, top: 3}\npoll: 1s\ncouchdb: {cold_reads_per_second: off}\n";
+    let yaml = "scan: {interval: 10s, top: 3}\npoll: 10s\ncouchdb: {cold_reads_per_second: off}\n";
     let mut rig = Rig::new(demo_config(), yaml);
     rig.until(|status| status.sweeps > 0).await;
     let (mut exported, mut best) = (BTreeSet::new(), BTreeSet::new());

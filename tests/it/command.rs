@@ -65,7 +65,7 @@ pub(crate) fn world() -> Config {
 
 impl Site {
     pub(crate) async fn open(config: Config) -> Self {
-        crate::support::watchdog::start();
+        crate::watchdog::start();
         let cluster = Cluster::new(config, 1, Clock::System).expect("the cluster is sound");
         let (mut urls, mut servers) = (Vec::new(), JoinSet::new());
         for (_, router) in cluster.routers() {

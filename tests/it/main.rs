@@ -19,3 +19,5 @@ mod skipped;
 mod support;
 mod takeover;
 mod warmer;
+#[path = "../watchdog/mod.rs"]
+mod watchdog;

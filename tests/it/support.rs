@@ -5,7 +5,6 @@
 //! and its login, and enforce keeps every law of [`crate::scenario::judge`].
 
 pub(crate) mod recording_store;
-pub(crate) mod watchdog;
 
 use crate::scenario::judge::{self, Life, Record};
 use couchdb_client::Transport;
@@ -147,7 +146,7 @@ impl Rig {
     }
 
     fn beginning(start: Moment, world: Config, yaml: &str, flags: Flags, whole: bool) -> Self {
-        watchdog::start();
+        crate::watchdog::start();
         // What the command installs before anything else; a second time does nothing.
         let _installed = rustls::crypto::ring::default_provider().install_default();
         let adjusted: &'static AdjustedClock =

@@ -71,26 +71,121 @@ fn half_price() -> Design {
     }
 }
 
+fn views(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// The largest one with views, of which two design documents share an index.
+fn orders() -> Database {
+    Database {
+        q: 8,
+        docs: 60_000_000,
+        doc_bytes: 1_800,
+        bloat: 1.6,
+        compacted: 0.4,
+        writes_per_second: 300.0,
+        designs: vec![
+            Design { views: views(&["by_day", "by_region"]), bloat: 2.6, ..Design::new("reports") },
+            Design { views: views(&["by_customer"]), reduces: true, ..Design::new("customers") },
+            // One index under two names.
+            Design { views: views(&["by_customer"]), reduces: true, ..Design::new("clients") },
+        ],
+        ..Database::new("orders")
+    }
+}
+
+/// Small documents with large attachments, and a search index.
+fn invoices() -> Database {
+    Database {
+        q: 4,
+        docs: 200_000,
+        doc_bytes: 900,
+        attachment_bytes: 400_000,
+        bloat: 1.3,
+        compacts_to: 0.97,
+        writes_per_second: 2.0,
+        designs: vec![Design {
+            views: Vec::new(),
+            // The same index as the logins.
+            searches: vec![Search { built: 0.7, ..Search::new(Engine::Nouveau, "by_text") }],
+            ..Design::new("find")
+        }],
+        ..Database::new("invoices")
+    }
+}
+
+/// Design documents of every language, one of them with an index that is not built.
+fn profiles() -> Database {
+    Database {
+        docs: 2_000_000,
+        doc_bytes: 2_400,
+        bloat: 2.2,
+        writes_per_second: 25.0,
+        new_share: 0.1,
+        delete_share: 0.02,
+        designs: vec![
+            Design {
+                language: "query".to_owned(),
+                views: views(&["by-email"]),
+                ..Design::new("mango-email")
+            },
+            // As after a restart: nothing builds it before the next write.
+            Design { built: 0.6, views: views(&["by_login"]), ..Design::new("logins") },
+            Design { views: Vec::new(), ..Design::new("rules") },
+        ],
+        ..Database::new("profiles")
+    }
+}
+
+/// A view that is changed again and again, and one that only a query builds.
+fn catalog() -> Database {
+    Database {
+        docs: 800_000,
+        doc_bytes: 3_000,
+        bloat: 1.4,
+        writes_per_second: 10.0,
+        stale_index_bytes: 900_000_000,
+        designs: vec![
+            // Out of date, and built only by a query.
+            Design {
+                autoupdate: false,
+                built: 0.4,
+                views: views(&["by_word"]),
+                ..Design::new("search")
+            },
+            half_price(),
+        ],
+        ..Database::new("catalog/eu")
+    }
+}
+
+/// On two of the nodes, with a copy missing and an index of two collator versions.
+fn audit() -> Database {
+    Database {
+        q: 2,
+        n: 2,
+        docs: 5_000_000,
+        doc_bytes: 500,
+        bloat: 1.3,
+        writes_per_second: 40.0,
+        new_share: 1.0,
+        delete_share: 0.0,
+        placed_on: vec![NAMES[0].to_owned(), NAMES[1].to_owned()],
+        missing: vec![(1, NAMES[1].to_owned())],
+        designs: vec![Design {
+            collators: vec!["153.104".to_owned(), "153.120".to_owned()],
+            views: views(&["by_actor"]),
+            ..Design::new("audit")
+        }],
+        ..Database::new("audit")
+    }
+}
+
 fn databases() -> Vec<Database> {
     let db = Database::new;
     let design = Design::new;
-    let views = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     vec![
-        Database {
-            q: 8,
-            docs: 60_000_000,
-            doc_bytes: 1_800,
-            bloat: 1.6,
-            compacted: 0.4,
-            writes_per_second: 300.0,
-            designs: vec![
-                Design { views: views(&["by_day", "by_region"]), bloat: 2.6, ..design("reports") },
-                Design { views: views(&["by_customer"]), reduces: true, ..design("customers") },
-                // One index under two names.
-                Design { views: views(&["by_customer"]), reduces: true, ..design("clients") },
-            ],
-            ..db("orders")
-        },
+        orders(),
         // Small, busy and mostly rewritten: back above any ratio within a minute.
         Database {
             docs: 20_000,
@@ -122,41 +217,8 @@ fn databases() -> Vec<Database> {
             interrupted: vec![interrupted(0, NAMES[0], 0.05)],
             ..db("archive-2019")
         },
-        Database {
-            q: 4,
-            docs: 200_000,
-            doc_bytes: 900,
-            attachment_bytes: 400_000,
-            bloat: 1.3,
-            compacts_to: 0.97,
-            writes_per_second: 2.0,
-            designs: vec![Design {
-                views: Vec::new(),
-                // The same index as the logins.
-                searches: vec![Search { built: 0.7, ..Search::new(Engine::Nouveau, "by_text") }],
-                ..design("find")
-            }],
-            ..db("invoices")
-        },
-        Database {
-            docs: 2_000_000,
-            doc_bytes: 2_400,
-            bloat: 2.2,
-            writes_per_second: 25.0,
-            new_share: 0.1,
-            delete_share: 0.02,
-            designs: vec![
-                Design {
-                    language: "query".to_owned(),
-                    views: views(&["by-email"]),
-                    ..design("mango-email")
-                },
-                // As after a restart: nothing builds it before the next write.
-                Design { built: 0.6, views: views(&["by_login"]), ..design("logins") },
-                Design { views: Vec::new(), ..design("rules") },
-            ],
-            ..db("profiles")
-        },
+        invoices(),
+        profiles(),
         Database {
             q: 8,
             docs: 120_000_000,
@@ -168,24 +230,7 @@ fn databases() -> Vec<Database> {
             designs: vec![Design { bytes_per_doc: 45, bloat: 3.2, ..design("daily") }],
             ..db("telemetry")
         },
-        Database {
-            docs: 800_000,
-            doc_bytes: 3_000,
-            bloat: 1.4,
-            writes_per_second: 10.0,
-            stale_index_bytes: 900_000_000,
-            designs: vec![
-                // Out of date, and built only by a query.
-                Design {
-                    autoupdate: false,
-                    built: 0.4,
-                    views: views(&["by_word"]),
-                    ..design("search")
-                },
-                half_price(),
-            ],
-            ..db("catalog/eu")
-        },
+        catalog(),
         // Queues of short-lived documents leave tombstones.
         Database {
             docs: 50_000,
@@ -199,24 +244,7 @@ fn databases() -> Vec<Database> {
             interrupted: vec![interrupted(1, NAMES[1], 0.35)],
             ..db("carts")
         },
-        Database {
-            q: 2,
-            n: 2,
-            docs: 5_000_000,
-            doc_bytes: 500,
-            bloat: 1.3,
-            writes_per_second: 40.0,
-            new_share: 1.0,
-            delete_share: 0.0,
-            placed_on: vec![NAMES[0].to_owned(), NAMES[1].to_owned()],
-            missing: vec![(1, NAMES[1].to_owned())],
-            designs: vec![Design {
-                collators: vec!["153.104".to_owned(), "153.120".to_owned()],
-                views: views(&["by_actor"]),
-                ..design("audit")
-            }],
-            ..db("audit")
-        },
+        audit(),
         // While it is being split, its interrupted compaction must not be resumed.
         Database {
             q: 1,

@@ -90,6 +90,23 @@ fn node_of_host(nodes: Vec<String>, request: &Request) -> Option<String> {
     nodes.into_iter().find(|node| node.split_once('@').is_some_and(|(_, own)| own == host))
 }
 
+/// The body of a request, where its method has one.
+async fn read_body(method: &http::Method, body: Body) -> Result<Bytes, axum::Error> {
+    if *method == http::Method::GET || *method == http::Method::HEAD {
+        return Ok(Bytes::new());
+    }
+    axum::body::to_bytes(body, MAX_BODY_BYTES).await
+}
+
+/// The name and password that a request to begin a session carries.
+fn credentials_in_body(parts: &http::request::Parts, body: &Bytes) -> Shown {
+    let kind = parts.headers.get(http::header::CONTENT_TYPE);
+    match session::form(kind.and_then(|kind| kind.to_str().ok()), body) {
+        Ok(given) => Shown { password: Some(given), session: None },
+        Err(_) => Shown::default(),
+    }
+}
+
 async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
     let node = match entry {
         Entry::Node(node) => Some(node.to_string()),
@@ -97,27 +114,12 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
     };
     let Some(node) = node else { return refused() };
     let (parts, body) = request.into_parts();
-    let body = if parts.method == http::Method::GET || parts.method == http::Method::HEAD {
-        Bytes::new()
-    } else {
-        match axum::body::to_bytes(body, MAX_BODY_BYTES).await {
-            Ok(body) => body,
-            Err(_) => {
-                return error(413, "too_large", "the request entity is too large")
-                    .response("3.5.0", 0);
-            }
-        }
+    let Ok(body) = read_body(&parts.method, body).await else {
+        return error(413, "too_large", "the request entity is too large").response("3.5.0", 0);
     };
-    let mut shown = Shown::read(&parts.headers);
     let begins = parts.method == http::Method::POST && parts.uri.path() == "/_session";
-    if begins {
-        let kind = parts.headers.get(http::header::CONTENT_TYPE);
-        let kind = kind.and_then(|kind| kind.to_str().ok());
-        shown = match session::form(kind, &body) {
-            Ok(given) => Shown { password: Some(given), session: None },
-            Err(_) => Shown::default(),
-        };
-    }
+    let shown =
+        if begins { credentials_in_body(&parts, &body) } else { Shown::read(&parts.headers) };
     let (up, effect) = cluster.locked(|inner| {
         let up = inner.world.node_up(&node) == Some(true);
         let target =

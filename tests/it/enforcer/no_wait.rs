@@ -41,7 +41,7 @@ prop_compose! {
             (1..20_000_u64).prop_map(|it| Answers::Late(Duration::from_millis(it))),
         ],
         poll in 1..12_u64,
-        sweep in prop_oneof![Just(30_u64), Just(600)],
+        sweep in prop_oneof![Just(30_u64), Just(240)],
     ) -> Case {
         // The evidence of a cleanup takes a sweep in any case.
         Case { db, view, cleanup: cleanup || !db, lagging, answers, poll, sweep }
@@ -119,7 +119,7 @@ impl Case {
         rig.wait(40).await;
         let other = Design { views: vec!["other".to_owned()], ..Design::new("v") };
         rig.cluster.world(|world| world.put_design("mail", other));
-        rig.wait(1_500).await;
+        rig.wait(900).await;
         let mut posts = rig.posts();
         // Builds are asked for by GET.
         posts.retain(|path, _| !path.contains("update=lazy"));

@@ -28,7 +28,7 @@ pub(crate) const SYSTEMD_ANALYZE: Tool = Tool { program: "systemd-analyze", pack
 
 /// Whether all are installed; if not, says which one the calling test is skipped for.
 pub(crate) fn installed(tools: &[Tool]) -> bool {
-    crate::support::watchdog::start();
+    crate::watchdog::start();
     let missing = tools.iter().find(|tool| {
         let mut asked = std::process::Command::new(tool.program);
         asked.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());

@@ -11,7 +11,7 @@ fn nightly(windows: &str, more: &str) -> String {
 
 /// Polls less often, where days pass.
 fn days(windows: &str) -> String {
-    roomy().replace("poll: 5s", "poll: 1m") + &nightly(windows, "")
+    roomy().replace("poll: 5s", "poll: 5m") + &nightly(windows, "")
 }
 
 fn moment(text: &str) -> Moment {
@@ -26,7 +26,7 @@ fn busy(name: &str, mb: u64, writes_per_second: f64) -> Database {
 #[tokio::test(start_paused = true)]
 async fn nothing_starts_outside_the_window() {
     let yaml =
-        roomy() + &nightly(r#"{days: [mon-sun], from: "05:00", to: "06:00", zone: UTC}"#, "");
+        unhurried() + &nightly(r#"{days: [mon-sun], from: "05:00", to: "06:00", zone: UTC}"#, "");
     let world =
         alone(Node::new(A)).with(on(A, bloated("orders", 500))).with(on(A, bloated("users", 400)));
     let told = run_scenario(world, &yaml, async |rig| {
@@ -113,7 +113,7 @@ async fn a_job_too_long_for_its_window_waits_for_a_longer_one() {
     world.compaction_rate = 1_000_000;
     let windows = |to: &str| {
         let window = format!(r#"{{days: [mon-sun], from: "04:00", to: "{to}", zone: UTC}}"#);
-        roomy() + "limits: {per_node: 1}\n" + &nightly(&window, ", strict_window: true")
+        unhurried() + "limits: {per_node: 1}\n" + &nightly(&window, ", strict_window: true")
     };
     let told = run_scenario(world, &windows("05:00"), async |rig| {
         rig.run_for(HOUR + 30 * MINUTE).await;

@@ -26,7 +26,7 @@ async fn other_nodes_go_on_while_one_is_gone_and_it_is_served_when_it_is_back() 
     let world = nodes()
         .with(Database { n: 3, ..bloated("orders", 5_000) })
         .with(on(B, bloated("users", 1_000)));
-    let told = run_scenario(world, &roomy(), async |rig| {
+    let told = run_scenario(world, &unhurried(), async |rig| {
         rig.run_for(MINUTE / 2).await;
         rig.note("sim-2 is gone");
         rig.cluster.faults().down(B);
@@ -47,7 +47,7 @@ async fn nothing_starts_on_a_node_in_maintenance() {
         .with(on(A, bloated("orders", 1_000)))
         .with(on(A, bloated("users", 500)))
         .with(on(B, bloated("logs", 500)));
-    let told = run_scenario(world, &roomy(), async |rig| {
+    let told = run_scenario(world, &unhurried(), async |rig| {
         rig.note("sim-1 goes into maintenance");
         rig.cluster.faults().maintenance(A, true);
         rig.run_for(HOUR).await;
@@ -65,7 +65,7 @@ async fn a_shard_being_split_is_not_compacted() {
     let world = nodes()
         .with(on(A, Database { splitting: true, ..bloated("orders", 1_000) }))
         .with(on(A, bloated("users", 500)));
-    let told = run_scenario(world, &roomy(), async |rig| {
+    let told = run_scenario(world, &unhurried(), async |rig| {
         rig.run_for(HOUR).await;
         rig.note_refusals();
         rig.note("the split is given up");
@@ -105,7 +105,7 @@ async fn a_stalled_job_keeps_its_slot_until_its_node_restarts() {
         .with(on(A, bloated("orders", 10_000)))
         .with(on(A, bloated("users", 500)))
         .with(on(B, bloated("logs", 500)));
-    let yaml = roomy() + "limits: {per_node: 1}\n";
+    let yaml = unhurried() + "limits: {per_node: 1}\n";
     let told = run_scenario(world, &yaml, async |rig| {
         rig.run_for(MINUTE / 12).await;
         rig.note("what runs on sim-1 stands still");
@@ -124,7 +124,8 @@ async fn a_stalled_job_keeps_its_slot_until_its_node_restarts() {
 #[tokio::test(start_paused = true)]
 async fn repeated_failures_rest_longer_and_then_wait_for_an_operator() {
     let world = alone(Node::new(A)).with(on(A, bloated("orders", 200)));
-    let yaml = format!("{PACE}failure: {{cool_down: 10m, quarantine_after: 4}}\n");
+    let pace = PACE.replace("poll: 5s", "poll: 20s");
+    let yaml = format!("{pace}failure: {{cool_down: 10m, quarantine_after: 4}}\n");
     let told = run_scenario(world, &yaml, async |rig| {
         rig.note("the disk of sim-1 is full, and recliner does not know it");
         rig.cluster.faults().full_disk(A, true);

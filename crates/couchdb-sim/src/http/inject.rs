@@ -7,7 +7,10 @@ use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use http::{HeaderValue, StatusCode, header};
-use std::io::{self, Write as _};
+use std::{
+    io::{self, Write as _},
+    time::Duration,
+};
 
 fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the simulated connection broke")
@@ -32,6 +35,39 @@ fn first(body: Body, bytes: usize) -> impl Stream<Item = Result<Bytes, axum::Err
         let left = left - piece.as_ref().map_or(0, Bytes::len);
         Some((piece, (pieces, left)))
     })
+}
+
+/// A space at a time, without end.
+fn endless_spaces(every: Duration) -> Body {
+    let spaces = stream::repeat_with(|| Ok::<_, io::Error>(Bytes::from_static(b" ")));
+    Body::from_stream(spaces.then(move |space| async move {
+        tokio::time::sleep(every).await;
+        space
+    }))
+}
+
+/// A body with other bytes in the middle.
+fn with_bytes_at(body: Body, at: usize, bytes: Vec<u8>) -> Body {
+    let mut left = Some(at);
+    Body::from_stream(body.into_data_stream().map_ok(move |piece| {
+        let Some((before, after)) = left.and_then(|left| piece.split_at_checked(left)) else {
+            left = left.map(|left| left - piece.len());
+            return piece;
+        };
+        left = None;
+        Bytes::from([before, &bytes, after].concat())
+    }))
+}
+
+/// A body as gzip, each piece readable as soon as it arrives.
+fn gzipped(body: Body) -> Body {
+    let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
+    Body::from_stream(body.into_data_stream().map(move |piece| {
+        let piece = piece.map_err(io::Error::other)?;
+        packer.write_all(&piece)?;
+        packer.flush()?;
+        Ok::<_, io::Error>(Bytes::from(std::mem::take(packer.get_mut())))
+    }))
 }
 
 /// The response after a fault, and the status that was sent; 0 if the response is incomplete.
@@ -96,13 +132,8 @@ pub(super) async fn apply(
             (response, status)
         }
         Effect::Trickle(every) => {
-            let spaces = stream::repeat_with(|| Ok::<_, io::Error>(Bytes::from_static(b" ")));
-            let slow = spaces.then(move |space| async move {
-                tokio::time::sleep(every).await;
-                space
-            });
             drop(body_of(&mut response));
-            *response.body_mut() = Body::from_stream(slow);
+            *response.body_mut() = endless_spaces(every);
             (response, status)
         }
         Effect::Repeat(times) => {
@@ -112,28 +143,11 @@ pub(super) async fn apply(
             (response, status)
         }
         Effect::Insert(at, bytes) => {
-            let mut left = Some(at);
-            let pieces = body_of(&mut response).into_data_stream().map_ok(move |piece| {
-                let Some((before, after)) = left.and_then(|left| piece.split_at_checked(left))
-                else {
-                    left = left.map(|left| left - piece.len());
-                    return piece;
-                };
-                left = None;
-                Bytes::from([before, &bytes, after].concat())
-            });
-            *response.body_mut() = Body::from_stream(pieces);
+            *response.body_mut() = with_bytes_at(body_of(&mut response), at, bytes);
             (response, status)
         }
         Effect::Packed => {
-            let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
-            let pieces = body_of(&mut response).into_data_stream().map(move |piece| {
-                let piece = piece.map_err(io::Error::other)?;
-                packer.write_all(&piece)?;
-                packer.flush()?;
-                Ok::<_, io::Error>(Bytes::from(std::mem::take(packer.get_mut())))
-            });
-            *response.body_mut() = Body::from_stream(pieces);
+            *response.body_mut() = gzipped(body_of(&mut response));
             let gzip = HeaderValue::from_static("gzip");
             response.headers_mut().insert(header::CONTENT_ENCODING, gzip);
             (response, status)

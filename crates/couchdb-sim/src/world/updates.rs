@@ -83,7 +83,9 @@ impl World {
         let mut updates = Vec::new();
         let visible = self.updates_seq();
         let fresh = |seq: u64| seq > since && seq <= visible;
-        if since < SEQS_PER_DELAY && self.global_changes_since.is_zero() {
+        // The databases of the start have the first sequences, one each.
+        let first_seqs = self.catalog.len().min(SEQS_PER_DELAY);
+        if since < first_seqs && self.global_changes_since.is_zero() {
             for (rank, (db, name)) in (0..).zip(self.catalog.from("")) {
                 let first = self.catalog.created_after(db) == Duration::ZERO;
                 if first && fresh(rank + 1) {
