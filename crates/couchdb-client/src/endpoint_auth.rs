@@ -113,7 +113,7 @@ impl EndpointAuth {
         if let Some(last) = last.filter(|last| *last < YOUNG_SESSION) {
             let wait = self.until_login();
             let (last, wait) = (last.as_secs(), wait.as_secs());
-            tracing::warn!(%at, "the login there did not last: it is shown again {last} s after the last time, in {wait} s");
+            tracing::warn!(%at, "the session ended early: logging in again {last} s after the last login, in {wait} s");
         }
         sleep(self.until_login()).await;
         self.logged_in.store(Some(Arc::new(Instant::now())));

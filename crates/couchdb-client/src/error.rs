@@ -232,7 +232,7 @@ pub enum Error {
     Unproved(Arc<Self>),
     /// The body is larger than its route allows.
     #[error(
-        "{asked}: the body is larger than {limit} bytes, which nothing sensible needs; is this CouchDB?"
+        "{asked}: the body is larger than {limit} bytes, more than this answer can need; is this CouchDB?"
     )]
     TooLarge {
         /// The request.
@@ -242,7 +242,7 @@ pub enum Error {
     },
     /// The body is not what its route answers.
     #[error(
-        "{asked}: the answer makes no sense, {detail}; is this CouchDB, or a proxy in front of it?"
+        "{asked}: the answer is malformed: {detail}; is this CouchDB, or a proxy in front of it?"
     )]
     Malformed {
         /// The request.

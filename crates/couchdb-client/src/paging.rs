@@ -73,11 +73,11 @@ impl Paging {
         {
             let rows = at.rows;
             return Err(format!(
-                "its pages do not end: {rows} rows, and {announced} were announced"
+                "its pages do not end: {rows} rows arrived, and {announced} were announced"
             ));
         }
         if at.rows > most.rows || at.weight > most.weight {
-            return Err(format!("its pages do not end: {} rows came", at.rows));
+            return Err(format!("its pages do not end: {} rows arrived", at.rows));
         }
         let last = last.filter(|_| page.full).map(|last| (*last).to_owned());
         Ok(last.map(|last| {
@@ -152,11 +152,11 @@ mod tests {
     fn a_list_without_an_end_is_cut_off() {
         let (rows, why) = taken(Some(500), 500, 0, MOST);
         assert_eq!(rows, 11_000);
-        assert_eq!(why, "its pages do not end: 11500 rows, and 500 were announced");
+        assert_eq!(why, "its pages do not end: 11500 rows arrived, and 500 were announced");
         assert_eq!(taken(None, 500, 0, PageLimits { rows: 2_000, ..MOST }).0, 2_000);
         assert_eq!(taken(Some(u64::MAX), 500, 0, PageLimits { rows: 2_000, ..MOST }).0, 2_000);
         let (rows, why) = taken(None, 10, 100, PageLimits { weight: 1_000, ..MOST });
-        assert_eq!((rows, why.as_str()), (100, "its pages do not end: 110 rows came"));
+        assert_eq!((rows, why.as_str()), (100, "its pages do not end: 110 rows arrived"));
     }
 
     #[test]

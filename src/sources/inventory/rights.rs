@@ -7,27 +7,27 @@
 pub(super) fn missing(route: &str) -> &'static str {
     match route {
         "membership" => {
-            "the list of nodes (/_membership) wants a server admin: only nodes that hold copies of readable databases are known, and not whether they are up"
+            "the list of nodes (/_membership) requires a server admin: only nodes with copies of readable databases are known, and not whether they are up"
         }
         "shard_map" => {
-            "the shard map (/_node/_local/_dbs) wants a server admin: databases are asked one by one, and orphans and missing copies are not seen"
+            "the shard map (/_node/_local/_dbs) requires a server admin: databases are read one by one, and orphans and missing copies are not detected"
         }
         "all_dbs" => {
-            "the list of databases (/_all_dbs) wants a server admin, or [chttpd] admin_only_all_dbs = false: only databases that a channel's databases.include names in full are looked for"
+            "the list of databases (/_all_dbs) requires a server admin, or [chttpd] admin_only_all_dbs = false: only databases that a channel's databases.include names in full are read"
         }
         "db_shards" | "database" | "design_docs" | "view_info" | "search_info" | "doc_shards" => {
-            "some databases cannot be read, because the login is no member of them"
+            "some databases cannot be read, because the login is not a member of them"
         }
         "reshard_jobs" => {
-            "what is being split (/_reshard/jobs) wants a server admin: a shard being split may be taken for an orphan"
+            "the list of splits (/_reshard/jobs) requires a server admin: a shard being split may be taken for an orphan"
         }
         "active_tasks" => {
-            "what runs (/_active_tasks) wants a server admin: compactions by others are not seen"
+            "the list of running tasks (/_active_tasks) requires a server admin: compactions that others started are not seen"
         }
-        "smoosh_status" => "what smoosh does (/_smoosh/status) wants a server admin",
-        "config" => "CouchDB's settings (/_config) want a server admin",
+        "smoosh_status" => "smoosh's status (/_smoosh/status) requires a server admin",
+        "config" => "CouchDB's settings (/_config) require a server admin",
         _ => {
-            "the nodes' own interface (/_node/...) wants a server admin: sizes of shards and files on disks are not seen"
+            "the nodes' own interface (/_node/...) requires a server admin: sizes of shards and of files are not seen"
         }
     }
 }

@@ -14,11 +14,11 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio::time::sleep;
 use tower::ServiceExt as _;
 
-const NOT_LISTED: &str = "the list of databases (/_all_dbs) wants a server admin";
-const NO_MAP: &str = "the shard map (/_node/_local/_dbs) wants a server admin";
-const NO_NODES: &str = "the list of nodes (/_membership) wants a server admin";
-const NO_MEMBER: &str = "some databases cannot be read, because the login is no member of them";
-const NO_SPLITS: &str = "what is being split (/_reshard/jobs) wants a server admin";
+const NOT_LISTED: &str = "the list of databases (/_all_dbs) requires a server admin";
+const NO_MAP: &str = "the shard map (/_node/_local/_dbs) requires a server admin";
+const NO_NODES: &str = "the list of nodes (/_membership) requires a server admin";
+const NO_MEMBER: &str = "some databases cannot be read, because the login is not a member of them";
+const NO_SPLITS: &str = "the list of splits (/_reshard/jobs) requires a server admin";
 
 /// A cluster in which `reader` is a member of one database; lists are open or not.
 fn with_reader(lists: bool) -> Config {

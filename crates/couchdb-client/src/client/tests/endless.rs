@@ -48,7 +48,7 @@ async fn a_list_that_always_has_another_page_ends_with_an_error() {
     })
     .await;
     assert_eq!(error.kind(), ErrorKind::Malformed);
-    let says = "its pages do not end: 11001 rows, and 300 were announced";
+    let says = "its pages do not end: 11001 rows arrived, and 300 were announced";
     assert!(error.to_string().contains(says), "{error}");
     assert!(paths(&mut seen).len() < 30);
 

@@ -52,7 +52,7 @@ async fn each_way_of_failing_has_its_kind_and_is_tried_as_often_as_makes_sense()
         (|| json(500, r#"{"error":"timeout"}"#), ErrorKind::Status, 3, "HTTP 500, timeout"),
         (|| json(507, r#"{"reason":"disk full"}"#), ErrorKind::Status, 1, "HTTP 507, disk full"),
         (|| json(400, "[]"), ErrorKind::Status, 1, "HTTP 400"),
-        (|| json(200, "<html>"), ErrorKind::Malformed, 1, "makes no sense"),
+        (|| json(200, "<html>"), ErrorKind::Malformed, 1, "is malformed"),
         (|| json(200, r#"{"db_name":"shard","sizes":{"file":12"#), ErrorKind::Malformed, 1, "EOF"),
         (|| json(200, "{}"), ErrorKind::Malformed, 1, "neither sizes nor a sequence"),
         (
