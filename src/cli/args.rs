@@ -259,7 +259,7 @@ pub(super) struct HistoryArgs {
     /// Only jobs with this result: freed, nothing_freed, grew, unmeasured, failed or lost
     #[arg(long = "result", value_name = "RESULT")]
     pub(super) result: Option<String>,
-    /// Only jobs that ended since this time, 2026-11-21T00:54:00Z, or for this duration, 2h or 7d
+    /// Only jobs that ended since this timestamp, 2026-11-21T00:54:00Z, or age, such as 2h or 7d
     #[arg(long = "since", value_name = "TIME")]
     pub(super) since: Option<String>,
     /// The maximum number of jobs, the newest first
@@ -282,7 +282,7 @@ pub(super) struct EventsArgs {
     /// Include events of databases: created, updated and deleted
     #[arg(long)]
     pub(super) all: bool,
-    /// Only events since this time, 2026-11-21T00:54:00Z, for this duration, 2h or 7d, or after the
+    /// Only events since this timestamp, 2026-11-21T00:54:00Z, or age, such as 2h or 7d, or after the
     /// event with this number; without it, the newest
     #[arg(long = "since", value_name = "TIME")]
     pub(super) since: Option<String>,

@@ -65,7 +65,7 @@ impl Disk {
     }
 
     /// Whether files of this node were found in this sweep.
-    pub(super) fn has_met(&self, node: NodeIx) -> bool {
+    pub(super) fn found_files_of(&self, node: NodeIx) -> bool {
         self.nodes.contains_key(&node)
     }
 
@@ -273,9 +273,9 @@ mod tests {
     #[test]
     fn index_files_of_the_sweep_before_count_until_a_walk_ends() {
         let (mut targets, mut disk, node, db) = one_part();
-        assert!(disk.has_parts(db) && disk.has_met(node) && !disk.was_walked());
+        assert!(disk.has_parts(db) && disk.found_files_of(node) && !disk.was_walked());
         disk.begin_sweep();
-        assert!(disk.has_parts(db) && !disk.has_met(node));
+        assert!(disk.has_parts(db) && !disk.found_files_of(node));
         disk.walked(&mut targets.draft, node, walk(false), false);
         assert!(!disk.has_parts(db) && disk.was_walked());
         assert_eq!(targets.now().targets().count(), 1, "the walk was not whole");

@@ -127,13 +127,13 @@ impl Followed {
     }
 
     /// A job is running, or there was a feed event.
-    pub(super) const fn note_busy(&mut self, now: Instant) {
+    pub(super) const fn mark_busy(&mut self, now: Instant) {
         self.busy = now;
     }
 
     /// Updates whether the cluster is quiet: no feed events and no jobs for a while. Returns whether that
     /// changed.
-    pub(super) fn note_quiet(&self, draft: &mut Draft, now: Instant) -> bool {
+    pub(super) fn update_quiet(&self, draft: &mut Draft, now: Instant) -> bool {
         let quiet = draft.current().feeds_complete_since().is_some()
             && now.duration_since(self.busy) >= QUIET_AFTER
             && self.shards.next_due(|_| true).is_none();
@@ -153,7 +153,7 @@ impl Followed {
         now: Instant,
     ) -> bool {
         if !update.named.is_empty() {
-            self.note_busy(now);
+            self.mark_busy(now);
         }
         if update.named.iter().any(|named| named.stale == Stale::Entry) {
             // Each node has its own shard map database, and not every server reports its changes.
@@ -225,10 +225,10 @@ impl Followed {
     }
 
     /// A job changed a target, which is read again at once, outside of the sweep.
-    pub(super) fn void(&mut self, draft: &mut Draft, ix: TargetIx, now: Instant) {
+    pub(super) fn reread_after_job(&mut self, draft: &mut Draft, ix: TargetIx, now: Instant) {
         let Some(target) = draft.current().target(ix) else { return };
         let (kind, node) = (target.kind(), target.node_ix());
-        self.note_busy(now);
+        self.mark_busy(now);
         draft.mark_unconfirmed(ix);
         match kind {
             TargetKind::Db => {
@@ -243,7 +243,7 @@ impl Followed {
     }
 
     /// Takes the databases of the views that jobs changed, if there are any.
-    pub(super) fn take_voided_views(&mut self, snapshot: &Snapshot) -> Option<BTreeSet<DbIx>> {
+    pub(super) fn take_changed_views(&mut self, snapshot: &Snapshot) -> Option<BTreeSet<DbIx>> {
         if self.voided_views.is_empty() {
             return None;
         }
@@ -367,7 +367,7 @@ impl Followed {
     }
 
     /// Whether a sweep must list everything; not if feeds reported all changes since the last listing.
-    pub(super) fn must_list(
+    pub(super) fn requires_listing(
         &self,
         targets: &TargetTables,
         listing: &Listing,
@@ -506,7 +506,7 @@ mod tests {
         let update = FeedUpdate { named: many.collect(), ..named("new", Stale::Entry) };
         followed.update(&mut targets.draft, &mut views, update, &settings, now);
         assert_eq!(followed.next_due(|_| true, true), None, "the next sweep lists");
-        assert!(followed.must_list(&targets, &Listing::default(), &settings, now));
+        assert!(followed.requires_listing(&targets, &Listing::default(), &settings, now));
     }
 
     #[test]
@@ -514,7 +514,7 @@ mod tests {
         let (mut targets, node, ix) = one_shard();
         let (settings, now) = (settings(), Instant::now());
         let mut followed = Followed::new(now);
-        followed.void(&mut targets.draft, ix, now);
+        followed.reread_after_job(&mut targets.draft, ix, now);
         assert!(!targets.now().is_confirmed(ix));
         let (_, reads) = followed.due_shards(&targets.draft, |at| at == node, now).remove(0);
         let snapshot = std::sync::Arc::new(targets.now().without_facts());
@@ -546,12 +546,12 @@ mod tests {
         let start = Instant::now();
         let mut followed = Followed::new(start);
         let later = |seconds| start + Duration::from_secs(seconds);
-        assert!(!followed.note_quiet(&mut targets.draft, later(59)));
-        assert!(followed.note_quiet(&mut targets.draft, later(60)));
+        assert!(!followed.update_quiet(&mut targets.draft, later(59)));
+        assert!(followed.update_quiet(&mut targets.draft, later(60)));
         assert!(targets.now().is_quiet());
-        followed.void(&mut targets.draft, ix, later(61));
-        assert!(followed.note_quiet(&mut targets.draft, later(61)));
-        assert!(!followed.note_quiet(&mut targets.draft, later(200)), "something waits");
+        followed.reread_after_job(&mut targets.draft, ix, later(61));
+        assert!(followed.update_quiet(&mut targets.draft, later(61)));
+        assert!(!followed.update_quiet(&mut targets.draft, later(200)), "something waits");
         assert!(!targets.now().is_quiet());
     }
 }

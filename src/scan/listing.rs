@@ -327,7 +327,7 @@ impl Listing {
     }
 
     /// Sets the current splits; returns whether any state changed.
-    pub(super) fn splitting(&mut self, draft: &mut Draft, splits: &Reshard) -> bool {
+    pub(super) fn apply_splits(&mut self, draft: &mut Draft, splits: &Reshard) -> bool {
         self.splits = Some(splits.clone());
         let splits = |target: &TargetRef<'_>| {
             target.state() == TargetState::Ok
@@ -454,8 +454,8 @@ mod tests {
         );
         let mut splits = Reshard::default();
         splits.add("a", RANGE);
-        assert!(listing.splitting(&mut draft, &splits));
-        assert!(!listing.splitting(&mut draft, &splits), "it is known");
+        assert!(listing.apply_splits(&mut draft, &splits));
+        assert!(!listing.apply_splits(&mut draft, &splits), "it is known");
         assert_eq!(draft.current().targets().next().unwrap().state(), TargetState::Resharding);
     }
 }

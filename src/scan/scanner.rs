@@ -252,7 +252,7 @@ impl Scanner {
     /// The active timers, the most urgent first.
     fn timers(&self) -> [(Timer, Option<Instant>); 5] {
         let Timers { published, publish_interval, unpublished, .. } = self.timers;
-        let late_nodes = self.sweep.may_go_on_without_late_nodes();
+        let late_nodes = self.sweep.may_continue_without_late_nodes();
         let polls = self.readings.contains_key(&Slot::Poll);
         [
             (Timer::Publish, unpublished.then(|| published + publish_interval)),
@@ -280,7 +280,7 @@ impl Scanner {
                 self.begin_sweep(now, effects);
                 self.timers.unpublished = true;
             }
-            Some(Timer::LateNodes) => self.go_on_without_late_nodes(now, effects),
+            Some(Timer::LateNodes) => self.continue_without_late_nodes(now, effects),
             Some(Timer::Poll) => self.poll(now, effects),
         }
     }
@@ -293,12 +293,13 @@ impl Scanner {
             }
             ScanCommand::Reread(targets) => {
                 for ix in targets {
-                    self.followed.void(&mut self.targets.draft, ix, now.at);
+                    self.followed.reread_after_job(&mut self.targets.draft, ix, now.at);
                 }
-                self.start_voided_views(now, effects);
+                self.start_changed_views(now, effects);
             }
             ScanCommand::Splitting(splits) => {
-                self.timers.unpublished |= self.listing.splitting(&mut self.targets.draft, &splits);
+                self.timers.unpublished |=
+                    self.listing.apply_splits(&mut self.targets.draft, &splits);
             }
             ScanCommand::FeedUpdate(update) => self.feed_update(update, now),
             ScanCommand::CleanupRequested(ix) => {
@@ -319,7 +320,7 @@ impl Scanner {
             self.timers.unpublished = true;
             self.timers.publish_interval = self.short_publish_interval();
         }
-        self.timers.unpublished |= self.followed.note_quiet(&mut self.targets.draft, now.at);
+        self.timers.unpublished |= self.followed.update_quiet(&mut self.targets.draft, now.at);
     }
 
     /// A `_view_cleanup` was requested, so these files are no longer evidence.
@@ -337,7 +338,7 @@ impl Scanner {
         let damaged = self.targets.restore(before);
         self.views.restore(self.targets.now());
         self.targets.serve(&self.settings);
-        self.targets.note_ages(Moment::default());
+        self.targets.update_ages(Moment::default());
         if damaged > 0 {
             effects.push(Effect::WarnDamaged(damaged));
         }
@@ -365,7 +366,7 @@ impl Scanner {
 
     /// Polls the running jobs, and checks whether silent nodes answer again.
     fn poll(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        self.timers.unpublished |= self.followed.note_quiet(&mut self.targets.draft, now.at);
+        self.timers.unpublished |= self.followed.update_quiet(&mut self.targets.draft, now.at);
         let quiet = self.targets.now().is_quiet();
         let poll = self.settings.poll;
         self.timers.poll = now.at + if quiet { poll.max(QUIET_POLL_INTERVAL) } else { poll };
@@ -415,11 +416,11 @@ impl Scanner {
     }
 
     /// Reads the views that jobs changed, one batch at a time.
-    fn start_voided_views(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    fn start_changed_views(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if self.readings.contains_key(&Slot::Views) {
             return;
         }
-        let views_of = self.followed.take_voided_views(self.targets.now());
+        let views_of = self.followed.take_changed_views(self.targets.now());
         if let Some(views_of) = views_of {
             let dbs = self.targets.databases(|db| views_of.contains(&db));
             let snapshot = Arc::new(self.targets.now().without_facts());
@@ -463,7 +464,7 @@ impl Scanner {
             Handled::Whole => self.timers.publish_interval = self.short_publish_interval(),
             Handled::Awaited => self.publish(now, effects),
         }
-        self.start_voided_views(now, effects);
+        self.start_changed_views(now, effects);
         if !self.timers.polled_after_listing && self.has_listed() {
             self.timers.polled_after_listing = true;
             self.timers.poll = now.at;
@@ -546,7 +547,7 @@ impl Scanner {
     fn count_error(&mut self, node: NodeIx, unread: &ReadError) {
         let name = self.targets.now().node(node).map(|node| Arc::clone(&node.name));
         self.status.count_error(name.unwrap_or_default(), unread);
-        self.sweep.note_missing_right(unread);
+        self.sweep.record_missing_right(unread);
     }
 }
 

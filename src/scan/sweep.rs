@@ -216,12 +216,12 @@ impl Sweep {
     }
 
     /// Whether some nodes are still silent while others have answered.
-    pub(super) fn may_go_on_without_late_nodes(&self) -> bool {
+    pub(super) fn may_continue_without_late_nodes(&self) -> bool {
         self.asks_nodes() && self.members_known && !self.answered.is_empty()
     }
 
     /// Continues without the silent nodes.
-    pub(super) const fn go_on_without_late_nodes(&mut self) {
+    pub(super) const fn continue_without_late_nodes(&mut self) {
         self.awaits_late_nodes = true;
     }
 
@@ -269,7 +269,7 @@ impl Sweep {
     }
 
     /// One shard of `node` was requested; returns whether it was the last one.
-    pub(super) fn shard_asked(&mut self, node: NodeIx) -> bool {
+    pub(super) fn shard_requested(&mut self, node: NodeIx) -> bool {
         let Some(left) = self.shards_left.get_mut(&node) else { return false };
         *left = left.saturating_sub(1);
         *left == 0
@@ -335,7 +335,7 @@ impl Sweep {
         self.incomplete.is_empty()
     }
 
-    pub(super) fn note_missing_right(&mut self, unread: &ReadError) {
+    pub(super) fn record_missing_right(&mut self, unread: &ReadError) {
         self.missing_rights.extend(unread.right.map(ToOwned::to_owned));
     }
 

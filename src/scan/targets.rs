@@ -180,7 +180,7 @@ impl TargetTables {
     pub(super) fn count_disagreements(&mut self, disk: &Disk) {
         let counts = self.headers.disagreements(self.draft.current());
         for at in self.nodes(0) {
-            let (compared, met) = (self.headers.has_compared(at), disk.has_met(at));
+            let (compared, met) = (self.headers.has_compared(at), disk.found_files_of(at));
             let count = counts.get(&at).copied().unwrap_or_default();
             self.draft.update_node(at, |node| {
                 node.disagreements = if compared { Some(count) } else { node.disagreements };
@@ -190,7 +190,7 @@ impl TargetTables {
     }
 
     /// Sets the age of the oldest fact of each node; confirmed facts count as measured now.
-    pub(super) fn note_ages(&mut self, now: Moment) {
+    pub(super) fn update_ages(&mut self, now: Moment) {
         let mut oldest: BTreeMap<(NodeIx, FactSource), Moment> = BTreeMap::new();
         // What is known of a cleanup is evidence, which does not age.
         for target in self.now().targets().filter(|it| it.kind() != TargetKind::Cleanup) {
@@ -271,13 +271,13 @@ mod tests {
         let other = targets.draft.get_or_add_shard(node, db, Some(RANGE));
         targets.record(other, measured(FactSource::Http, 8, 3, 10));
         let oldest = |targets: &TargetTables| targets.now().node(node).unwrap().oldest_fact;
-        targets.note_ages(Moment::from_unix(20));
+        targets.update_ages(Moment::from_unix(20));
         assert_eq!(oldest(&targets), Some(Moment::from_unix(5)));
         targets.draft.set_feeds_complete_since(Some(Moment::from_unix(5)));
-        targets.note_ages(Moment::from_unix(20));
+        targets.update_ages(Moment::from_unix(20));
         assert_eq!(oldest(&targets), Some(Moment::from_unix(20)));
         targets.draft.mark_unconfirmed(other);
-        targets.note_ages(Moment::from_unix(20));
+        targets.update_ages(Moment::from_unix(20));
         assert_eq!(oldest(&targets), Some(Moment::from_unix(8)));
     }
 

@@ -173,7 +173,7 @@ impl IndexTables {
     }
 
     /// Removes the views of databases that are no longer in the map.
-    pub(super) fn forget_gone(&mut self, draft: &mut Draft, there: &IndexSet) {
+    pub(super) fn remove_deleted(&mut self, draft: &mut Draft, there: &IndexSet) {
         self.dbs.retain(|db, known| {
             let stays = there.contains(db.as_usize());
             if !stays {
@@ -209,7 +209,7 @@ impl IndexTables {
         let views = match views {
             Ok(views) => views,
             Err(unread) => {
-                self.unasked(db);
+                self.forget_request(db);
                 return vec![unread];
             }
         };
@@ -245,15 +245,15 @@ impl IndexTables {
         let evidence = whole && left_files && !cleans_itself;
         let has_views = known.views.iter().any(|ix| is_view(draft, *ix));
         if has_views || has_parts || known.cleanup.is_some() {
-            known.note_cleanup(draft, db, evidence, now);
+            known.set_evidence(draft, db, evidence, now);
         }
         if !whole {
-            self.unasked(db);
+            self.forget_request(db);
         }
         unread
     }
 
-    fn unasked(&mut self, db: DbIx) {
+    fn forget_request(&mut self, db: DbIx) {
         if let Some(asked) = self.asked.get_mut(db.as_usize()) {
             *asked = 0;
         }
@@ -309,7 +309,7 @@ impl DbViews {
         }
     }
 
-    fn note_cleanup(&mut self, draft: &mut Draft, db: DbIx, evidence: bool, now: Moment) {
+    fn set_evidence(&mut self, draft: &mut Draft, db: DbIx, evidence: bool, now: Moment) {
         let ix = *self.cleanup.get_or_insert_with(|| draft.get_or_add_cleanup(db));
         let before = draft.current().target(ix).map_or_else(Facts::default, TargetRef::facts);
         if before.measured_at.is_none() || (evidence && !before.flags.evidence) {

@@ -237,50 +237,50 @@ fn measured(explained: &Explained, lines: &mut Lines) {
     let target = &explained.target;
     if let Some(name) = word(&target.name) {
         match word(&target.engine) {
-            Some(engine) => lines.say("index", &format!("{name}, of {engine}")),
-            None => lines.say_whole("shard", &name),
+            Some(engine) => lines.add("index", &format!("{name}, of {engine}")),
+            None => lines.add_unwrapped("shard", &name),
         }
     }
     let designs: Vec<String> = target.ddocs.iter().map(|design| printable(design)).collect();
     if !designs.is_empty() {
-        lines.say("documents", &designs.join(", "));
+        lines.add("documents", &designs.join(", "));
     }
-    lines.say("state", &printable(&target.state));
+    lines.add("state", &printable(&target.state));
     if target.kind != "cleanup" {
         let copies = match target.copies {
             1 => String::new(),
             copies if target.estimated => format!(" in {copies} copies, estimated"),
             copies => format!(" in {copies} copies"),
         };
-        lines.say("on disk", &format!("{}{copies}", known(target.file_bytes)));
+        lines.add("on disk", &format!("{}{copies}", known(target.file_bytes)));
     }
     // A search index is never compacted.
     if !matches!(&*target.kind, "cleanup" | "search") {
         let ratio = target.ratio.map(|ratio| format!(" (the file is {ratio:.2} times as large)"));
         let active = known(target.active_bytes);
-        lines.say("active", &format!("{active}{}", ratio.unwrap_or_default()));
+        lines.add("active", &format!("{active}{}", ratio.unwrap_or_default()));
         let confidence = printable(&target.confidence);
         let leaves = target.predicted_bytes.map(|predicted| {
             let leaves = bytes(Some(predicted));
             format!(": a compaction would leave {leaves} (confidence {confidence})")
         });
         let frees = known(target.reclaimable_bytes);
-        lines.say("reclaimable", &format!("{frees}{}", leaves.unwrap_or_default()));
+        lines.add("reclaimable", &format!("{frees}{}", leaves.unwrap_or_default()));
     }
     if let Some(problem) = &target.problem {
-        lines.say("problem", &printable(&problem.says));
+        lines.add("problem", &printable(&problem.says));
     }
     let at = word(&target.measured_at).unwrap_or_else(|| "never".to_owned());
     let followed = explained.fresh.as_deref() == Some("followed");
-    lines.say("measured", &if followed { format!("{at}; no feed has named it since") } else { at });
+    lines.add("measured", &if followed { format!("{at}; no feed has named it since") } else { at });
 }
 
 /// The decision, and why.
 fn decided(explained: &Explained, lines: &mut Lines) {
     let Explained { target, start, ordered, .. } = explained;
     if let Some(view) = word(&explained.part_of) {
-        lines.say_whole("part of", &view);
-        lines.say("decision", "see that view: CouchDB compacts all its copies at once");
+        lines.add_unwrapped("part of", &view);
+        lines.add("decision", "see that view: CouchDB compacts all its copies at once");
         return;
     }
     let reason = target.refusal.as_ref().map(|refusal| printable(&refusal.reason));
@@ -295,33 +295,33 @@ fn decided(explained: &Explained, lines: &mut Lines) {
     };
     match (word(&target.channel), why) {
         (Some(channel), why) => {
-            lines.say("channel", &format!("{channel}, priority {}", number(target.priority)));
-            lines.say("decision", &why.unwrap_or_else(|| "would start now".to_owned()));
+            lines.add("channel", &format!("{channel}, priority {}", number(target.priority)));
+            lines.add("decision", &why.unwrap_or_else(|| "would start now".to_owned()));
         }
-        (None, Some(why)) => lines.say("decision", &why),
-        (None, None) if start.is_some() => lines.say("decision", "would start now"),
+        (None, Some(why)) => lines.add("decision", &why),
+        (None, None) if start.is_some() => lines.add("decision", "would start now"),
         (None, None) if target.kind == "search" => {
-            lines.say("decision", "none: Lucene merges a search index's files by itself");
+            lines.add("decision", "none: Lucene merges a search index's files by itself");
         }
-        (None, None) => lines.say("decision", "not a candidate: no channel takes it"),
+        (None, None) => lines.add("decision", "not a candidate: no channel takes it"),
     }
     let since = target.refusal.as_ref().and_then(|refusal| word(&refusal.since));
     if let Some(since) = since {
-        lines.say("since", &since);
+        lines.add("since", &since);
     }
     if let Some(OrderLine { by, since, until, force, .. }) = ordered {
         let force = if *force { ", by force" } else { "" };
         let [by, since, until] = [by, since, until].map(|text| printable(text));
-        lines.say("ordered", &format!("by {by} at {since}{force}; it waits until {until} at most"));
+        lines.add("ordered", &format!("by {by} at {since}{force}; it waits until {until} at most"));
     }
     let request = start.as_ref().map(|start| &start.request);
     let request = request.or_else(|| ordered.as_ref()?.request.as_ref());
     if let Some(request) = request {
-        lines.say_whole("request", &printable(request));
+        lines.add_unwrapped("request", &printable(request));
     }
     let heads = std::iter::once(if target.channel.is_some() { "not taken" } else { "channels" });
     for (miss, head) in misses(target).zip(heads.chain(std::iter::repeat(""))) {
-        lines.say(head, &format!("{}: {}", printable(&miss.channel), printable(&miss.says())));
+        lines.add(head, &format!("{}: {}", printable(&miss.channel), printable(&miss.says())));
     }
 }
 

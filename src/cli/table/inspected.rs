@@ -18,37 +18,37 @@ pub(in crate::cli) fn inspected(files: &[InspectedFile], width: u16) -> String {
 fn one(file: &InspectedFile, width: u16) -> String {
     let mut lines = Lines::new(format!("{}\n", printable(&file.path)), INDENT, width);
     if let Some(error) = &file.error {
-        lines.say("error", &error.says);
+        lines.add("error", &error.says);
     }
     if let Some(size) = file.file_bytes {
         let ratio =
             file.ratio.map_or_else(String::new, |ratio| format!(", {ratio:.2} times active"));
-        lines.say("file", &format!("{}{ratio}", exact(Some(size))));
+        lines.add("file", &format!("{}{ratio}", exact(Some(size))));
     }
     if file.header.is_some() && file.error.is_none() {
         facts(file, &mut lines);
     }
     if let Some(header) = &file.header {
-        lines.say("header", &place(header));
+        lines.add("header", &place(header));
     }
     if let Some(opening) = &file.opening {
-        lines.say("CouchDB", &opening.says);
+        lines.add("CouchDB", &opening.says);
     }
     for differs in &file.differences {
         // If all facts differ, the reason says more than their names.
         let what = if differs.facts.len() > 6 { String::new() } else { differs.facts.join(", ") };
         let what = if what.is_empty() { what } else { format!("{what}: ") };
-        lines.say("differs", &format!("{what}{}", differs.why));
+        lines.add("differs", &format!("{what}{}", differs.why));
     }
     lines.into_text()
 }
 
 fn facts(file: &InspectedFile, lines: &mut Lines) {
     let number = |it: Option<u64>| it.map_or_else(|| "?".to_owned(), |it| it.to_string());
-    lines.say("active", &exact(file.active_bytes));
-    lines.say("external", &exact(file.external_bytes));
+    lines.add("active", &exact(file.active_bytes));
+    lines.add("external", &exact(file.external_bytes));
     if let Some(signature) = &file.signature {
-        lines.say("signature", signature);
+        lines.add("signature", signature);
     }
     let lags = file.differences.iter().any(|differs| differs.facts.contains(&"compacted_seq"));
     let compacted = match file.compacted_seq {
@@ -56,16 +56,16 @@ fn facts(file: &InspectedFile, lines: &mut Lines) {
         Some(0) if !lags => ", never compacted".to_owned(),
         Some(seq) => format!(", {seq} at the last compaction"),
     };
-    lines.say("update seq", &format!("{}{compacted}", number(file.update_seq)));
+    lines.add("update seq", &format!("{}{compacted}", number(file.update_seq)));
     if file.kind == Some("db") {
         let (docs, deleted) = (number(file.docs), number(file.deleted_docs));
-        lines.say("documents", &format!("{docs}, and {deleted} deleted"));
+        lines.add("documents", &format!("{docs}, and {deleted} deleted"));
         let limit = number(file.purge_infos_limit);
-        lines.say("purges", &format!("{} of {limit} at most", number(file.purges)));
-        lines.say("uuid", &file.uuid.as_deref().map_or_else(|| "none".to_owned(), printable));
+        lines.add("purges", &format!("{} of {limit} at most", number(file.purges)));
+        lines.add("uuid", &file.uuid.as_deref().map_or_else(|| "none".to_owned(), printable));
     }
     for epoch in file.epochs.iter().flatten() {
-        lines.say("owner", &format!("{} since {}", printable(&epoch.node), epoch.since));
+        lines.add("owner", &format!("{} since {}", printable(&epoch.node), epoch.since));
     }
     let trees: Vec<String> = file
         .trees
@@ -73,7 +73,7 @@ fn facts(file: &InspectedFile, lines: &mut Lines) {
         .map(|tree| format!("{} {}", tree.name, bytes(tree.active_bytes)))
         .collect();
     if !trees.is_empty() {
-        lines.say("trees", &trees.join(", "));
+        lines.add("trees", &trees.join(", "));
     }
     for (at, group) in file.views.iter().flatten().enumerate() {
         let reduces = match group.reduces {
@@ -86,10 +86,10 @@ fn facts(file: &InspectedFile, lines: &mut Lines) {
             Some(0) => String::new(),
             _ => format!(", {active} active, {external} external"),
         };
-        lines.say(&format!("view {at}"), &format!("{} rows{reduces}{sizes}", number(group.rows)));
+        lines.add(&format!("view {at}"), &format!("{} rows{reduces}{sizes}", number(group.rows)));
     }
     if let Some(versions) = file.collator_versions.as_ref().filter(|all| !all.is_empty()) {
-        lines.say("collators", &versions.join(", "));
+        lines.add("collators", &versions.join(", "));
     }
 }
 

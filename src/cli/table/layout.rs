@@ -174,13 +174,13 @@ impl Lines {
         Self { text, indent, width: width as usize }
     }
 
-    pub(super) fn say(&mut self, name: &str, value: &str) {
+    pub(super) fn add(&mut self, name: &str, value: &str) {
         let head = format!("  {name:<0$}", self.indent - 2);
         wrap(&mut self.text, &head, value, self.width);
     }
 
     /// The same in one line, for text that people copy.
-    pub(super) fn say_whole(&mut self, name: &str, value: &str) {
+    pub(super) fn add_unwrapped(&mut self, name: &str, value: &str) {
         self.text.push_str(&format!("  {name:<0$}{value}\n", self.indent - 2));
     }
 
@@ -294,8 +294,8 @@ mod tests {
         }
         let text = "a sentence of some words that goes on and on behind its name";
         let mut lines = Lines::new(String::new(), 12, 40);
-        lines.say("decision", text);
-        lines.say_whole("request", &"x".repeat(90));
+        lines.add("decision", text);
+        lines.add_unwrapped("request", &"x".repeat(90));
         let text = lines.into_text();
         assert!(text.lines().next().is_some_and(|line| line.starts_with("  decision  a sent")));
         assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("            ")));

@@ -83,7 +83,7 @@ impl Disk {
         }
         for (at, on_node) in &self.nodes {
             let unused = nodes.remove(at).unwrap_or_default();
-            note_disk(draft, *at, on_node, (&unused, jobs.tasks(*at)), now);
+            set_disk_totals(draft, *at, on_node, (&unused, jobs.tasks(*at)), now);
         }
     }
 
@@ -115,7 +115,7 @@ fn sum_up(draft: &mut Draft, parts_of: &BTreeMap<TargetIx, PartSums>) {
 }
 
 /// Sets a node's directory totals, given its running jobs, if known.
-fn note_disk(
+fn set_disk_totals(
     draft: &mut Draft,
     at: NodeIx,
     on_node: &OnNode,

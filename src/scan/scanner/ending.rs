@@ -26,7 +26,7 @@ impl Scanner {
         if views_done {
             self.followed.all_was_read();
         }
-        self.targets.note_ages(now.wall);
+        self.targets.update_ages(now.wall);
         for at in self.targets.nodes(0) {
             // Of a node that this process serves it was noted when it was read.
             let not_served = |node: &Node| !node.is_served && self.sweep.has_answered(at);

@@ -260,7 +260,7 @@ impl Scanner {
             self.followed.swept(draft, ix);
         }
         if let Some(node) = node {
-            self.shard_asked(node, now);
+            self.shard_requested(node, now);
         }
     }
 
@@ -293,10 +293,10 @@ impl Scanner {
         match tasks {
             Ok(tasks) => {
                 if !tasks.is_empty() {
-                    self.followed.note_busy(now.at);
+                    self.followed.mark_busy(now.at);
                 }
                 for ix in self.jobs.apply(draft, &self.views, at, tasks) {
-                    self.followed.void(draft, ix, now.at);
+                    self.followed.reread_after_job(draft, ix, now.at);
                 }
             }
             Err(unread) => {

@@ -53,14 +53,14 @@ impl Scanner {
 
     /// Continues with the nodes that have answered. The others are still being asked, by the previous
     /// sweep or concurrently with this one.
-    pub(super) fn go_on_without_late_nodes(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    pub(super) fn continue_without_late_nodes(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if self.readings.contains_key(&Slot::Late) {
             self.stop(Slot::Sweep, effects);
         } else if let Some(asking) = self.readings.remove(&Slot::Sweep) {
             self.readings.insert(Slot::Late, asking);
             effects.push(Effect::Rename { from: Slot::Sweep, to: Slot::Late });
         }
-        self.sweep.go_on_without_late_nodes();
+        self.sweep.continue_without_late_nodes();
         let stage = self.after_nodes(now);
         self.start_stage(stage, now, effects);
     }
@@ -84,8 +84,9 @@ impl Scanner {
     /// After the nodes: the listing, or, if feeds reported all changes since the last one, the files that
     /// are read in addition to CouchDB.
     fn after_nodes(&mut self, now: Now) -> Stage {
-        self.note_unanswered_nodes();
-        let lists = self.followed.must_list(&self.targets, &self.listing, &self.settings, now.at);
+        self.mark_silent_nodes_down();
+        let lists =
+            self.followed.requires_listing(&self.targets, &self.listing, &self.settings, now.at);
         self.sweep.set_lists(lists);
         if lists {
             self.listing.begin();
@@ -97,7 +98,7 @@ impl Scanner {
 
     /// If the members of the cluster are unknown, known nodes that did not answer themselves are down,
     /// whatever the last sweep found.
-    fn note_unanswered_nodes(&mut self) {
+    fn mark_silent_nodes_down(&mut self) {
         if !self.sweep.members_unanswered() {
             return;
         }
@@ -140,7 +141,7 @@ impl Scanner {
         if !self.settings.views {
             self.views.forget(&mut self.targets.draft);
         } else if first && (whole || self.listing.is_readable_alone()) {
-            self.views.forget_gone(&mut self.targets.draft, self.listing.dbs());
+            self.views.remove_deleted(&mut self.targets.draft, self.listing.dbs());
         }
         if first { Stage::Disk } else { self.shards_to_read(now) }
     }
@@ -173,8 +174,8 @@ impl Scanner {
     }
 
     /// A sweep has requested one shard of a node; after the last one, the node was read.
-    pub(super) fn shard_asked(&mut self, node: NodeIx, now: Now) {
-        if self.sweep.shard_asked(node) {
+    pub(super) fn shard_requested(&mut self, node: NodeIx, now: Now) {
+        if self.sweep.shard_requested(node) {
             self.node_read(node, now);
         }
     }
@@ -192,7 +193,7 @@ impl Scanner {
         for at in self.sweep.round().clone() {
             self.node_read(at, now);
         }
-        self.targets.note_ages(now.wall);
+        self.targets.update_ages(now.wall);
         if self.sweep.awaits_late_nodes() {
             return None;
         }
@@ -294,7 +295,7 @@ impl Scanner {
             self.settle_listing(now);
         } else {
             // What is no longer split the next listing finds: it is due, now that they differ.
-            self.listing.splitting(&mut self.targets.draft, &splits);
+            self.listing.apply_splits(&mut self.targets.draft, &splits);
         }
     }
 }

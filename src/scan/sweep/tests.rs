@@ -31,13 +31,13 @@ fn a_node_is_in_one_round_once_it_has_answered() {
 #[test]
 fn it_goes_on_without_late_nodes_only_while_it_asks_and_once_one_has_answered() {
     let mut sweep = sweep();
-    assert!(!sweep.may_go_on_without_late_nodes());
+    assert!(!sweep.may_continue_without_late_nodes());
     sweep.node_answered(node(1));
-    assert!(!sweep.may_go_on_without_late_nodes(), "nobody said which nodes there are");
+    assert!(!sweep.may_continue_without_late_nodes(), "nobody said which nodes there are");
     sweep.members_answered();
-    assert!(sweep.may_go_on_without_late_nodes());
+    assert!(sweep.may_continue_without_late_nodes());
     sweep.enter(&Stage::Map);
-    assert!(!sweep.may_go_on_without_late_nodes());
+    assert!(!sweep.may_continue_without_late_nodes());
 }
 
 #[test]
@@ -45,8 +45,8 @@ fn a_node_is_read_once_with_the_last_of_its_shards_unless_something_was_unread()
     let mut sweep = sweep();
     sweep.expect_shards([(node(1), 2)].into());
     assert!(sweep.expects_shards(node(1)) && !sweep.expects_shards(node(2)));
-    assert!(!sweep.shard_asked(node(1)) && sweep.shard_asked(node(1)));
-    assert!(!sweep.shard_asked(node(2)), "none was expected");
+    assert!(!sweep.shard_requested(node(1)) && sweep.shard_requested(node(1)));
+    assert!(!sweep.shard_requested(node(2)), "none was expected");
     assert!(sweep.node_read(node(1)) && !sweep.node_read(node(1)));
     sweep.unread(node(2));
     assert!(!sweep.node_read(node(2)) && sweep.is_incomplete(node(2)) && !sweep.is_complete());
@@ -86,10 +86,10 @@ fn a_new_sweep_forgets_what_the_one_before_found() {
     sweep.node_answered(node(1));
     sweep.begin_round([node(1)].into());
     sweep.unread(node(1));
-    sweep.go_on_without_late_nodes();
+    sweep.continue_without_late_nodes();
     sweep.members_failed(true);
     let right = ReadError { reason: "forbidden", message: String::new(), right: Some("members") };
-    sweep.note_missing_right(&right);
+    sweep.record_missing_right(&right);
     sweep.set_lists(false);
     sweep.end();
     assert!(!sweep.runs() && !sweep.is_complete() && sweep.missing_rights().contains("members"));

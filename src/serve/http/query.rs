@@ -98,7 +98,7 @@ pub(super) struct HistoryParameters {
     /// Only jobs with this result.
     #[schemars(with = "Option<words::Ended>")]
     result: Option<String>,
-    /// Only jobs that ended since this time (`2026-11-21T00:54:00Z`), day, or for this duration (`2h`,
+    /// Only jobs that ended since this timestamp (`2026-11-21T00:54:00Z`), day or age (`2h`,
     /// `7d`).
     since: Option<String>,
     /// Only jobs with a lower number: the `next_before` of the previous page.
@@ -119,8 +119,8 @@ pub(super) struct EventsParameters {
     /// Only events of these types, separated by commas.
     #[schemars(with = "Option<Vec<words::EventType>>")]
     types: Option<String>,
-    /// Only events after the event with this number, since this time (`2026-11-21T00:54:00Z`), day, or
-    /// for this duration (`2h`, `7d`). Without it, the newest.
+    /// Only events after the event with this number, or since this timestamp (`2026-11-21T00:54:00Z`),
+    /// day or age (`2h`, `7d`). Without it, the newest.
     since: Option<String>,
     /// The maximum number of events; default 100.
     #[schemars(range(max = LARGEST))]

@@ -34,7 +34,7 @@ async fn the_size_of_an_answer_from_a_service_is_limited() {
         for command in ["plan", "history", "events"] {
             let ran = recliner(&[command, "--recliner.url", &url, "--format", "json"], &[]).await;
             assert_eq!(ran.code, 1, "{command}: {ran:?}");
-            let says = "its answer is larger than any of recliner's; is that a recliner?";
+            let says = "its response is larger than any of recliner's; is it a recliner?";
             assert!(ran.err.contains(says), "{command}: {ran:?}");
         }
     }

@@ -58,7 +58,7 @@ impl HttpSource {
         let cold = cold.map(|copy| copy.node());
         let ranges = copies.first()?.shard_map().ranges;
         let (mut signatures, mut searches) = (None, Vec::new());
-        let docs = match self.out_of_reach(&copies) {
+        let docs = match self.unreachable_range(&copies) {
             Some(unread) => Err(unread),
             None => match self.client.design_docs(name.db, cold).await {
                 // Deleted since the map was read: the next sweep removes it.
@@ -86,7 +86,7 @@ impl HttpSource {
 
     /// Why a database's design documents cannot be requested: all copies of some range are on nodes that
     /// hang, and CouchDB would wait for them again for each database.
-    fn out_of_reach(&self, copies: &[TargetRef<'_>]) -> Option<ReadError> {
+    fn unreachable_range(&self, copies: &[TargetRef<'_>]) -> Option<ReadError> {
         let map = copies.first()?.shard_map();
         if copies.len() < map.copies as usize {
             return None;
