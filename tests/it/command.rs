@@ -16,6 +16,8 @@ mod strangers;
 
 use base64::Engine as _;
 use couchdb_sim::{Cluster, Config, Database, Design, Effect, Exchange, Fault, Orphan, Role, User};
+use recliner::serve::report::{Explained, Success};
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::{
     path::{Path, PathBuf},
@@ -113,6 +115,11 @@ impl Ran {
         serde_json::from_str(&self.out).expect("it is JSON")
     }
 
+    /// The output as one of the API's types.
+    fn answer<T: DeserializeOwned>(&self) -> T {
+        serde_json::from_str(&self.out).unwrap_or_else(|why| panic!("{why}: {self:?}"))
+    }
+
     /// One sentence on standard error that holds all of this, and nothing else anywhere.
     fn refuses(&self, code: i32, says: &[&str]) {
         assert_eq!((self.code, self.out.as_str()), (code, ""), "{self:?}");
@@ -121,6 +128,22 @@ impl Ran {
             assert!(self.err.contains(part), "{part:?} is not in {:?}", self.err);
         }
     }
+}
+
+/// What `explain --format json` prints.
+#[derive(Debug, Deserialize)]
+struct ExplainOutput {
+    targets: Vec<Explained>,
+    /// Whether a service answered, which remembers.
+    memory: bool,
+}
+
+/// The data of an answer of the API that succeeds.
+fn data_of<T: DeserializeOwned>(body: &str) -> T {
+    let answer: Success<T> =
+        serde_json::from_str(body).unwrap_or_else(|why| panic!("{why}: {body}"));
+    assert_eq!(answer.status, "success");
+    answer.data
 }
 
 /// Runs the binary. Whatever it does, it shows no password and does not panic.

@@ -1,9 +1,9 @@
 //! A service whose feeds break on the wire, or that is killed: its journal has everything.
 
-use super::{NODES, PASSWORD, PATIENCE, Site, seed, service::Running, written};
+use super::{NODES, PASSWORD, PATIENCE, Site, data_of, seed, service::Running, written};
 use crate::seeded::random_numbers;
 use couchdb_sim::{Config, Database, Effect, Fault, Role, User};
-use serde_json::Value;
+use recliner::serve::report::Events;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::{task::JoinSet, time};
 
@@ -76,13 +76,12 @@ impl ServiceClient {
         loop {
             let path =
                 format!("/api/v1/events?types=created,updated,deleted&since={since}&limit=1000");
-            let page: Value = serde_json::from_str(&self.get(&path).await).expect("it is JSON");
-            let events = page["data"]["events"].as_array().cloned().unwrap_or_default();
-            let Some(last) = events.last() else { return counts };
-            since = last["seq"].as_u64().expect("it has a number");
-            for event in &events {
-                let word = |name: &str| event[name].as_str().expect("it is text").to_owned();
-                *counts.entry([word("type"), word("db")].join(" ")).or_default() += 1;
+            let page: Events = data_of(&self.get(&path).await);
+            let Some(last) = page.events.last() else { return counts };
+            since = last.seq;
+            for event in &page.events {
+                let db = event.db.as_deref().expect("it is about a database");
+                *counts.entry(format!("{} {db}", event.event_type)).or_default() += 1;
             }
         }
     }

@@ -1,7 +1,7 @@
 //! `recliner events --follow`, over a restart of the service.
 
 use super::{PATIENCE, Site, service::Running, world};
-use serde_json::Value;
+use recliner::serve::report::EventLine;
 use std::{process::Stdio, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
@@ -18,9 +18,9 @@ impl Events {
     async fn of(&mut self, db: &str) -> u64 {
         let found = async {
             while let Some(line) = self.0.next_line().await.expect("it can be read") {
-                let event: Value = serde_json::from_str(&line).expect("a line is an event");
-                if event["db"] == db {
-                    return event["seq"].as_u64().expect("it has a number");
+                let event: EventLine = serde_json::from_str(&line).expect("a line is an event");
+                if event.db.as_deref() == Some(db) {
+                    return event.seq;
                 }
             }
             panic!("it ended by itself");
@@ -63,9 +63,9 @@ async fn events_are_followed_over_a_restart_and_none_is_missed() {
     let mut follows = command.spawn().expect("it runs");
     let out = follows.stdout.take().expect("it is piped");
     let mut events = Events(BufReader::new(out).lines());
-    let mut said = BufReader::new(follows.stderr.take().expect("it is piped")).lines();
+    let mut messages = BufReader::new(follows.stderr.take().expect("it is piped")).lines();
     let mut says = async |what: &str| {
-        let line = time::timeout(PATIENCE, said.next_line()).await.expect("it says it in time");
+        let line = time::timeout(PATIENCE, messages.next_line()).await.expect("it says it in time");
         let line = line.expect("it is text").expect("it goes on");
         assert!(line.contains(what), "{line}");
     };

@@ -1,17 +1,17 @@
 //! The whole process, enforcing and with smoosh taken over, killed at any moment and started
 //! anew: judged from the wire, from the cluster's truth, and from what its journal holds.
 
-use super::{NODES, PASSWORD, PATIENCE, Site, seed};
+use super::{NODES, PASSWORD, PATIENCE, Site, data_of, seed};
 use crate::seeded::random_numbers;
 use couchdb_sim::{Config, Database, Role, StartedBy, User};
 use recliner::{
     act::takeover::MARK_SECTION,
     model::records::{JobOwner, JobResult, Outcome},
+    serve::report::{Outcomes, Planned},
     store::journal::{
         DirectoryStorage, EventDetails, EventsQuery, HistoryQuery, JournalSettings, JournalTask,
     },
 };
-use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
@@ -111,8 +111,8 @@ impl Life {
     /// SIGTERM: it ends well.
     async fn stop(mut self) {
         let pid = self.0.id().expect("it runs").to_string();
-        let told = std::process::Command::new("kill").args(["-TERM", &pid]).status();
-        assert!(told.expect("kill runs").success());
+        let kill = std::process::Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(kill.expect("kill runs").success());
         let ended = time::timeout(PATIENCE, self.0.wait()).await.expect("it ends in time");
         assert_eq!(ended.expect("it ends").code(), Some(0));
     }
@@ -133,7 +133,7 @@ async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
 #[derive(Debug, Default)]
 struct Kept {
     /// Starts and their ends, by target and node, in their order; an end is `None`.
-    told: BTreeMap<(String, String), Vec<Option<Moment>>>,
+    starts_and_ends: BTreeMap<(String, String), Vec<Option<Moment>>>,
     outcomes: Vec<Outcome>,
 }
 
@@ -177,7 +177,7 @@ async fn kept(dir: &Path) -> Option<Kept> {
             | EventDetails::Updated { .. }
             | EventDetails::Deleted { .. } => continue,
         };
-        kept.told.entry((key.0.to_string(), key.1)).or_default().push(start);
+        kept.starts_and_ends.entry((key.0.to_string(), key.1)).or_default().push(start);
     }
     kept.outcomes = history.into_iter().map(|(_, outcome)| outcome).collect();
     stop.cancel();
@@ -226,14 +226,14 @@ impl Site {
         assert!(compactions.iter().all(|one| one.by == StartedBy::Request && !one.other_copy));
         assert_eq!(compactions.len(), sent.len(), "each started one");
         for (key, at) in &sent {
-            let told = kept.and_then(|kept| kept.told.get(key));
-            let before = told.is_some_and(|it| it.iter().flatten().any(|start| start <= at));
-            assert!(before, "{key:?} was sent at {at:?} and not kept before: {told:?}");
+            let journal = kept.and_then(|kept| kept.starts_and_ends.get(key));
+            let before = journal.is_some_and(|it| it.iter().flatten().any(|start| start <= at));
+            assert!(before, "{key:?} was sent at {at:?} and not kept before: {journal:?}");
         }
-        for (key, told) in kept.iter().flat_map(|kept| &kept.told) {
+        for (key, journal) in kept.iter().flat_map(|kept| &kept.starts_and_ends) {
             let turns =
-                told.iter().enumerate().all(|(at, it)| it.is_some() == at.is_multiple_of(2));
-            assert!(turns, "{key:?} begins and ends in turn: {told:?}");
+                journal.iter().enumerate().all(|(at, it)| it.is_some() == at.is_multiple_of(2));
+            assert!(turns, "{key:?} begins and ends in turn: {journal:?}");
         }
         for (value, marked) in self.settings() {
             assert!(value.as_deref() != Some("0") || marked, "what is stopped is marked");
@@ -291,7 +291,7 @@ async fn killed_at_any_moment_it_starts_nothing_twice_and_loses_nothing() {
     let kept = kept(dir).await.expect("there is a journal");
     site.check(Some(&kept));
     assert_eq!(site.sent().len(), TARGETS);
-    assert!(kept.told.values().all(|told| told.len().is_multiple_of(2)), "nothing is open");
+    assert!(kept.starts_and_ends.values().all(|it| it.len().is_multiple_of(2)), "nothing is open");
     let mut freed = BTreeMap::new();
     for outcome in &kept.outcomes {
         assert_eq!(outcome.owner, JobOwner::Recliner, "it knows its own: {outcome:?}");
@@ -333,25 +333,23 @@ async fn to_its_end(log: &Log<'_>) {
         let last = log.lines().rev().find_map(|line| line.split_once("address=")).map(|it| it.1);
         last.and_then(|rest| rest.split_whitespace().next()).map(ToOwned::to_owned)
     };
-    let get = async |path: &str| -> Option<Value> {
+    let get = async |path: &str| -> Option<String> {
         let answer = http.get(format!("http://{}/api/v1/{path}", address()?)).send().await.ok()?;
-        let answer: Value = serde_json::from_str(&answer.text().await.ok()?).ok()?;
-        Some(answer["data"].clone())
-    };
-    let ids = |lines: &Value| -> Vec<String> {
-        let lines = lines.as_array().cloned().unwrap_or_default();
-        lines.iter().filter_map(|line| line["id"].as_str().map(ToOwned::to_owned)).collect()
+        // Anything else says that it does not serve yet.
+        if answer.status().is_success() { answer.text().await.ok() } else { None }
     };
     until("over", async || {
         time::sleep(Duration::from_millis(50)).await;
         let Some(plan) = get("plan?limit=1000").await else { return false };
-        let decided = [ids(&plan["starts"]), ids(&plan["refused"])].concat();
-        let once: BTreeSet<&String> = decided.iter().collect();
-        assert_eq!(once.len(), decided.len(), "decided once each: {plan}");
-        let refused = plan["refused"].as_array().map(|lines| lines.len() as u64);
-        assert_eq!(refused, plan["total"].as_u64(), "each of them");
+        let plan: Planned = data_of(&plan);
+        let starts = plan.starts.iter().map(|line| &line.id);
+        let decided: Vec<&String> =
+            starts.chain(plan.refused.iter().map(|line| &line.id)).collect();
+        let once: BTreeSet<&String> = decided.iter().copied().collect();
+        assert_eq!(once.len(), decided.len(), "decided once each: {plan:?}");
+        assert_eq!(plan.refused.len(), plan.total, "each of them");
         let Some(history) = get("history?result=freed&limit=1000").await else { return false };
-        history["outcomes"].as_array().is_some_and(|all| all.len() >= TARGETS)
+        data_of::<Outcomes>(&history).outcomes.len() >= TARGETS
     })
     .await;
 }

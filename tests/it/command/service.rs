@@ -1,8 +1,8 @@
 //! A service from its start to its end.
 
-use super::{NODES, PASSWORD, PATIENCE, Site, recliner, world};
+use super::{ExplainOutput, NODES, PASSWORD, PATIENCE, Ran, Site, data_of, recliner, world};
 use couchdb_sim::{Effect, Exchange, Fault};
-use serde_json::Value;
+use recliner::serve::report::{Events, Explained, OutcomeLine, Outcomes, Status};
 use std::{collections::BTreeSet, path::Path, process::Stdio, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
@@ -58,9 +58,8 @@ impl Running {
     /// Stops it, and returns what it logged.
     pub(super) async fn stop(&mut self) -> String {
         let pid = self.process.id().expect("it runs").to_string();
-        let told =
-            std::process::Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
-        assert!(told.success());
+        let kill = std::process::Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(kill.expect("kill runs").success());
         let ended = time::timeout(PATIENCE, self.process.wait()).await;
         let ended = ended.expect("it ends in time").expect("it ends");
         assert_eq!(ended.code(), Some(0));
@@ -110,14 +109,14 @@ async fn a_service_answers_for_the_cluster_until_it_is_told_to_stop() {
     let words = ["explain", "orders/2024+x", "--recliner.url", &base, "--format", "json"];
     let asked = recliner(&words, &[]).await;
     assert_eq!((asked.code, asked.err.as_str()), (0, ""), "{asked:?}");
-    assert_eq!(asked.json()["memory"], true);
+    assert!(asked.answer::<ExplainOutput>().memory);
     let read = site.run(&["explain", "orders/2024+x", "--format", "json"]).await;
-    let ids = |answer: Value| -> BTreeSet<String> {
-        let targets = answer["targets"].as_array().cloned().unwrap_or_default();
-        targets.iter().filter_map(|it| it["id"].as_str().map(ToOwned::to_owned)).collect()
+    let ids = |ran: &Ran| -> BTreeSet<String> {
+        let output: ExplainOutput = ran.answer();
+        output.targets.into_iter().map(|it| it.target.id).collect()
     };
-    assert_eq!(ids(asked.json()), ids(read.json()));
-    assert!(!ids(asked.json()).is_empty());
+    assert_eq!(ids(&asked), ids(&read));
+    assert!(!ids(&asked).is_empty());
     recliner(&["explain", "nothing", "--recliner.url", &base], &[]).await.refuses(1, &["nothing"]);
 
     let rest = running.stop().await;
@@ -142,28 +141,29 @@ async fn the_demo_says_that_it_enforces_and_where() {
         let mut process = command.spawn().expect("it runs");
         let mut lines = BufReader::new(process.stderr.take().expect("it is piped")).lines();
         let read = async {
-            let mut said = Vec::new();
+            let mut printed = Vec::new();
             while let Some(line) = lines.next_line().await.expect("it can be read") {
                 let last = line.starts_with("Stop it");
-                said.push(line);
+                printed.push(line);
                 if last {
                     break;
                 }
             }
-            said
+            printed
         };
-        let said = time::timeout(PATIENCE, read).await.expect("it serves in time");
-        assert!(said.iter().any(|line| line.starts_with(says)), "{said:?}");
-        let base = said.iter().find_map(|line| line.trim().strip_prefix("page")).expect("a page");
+        let printed = time::timeout(PATIENCE, read).await.expect("it serves in time");
+        assert!(printed.iter().any(|line| line.starts_with(says)), "{printed:?}");
+        let base =
+            printed.iter().find_map(|line| line.trim().strip_prefix("page")).expect("a page");
         let base = base.trim().trim_end_matches('/');
         let _again = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let get = async |path: &str| {
             http.get(format!("{base}{path}")).send().await.unwrap().text().await.unwrap()
         };
-        let status: Value = serde_json::from_str(&get("/api/v1/status").await).unwrap();
-        let simulation = status["data"]["simulation"].as_str().unwrap_or_default().to_owned();
-        assert_eq!(status["data"]["mode"], mode);
+        let status: Status = data_of(&get("/api/v1/status").await);
+        let simulation = status.simulation.unwrap_or_default();
+        assert_eq!(status.mode, mode);
         assert!(simulation.contains(&format!("The mode is {mode}")), "{simulation}");
         assert!(get("/").await.contains(&simulation));
         let ran = recliner(&["plan", "--recliner.url", base], &[]).await;
@@ -172,17 +172,22 @@ async fn the_demo_says_that_it_enforces_and_where() {
     }
 }
 
+/// The targets that `explain` prints.
+fn explained(ran: &Ran) -> Vec<Explained> {
+    ran.answer::<ExplainOutput>().targets
+}
+
 /// The id of a file that no channel takes, once the service has seen it.
 async fn lean_target(base: &str) -> String {
     let words = ["explain", "app/_design/x", "--recliner.url", base, "--format", "json"];
     let found = async {
         loop {
             let ran = recliner(&words, &[]).await;
-            let targets = if ran.code == 0 { ran.json()["targets"].clone() } else { Value::Null };
-            let wanted = |it: &&Value| it["kind"] == "db" && it["file_bytes"].is_u64();
-            if let Some(target) = targets.as_array().into_iter().flatten().find(wanted) {
-                assert_eq!(target["channel"], Value::Null, "it is lean: {target}");
-                return target["id"].as_str().expect("it has one").to_owned();
+            let targets = if ran.code == 0 { explained(&ran) } else { Vec::new() };
+            let wanted = |it: &Explained| it.target.kind == "db" && it.target.file_bytes.is_some();
+            if let Some(Explained { target, .. }) = targets.into_iter().find(wanted) {
+                assert_eq!(target.channel, None, "it is lean: {target:?}");
+                return target.id;
             }
             time::sleep(Duration::from_millis(50)).await;
         }
@@ -223,20 +228,22 @@ async fn an_ordered_target_is_compacted_or_refused_with_a_reason() {
     let ended = async {
         loop {
             let ran = ask(&["history", &id, "--format", "json"]).await;
-            if let Some(outcome) = ran.json()["outcomes"].get(0) {
-                return outcome.clone();
+            let outcome: Option<OutcomeLine> = ran.answer::<Outcomes>().outcomes.into_iter().next();
+            if let Some(outcome) = outcome {
+                return outcome;
             }
             time::sleep(Duration::from_millis(50)).await;
         }
     };
     let outcome = time::timeout(PATIENCE, ended).await.expect("it ends in time");
-    assert_eq!(outcome["ordered_by"], "127.0.0.1");
+    assert_eq!(outcome.ordered_by.as_deref(), Some("127.0.0.1"));
     let sent = site.cluster.write_requests();
     let path = request.strip_prefix("POST ").unwrap();
     assert_eq!(sent.iter().filter(|it| it.path == path).count(), 1, "{sent:?}");
-    let told = ask(&["events", "--type", "ordered", "--format", "json"]).await.json();
-    assert_eq!(told["events"][0]["target"], id);
-    assert_eq!(told["events"][0]["by"], "127.0.0.1");
+    let ran = ask(&["events", "--type", "ordered", "--format", "json"]).await;
+    let ordered = &ran.answer::<Events>().events[0];
+    assert_eq!(ordered.target.as_deref(), Some(id.as_str()));
+    assert_eq!(ordered.by.as_deref(), Some("127.0.0.1"));
     running.stop().await;
 }
 
@@ -266,16 +273,15 @@ async fn earlier_measurements_show_after_a_restart_before_anything_is_read() {
         loop {
             let ran = recliner(&words, &[]).await;
             if ran.code == 0 {
-                return ran.json()["targets"].clone();
+                return explained(&ran);
             }
             time::sleep(Duration::from_millis(50)).await;
         }
     };
     let targets = time::timeout(PATIENCE, shown).await.expect("it shows in time");
-    let dbs = targets.as_array().into_iter().flatten().filter(|it| it["kind"] == "db");
-    let dbs: Vec<&Value> = dbs.collect();
-    assert!(dbs.len() > 1, "{targets}");
-    assert!(dbs.iter().all(|it| it["file_bytes"].is_u64() && it["measured_at"].is_string()));
+    let dbs = targets.iter().map(|it| &it.target).filter(|it| it.kind == "db");
+    assert!(dbs.clone().count() > 1, "{targets:?}");
+    assert!(dbs.clone().all(|it| it.file_bytes.is_some() && it.measured_at.is_some()));
     let _again = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let ready = http.get(format!("{base}/-/ready")).send().await.unwrap();

@@ -1,7 +1,10 @@
 //! Orders over the Unix socket, and those that are not taken over TCP.
 
-use super::{PASSWORD, PATIENCE, Ran, Site, recliner_in, service::Running, world, written};
-use serde_json::{Value, json};
+use super::{
+    PASSWORD, PATIENCE, Ran, Site, data_of, recliner_in, service::Running, world, written,
+};
+use recliner::serve::report::{Events, Failed, Planned, Status, SuspensionLine, orders::Suspended};
+use serde::de::DeserializeOwned;
 use std::{
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
@@ -12,12 +15,12 @@ use tokio::time;
 /// With it no command asks anything over TCP: what else listens on the default port is left alone.
 const HALF_A_LOGIN: [(&str, &str); 1] = [("RECLINER_USER", "ann")];
 
-/// A POST over TCP: status and body.
-async fn posted(base: &str, path: &str, body: &Value) -> (u16, Value) {
+/// An order without a body of its own over TCP: the status, and why it failed.
+async fn refused(base: &str, path: &str) -> (u16, Failed) {
     let _again = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder().no_proxy().build().expect("it is there");
     let request = http.post(format!("{base}{path}")).header("content-type", "application/json");
-    let answer = request.body(body.to_string()).send().await.expect("it is there");
+    let answer = request.body("{}").send().await.expect("it is there");
     let status = answer.status().as_u16();
     (
         status,
@@ -25,19 +28,19 @@ async fn posted(base: &str, path: &str, body: &Value) -> (u16, Value) {
     )
 }
 
-async fn got(base: &str, path: &str) -> Value {
+/// The data of an answer that succeeds.
+async fn get<T: DeserializeOwned>(base: &str, path: &str) -> T {
     let _again = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder().no_proxy().build().expect("it is there");
-    let answer = http.get(format!("{base}{path}")).send().await.expect("it is there");
-    serde_json::from_slice(&answer.bytes().await.expect("it is there")).expect("it is there")
+    let answer = http.get(format!("{base}{path}")).send().await.expect("it answers");
+    data_of(&answer.text().await.expect("it is text"))
 }
 
 /// Waits until the plan shows so many suspensions, and returns them.
-async fn suspensions(base: &str, many: usize) -> Vec<Value> {
+async fn suspensions(base: &str, many: usize) -> Vec<SuspensionLine> {
     let shown = async {
         loop {
-            let data = got(base, "/api/v1/plan").await["data"]["suspensions"].take();
-            let found = data.as_array().cloned().unwrap_or_default();
+            let found = get::<Planned>(base, "/api/v1/plan").await.suspensions;
             if found.len() == many {
                 return found;
             }
@@ -63,12 +66,9 @@ async fn whoever_may_suspend_may_resume_from_the_same_place() {
 
     // Over TCP nothing is taken, whatever the order: an address says nothing of who asks.
     for path in ["suspend", "resume", "rescan"] {
-        let (status, body) = posted(&base, &format!("/api/v1/{path}"), &json!({})).await;
-        assert_eq!((status, &body["errorType"]), (403, &json!("forbidden")), "{path}");
-        assert!(
-            body["error"].as_str().expect("it is there").contains("--web.enable-admin-api"),
-            "{body}"
-        );
+        let (status, failed) = refused(&base, &format!("/api/v1/{path}")).await;
+        assert_eq!((status, failed.error_type.as_ref()), (403, "forbidden"), "{path}");
+        assert!(failed.error.contains("--web.enable-admin-api"), "{failed:?}");
     }
     let ran = own(&["suspend", "--recliner.url", &base]).await;
     ran.refuses(1, &["without --recliner.url", "--web.enable-admin-api"]);
@@ -78,16 +78,16 @@ async fn whoever_may_suspend_may_resume_from_the_same_place() {
     assert!(ran.out.starts_with("Everything is suspended since 20"), "{ran:?}");
     let by = format!("unix socket, uid {}", uid(dir.path()));
     let found = &suspensions(&base, 1).await[0];
-    assert_eq!((&found["scope"], &found["by"]), (&json!("all"), &json!(by)));
-    assert_eq!(found["why"], "disks are moved");
-    let says = found["says"].as_str().expect("it is there").to_owned();
-    let status = got(&base, "/api/v1/status").await;
-    assert_eq!(status["data"]["suspensions"], json!([found]));
+    assert_eq!((found.scope.as_str(), found.by.as_ref()), ("all", Some(&by)));
+    assert_eq!(found.why.as_deref(), Some("disks are moved"));
+    let says = &found.says;
+    let status: Status = get(&base, "/api/v1/status").await;
+    assert_eq!(status.suspensions, std::slice::from_ref(found));
     let words = ["plan", "--recliner.url", &base];
     let ran = own(&words).await;
     assert!(ran.out.contains(&format!("\n{says}\n")), "{ran:?}");
-    let again = own(&["suspend", "--format", "json"]).await.json();
-    assert_eq!((&again["already"], &again["by"]), (&json!(true), &json!(by)));
+    let again: Suspended = own(&["suspend", "--format", "json"]).await.answer();
+    assert_eq!((again.already, again.by.as_ref()), (true, Some(&by)));
 
     // It outlives the process, whose socket a kill leaves behind.
     running.kill().await;
@@ -108,13 +108,13 @@ async fn whoever_may_suspend_may_resume_from_the_same_place() {
     }
     let ran = own(&["resume"]).await;
     assert_eq!((ran.code, ran.out.as_str()), (0, "Resumed: all.\n"), "{ran:?}");
-    assert_eq!(suspensions(&base, 0).await, [Value::Null; 0]);
+    assert_eq!(suspensions(&base, 0).await, []);
     let words = ["events", "--type", "suspended", "--type", "resumed", "--format", "json"];
-    let told = own(&[&words[..], &["--recliner.url", &base]].concat()).await.json();
-    let told =
-        told["events"].as_array().expect("it is there").iter().map(|it| (&it["type"], &it["by"]));
-    let by = json!(by);
-    assert_eq!(told.collect::<Vec<_>>(), [(&json!("suspended"), &by), (&json!("resumed"), &by)]);
+    let events = own(&[&words[..], &["--recliner.url", &base]].concat()).await;
+    let events = events.answer::<Events>().events;
+    let events = events.iter().map(|it| (it.event_type.as_ref(), it.by.as_ref()));
+    let by = Some(&by);
+    assert_eq!(events.collect::<Vec<_>>(), [("suspended", by), ("resumed", by)]);
     running.stop().await;
     assert!(!socket.exists());
 }
