@@ -54,7 +54,7 @@ async fn a_list_that_always_has_another_page_ends_with_an_error() {
 
     let (error, _) = timed(client.design_docs("app", [])).await;
     let error = error.unwrap_err();
-    assert!(error.to_string().contains("rows, and 300 were announced"), "{error}");
+    assert!(error.to_string().contains("rows arrived, and 300 were announced"), "{error}");
     assert!(paths(&mut seen).len() < 60);
 }
 
