@@ -156,7 +156,7 @@ mod text;
 // The harness runs tests in the order of their names: this one is the first, and limits the run.
 #[cfg(test)]
 #[path = "../tests/watchdog/mod.rs"]
-mod a_limit;
+pub(crate) mod a_limit;
 
 // What tests of several modules share with the tests beside the library.
 #[cfg(test)]
