@@ -27,7 +27,7 @@ const FLOORS: &[&[&str]] = &[
 ];
 
 /// Modules of the library's tests, on no floor.
-const OF_TESTS: [&str; 2] = ["skipped", "unprivileged"];
+const OF_TESTS: [&str; 3] = ["a_limit", "skipped", "unprivileged"];
 
 fn src() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")

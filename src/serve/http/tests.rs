@@ -32,6 +32,7 @@ use axum::{
 use couchdb_client::{self, EntryStatus, OwnAddress};
 use couchdb_names::{Range, Signature, Version};
 use http_body_util::BodyExt as _;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tower::ServiceExt as _;
@@ -208,7 +209,12 @@ impl Surface {
         (answer.status, serde_json::from_slice(&answer.body).unwrap())
     }
 
-    /// The data of an answer that succeeds.
+    /// The data of an answer that succeeds, as its type.
+    async fn answer<T: DeserializeOwned>(&self, path: &str) -> T {
+        serde_json::from_value(self.data(path).await).unwrap_or_else(|why| panic!("{path}: {why}"))
+    }
+
+    /// The data of an answer that succeeds, for tests of the JSON itself.
     async fn data(&self, path: &str) -> Value {
         let (status, mut body) = self.json(path).await;
         assert_eq!((status, &body["status"]), (StatusCode::OK, &json!("success")), "{path}");

@@ -130,7 +130,8 @@ async fn a_service_answers_for_the_cluster_until_it_is_told_to_stop() {
 async fn the_demo_says_that_it_enforces_and_where() {
     let help = recliner(&["demo", "--help"], &[]).await;
     let help = help.out.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(help.contains("[default: enforce]") && help.contains("nothing outside"), "{help}");
+    let says = "It touches nothing outside the process";
+    assert!(help.contains("[default: enforce]") && help.contains(says), "{help}");
     for (mode, says) in [("enforce", "It enforces"), ("advise", "It advises")] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
         command.args(["demo", "--web.listen-address", "127.0.0.1:0"]);

@@ -1,16 +1,31 @@
 //! The JSON API.
 
 use super::*;
+use crate::serve::report::{
+    CandidatesLine, Explanations, Failed, Planned, Queue, Queues, RefusedLine, Target, Targets,
+};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 pub(super) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
-/// The ids on a page.
-fn ids(data: &Value) -> Vec<String> {
-    let targets = data["targets"].as_array().unwrap();
-    targets.iter().map(|target| target["id"].as_str().unwrap().to_owned()).collect()
+/// The ids of the targets on a page.
+fn ids(targets: &[Target]) -> Vec<&str> {
+    targets.iter().map(|target| target.id.as_str()).collect()
+}
+
+/// The ids of the targets that are explained.
+fn explained_ids(page: &Explanations) -> Vec<&str> {
+    page.targets.iter().map(|explained| explained.target.id.as_str()).collect()
+}
+
+/// The status of a request that fails, and why it does.
+pub(super) async fn failure(surface: &Surface, path: &str) -> (StatusCode, Failed) {
+    let (status, body) = surface.json(path).await;
+    let failed: Failed = serde_json::from_value(body).unwrap();
+    assert_eq!(failed.status, "error", "{path}");
+    (status, failed)
 }
 
 const SHARD: &str = "db:couchdb@a/shards%2F00000000-ffffffff%2Forders.17";
@@ -50,17 +65,13 @@ async fn targets_are_filtered_ordered_and_paged() {
         ("offset=18446744073709551615", 8, &[]),
         ("limit=10000&offset=7", 8, &[CLEANUP]),
     ] {
-        let data = surface.data(&format!("/api/v1/targets?{query}")).await;
-        assert_eq!(
-            (&data["total"], ids(&data)),
-            (&json!(total), expected.iter().map(|id| (*id).to_owned()).collect()),
-            "{query}"
-        );
+        let page: Targets = surface.answer(&format!("/api/v1/targets?{query}")).await;
+        assert_eq!((page.total, ids(&page.targets)), (total, expected.to_vec()), "{query}");
     }
-    let data = surface.data("/api/v1/targets").await;
+    let page: Targets = surface.answer("/api/v1/targets").await;
     assert_eq!(
-        (&data["generated_at"], &data["offset"], &data["limit"]),
-        (&json!("2026-11-21T00:54:00Z"), &json!(0), &json!(100))
+        (page.generated_at.as_str(), page.offset, page.limit),
+        ("2026-11-21T00:54:00Z", 0, 100)
     );
 }
 
@@ -92,12 +103,13 @@ async fn a_question_that_means_nothing_is_named() {
         ("status?x=1", "x"),
         ("config?x=1", "x"),
     ] {
-        let (status, body) = surface.json(&format!("/api/v1/{path}")).await;
+        let (status, failed) = failure(&surface, &format!("/api/v1/{path}")).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
-        assert_eq!((&body["status"], &body["errorType"]), (&json!("error"), &json!("bad_data")));
-        let error = body["error"].as_str().unwrap();
-        assert!(error.contains(named), "{path}: {error}");
-        assert!(!error.contains("deserialize"), "{path}: {error}");
+        assert_eq!(failed.error_type, "bad_data");
+        assert!(failed.error.contains(named), "{path}: {failed:?}");
+        assert!(!failed.error.contains("deserialize"), "{path}: {failed:?}");
+        // The JSON itself: nothing else is in it.
+        let (_, body) = surface.json(&format!("/api/v1/{path}")).await;
         assert_eq!(body.as_object().unwrap().len(), 3);
     }
 }
@@ -105,35 +117,39 @@ async fn a_question_that_means_nothing_is_named() {
 #[tokio::test]
 async fn a_plan_says_what_starts_and_why_the_rest_does_not() {
     let surface = Surface::new();
-    let data = surface.data("/api/v1/plan").await;
-    assert_eq!(data["mode"], "advise");
-    let starts = data["starts"].as_array().unwrap();
-    assert_eq!(starts.len(), 1, "{data}");
-    assert_eq!((&starts[0]["id"], &starts[0]["node"]), (&json!(VIEW), &json!("couchdb@a")));
+    let plan: Planned = surface.answer("/api/v1/plan").await;
+    assert_eq!(plan.mode, "advise");
+    let [start] = &*plan.starts else { panic!("{plan:?}") };
+    assert_eq!((start.id.as_str(), start.node.as_str()), (VIEW, "couchdb@a"));
     assert_eq!(
-        starts[0]["request"],
+        start.request,
         "POST /_node/couchdb@a/shards%2F00000000-ffffffff%2Forders.17/_compact/clients"
     );
-    assert_eq!(starts[0]["caveats"], json!(["unknown_disk", "estimated", "unknown_rate"]));
-    assert_eq!(starts[0]["duration_seconds"], Value::Null);
+    assert_eq!(start.caveats, ["unknown_disk", "estimated", "unknown_rate"]);
+    assert_eq!(start.duration_seconds, None);
     let refused = |id: &str| {
-        let all = data["refused"].as_array().unwrap();
-        let found = all.iter().find(|it| it["id"] == id).unwrap();
-        (found["refusal"]["reason"].clone(), found["why"].clone())
+        let found = plan.refused.iter().find(|it| it.id == id).unwrap();
+        let RefusedLine { refusal, why, .. } = found;
+        (refusal.reason.as_ref(), why.as_str())
     };
     let why = "the last start on the node was 0s ago, and limits.wait is 30s";
-    assert_eq!(refused(SHARD), (json!("ramp"), json!(why)));
+    assert_eq!(refused(SHARD), ("ramp", why));
     let why = "ratio_views already has 1 job on the node, and its concurrency is 1";
-    assert_eq!(refused(ODD_VIEW), (json!("channel_limit"), json!(why)));
-    let waiting =
-        json!({"node": "couchdb@a", "channel": "ratio_dbs", "starts": 0, "refused": {"ramp": 2}});
-    assert!(data["candidates"].as_array().unwrap().contains(&waiting), "{data}");
-    let page = surface.data("/api/v1/plan?node=couchdb@a&limit=1&offset=1").await;
-    assert_eq!((page["starts"].as_array().unwrap().len(), &page["total"]), (1, &json!(2)));
-    assert_eq!(page["refused"].as_array().unwrap().len(), 1);
-    let explained = surface.data(&format!("/api/v1/explain?target={}", encoded(VIEW))).await;
-    assert_eq!(explained["targets"][0]["start"]["request"], starts[0]["request"]);
-    assert_eq!(explained["targets"][0]["why"], Value::Null);
+    assert_eq!(refused(ODD_VIEW), ("channel_limit", why));
+    let waiting = CandidatesLine {
+        node: "couchdb@a".to_owned(),
+        channel: "ratio_dbs".to_owned(),
+        starts: 0,
+        refused: [("ramp".into(), 2)].into(),
+    };
+    assert!(plan.candidates.contains(&waiting), "{plan:?}");
+    let page: Planned = surface.answer("/api/v1/plan?node=couchdb@a&limit=1&offset=1").await;
+    assert_eq!((page.starts.len(), page.total, page.refused.len()), (1, 2, 1));
+    let page: Explanations =
+        surface.answer(&format!("/api/v1/explain?target={}", encoded(VIEW))).await;
+    let [explained] = &*page.targets else { panic!("{page:?}") };
+    assert_eq!(explained.start.as_ref().map(|it| &it.request), Some(&start.request));
+    assert_eq!(explained.why, None);
 }
 
 #[tokio::test]
@@ -141,9 +157,8 @@ async fn what_is_not_there_is_said_in_the_envelope() {
     let surface = Surface::new();
     let odd = format!("explain?target={}", encoded("<b>\n\"'%"));
     for path in ["nothing", "targets/x", "", "explain?target=nothing", "explain?target=", &odd] {
-        let (status, body) = surface.json(&format!("/api/v1/{path}")).await;
-        assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
-        assert_eq!((&body["status"], &body["errorType"]), (&json!("error"), &json!("not_found")));
+        let (status, failed) = failure(&surface, &format!("/api/v1/{path}")).await;
+        assert_eq!((status, failed.error_type.as_ref()), (StatusCode::NOT_FOUND, "not_found"));
     }
 }
 
@@ -171,18 +186,21 @@ async fn explain_takes_every_name_a_target_has() {
             written.push(text.to_owned());
         }
         for target in written {
-            let data = surface.data(&format!("/api/v1/explain?limit=9&target={target}")).await;
-            assert_eq!(ids(&data), expected, "{target}");
-            assert_eq!(data["total"], expected.len(), "{target}");
+            let page: Explanations =
+                surface.answer(&format!("/api/v1/explain?limit=9&target={target}")).await;
+            assert_eq!(explained_ids(&page), expected, "{target}");
+            assert_eq!(page.total, expected.len(), "{target}");
         }
     }
     let (status, _) =
         surface.json(&format!("/api/v1/explain?target={}", encoded(&odd_design))).await;
     assert_eq!(status, StatusCode::NOT_FOUND, "another database has that one");
-    let page = surface.data("/api/v1/explain?target=orders&offset=4&limit=1").await;
-    assert_eq!((ids(&page), &page["total"]), (vec![CLEANUP.to_owned()], &json!(5)));
+    let page: Explanations = surface.answer("/api/v1/explain?target=orders&offset=4&limit=1").await;
+    assert_eq!((explained_ids(&page), page.total), (vec![CLEANUP], 5));
 }
 
+/// Reads the JSON itself, because other programs depend on the names of its fields, and on those
+/// that are there and null.
 #[tokio::test]
 async fn a_target_has_the_fields_of_the_contract() {
     let surface = Surface::new();
@@ -221,43 +239,35 @@ async fn a_target_has_the_fields_of_the_contract() {
 #[tokio::test]
 async fn queues_show_what_waits_best_first() {
     let surface = Surface::new();
-    let data = surface.data("/api/v1/queue?node=couchdb@a&channel=ratio_dbs").await;
-    let queues = data["queues"].as_array().unwrap();
-    assert_eq!(queues.len(), 1);
-    let mut queue = queues[0].clone();
-    let targets = queue["targets"].take();
-    assert_eq!(ids(&json!({ "targets": targets })), [SHARD, ODD]);
-    let fields = queue.as_object_mut().unwrap();
-    fields.remove("targets");
-    let reclaimable = fields.remove("reclaimable_bytes").unwrap().as_u64().unwrap();
+    let page: Queues = surface.answer("/api/v1/queue?node=couchdb@a&channel=ratio_dbs").await;
+    let [queue] = &*page.queues else { panic!("{page:?}") };
+    assert_eq!(ids(&queue.targets), [SHARD, ODD]);
+    let reclaimable = queue.reclaimable_bytes;
     assert!(reclaimable > 100 * MIB && reclaimable < 140 * MIB, "{reclaimable}");
-    assert_eq!(
-        queue,
-        json!({
-            "node": "couchdb@a",
-            "channel": "ratio_dbs",
-            "size": 2,
-            "capacity": 9_999,
-            "overflow": 0,
-            "active": 0,
-            "priority_max": 10.0,
-            "priority_min": 3.0,
-            "oldest": "2026-11-21T00:54:00Z",
-        })
-    );
-    let data = surface.data("/api/v1/queue?channel=ratio_dbs&limit=1").await;
-    let sizes: Vec<_> = data["queues"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|queue| (queue["node"].clone(), queue["size"].clone(), ids(queue).len()))
-        .collect();
-    assert_eq!(sizes, [(json!("couchdb@a"), json!(2), 1), (json!("couchdb@b"), json!(0), 0)]);
-    let all = surface.data("/api/v1/queue").await;
-    assert_eq!(all["queues"].as_array().unwrap().len(), 2 * 3 + 4);
-    assert_eq!(surface.data("/api/v1/queue?node=nobody").await["queues"], json!([]));
+    let expected = Queue {
+        node: "couchdb@a".to_owned(),
+        channel: "ratio_dbs".to_owned(),
+        size: 2,
+        capacity: 9_999,
+        overflow: 0,
+        active: 0,
+        reclaimable_bytes: reclaimable,
+        priority_max: Some(10.0),
+        priority_min: Some(3.0),
+        oldest: Some("2026-11-21T00:54:00Z".to_owned()),
+        targets: queue.targets.clone(),
+    };
+    assert_eq!(*queue, expected);
+    let page: Queues = surface.answer("/api/v1/queue?channel=ratio_dbs&limit=1").await;
+    let sizes = page.queues.iter().map(|it| (it.node.as_str(), it.size, it.targets.len()));
+    assert_eq!(sizes.collect::<Vec<_>>(), [("couchdb@a", 2, 1), ("couchdb@b", 0, 0)]);
+    let all: Queues = surface.answer("/api/v1/queue").await;
+    assert_eq!(all.queues.len(), 2 * 3 + 4);
+    let none: Queues = surface.answer("/api/v1/queue?node=nobody").await;
+    assert_eq!(none.queues, []);
 }
 
+/// Compares the JSON itself: what is unknown is null, and never absent.
 #[tokio::test]
 async fn status_and_config_say_what_is_in_force() {
     let surface = Surface::new();

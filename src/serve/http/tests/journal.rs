@@ -1,4 +1,7 @@
-use super::{answers::encoded, *};
+use super::{
+    answers::{encoded, failure},
+    *,
+};
 use crate::{
     model::{
         records::{
@@ -6,6 +9,7 @@ use crate::{
         },
         settings::work,
     },
+    serve::report::{Events, Outcomes},
     store::journal::{ClusterIdentity, EventDetails, InMemory, Journal, JournalTask},
 };
 use tokio::task::JoinSet;
@@ -59,19 +63,27 @@ async fn surface(tasks: &mut JoinSet<()>) -> Surface {
     surface
 }
 
-fn numbers(list: &Value) -> Vec<u64> {
-    list.as_array().unwrap().iter().map(|one| one["seq"].as_u64().unwrap()).collect()
+/// The numbers of the outcomes on a page.
+fn outcome_numbers(page: &Outcomes) -> Vec<u64> {
+    page.outcomes.iter().map(|outcome| outcome.seq).collect()
+}
+
+/// The numbers of the events on a page.
+fn event_numbers(page: &Events) -> Vec<u64> {
+    page.events.iter().map(|event| event.seq).collect()
 }
 
 #[tokio::test]
 async fn the_history_is_paged_from_the_newest_back() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
-    let first = surface.data("/api/v1/history?limit=3").await;
-    assert_eq!(numbers(&first["outcomes"]), [7, 5, 3]);
-    assert_eq!(first["next_before"], 3);
+    let first: Outcomes = surface.answer("/api/v1/history?limit=3").await;
+    assert_eq!(outcome_numbers(&first), [7, 5, 3]);
+    assert_eq!(first.next_before, Some(3));
+    let rest: Outcomes = surface.answer("/api/v1/history?limit=3&before=3").await;
+    assert_eq!((outcome_numbers(&rest), rest.next_before), (vec![1], None));
+    // The JSON itself: what is unknown is null.
     let rest = surface.data("/api/v1/history?limit=3&before=3").await;
-    assert_eq!((numbers(&rest["outcomes"]), &rest["next_before"]), (vec![1], &json!(null)));
     assert_eq!(
         rest["outcomes"][0],
         json!({
@@ -90,8 +102,8 @@ async fn the_history_is_paged_from_the_newest_back() {
         ("since=2026-11-21T00:55:02Z", &[7, 5]),
         ("since=1795222503", &[7]),
     ] {
-        let data = surface.data(&format!("/api/v1/history?{query}")).await;
-        assert_eq!(numbers(&data["outcomes"]), expected, "{query}");
+        let data: Outcomes = surface.answer(&format!("/api/v1/history?{query}")).await;
+        assert_eq!(outcome_numbers(&data), expected, "{query}");
     }
 }
 
@@ -99,8 +111,10 @@ async fn the_history_is_paged_from_the_newest_back() {
 async fn events_come_in_order_with_their_types() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
+    let all: Events = surface.answer("/api/v1/events").await;
+    assert_eq!((event_numbers(&all), all.last_seq), (vec![2, 4, 6, 8, 9], 9));
+    // The JSON itself: a field that means nothing for the type is absent.
     let all = surface.data("/api/v1/events").await;
-    assert_eq!((numbers(&all["events"]), &all["last_seq"]), (vec![2, 4, 6, 8, 9], &json!(9)));
     assert_eq!(
         all["events"][4],
         json!({
@@ -114,8 +128,8 @@ async fn events_come_in_order_with_their_types() {
         ("since=9", &[], false),
         ("types=suspended,resumed", &[9], false),
     ] {
-        let data = surface.data(&format!("/api/v1/events?{query}")).await;
-        assert_eq!((numbers(&data["events"]), &data["more"]), (expected.to_vec(), &json!(more)));
+        let data: Events = surface.answer(&format!("/api/v1/events?{query}")).await;
+        assert_eq!((event_numbers(&data), data.more), (expected.to_vec(), more));
     }
 }
 
@@ -126,7 +140,7 @@ async fn an_answer_may_wait_for_the_first_event() {
     let journal = surface.state.journal.clone().unwrap();
     let write = |db: &str| journal.record_batch(vec![EventDetails::Updated { db: db.to_owned() }]);
 
-    let waiting = surface.data("/api/v1/events?since=9&types=updated,resumed&wait=60s");
+    let waiting = surface.answer::<Events>("/api/v1/events?since=9&types=updated,resumed&wait=60s");
     let writing = async {
         // Another type wakes nobody, and is passed over for good.
         journal.record_batch(vec![EventDetails::Deleted { db: "a".to_owned() }]);
@@ -134,7 +148,7 @@ async fn an_answer_may_wait_for_the_first_event() {
         write("a");
     };
     let (found, ()) = tokio::join!(waiting, writing);
-    assert_eq!((numbers(&found["events"]), &found["last_seq"]), (vec![11], &json!(11)));
+    assert_eq!((event_numbers(&found), found.last_seq), (vec![11], 11));
 
     let since = tokio::time::Instant::now();
     for (query, expected, last) in [
@@ -143,15 +157,12 @@ async fn an_answer_may_wait_for_the_first_event() {
         // Of another journal: whoever has such a number has to know at once.
         ("since=400&wait=60s", &[], 11),
     ] {
-        let data = surface.data(&format!("/api/v1/events?{query}")).await;
-        assert_eq!(
-            (numbers(&data["events"]), &data["last_seq"]),
-            (expected.to_vec(), &json!(last))
-        );
+        let data: Events = surface.answer(&format!("/api/v1/events?{query}")).await;
+        assert_eq!((event_numbers(&data), data.last_seq), (expected.to_vec(), last));
     }
-    let waiting = surface.data("/api/v1/events?since=11&wait=60s");
+    let waiting = surface.answer::<Events>("/api/v1/events?since=11&wait=60s");
     let (found, ()) = tokio::join!(waiting, async { surface.state.stop.cancel() });
-    assert_eq!(numbers(&found["events"]), Vec::<u64>::new());
+    assert_eq!(event_numbers(&found), Vec::<u64>::new());
     assert!(since.elapsed() < Duration::from_secs(30), "nothing waited in vain");
 }
 
@@ -194,15 +205,14 @@ async fn questions_to_the_journal_that_mean_nothing_are_named() {
         ("events?wait=30s", "wait needs since= with the number of the event to continue after"),
         ("events?since=1h&wait=30s", "wait needs since="),
     ] {
-        let (status, body) = surface.json(&format!("/api/v1/{path}")).await;
+        let (status, failed) = failure(&surface, &format!("/api/v1/{path}")).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
-        let error = body["error"].as_str().unwrap();
-        assert!(error.contains(named), "{path}: {error}");
+        assert!(failed.error.contains(named), "{path}: {failed:?}");
     }
     for path in ["history?target=ordrs", "events?target=ordrs"] {
-        let (status, body) = surface.json(&format!("/api/v1/{path}")).await;
+        let (status, failed) = failure(&surface, &format!("/api/v1/{path}")).await;
         let says = "no database, view or shard matches \"ordrs\"; did you mean \"orders\"?";
-        assert_eq!((status, body["error"].as_str()), (StatusCode::NOT_FOUND, Some(says)));
+        assert_eq!((status, failed.error.as_str()), (StatusCode::NOT_FOUND, says));
     }
 }
 
@@ -239,10 +249,10 @@ async fn history_and_events_take_every_name_a_target_has_and_every_way_to_write_
         ("target=db:couchdb@a%2Fd2", &[5], &[6]),
         ("target=d2", &[5], &[6]),
     ] {
-        let data = surface.data(&format!("/api/v1/history?{query}")).await;
-        assert_eq!(numbers(&data["outcomes"]), outcomes, "{query}");
-        let data = surface.data(&format!("/api/v1/events?{query}")).await;
-        assert_eq!(numbers(&data["events"]), events, "{query}");
+        let data: Outcomes = surface.answer(&format!("/api/v1/history?{query}")).await;
+        assert_eq!(outcome_numbers(&data), outcomes, "{query}");
+        let data: Events = surface.answer(&format!("/api/v1/events?{query}")).await;
+        assert_eq!(event_numbers(&data), events, "{query}");
     }
     for (since, outcomes) in [
         ("90m", &[12, 7, 5, 3, 1][..]),
@@ -250,12 +260,12 @@ async fn history_and_events_take_every_name_a_target_has_and_every_way_to_write_
         ("2026-11-20T23:00:00Z", &[12, 7, 5, 3, 1]),
         ("3d", &[12, 10, 7, 5, 3, 1]),
     ] {
-        let data = surface.data(&format!("/api/v1/history?since={since}")).await;
-        assert_eq!(numbers(&data["outcomes"]), outcomes, "{since}");
+        let data: Outcomes = surface.answer(&format!("/api/v1/history?since={since}")).await;
+        assert_eq!(outcome_numbers(&data), outcomes, "{since}");
     }
     for (since, events) in [("1h", 7), ("2026-11-21T00:54:01Z", 0), ("9", 2)] {
-        let data = surface.data(&format!("/api/v1/events?since={since}")).await;
-        assert_eq!(data["events"].as_array().unwrap().len(), events, "{since}");
+        let data: Events = surface.answer(&format!("/api/v1/events?since={since}")).await;
+        assert_eq!(data.events.len(), events, "{since}");
     }
 }
 
@@ -263,8 +273,8 @@ async fn history_and_events_take_every_name_a_target_has_and_every_way_to_write_
 async fn a_journal_that_is_not_there_or_ended_is_said() {
     let surface = Surface::new();
     for path in ["/api/v1/history", "/api/v1/events"] {
-        let (status, body) = surface.json(path).await;
-        assert_eq!((status, &body["errorType"]), (StatusCode::NOT_FOUND, &json!("not_found")));
+        let (status, failed) = failure(&surface, path).await;
+        assert_eq!((status, failed.error_type.as_ref()), (StatusCode::NOT_FOUND, "not_found"));
     }
     let mut tasks = JoinSet::new();
     let with = self::surface(&mut tasks).await;
@@ -273,9 +283,9 @@ async fn a_journal_that_is_not_there_or_ended_is_said() {
         assert!(metrics.text().lines().any(|it| it == line), "{}", metrics.text());
     }
     tasks.shutdown().await;
-    let (status, body) = with.json("/api/v1/history").await;
+    let (status, failed) = failure(&with, "/api/v1/history").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(body["error"], "the journal is closed: recliner is stopping");
+    assert_eq!(failed.error, "the journal is closed: recliner is stopping");
 }
 
 #[tokio::test]
@@ -289,25 +299,25 @@ async fn long_lists_are_read_page_by_page_and_come_to_the_same() {
     }
     journal.store(changes).await.unwrap();
     surface.state.journal = Some(journal);
-    // Each outcome is told by an event with the number behind its own.
+    // Each outcome is reported by an event with the number behind its own.
     let outcomes: Vec<u64> = (0..1_700).rev().map(|number| 2 * number + 1).collect();
     let events: Vec<u64> = (0..1_700).map(|number| 2 * number + 2).collect();
-    let all = surface.data("/api/v1/history?limit=10000").await;
-    assert_eq!((numbers(&all["outcomes"]), &all["next_before"]), (outcomes.clone(), &json!(null)));
+    let all: Outcomes = surface.answer("/api/v1/history?limit=10000").await;
+    assert_eq!((outcome_numbers(&all), all.next_before), (outcomes.clone(), None));
     for limit in [0, 1, 499, 500, 501, 1_000, 1_699, 1_700] {
-        let part = surface.data(&format!("/api/v1/history?limit={limit}")).await;
-        assert_eq!(numbers(&part["outcomes"]), outcomes[..limit], "{limit}");
+        let part: Outcomes = surface.answer(&format!("/api/v1/history?limit={limit}")).await;
+        assert_eq!(outcome_numbers(&part), outcomes[..limit], "{limit}");
         let next = outcomes[..limit].last().filter(|_| limit < 1_700);
-        assert_eq!(part["next_before"], json!(next), "{limit}");
-        let newest = surface.data(&format!("/api/v1/events?limit={limit}")).await;
-        assert_eq!(numbers(&newest["events"]), events[1_700 - limit..], "{limit}");
-        assert_eq!((&newest["more"], &newest["last_seq"]), (&json!(false), &json!(3_400)));
-        let behind = surface.data(&format!("/api/v1/events?since=2&limit={limit}")).await;
-        assert_eq!(numbers(&behind["events"]), events[1..(1 + limit).min(1_700)], "{limit}");
-        assert_eq!((&behind["more"], &behind["limit"]), (&json!(limit < 1_699), &json!(limit)));
+        assert_eq!(part.next_before.as_ref(), next, "{limit}");
+        let newest: Events = surface.answer(&format!("/api/v1/events?limit={limit}")).await;
+        assert_eq!(event_numbers(&newest), events[1_700 - limit..], "{limit}");
+        assert_eq!((newest.more, newest.last_seq), (false, 3_400));
+        let behind: Events = surface.answer(&format!("/api/v1/events?since=2&limit={limit}")).await;
+        assert_eq!(event_numbers(&behind), events[1..(1 + limit).min(1_700)], "{limit}");
+        assert_eq!((behind.more, behind.limit), (limit < 1_699, limit));
     }
-    let failed = surface.data("/api/v1/history?limit=900&result=failed").await;
-    assert_eq!(numbers(&failed["outcomes"]).len(), 850);
-    let none = surface.data("/api/v1/events?types=suspended&limit=1000").await;
-    assert_eq!((&none["events"], &none["last_seq"]), (&json!([]), &json!(3_400)));
+    let failed: Outcomes = surface.answer("/api/v1/history?limit=900&result=failed").await;
+    assert_eq!(outcome_numbers(&failed).len(), 850);
+    let none: Events = surface.answer("/api/v1/events?types=suspended&limit=1000").await;
+    assert_eq!((none.events.len(), none.last_seq), (0, 3_400));
 }

@@ -1,6 +1,7 @@
 //! Probes and orders.
 
 use super::*;
+use crate::serve::report::Failed;
 
 const HOST: (&str, &str) = ("host", "127.0.0.1:10984");
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -134,13 +135,13 @@ async fn orders_need_the_flag_and_the_operator() {
     }
     for path in ORDERS {
         let answer = surface.ask(Method::POST, path, &[HOST, JSON]).await;
-        let body: Value = serde_json::from_slice(&answer.body).unwrap();
+        let failed: Failed = serde_json::from_slice(&answer.body).unwrap();
         assert_eq!(
-            (answer.status, &body["errorType"]),
-            (StatusCode::FORBIDDEN, &json!("forbidden"))
+            (answer.status, failed.error_type.as_ref()),
+            (StatusCode::FORBIDDEN, "forbidden")
         );
-        let says = body["error"].as_str().unwrap();
-        assert!(says.ends_with("start recliner with --web.enable-admin-api"), "{says}");
+        let expected = "start recliner with --web.enable-admin-api";
+        assert!(failed.error.ends_with(expected), "{failed:?}");
     }
     assert!(surface.orders.try_recv().is_err(), "none came through");
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     jobs::TargetConstraints,
     model::records::{Suspension, SuspensionScope, Suspensions},
+    serve::report::Planned,
 };
 
 #[tokio::test]
@@ -45,13 +46,13 @@ async fn a_suspension_shows_since_when_by_whom_and_why() {
         },
     ]);
     for path in ["/api/v1/status", "/api/v1/plan"] {
+        // The JSON itself: a reason that nobody gave is null.
         assert_eq!(surface.data(path).await["suspensions"], expected, "{path}");
     }
-    let refused = surface.data("/api/v1/plan").await["refused"].take();
-    let whys: Vec<&str> =
-        refused.as_array().unwrap().iter().map(|it| it["why"].as_str().unwrap()).collect();
-    let said = format!("{says}; recliner resume all resumes them");
-    assert!(!whys.is_empty() && whys.iter().all(|why| *why == said), "{whys:?}");
+    let refused = surface.answer::<Planned>("/api/v1/plan").await.refused;
+    let whys: Vec<&str> = refused.iter().map(|line| line.why.as_str()).collect();
+    let expected = format!("{says}; recliner resume all resumes them");
+    assert!(!whys.is_empty() && whys.iter().all(|why| *why == expected), "{whys:?}");
 
     let page = surface.get("/").await;
     let shown = "All starts are suspended since 2026-11-21T00:54:00Z by unix socket, uid 7: the &lt;disk&gt; of couch-a is &quot;replaced&quot;";
