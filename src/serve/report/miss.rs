@@ -92,6 +92,7 @@ impl MissLine {
             MissReason::NotThisKind => "it is for another kind of target".to_owned(),
             MissReason::BelowMinSize => format!("the file is {value}, it takes more than {limit}"),
             MissReason::AboveMaxSize => format!("the file is {value}, it takes at most {limit}"),
+            MissReason::BelowMinPriority if self.unit.is_none() => format!("no {priority} found"),
             MissReason::BelowMinPriority => {
                 format!("the {priority} is {value}, it takes more than {limit}")
             }
@@ -187,6 +188,10 @@ mod tests {
         }
         let (_, upgrade) = channels.find("upgrade_dbs").unwrap();
         let current = MissLine::new(upgrade, Miss::without_numbers(MissReason::NoUpgradeNeeded));
+        let (_, cleanup) = channels.find("index_cleanup").unwrap();
+        let reason = MissReason::BelowMinPriority;
+        let clean = MissLine::new(cleanup, Miss { reason, value: Some(0.0), limit: Some(0.0) });
+        assert_eq!(clean.says(), "no stale files found");
         let lean = line("ratio_dbs", MissReason::BelowMinPriority, 1.0, 2.0);
         assert_eq!(not_taken(&[current, lean]), Some("lean"));
         assert_eq!(not_taken(&[]), None);
