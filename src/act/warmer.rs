@@ -26,14 +26,18 @@ use crate::{
     plan::Plan,
     scan,
     store::journal::{EventDetails, Journal},
-    table::{NodeIx, TargetIx},
+    table::{NodeIx, Snapshot, TargetIx},
     tasks::unwrap_join,
     text::duration,
 };
 use build_history::BuildHistory;
 use index_lag::IndexLags;
 use selection::SelectionInputs;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 use tokio::{
     sync::watch,
     task::JoinSet,
@@ -124,6 +128,8 @@ pub struct WarmerTask {
     /// Requested builds that have not ended. Their targets may no longer exist.
     running_builds: BTreeMap<TargetIx, (TargetId, Moment)>,
     lags: IndexLags,
+    /// The snapshot that `lags` is from. A weak reference keeps no tables in memory.
+    lags_of: Weak<Snapshot>,
     thresholds: BTreeMap<NodeIx, (Moment, Option<f64>)>,
     sending: JoinSet<(TargetIx, Result<(), String>)>,
     threshold_reads: JoinSet<(NodeIx, Option<f64>)>,
@@ -143,6 +149,7 @@ impl WarmerTask {
             history: BuildHistory::default(),
             running_builds: BTreeMap::new(),
             lags: IndexLags::default(),
+            lags_of: Weak::new(),
             thresholds: BTreeMap::new(),
             sending: JoinSet::new(),
             threshold_reads: JoinSet::new(),
@@ -181,7 +188,11 @@ impl WarmerTask {
         let plan = Arc::clone(&self.inputs.plans.borrow_and_update());
         let settings = Arc::clone(&self.inputs.settings.borrow_and_update());
         let now = self.clock.now();
-        self.lags = index_lag::index_lags(&plan.snapshot);
+        let snapshot = Arc::downgrade(&plan.snapshot);
+        if !self.lags_of.ptr_eq(&snapshot) {
+            self.lags = index_lag::index_lags(&plan.snapshot);
+            self.lags_of = snapshot;
+        }
         let warmer = &settings.warmer;
         let changes = self.history.update(&self.lags.buildable, &plan.conditions.jobs, warmer, now);
         for (ix, class, result) in changes.ended {
