@@ -191,7 +191,7 @@ pub(super) fn list<T: 'static>(item: Form<T>) -> Form<Vec<T>> {
                 report.refuse(
                     node.at,
                     path,
-                    format!("found {found}, but a list belongs here; leave the key out for the default, or write [] for none"),
+                    format!("found {found}, expected a list; leave the key out for the default, or write [] for none"),
                 );
                 return None;
             };

@@ -216,7 +216,7 @@ pub(super) fn scalar<T>(
         }
         Value::List(_) | Value::Map(_) => {
             let found = node.found();
-            report.refuse(node.at, path, format!("found {found}, but one value belongs here"));
+            report.refuse(node.at, path, format!("found {found}, expected one value"));
             None
         }
     }

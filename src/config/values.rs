@@ -36,14 +36,11 @@ pub(super) fn duration(min: Duration) -> Form<Duration> {
 
 fn read_duration(text: &str, min: Duration) -> Read<Duration> {
     let found = durations::parse(text).ok_or_else(|| {
-        format!(
-            "found {}, but a duration belongs here, such as 500ms, 30s, 5m or 1h 30m",
-            quoted(text)
-        )
+        format!("found {}, expected a duration, such as 500ms, 30s, 5m or 1h 30m", quoted(text))
     })?;
     if found < min {
         let min = durations::format_exact(min);
-        return Err(format!("found {}, but {min} is the minimum", quoted(text)));
+        return Err(format!("found {}, the minimum is {min}", quoted(text)));
     }
     if found > MAX_DURATION {
         return Err(format!("found {}, but 100 years is the maximum", quoted(text)));
@@ -60,7 +57,7 @@ pub(super) fn bytes() -> Form<u64> {
 pub(super) fn bytes_from_mib() -> Form<u64> {
     const MIN: u64 = 1 << 20;
     let read = |text: &str| match read_bytes(text)? {
-        size if size < MIN => Err(format!("found {}, but 1MiB is the minimum", quoted(text))),
+        size if size < MIN => Err(format!("found {}, the minimum is 1MiB", quoted(text))),
         size => Ok(size),
     };
     Form::scalar(read, |bytes| Output::bytes(*bytes), bytes_schema(MIN))
@@ -77,7 +74,7 @@ pub(super) fn bytes_or_infinity() -> Form<Option<u64>> {
 
 pub(super) fn read_bytes(text: &str) -> Read<u64> {
     size::parse(text).map_err(|_| {
-        format!("found {}, but a size belongs here: a number of bytes, or one with a unit, such as 512MiB or 20GB", quoted(text))
+        format!("found {}, expected a size: a number of bytes, or one with a unit, such as 512MiB or 20GB", quoted(text))
     })
 }
 
@@ -108,10 +105,7 @@ where
             .filter(|number| range.contains(number))
             .ok_or_else(|| {
                 let (min, max) = (range.start(), range.end());
-                format!(
-                    "found {}, but a whole number from {min} to {max} belongs here",
-                    quoted(text)
-                )
+                format!("found {}, expected a whole number from {min} to {max}", quoted(text))
             })
     };
     Form::scalar(read, |number| Output::number(number), schema)
@@ -129,7 +123,10 @@ pub(super) fn integer_or_off(range: RangeInclusive<u32>) -> Form<u32> {
             .and_then(|number| u32::try_from(number).ok())
             .filter(|number| range.contains(number))
             .ok_or_else(|| {
-                format!("found {}, but a whole number from {min} to {max} belongs here, or off for no pace", quoted(text))
+                format!(
+                    "found {}, expected a whole number from {min} to {max}, or off for no pace",
+                    quoted(text)
+                )
             })
     };
     let write = |number: &u32| match number {
@@ -142,9 +139,8 @@ pub(super) fn integer_or_off(range: RangeInclusive<u32>) -> Form<u32> {
 /// Any whole number that is not negative.
 pub(super) fn count() -> Form<u64> {
     let read = |text: &str| {
-        read_digits(text).ok_or_else(|| {
-            format!("found {}, but a whole number belongs here, zero or more", quoted(text))
-        })
+        read_digits(text)
+            .ok_or_else(|| format!("found {}, expected a whole number, zero or more", quoted(text)))
     };
     Form::scalar(read, |count| Output::number(count), json!({"type": "integer", "minimum": 0}))
 }
@@ -158,9 +154,10 @@ fn read_digits(text: &str) -> Option<u64> {
 pub(super) fn read_number(text: &str) -> Read<f64> {
     // The words that Rust reads as numbers, nan and inf, are none here.
     let digits = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
-    text.parse::<f64>().ok().filter(|found| digits && found.is_finite()).ok_or_else(|| {
-        format!("found {}, but a number belongs here, such as 2 or 2.5", quoted(text))
-    })
+    text.parse::<f64>()
+        .ok()
+        .filter(|found| digits && found.is_finite())
+        .ok_or_else(|| format!("found {}, expected a number, such as 2 or 2.5", quoted(text)))
 }
 
 /// A number in a range.
@@ -169,7 +166,7 @@ pub(super) fn number(range: RangeInclusive<f64>) -> Form<f64> {
     let read = move |text: &str| {
         read_number(text).ok().filter(|found| range.contains(found)).ok_or_else(|| {
             let (min, max) = (range.start(), range.end());
-            format!("found {}, but a number from {min} to {max} belongs here", quoted(text))
+            format!("found {}, expected a number from {min} to {max}", quoted(text))
         })
     };
     Form::scalar(read, |number| Output::number(number), schema)
@@ -183,7 +180,7 @@ pub(super) fn percent() -> Form<f64> {
             .filter(|percent| (0.0..=100.0).contains(percent))
             .ok_or_else(|| {
                 format!(
-                    "found {}, but a percentage from 0% to 100% belongs here, such as 10%",
+                    "found {}, expected a percentage from 0% to 100%, such as 10%",
                     quoted(text)
                 )
             })
@@ -202,7 +199,7 @@ fn read_boolean(text: &str) -> Read<bool> {
     match text {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => Err(format!("found {}, but true or false belongs here", quoted(text))),
+        _ => Err(format!("found {}, expected true or false", quoted(text))),
     }
 }
 
@@ -223,7 +220,7 @@ pub(super) fn read_one_of<T: Copy>(
         let words: Vec<&'static str> = all.clone().into_iter().map(label).collect();
         all.clone().into_iter().find(|one| label(*one) == text).ok_or_else(|| {
             let near = suggestion(text, &words);
-            format!("found {}, but {} belongs here{near}", quoted(text), alternatives(&words))
+            format!("found {}, expected {}{near}", quoted(text), alternatives(&words))
         })
     }
 }
@@ -232,7 +229,7 @@ pub(super) fn read_one_of<T: Copy>(
 pub(super) fn text() -> Form<String> {
     let read = |text: &str| {
         if text.trim().is_empty() || text.chars().any(char::is_control) {
-            return Err(format!("found {}, but one line of text belongs here", quoted(text)));
+            return Err(format!("found {}, expected one line of text", quoted(text)));
         }
         Ok(text.to_owned())
     };
@@ -256,10 +253,7 @@ pub(super) fn path() -> Form<PathBuf> {
 
 fn read_path(text: &str) -> Read<PathBuf> {
     if text.is_empty() || text.contains('\0') {
-        return Err(format!(
-            "found {}, but the path of a file or directory belongs here",
-            quoted(text)
-        ));
+        return Err(format!("found {}, expected the path of a file or directory", quoted(text)));
     }
     Ok(PathBuf::from(text))
 }
@@ -287,7 +281,7 @@ pub(super) fn read_couchdb_url(text: &str) -> Read<Address> {
 fn read_url(text: &str, what: &str, example: &str) -> Read<Address> {
     text.parse::<Address>().map_err(|why| match why {
         ParseAddressError::Url { shown, reason } => format!(
-            "found {shown}, but the URL of {what} belongs here, such as {example} ({reason})"
+            "found {shown}, expected the URL of {what}, such as {example} ({reason})"
         ),
         ParseAddressError::Scheme { shown } => format!(
             "found {shown}, but the URL of {what} begins with http:// or https://, such as {example}"
@@ -303,8 +297,7 @@ fn read_url(text: &str, what: &str, example: &str) -> Read<Address> {
 
 /// A host, or every host below a domain.
 pub(super) fn host_pattern() -> Form<HostPattern> {
-    let read =
-        |text: &str| text.parse().map_err(|why| format!("found {}, but {why}", quoted(text)));
+    let read = |text: &str| text.parse().map_err(|why| format!("found {}, {why}", quoted(text)));
     let pattern = r"^(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.*$|:";
     let schema = json!({"type": "string", "pattern": pattern, "not": {"pattern": "/"}});
     Form::scalar(read, |host: &HostPattern| Output::Text(host.to_string()), schema)
@@ -328,7 +321,7 @@ pub(super) fn read_node_name(text: &str) -> Read<String> {
     match text.split_once('@') {
         Some((name, host)) if plain(name) && plain(host) => Ok(text.to_owned()),
         _ => Err(format!(
-            "found {}, but the name of a node belongs here as CouchDB writes it, such as couchdb@couch-a",
+            "found {}, expected the name of a node as CouchDB writes it, such as couchdb@couch-a",
             quoted(text)
         )),
     }
@@ -387,7 +380,7 @@ pub(super) fn read_listen_address(text: &str) -> Read<SocketAddr> {
         .and_then(|(host, port)| Some(SocketAddr::new(local(host)?, port.parse().ok()?)));
     text.parse().ok().or(named).ok_or_else(|| {
         format!(
-            "found {}, but an address and a port belong here, such as 127.0.0.1:10984 or :10984",
+            "found {}, expected an address and a port, such as 127.0.0.1:10984 or :10984",
             quoted(text)
         )
     })

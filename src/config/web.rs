@@ -445,11 +445,7 @@ impl Headers {
 fn header_value(allowed: &'static [&'static str]) -> Form<Option<HeaderValue>> {
     let read = |text: &str| {
         if !allowed.is_empty() && !allowed.contains(&text) {
-            return Err(format!(
-                "found {}, but {} belongs here",
-                quoted(text),
-                alternatives(allowed)
-            ));
+            return Err(format!("found {}, expected {}", quoted(text), alternatives(allowed)));
         }
         HeaderValue::from_str(text)
             .map_err(|_| format!("found {}, which no header can carry", quoted(text)))
@@ -474,7 +470,7 @@ fn password_hash() -> Form<PasswordHash> {
     // What was found is never repeated: it may be the password itself.
     let read = |text: &str| {
         let parts = text.parse::<bcrypt::HashParts>().map_err(|_| {
-            "found no bcrypt hash, but one belongs here, as htpasswd -nBC 10 prints it after the colon".to_owned()
+            "expected a bcrypt hash, as htpasswd -nBC 10 prints it after the colon".to_owned()
         })?;
         Ok(PasswordHash { text: text.into(), cost: parts.get_cost() })
     };

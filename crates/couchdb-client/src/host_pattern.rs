@@ -40,7 +40,7 @@ impl fmt::Display for HostPattern {
 /// The text is not a host pattern.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
-    "a host belongs here, or *. and a domain for every host below it, such as *.couchdb.svc.cluster.local"
+    "expected a host, or *. and a domain for every host below it, such as *.couchdb.svc.cluster.local"
 )]
 pub struct ParseHostPatternError;
 

@@ -87,13 +87,13 @@ fn every_bad_flag_is_named_together_with_what_is_wrong_in_the_file() {
         said(&flags, "poll: soon"),
         [
             "--couchdb.url: found a URL with a user or a password in it; write the URL of a CouchDB server without them, such as http://couch-a:5984",
-            "--log.format: found \"xml\", but logfmt or json belongs here",
-            "--log.level: found \"loud\", but error, warn, info, debug or trace belongs here",
-            "--mode: found \"enforced\", but advise or enforce belongs here; did you mean enforce?",
-            "--node: found \"b\", but the name of a node belongs here as CouchDB writes it, such as couchdb@couch-a",
+            "--log.format: found \"xml\", expected logfmt or json",
+            "--log.level: found \"loud\", expected error, warn, info, debug or trace",
+            "--mode: found \"enforced\", expected advise or enforce; did you mean enforce?",
+            "--node: found \"b\", expected the name of a node as CouchDB writes it, such as couchdb@couch-a",
             "--view-index-dir: the view directory is given without the database directory; give --data-dir or files.data_dir too",
-            "--web.listen-address: found \"here\", but an address and a port belong here, such as 127.0.0.1:10984 or :10984",
-            "x.yml:1:7: poll: found \"soon\", but a duration belongs here, such as 500ms, 30s, 5m or 1h 30m",
+            "--web.listen-address: found \"here\", expected an address and a port, such as 127.0.0.1:10984 or :10984",
+            "x.yml:1:7: poll: found \"soon\", expected a duration, such as 500ms, 30s, 5m or 1h 30m",
         ]
     );
 }
