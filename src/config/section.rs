@@ -90,7 +90,7 @@ impl<'r, 'n> Section<'r, 'n> {
                 report.refuse(
                     node.at,
                     path,
-                    format!("found {found}, but keys and values belong here (key: value)"),
+                    format!("found {found}, expected keys and values (key: value)"),
                 );
                 (Vec::new(), false)
             }
