@@ -292,7 +292,7 @@ async fn a_new_file_counts_at_once_and_a_bad_one_does_not() {
     assert_eq!(web.problem(), None);
 
     for (text, says) in [
-        ("basic_auth_users: {ann: x}", "found no bcrypt hash"),
+        ("basic_auth_users: {ann: x}", "expected a bcrypt hash"),
         ("", "the new file has no users; weakening access control needs a restart"),
     ] {
         let path = site.write("web.yml", text);
