@@ -104,6 +104,9 @@ async fn the_log_says_when_a_build_begins_and_how_long_it_took() {
     let log = Log::default();
     let writer = log.clone();
     let shown = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+    // While there is only one dispatcher, tracing asks the thread that first reaches a call site
+    // whether anyone listens, which may be another test's. With two it asks both dispatchers.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let _until_the_end = tracing::subscriber::set_default(shown.finish());
     let mut rig = warming(nodes().with(lagging("orders")));
     rig.run_for(6 * MINUTE).await;
