@@ -118,15 +118,19 @@ pub(super) fn judge_db(
         if !later {
             return None;
         }
-        return Some(if begun {
-            JobVerdict::Failed(
-                "the compaction stopped and the old file is still in place: check the node's log and its disk space".into(),
-            )
-        } else {
-            JobVerdict::NeverRan
-        });
+        return Some(without_effect(begun));
     }
     later.then(|| JobVerdict::Lost("its sequence numbers before or after are unknown".into()))
+}
+
+/// The verdict if the old file is still in place.
+fn without_effect(begun: bool) -> JobVerdict {
+    if !begun {
+        return JobVerdict::NeverRan;
+    }
+    JobVerdict::Failed(
+        "the compaction stopped and the old file is still in place: check the node's log and its disk space".into(),
+    )
 }
 
 /// Judges the compaction of one copy of a view. `measured` tells whether the facts belong to this
@@ -164,13 +168,7 @@ pub(super) fn judge_view(
         if at <= disappeared.missed_at {
             return None;
         }
-        return Some(if begun {
-            JobVerdict::Failed(
-                "the compaction stopped and the old file is still in place: check the node's log and its disk space".into(),
-            )
-        } else {
-            JobVerdict::NeverRan
-        });
+        return Some(without_effect(begun));
     }
     (at > disappeared.missed_at)
         .then(|| JobVerdict::Lost("its sizes before or after are unknown".into()))

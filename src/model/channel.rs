@@ -5,7 +5,7 @@
 
 mod builtin;
 
-pub use builtin::builtin_channels;
+pub use builtin::{builtin_channels, builtin_priority};
 
 use crate::{
     model::{priority::PriorityKind, target::TargetKind, window::Window},

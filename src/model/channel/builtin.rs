@@ -12,22 +12,29 @@ pub(super) const DEFAULT_MIN_SIZE: u64 = 1_048_576;
 /// Capacity of a queue.
 pub(super) const DEFAULT_CAPACITY: usize = 9_999;
 
-/// smoosh's channels in the order in which 3.3 and later try them, database channels first: by
-/// name.
+/// Name, kind and priority of smoosh's channels in the order in which 3.3 and later try them,
+/// database channels first: by name.
+const BUILTIN: [(&str, TargetKind, PriorityKind); 7] = [
+    ("ratio_dbs", TargetKind::Db, PriorityKind::Ratio),
+    ("slack_dbs", TargetKind::Db, PriorityKind::Slack),
+    ("upgrade_dbs", TargetKind::Db, PriorityKind::Upgrade),
+    ("ratio_views", TargetKind::View, PriorityKind::Ratio),
+    ("slack_views", TargetKind::View, PriorityKind::Slack),
+    ("upgrade_views", TargetKind::View, PriorityKind::Upgrade),
+    ("index_cleanup", TargetKind::Cleanup, PriorityKind::Cleanup),
+];
+
+/// smoosh's channels in their order, with its defaults.
 #[must_use]
 pub fn builtin_channels() -> Vec<Channel> {
-    [
-        ("ratio_dbs", TargetKind::Db, PriorityKind::Ratio),
-        ("slack_dbs", TargetKind::Db, PriorityKind::Slack),
-        ("upgrade_dbs", TargetKind::Db, PriorityKind::Upgrade),
-        ("ratio_views", TargetKind::View, PriorityKind::Ratio),
-        ("slack_views", TargetKind::View, PriorityKind::Slack),
-        ("upgrade_views", TargetKind::View, PriorityKind::Upgrade),
-        ("index_cleanup", TargetKind::Cleanup, PriorityKind::Cleanup),
-    ]
-    .into_iter()
-    .map(|(name, kind, priority)| Channel::with_defaults(name, kind, priority))
-    .collect()
+    let channels = BUILTIN.into_iter();
+    channels.map(|(name, kind, priority)| Channel::with_defaults(name, kind, priority)).collect()
+}
+
+/// How smoosh's channel of this name ranks, if it is one of its own.
+#[must_use]
+pub fn builtin_priority(name: &str) -> Option<PriorityKind> {
+    BUILTIN.into_iter().find(|(builtin, ..)| *builtin == name).map(|(.., priority)| priority)
 }
 
 impl Channel {

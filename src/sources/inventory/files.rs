@@ -128,27 +128,17 @@ impl FoundFile {
     }
 }
 
-fn facts(numbers: &HeaderValues, at: Moment) -> Facts {
-    let HeaderValues {
-        file_bytes: file,
-        active_bytes: active,
-        external_bytes: external,
-        update_seq,
-        compacted_seq,
-        docs,
-        deleted_docs,
-        ..
-    } = *numbers;
+fn facts(values: &HeaderValues, at: Moment) -> Facts {
     let facts = Facts {
-        file_bytes: Number::new(file),
-        active_bytes: active,
-        external_bytes: external,
-        update_seq,
-        compacted_seq,
-        docs,
-        deleted_docs,
+        file_bytes: Number::new(values.file_bytes),
+        active_bytes: values.active_bytes,
+        external_bytes: values.external_bytes,
+        update_seq: values.update_seq,
+        compacted_seq: values.compacted_seq,
+        docs: values.docs,
+        deleted_docs: values.deleted_docs,
         measured_at: Some(Measurement { at, source: MeasuredBy::Files }),
-        flags: FactFlags { needs_upgrade: numbers.needs_upgrade, ..FactFlags::default() },
+        flags: FactFlags { needs_upgrade: values.needs_upgrade, ..FactFlags::default() },
         ..Facts::default()
     };
     facts.marked_from_files()

@@ -4,7 +4,7 @@ use super::{FamilyReaders, members};
 use crate::{
     act::takeover::Takeovers,
     model::{
-        channel::{Channels, builtin_channels},
+        channel::{Channels, builtin_priority},
         priority::PriorityKind,
     },
     plan::Plan,
@@ -91,9 +91,7 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, takeovers: &Takeovers) {
 /// CouchDB fixes it for its own channels by their name. Another channel is taken to rank like
 /// recliner's channel of that name; without one it is not known, and has no sample.
 fn priority_of(name: &str, channels: &Channels) -> Option<PriorityKind> {
-    let builtin = builtin_channels().into_iter().find(|channel| &*channel.name == name);
-    let own = || channels.find(name).map(|(_, channel)| channel.priority);
-    builtin.map(|channel| channel.priority).or_else(own)
+    builtin_priority(name).or_else(|| channels.find(name).map(|(_, channel)| channel.priority))
 }
 
 /// A node that could not be looked at has no sample.
