@@ -9,6 +9,8 @@ mod follow;
 mod hostile;
 mod inspect;
 mod killed;
+mod manual;
+mod mixin;
 mod orders;
 pub(crate) mod service;
 mod socket;

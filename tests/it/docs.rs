@@ -120,6 +120,7 @@ fn every_flag_of_every_command_is_in_the_readme_and_no_other() {
         told.insert(command.to_owned(), flags_of(&help));
     }
     assert!(told.len() > 5, "the help lists commands: {told:?}");
+    told.retain(|_, flags| !flags.is_empty());
 
     let mut written: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for row in rows(section("Flags")) {

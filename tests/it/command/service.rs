@@ -130,7 +130,7 @@ async fn a_service_answers_for_the_cluster_until_it_is_told_to_stop() {
 async fn the_demo_says_that_it_enforces_and_where() {
     let help = recliner(&["demo", "--help"], &[]).await;
     let help = help.out.split_whitespace().collect::<Vec<_>>().join(" ");
-    let says = "It touches nothing outside the process";
+    let says = "touches nothing outside the process";
     assert!(help.contains("[default: enforce]") && help.contains(says), "{help}");
     for (mode, says) in [("enforce", "It enforces"), ("advise", "It advises")] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
@@ -154,9 +154,9 @@ async fn the_demo_says_that_it_enforces_and_where() {
         };
         let printed = time::timeout(PATIENCE, read).await.expect("it serves in time");
         assert!(printed.iter().any(|line| line.starts_with(says)), "{printed:?}");
-        let base =
-            printed.iter().find_map(|line| line.trim().strip_prefix("page")).expect("a page");
-        let base = base.trim().trim_end_matches('/');
+        let next = |line: &String| Some(line.strip_prefix("Open ")?.split(' ').next()?.to_owned());
+        let base = printed.iter().find_map(next).expect("it says which page to open");
+        let base = base.trim_end_matches('/');
         let _again = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let get = async |path: &str| {
