@@ -1,16 +1,14 @@
 //! The book and the README say what the program does: every flag, metric, route, reason and key,
 //! and nothing that is not there.
 
-use recliner::{
-    model::score::MissReason,
-    plan::RefusalReason,
-    serve::http::{families, openapi},
-};
-use serde_json::Value;
+pub(crate) mod command_line;
+mod configuration;
+mod generated;
+mod tables;
+
+use recliner::serve::http::families;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env,
-    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -31,7 +29,6 @@ static BOOK: LazyLock<&'static str> = LazyLock::new(|| {
 
 const HELD_OUT: &str = include_str!("../../src/model/estimate/held_out.md");
 const CI: &str = include_str!("../../.ci/run");
-const HTTP: &str = include_str!("../../src/serve/http.rs");
 const REPORT: &str = include_str!("../../src/serve/report.rs");
 
 fn root() -> PathBuf {
@@ -99,114 +96,6 @@ fn first_cells(title: &str) -> BTreeSet<String> {
     rows(section(title)).iter().flat_map(|row| code(row[0])).collect()
 }
 
-fn labels<T>(all: &[T], label: impl Fn(&T) -> &'static str) -> BTreeSet<String> {
-    all.iter().map(|one| label(one).to_owned()).collect()
-}
-
-/// The flags that a help text lists, `--help` left out.
-fn flags_of(help: &str) -> BTreeSet<String> {
-    help.lines()
-        .map(str::trim_start)
-        .filter(|line| line.starts_with('-'))
-        .filter_map(|line| line.split([' ', ',']).find(|word| word.starts_with("--")))
-        .filter(|flag| *flag != "--help")
-        .map(str::to_owned)
-        .collect()
-}
-
-#[test]
-fn every_flag_of_every_command_is_in_the_book_and_no_other() {
-    let help = text(&recliner(&["--help"]).stdout);
-    let commands = help
-        .lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1)
-        .take_while(|line| !line.is_empty())
-        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|command| *command != "help");
-    let mut told: BTreeMap<String, BTreeSet<String>> =
-        BTreeMap::from([("recliner".to_owned(), flags_of(&help))]);
-    for command in commands {
-        let help = text(&recliner(&[command, "--help"]).stdout);
-        told.insert(command.to_owned(), flags_of(&help));
-    }
-    assert!(told.len() > 5, "the help lists commands: {told:?}");
-
-    let mut written: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for row in rows(section("Flags")) {
-        let flag = row[0].trim_matches('`').split(' ').next().unwrap_or_default();
-        for command in code(row[1]) {
-            written.entry(command).or_default().insert(flag.to_owned());
-        }
-    }
-    assert_eq!(written, told);
-
-    let known: BTreeSet<&str> =
-        told.values().flatten().map(String::as_str).chain(["--help"]).collect();
-    let unknown: Vec<&str> = [README, *BOOK]
-        .iter()
-        .flat_map(|text| text.lines())
-        .filter(|line| !line.contains("cargo ") && !line.contains("docker "))
-        .flat_map(|line| line.split(|c: char| !(c.is_alphanumeric() || "-._".contains(c))))
-        .filter(|word| word.len() > 2 && word.starts_with("--"))
-        .map(|word| word.trim_end_matches('.'))
-        .filter(|word| !word.trim_matches('-').is_empty() && !known.contains(word))
-        .collect();
-    assert!(
-        unknown.is_empty(),
-        "the README or the book names flags that are not there: {unknown:?}"
-    );
-}
-
-#[test]
-fn every_command_is_in_the_book() {
-    let help = text(&recliner(&["--help"]).stdout);
-    let told: BTreeSet<String> = help
-        .lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1)
-        .take_while(|line| !line.is_empty())
-        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|command| *command != "help")
-        .map(|command| format!("recliner {command}"))
-        .collect();
-    let written: BTreeSet<String> = first_cells("Commands")
-        .iter()
-        .map(|cell| cell.split(' ').take(2).collect::<Vec<_>>().join(" "))
-        .collect();
-    assert_eq!(written, told);
-}
-
-#[test]
-fn the_book_has_the_table_of_metrics() {
-    let mut table = "| metric | type | labels | meaning |\n|---|---|---|---|\n".to_owned();
-    for family in families::all() {
-        let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
-        let _written = writeln!(
-            table,
-            "| `{}` | {} | {} | {} |",
-            family.name,
-            family.metric_type.label(),
-            labels.join(", "),
-            family.help
-        );
-    }
-    let old = section("Metrics").split_inclusive("\n\n").find(|part| part.starts_with("| metric "));
-    let old = old.expect("the section has a table").trim_end_matches('\n').to_owned() + "\n";
-    if env::var_os("RECLINER_WRITE").is_some() {
-        let path = root().join("docs/src/metrics.md");
-        let page = fs::read_to_string(&path).expect("it is readable");
-        fs::write(path, page.replace(&old, &table)).expect("it is writable");
-        return;
-    }
-    let differs = old.lines().zip(table.lines()).find(|(old, new)| old != new);
-    let remedy = "RECLINER_WRITE=1 cargo test --test it table_of_metrics writes it";
-    assert_eq!(differs, None, "the page's line and the right one; {remedy}");
-    assert_eq!(old.lines().count(), table.lines().count(), "{remedy}");
-}
-
 #[test]
 fn no_metric_is_named_that_does_not_exist() {
     let known: BTreeSet<&str> = families::all().map(|family| family.name).collect();
@@ -225,60 +114,6 @@ fn no_metric_is_named_that_does_not_exist() {
         })
         .collect();
     assert!(unknown.is_empty(), "{unknown:?}");
-}
-
-/// The paths of the router, as its source names them.
-fn served() -> BTreeSet<String> {
-    let served: BTreeSet<String> = HTTP
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix(".route(\"")?.split('"').next())
-        // Routes before the page's own are nested under the API's path.
-        .scan(true, |in_api, path| {
-            *in_api &= path != "/";
-            Some(if *in_api { format!("/api/v1{path}") } else { path.to_owned() })
-        })
-        .filter(|path| path != "/api/v1/")
-        .collect();
-    assert!(served.len() > 5, "routes are found in the source: {served:?}");
-    served
-}
-
-#[test]
-fn every_route_is_in_the_book_and_in_the_document_and_no_other() {
-    let document = openapi(&[]);
-    let described: BTreeSet<String> =
-        document["paths"].as_object().expect("it has paths").keys().cloned().collect();
-    assert_eq!(described, served());
-    let written: BTreeSet<String> =
-        first_cells("HTTP API").into_iter().filter(|cell| cell.starts_with('/')).collect();
-    assert_eq!(written, described);
-}
-
-#[test]
-fn every_parameter_and_every_field_of_an_order_is_in_the_book() {
-    let document = openapi(&[]);
-    let rows = rows(section("HTTP API"));
-    for (route, methods) in document["paths"].as_object().expect("it has paths") {
-        let row = rows.iter().find(|row| code(row[0]).contains(route));
-        let written = row.unwrap_or_else(|| panic!("no row of {route}"))[2];
-        let parameters = methods["get"]["parameters"].as_array().into_iter().flatten();
-        let mut described: BTreeSet<String> =
-            parameters.filter_map(|it| it["name"].as_str().map(str::to_owned)).collect();
-        let body = &methods["post"]["requestBody"]["content"]["application/json"]["schema"];
-        if let Some(name) = body["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
-            let fields = document["components"]["schemas"][name]["properties"].as_object();
-            described.extend(fields.into_iter().flatten().map(|(name, _)| name.clone()));
-        }
-        let written: BTreeSet<String> =
-            code(written).iter().filter_map(|it| it.split(':').next().map(str::to_owned)).collect();
-        assert_eq!(written, described, "{route}");
-    }
-}
-
-#[test]
-fn every_reason_is_in_the_book() {
-    assert_eq!(first_cells("Miss reasons"), labels(&MissReason::ALL, |it| it.label()));
-    assert_eq!(first_cells("Refusal reasons"), labels(&RefusalReason::ALL, |it| it.label()));
 }
 
 #[test]
@@ -365,72 +200,6 @@ fn every_dependency_has_a_reason_and_a_user() {
     }
     let all: BTreeSet<&str> = workspace.keys().copied().collect();
     assert_eq!(used, all, "what crates use, and [workspace.dependencies]");
-}
-
-/// The book's `recliner.yml`.
-fn yaml() -> &'static str {
-    section("Configuration")
-        .split("```yaml\n")
-        .nth(1)
-        .and_then(|rest| rest.split("```").next())
-        .expect("the book has a recliner.yml")
-}
-
-/// The keys on the lines of a document, by the key without indentation above them.
-fn keys(document: &str) -> BTreeSet<(String, String)> {
-    let mut top = String::new();
-    let mut found = BTreeSet::new();
-    for line in document.lines() {
-        let line = line.split(" #").next().unwrap_or_default();
-        if line.starts_with(|c: char| c.is_ascii_lowercase()) {
-            top = line.split(':').next().unwrap_or_default().to_owned();
-        }
-        let line = format!("{line} ");
-        for (at, _) in line.match_indices(": ") {
-            let word = line[..at].rsplit(|c: char| !(c.is_ascii_lowercase() || c == '_')).next();
-            if let Some(word) = word.filter(|word| !word.is_empty() && *word != top) {
-                found.insert((top.clone(), word.to_owned()));
-            }
-        }
-        found.insert((top.clone(), String::new()));
-    }
-    found
-}
-
-/// The names of all properties anywhere in a part of a JSON Schema, but for deprecated ones.
-fn property_names(schema: &Value, names: &mut BTreeSet<String>) {
-    if let Some(properties) = schema["properties"].as_object() {
-        let current = properties.iter().filter(|(_, one)| one["deprecated"] != true);
-        names.extend(current.map(|(name, _)| name.clone()));
-    }
-    let parts = schema.as_array().into_iter().flatten();
-    let parts = parts.chain(schema.as_object().into_iter().flat_map(serde_json::Map::values));
-    parts.for_each(|part| property_names(part, names));
-}
-
-#[test]
-fn the_books_configuration_is_valid_and_complete() {
-    let file = tempfile::NamedTempFile::new().expect("a temporary file");
-    fs::write(file.path(), yaml()).expect("a temporary file");
-    let checked =
-        recliner(&["check-config", "--config.file", file.path().to_str().expect("a plain path")]);
-    let said = text(&checked.stdout);
-    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
-    let findings: Vec<&str> = said.lines().filter(|line| line.starts_with('#')).collect();
-    assert!(findings.is_empty(), "{findings:#?}");
-
-    let schema = recliner(&["check-config", "--schema"]);
-    let schema: Value = serde_json::from_slice(&schema.stdout).expect("the schema is JSON");
-    let mut described = BTreeSet::new();
-    for (top, section) in schema["properties"].as_object().expect("the schema has keys") {
-        described.insert((top.clone(), String::new()));
-        let mut names = BTreeSet::new();
-        property_names(section, &mut names);
-        described.extend(names.into_iter().map(|name| (top.clone(), name)));
-    }
-    let written = keys(yaml());
-    let missing: Vec<_> = described.difference(&written).collect();
-    assert!(missing.is_empty(), "the book's recliner.yml lacks {missing:?}");
 }
 
 /// The anchor that a heading gets where Markdown is rendered.

@@ -4,11 +4,11 @@ use super::{
     promql,
     rules::{ALERTS, alerts, unknown_names},
 };
+use crate::docs::command_line::wrong_with;
 use std::collections::{BTreeMap, BTreeSet};
 
 const RUNBOOKS: &str = include_str!("../../../docs/src/alerts.md");
 const METRICS: &str = include_str!("../../../docs/src/metrics.md");
-const COMMANDS: &str = include_str!("../../../docs/src/commands.md");
 
 /// The sections under second headings, by heading.
 fn sections() -> BTreeMap<&'static str, &'static str> {
@@ -66,18 +66,8 @@ fn runbook_queries_name_existing_series() {
 fn runbooks_use_only_commands_that_exist() {
     let lines = code(RUNBOOKS, "sh");
     assert!(lines.iter().any(|line| line.starts_with("curl ")), "commands are found: {lines:?}");
-    for line in lines {
-        let Some(words) = line.strip_prefix("recliner ") else { continue };
-        let mut words = words.split(' ');
-        let command = words.next().unwrap_or_default();
-        assert!(COMMANDS.contains(&format!("| `recliner {command}")), "{line}");
-        for flag in words.filter(|word| word.starts_with("--")) {
-            let row = COMMANDS.lines().find(|row| {
-                row.starts_with(&format!("| `{flag}")) && row.contains(&format!("`{command}`"))
-            });
-            assert!(row.is_some(), "{command} has no {flag}");
-        }
-    }
+    let wrong: Vec<String> = lines.iter().filter_map(|line| wrong_with(line)).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
