@@ -31,7 +31,8 @@ fn kind(schema: &Value) -> String {
         .chain(schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str))
         .collect();
     if !words.is_empty() {
-        return codes(words);
+        let mut once = BTreeSet::new();
+        return codes(words.into_iter().filter(|word| once.insert(*word)));
     }
     if let Some(word) = schema["const"].as_str() {
         return codes([word]);
@@ -80,7 +81,8 @@ fn kind(schema: &Value) -> String {
 }
 
 /// The rows of a section's keys, sections below it included.
-fn rows_of(schema: &Value, path: &str, rows: &mut Vec<KeyRow>) {
+fn rows_of(schema: &Value, path: &str, since: &str, rows: &mut Vec<KeyRow>) {
+    let of_section = since;
     for (name, key) in schema["properties"].as_object().into_iter().flatten() {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         let is_section = key["properties"].is_object() || key["items"]["properties"].is_object();
@@ -98,21 +100,19 @@ fn rows_of(schema: &Value, path: &str, rows: &mut Vec<KeyRow>) {
         for one in key["oneOf"].as_array().into_iter().flatten() {
             if let (Some(word), Some(about)) = (one["const"].as_str(), one["description"].as_str())
             {
-                meaning.push_str(&format!(" {}: {}", codes([word]), about));
+                meaning.push_str(&format!(" {}: {}.", codes([word]), about));
             }
         }
-        if key["deprecated"] == true {
-            meaning.push_str(" No effect.");
-        }
+        let since = key["x-takes-effect"].as_str().unwrap_or(of_section);
         rows.push(KeyRow {
             kind: if is_section { "section".to_owned() } else { kind(key) },
             default,
-            takes_effect: key["x-takes-effect"].as_str().unwrap_or_default().to_owned(),
+            takes_effect: since.to_owned(),
             meaning,
             path: path.clone(),
         });
-        rows_of(key, &path, rows);
-        rows_of(&key["items"], &format!("{path}[]"), rows);
+        rows_of(key, &path, since, rows);
+        rows_of(&key["items"], &format!("{path}[]"), since, rows);
     }
 }
 
@@ -124,10 +124,15 @@ fn tables_of_keys() -> String {
     let (mut text, mut single) = (String::new(), Vec::new());
     for (name, section) in schema["properties"].as_object().expect("the schema has keys") {
         let mut rows = Vec::new();
-        rows_of(section, name, &mut rows);
-        rows_of(&section["items"], &format!("{name}[]"), &mut rows);
+        rows_of(section, name, "", &mut rows);
+        rows_of(&section["items"], &format!("{name}[]"), "", &mut rows);
         if rows.is_empty() {
-            rows_of(&serde_json::json!({"properties": {name.as_str(): section}}), "", &mut single);
+            rows_of(
+                &serde_json::json!({"properties": {name.as_str(): section}}),
+                "",
+                "",
+                &mut single,
+            );
             continue;
         }
         let about = sentence(section["description"].as_str().unwrap_or_default());

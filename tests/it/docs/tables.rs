@@ -77,17 +77,33 @@ fn every_route_is_described_and_no_other() {
     assert_eq!(described, served());
 }
 
+/// What a parameter means, and which words it accepts, if these are few.
+fn about(document: &Value, parameter: &Value, schema: &Value) -> String {
+    let about = sentence(parameter["description"].as_str().unwrap_or_default());
+    let schema = if schema["items"].is_object() { &schema["items"] } else { schema };
+    let name = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next());
+    let schema = name.map_or(schema, |name| &document["components"]["schemas"][name]);
+    let words: Vec<&str> =
+        schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    match &words[..] {
+        [] => about,
+        // Those of events have a table of their own.
+        many if many.len() > 10 => about,
+        few => format!("{about} One of {}.", codes(few)),
+    }
+}
+
 /// The parameters of an operation, or the fields of its body, each with what it means.
-fn parameters<'a>(document: &'a Value, operation: &'a Value) -> Vec<(&'a str, &'a str)> {
+fn parameters<'a>(document: &'a Value, operation: &'a Value) -> Vec<(&'a str, String)> {
     let parameters = operation["parameters"].as_array().into_iter().flatten();
-    let described = parameters.map(|it| (it["name"].as_str(), it["description"].as_str()));
+    let described = parameters.map(|it| (it["name"].as_str(), about(document, it, &it["schema"])));
     let body = &operation["requestBody"]["content"]["application/json"]["schema"];
     let name = body["$ref"].as_str().and_then(|name| name.rsplit('/').next()).unwrap_or_default();
     let fields = document["components"]["schemas"][name]["properties"].as_object();
     let fields = fields.into_iter().flatten();
     described
-        .chain(fields.map(|(name, it)| (Some(name.as_str()), it["description"].as_str())))
-        .map(|(name, about)| (name.unwrap_or_default(), about.unwrap_or_default()))
+        .chain(fields.map(|(name, it)| (Some(name.as_str()), about(document, it, it))))
+        .map(|(name, about)| (name.unwrap_or_default(), about))
         .collect()
 }
 
@@ -108,7 +124,6 @@ fn the_book_has_the_routes() {
                 codes(parameters.iter().map(|(name, _)| *name)),
             ]);
             for (name, about) in parameters {
-                let about = sentence(about);
                 match meanings.iter_mut().find(|(known, text, _)| *known == name && *text == about)
                 {
                     Some((_, _, routes)) => routes.push(route),
