@@ -32,7 +32,7 @@ pub use demo::CONFIG as DEMO_CONFIG;
 
 use crate::{config, serve::report::Conflict};
 use args::{Args, Command};
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use output::{print, print_error, print_json, print_note, printable};
 use std::{
     ffi::OsString,
@@ -123,6 +123,12 @@ impl CommandError {
     fn failed(why: impl ToString) -> Self {
         Self { exit: Exit::Failed, why: why.to_string(), conflict: None, is_transient: false }
     }
+}
+
+/// The commands and flags, for whoever describes them.
+#[must_use]
+pub fn command_line() -> clap::Command {
+    Args::command()
 }
 
 /// Runs one command line.

@@ -39,6 +39,8 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Watch a cluster and serve metrics, JSON and a page until stopped.
+    ///
+    /// SIGTERM and SIGINT stop it. SIGHUP reads the configuration again.
     Serve(ServeArgs),
     /// Serve a simulated cluster, to explore recliner without a CouchDB.
     ///
@@ -47,16 +49,35 @@ pub(super) enum Command {
     #[cfg(feature = "simulator")]
     Demo(DemoArgs),
     /// Read the cluster once and print what waits and what compaction would free.
+    ///
+    /// It prints nodes, queues, the targets with most to reclaim, and files that do not match the
+    /// shard map.
     Scan(ScanArgs),
     /// Print what would start now, with the exact requests, and why the rest would not.
+    ///
+    /// Each start comes with what it would free and write and how long it would take. In advise
+    /// mode the request is a curl line to paste.
     Plan(PlanArgs),
     /// Explain why a target is or is not a candidate.
+    ///
+    /// It prints the measurements of a database, view or shard, which channel takes it, why the
+    /// others do not, what it has been waiting for and since when, and what would have to change.
+    /// If the name means several targets, it prints a sentence, a table, and everything about the
+    /// one with most to reclaim.
     Explain(ExplainArgs),
     /// Print how jobs ended, from a running recliner's journal.
     History(HistoryArgs),
     /// Print what happened, from a running recliner's journal.
+    ///
+    /// Events of databases are left out unless --all asks for them. With --follow it continues with
+    /// new events, even across restarts of the service.
     Events(EventsArgs),
     /// Print a recliner.yml with the same effect as CouchDB's own compaction settings.
+    ///
+    /// The configuration goes to standard output, and findings to standard error: channels that
+    /// hide others or never match, settings without effect, nodes that differ, defaults that
+    /// CouchDB's documentation gets wrong. Channels that a recliner took over count with their
+    /// earlier concurrency. The command fails if no configuration has the same effect.
     Import(ImportArgs),
     /// Give back the channels of CouchDB's smoosh that a recliner took over and left stopped.
     ///
@@ -65,21 +86,37 @@ pub(super) enum Command {
     /// again.
     RestoreSmoosh(SourceArgs),
     /// Print what CouchDB's own files contain, and how CouchDB would use them.
+    ///
+    /// It reads the files' headers, without a CouchDB. It fails if a file contains nothing
+    /// readable.
     Inspect(InspectArgs),
     /// Print every error in a configuration, or the effective configuration.
+    ///
+    /// Flags are checked too. An error comes with its position; the effective configuration is
+    /// complete, with every default.
     CheckConfig(CheckArgs),
     /// Tell a running recliner to start nothing, until resume.
     ///
-    /// The suspension survives a restart. Running compactions continue: CouchDB offers no way to stop
-    /// a running compaction over HTTP.
+    /// The suspension survives a restart. Running compactions continue: CouchDB offers no way to
+    /// stop a running compaction over HTTP. On recliner's own machine, its user and root need no
+    /// flag of the service for it.
     Suspend(SuspendArgs),
     /// Tell a running recliner to start compactions again.
+    ///
+    /// Without a scope, every suspension ends; otherwise only the one of that scope.
     Resume(ResumeArgs),
     /// Tell a running recliner to compact one target now, within its gates and limits.
+    ///
+    /// The target goes before all others. If the recliner only advises, the command prints the
+    /// request it would send, and fails.
     Compact(CompactArgs),
     /// Tell a running recliner to take targets out of quarantine.
+    ///
+    /// Their failures are forgotten.
     Release(ReleaseArgs),
     /// Tell a running recliner to begin a sweep now.
+    ///
+    /// It does what smoosh's enqueue_all does. A running sweep ends first.
     Rescan(OrderArgs),
     /// Tell a running recliner to empty queues, until facts change or the next sweep ends.
     Flush(FlushArgs),
@@ -108,17 +145,19 @@ pub(super) struct SourceArgs {
     /// The configuration file, recliner.yml; without it, every setting has its default
     #[arg(long = "config.file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) config_file: Option<PathBuf>,
-    /// A CouchDB node, such as http://couch-a:5984; one is enough to see the cluster, repeat it
-    /// for every node to see each node's smoosh
+    /// A CouchDB node, without user and password, such as http://couch-a:5984; one is enough to see
+    /// the cluster, repeat it for every node to see each node's smoosh
     #[arg(long = "couchdb.url", value_name = "URL", value_hint = ValueHint::Url)]
     pub(super) urls: Vec<String>,
     /// The CouchDB user to log in as; a server admin sees everything [or env: COUCHDB_USER]
     #[arg(long = "couchdb.username", value_name = "USER", value_hint = ValueHint::Other)]
     pub(super) username: Option<String>,
-    /// A file with the user's password, read again when it changes [or env: COUCHDB_PASSWORD]
+    /// A file with the user's password, read again when it changes; the variable has the password
+    /// itself [or env: COUCHDB_PASSWORD]
     #[arg(long = "couchdb.password-file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) password_file: Option<PathBuf>,
-    /// Only the databases on this node, given by CouchDB's name for it, such as couchdb@couch-a
+    /// Only the databases on this node, given by CouchDB's name for it, such as couchdb@couch-a;
+    /// the same as nodes in the file
     #[arg(long = "node", value_name = "NODE")]
     pub(super) node: Option<String>,
     /// CouchDB's database_dir on the node that --node names, if recliner runs there: its files are
@@ -135,8 +174,9 @@ pub(super) struct SourceArgs {
 /// Logging.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct LogArgs {
-    /// The log level, on standard error: error, warn, info, debug or trace [default: info for serve,
-    /// warn for demo, otherwise no log]
+    /// The log level, on standard error: error, warn, info, debug or trace; at info and above, a
+    /// line that repeats within a minute is written once, and once more with its count (repeats)
+    /// [default: info for serve, warn for demo, otherwise no log]
     #[arg(
         id = "log_level",
         long = "log.level",
@@ -186,7 +226,8 @@ pub(super) struct ServeArgs {
     pub(super) source: SourceArgs,
     #[command(flatten)]
     pub(super) web: WebArgs,
-    /// advise starts nothing; enforce starts compactions, within limits and gates [default: advise]
+    /// advise starts nothing and is a ceiling: neither the file nor a reload lifts it; enforce starts
+    /// compactions, within limits and gates [default: advise]
     #[arg(
         long = "mode",
         value_name = "MODE",
@@ -194,14 +235,14 @@ pub(super) struct ServeArgs {
         hide_possible_values = true
     )]
     pub(super) mode: Option<String>,
-    /// The directory of the journal; created if its parent exists [default: data/]
+    /// The directory of the journal; created if only its last component is missing [default: data/]
     #[arg(long = "storage.path", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) storage: Option<PathBuf>,
 }
 
 #[derive(Debug, Flags)]
 pub(super) struct CheckArgs {
-    /// Print the JSON Schema of recliner.yml, for editors, and do nothing else
+    /// Print the JSON Schema of recliner.yml (draft 2020-12), for editors, and do nothing else
     #[arg(long, exclusive = true)]
     pub(super) schema: bool,
     #[command(flatten)]
@@ -310,7 +351,8 @@ pub(super) struct HistoryArgs {
     /// Only jobs on this node, given by CouchDB's name for it, or _cluster
     #[arg(id = "of_node", long = "node", value_name = "NODE")]
     pub(super) node: Option<String>,
-    /// Only jobs with this result: freed, nothing_freed, grew, unmeasured, failed or lost
+    /// Only jobs with this result: freed, nothing_freed, grew, unmeasured (it succeeded, but its
+    /// size before or after is unknown), failed or lost
     #[arg(
         long = "result",
         value_name = "RESULT",
@@ -321,7 +363,7 @@ pub(super) struct HistoryArgs {
     /// Only jobs that ended since this timestamp, 2026-11-21T00:54:00Z, or age, such as 2h or 7d
     #[arg(long = "since", value_name = "TIME")]
     pub(super) since: Option<String>,
-    /// The maximum number of jobs, the newest first
+    /// The maximum number of jobs, the newest first; at most 10000
     #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
     pub(super) limit: usize,
     /// A table for people, or JSON for programs
@@ -351,10 +393,11 @@ pub(super) struct EventsArgs {
     /// event with this number; without it, the newest
     #[arg(long = "since", value_name = "TIME")]
     pub(super) since: Option<String>,
-    /// The maximum number of events; with --follow, of those printed first
+    /// The maximum number of events, at most 10000; with --follow, of those printed first
     #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
     pub(super) limit: usize,
-    /// Keep printing new events until ctrl-c; as JSON, one event per line
+    /// Keep printing new events until ctrl-c; as JSON, one event per line. It waits up to five
+    /// minutes for a service that does not answer, and resumes after the last event
     #[arg(long, short)]
     pub(super) follow: bool,
     /// A table for people, or JSON for programs
@@ -466,7 +509,8 @@ pub(super) struct ReleaseArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct FlushArgs {
-    /// Only queues of this node, given by CouchDB's name for it, or _cluster
+    /// Only queues of this node, given by CouchDB's name for it; _cluster has those of views and
+    /// cleanups
     #[arg(long = "node", value_name = "NODE")]
     pub(super) node: Option<String>,
     /// Only queues of this channel
