@@ -35,6 +35,11 @@ pub(super) enum Command {
     History(HistoryArgs),
     /// Print what happened, from a running recliner's journal.
     Events(EventsArgs),
+    /// Exit with status 0 if a running recliner responds, otherwise with 1.
+    ///
+    /// For containers without a shell, and other monitors that can only run a program. It asks
+    /// /-/healthy, which needs no user, and waits five seconds at most.
+    Health(ServiceArgs),
     /// Print a recliner.yml with the same effect as CouchDB's own compaction settings.
     Import(ImportArgs),
     /// Give back the channels of CouchDB's smoosh that a recliner took over and left stopped.

@@ -323,3 +323,25 @@ async fn a_limit_on_file_sizes_is_like_a_full_disk() {
     time::timeout(PATIENCE, goes_on).await.expect("it goes on by itself");
     running.stop().await;
 }
+
+#[tokio::test]
+async fn health_is_the_exit_status_of_a_probe() {
+    let site = Site::open(world()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let web = dir.path().join("web.yml");
+    // The hash of a password that nobody gives: the probe needs no user.
+    let hash = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG";
+    std::fs::write(&web, format!("basic_auth_users: {{prometheus: {hash}}}\n")).unwrap();
+    let flags = ["--web.config.file", web.to_str().expect("a plain path")];
+    let mut running = Running::start(&site, dir.path(), &flags).await;
+    let base = format!("http://{}", running.address);
+    let healthy = recliner(&["health", "--recliner.url", &base], &[]).await;
+    assert_eq!((healthy.code, &*healthy.out, &*healthy.err), (0, "", ""), "{healthy:?}");
+    // Something else that answers there is not healthy, and nothing at all is not either.
+    let other = &site.urls[0];
+    recliner(&["health", "--recliner.url", other], &[])
+        .await
+        .refuses(1, &[other, "it answered 400"]);
+    running.stop().await;
+    recliner(&["health", "--recliner.url", &base], &[]).await.refuses(1, &[&base]);
+}
