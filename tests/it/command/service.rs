@@ -34,13 +34,20 @@ pub(crate) struct Running {
 impl Running {
     /// `recliner serve` on a cluster, in a directory, with more flags.
     pub(crate) async fn start(site: &Site, dir: &Path, flags: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
-        command.arg("serve").args(flags);
+        let mut words = vec!["serve"];
+        words.extend(flags);
         if !flags.contains(&"--web.listen-address") {
-            command.args(["--web.listen-address", "127.0.0.1:0"]);
+            words.extend(["--web.listen-address", "127.0.0.1:0"]);
         }
-        command.args(site.urls.iter().flat_map(|url| ["--couchdb.url", url]));
-        command.env_clear().env("COUCHDB_USER", "adm").env("COUCHDB_PASSWORD", PASSWORD);
+        words.extend(site.urls.iter().flat_map(|url| ["--couchdb.url", url]));
+        let login = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD)];
+        Self::start_with(dir, &words, &login).await
+    }
+
+    /// These words, in a directory, with nothing else in the environment.
+    pub(crate) async fn start_with(dir: &Path, words: &[&str], env: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
+        command.args(words).env_clear().envs(env.iter().copied());
         command.current_dir(dir).stderr(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn().expect("it runs");
         let mut stderr = BufReader::new(process.stderr.take().expect("it is piped"));
