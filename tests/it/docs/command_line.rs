@@ -221,13 +221,18 @@ pub(crate) fn wrong_with(line: &str) -> Option<String> {
     None
 }
 
-/// The lines of a text's blocks of code, with continued lines joined.
+/// The lines that a reader types, of a text's blocks of code; continued lines are joined.
 fn code_lines(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let blocks = text.split("\n```").skip(1).step_by(2);
-    for block in blocks.filter(|block| block.starts_with("sh\n")) {
+    for (language, block) in blocks.filter_map(|block| block.split_once('\n')) {
         let joined = block.replace("\\\n", " ");
-        lines.extend(joined.lines().skip(1).map(str::to_owned));
+        let typed = joined.lines().filter_map(|line| match language {
+            "sh" => Some(line),
+            "console" => line.strip_prefix("$ "),
+            _ => None,
+        });
+        lines.extend(typed.map(str::to_owned));
     }
     lines
 }
