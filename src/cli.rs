@@ -6,12 +6,17 @@
 mod admin_socket;
 mod args;
 mod check;
+mod completions;
 #[cfg(feature = "simulator")]
 mod demo;
 mod explain;
+mod health;
 mod import;
 mod inspect;
 mod journal;
+mod man;
+mod mixin;
+mod next_step;
 mod orders;
 mod output;
 mod plan;
@@ -28,7 +33,7 @@ pub use demo::CONFIG as DEMO_CONFIG;
 
 use crate::{config, serve::report::Conflict};
 use args::{Args, Command};
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use output::{print, print_error, print_json, print_note, printable};
 use std::{
     ffi::OsString,
@@ -67,14 +72,36 @@ pub enum Exit {
     Usage,
 }
 
+impl Exit {
+    /// Every way to end.
+    const ALL: [Self; 4] = [Self::Done, Self::Failed, Self::Incomplete, Self::Usage];
+
+    /// The status of the process.
+    const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Incomplete => 2,
+            Self::Usage => 64,
+        }
+    }
+
+    /// What the status tells a caller.
+    const fn meaning(self) -> &'static str {
+        match self {
+            Self::Done => "Done.",
+            Self::Failed => "Failed, or refused by the service.",
+            Self::Incomplete => {
+                "Done, but part of the cluster could not be read; standard error says which."
+            }
+            Self::Usage => "Wrong usage or configuration. Nothing was sent.",
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Done => 0,
-            Exit::Failed => 1,
-            Exit::Incomplete => 2,
-            Exit::Usage => 64,
-        })
+        Self::from(exit.code())
     }
 }
 
@@ -99,9 +126,20 @@ impl CommandError {
     }
 }
 
+/// The commands and flags, for whoever describes them.
+#[must_use]
+pub fn command_line() -> clap::Command {
+    Args::command()
+}
+
 /// Runs one command line.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
     let words: Vec<OsString> = words.into_iter().collect();
+    if words.len() <= 1 {
+        // Nothing was asked for, which a script does by mistake: it is bad usage all the same.
+        print_note(&next_step::introduction());
+        return Exit::Usage;
+    }
     let args = match Args::try_parse_from(&words) {
         Ok(args) => args,
         Err(refused) => {
@@ -130,6 +168,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Explain(args) => explain::run(args).await,
             Command::History(args) => journal::history(args).await,
             Command::Events(args) => journal::events(args).await,
+            Command::Health(args) => health::run(args).await,
             Command::Import(args) => import::run(args).await,
             Command::RestoreSmoosh(args) => restore_smoosh::run(&args).await,
             Command::Inspect(args) => inspect::run(&args),
@@ -140,6 +179,9 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Release(args) => orders::release(args).await,
             Command::Rescan(args) => orders::rescan(args).await,
             Command::Flush(args) => orders::flush(args).await,
+            Command::Mixin(args) => mixin::run(&args),
+            Command::Completions(args) => completions::run(&args),
+            Command::Man(args) => man::run(&args),
         }
     });
     // Pending name lookups and file reads must not delay the exit.

@@ -72,7 +72,7 @@ impl Watched {
         let clock = Clock::anchored(Moment::from_unix(1_795_230_000));
         let cluster = Cluster::new(world, 1, clock).expect("it is sound");
         let transport = Transport::in_process(cluster.by_host());
-        let about = ProcessInfo { version: "0", revision: "0", simulated: true };
+        let about = ProcessInfo { version: "0", revision: "0", date: "0", simulated: true };
         let directories = SimulatedDirectories(cluster.clone());
         let machine = HostAccess {
             meter: Arc::new(SimulatedDisks(cluster.clone())),

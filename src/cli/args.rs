@@ -2,14 +2,35 @@
 
 #![expect(clippy::doc_markdown, reason = "they are printed, not rendered")]
 
-use super::service_client::{ServiceArgs, ServiceLogin};
-use crate::model::records::{ParseScopeError, SuspensionScope};
-use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
-use std::{net::SocketAddr, path::PathBuf};
+mod suggested;
+
+use super::{
+    mixin::{LinkBase, Selector},
+    service_client::{ServiceArgs, ServiceLogin},
+};
+use crate::{
+    model::records::{ParseScopeError, SuspensionScope},
+    serve::http::ProcessInfo,
+};
+use clap::{Args as Flags, Parser, Subcommand, ValueEnum, ValueHint};
+use std::{net::SocketAddr, path::PathBuf, sync::LazyLock};
+use suggested::{EVENT_TYPES, LOG_FORMATS, LOG_LEVELS, MODES, RESULTS};
+
+/// The version, with the revision of the source and its date if they are known.
+pub(super) fn version() -> &'static str {
+    static LINE: LazyLock<String> = LazyLock::new(|| {
+        let ProcessInfo { version, revision, date, .. } = ProcessInfo::of_this_build(false);
+        match date {
+            "unknown" => format!("{version} (revision {revision})"),
+            _ => format!("{version} (revision {revision}, {date})"),
+        }
+    });
+    &LINE
+}
 
 /// Show what waits for compaction in a CouchDB cluster, what it would free, and why.
 #[derive(Debug, Parser)]
-#[command(name = "recliner", version, max_term_width = 100)]
+#[command(name = "recliner", version = version(), max_term_width = 100)]
 pub(super) struct Args {
     #[command(subcommand)]
     pub(super) command: Command,
@@ -18,24 +39,50 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Watch a cluster and serve metrics, JSON and a page until stopped.
+    ///
+    /// SIGTERM and SIGINT stop it. SIGHUP reads the configuration again.
     Serve(ServeArgs),
     /// Serve a simulated cluster, to explore recliner without a CouchDB.
     ///
-    /// It enforces: it starts compactions of simulated files, so that numbers change. It touches
-    /// nothing outside the process.
+    /// It enforces, but only inside its simulation: it compacts simulated files, so that numbers
+    /// change, and touches nothing outside the process.
     #[cfg(feature = "simulator")]
     Demo(DemoArgs),
     /// Read the cluster once and print what waits and what compaction would free.
+    ///
+    /// It prints nodes, queues, the targets with most to reclaim, and files that do not match the
+    /// shard map.
     Scan(ScanArgs),
     /// Print what would start now, with the exact requests, and why the rest would not.
+    ///
+    /// Each start comes with what it would free and write and how long it would take. In advise
+    /// mode the request is a curl line to paste.
     Plan(PlanArgs),
     /// Explain why a target is or is not a candidate.
+    ///
+    /// It prints the measurements of a database, view or shard, which channel takes it, why the
+    /// others do not, what it has been waiting for and since when, and what would have to change.
+    /// If the name means several targets, it prints a sentence, a table, and everything about the
+    /// one with most to reclaim.
     Explain(ExplainArgs),
     /// Print how jobs ended, from a running recliner's journal.
     History(HistoryArgs),
     /// Print what happened, from a running recliner's journal.
+    ///
+    /// Events of databases are left out unless --all asks for them. With --follow it continues with
+    /// new events, even across restarts of the service.
     Events(EventsArgs),
+    /// Exit with status 0 if a running recliner responds, otherwise with 1.
+    ///
+    /// For containers without a shell, and other monitors that can only run a program. It asks
+    /// /-/healthy, which needs no user, and waits five seconds at most.
+    Health(ServiceArgs),
     /// Print a recliner.yml with the same effect as CouchDB's own compaction settings.
+    ///
+    /// The configuration goes to standard output, and findings to standard error: channels that
+    /// hide others or never match, settings without effect, nodes that differ, defaults that
+    /// CouchDB's documentation gets wrong. Channels that a recliner took over count with their
+    /// earlier concurrency. The command fails if no configuration has the same effect.
     Import(ImportArgs),
     /// Give back the channels of CouchDB's smoosh that a recliner took over and left stopped.
     ///
@@ -44,24 +91,46 @@ pub(super) enum Command {
     /// again.
     RestoreSmoosh(SourceArgs),
     /// Print what CouchDB's own files contain, and how CouchDB would use them.
+    ///
+    /// It reads the files' headers, without a CouchDB. It fails if a file contains nothing
+    /// readable.
     Inspect(InspectArgs),
     /// Print every error in a configuration, or the effective configuration.
+    ///
+    /// Flags are checked too. An error comes with its position; the effective configuration is
+    /// complete, with every default.
     CheckConfig(CheckArgs),
     /// Tell a running recliner to start nothing, until resume.
     ///
-    /// The suspension survives a restart. Running compactions continue: CouchDB offers no way to stop
-    /// a running compaction over HTTP.
+    /// The suspension survives a restart. Running compactions continue: CouchDB offers no way to
+    /// stop a running compaction over HTTP. On recliner's own machine, its user and root need no
+    /// flag of the service for it.
     Suspend(SuspendArgs),
     /// Tell a running recliner to start compactions again.
+    ///
+    /// Without a scope, every suspension ends; otherwise only the one of that scope.
     Resume(ResumeArgs),
     /// Tell a running recliner to compact one target now, within its gates and limits.
+    ///
+    /// The target goes before all others. If the recliner only advises, the command prints the
+    /// request it would send, and fails.
     Compact(CompactArgs),
     /// Tell a running recliner to take targets out of quarantine.
+    ///
+    /// Their failures are forgotten.
     Release(ReleaseArgs),
     /// Tell a running recliner to begin a sweep now.
+    ///
+    /// It does what smoosh's enqueue_all does. A running sweep ends first.
     Rescan(OrderArgs),
     /// Tell a running recliner to empty queues, until facts change or the next sweep ends.
     Flush(FlushArgs),
+    /// Print Prometheus rules or Grafana dashboards, with links and labels for your installation.
+    Mixin(MixinArgs),
+    /// Print a script that completes commands and flags in a shell.
+    Completions(CompletionArgs),
+    /// Print the manual page, or write the pages of all commands.
+    Man(ManArgs),
 }
 
 impl Command {
@@ -79,27 +148,29 @@ impl Command {
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct SourceArgs {
     /// The configuration file, recliner.yml; without it, every setting has its default
-    #[arg(long = "config.file", value_name = "FILE")]
+    #[arg(long = "config.file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) config_file: Option<PathBuf>,
-    /// A CouchDB node, such as http://couch-a:5984; one is enough to see the cluster, repeat it
-    /// for every node to see each node's smoosh
-    #[arg(long = "couchdb.url", value_name = "URL")]
+    /// A CouchDB node, without user and password, such as http://couch-a:5984; one is enough to see
+    /// the cluster, repeat it for every node to see each node's smoosh
+    #[arg(long = "couchdb.url", value_name = "URL", value_hint = ValueHint::Url)]
     pub(super) urls: Vec<String>,
     /// The CouchDB user to log in as; a server admin sees everything [or env: COUCHDB_USER]
-    #[arg(long = "couchdb.username", value_name = "USER")]
+    #[arg(long = "couchdb.username", value_name = "USER", value_hint = ValueHint::Other)]
     pub(super) username: Option<String>,
-    /// A file with the user's password, read again when it changes [or env: COUCHDB_PASSWORD]
-    #[arg(long = "couchdb.password-file", value_name = "FILE")]
+    /// A file with the user's password, read again when it changes; the variable has the password
+    /// itself [or env: COUCHDB_PASSWORD]
+    #[arg(long = "couchdb.password-file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) password_file: Option<PathBuf>,
-    /// Only the databases on this node, given by CouchDB's name for it, such as couchdb@couch-a
+    /// Only the databases on this node, given by CouchDB's name for it, such as couchdb@couch-a;
+    /// the same as nodes in the file
     #[arg(long = "node", value_name = "NODE")]
     pub(super) node: Option<String>,
     /// CouchDB's database_dir on the node that --node names, if recliner runs there: its files are
     /// read, in addition to CouchDB or without it
-    #[arg(long = "data-dir", value_name = "DIR")]
+    #[arg(long = "data-dir", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) data_dir: Option<PathBuf>,
     /// CouchDB's view_index_dir [default: the data directory]
-    #[arg(long = "view-index-dir", value_name = "DIR")]
+    #[arg(long = "view-index-dir", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) view_index_dir: Option<PathBuf>,
     #[command(flatten)]
     pub(super) log: LogArgs,
@@ -108,12 +179,25 @@ pub(super) struct SourceArgs {
 /// Logging.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct LogArgs {
-    /// The log level, on standard error: error, warn, info, debug or trace [default: info for serve,
-    /// warn for demo, otherwise no log]
-    #[arg(id = "log_level", long = "log.level", value_name = "LEVEL")]
+    /// The log level, on standard error: error, warn, info, debug or trace; at info and above, a
+    /// line that repeats within a minute is written once, and once more with its count (repeats)
+    /// [default: info for serve, warn for demo, otherwise no log]
+    #[arg(
+        id = "log_level",
+        long = "log.level",
+        value_name = "LEVEL",
+        value_parser = LOG_LEVELS,
+        hide_possible_values = true
+    )]
     pub(super) level: Option<String>,
     /// The format of log lines: logfmt or json [default: logfmt]
-    #[arg(id = "log_format", long = "log.format", value_name = "FORMAT")]
+    #[arg(
+        id = "log_format",
+        long = "log.format",
+        value_name = "FORMAT",
+        value_parser = LOG_FORMATS,
+        hide_possible_values = true
+    )]
     pub(super) format: Option<String>,
 }
 
@@ -137,7 +221,7 @@ pub(super) struct WebArgs {
     pub(super) admin_socket: Option<PathBuf>,
     /// Users, certificates and headers, in the format of Prometheus's exporters; read again when it
     /// changes
-    #[arg(long = "web.config.file", value_name = "FILE")]
+    #[arg(long = "web.config.file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) web_config: Option<PathBuf>,
 }
 
@@ -147,17 +231,23 @@ pub(super) struct ServeArgs {
     pub(super) source: SourceArgs,
     #[command(flatten)]
     pub(super) web: WebArgs,
-    /// advise starts nothing; enforce starts compactions, within limits and gates [default: advise]
-    #[arg(long = "mode", value_name = "MODE")]
+    /// advise starts nothing and is a ceiling: neither the file nor a reload lifts it; enforce starts
+    /// compactions, within limits and gates [default: advise]
+    #[arg(
+        long = "mode",
+        value_name = "MODE",
+        value_parser = MODES,
+        hide_possible_values = true
+    )]
     pub(super) mode: Option<String>,
-    /// The directory of the journal; created if its parent exists [default: data/]
-    #[arg(long = "storage.path", value_name = "DIR")]
+    /// The directory of the journal; created if only its last component is missing [default: data/]
+    #[arg(long = "storage.path", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) storage: Option<PathBuf>,
 }
 
 #[derive(Debug, Flags)]
 pub(super) struct CheckArgs {
-    /// Print the JSON Schema of recliner.yml, for editors, and do nothing else
+    /// Print the JSON Schema of recliner.yml (draft 2020-12), for editors, and do nothing else
     #[arg(long, exclusive = true)]
     pub(super) schema: bool,
     #[command(flatten)]
@@ -165,7 +255,12 @@ pub(super) struct CheckArgs {
     #[command(flatten)]
     pub(super) web: WebArgs,
     /// advise or enforce [default: advise]
-    #[arg(long = "mode", value_name = "MODE")]
+    #[arg(
+        long = "mode",
+        value_name = "MODE",
+        value_parser = MODES,
+        hide_possible_values = true
+    )]
     pub(super) mode: Option<String>,
 }
 
@@ -175,7 +270,12 @@ pub(super) struct DemoArgs {
     #[command(flatten)]
     pub(super) web: WebArgs,
     /// advise starts nothing; enforce starts compactions in the simulation [default: enforce]
-    #[arg(long = "mode", value_name = "MODE")]
+    #[arg(
+        long = "mode",
+        value_name = "MODE",
+        value_parser = MODES,
+        hide_possible_values = true
+    )]
     pub(super) mode: Option<String>,
     /// Let the simulated nodes answer like CouchDB, on 127.0.0.1 from this port upward, to try other
     /// commands or curl on them
@@ -256,13 +356,19 @@ pub(super) struct HistoryArgs {
     /// Only jobs on this node, given by CouchDB's name for it, or _cluster
     #[arg(id = "of_node", long = "node", value_name = "NODE")]
     pub(super) node: Option<String>,
-    /// Only jobs with this result: freed, nothing_freed, grew, unmeasured, failed or lost
-    #[arg(long = "result", value_name = "RESULT")]
+    /// Only jobs with this result: freed, nothing_freed, grew, unmeasured (it succeeded, but its
+    /// size before or after is unknown), failed or lost
+    #[arg(
+        long = "result",
+        value_name = "RESULT",
+        value_parser = RESULTS,
+        hide_possible_values = true
+    )]
     pub(super) result: Option<String>,
     /// Only jobs that ended since this timestamp, 2026-11-21T00:54:00Z, or age, such as 2h or 7d
     #[arg(long = "since", value_name = "TIME")]
     pub(super) since: Option<String>,
-    /// The maximum number of jobs, the newest first
+    /// The maximum number of jobs, the newest first; at most 10000
     #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
     pub(super) limit: usize,
     /// A table for people, or JSON for programs
@@ -277,7 +383,13 @@ pub(super) struct EventsArgs {
     #[command(flatten)]
     pub(super) service: ServiceArgs,
     /// Only events of this type, such as started or quarantined; repeat it for more
-    #[arg(long = "type", value_name = "TYPE", conflicts_with = "all")]
+    #[arg(
+        long = "type",
+        value_name = "TYPE",
+        value_parser = EVENT_TYPES,
+        hide_possible_values = true,
+        conflicts_with = "all"
+    )]
     pub(super) types: Vec<String>,
     /// Include events of databases: created, updated and deleted
     #[arg(long)]
@@ -286,10 +398,11 @@ pub(super) struct EventsArgs {
     /// event with this number; without it, the newest
     #[arg(long = "since", value_name = "TIME")]
     pub(super) since: Option<String>,
-    /// The maximum number of events; with --follow, of those printed first
+    /// The maximum number of events, at most 10000; with --follow, of those printed first
     #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
     pub(super) limit: usize,
-    /// Keep printing new events until ctrl-c; as JSON, one event per line
+    /// Keep printing new events until ctrl-c; as JSON, one event per line. It waits up to five
+    /// minutes for a service that does not answer, and resumes after the last event
     #[arg(long, short)]
     pub(super) follow: bool,
     /// A table for people, or JSON for programs
@@ -401,7 +514,8 @@ pub(super) struct ReleaseArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct FlushArgs {
-    /// Only queues of this node, given by CouchDB's name for it, or _cluster
+    /// Only queues of this node, given by CouchDB's name for it; _cluster has those of views and
+    /// cleanups
     #[arg(long = "node", value_name = "NODE")]
     pub(super) node: Option<String>,
     /// Only queues of this channel
@@ -409,6 +523,80 @@ pub(super) struct FlushArgs {
     pub(super) channel: Option<String>,
     #[command(flatten)]
     pub(super) order: OrderArgs,
+}
+
+/// What belongs to recliner in other programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum MixinPart {
+    /// Recording rules and alerts, for Prometheus
+    Rules,
+    /// Dashboards, for Grafana
+    Dashboards,
+}
+
+impl MixinPart {
+    /// The word on the command line.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Rules => "rules",
+            Self::Dashboards => "dashboards",
+        }
+    }
+}
+
+/// The program that reads the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum RuleFormat {
+    /// A rule file of Prometheus [default]
+    Prometheus,
+    /// PrometheusRule objects of the Prometheus operator
+    Kubernetes,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct MixinArgs {
+    /// What to print
+    #[arg(value_enum, value_name = "PART")]
+    pub(super) part: MixinPart,
+    /// Write the files into this directory instead; created if it is missing
+    #[arg(long = "out", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(super) out: Option<PathBuf>,
+    /// The address of recliner's book, to which alerts link
+    /// [default: http://127.0.0.1:10984/docs]
+    #[arg(long = "runbook-url", value_name = "BASE", value_hint = ValueHint::Url)]
+    pub(super) runbook_url: Option<LinkBase>,
+    /// The address of your Grafana, to which alerts link [default: http://127.0.0.1:3000]
+    #[arg(long = "dashboard-url", value_name = "BASE", value_hint = ValueHint::Url)]
+    pub(super) dashboard_url: Option<LinkBase>,
+    /// The labels by which your Prometheus knows recliner's targets
+    /// [default: job="recliner" in rules, any job in dashboards]
+    #[arg(long = "selector", value_name = "MATCHERS", value_hint = ValueHint::Other)]
+    pub(super) selector: Option<Selector>,
+    /// The program that reads the rules
+    #[arg(long = "format", value_enum, value_name = "FORMAT")]
+    pub(super) format: Option<RuleFormat>,
+}
+
+/// A shell with completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct CompletionArgs {
+    /// The shell that reads the script
+    #[arg(value_enum)]
+    pub(super) shell: Shell,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct ManArgs {
+    /// Write recliner.1 and a page for each command into this directory; created if it is missing
+    #[arg(long = "out", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(super) out: Option<PathBuf>,
 }
 
 /// A scope, checked before anything is sent.

@@ -1,6 +1,11 @@
 //! `recliner check-config`: prints every error, or the effective configuration, or the schema.
 
-use super::{CommandError, Exit, args::CheckArgs, print, read_once};
+use super::{
+    CommandError, Exit,
+    args::{CheckArgs, Format},
+    next_step::{AFTER_CHECK_CONFIG, print_next_step},
+    print, read_once,
+};
 use crate::{
     config::{self, Flags},
     serve::http::WebAccess,
@@ -29,5 +34,6 @@ pub(super) fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
     }
     text.push_str(&config::to_yaml(&loaded.settings));
     print(&text)?;
+    print_next_step(Format::Table, AFTER_CHECK_CONFIG);
     Ok(Exit::Done)
 }

@@ -1,11 +1,13 @@
 //! `recliner demo`: a simulated cluster inside the process, to explore recliner.
 
 use super::{
-    CommandError, Exit, args::DemoArgs, print_note, read_once, serve, service_client::DEFAULT_URL,
+    CommandError, Exit, args::DemoArgs, next_step::program_name, print_note, read_once, serve,
+    service_client::DEFAULT_URL,
 };
 use crate::{
     config::{self, Flags},
     model::channel::Mode,
+    serve::http::ProcessInfo,
     service::{HostAccess, ReloadFn, Service},
     simulated::{SimulatedDirectories, SimulatedDisks},
     store::journal,
@@ -88,7 +90,7 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
     let mode = loaded.settings.mode;
     let cluster = Cluster::new(world, args.seed, Clock::System).map_err(CommandError::failed)?;
     let transport = Transport::in_process(cluster.by_host());
-    let (about, place) = (serve::build_info(true), journal::InMemory);
+    let (about, place) = (ProcessInfo::of_this_build(true), journal::InMemory);
     let machine = HostAccess {
         meter: Arc::new(SimulatedDisks(cluster.clone())),
         directories: Some(Arc::new(SimulatedDirectories(cluster.clone()))),
@@ -97,25 +99,8 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
         .await
         .map_err(serve::start_error)?;
     let mut servers = JoinSet::new();
-    let scheme = if service.web().is_encrypted() { "https" } else { "http" };
-    let own = format!("{scheme}://{}", service.address());
-    let acts = match mode {
-        Mode::Enforce => {
-            "It enforces: it compacts simulated files and touches nothing outside this process."
-        }
-        Mode::Advise => "It advises: it starts nothing, not even in the simulation.",
-    };
-    let flag = if own == DEFAULT_URL { String::new() } else { format!(" --recliner.url {own}") };
-    let mut lines = vec![
-        "A simulated cluster: three CouchDB nodes inside this process, without real data."
-            .to_owned(),
-        acts.to_owned(),
-        info_line("page", &format!("{own}/")),
-        info_line("metrics", &format!("{own}/metrics")),
-        info_line("plan", &format!("recliner plan{flag}")),
-        info_line("explain", &format!("recliner explain sessions{flag}")),
-        info_line("events", &format!("recliner events --follow{flag}")),
-    ];
+    let own = serve::own_url(&service);
+    let mut lines = opening_lines(mode, &own);
     if let Some(first) = args.port {
         for (node, port) in cluster_nodes.iter().zip(first..=u16::MAX) {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -132,6 +117,34 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
     lines.iter().for_each(|line| print_note(line));
     let again: ReloadFn = Box::new(move || load().map_err(|problems| problems.to_string()));
     serve::exit_result(service.run(again).await)
+}
+
+/// What this is, what to do next, and what else there is.
+fn opening_lines(mode: Mode, own: &str) -> Vec<String> {
+    let acts: &[&str] = match mode {
+        Mode::Enforce => &[
+            "It enforces, but only inside its simulation: it compacts simulated files and",
+            "touches nothing outside the process.",
+        ],
+        Mode::Advise => &["It advises: it starts nothing, not even in the simulation."],
+    };
+    let flag = if own == DEFAULT_URL { String::new() } else { format!(" --recliner.url {own}") };
+    let program = program_name();
+    let what = "A simulated cluster: three CouchDB nodes inside this process, without real data.";
+    let mut lines = vec![what.to_owned()];
+    lines.extend(acts.iter().map(|line| (*line).to_owned()));
+    lines.extend([
+        String::new(),
+        format!("Open {own}/ in a browser, then try in another terminal:"),
+        format!("  {program} explain sessions{flag}"),
+        String::new(),
+        "There is more:".to_owned(),
+        info_line("the book", &format!("{own}/docs/")),
+        info_line("metrics", &format!("{own}/metrics")),
+        info_line("plan", &format!("{program} plan{flag}")),
+        info_line("events", &format!("{program} events --follow{flag}")),
+    ]);
+    lines
 }
 
 fn info_line(what: &str, value: &str) -> String {

@@ -3,6 +3,7 @@
 use super::{
     CommandError, Exit,
     args::{ExplainArgs, Format},
+    next_step::{AFTER_EXPLAIN, AFTER_EXPLAIN_OF_SERVICE, print_next_step},
     print, print_json,
     read_once::{self, AnswerSource},
     service_client::ServiceClient,
@@ -48,6 +49,7 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
             print(&text)?;
         }
     }
+    print_next_step(args.format, if memory { AFTER_EXPLAIN_OF_SERVICE } else { AFTER_EXPLAIN });
     Ok(unseen.unwrap_or(Exit::Done))
 }
 

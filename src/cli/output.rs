@@ -7,7 +7,11 @@
 use super::CommandError;
 use crate::text::escape;
 use serde::Serialize;
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::{
+    fs,
+    io::{self, BufWriter, StdoutLock, Write},
+    path::Path,
+};
 
 /// Prints on standard error why a command ends; errors of that are ignored.
 pub(super) fn print_error(why: &str) {
@@ -28,6 +32,33 @@ pub(super) fn printable(text: &str) -> String {
 /// Prints an answer; a closed pipe (`| head`) ends the command quietly.
 pub(super) fn print(text: &str) -> Result<(), CommandError> {
     print_part(text).map(drop)
+}
+
+/// Prints text of this program itself, such as a script, unchanged.
+pub(super) fn print_own(text: &[u8]) -> Result<(), CommandError> {
+    write_stdout(|out| out.write_all(text)).map(drop)
+}
+
+/// Writes files with these names and contents into a directory, which is created if it is missing,
+/// and says so.
+pub(super) fn write_files(
+    directory: &Path,
+    files: &[(impl AsRef<Path>, impl AsRef<[u8]>)],
+) -> Result<(), CommandError> {
+    let failed = |path: &Path, why: io::Error| {
+        CommandError::failed(format!("cannot write {}: {why}", path.display()))
+    };
+    fs::create_dir_all(directory).map_err(|why| failed(directory, why))?;
+    for (name, content) in files {
+        let path = directory.join(name);
+        fs::write(&path, content).map_err(|why| failed(&path, why))?;
+    }
+    let count = match files.len() {
+        1 => "1 file".to_owned(),
+        many => format!("{many} files"),
+    };
+    print_note(&format!("Wrote {count} to {}.", directory.display()));
+    Ok(())
 }
 
 /// Prints an answer as JSON piece by piece: the answer of a large cluster would otherwise fill

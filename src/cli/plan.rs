@@ -3,6 +3,7 @@
 use super::{
     CommandError, Exit,
     args::{Format, PlanArgs},
+    next_step::{AFTER_PLAN, print_next_step},
     print, print_json,
     read_once::{self, AnswerSource},
     service_client::ServiceClient,
@@ -49,6 +50,7 @@ pub(super) async fn run(args: PlanArgs) -> Result<Exit, CommandError> {
             print(&text)?;
         }
     }
+    print_next_step(args.format, AFTER_PLAN);
     Ok(unseen.unwrap_or(Exit::Done))
 }
 

@@ -3,6 +3,7 @@
 use super::{
     CommandError, Exit,
     args::{Format, ScanArgs},
+    next_step::{AFTER_SCAN, print_next_step},
     print, print_json, read_once, table,
 };
 use crate::{
@@ -55,6 +56,7 @@ pub(super) async fn run(args: ScanArgs) -> Result<Exit, CommandError> {
     }
     read_once::print_node_findings(plan);
     read_once::print_read_errors(&reading.status);
+    print_next_step(args.format, AFTER_SCAN);
     let unseen = !reading.status.errors.is_empty();
     Ok(if unseen { Exit::Incomplete } else { Exit::Done })
 }

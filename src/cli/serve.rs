@@ -3,6 +3,7 @@
 use super::{
     CommandError, Exit,
     args::{ServeArgs, WebArgs},
+    next_step::print_where_it_serves,
     read_once,
 };
 use crate::{
@@ -16,15 +17,6 @@ use crate::{
 use couchdb_client::Transport;
 use std::{path::PathBuf, sync::Arc};
 use wall_clock::Clock;
-
-/// The identity of this build.
-pub(super) fn build_info(simulated: bool) -> ProcessInfo {
-    ProcessInfo {
-        version: env!("CARGO_PKG_VERSION"),
-        revision: option_env!("RECLINER_REVISION").unwrap_or("unknown"),
-        simulated,
-    }
-}
 
 impl WebArgs {
     /// Applies these flags over others.
@@ -57,14 +49,21 @@ pub(super) async fn run(args: ServeArgs) -> Result<Exit, CommandError> {
     let meter = SystemMeter::new().map_err(|why| {
         CommandError::failed(format!("cannot set up the client for Prometheus: {why}"))
     })?;
-    let about = build_info(false);
+    let about = ProcessInfo::of_this_build(false);
     let machine = HostAccess { meter: Arc::new(meter), directories: None };
     let service = Service::start(settings, transport, about, Clock::System, place, machine)
         .await
         .map_err(start_error)?;
+    print_where_it_serves(&own_url(&service));
     let (tls, users) = (service.web().is_encrypted(), service.web().has_users());
     tracing::info!(address = %service.address(), tls, users, "serving");
     exit_result(service.run(reloader(flags, file)).await)
+}
+
+/// The URL at which the service answers.
+pub(super) fn own_url(service: &Service) -> String {
+    let scheme = if service.web().is_encrypted() { "https" } else { "http" };
+    format!("{scheme}://{}", service.address())
 }
 
 /// Reads the same file with the same flags again.

@@ -52,7 +52,8 @@ pub(super) struct ServiceLogin {
     /// The user to log in as, if the recliner has users [or env: RECLINER_USER]
     #[arg(id = "recliner_username", long = "recliner.username", value_name = "USER")]
     username: Option<String>,
-    /// A file with this user's password [or env: RECLINER_PASSWORD]
+    /// A file with this user's password; the variable has the password itself [or env:
+    /// RECLINER_PASSWORD]
     #[arg(id = "recliner_password_file", long = "recliner.password-file", value_name = "FILE")]
     password_file: Option<PathBuf>,
     /// The only authorities to trust for an https URL, in PEM [default: the system's]
@@ -247,6 +248,18 @@ impl ServiceClient {
         let request = request.header("content-type", "application/json").body(body);
         let answer = self.send(request).await?;
         self.data(answer).await
+    }
+
+    /// Asks a route whose status is the whole answer.
+    ///
+    /// # Errors
+    /// If there is no response, or one with another status than 200.
+    pub(super) async fn probe(&self, path: &str) -> Result<(), CommandError> {
+        let answer = self.send(self.client.get(self.url(path)?)).await?;
+        match answer.status() {
+            StatusCode::OK => Ok(()),
+            status => Err(self.unanswered(&format!("it answered {status}"))),
+        }
     }
 
     fn url(&self, path: &str) -> Result<reqwest::Url, CommandError> {

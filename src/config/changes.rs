@@ -17,6 +17,17 @@ pub enum When {
     Restart,
 }
 
+impl When {
+    /// The moment in words, as the JSON Schema says it.
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Self::Live => "at once",
+            Self::NextSweep => "next sweep",
+            Self::Restart => "restart",
+        }
+    }
+}
+
 /// A key whose value differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Change {

@@ -321,7 +321,11 @@ impl<S: 'static> Key<S> {
     }
 
     fn described(&self, default: Option<&S>) -> Json {
-        merged((self.schema)(default), &json!({"description": self.about}))
+        let mut about = json!({"description": self.about});
+        if let Some(when) = self.when {
+            about["x-takes-effect"] = when.label().into();
+        }
+        merged((self.schema)(default), &about)
     }
 
     fn changed(&self, old: &S, new: &S) -> Vec<Change> {

@@ -3,7 +3,7 @@
 //! A key has its type and its default in `model::settings`, where the rest of the program
 //! finds it, and everything else in its section here: notation, limits, the moment from which
 //! a changed value is in force, and the sentence that an editor shows. A new key is a line in
-//! both, and one in the README's example.
+//! both, and one in the example of `docs/src/configuration.md`.
 
 mod by_flag;
 mod channels;

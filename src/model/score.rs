@@ -67,6 +67,27 @@ impl MissReason {
             Self::UnknownSize => "unknown_size",
         }
     }
+
+    /// Why a channel misses a target: how "the channel does not take the target because" goes on.
+    #[must_use]
+    pub const fn because(self) -> &'static str {
+        match self {
+            Self::NotThisKind => "the channel is for another kind of target.",
+            Self::BelowMinSize => "its file is not larger than `min_size`.",
+            Self::AboveMaxSize => "its file is larger than `max_size`.",
+            Self::BelowMinPriority => "its ratio or slack is not more than `min_priority`.",
+            Self::AboveMaxPriority => "its ratio or slack is more than `max_priority`.",
+            Self::TooFewChanges => {
+                "it changed fewer than `min_changes` times since its last compaction."
+            }
+            Self::NoUpgradeNeeded => "its file format and collation are up to date.",
+            Self::Excluded => {
+                "`databases` or `designs` exclude it, or its state keeps it out of every queue."
+            }
+            Self::Ignored => "`ignore` names it.",
+            Self::UnknownSize => "its file size or active size is not known.",
+        }
+    }
 }
 
 /// Why one channel does not take a target, with the numbers that decided.

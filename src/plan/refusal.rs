@@ -2,19 +2,51 @@
 
 use wall_clock::Moment;
 
-/// Why a queued target does not start: a closed set.
+/// Why a queued target does not start: a closed set, in the order in which the reasons are checked.
+/// A target has the first that applies; headroom and ramp are checked a second time at the end, with
+/// what starts before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalReason {
+    /// Settings or its name keep it from being started.
+    Excluded,
+    /// Nothing indicates that there are stale index files.
+    NoEvidence,
+    /// It is being compacted already.
+    Running,
+    /// The shard is being split or moved.
+    Resharding,
+    /// The view is being built.
+    Building,
+    /// It failed repeatedly and waits for its release.
+    Quarantined,
+    /// It failed recently.
+    CoolDown,
+    /// Its last compaction freed far less than predicted and too little has changed since.
+    Futile,
+    /// Its facts are too old to act on.
+    Stale,
     /// The mode is advise.
     Mode,
     /// An operator suspended all starts.
     Suspended,
     /// The journal cannot be written.
     Journal,
+    /// The node is in maintenance.
+    Maintenance,
     /// No window is open.
     Window,
+    /// Starts are spread out in time, on a node and after a restart.
+    Ramp,
+    /// The node is under pressure.
+    Pressure,
     /// It would not end before the window closes.
     WouldNotFitWindow,
+    /// The volume's free space is unknown and the target exceeds `headroom.blind_limit`.
+    UnknownDisk,
+    /// The volume has less space than the compaction's peak needs.
+    Headroom,
+    /// Another copy of its range is being compacted.
+    OtherCopyRunning,
     /// The channel already runs its maximum of jobs on the node, or its queue is full.
     ChannelLimit,
     /// The node already runs its maximum of jobs.
@@ -23,65 +55,35 @@ pub enum RefusalReason {
     ClusterLimit,
     /// The hourly budget of rewritten bytes is used up.
     Budget,
-    /// The volume has less space than the compaction's peak needs.
-    Headroom,
-    /// The volume's free space is unknown and the target exceeds `headroom.blind_limit`.
-    UnknownDisk,
-    /// The node is under pressure.
-    Pressure,
-    /// Starts are spread out in time, on a node and after a restart.
-    Ramp,
-    /// The node is in maintenance.
-    Maintenance,
-    /// The shard is being split or moved.
-    Resharding,
-    /// Another copy of its range is being compacted.
-    OtherCopyRunning,
-    /// It is being compacted already.
-    Running,
-    /// The view is being built.
-    Building,
-    /// It failed recently.
-    CoolDown,
-    /// It failed repeatedly and waits for its release.
-    Quarantined,
-    /// Its last compaction freed far less than predicted and too little has changed since.
-    Futile,
-    /// Its facts are too old to act on.
-    Stale,
-    /// Settings or its name keep it from being started.
-    Excluded,
-    /// Nothing indicates that there are stale index files.
-    NoEvidence,
 }
 
 impl RefusalReason {
     /// Every reason.
     pub const ALL: [Self; 24] = [
+        Self::Excluded,
+        Self::NoEvidence,
+        Self::Running,
+        Self::Resharding,
+        Self::Building,
+        Self::Quarantined,
+        Self::CoolDown,
+        Self::Futile,
+        Self::Stale,
         Self::Mode,
         Self::Suspended,
         Self::Journal,
+        Self::Maintenance,
         Self::Window,
+        Self::Ramp,
+        Self::Pressure,
         Self::WouldNotFitWindow,
+        Self::UnknownDisk,
+        Self::Headroom,
+        Self::OtherCopyRunning,
         Self::ChannelLimit,
         Self::NodeLimit,
         Self::ClusterLimit,
         Self::Budget,
-        Self::Headroom,
-        Self::UnknownDisk,
-        Self::Pressure,
-        Self::Ramp,
-        Self::Maintenance,
-        Self::Resharding,
-        Self::OtherCopyRunning,
-        Self::Running,
-        Self::Building,
-        Self::CoolDown,
-        Self::Quarantined,
-        Self::Futile,
-        Self::Stale,
-        Self::Excluded,
-        Self::NoEvidence,
     ];
 
     /// The label in JSON and metric labels.
@@ -202,6 +204,98 @@ impl RefusalReason {
             Self::Stale => "its facts are too old and must be read again first",
             Self::Excluded => "views.enforce excludes it, or no request can carry its name",
             Self::NoEvidence => "nothing indicates stale index files of the database",
+        }
+    }
+
+    /// Why a target with this reason does not start: how "the target does not start because" goes on.
+    #[must_use]
+    pub const fn because(self) -> &'static str {
+        match self {
+            Self::Excluded => {
+                "it may be shown but not started: `views.enforce` excludes it, or no request can carry its name."
+            }
+            Self::NoEvidence => "there is no evidence that the database has stale index files.",
+            Self::Running => "it is being compacted, whoever started that.",
+            Self::Resharding => "its shard is being split or moved.",
+            Self::Building => {
+                "the view's indexer runs, or it is behind by more than a tenth of its changes and more than 1000; a view that is compacted meanwhile is built twice and stays bloated."
+            }
+            Self::Quarantined => {
+                "it failed `failure.quarantine_after` times in a row and waits to be released."
+            }
+            Self::CoolDown => "it failed recently.",
+            Self::Futile => {
+                "another compaction would free almost nothing: the last one freed far less than predicted, or left a file as large for the same content, judged by the sizes then and now. If the last one had to catch up with concurrent writes, this holds until there are fewer writes. It also holds for a file that is as small as a compaction leaves it and had no writes since."
+            }
+            Self::Stale => {
+                "its facts are older than `scan.fresh_for`, or missing; or it was started and has not been measured since, whatever `limits.wait` is."
+            }
+            Self::Mode => "its channel only advises, although the process enforces.",
+            Self::Suspended => "an operator suspended starts: all, on the node, or of the channel.",
+            Self::Journal => "the journal cannot be written.",
+            Self::Maintenance => "the node is in maintenance.",
+            Self::Window => "no window of its channel is open.",
+            Self::Ramp => {
+                "the last start on the node was less than `limits.wait` ago; or recliner has only just begun to start jobs, and as many run as are allowed by now: one at first, doubling with each `limits.wait`; or the node has not reported its running jobs yet."
+            }
+            Self::Pressure => "the node is under pressure.",
+            Self::WouldNotFitWindow => "it would not end while the window is open.",
+            Self::UnknownDisk => {
+                "the volume's free space is unknown and the file is larger than `headroom.blind_limit`."
+            }
+            Self::Headroom => {
+                "the volume lacks the space for its peak in addition to `headroom.keep_free` and the reservations of running jobs; or space decreases faster than the jobs explain."
+            }
+            Self::OtherCopyRunning => "another copy of its range is being compacted.",
+            Self::ChannelLimit => {
+                "the jobs of its channel that run, or start before it, already reach `concurrency` on the node; or its queue is full."
+            }
+            Self::NodeLimit => "the node runs as many jobs as `limits.per_node` allows.",
+            Self::ClusterLimit => {
+                "the cluster runs as many jobs as `limits.cluster` allows, or another view is being compacted on all nodes."
+            }
+            Self::Budget => {
+                "with it, more than `limits.bytes_per_hour` would start within an hour. A file larger than that can start if nothing else started within the hour."
+            }
+        }
+    }
+
+    /// When the refusal ends: how "it ends when" goes on.
+    #[must_use]
+    pub const fn ends_when(self) -> &'static str {
+        match self {
+            Self::Excluded => "`views.enforce` allows it.",
+            Self::NoEvidence => {
+                "there is evidence: an index that existed before no longer exists, or a directory was read that has such files."
+            }
+            Self::Running => "that compaction ends.",
+            Self::Resharding => "the split or the move ends.",
+            Self::Building => "the index has caught up.",
+            Self::Quarantined => "an operator releases it: `recliner release TARGET`.",
+            Self::CoolDown => {
+                "it has rested: for `failure.cool_down` after the first failure, twice as long after each further one, at most `failure.cool_down_max`."
+            }
+            Self::Futile => "the file has grown or changed enough.",
+            Self::Stale => "it is measured again.",
+            Self::Mode => "the channel's `mode` is `enforce`.",
+            Self::Suspended => "an operator ends the suspension: `recliner resume`.",
+            Self::Journal => "it can be written again.",
+            Self::Maintenance => "the node's maintenance mode ends.",
+            Self::Window => "the next window opens.",
+            Self::Ramp => "enough time has passed, and the node has reported.",
+            Self::Pressure => {
+                "every signal under `pressure` is down to its low mark, or `pressure.hold_at_most` is over."
+            }
+            Self::WouldNotFitWindow => {
+                "a window opens that is long enough, or `strict_window` is `false`."
+            }
+            Self::UnknownDisk => "`headroom.volumes` or `--data-dir` says what is free.",
+            Self::Headroom => "there is enough free space.",
+            Self::OtherCopyRunning => "that compaction ends.",
+            Self::ChannelLimit => "one of those jobs ends, or there is room in the queue.",
+            Self::NodeLimit => "one of those jobs ends.",
+            Self::ClusterLimit => "one of those jobs ends.",
+            Self::Budget => "enough of the starts are more than an hour ago.",
         }
     }
 }

@@ -63,17 +63,30 @@ const SCRAPES: usize = 40;
 const ANSWERS: usize = 4;
 
 /// Information about this process.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ProcessInfo {
     /// Its version.
     pub version: &'static str,
-    /// The commit it was built from, if known.
+    /// The commit it was built from, or `unknown`.
     pub revision: &'static str,
+    /// The date of that commit in UTC, or `unknown`.
+    pub date: &'static str,
     /// Whether the cluster is a simulation.
     pub simulated: bool,
 }
 
 impl ProcessInfo {
+    /// This build, as the build script recorded it.
+    #[must_use]
+    pub const fn of_this_build(simulated: bool) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            revision: env!("RECLINER_BUILD_REVISION"),
+            date: env!("RECLINER_BUILD_DATE"),
+            simulated,
+        }
+    }
+
     /// The notice about a simulated cluster, which depends on the mode.
     #[must_use]
     pub fn simulation(&self, mode: Mode) -> Option<&'static str> {

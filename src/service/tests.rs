@@ -41,7 +41,8 @@ fn loaded(flags: &Flags, file: &str) -> Result<Loaded, String> {
 async fn start(settings: Settings) -> Result<Service, StartError> {
     let cluster = Cluster::new(demo_config(), 1, Clock::System).unwrap();
     let transport = Transport::in_process(cluster.by_host());
-    let about = ProcessInfo { version: "0.1.0", revision: "unknown", simulated: true };
+    let about =
+        ProcessInfo { version: "0.1.0", revision: "unknown", date: "unknown", simulated: true };
     let machine = HostAccess { meter: Arc::new(SimulatedDisks(cluster)), directories: None };
     Service::start(settings, transport, about, Clock::System, journal::InMemory, machine).await
 }

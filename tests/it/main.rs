@@ -11,6 +11,7 @@ mod faults;
 mod house;
 mod live;
 mod monitoring;
+mod revision;
 mod scenario;
 #[path = "../seeded/mod.rs"]
 mod seeded;

@@ -74,13 +74,13 @@ fn keys(priority: PriorityKind) -> Vec<Key<Channel>> {
         "mode" => mode, Live, one_of(Mode::ALL, Mode::label),
             "Default enforce, but never more than the mode of the whole file.";
         "databases" => databases, Live, names(),
-            "Databases that it takes; default all.";
+            "Databases that it takes, by patterns; default all.";
         "designs" => designs, Live, names(),
-            "Design documents whose views it takes, such as _design/x; default all.";
+            "Design documents whose views it takes, by patterns such as _design/x; view channels only; default all.";
         "windows" => windows, Live, list(window::form()),
-            "When it may start compactions; default always.";
+            "When it may start compactions; default always. A window over midnight belongs to the day it begins on.";
         "strict_window" => strict_window, Live, boolean(),
-            "Start nothing that would not end inside the window; default false.";
+            "Start nothing that would not end inside the window, at the measured rate; default false.";
     })
 }
 

@@ -21,7 +21,7 @@ pub(super) fn form() -> Form<FileSettings> {
         "couchdb.tls" => settings.couchdb.tls, NextSweep, tls(),
             "Which authorities to trust, and a client certificate; default the system's, and none.";
         "couchdb.timeout" => settings.couchdb.timeout, NextSweep, duration(Duration::from_millis(100)),
-            "The longest wait for one whole answer.";
+            "The longest wait for one whole answer; CouchDB's node routes have no timeout of their own.";
         "couchdb.requests_in_flight" => settings.couchdb.requests_in_flight, NextSweep, integer(1..=1_024),
             "Requests at a time to each node.";
         "couchdb.cold_reads_per_second" => settings.couchdb.cold_reads_per_second, NextSweep, integer_or_off(1..=1_000_000),
@@ -55,9 +55,9 @@ fn tls() -> Form<Tls> {
         "ca_file" => ca_file, NextSweep, path().optional(),
             "The authorities to trust, in PEM, and no others.";
         "cert_file" => cert_file, NextSweep, path().optional(),
-            "A client certificate, in PEM.";
+            "A client certificate, in PEM; it needs key_file too.";
         "key_file" => key_file, NextSweep, path().optional(),
-            "The private key of the client certificate, in PEM.";
+            "The private key of the client certificate, in PEM; it needs cert_file too.";
     });
     let both = json!({"cert_file": ["key_file"], "key_file": ["cert_file"]});
     section(keys, check_tls).with_schema(json!({"dependentRequired": both}))

@@ -21,7 +21,7 @@ pub(super) fn form() -> Form<Headroom> {
         "headroom.blind_limit" => blind_limit, Live, bytes(),
             "The largest file that is compacted where free space is unknown.";
         "headroom.volumes" => volumes, Live, list(volume()),
-            "Where the free space of each volume is known from.";
+            "Where the free space of each volume is known from; one volume may have files of several nodes.";
     });
     section(keys, |_, _| {})
 }

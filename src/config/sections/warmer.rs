@@ -16,9 +16,9 @@ pub(super) fn form() -> Form<Warmer> {
         "warmer.batch_channels" => batch_channels, Live, integer(0..=10_000),
             "Indexers on a node up to which a build of any size starts.";
         "warmer.incremental_channels" => incremental_channels, Live, integer(0..=10_000),
-            "Further indexers on a node, for builds of few updates.";
+            "Additional indexers on a node, for small builds.";
         "warmer.max_incremental_updates" => max_incremental_updates, Live, count(),
-            "Fewer updates of one shard than this are few.";
+            "A build with fewer updates per shard than this is small.";
         "warmer.batch_size" => batch_size, Live, count(),
             "Updates since the last build that are worth another before the delay is over.";
         "warmer.delay" => delay, Live, duration(Duration::ZERO),
@@ -26,9 +26,9 @@ pub(super) fn form() -> Form<Warmer> {
         "warmer.prune_interval" => prune_interval, Live, duration(SECOND),
             "How long a build that ended is remembered.";
         "warmer.grace" => grace, Live, duration(Duration::ZERO),
-            "How long lag is left to CouchDB's own ken and to readers.";
+            "How long an index may lag before recliner builds it; CouchDB's ken or a reader may do so first.";
         "warmer.ignore" => ignore, Live, patterns(),
-            "Databases that are left alone.";
+            "Databases whose indexes are not built.";
         "warmer.languages" => languages, Live, list(text()),
             "Languages of design documents; documents in others are not read.";
     });

@@ -47,19 +47,18 @@ const BEYOND_A_SCHEMA: [&str; 16] = [
     "all_and_more.yml",
 ];
 
-/// The README's `recliner.yml`.
-fn readme() -> String {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md"));
-    let readme = readme.unwrap();
-    let (_, section) = readme.split_once("\n## Configuration\n").unwrap();
-    let (_, block) = section.split_once("```yaml\n").unwrap();
+/// The book's `recliner.yml`.
+fn example() -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/src/configuration.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, block) = page.split_once("```yaml\n").unwrap();
     block.split_once("```").unwrap().0.to_owned()
 }
 
 #[test]
 fn every_sound_example_is_valid() {
     let validator = Validator::new();
-    validator.validate(&readme()).unwrap_or_else(|why| panic!("the README: {why}"));
+    validator.validate(&example()).unwrap_or_else(|why| panic!("the book: {why}"));
     let full = fs::read_to_string(data().join("full.yml")).unwrap();
     let written = [to_yaml(&settings(&full)), to_yaml(&settings(""))];
     let written = written.into_iter().map(|text| ("written".to_owned(), text));
@@ -151,9 +150,9 @@ fn keys_of(document: &Value, path: &str, keys: &mut std::collections::BTreeSet<S
 }
 
 #[test]
-fn the_readmes_example_has_every_key() {
+fn the_books_example_has_every_key() {
     let mut written = std::collections::BTreeSet::new();
-    keys_of(&yaml_serde::from_str(&readme()).unwrap(), "", &mut written);
+    keys_of(&yaml_serde::from_str(&example()).unwrap(), "", &mut written);
     let mut missing = Vec::new();
     each_key(&schema(), "", &mut |path, key| {
         if key["deprecated"] != true && !written.contains(path) {

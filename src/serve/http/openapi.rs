@@ -4,6 +4,7 @@
 //! The schemas are generated from the types that the server parses and sends, so that both always
 //! have the same fields. The enum of channels has the active ones.
 
+mod descriptions;
 mod examples;
 mod routes;
 
@@ -161,6 +162,9 @@ impl Operation {
             "summary": self.summary,
             "responses": self.responses(schemas),
         });
+        if let Some(description) = descriptions::of(self.id) {
+            described["description"] = description.into();
+        }
         if self.is_open {
             described["security"] = json!([]);
         }

@@ -167,7 +167,12 @@ impl Surface {
         };
         let (config, config_rx) = watch::channel(Arc::new(config));
         let (orders_tx, orders) = mpsc::channel(1);
-        let about = ProcessInfo { version: "0.1.0", revision: "unknown", simulated: false };
+        let about = ProcessInfo {
+            version: "0.1.0",
+            revision: "unknown",
+            date: "unknown",
+            simulated: false,
+        };
         let state = AppState {
             plan: plan_rx,
             status: status_rx,

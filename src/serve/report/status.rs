@@ -14,6 +14,8 @@ pub struct Status {
     pub version: String,
     /// The commit it was built from, or `unknown`.
     pub revision: String,
+    /// The date of that commit in UTC, or `unknown`.
+    pub date: String,
     /// Whether the cluster is simulated.
     pub simulated: bool,
     /// What that means, where it is.

@@ -53,7 +53,8 @@ async fn reported(directories: bool) -> ReportedViews {
         meter: Arc::new(SimulatedDisks(cluster.clone())),
         directories: directories.then_some(read),
     };
-    let about = ProcessInfo { version: "0.1.0", revision: "unknown", simulated: true };
+    let about =
+        ProcessInfo { version: "0.1.0", revision: "unknown", date: "unknown", simulated: true };
     let transport = Transport::in_process(cluster.by_host());
     let settings = loaded(&flags(), FILE).unwrap().settings;
     let place = journal::InMemory;

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tool {
     pub(crate) program: &'static str,
-    package: &'static str,
+    pub(crate) package: &'static str,
 }
 
 pub(crate) const PROMTOOL: Tool = Tool { program: "promtool", package: "prometheus" };

@@ -6,8 +6,8 @@ use couchdb_client::CertificateEnds;
 use metrics_text::{Writer, families};
 
 families! {
-    BUILD_INFO: Gauge None "recliner_build_info" ["version", "revision"]
-        "Always 1, labelled with the version and source revision of this recliner.";
+    BUILD_INFO: Gauge None "recliner_build_info" ["version", "revision", "date"]
+        "Always 1, labelled with the version, source revision and date of that revision of this recliner.";
     MODE: Gauge None "recliner_mode" ["mode"]
         "1 for the mode in force, 0 for the other: advise only reports, enforce starts compactions.";
     CHANNEL_MODE: Gauge None "recliner_channel_mode" ["channel", "mode"]
@@ -26,7 +26,7 @@ families! {
 
 pub(super) fn write(writer: &mut Writer, scrape: &Scrape) {
     let Scrape { plan, config, about, .. } = scrape;
-    writer.family(&BUILD_INFO).sample(&[about.version, about.revision], 1_u64);
+    writer.family(&BUILD_INFO).sample(&[about.version, about.revision, about.date], 1_u64);
     let mut samples = writer.family(&MODE);
     for mode in Mode::ALL {
         samples.sample(&[mode.label()], mode == config.mode);

@@ -1,0 +1,51 @@
+//! Values of flags that a shell can complete.
+//!
+//! Owns only the words. The configuration and the service check the values, and report what is wrong
+//! with them together with all other problems.
+
+use crate::{
+    log::{LogFormat, LogLevel},
+    model::{channel::Mode, records::JobResult},
+    store::journal::EventType,
+};
+use clap::{
+    Arg, Command, Error,
+    builder::{PossibleValue, StringValueParser, TypedValueParser},
+};
+use std::ffi::OsStr;
+
+/// A text of which some values are known. It takes any other text too.
+#[derive(Clone, Copy)]
+pub(super) struct Suggested(fn() -> Vec<&'static str>);
+
+/// Values of `--mode`.
+pub(super) const MODES: Suggested = Suggested(|| Mode::ALL.map(Mode::label).into());
+
+/// Values of `--log.level`.
+pub(super) const LOG_LEVELS: Suggested = Suggested(|| LogLevel::ALL.map(LogLevel::label).into());
+
+/// Values of `--log.format`.
+pub(super) const LOG_FORMATS: Suggested = Suggested(|| LogFormat::ALL.map(LogFormat::label).into());
+
+/// Values of `--result`.
+pub(super) const RESULTS: Suggested = Suggested(|| JobResult::ALL.map(JobResult::label).into());
+
+/// Values of `--type`.
+pub(super) const EVENT_TYPES: Suggested = Suggested(|| EventType::ALL.map(EventType::label).into());
+
+impl TypedValueParser for Suggested {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
+    }
+}

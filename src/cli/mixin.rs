@@ -1,0 +1,213 @@
+//! `recliner mixin`: the rules, dashboards and runbook that belong to this version of recliner.
+//!
+//! Owns their copies in the program, and the places in them that differ from one installation to the
+//! next: addresses in links, and the labels of recliner's scrape targets. Everything else is printed
+//! as it is in the repository, under `alerts/` and `dashboards/`.
+
+mod selector;
+
+pub(super) use selector::Selector;
+
+use super::{
+    CommandError, Exit,
+    args::{MixinArgs, MixinPart, RuleFormat},
+    output::{print_own, write_files},
+};
+use serde_json::{Map, Value};
+use std::{fmt, str::FromStr};
+
+/// The rule files, in the order in which the rules depend on each other.
+const RULES: [(&str, &str); 2] = [
+    ("recording", include_str!("../../alerts/recording.yaml")),
+    ("alerts", include_str!("../../alerts/alerts.yaml")),
+];
+
+/// The dashboards.
+const DASHBOARDS: [(&str, &str); 4] = [
+    ("recliner-overview.json", include_str!("../../dashboards/recliner-overview.json")),
+    ("recliner-node.json", include_str!("../../dashboards/recliner-node.json")),
+    ("recliner-target.json", include_str!("../../dashboards/recliner-target.json")),
+    ("recliner-enforcement.json", include_str!("../../dashboards/recliner-enforcement.json")),
+];
+
+/// The base of links to runbooks in the files as they are shipped: recliner's default address.
+const RUNBOOK_BASE: &str = "http://127.0.0.1:10984/docs";
+
+/// The base of links to dashboards in the files as they are shipped: Grafana's default address.
+const DASHBOARD_BASE: &str = "http://127.0.0.1:3000";
+
+/// The file that `--format kubernetes` writes.
+const KUBERNETES_FILE: &str = "recliner-rules.yaml";
+
+/// The line above the list of groups in a rule file.
+const GROUPS: &str = "groups:\n";
+
+/// The address before the path of a link.
+#[derive(Clone, Debug)]
+pub(super) struct LinkBase(String);
+
+/// Why a text is not the beginning of a link.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("it is no address that links can begin with, such as http://127.0.0.1:3000")]
+pub(super) struct LinkBaseError;
+
+impl FromStr for LinkBase {
+    type Err = LinkBaseError;
+
+    fn from_str(text: &str) -> Result<Self, LinkBaseError> {
+        let base = text.trim_end_matches('/');
+        let host = ["http://", "https://"].iter().find_map(|scheme| base.strip_prefix(scheme));
+        // The link stands unquoted in YAML, before a path and a query, and is a template of an alert.
+        let is_plain = |c: char| c.is_ascii_graphic() && !"\"'<>\\^`{|}#?".contains(c);
+        match host {
+            Some(host) if !host.is_empty() && host.chars().all(is_plain) => Ok(Self(base.into())),
+            _ => Err(LinkBaseError),
+        }
+    }
+}
+
+impl fmt::Display for LinkBase {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// What differs from one installation to the next.
+struct Site<'a> {
+    args: &'a MixinArgs,
+}
+
+pub(super) fn run(args: &MixinArgs) -> Result<Exit, CommandError> {
+    refuse_flags_without_effect(args)?;
+    let site = Site { args };
+    match (args.part, &args.out) {
+        (MixinPart::Rules, None) => print_own(site.rules_document().as_bytes())?,
+        (MixinPart::Rules, Some(directory)) => write_files(directory, &site.rule_files())?,
+        (MixinPart::Dashboards, None) => {
+            let text = format!("{:#}\n", dashboards_by_name(&site.dashboards())?);
+            print_own(text.as_bytes())?;
+        }
+        (MixinPart::Dashboards, Some(directory)) => write_files(directory, &site.dashboards())?,
+    }
+    Ok(Exit::Done)
+}
+
+/// Fails if a flag was given that does nothing for the part.
+fn refuse_flags_without_effect(args: &MixinArgs) -> Result<(), CommandError> {
+    let has_links = args.part == MixinPart::Rules;
+    let without_effect = [
+        ("--runbook-url", args.runbook_url.is_some() && !has_links),
+        ("--dashboard-url", args.dashboard_url.is_some() && !has_links),
+        ("--format", args.format.is_some() && args.part != MixinPart::Rules),
+    ];
+    match without_effect.iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) => Err(CommandError::usage(format!(
+            "{flag} changes nothing in {}; leave it out",
+            args.part.name()
+        ))),
+        None => Ok(()),
+    }
+}
+
+impl Site<'_> {
+    /// A rule file with this installation's links and selector.
+    fn rules(&self, shipped: &str) -> String {
+        let mut text = shipped.to_owned();
+        if let Some(base) = &self.args.runbook_url {
+            let shipped = format!("runbook_url: {RUNBOOK_BASE}/");
+            text = text.replace(&shipped, &format!("runbook_url: {base}/"));
+        }
+        if let Some(base) = &self.args.dashboard_url {
+            let shipped = format!("dashboard_url: {DASHBOARD_BASE}/");
+            text = text.replace(&shipped, &format!("dashboard_url: {base}/"));
+        }
+        if let Some(selector) = &self.args.selector {
+            text = text.replace(Selector::SHIPPED, &selector.to_string());
+        }
+        text
+    }
+
+    /// All rules in one document.
+    fn rules_document(&self) -> String {
+        if self.args.format == Some(RuleFormat::Kubernetes) {
+            return self.kubernetes_rules();
+        }
+        let (mut comments, mut groups) = (Vec::new(), Vec::new());
+        for (_, shipped) in RULES {
+            let rules = self.rules(shipped);
+            let (comment, list) = rules.split_once(GROUPS).unwrap_or(("", &rules));
+            comments.push(comment.to_owned());
+            groups.push(list.to_owned());
+        }
+        [comments.join("#\n"), GROUPS.to_owned(), groups.join("\n")].concat()
+    }
+
+    /// The rules as the Prometheus operator reads them.
+    fn kubernetes_rules(&self) -> String {
+        let mut text = "\
+# For the Prometheus operator: the rules of recliner in its envelope, as
+# `recliner mixin rules --format kubernetes` prints them.
+"
+        .to_owned();
+        for (name, shipped) in RULES {
+            text.push_str(&format!(
+                "---
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: recliner-{name}
+  labels: {{app.kubernetes.io/name: recliner}}
+spec:
+"
+            ));
+            for line in self.rules(shipped).lines() {
+                let indent = if line.is_empty() { "" } else { "  " };
+                text.push_str(&format!("{indent}{line}\n"));
+            }
+        }
+        text
+    }
+
+    /// The files with rules.
+    fn rule_files(&self) -> Vec<(String, String)> {
+        if self.args.format == Some(RuleFormat::Kubernetes) {
+            return vec![(KUBERNETES_FILE.to_owned(), self.kubernetes_rules())];
+        }
+        let file = |(name, shipped)| (format!("{name}.yaml"), self.rules(shipped));
+        RULES.map(file).into()
+    }
+
+    /// The dashboards. A selector is added to every query of scraped series, which all have a matcher
+    /// of `job`, and to the queries behind the variables.
+    fn dashboards(&self) -> Vec<(&'static str, String)> {
+        let Some(selector) = &self.args.selector else {
+            return DASHBOARDS.map(|(name, shipped)| (name, shipped.to_owned())).into();
+        };
+        let quoted = Value::from(selector.to_string()).to_string();
+        let matchers = quoted.trim_start_matches('"').strip_suffix('"').unwrap_or_default();
+        let added = |shipped: &str| {
+            [
+                ("job=~\\\"$job\\\"", format!("{matchers}, job=~\\\"$job\\\"")),
+                ("(recliner_build_info,", format!("(recliner_build_info{{{matchers}}},")),
+                (
+                    "(recliner_build_info{cluster=~\\\"$cluster\\\"}",
+                    format!("(recliner_build_info{{{matchers}, cluster=~\\\"$cluster\\\"}}"),
+                ),
+            ]
+            .iter()
+            .fold(shipped.to_owned(), |text, (from, to)| text.replace(from, to))
+        };
+        DASHBOARDS.map(|(name, shipped)| (name, added(shipped))).into()
+    }
+}
+
+/// The dashboards as one JSON object, by the name of their file.
+fn dashboards_by_name(files: &[(&str, String)]) -> Result<Value, CommandError> {
+    let entry = |(name, text): &(&str, String)| {
+        let dashboard = serde_json::from_str(text).map_err(|why| {
+            CommandError::failed(format!("the dashboard {name} is no longer JSON: {why}"))
+        })?;
+        Ok(((*name).to_owned(), dashboard))
+    };
+    files.iter().map(entry).collect::<Result<Map<_, _>, _>>().map(Value::Object)
+}

@@ -1,0 +1,169 @@
+//! The labels by which Prometheus knows recliner's scrape targets.
+//!
+//! Owns the grammar of `--selector`: what stands between braces in PromQL.
+
+use std::{fmt, str::FromStr};
+
+/// Matchers of labels that a scrape sets, such as `job="recliner"`, as PromQL writes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cli) struct Selector(String);
+
+/// Why a text is not a selector.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}; write matchers as PromQL does, such as job=\"recliner\", namespace=~\"couch.*\"")]
+pub(in crate::cli) struct SelectorError(String);
+
+impl Selector {
+    /// The selector of the rules as they are shipped.
+    pub(in crate::cli) const SHIPPED: &str = "job=\"recliner\"";
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl FromStr for Selector {
+    type Err = SelectorError;
+
+    fn from_str(text: &str) -> Result<Self, SelectorError> {
+        let text = text.trim();
+        let inner = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(text);
+        if text.contains(char::is_control) {
+            return Err(SelectorError("it has a line break or another control character".into()));
+        }
+        if text.contains("{{") || text.contains("}}") {
+            return Err(SelectorError(
+                "it has two braces in a row, which begin or end a template in an alert".into(),
+            ));
+        }
+        let (mut rest, mut matchers, mut is_positive) = (inner.trim(), Vec::new(), false);
+        while !rest.is_empty() {
+            let (matcher, after) = matcher(rest)?;
+            is_positive |= matcher.is_positive;
+            matchers.push(matcher.text);
+            rest = match after.strip_prefix(',') {
+                Some(next) => next.trim_start(),
+                None if after.is_empty() => after,
+                None => return Err(SelectorError(format!("a comma is missing before {after}"))),
+            };
+        }
+        if !is_positive {
+            return Err(SelectorError(
+                "no matcher says which targets are recliner's: at least one needs = or =~ and a value".into(),
+            ));
+        }
+        Ok(Self(matchers.join(", ")))
+    }
+}
+
+/// One matcher.
+struct Matcher {
+    text: String,
+    /// Whether it asks for a value, so that not every series matches.
+    is_positive: bool,
+}
+
+/// The first matcher of a text, and the rest behind it.
+fn matcher(text: &str) -> Result<(Matcher, &str), SelectorError> {
+    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(text.len());
+    let (label, rest) = text.split_at_checked(end).unwrap_or((text, ""));
+    if label.is_empty() || label.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(SelectorError(format!("{text} does not begin with the name of a label")));
+    }
+    if label == "__name__" {
+        return Err(SelectorError(
+            "__name__ is the metric's name, and not a target's label".into(),
+        ));
+    }
+    let rest = rest.trim_start();
+    let operators = ["=~", "!~", "!=", "="];
+    let found = operators.iter().find_map(|it| rest.strip_prefix(it).map(|rest| (*it, rest)));
+    let Some((operator, rest)) = found else {
+        return Err(SelectorError(format!("after {label} comes none of =, !=, =~ and !~")));
+    };
+    let rest = rest.trim_start();
+    let Some(quoted) = rest.strip_prefix('"') else {
+        return Err(SelectorError(format!("the value of {label} is not in double quotes")));
+    };
+    let mut is_escaped = false;
+    let end = quoted.find(|c: char| {
+        let is_end = c == '"' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        is_end
+    });
+    let Some((value, rest)) = end.and_then(|end| quoted.split_at_checked(end)) else {
+        return Err(SelectorError(format!("the value of {label} has no closing quote")));
+    };
+    if let Some(letter) = unknown_escape(value) {
+        return Err(SelectorError(format!(
+            "\\{letter} in the value of {label} means nothing in PromQL, where a backslash is written twice"
+        )));
+    }
+    let matcher = Matcher {
+        text: format!("{label}{operator}\"{value}\""),
+        is_positive: !value.is_empty() && operator.starts_with('='),
+    };
+    Ok((matcher, rest.get(1..).unwrap_or_default().trim_start()))
+}
+
+/// The letter after a backslash that begins no escape of PromQL.
+fn unknown_escape(value: &str) -> Option<char> {
+    let mut letters = value.chars();
+    while let Some(letter) = letters.next() {
+        if letter == '\\' {
+            let escaped = letters.next()?;
+            if !"abfnrtv\\\"xuU01234567".contains(escaped) {
+                return Some(escaped);
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_is_read_as_promql_reads_it() {
+        for (text, read) in [
+            (Selector::SHIPPED, "job=\"recliner\""),
+            (" {job=\"a/b c\"} ", "job=\"a/b c\""),
+            ("job =~ \"re.*\",ns!=\"x\"", "job=~\"re.*\", ns!=\"x\""),
+            ("a=\"1\", b!~\"2\", ", "a=\"1\", b!~\"2\""),
+            ("job=\"a \\\"b\\\\\"", "job=\"a \\\"b\\\\\""),
+            ("job=\"a,b: c # {d}\"", "job=\"a,b: c # {d}\""),
+            (r#"job=~"a\\.b""#, r#"job=~"a\\.b""#),
+        ] {
+            assert_eq!(text.parse::<Selector>().map(|it| it.to_string()), Ok(read.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_selector_is_refused_with_its_reason() {
+        for (text, reason) in [
+            ("", "no matcher says"),
+            ("recliner", "after recliner comes none"),
+            ("job=recliner", "not in double quotes"),
+            ("job='recliner'", "not in double quotes"),
+            ("job=\"recliner", "no closing quote"),
+            ("job=\"recliner\\\"", "no closing quote"),
+            ("job=\"a\" ns=\"b\"", "a comma is missing"),
+            ("job=~\"a\\.b\"", "\\. in the value of job"),
+            ("job!=\"recliner\"", "no matcher says"),
+            ("job=\"\"", "no matcher says"),
+            ("=\"x\"", "name of a label"),
+            ("7up=\"x\"", "name of a label"),
+            ("jöb=\"x\"", "comes none of"),
+            ("up{job=\"x\"}", "comes none of"),
+            ("__name__=\"up\"", "metric's name"),
+            ("job=\"a\nb\"", "line break"),
+            ("job=\"{{ $labels.job }}\"", "template"),
+        ] {
+            let why = text.parse::<Selector>().expect_err(text).to_string();
+            assert!(why.contains(reason) && why.contains("such as"), "{text}: {why}");
+        }
+    }
+}

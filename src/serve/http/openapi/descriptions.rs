@@ -1,0 +1,53 @@
+//! What an operation does and returns, beyond its summary: for readers of the document and of the
+//! book, whose table of routes is made from it.
+
+/// More about an operation, if its summary does not say everything.
+pub(super) fn of(operation: &str) -> Option<&'static str> {
+    Some(match operation {
+        "status" => {
+            "Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, what could not be read, missing rights, and `suspensions`: `scope`, `since`, `by` whom, `why`, and all of it in a sentence (`says`)."
+        }
+        "queue" => "Each queue with its size, limits, reclaimable bytes and its targets.",
+        "plan" => {
+            "For each queue, how many targets are refused for which reason; closed gates; `suspensions` as in `status`; `orders` that wait; `builds` of indexes; and, page by page, the refused targets with their reasons in a sentence."
+        }
+        "facts" => {
+            "Shard by shard and part by part, 2,000 per page; `next` is the `after` of the next page."
+        }
+        "jobs" => {
+            "Phase, progress, since when, when CouchDB last reported progress, bytes they may still need; and when each node was last asked."
+        }
+        "explain" => {
+            "The targets of a name, each with `why`, a sentence; `fresh`, the rule by which its facts are fresh (`measured` or `followed`); `start`, what would be sent (`request`, and `url` if an address is known); `ordered`, the order that waits for it; and `part_of`, for a view's part, the view that is queued instead."
+        }
+        "history" => {
+            "Bytes before, after, predicted and freed, who started it and who had ordered it, `result` and why. For jobs that others started, `started_at` is the time their node reports; their size before is null if nothing was read near the start. `next_before` is the `before` of the next page."
+        }
+        "events" => {
+            "Continue after `last_seq` or, if there is `more`, after the last event; a `last_seq` below your own `since` belongs to another journal."
+        }
+        "suspend" => {
+            "Returns `since`, `by`, `why`, `already`, and how many compactions are still `running` there."
+        }
+        "resume" => "Returns what was `lifted` and what is `remaining`.",
+        "compact" => {
+            "Returns the `requests` that will be sent; if it does not start at once, what it `waits` for (`refusal`, `why`), and `until` when at most."
+        }
+        "release" => "Returns those `targets`.",
+        "rescan" => "Returns whether it `begins` at once, or after the running one.",
+        "flush" => "Returns how many `targets` were removed.",
+        "metrics" => {
+            "Prometheus text 0.0.4 or OpenMetrics 1.0, as the client accepts; gzip if the client accepts it."
+        }
+        "serviceDiscovery" => {
+            "Each node's own address, with its name; 503 before the first sweep has ended."
+        }
+        "dbUpdates" => "GET only; unknown parameters are ignored.",
+        "healthy" => "200 while the process responds.",
+        "ready" => {
+            "200 after the first sweep over the nodes that answer, otherwise 503 with the reason."
+        }
+        "reload" | "quit" => "403 without `--web.enable-lifecycle`.",
+        _ => return None,
+    })
+}

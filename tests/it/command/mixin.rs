@@ -1,0 +1,227 @@
+//! `recliner mixin`: what it prints is what the repository has, and Prometheus accepts it with
+//! other links and another selector too.
+
+use super::recliner;
+use crate::monitoring::{
+    rules::{ALERTS, RECORDING},
+    tools::{self, PROMTOOL},
+};
+use serde_json::Value;
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+/// Links and a selector that differ from the shipped ones.
+const ELSEWHERE: [&str; 6] = [
+    "--runbook-url",
+    "https://recliner.example/docs/",
+    "--dashboard-url",
+    "http://127.0.0.1:10984/docs",
+    "--selector",
+    "job=\"watcher\"",
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = path.as_ref();
+    fs::read_to_string(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
+}
+
+/// What `mixin` prints with these arguments.
+async fn printed(arguments: &[&str]) -> String {
+    let ran = recliner(&[&["mixin"], arguments].concat(), &[]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{arguments:?}");
+    ran.out
+}
+
+/// The groups of a rule file.
+fn groups(text: &str) -> Vec<yaml_serde::Value> {
+    let file: yaml_serde::Value = yaml_serde::from_str(text).expect("rules are YAML");
+    file["groups"].as_sequence().expect("they are in groups").clone()
+}
+
+/// The names of the files of a directory that end so.
+fn names(directory: &Path, ending: &str) -> BTreeSet<String> {
+    let files = fs::read_dir(directory).expect("it is readable");
+    let names = files.map(|file| file.expect("it is readable").file_name().into_string());
+    names.map(|name| name.expect("it is UTF-8")).filter(|name| name.ends_with(ending)).collect()
+}
+
+#[tokio::test]
+async fn the_rules_are_those_of_the_repository_in_one_document() {
+    let both = [groups(RECORDING), groups(ALERTS)].concat();
+    assert_eq!(groups(&printed(&["rules"]).await), both);
+    assert_eq!(groups(&printed(&["rules", "--format", "prometheus"]).await), both);
+    let comments = [RECORDING, ALERTS].map(|file| file.lines().next().unwrap_or_default());
+    let printed = printed(&["rules"]).await;
+    assert!(comments.iter().all(|comment| printed.lines().any(|line| line == *comment)));
+}
+
+#[tokio::test]
+async fn what_is_written_is_what_the_repository_has_and_nothing_is_left_out() {
+    for (part, from, ending) in
+        [("rules", "alerts", ".yaml"), ("dashboards", "dashboards", ".json")]
+    {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let out = folder.path().join("made/of/several");
+        let ran = recliner(&["mixin", part, "--out", out.to_str().unwrap()], &[]).await;
+        assert_eq!((ran.code, ran.out.as_str()), (0, ""), "{ran:?}");
+        assert!(ran.err.contains(out.to_str().unwrap()), "{ran:?}");
+        let written = names(&out, "");
+        assert_eq!(written, names(&root().join(from), ending));
+        for name in written {
+            assert_eq!(read(out.join(&name)), read(root().join(from).join(&name)), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_operator_gets_the_same_rules() {
+    let path = root().join("deploy/kubernetes/components/prometheus-operator/rules.yaml");
+    let printed = printed(&["rules", "--format", "kubernetes"]).await;
+    if env::var_os("RECLINER_WRITE").is_some() {
+        fs::write(&path, &printed).expect("it is writable");
+    }
+    assert!(read(path) == printed, "RECLINER_WRITE=1 cargo test --test it operator writes it");
+    let documents: Vec<yaml_serde::Value> = yaml_serde::Deserializer::from_str(&printed)
+        .map(|document| serde::Deserialize::deserialize(document).expect("it is YAML"))
+        .collect();
+    let groups =
+        documents.iter().flat_map(|it| it["spec"]["groups"].as_sequence().unwrap().clone());
+    assert_eq!(
+        groups.collect::<Vec<_>>(),
+        [self::groups(RECORDING), self::groups(ALERTS)].concat()
+    );
+}
+
+#[tokio::test]
+async fn links_and_selector_are_this_installations() {
+    let shipped = printed(&["rules"]).await;
+    let rules = printed(&[&["rules"], &ELSEWHERE[..]].concat()).await;
+    for (old, new) in [
+        ("job=\"recliner\"", "job=\"watcher\""),
+        (
+            "runbook_url: http://127.0.0.1:10984/docs/",
+            "runbook_url: https://recliner.example/docs/",
+        ),
+        (
+            "dashboard_url: http://127.0.0.1:3000/d/",
+            "dashboard_url: http://127.0.0.1:10984/docs/d/",
+        ),
+    ] {
+        let count = shipped.matches(old).count();
+        assert!(count > 1, "{old}");
+        assert_eq!((rules.matches(old).count(), rules.matches(new).count()), (0, count), "{old}");
+    }
+}
+
+#[tokio::test]
+async fn prometheus_accepts_the_rules_of_every_installation() {
+    if !tools::installed(&[PROMTOOL]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let file = folder.path().join("rules.yaml").display().to_string();
+    for selector in [
+        "job=\"recliner\"",
+        "{job=\"a: b #c\", namespace!=\"\"}",
+        r#"job=~"re(cliner|\\d\")+", team="it's \"{ours}\"""#,
+    ] {
+        fs::write(&file, printed(&["rules", "--selector", selector]).await).unwrap();
+        let words = ["check", "rules", "--lint=all", "--lint-fatal", &file];
+        let ran = tools::run(PROMTOOL, &words, "").await;
+        assert!(ran.success, "{selector}: {}", ran.said);
+    }
+}
+
+/// The cases about recliner itself, which select it by its job, with another job and other links.
+#[tokio::test]
+async fn alerts_fire_by_the_chosen_selector_with_the_chosen_links() {
+    if !tools::installed(&[PROMTOOL]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let out = folder.path().to_str().expect("a plain path");
+    let ran = recliner(&[&["mixin", "rules", "--out", out], &ELSEWHERE[..]].concat(), &[]).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let mut cases = read(root().join("alerts/tests/process.yaml"));
+    for (old, new) in [
+        ("../", ""),
+        ("job=\"recliner\"", "job=\"watcher\""),
+        ("job: recliner", "job: watcher"),
+        ("of job recliner", "of job watcher"),
+        ("var-job=recliner", "var-job=watcher"),
+        ("http://127.0.0.1:10984/docs", "https://recliner.example/docs"),
+        ("http://127.0.0.1:3000", "http://127.0.0.1:10984/docs"),
+    ] {
+        assert!(cases.contains(old), "{old}");
+        cases = cases.replace(old, new);
+    }
+    let file = folder.path().join("process.yaml").display().to_string();
+    fs::write(&file, cases).unwrap();
+    let ran = tools::run(PROMTOOL, &["test", "rules", &file], "").await;
+    assert!(ran.success, "{}", ran.said);
+}
+
+/// Every text of a JSON document.
+fn texts(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::String(text) => found.push(text.clone()),
+        Value::Array(values) => values.iter().for_each(|value| texts(value, found)),
+        Value::Object(values) => values.values().for_each(|value| texts(value, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[tokio::test]
+async fn a_selector_limits_every_query_of_a_dashboard() {
+    let selector = r#"job="watcher", team=~"a\\.b""#;
+    let all: Value =
+        serde_json::from_str(&printed(&["dashboards", "--selector", selector]).await).unwrap();
+    let shipped: Value = serde_json::from_str(&printed(&["dashboards"]).await).unwrap();
+    for (name, shipped) in shipped.as_object().expect("each has a name") {
+        let own: Value = serde_json::from_str(&read(root().join("dashboards").join(name))).unwrap();
+        assert_eq!(*shipped, own, "{name}");
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        texts(shipped, &mut before);
+        texts(&all[name], &mut after);
+        let mut limited = 0;
+        for (before, after) in before.iter().zip(&after) {
+            let by_job = before.matches("job=~\"$job\"").count();
+            let added = after.matches(selector).count();
+            // Variables that come before the job choose among recliner's own series.
+            let by_build = before.starts_with("label_values(recliner_build_info");
+            assert_eq!(added, by_job.max(usize::from(by_build)), "{name}: {after}");
+            limited += added;
+        }
+        assert_eq!(before.len(), after.len());
+        assert!(limited > 20, "{name}: {limited} queries");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_meant_is_refused() {
+    let out: PathBuf = root().join("Cargo.toml/rules");
+    for (words, says) in [
+        (&["rules", "--selector", "recliner"][..], &["--selector", "such as job="][..]),
+        (&["rules", "--runbook-url", "recliner.example"], &["--runbook-url", "no address"]),
+        (&["rules", "--dashboard-url", "http://{{x}}"], &["--dashboard-url", "no address"]),
+        (&["dashboards", "--runbook-url", "http://a"], &["--runbook-url", "dashboards"]),
+        (&["dashboards", "--dashboard-url", "http://a"], &["--dashboard-url", "dashboards"]),
+        (&["dashboards", "--format", "kubernetes"], &["--format", "dashboards"]),
+        (&["panels"], &["panels", "dashboards"]),
+        (&[], &["<PART>"]),
+    ] {
+        let ran = recliner(&[&["mixin"], words].concat(), &[]).await;
+        assert_eq!((ran.code, ran.out.as_str()), (64, ""), "{ran:?}");
+        assert!(says.iter().all(|part| ran.err.contains(part)), "{says:?}: {}", ran.err);
+    }
+    let ran = recliner(&["mixin", "rules", "--out", out.to_str().unwrap()], &[]).await;
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.err.contains("cannot write"), "{ran:?}");
+}
