@@ -1,4 +1,4 @@
-//! What a build knows of its origin: the revision and the date of its source; and jemalloc's settings.
+//! What a build knows of its origin: the revision and the date of its source.
 //!
 //! Owns the environment variables `RECLINER_BUILD_REVISION` and `RECLINER_BUILD_DATE` of the crate.
 //! `RECLINER_REVISION` and `SOURCE_DATE_EPOCH` decide if they are set. Otherwise a build of the release
@@ -30,12 +30,11 @@ pub(crate) struct Commit {
     pub(crate) changing_files: Vec<PathBuf>,
 }
 
-#[expect(clippy::print_stdout, reason = "a build script talks to cargo on standard output")]
-fn main() -> Result<(), Box<dyn Error>> {
-    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+/// What cargo has to know: the crate's variables, and the files and variables they depend on.
+pub(crate) fn directives(root: &Path) -> Result<String, Box<dyn Error>> {
     let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
-    let commit = is_release.then(|| checked_out(&root)).flatten();
-    let mut directives = String::from("cargo::rerun-if-changed=build.rs\n");
+    let commit = is_release.then(|| checked_out(root)).flatten();
+    let mut directives = String::new();
     for name in ["RECLINER_REVISION", "SOURCE_DATE_EPOCH"] {
         writeln!(directives, "cargo::rerun-if-env-changed={name}")?;
     }
@@ -46,10 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let date = date(variable("SOURCE_DATE_EPOCH"), commit.as_ref())?;
     writeln!(directives, "cargo::rustc-env=RECLINER_BUILD_REVISION={revision}")?;
     writeln!(directives, "cargo::rustc-env=RECLINER_BUILD_DATE={date}")?;
-    print!("{directives}");
-    #[cfg(feature = "jemalloc")]
-    jemalloc_settings::link()?;
-    Ok(())
+    Ok(directives)
 }
 
 /// The value of an environment variable that is set and not empty.
@@ -130,31 +126,4 @@ fn git(root: &Path, arguments: &[&str]) -> Option<String> {
         .ok()?;
     let line = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| line.trim().to_owned())
-}
-
-/// How jemalloc treats memory; `_RJEM_MALLOC_CONF` in the environment of a run wins over it.
-#[cfg(feature = "jemalloc")]
-mod jemalloc_settings {
-    use std::{env, error::Error, fs, path::PathBuf};
-
-    /// One arena, because what one task gave back then serves all others. Nothing is kept for later: a
-    /// sweep frees many megabytes that nothing asks for until the next one; with jemalloc's own
-    /// settings a process takes half as much again. Each thread's cache is checked every 4 MiB, not
-    /// every 64 KiB: each check gives pages back that the next answers ask for again, one in two of them.
-    const SETTINGS: &str =
-        "narenas:1,dirty_decay_ms:0,muzzy_decay_ms:0,tcache_gc_incr_bytes:4194304";
-
-    /// jemalloc reads this symbol if a program defines it. A Rust static with that name would be
-    /// unsafe code, and the environment variable that jemalloc's build reads does not reach
-    /// `cargo install`.
-    pub(super) fn link() -> Result<(), Box<dyn Error>> {
-        let source = PathBuf::from(env::var("OUT_DIR")?).join("jemalloc_settings.c");
-        fs::write(&source, format!("const char *_rjem_malloc_conf = \"{SETTINGS}\";\n"))?;
-        for object in cc::Build::new().file(&source).cargo_metadata(false).compile_intermediates() {
-            for kind in ["bins", "benches", "examples"] {
-                println!("cargo::rustc-link-arg-{kind}={}", object.display());
-            }
-        }
-        Ok(())
-    }
 }
