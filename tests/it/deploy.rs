@@ -6,7 +6,12 @@ mod prometheus;
 mod sidecars;
 
 use crate::monitoring::tools::{self, SYSTEMD_ANALYZE};
-use std::{collections::BTreeSet, fs, path::Path, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 use yaml_serde::{Deserializer, Value};
 
 /// A configuration where none is shipped.
@@ -107,21 +112,55 @@ fn the_images_start_recliner_and_ask_for_its_health() {
     }
 }
 
-/// What the Dockerfile's build is given is a package that cargo can read, without a test.
+/// The Rust files below a folder, but for tests.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("it is readable") {
+        let path = entry.expect("it is readable").path();
+        if path.is_dir() && !path.ends_with("tests") {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|it| it == "rs") && !path.ends_with("tests.rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// What the Dockerfile's build is given has all that cargo compiles and embeds, and no test.
 #[test]
 fn the_image_is_built_from_all_that_cargo_reads() {
     let ignored = read("deploy/docker/Dockerfile.dockerignore");
     let kept: Vec<&str> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
+    assert!(!kept.contains(&"tests"));
     let folder = tempfile::tempdir().expect("a temporary directory");
-    for name in kept.iter().filter(|name| root().join(name).exists()) {
+    for name in &kept {
         let (from, to) = (root().join(name), folder.path().join(name));
+        assert!(from.exists(), "{name} is there to be copied");
         std::os::unix::fs::symlink(from, to).expect("it can be linked");
     }
-    assert!(!kept.contains(&"tests"));
     let mut cargo = Command::new(env!("CARGO"));
     let metadata = ["metadata", "--offline", "--locked", "--no-deps", "--format-version=1"];
     let output = cargo.args(metadata).current_dir(folder.path()).output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let packages = metadata["packages"].as_array().expect("it has packages");
+    let targets = packages.iter().flat_map(|it| it["targets"].as_array().into_iter().flatten());
+    let targets: Vec<&str> = targets.filter_map(|it| it["src_path"].as_str()).collect();
+    assert!(targets.iter().any(|target| target.ends_with("/build/main.rs")), "{targets:?}");
+    for target in targets {
+        assert!(Path::new(target).exists(), "cargo reads {target}");
+    }
+    let mut files = Vec::new();
+    sources(&root().join("src"), &mut files);
+    for file in files {
+        let text = fs::read_to_string(&file).expect("it is readable");
+        for embedded in text.split("include_str!(\"").skip(1) {
+            let path = embedded.split('"').next().unwrap_or_default();
+            let path = file.parent().expect("it has a folder").join(path);
+            let path =
+                path.canonicalize().unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+            let path = path.strip_prefix(root()).expect("it is of the repository");
+            assert!(kept.iter().any(|kept| path.starts_with(kept)), "{}", path.display());
+        }
+    }
 }
 
 #[test]
