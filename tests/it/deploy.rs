@@ -248,6 +248,42 @@ fn the_central_process_has_all_nodes_and_a_peer_on_each() {
     assert!(arguments.iter().any(|it| it.starts_with("--node=couchdb@$(POD).")), "{arguments:?}");
 }
 
+/// As the package installs it, and with what its comments offer.
+#[test]
+fn the_packages_configuration_is_valid_with_and_without_its_comments() {
+    let unit = read("deploy/systemd/recliner.service");
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let arguments: Vec<String> = start.split(' ').skip(1).map(str::to_owned).collect();
+    let shipped = read("deploy/debian/recliner.yml");
+    let login = "couchdb:\n  username: admin\n  password_file: password\n";
+    let login = |text: &str| text.replace("couchdb:\n", login);
+    serves("the package", &arguments, Some(&login(&shipped)));
+    let offered = |line: &&str| {
+        let word = line.strip_prefix("# ").and_then(|line| line.split_once(": "));
+        word.is_some_and(|(word, _)| word.chars().all(|it| it.is_ascii_lowercase() || it == '_'))
+            && line.ends_with(['}', ']', '%'])
+    };
+    let all: Vec<&str> = shipped.lines().filter(offered).collect();
+    assert!(all.len() > 2, "settings are offered: {all:?}");
+    let taken = shipped.lines().map(|line| {
+        let taken = if offered(&line) { line.trim_start_matches("# ") } else { line };
+        format!("{taken}\n")
+    });
+    serves("the package's comments", &arguments, Some(&login(&taken.collect::<String>())));
+    let flags = read("deploy/debian/default");
+    let flags = flags.lines().find(|line| line.contains("--")).expect("flags are offered");
+    let flags =
+        flags.split(' ').filter(|word| word.starts_with("--")).map(|it| it.trim_matches(','));
+    let arguments: Vec<String> = arguments.into_iter().chain(flags.map(str::to_owned)).collect();
+    serves("the package's flags", &arguments, Some(&login(&shipped)));
+    // What the package contains of the repository is there.
+    let manifest = read("Cargo.toml");
+    let assets = manifest.lines().filter_map(|line| line.trim().strip_prefix("[\""));
+    let assets = assets.filter_map(|line| line.split('"').next());
+    let own: Vec<&str> = assets.filter(|path| path.starts_with("deploy/")).collect();
+    assert!(own.len() > 2 && own.iter().all(|path| root().join(path).exists()), "{own:?}");
+}
+
 #[tokio::test]
 async fn systemd_reads_the_unit_and_finds_it_hardened() {
     let unit = read("deploy/systemd/recliner.service");
