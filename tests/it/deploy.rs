@@ -229,6 +229,48 @@ fn kubernetes_starts_recliner_with_users_and_the_files_it_mounts() {
     }
 }
 
+/// The files of `deploy/kubernetes`.
+fn manifests(folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).expect("it is readable") {
+        let path = entry.expect("it is readable").path();
+        if path.is_dir() {
+            manifests(&path, found);
+        } else {
+            let path = path.strip_prefix(root()).expect("it is of the repository");
+            found.push(path.to_str().expect("a plain path").to_owned());
+        }
+    }
+}
+
+#[test]
+fn kubernetes_gives_recliner_no_rights_and_no_password() {
+    let mut found = Vec::new();
+    manifests(&root().join("deploy/kubernetes"), &mut found);
+    let mut checked = 0;
+    for path in found.iter().filter(|path| path.ends_with(".yaml")) {
+        for it in documents(path) {
+            assert_ne!(it["kind"].as_str(), Some("Secret"), "{path}: operators make the secrets");
+            assert!(it.get("secretGenerator").is_none(), "{path}: operators make the secrets");
+            let pod = it.get("spec").and_then(|spec| spec.get("template")).map(|it| &it["spec"]);
+            let Some(containers) = pod.and_then(|pod| pod["containers"].as_sequence()) else {
+                continue;
+            };
+            for container in containers.iter().filter(|it| it.get("image").is_some()) {
+                let context = &container["securityContext"];
+                assert_eq!(context["readOnlyRootFilesystem"].as_bool(), Some(true), "{path}");
+                assert_eq!(context["allowPrivilegeEscalation"].as_bool(), Some(false), "{path}");
+                assert_eq!(texts(&context["capabilities"]["drop"]), ["ALL"], "{path}");
+                let pod = pod.and_then(|pod| pod.get("securityContext"));
+                let non_root = [Some(context), pod].into_iter().flatten();
+                let mut non_root = non_root.filter_map(|it| it.get("runAsNonRoot")?.as_bool());
+                assert_eq!(non_root.next(), Some(true), "{path}");
+                checked += 1;
+            }
+        }
+    }
+    assert_eq!(checked, 2);
+}
+
 #[test]
 fn the_central_process_has_all_nodes_and_a_peer_on_each() {
     let central = document("deploy/kubernetes/overlays/sidecars/recliner.yml");
