@@ -113,7 +113,8 @@ fn no_metric_is_named_that_does_not_exist() {
                 .iter()
                 .find_map(|ending| word.strip_suffix(ending))
                 .unwrap_or(word);
-            let prefix = word.strip_prefix('^').or(Some(*word).filter(|word| word.ends_with('_')));
+            let prefix =
+                word.strip_prefix('^').or_else(|| Some(*word).filter(|word| word.ends_with('_')));
             let is_prefix =
                 prefix.is_some_and(|prefix| known.iter().any(|name| name.starts_with(prefix)));
             !known.contains(word) && !known.contains(base) && !is_prefix

@@ -45,7 +45,7 @@ fn the_book_has_the_reasons() {
 fn the_book_has_the_alerts() {
     let rows = groups(ALERTS).into_iter().flat_map(|group| group.rules).map(|rule| {
         let name = rule.alert.expect("alerts alone are there");
-        let after = rule.hold.map_or("at once".to_owned(), |hold| format!("`{hold}`"));
+        let after = rule.hold.map_or_else(|| "at once".to_owned(), |hold| format!("`{hold}`"));
         let link = format!("[{name}](#{})", name.to_lowercase());
         [link, codes([&rule.labels["severity"]]), after, rule.annotations["summary"].clone()]
     });
