@@ -16,28 +16,30 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// What the book needs in addition to the page at `/`.
 const STYLE: &str = "
-body { max-width: none; margin: 0; }
+body { max-width: none; margin: 0; padding: 0; }
 a { color: #1a5fb4; } @media (prefers-color-scheme: dark) { a { color: #8ab4f8; } }
 header { padding: .6rem 1rem; border-bottom: 1px solid var(--line); } header a { color: inherit; }
 .book { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0 2.5rem; max-width: 88rem; margin: 0 auto; padding: 0 1rem; }
-main { grid-row: 1; max-width: 52rem; padding-bottom: 3rem; } nav { font-size: .9rem; }
-nav ul { list-style: none; margin: 0 0 1rem; padding: 0; } nav .part { margin: 1rem 0 .25rem; color: var(--quiet); }
-nav [aria-current] { font-weight: 600; } .depth3 { padding-left: 1rem; }
+main { max-width: 52rem; padding-bottom: 2rem; }
+nav { font-size: .9rem; } nav ul { list-style: none; margin: 0 0 1rem; padding: 0; } nav .part { margin: 1rem 0 .25rem; color: var(--quiet); }
+nav a { text-decoration: none; } nav a:hover { text-decoration: underline; } nav [aria-current] { font-weight: 600; }
+.toc { order: -1; max-height: 8rem; overflow-y: auto; border-bottom: 1px solid var(--line); } .depth3 { padding-left: 1rem; }
 .anchor { color: inherit; text-decoration: none; } .anchor:hover { text-decoration: underline; }
 main h1 { margin: 1.5rem 0 1rem; } main h2 { font-size: 1.3rem; } main h3 { margin: 1.5rem 0 .5rem; font-size: 1.1rem; }
-:target { scroll-margin-top: 1rem; } main img { max-width: 100%; height: auto; }
+main img { max-width: 100%; height: auto; }
 main th, main td { white-space: normal; vertical-align: top; padding-right: 1rem; } main td:first-child { overflow-wrap: anywhere; }
 pre { overflow-x: auto; padding: .6rem .8rem; border: 1px solid var(--line); border-radius: 4px; line-height: 1.35; }
 blockquote { margin: 1rem 0; border-left: 4px solid var(--line); padding: 0 .8rem; }
 .turn { display: flex; justify-content: space-between; gap: 1rem; border-top: 1px solid var(--line); padding-top: 1rem; margin-top: 2rem; }
-.toc { display: none; }
 @media (min-width: 62rem) {
-  .book { grid-template-columns: 15rem minmax(0, 1fr); } main { grid-column: 2; } .to-contents { display: none; }
-  nav { position: sticky; top: 0; align-self: start; max-height: 100vh; overflow-y: auto; padding: .5rem 0 1rem; }
-  .chapters { grid-column: 1; grid-row: 1; }
+  .book { grid-template-columns: 15rem minmax(0, 1fr); grid-template-rows: auto 1fr; }
+  .toc { grid-area: 1 / 2; } main { grid-area: 2 / 2; } .to-contents { display: none; }
+  .chapters { grid-area: 1 / 1 / span 2; position: sticky; top: 0; align-self: start; max-height: 100vh; overflow-y: auto; padding: .5rem 0; }
 }
 @media (min-width: 82rem) {
-  .book { grid-template-columns: 15rem minmax(0, 1fr) 15rem; } .toc { display: block; grid-column: 3; grid-row: 1; }
+  .book { grid-template-columns: 15rem minmax(0, 1fr) 15rem; grid-template-rows: auto; }
+  .chapters { grid-area: 1 / 1; } main { grid-area: 1 / 2; }
+  .toc { grid-area: 1 / 3; position: sticky; top: 0; align-self: start; max-height: 100vh; border: 0; }
 }";
 
 /// Browsers keep what they got, and ask whether it is still right: another recliner may answer next.
@@ -134,6 +136,7 @@ fn no_such_page() -> Response {
 /// A page with everything around it.
 fn framed(title: &str, current: Option<&Chapter>, body: &Markup, headings: &[Heading]) -> Markup {
     let second = headings.iter().filter(|heading| (2..=3).contains(&heading.depth));
+    let second: Vec<&Heading> = second.collect();
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -144,15 +147,17 @@ fn framed(title: &str, current: Option<&Chapter>, body: &Markup, headings: &[Hea
                 style { (PreEscaped(page::STYLE)) (PreEscaped(STYLE)) }
             }
             body {
-                header { a href="../" { "recliner" } " " (env!("CARGO_PKG_VERSION")) a.to-contents href="#contents" { " · Contents" } }
+                header { a href="../" { "recliner" } " " (env!("CARGO_PKG_VERSION")) span.to-contents { " · " a href="#contents" { "Contents" } } }
                 div.book {
                     main { (body) }
                     (chapters(current))
-                    nav.toc aria-label="On this page" {
-                        @if headings.len() > 1 { p.part { "On this page" } }
-                        ul {
-                            @for heading in second {
-                                li.{ "depth" (heading.depth) } { a href={ "#" (heading.id) } { (heading.text) } }
+                    @if second.len() > 1 {
+                        nav.toc aria-label="On this page" {
+                            p.part { "On this page" }
+                            ul {
+                                @for heading in second {
+                                    li.{ "depth" (heading.depth) } { a href={ "#" (heading.id) } { (heading.text) } }
+                                }
                             }
                         }
                     }
