@@ -33,7 +33,8 @@ use tokio::{net::TcpListener, sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// As in the program itself.
+/// As in packages.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -16,12 +16,10 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
-use tikv_jemallocator::Jemalloc;
 use tokio::time::Instant;
 
-/// As in the program, and counted.
 #[global_allocator]
-static ALLOCATOR: Cap<Jemalloc> = Cap::new(Jemalloc, usize::MAX);
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 

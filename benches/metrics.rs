@@ -20,14 +20,14 @@ use recliner::{
     table::{DbName, Draft},
 };
 use std::{hint::black_box, sync::Arc};
-use tikv_jemallocator::Jemalloc;
 use tokio::sync::{mpsc, watch};
 use tower::ServiceExt as _;
 use wall_clock::{Clock, Moment};
 
-/// As in the program.
+/// As in packages.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const NOW: Moment = Moment::from_unix(1_795_222_440);
 const NODES: usize = 3;
@@ -118,6 +118,7 @@ async fn scrape(router: Router, accept: &str, coding: &str) -> usize {
 fn scrapes(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
+        .enable_time()
         .build()
         .expect("a runtime starts");
     // Three families a target, and four for the sums of as many databases more; what the totals and

@@ -15,12 +15,12 @@ use recliner::{
     table::{DbName, Draft, NodeIx, Snapshot, TargetIx},
 };
 use std::{hint::black_box, sync::Arc, time::Duration};
-use tikv_jemallocator::Jemalloc;
 use wall_clock::Moment;
 
-/// As in the program.
+/// As in packages.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const TARGETS: u32 = 1_000_000;
 const NOW: Moment = Moment::from_unix(1_795_222_434);

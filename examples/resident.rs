@@ -40,14 +40,14 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tikv_jemallocator::Jemalloc;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// As in the program.
+/// As in packages.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Sweep a made-up cluster again and again; it has as many nodes as copies of a range.
 #[derive(Clone, Debug, Parser)]

@@ -10,6 +10,7 @@ mod completions;
 #[cfg(feature = "simulator")]
 mod demo;
 mod explain;
+mod health;
 mod import;
 mod inspect;
 mod journal;
@@ -167,6 +168,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Explain(args) => explain::run(args).await,
             Command::History(args) => journal::history(args).await,
             Command::Events(args) => journal::events(args).await,
+            Command::Health(args) => health::run(args).await,
             Command::Import(args) => import::run(args).await,
             Command::RestoreSmoosh(args) => restore_smoosh::run(&args).await,
             Command::Inspect(args) => inspect::run(&args),

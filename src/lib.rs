@@ -3,7 +3,7 @@
 //! and why.
 //!
 //! In enforce mode it also runs the compactions, and may keep indexes built. This page is for
-//! developers; the README is for operators.
+//! developers; the book in `docs/` is for operators, and its page on the architecture repeats this one.
 //!
 //! # Words
 //!

@@ -72,6 +72,11 @@ pub(super) enum Command {
     /// Events of databases are left out unless --all asks for them. With --follow it continues with
     /// new events, even across restarts of the service.
     Events(EventsArgs),
+    /// Exit with status 0 if a running recliner responds, otherwise with 1.
+    ///
+    /// For containers without a shell, and other monitors that can only run a program. It asks
+    /// /-/healthy, which needs no user, and waits five seconds at most.
+    Health(ServiceArgs),
     /// Print a recliner.yml with the same effect as CouchDB's own compaction settings.
     ///
     /// The configuration goes to standard output, and findings to standard error: channels that

@@ -250,6 +250,18 @@ impl ServiceClient {
         self.data(answer).await
     }
 
+    /// Asks a route whose status is the whole answer.
+    ///
+    /// # Errors
+    /// If there is no response, or one with another status than 200.
+    pub(super) async fn probe(&self, path: &str) -> Result<(), CommandError> {
+        let answer = self.send(self.client.get(self.url(path)?)).await?;
+        match answer.status() {
+            StatusCode::OK => Ok(()),
+            status => Err(self.unanswered(&format!("it answered {status}"))),
+        }
+    }
+
     fn url(&self, path: &str) -> Result<reqwest::Url, CommandError> {
         reqwest::Url::parse(&[self.base.as_str(), path].concat()).map_err(CommandError::usage)
     }

@@ -30,15 +30,15 @@ use tokio::{net::TcpListener, process::Command, task::JoinSet, time};
 use wall_clock::Clock;
 
 pub(crate) const NODES: [&str; 3] = ["node1@127.0.0.1", "node2@127.0.0.1", "node3@127.0.0.1"];
-const PASSWORD: &str = "s3kr3t-pa55";
+pub(crate) const PASSWORD: &str = "s3kr3t-pa55";
 
 /// Longer than any command may take that ends by itself.
-const PATIENCE: Duration = Duration::from_secs(40);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A simulated cluster behind sockets.
 pub(crate) struct Site {
     pub(crate) cluster: Cluster,
-    urls: Vec<String>,
+    pub(crate) urls: Vec<String>,
     _servers: JoinSet<std::io::Result<()>>,
 }
 

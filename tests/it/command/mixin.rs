@@ -82,7 +82,7 @@ async fn what_is_written_is_what_the_repository_has_and_nothing_is_left_out() {
 
 #[tokio::test]
 async fn the_operator_gets_the_same_rules() {
-    let path = root().join("deploy/kubernetes/rules.yaml");
+    let path = root().join("deploy/kubernetes/components/prometheus-operator/rules.yaml");
     let printed = printed(&["rules", "--format", "kubernetes"]).await;
     if env::var_os("RECLINER_WRITE").is_some() {
         fs::write(&path, &printed).expect("it is writable");

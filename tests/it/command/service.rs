@@ -34,13 +34,20 @@ pub(crate) struct Running {
 impl Running {
     /// `recliner serve` on a cluster, in a directory, with more flags.
     pub(crate) async fn start(site: &Site, dir: &Path, flags: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
-        command.arg("serve").args(flags);
+        let mut words = vec!["serve"];
+        words.extend(flags);
         if !flags.contains(&"--web.listen-address") {
-            command.args(["--web.listen-address", "127.0.0.1:0"]);
+            words.extend(["--web.listen-address", "127.0.0.1:0"]);
         }
-        command.args(site.urls.iter().flat_map(|url| ["--couchdb.url", url]));
-        command.env_clear().env("COUCHDB_USER", "adm").env("COUCHDB_PASSWORD", PASSWORD);
+        words.extend(site.urls.iter().flat_map(|url| ["--couchdb.url", url]));
+        let login = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD)];
+        Self::start_with(dir, &words, &login).await
+    }
+
+    /// These words, in a directory, with nothing else in the environment.
+    pub(crate) async fn start_with(dir: &Path, words: &[&str], env: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
+        command.args(words).env_clear().envs(env.iter().copied());
         command.current_dir(dir).stderr(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn().expect("it runs");
         let mut stderr = BufReader::new(process.stderr.take().expect("it is piped"));
@@ -322,4 +329,26 @@ async fn a_limit_on_file_sizes_is_like_a_full_disk() {
     };
     time::timeout(PATIENCE, goes_on).await.expect("it goes on by itself");
     running.stop().await;
+}
+
+#[tokio::test]
+async fn health_is_the_exit_status_of_a_probe() {
+    let site = Site::open(world()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let web = dir.path().join("web.yml");
+    // The hash of a password that nobody gives: the probe needs no user.
+    let hash = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG";
+    std::fs::write(&web, format!("basic_auth_users: {{prometheus: {hash}}}\n")).unwrap();
+    let flags = ["--web.config.file", web.to_str().expect("a plain path")];
+    let mut running = Running::start(&site, dir.path(), &flags).await;
+    let base = format!("http://{}", running.address);
+    let healthy = recliner(&["health", "--recliner.url", &base], &[]).await;
+    assert_eq!((healthy.code, &*healthy.out, &*healthy.err), (0, "", ""), "{healthy:?}");
+    // Something else that answers there is not healthy, and nothing at all is not either.
+    let other = &site.urls[0];
+    recliner(&["health", "--recliner.url", other], &[])
+        .await
+        .refuses(1, &[other, "it answered 400"]);
+    running.stop().await;
+    recliner(&["health", "--recliner.url", &base], &[]).await.refuses(1, &[&base]);
 }

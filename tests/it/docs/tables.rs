@@ -155,3 +155,29 @@ fn every_type_of_event_is_in_the_book() {
     assert!(types.len() > 5, "the document names types: {types:?}");
     assert_eq!(first_cells("Types of events"), types);
 }
+
+/// The page at the top of the library, from the first of its headings to the last, as a page of the
+/// book: one heading lower, and with names instead of links to modules.
+fn library() -> String {
+    let text: String = include_str!("../../../src/lib.rs")
+        .lines()
+        .map_while(|line| line.strip_prefix("//!"))
+        .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line)))
+        .collect();
+    let (_, text) = text.split_once("\n# Data flow\n").expect("it shows how data flows");
+    let mut rest = format!("# Data flow\n{text}");
+    let mut page = String::new();
+    while let Some((before, after)) = rest.split_once("[`") {
+        let (name, after) = after.split_once("`]").expect("a link ends");
+        page.push_str(&format!("{before}`{name}`"));
+        let target = after.strip_prefix('(').and_then(|after| after.split_once(')'));
+        rest = target.map_or(after, |(_, after)| after).to_owned();
+    }
+    page.push_str(&rest);
+    page.replace("\n# ", "\n## ").replacen("# ", "## ", 1)
+}
+
+#[test]
+fn the_book_has_the_page_of_the_library() {
+    hold("architecture.md", &[("library", library())]);
+}

@@ -1,19 +1,14 @@
-//! What a build takes from around the sources: the revision and the date of the source, and the list
-//! of the book's files.
+//! What a build knows of its origin: the revision and the date of its source.
 //!
 //! Owns the environment variables `RECLINER_BUILD_REVISION` and `RECLINER_BUILD_DATE` of the crate.
 //! `RECLINER_REVISION` and `SOURCE_DATE_EPOCH` decide if they are set. Otherwise a build of the release
 //! profile, or of one that inherits it, asks git. A developer's build does not: it would be remade
 //! after each commit. `tests/it/revision.rs` tests the rules.
-//!
-//! Owns `book_files.rs` too, which `src/book.rs` includes: a page or an image that is put into
-//! `docs/src` is in the program without another line anywhere.
 
 use std::{
     env,
     error::Error,
     fmt::Write as _,
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -35,16 +30,11 @@ pub(crate) struct Commit {
     pub(crate) changing_files: Vec<PathBuf>,
 }
 
-#[expect(clippy::print_stdout, reason = "a build script talks to cargo on standard output")]
-fn main() -> Result<(), Box<dyn Error>> {
-    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+/// What cargo has to know: the crate's variables, and the files and variables they depend on.
+pub(crate) fn directives(root: &Path) -> Result<String, Box<dyn Error>> {
     let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
-    let commit = is_release.then(|| checked_out(&root)).flatten();
-    let book = root.join("docs/src");
-    let list = list_of_files(&book).map_err(|why| format!("{}: {why}", book.display()))?;
-    fs::write(PathBuf::from(env::var("OUT_DIR")?).join("book_files.rs"), list)?;
-    let mut directives = String::from("cargo::rerun-if-changed=build.rs\n");
-    writeln!(directives, "cargo::rerun-if-changed={}", book.display())?;
+    let commit = is_release.then(|| checked_out(root)).flatten();
+    let mut directives = String::new();
     for name in ["RECLINER_REVISION", "SOURCE_DATE_EPOCH"] {
         writeln!(directives, "cargo::rerun-if-env-changed={name}")?;
     }
@@ -55,30 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let date = date(variable("SOURCE_DATE_EPOCH"), commit.as_ref())?;
     writeln!(directives, "cargo::rustc-env=RECLINER_BUILD_REVISION={revision}")?;
     writeln!(directives, "cargo::rustc-env=RECLINER_BUILD_DATE={date}")?;
-    print!("{directives}");
-    Ok(())
-}
-
-/// The files of a directory and of `images` in it, as a slice of names and contents in Rust, by name.
-fn list_of_files(directory: &Path) -> Result<String, Box<dyn Error>> {
-    let mut names = Vec::new();
-    for below in ["", "images"] {
-        for entry in fs::read_dir(directory.join(below))? {
-            let path = entry?.path();
-            if path.is_file() {
-                let name = path.strip_prefix(directory)?.to_str().ok_or("a name is no UTF-8")?;
-                names.push(name.to_owned());
-            }
-        }
-    }
-    names.sort();
-    let mut list = String::from("&[\n");
-    for name in names {
-        let path = directory.join(&name);
-        writeln!(list, "    ({name:?}, include_bytes!({path:?})),")?;
-    }
-    list.push_str("]\n");
-    Ok(list)
+    Ok(directives)
 }
 
 /// The value of an environment variable that is set and not empty.

@@ -1,0 +1,26 @@
+//! `recliner health`: whether a running recliner responds, as an exit status.
+//!
+//! Owns the check that a container or a monitor without an HTTP client runs; asks `/-/healthy` and
+//! judges nothing else.
+
+use super::{
+    CommandError, Exit,
+    service_client::{DEFAULT_URL, ServiceArgs},
+};
+use std::time::Duration;
+use tokio::time;
+
+/// The maximum wait: a process that takes longer does not respond.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Silent if it responds, because this runs every few seconds.
+pub(super) async fn run(args: ServiceArgs) -> Result<Exit, CommandError> {
+    let url = args.url.as_deref().unwrap_or(DEFAULT_URL);
+    let client = args.login.client(url)?;
+    let probe = time::timeout(PATIENCE, client.probe("/-/healthy")).await;
+    probe.unwrap_or_else(|_| {
+        let patience = PATIENCE.as_secs();
+        Err(CommandError::failed(format!("recliner at {url} did not respond within {patience} s")))
+    })?;
+    Ok(Exit::Done)
+}
