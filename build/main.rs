@@ -1,5 +1,7 @@
-//! Runs before the crate is compiled: finds out its revision, and links jemalloc's settings.
+//! Runs before the crate is compiled: lists the files of the book, finds out the revision, and links
+//! jemalloc's settings.
 
+mod book;
 #[cfg(feature = "jemalloc")]
 mod jemalloc;
 mod revision;
@@ -10,6 +12,7 @@ use std::{env, error::Error, path::Path};
 fn main() -> Result<(), Box<dyn Error>> {
     let root = env::var("CARGO_MANIFEST_DIR")?;
     println!("cargo::rerun-if-changed=build");
+    print!("{}", book::directives(Path::new(&root))?);
     print!("{}", revision::directives(Path::new(&root))?);
     #[cfg(feature = "jemalloc")]
     for directive in jemalloc::settings()? {

@@ -5,6 +5,7 @@
 //! directories; reports what exists and does not judge what is stale. The `files` source calls
 //! [`walk()`] once for each sweep, on threads that may block.
 
+mod entries;
 mod file_meaning;
 mod open_file;
 mod read;

@@ -69,6 +69,7 @@
 //!  simulated    a simulated cluster's disks and directories
 //!  serve        HTTP, metrics, the types of the JSON API
 //!  config       the configuration file                import   CouchDB's own settings
+//!  book         the pages of docs/src as HTML
 //!  feeds        CouchDB's feeds in, recliner's out
 //!  act          enforcer, follower, warmer, takeover: everything that changes CouchDB
 //!  store        the journal and its writers
@@ -133,6 +134,7 @@
 //! | a task ends or panics | the process ends, with status 1, or 101 after a panic; a supervisor restarts it | the scrape fails: `up` 0 |
 
 pub mod act;
+pub mod book;
 pub mod cli;
 pub mod config;
 pub mod datadir;

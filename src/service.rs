@@ -9,6 +9,7 @@ mod descriptors;
 mod journal_claim;
 mod operator_log;
 mod order_dispatcher;
+mod process_metrics;
 mod signals;
 mod tasks;
 
@@ -203,7 +204,7 @@ impl Service {
         let listener = http::listen(address).map_err(|why| StartError::Listen { address, why })?;
         let address = listener.local_addr().unwrap_or(address);
         let registry = prometheus::Registry::new();
-        registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        registry.register(process_metrics::collector(clock.now())?)?;
         let stop = CancellationToken::new();
         let mut tasks = TaskSet::new();
         signals::ignore_file_size_signal().map_err(StartError::Signals)?;

@@ -125,7 +125,7 @@ pub(super) enum Command {
     Rescan(OrderArgs),
     /// Tell a running recliner to empty queues, until facts change or the next sweep ends.
     Flush(FlushArgs),
-    /// Print Prometheus rules or Grafana dashboards, with links and labels for your installation.
+    /// Print Prometheus rules, Grafana dashboards or the runbook, for your addresses and labels.
     Mixin(MixinArgs),
     /// Print a script that completes commands and flags in a shell.
     Completions(CompletionArgs),
@@ -532,14 +532,17 @@ pub(super) enum MixinPart {
     Rules,
     /// Dashboards, for Grafana
     Dashboards,
+    /// What each alert means and what to do, for people, in Markdown
+    Runbook,
 }
 
 impl MixinPart {
-    /// The word on the command line.
+    /// What it is, within a sentence.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Rules => "rules",
             Self::Dashboards => "dashboards",
+            Self::Runbook => "the runbook",
         }
     }
 }
@@ -561,7 +564,7 @@ pub(super) struct MixinArgs {
     /// Write the files into this directory instead; created if it is missing
     #[arg(long = "out", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) out: Option<PathBuf>,
-    /// The address of recliner's book, to which alerts link
+    /// The address of recliner's book, to which alerts and the runbook link
     /// [default: http://127.0.0.1:10984/docs]
     #[arg(long = "runbook-url", value_name = "BASE", value_hint = ValueHint::Url)]
     pub(super) runbook_url: Option<LinkBase>,

@@ -2,7 +2,7 @@
 //!
 //! Owns their copies in the program, and the places in them that differ from one installation to the
 //! next: addresses in links, and the labels of recliner's scrape targets. Everything else is printed
-//! as it is in the repository, under `alerts/` and `dashboards/`.
+//! as it is in the repository, under `alerts/`, `dashboards/` and `docs/`.
 
 mod selector;
 
@@ -13,6 +13,7 @@ use super::{
     args::{MixinArgs, MixinPart, RuleFormat},
     output::{print_own, write_files},
 };
+use crate::book;
 use serde_json::{Map, Value};
 use std::{fmt, str::FromStr};
 
@@ -29,6 +30,9 @@ const DASHBOARDS: [(&str, &str); 4] = [
     ("recliner-target.json", include_str!("../../dashboards/recliner-target.json")),
     ("recliner-enforcement.json", include_str!("../../dashboards/recliner-enforcement.json")),
 ];
+
+/// The page of the book with a section for each alert.
+const RUNBOOK: &str = "alerts.md";
 
 /// The base of links to runbooks in the files as they are shipped: recliner's default address.
 const RUNBOOK_BASE: &str = "http://127.0.0.1:10984/docs";
@@ -88,17 +92,22 @@ pub(super) fn run(args: &MixinArgs) -> Result<Exit, CommandError> {
             print_own(text.as_bytes())?;
         }
         (MixinPart::Dashboards, Some(directory)) => write_files(directory, &site.dashboards())?,
+        (MixinPart::Runbook, None) => print_own(site.runbook()?.as_bytes())?,
+        (MixinPart::Runbook, Some(directory)) => {
+            write_files(directory, &[(RUNBOOK, site.runbook()?)])?;
+        }
     }
     Ok(Exit::Done)
 }
 
 /// Fails if a flag was given that does nothing for the part.
 fn refuse_flags_without_effect(args: &MixinArgs) -> Result<(), CommandError> {
-    let has_links = args.part == MixinPart::Rules;
+    let is_rules = args.part == MixinPart::Rules;
+    let links_to_the_book = is_rules || args.part == MixinPart::Runbook;
     let without_effect = [
-        ("--runbook-url", args.runbook_url.is_some() && !has_links),
-        ("--dashboard-url", args.dashboard_url.is_some() && !has_links),
-        ("--format", args.format.is_some() && args.part != MixinPart::Rules),
+        ("--runbook-url", args.runbook_url.is_some() && !links_to_the_book),
+        ("--dashboard-url", args.dashboard_url.is_some() && !is_rules),
+        ("--format", args.format.is_some() && !is_rules),
     ];
     match without_effect.iter().find(|(_, is_given)| *is_given) {
         Some((flag, _)) => Err(CommandError::usage(format!(
@@ -175,6 +184,17 @@ spec:
         }
         let file = |(name, shipped)| (format!("{name}.yaml"), self.rules(shipped));
         RULES.map(file).into()
+    }
+
+    /// The runbook in Markdown, with complete links to the rest of the book.
+    fn runbook(&self) -> Result<String, CommandError> {
+        let base = self.args.runbook_url.as_ref().map(ToString::to_string);
+        let text = book::with_links_to(RUNBOOK, base.as_deref().unwrap_or(RUNBOOK_BASE));
+        let text = text.ok_or_else(|| CommandError::failed("the book has no runbook"))?;
+        Ok(match &self.args.selector {
+            Some(selector) => text.replace(Selector::SHIPPED, &selector.to_string()),
+            None => text,
+        })
     }
 
     /// The dashboards. A selector is added to every query of scraped series, which all have a matcher

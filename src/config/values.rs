@@ -274,7 +274,11 @@ pub(super) fn url(what: &'static str, example: &'static str) -> Form<Address> {
     Form::scalar(move |text| read_url(text, what, example), write, schema)
 }
 
+/// A value of `--couchdb.url`.
 pub(super) fn read_couchdb_url(text: &str) -> Read<Address> {
+    if matches!(text.parse::<Address>(), Err(ParseAddressError::Login)) {
+        return Err("found a URL with a user or a password in it; write it without them, such as http://couch-a:5984, and set COUCHDB_USER and COUCHDB_PASSWORD".to_owned());
+    }
     read_url(text, "a CouchDB server", "http://couch-a:5984")
 }
 

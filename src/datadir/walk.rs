@@ -6,19 +6,22 @@
 
 use super::{
     DirectoryContent, FileMeaning, NodeDirectories, OtherFileSums, ReadProblem, WalkCache,
-    WalkItem, file_meaning,
+    WalkItem,
+    entries::for_each_entry,
+    file_meaning,
     open_file::size,
     read::{ExpectedContent, FileReader, FileReading},
     walk_cache::{self, CacheEntry},
 };
 use rustix::{
     fd::OwnedFd,
-    fs::{AtFlags, FileType, Mode, OFlags, RawDir, fstat, open, openat, statat},
+    fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, openat, statat},
     io::Errno,
 };
 use std::{
-    ffi::CString,
+    ffi::{CStr, CString},
     fmt,
+    ops::ControlFlow,
     path::Path,
     sync::{
         Arc,
@@ -44,9 +47,6 @@ const MAX_QUEUED_BATCHES: usize = 2;
 
 /// Findings that are passed on at once.
 const ITEMS_PER_HANDOVER: usize = 256;
-
-/// The buffer for a directory's entries.
-const DIRECTORY_BUFFER_BYTES: usize = 16 << 10;
 
 /// The result of a walk.
 #[derive(Debug)]
@@ -74,9 +74,12 @@ pub fn walk(
 ) -> Result<WalkResult, ReadProblem> {
     let data = open_root(&roots.data)?;
     let views = roots.views.as_deref().map(open_root);
-    let place = |fd: &OwnedFd| fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    let place = |fd: &OwnedFd| fstat(fd).ok();
     let places = [place(&data), views.as_ref().and_then(|fd| place(fd.as_ref().ok()?))];
-    let one_tree = views.is_none() || places[0] == places[1];
+    let one_tree = match &places {
+        [Some(one), Some(other)] => is_same_place(one, other),
+        [one, other] => views.is_none() || (one.is_none() && other.is_none()),
+    };
     let stop = AtomicBool::new(false);
     let ended = thread::scope(|scope| {
         let (helpers, running): (Vec<_>, Vec<_>) = (1..threads)
@@ -143,6 +146,11 @@ fn open_root(path: &Path) -> Result<OwnedFd, ReadProblem> {
     open(path, flags, Mode::empty()).map_err(ReadProblem::from)
 }
 
+/// Whether both are the same directory: device and inode identify it.
+fn is_same_place(one: &Stat, other: &Stat) -> bool {
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
 /// An open directory.
 #[derive(Debug)]
 struct OpenDirectory {
@@ -167,8 +175,8 @@ struct DirectoryWalker<'a> {
     batch: Vec<FileItem>,
     directories: usize,
     buffers: Vec<Vec<u8>>,
-    /// Device and inode of both roots: neither is walked as part of the other.
-    roots: [Option<(u64, u64)>; 2],
+    /// Both roots: neither is walked as part of the other.
+    roots: [Option<Stat>; 2],
     is_complete: bool,
     worker: WalkWorker<'a>,
 }
@@ -180,48 +188,47 @@ impl DirectoryWalker<'_> {
             return;
         }
         self.directories += 1;
-        let mut buffer =
-            self.buffers.pop().unwrap_or_else(|| Vec::with_capacity(DIRECTORY_BUFFER_BYTES));
-        let mut entries = RawDir::new(&dir.fd, buffer.spare_capacity_mut());
-        loop {
-            let entry = match entries.next() {
-                None => break,
-                Some(Ok(entry)) => entry,
-                // Deleted meanwhile: it has no more entries.
-                Some(Err(Errno::NOENT)) => break,
-                Some(Err(why)) => {
-                    self.report_unread(&dir.path, why.into());
-                    break;
-                }
-            };
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
+        let mut buffer = self.buffers.pop().unwrap_or_default();
+        let ended = for_each_entry(&dir.fd, &mut buffer, |name, kind| {
+            self.take_entry(dir, depth, name, kind);
+            match self.worker.stop.load(Ordering::Relaxed) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
             }
-            let mut kind = entry.file_type();
-            if kind == FileType::Unknown {
-                // Some file systems do not report the type.
-                let Ok(stat) = statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-                kind = FileType::from_raw_mode(stat.st_mode);
-            }
-            // Links may lead outside, and CouchDB only has regular files.
-            if kind == FileType::RegularFile {
-                let item = FileItem { dir: Arc::clone(dir), name: name.to_owned() };
-                self.batch.push(item);
-                if self.batch.len() >= FILES_PER_BATCH {
-                    self.dispatch_batch();
-                }
-            } else if kind == FileType::Directory {
-                self.enter_directory(dir, name.to_owned(), depth);
-            }
-            if self.worker.stop.load(Ordering::Relaxed) {
-                break;
-            }
+        });
+        if let Err(why) = ended {
+            self.report_unread(&dir.path, why.into());
         }
-        buffer.clear();
         self.buffers.push(buffer);
         if self.directories >= MAX_OPEN_DIRECTORIES {
             self.dispatch_batch();
+        }
+    }
+
+    fn take_entry(
+        &mut self,
+        dir: &Arc<OpenDirectory>,
+        depth: usize,
+        name: &CStr,
+        mut kind: FileType,
+    ) {
+        if matches!(name.to_bytes(), b"." | b"..") {
+            return;
+        }
+        if kind == FileType::Unknown {
+            // Some file systems do not report the type.
+            let Ok(stat) = statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
+            kind = FileType::from_raw_mode(stat.st_mode);
+        }
+        // Links may lead outside, and CouchDB only has regular files.
+        if kind == FileType::RegularFile {
+            let item = FileItem { dir: Arc::clone(dir), name: name.to_owned() };
+            self.batch.push(item);
+            if self.batch.len() >= FILES_PER_BATCH {
+                self.dispatch_batch();
+            }
+        } else if kind == FileType::Directory {
+            self.enter_directory(dir, name.to_owned(), depth);
         }
     }
 
@@ -250,7 +257,9 @@ impl DirectoryWalker<'_> {
 
     fn is_root_directory(&self, fd: &OwnedFd) -> bool {
         let [_, Some(_)] = self.roots else { return false };
-        fstat(fd).is_ok_and(|stat| self.roots.contains(&Some((stat.st_dev, stat.st_ino))))
+        let is_root =
+            |stat: &Stat| self.roots.iter().flatten().any(|root| is_same_place(root, stat));
+        fstat(fd).is_ok_and(|stat| is_root(&stat))
     }
 
     fn report_unread(&mut self, path: &[u8], problem: ReadProblem) {

@@ -1,4 +1,4 @@
-//! The HTTP server: metrics, the JSON API, probes and a page for people.
+//! The HTTP server: metrics, the JSON API, probes, a page for people and the book.
 //!
 //! Owns only routes: it reads the published plan and the published states of other tasks and never
 //! asks CouchDB, so it responds at once whatever CouchDB does. Orders go to the service, if the
@@ -7,6 +7,7 @@
 mod admin;
 mod answer;
 mod api;
+mod docs;
 mod facts;
 mod guard;
 mod metrics;
@@ -195,6 +196,10 @@ pub fn router(state: AppState) -> Router {
         .method_not_allowed_fallback(api::wrong_method);
     Router::new()
         .route("/", get(page::landing))
+        .route("/docs", get(docs::with_slash))
+        .route("/docs/", get(docs::first_page))
+        .route("/docs/{page}", get(docs::one_page))
+        .route("/docs/images/{image}", get(docs::image))
         .route("/metrics", get(metrics::metrics).layer(Extension(metrics::Scrapes::new(SCRAPES))))
         .route("/sd", get(sd::discovery))
         .route("/_db_updates", any(updates::updates))

@@ -3,10 +3,10 @@
 use std::io;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// The machine's host name, with and without its domain; empty if the system does not tell.
+/// The machine's host name, with and without its domain; empty if it has none.
 pub(super) fn host_names() -> Vec<String> {
-    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let whole = hostname.trim();
+    let machine = rustix::system::uname();
+    let whole = machine.nodename().to_str().unwrap_or_default().trim();
     let short = whole.split('.').next().unwrap_or_default();
     let mut names = vec![whole.to_owned(), short.to_owned()];
     names.dedup();

@@ -19,7 +19,7 @@ const FLOORS: &[&[&str]] = &[
     &["plan"],
     &["store"],
     &["act"],
-    &["feeds", "import", "config"],
+    &["feeds", "import", "config", "book"],
     &["serve"],
     &["simulated"],
     &["service"],

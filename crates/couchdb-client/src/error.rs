@@ -146,7 +146,9 @@ pub enum Error {
         again: Duration,
     },
     /// No connection, or it broke.
-    #[error("{asked}: {detail}; is CouchDB running there, and the address right?")]
+    #[error(
+        "{asked}: {detail}; is CouchDB running there, and is the URL right (http or https, host, port)?"
+    )]
     Connect {
         /// The request.
         asked: Arc<RequestInfo>,
@@ -228,7 +230,7 @@ pub enum Error {
         why: Arc<str>,
     },
     /// The login could not be proved, because no server answered.
-    #[error("nothing was sent, the login could not be proved: {0}")]
+    #[error("cannot log in: {0}")]
     Unproved(Arc<Self>),
     /// The body is larger than its route allows.
     #[error(

@@ -277,6 +277,10 @@ impl InProcess {
     }
 }
 
+/// How an answer in plain HTTP looks to the TLS library.
+const NOT_TLS: rustls::Error =
+    rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+
 impl SendFailure {
     /// What happened, for messages.
     pub(super) fn detail(self) -> String {
@@ -288,16 +292,25 @@ impl SendFailure {
     }
 
     /// The causes of a library's error. Its outermost sentence only names the URL, which the caller
-    /// names anyway.
+    /// names anyway; the next one, of the pool of connections, says nothing that the rest does not.
     fn of(error: &reqwest::Error) -> Self {
         let mut cause = error.source();
+        if let Some(pool) = cause
+            && pool.to_string().starts_with("client error (")
+        {
+            cause = pool.source().or(cause);
+        }
         let mut detail = cause.map_or_else(|| error.to_string(), ToString::to_string);
         let mut tls = false;
         while let Some(inner) = cause {
             // The source of an io error skips the error that it wraps.
             let mut wrapped = Some(inner);
             while let Some(error) = wrapped {
-                tls |= error.is::<rustls::Error>();
+                let by_tls = error.downcast_ref::<rustls::Error>();
+                if by_tls.is_some_and(|error| *error == NOT_TLS) {
+                    return Self::Connect("the server does not speak TLS there".to_owned());
+                }
+                tls |= by_tls.is_some();
                 let io = error.downcast_ref::<std::io::Error>();
                 wrapped = io.and_then(|io| io.get_ref()).map(|inner| inner as _);
             }

@@ -174,6 +174,7 @@ fn a_gathered_family_is_never_written_twice() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
 fn process_metrics_pass_through_both_formats() {
     let registry = Registry::new();
     let process = prometheus::process_collector::ProcessCollector::for_self();

@@ -86,7 +86,7 @@ fn every_bad_flag_is_named_together_with_what_is_wrong_in_the_file() {
     assert_eq!(
         said(&flags, "poll: soon"),
         [
-            "--couchdb.url: found a URL with a user or a password in it; write the URL of a CouchDB server without them, such as http://couch-a:5984",
+            "--couchdb.url: found a URL with a user or a password in it; write it without them, such as http://couch-a:5984, and set COUCHDB_USER and COUCHDB_PASSWORD",
             "--log.format: found \"xml\", expected logfmt or json",
             "--log.level: found \"loud\", expected error, warn, info, debug or trace",
             "--mode: found \"enforced\", expected advise or enforce; did you mean enforce?",

@@ -158,6 +158,7 @@ pub(super) async fn status(
         version: state.about.version.to_owned(),
         revision: state.about.revision.to_owned(),
         date: state.about.date.to_owned(),
+        book: "/docs/".to_owned(),
         simulated: state.about.simulated,
         simulation: state.about.simulation(config.mode).map(ToOwned::to_owned),
         mode: config.mode.label().into(),

@@ -19,17 +19,26 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'";
 
+/// The same for pages with images from this server.
+pub(super) const fn policy_with_images() -> HeaderValue {
+    HeaderValue::from_static(
+        "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; base-uri 'none'; \
+        form-action 'none'; frame-ancestors 'none'",
+    )
+}
+
 /// Adds the headers that every response has. A response without a caching rule is not stored.
 pub(super) async fn add_security_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
-        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::REFERRER_POLICY, "no-referrer"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    let policy = HeaderValue::from_static(CONTENT_SECURITY_POLICY);
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(policy);
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }

@@ -213,6 +213,7 @@ impl Operation {
                     "schema": schemas.written::<crate::serve::report::CouchDbError>(),
                 } }),
                 Kind::Text => json!({ TEXT: { "schema": { "type": "string" } } }),
+                Kind::Html => json!({ HTML: { "schema": { "type": "string" } } }),
             };
             let mut response = json!({ "description": description });
             if content != json!({}) {
@@ -236,3 +237,4 @@ impl Operation {
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
+const HTML: &str = "text/html";

@@ -13,7 +13,8 @@ use maud::{DOCTYPE, Markup, html};
 use std::sync::Arc;
 use wall_clock::Moment;
 
-const STYLE: &str = "
+/// The style of every page.
+pub(super) const STYLE: &str = "
 :root { color-scheme: light dark; --line: #8884; --quiet: #666; --accent: #c0392b; }
 @media (prefers-color-scheme: dark) { :root { --quiet: #aaa; --accent: #ff7b6b; } }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
@@ -70,6 +71,7 @@ fn page(state: &AppState) -> Markup {
                 (queues(&plan))
                 h2 { "Read more" }
                 ul {
+                    li { a href="/docs/" { "/docs/" } ": the book, with a runbook for every alert" }
                     li { a href="/metrics" { "/metrics" } " for Prometheus" }
                     li { a href="/api/v1/status" { "/api/v1/status" } ": the state of recliner, and what it cannot read" }
                     li { a href="/api/v1/targets?sort=reclaimable_bytes" { "/api/v1/targets?sort=reclaimable_bytes" } ": shards and views, most reclaimable first" }

@@ -95,7 +95,7 @@ fn streamed(kind: Kind, anew: Option<ResetReason>, body: Body) -> Response {
 }
 
 /// Whether the client has the response with this `ETag`; weak tags match too.
-fn has(headers: &HeaderMap, tag: &str) -> bool {
+pub(super) fn has(headers: &HeaderMap, tag: &str) -> bool {
     let lists = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|it| it.to_str().ok());
     lists.flat_map(|list| list.split(',')).any(|one| {
         let one = one.trim();

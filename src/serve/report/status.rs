@@ -16,6 +16,8 @@ pub struct Status {
     pub revision: String,
     /// The date of that commit in UTC, or `unknown`.
     pub date: String,
+    /// The path of the book on this server.
+    pub book: String,
     /// Whether the cluster is simulated.
     pub simulated: bool,
     /// What that means, where it is.

@@ -205,6 +205,28 @@ async fn a_selector_limits_every_query_of_a_dashboard() {
 }
 
 #[tokio::test]
+async fn the_runbook_leads_to_the_book_wherever_that_is() {
+    let own = read(root().join("docs/src/alerts.md"));
+    assert!(own.contains("](#reclinerdown)") || own.contains(".md"), "it has links");
+    let shipped = printed(&["runbook"]).await;
+    assert!(shipped.contains("\n## ReclinerDown\n"));
+    for (text, base) in [
+        (shipped, "http://127.0.0.1:10984/docs"),
+        (printed(&[&["runbook"], &ELSEWHERE[..2]].concat()).await, "https://recliner.example/docs"),
+    ] {
+        let parts = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let links: Vec<&str> = parts.collect();
+        let lost = |link: &&&str| !(link.starts_with('#') || link.starts_with("http"));
+        assert_eq!(links.iter().filter(lost).count(), 0, "{links:?}");
+        let to_the_book = links.iter().filter(|link| link.starts_with(base)).count();
+        assert_eq!(to_the_book, own.matches(".md)").count() + own.matches(".md#").count());
+        assert_eq!(text.lines().count(), own.lines().count());
+    }
+    let ours = printed(&["runbook", "--selector", "job=\"watcher\""]).await;
+    assert!(!ours.contains("job=\"recliner\"") && ours.contains("up{job=\"watcher\"}"));
+}
+
+#[tokio::test]
 async fn what_cannot_be_meant_is_refused() {
     let out: PathBuf = root().join("Cargo.toml/rules");
     for (words, says) in [
@@ -214,6 +236,7 @@ async fn what_cannot_be_meant_is_refused() {
         (&["dashboards", "--runbook-url", "http://a"], &["--runbook-url", "dashboards"]),
         (&["dashboards", "--dashboard-url", "http://a"], &["--dashboard-url", "dashboards"]),
         (&["dashboards", "--format", "kubernetes"], &["--format", "dashboards"]),
+        (&["runbook", "--dashboard-url", "http://a"], &["--dashboard-url", "the runbook"]),
         (&["panels"], &["panels", "dashboards"]),
         (&[], &["<PART>"]),
     ] {

@@ -2,10 +2,11 @@
 //!
 //! A new route needs an entry here: a test compares this list with the router.
 
-use super::{JSON, Schemas, TEXT};
+use super::{HTML, JSON, Schemas, TEXT};
 use crate::{
     serve::{
         http::{
+            docs,
             facts::FactsQuery,
             query::{
                 EventsParameters, ExplainQuery, HistoryParameters, NoQuery, QueueQuery, TargetQuery,
@@ -30,6 +31,8 @@ pub(super) enum Kind {
     CouchDb,
     /// A line of text.
     Text,
+    /// A page.
+    Html,
 }
 
 /// The parameters and responses of a route and method.
@@ -87,6 +90,18 @@ const ORDER: &[(u16, &str)] = &[
     (500, "The order was tried and failed."),
     NOT_TRIED,
 ];
+
+const UNCHANGED: (u16, &str) = (304, "It did not change since the answer with this ETag.");
+const NO_PAGE: (u16, &str) = (404, "The book has nothing of this name.");
+
+/// A part of the path that is one of these words.
+fn in_path(name: &str, description: &str, words: Vec<impl Into<Value>>) -> Value {
+    let words: Vec<Value> = words.into_iter().map(Into::into).collect();
+    json!({
+        "name": name, "in": "path", "required": true, "description": description,
+        "schema": { "type": "string", "enum": words },
+    })
+}
 
 fn text(_: &mut Schemas) -> Vec<(&'static str, Value)> {
     vec![(TEXT, json!({ "type": "string" }))]
@@ -327,8 +342,34 @@ fn watching() -> Vec<Operation> {
     vec![
         Operation {
             answer: "The page.",
-            answers: |_| vec![("text/html", json!({ "type": "string" }))],
+            answers: |_| vec![(HTML, json!({ "type": "string" }))],
             ..plain("/", "page", "A page for people.", &[BUSY])
+        },
+        Operation {
+            answer: "The page.",
+            answers: |_| vec![(HTML, json!({ "type": "string" }))],
+            ..plain("/docs/", "book", "The first page of the book.", &[UNCHANGED])
+        },
+        Operation {
+            answer: "The page.",
+            parameters: |_| vec![in_path("page", "The name of the page.", docs::page_names())],
+            answers: |_| vec![(HTML, json!({ "type": "string" }))],
+            kind: Kind::Html,
+            ..plain("/docs/{page}", "bookPage", "A page of the book.", &[UNCHANGED, NO_PAGE])
+        },
+        Operation {
+            answer: "The image.",
+            parameters: |_| vec![in_path("image", "The name of the image.", docs::image_names())],
+            answers: |_| {
+                let types = ["image/png", "image/svg+xml"];
+                types.map(|kind| (kind, json!({ "type": "string" }))).into()
+            },
+            ..plain(
+                "/docs/images/{image}",
+                "bookImage",
+                "An image of the book.",
+                &[UNCHANGED, NO_PAGE],
+            )
         },
         Operation {
             answer: "The metrics.",

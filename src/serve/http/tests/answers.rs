@@ -298,7 +298,7 @@ async fn status_and_config_say_what_is_in_force() {
                 {"url": "http://b:5984", "up": false, "problem": "no answer"},
                 {"url": "http://c:5984/couch", "up": null, "problem": null},
             ],
-            "revision": "unknown", "date": "unknown",
+            "revision": "unknown", "date": "unknown", "book": "/docs/",
             "simulated": false, "simulation": null,
             "mode": "advise",
             "ready": true,

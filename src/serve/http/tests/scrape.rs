@@ -17,8 +17,11 @@ use std::{
 /// A surface with everything registered that the service registers.
 fn whole() -> Surface {
     let surface = Surface::new();
-    let process = prometheus::process_collector::ProcessCollector::for_self();
-    surface.state.registry.register(Box::new(process)).unwrap();
+    #[cfg(target_os = "linux")]
+    {
+        let process = prometheus::process_collector::ProcessCollector::for_self();
+        surface.state.registry.register(Box::new(process)).unwrap();
+    }
     RequestMetrics::register(&surface.state.registry).unwrap();
     surface
 }

@@ -111,6 +111,18 @@ async fn half_a_body_and_no_server_are_failures_of_the_connection() {
 }
 
 #[tokio::test]
+async fn plain_http_behind_an_https_url_is_named() {
+    let (at, _server) = raw(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+    let client = over(at, |settings| {
+        settings.urls = vec![format!("https://{at}").parse().unwrap()];
+    });
+    let error = client.session().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("does not speak TLS") && text.contains("http or https"), "{text}");
+}
+
+#[tokio::test]
 async fn a_server_that_says_nothing_costs_the_timeout() {
     let silent =
         Router::new().fallback(async |_: Request| -> Response { std::future::pending().await });

@@ -1,0 +1,34 @@
+//! The list of the book's files, which `src/book.rs` includes: a page or an image that is put into
+//! `docs/src` is in the program without another line anywhere.
+
+use std::{env, error::Error, fmt::Write as _, fs, path::Path, path::PathBuf};
+
+/// Writes `book_files.rs`; returns what cargo has to know: the directory that the list depends on.
+pub(crate) fn directives(root: &Path) -> Result<String, Box<dyn Error>> {
+    let book = root.join("docs/src");
+    let list = list_of_files(&book).map_err(|why| format!("{}: {why}", book.display()))?;
+    fs::write(PathBuf::from(env::var("OUT_DIR")?).join("book_files.rs"), list)?;
+    Ok(format!("cargo::rerun-if-changed={}\n", book.display()))
+}
+
+/// The files of a directory and of `images` in it, as a slice of names and contents in Rust, by name.
+fn list_of_files(directory: &Path) -> Result<String, Box<dyn Error>> {
+    let mut names = Vec::new();
+    for below in ["", "images"] {
+        for entry in fs::read_dir(directory.join(below))? {
+            let path = entry?.path();
+            if path.is_file() {
+                let name = path.strip_prefix(directory)?.to_str().ok_or("a name is no UTF-8")?;
+                names.push(name.to_owned());
+            }
+        }
+    }
+    names.sort();
+    let mut list = String::from("&[\n");
+    for name in names {
+        let path = directory.join(&name);
+        writeln!(list, "    ({name:?}, include_bytes!({path:?})),")?;
+    }
+    list.push_str("]\n");
+    Ok(list)
+}

@@ -1,0 +1,53 @@
+//! The book, which the program carries: the files of `docs/src`, their order, and its pages as HTML.
+//!
+//! Owns the same rules as mdBook, which builds the same files for the web: the syntax of the pages, the
+//! names of their anchors, and what `SUMMARY.md` means. It never answers requests:
+//! [`serve::http`](crate::serve::http) does, and `recliner mixin runbook` prints one page.
+
+mod contents;
+mod render;
+
+pub use contents::{Chapter, Contents, Part};
+pub use render::{Heading, Page};
+
+use std::sync::LazyLock;
+
+/// Every file of the book by its name under `docs/src`, in the order of names.
+static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/book_files.rs"));
+
+/// The page with the order of all pages; it is not a page itself.
+const SUMMARY: &str = "SUMMARY.md";
+
+/// The names of all files.
+pub fn file_names() -> impl Iterator<Item = &'static str> {
+    FILES.iter().map(|(name, _)| *name)
+}
+
+/// The bytes of a file, such as `images/page.png`.
+#[must_use]
+pub fn file(name: &str) -> Option<&'static [u8]> {
+    let at = FILES.binary_search_by_key(&name, |(name, _)| name).ok()?;
+    FILES.get(at).map(|(_, bytes)| *bytes)
+}
+
+/// The source of a page, such as `alerts.md`.
+#[must_use]
+pub fn source(page: &str) -> Option<&'static str> {
+    std::str::from_utf8(file(page)?).ok()
+}
+
+/// All chapters, in their order.
+pub fn contents() -> &'static Contents {
+    static CONTENTS: LazyLock<Contents> =
+        LazyLock::new(|| Contents::read(source(SUMMARY).unwrap_or_default()));
+    &CONTENTS
+}
+
+/// A page whose links to other pages begin with this address, for readers outside of the book.
+#[must_use]
+pub fn with_links_to(page: &str, base: &str) -> Option<String> {
+    source(page).map(|source| render::with_links_to(source, base))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+use super::{render::Page, *};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The anchors of a text's headings.
+fn ids(source: &str) -> Vec<String> {
+    Page::render(source).headings.into_iter().map(|heading| heading.id).collect()
+}
+
+#[test]
+fn anchors_are_those_of_mdbook() {
+    for (heading, id) in [
+        ("`--passes`: add more rustdoc passes", "--passes-add-more-rustdoc-passes"),
+        ("Method-call 🐙 expressions \u{1f47c}", "method-call--expressions-"),
+        ("_-_12345", "_-_12345"),
+        ("中文標題 CJK title", "中文標題-cjk-title"),
+        ("Über", "über"),
+        ("What's new -- and **why**", "whats-new--and-why"),
+        ("A [link](demo.md) in it", "a-link-in-it"),
+        ("Its own {#other}", "other"),
+    ] {
+        assert_eq!(ids(&format!("# {heading}\n")), [id], "{heading}");
+    }
+    assert_eq!(
+        ids("## Check\n\n## Do\n\n## Check\n\n## Check\n"),
+        ["check", "do", "check-1", "check-2"]
+    );
+}
+
+#[test]
+fn a_page_is_rendered_with_links_to_pages_and_without_its_comments() {
+    let page = Page::render(
+        "# A `b` title\n\n<!-- begin generated: x -->\n\n| a | b |\n|---|--:|\n| [x](why.md#a-b) | 2 |\n\n\
+         <!-- end generated -->\n\n<script>alert(1)</script>\n\nText <b>bold</b> ![i](images/a.png)\n\
+         <http://127.0.0.1/x.md> [own](#a-b-title) [mail](mailto:a@b.md)\n",
+    );
+    let expected = "<h1 id=\"a-b-title\"><a class=\"anchor\" href=\"#a-b-title\">A <code>b</code> title</a></h1>\n";
+    assert!(page.html.starts_with(expected), "{}", page.html);
+    for part in [
+        "<div class=\"wide\"><table>",
+        "</table>\n</div>",
+        "<a href=\"why.html#a-b\">x</a>",
+        "<img src=\"images/a.png\" alt=\"i\" />",
+        "&lt;script&gt;",
+        "&lt;b&gt;bold&lt;/b&gt;",
+        "href=\"http://127.0.0.1/x.md\"",
+    ] {
+        assert!(page.html.contains(part), "{part} in {}", page.html);
+    }
+    assert!(!page.html.contains("<!--") && !page.html.contains("<script"), "{}", page.html);
+    let links =
+        ["why.html#a-b", "images/a.png", "http://127.0.0.1/x.md", "#a-b-title", "mailto:a@b.md"];
+    assert_eq!(page.links, links);
+}
+
+#[test]
+fn the_list_of_contents_is_read_as_mdbook_reads_it() {
+    let contents = Contents::read(
+        "# Summary\n\n[Introduction](introduction.md)\n\n# First *steps*\n\n- [Install](install.md)\n\
+         - [A `b`](b.md)\n\n# Empty\n\n# Last\n\n- [C](c.md)\n",
+    );
+    let chapter =
+        |title: &str, source: &str| Chapter { title: title.into(), source: source.into() };
+    let part =
+        |title: &str, chapters: &[Chapter]| Part { title: title.into(), chapters: chapters.into() };
+    assert_eq!(
+        contents.parts,
+        [
+            part("", &[chapter("Introduction", "introduction.md")]),
+            part("First steps", &[chapter("Install", "install.md"), chapter("A b", "b.md")]),
+            part("Last", &[chapter("C", "c.md")]),
+        ]
+    );
+    let (found, before, after) = contents.find("b.html").expect("it is a chapter");
+    assert_eq!(found.title, "A b");
+    assert_eq!(
+        (before.map(|it| &*it.title), after.map(|it| &*it.title)),
+        (Some("Install"), Some("C"))
+    );
+    assert!(contents.find("b.md").is_none());
+    assert_eq!(contents.find("introduction.html").and_then(|(_, before, _)| before), None);
+}
+
+#[test]
+fn a_page_for_readers_outside_has_complete_links() {
+    let source =
+        "# T\n\n[a](why.md#x), [b](#t), [c](http://h/x.md) and [`d.md`](d.md).\n\n`[e](e.md)`\n";
+    let written = render::with_links_to(source, "https://h/docs");
+    assert_eq!(
+        written,
+        "# T\n\n[a](https://h/docs/why.html#x), [b](#t), [c](http://h/x.md) and [`d.md`](https://h/docs/d.html).\n\n`[e](e.md)`\n"
+    );
+}
+
+/// Every page of the book, rendered, by its name in HTML.
+fn pages() -> BTreeMap<String, Page> {
+    let chapters = contents().chapters();
+    let page = |chapter: &Chapter| {
+        let source = source(&chapter.source);
+        let source = source.unwrap_or_else(|| panic!("SUMMARY.md names {}", chapter.source));
+        (chapter.html_name(), Page::render(source))
+    };
+    chapters.map(page).collect()
+}
+
+#[test]
+fn every_page_is_in_the_list_of_contents_once_and_has_a_title() {
+    let chapters: Vec<&str> = contents().chapters().map(|it| &*it.source).collect();
+    let named: BTreeSet<&str> = chapters.iter().copied().collect();
+    assert_eq!(named.len(), chapters.len(), "each once: {chapters:?}");
+    let is_page = |name: &&str| name.ends_with(".md") && *name != SUMMARY;
+    assert_eq!(file_names().filter(is_page).collect::<BTreeSet<_>>(), named);
+    for (name, page) in pages() {
+        let titles = page.headings.iter().filter(|heading| heading.depth == 1).count();
+        assert_eq!((titles, page.headings.first().map(|it| it.depth)), (1, Some(1)), "{name}");
+        let depths = page.headings.iter().map(|heading| heading.depth);
+        assert!(depths.clone().zip(depths.skip(1)).all(|(one, next)| next <= one + 1), "{name}");
+    }
+}
+
+#[test]
+fn every_link_of_the_book_has_a_destination() {
+    let pages = pages();
+    let mut broken = Vec::new();
+    for (name, page) in &pages {
+        for link in &page.links {
+            if ["http://", "https://", "mailto:"].iter().any(|scheme| link.starts_with(scheme)) {
+                continue;
+            }
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let reached = if path.is_empty() { name } else { path };
+            let is_there = match pages.get(reached) {
+                Some(page) => {
+                    anchor.is_empty() || page.headings.iter().any(|heading| heading.id == anchor)
+                }
+                None => anchor.is_empty() && !path.ends_with(".html") && file(path).is_some(),
+            };
+            if !is_there {
+                broken.push(format!("{name}: {link}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn pages_have_no_html_of_their_own_and_no_links_in_headings() {
+    for (name, page) in pages() {
+        assert!(!page.html.contains("&lt;!--"), "{name}: a comment has other text on its line");
+        for html in page.html.split("<h").skip(1) {
+            let heading = html.split("</h").next().unwrap_or_default();
+            assert!(heading.matches("<a ").count() <= 1, "{name}: a link in {heading}");
+        }
+        let shown = page.html.split("&lt;").skip(1).filter(|rest| {
+            // Code shows angle brackets; text has none.
+            let before = &page.html[..rest.as_ptr() as usize - page.html.as_ptr() as usize];
+            before.rfind("<code").unwrap_or(0) <= before.rfind("</code").unwrap_or(0)
+        });
+        let shown: Vec<&str> = shown.map(|rest| rest.get(..20).unwrap_or(rest)).collect();
+        assert!(shown.is_empty(), "{name}: HTML is shown as text: {shown:?}");
+    }
+}
+
+#[test]
+fn images_are_pictures_that_a_page_shows() {
+    let shown: BTreeSet<String> = pages().into_values().flat_map(|page| page.links).collect();
+    for name in file_names().filter(|name| !name.ends_with(".md")) {
+        assert!(name.ends_with(".png") || name.ends_with(".svg"), "{name}");
+        assert!(shown.contains(name), "no page shows {name}, and the program carries it");
+    }
+}

@@ -1,0 +1,139 @@
+//! The names in a directory, one after the other.
+//!
+//! Owns the two ways to read them: Linux fills a buffer of ours, which is used again for the next
+//! directory; other systems have no such call, and libc's stream opens the directory once more.
+
+#[cfg(any(test, not(target_os = "linux")))]
+use rustix::fs::Dir;
+use rustix::{fd::OwnedFd, fs::FileType, io::Errno};
+use std::{ffi::CStr, ops::ControlFlow};
+
+/// The buffer for a directory's entries, in bytes.
+#[cfg(target_os = "linux")]
+const BUFFER_BYTES: usize = 16 << 10;
+
+/// Passes each entry with its type, which may be unknown, to `take` until that breaks. A directory
+/// that was deleted meanwhile has no more entries.
+///
+/// # Errors
+///
+/// The system's error.
+#[cfg(target_os = "linux")]
+pub(super) fn for_each_entry(
+    directory: &OwnedFd,
+    buffer: &mut Vec<u8>,
+    mut take: impl FnMut(&CStr, FileType) -> ControlFlow<()>,
+) -> Result<(), Errno> {
+    buffer.clear();
+    buffer.reserve(BUFFER_BYTES);
+    let mut entries = rustix::fs::RawDir::new(directory, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = match entry {
+            Err(Errno::NOENT) => break,
+            other => other?,
+        };
+        if take(entry.file_name(), entry.file_type()).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The same without a buffer of ours.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn for_each_entry(
+    directory: &OwnedFd,
+    _buffer: &mut Vec<u8>,
+    take: impl FnMut(&CStr, FileType) -> ControlFlow<()>,
+) -> Result<(), Errno> {
+    for_each_entry_of_stream(directory, take)
+}
+
+/// By the stream that every system has.
+#[cfg(any(test, not(target_os = "linux")))]
+fn for_each_entry_of_stream(
+    directory: &OwnedFd,
+    mut take: impl FnMut(&CStr, FileType) -> ControlFlow<()>,
+) -> Result<(), Errno> {
+    for entry in Dir::read_from(directory)? {
+        let entry = match entry {
+            Err(Errno::NOENT) => break,
+            other => other?,
+        };
+        if take(entry.file_name(), entry.file_type()).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{Mode, OFlags, open};
+    use std::{collections::BTreeMap, ffi::CString, fs, path::Path};
+
+    fn opened(path: &Path) -> OwnedFd {
+        open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap()
+    }
+
+    type Entries = BTreeMap<CString, FileType>;
+
+    /// The entries by both ways, each read twice from the same open directory.
+    fn by_both_ways(path: &Path) -> [Result<Entries, Errno>; 2] {
+        let directory = opened(path);
+        let mut buffer = Vec::new();
+        let mut own = Entries::new();
+        let by_own = for_each_entry(&directory, &mut buffer, |name, kind| {
+            own.insert(name.to_owned(), kind);
+            ControlFlow::Continue(())
+        });
+        let mut streamed = Entries::new();
+        let by_stream = for_each_entry_of_stream(&directory, |name, kind| {
+            streamed.insert(name.to_owned(), kind);
+            ControlFlow::Continue(())
+        });
+        [by_own.map(|()| own), by_stream.map(|()| streamed)]
+    }
+
+    #[test]
+    fn both_ways_find_every_entry_of_a_large_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..3000 {
+            fs::write(folder.path().join(format!("{number}-{}", "x".repeat(100))), "").unwrap();
+        }
+        fs::create_dir(folder.path().join("below")).unwrap();
+        std::os::unix::fs::symlink("below", folder.path().join("link")).unwrap();
+        let [own, streamed] = by_both_ways(folder.path());
+        let own = own.unwrap();
+        assert_eq!(own.len(), 3000 + 2 + 2, "with the directory itself and the one above");
+        assert_eq!(own, streamed.unwrap());
+        assert_eq!(own.get(c"below"), Some(&FileType::Directory));
+        assert_eq!(own.get(c"link"), Some(&FileType::Symlink));
+    }
+
+    #[test]
+    fn a_directory_that_was_deleted_has_no_more_entries() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gone");
+        fs::create_dir(&path).unwrap();
+        let directory = opened(&path);
+        fs::remove_dir(&path).unwrap();
+        let taken = |_: &CStr, _| -> ControlFlow<()> { panic!("it has none") };
+        assert_eq!(for_each_entry(&directory, &mut Vec::new(), taken), Ok(()));
+    }
+
+    #[test]
+    fn both_ways_end_when_they_are_told_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = opened(folder.path());
+        let mut taken = 0;
+        let mut take = |_: &CStr, _| {
+            taken += 1;
+            ControlFlow::Break(())
+        };
+        for_each_entry(&directory, &mut Vec::new(), &mut take).unwrap();
+        for_each_entry_of_stream(&directory, &mut take).unwrap();
+        assert_eq!(taken, 2);
+    }
+}

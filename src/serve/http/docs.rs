@@ -1,0 +1,185 @@
+//! The book at `/docs/`, so that an alert's link leads to its runbook where there is no internet.
+//!
+//! Owns the frame around a page: the list of chapters, the page's own headings, the way to the pages
+//! before and after. The pages are [`book`]'s. Nothing here depends on the cluster; whoever may see the
+//! page at `/` may read.
+
+use super::{guard, page, updates};
+use crate::book::{self, Chapter, Heading, Page};
+use axum::{
+    body::Body,
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
+    response::{IntoResponse, Redirect, Response},
+};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What the book needs in addition to the page at `/`.
+const STYLE: &str = "
+body { max-width: none; margin: 0; padding: 0; }
+a { color: #1a5fb4; } @media (prefers-color-scheme: dark) { a { color: #8ab4f8; } }
+header { padding: .6rem 1rem; border-bottom: 1px solid var(--line); } header a { color: inherit; }
+.book { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0 2.5rem; max-width: 88rem; margin: 0 auto; padding: 0 1rem; }
+main { max-width: 52rem; padding-bottom: 2rem; }
+nav { font-size: .9rem; } nav ul { list-style: none; margin: 0 0 1rem; padding: 0; } nav .part { margin: 1rem 0 .25rem; color: var(--quiet); }
+nav a { text-decoration: none; } nav a:hover { text-decoration: underline; } nav [aria-current] { font-weight: 600; }
+.toc { order: -1; max-height: 8rem; overflow-y: auto; border-bottom: 1px solid var(--line); } .depth3 { padding-left: 1rem; }
+.anchor { color: inherit; text-decoration: none; } .anchor:hover { text-decoration: underline; }
+main h1 { margin: 1.5rem 0 1rem; } main h2 { font-size: 1.3rem; } main h3 { margin: 1.5rem 0 .5rem; font-size: 1.1rem; }
+main img { max-width: 100%; height: auto; }
+main th, main td { white-space: normal; vertical-align: top; padding-right: 1rem; } main td:first-child { overflow-wrap: anywhere; }
+pre { overflow-x: auto; padding: .6rem .8rem; border: 1px solid var(--line); border-radius: 4px; line-height: 1.35; }
+blockquote { margin: 1rem 0; border-left: 4px solid var(--line); padding: 0 .8rem; }
+.turn { display: flex; justify-content: space-between; gap: 1rem; border-top: 1px solid var(--line); padding-top: 1rem; margin-top: 2rem; }
+@media (min-width: 62rem) {
+  .book { grid-template-columns: 15rem minmax(0, 1fr); grid-template-rows: auto 1fr; }
+  .toc { grid-area: 1 / 2; } main { grid-area: 2 / 2; } .to-contents { display: none; }
+  .chapters { grid-area: 1 / 1 / span 2; position: sticky; top: 0; align-self: start; max-height: 100vh; overflow-y: auto; padding: .5rem 0; }
+}
+@media (min-width: 82rem) {
+  .book { grid-template-columns: 15rem minmax(0, 1fr) 15rem; grid-template-rows: auto; }
+  .chapters { grid-area: 1 / 1; } main { grid-area: 1 / 2; }
+  .toc { grid-area: 1 / 3; position: sticky; top: 0; align-self: start; max-height: 100vh; border: 0; }
+}";
+
+/// Browsers keep what they got, and ask whether it is still right: another recliner may answer next.
+const CACHING: HeaderValue = HeaderValue::from_static("no-cache");
+
+/// `/docs`: links in pages are relative to `/docs/`.
+pub(super) async fn with_slash() -> Redirect {
+    Redirect::permanent("docs/")
+}
+
+/// `/docs/`: the first page.
+pub(super) async fn first_page(headers: HeaderMap) -> Response {
+    match book::contents().chapters().next() {
+        Some(chapter) => page_response(&chapter.html_name(), &headers),
+        None => no_such_page(),
+    }
+}
+
+/// `/docs/{page}`.
+pub(super) async fn one_page(uri: Uri, headers: HeaderMap) -> Response {
+    let name = uri.path().strip_prefix("/docs/").unwrap_or_default();
+    page_response(name, &headers)
+}
+
+/// `/docs/images/{image}`.
+pub(super) async fn image(uri: Uri, headers: HeaderMap) -> Response {
+    let name = uri.path().strip_prefix("/docs/").unwrap_or_default();
+    let content_type = match name.rsplit_once('.') {
+        Some((_, "png")) => "image/png",
+        Some((_, "svg")) => "image/svg+xml",
+        _ => "",
+    };
+    match book::file(name).filter(|_| !content_type.is_empty()) {
+        Some(bytes) => cached(content_type, Body::from(bytes), xxh3_64(bytes), &headers),
+        None => (StatusCode::NOT_FOUND, "the book has no such image\n").into_response(),
+    }
+}
+
+/// The names of all pages, for the description of the route.
+pub(super) fn page_names() -> Vec<String> {
+    book::contents().chapters().map(Chapter::html_name).collect()
+}
+
+/// The names of all images, for the description of the route.
+pub(super) fn image_names() -> Vec<&'static str> {
+    book::file_names().filter_map(|name| name.strip_prefix("images/")).collect()
+}
+
+fn page_response(name: &str, headers: &HeaderMap) -> Response {
+    let Some((chapter, before, after)) = book::contents().find(name) else {
+        return no_such_page();
+    };
+    let Some(source) = book::source(&chapter.source) else { return no_such_page() };
+    let page = Page::render(source);
+    let body = html! {
+        (PreEscaped(&page.html))
+        div.turn {
+            span { @if let Some(before) = before { a rel="prev" href=(before.html_name()) { "← " (before.title) } } }
+            span { @if let Some(after) = after { a rel="next" href=(after.html_name()) { (after.title) " →" } } }
+        }
+    };
+    let text = framed(&chapter.title, Some(chapter), &body, &page.headings).into_string();
+    let hash = xxh3_64(text.as_bytes());
+    cached("text/html; charset=utf-8", Body::from(text), hash, headers)
+}
+
+/// A response that the client keeps; without a body if it has it already.
+fn cached(content_type: &'static str, body: Body, hash: u64, headers: &HeaderMap) -> Response {
+    let tag = format!("\"{hash:016x}\"");
+    let is_known = updates::has(headers, &tag);
+    let mut response = match is_known {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => ([(header::CONTENT_TYPE, content_type)], body).into_response(),
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, CACHING);
+    headers.insert(header::CONTENT_SECURITY_POLICY, guard::policy_with_images());
+    if let Ok(tag) = HeaderValue::try_from(tag) {
+        headers.insert(header::ETAG, tag);
+    }
+    response
+}
+
+fn no_such_page() -> Response {
+    let body = html! {
+        h1 { "This page is not in the book" }
+        p { "Perhaps the link is from another version of recliner. " a href="./" { "The book begins here" } "." }
+    };
+    let text = framed("not found", None, &body, &[]).into_string();
+    let content_type = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
+    (StatusCode::NOT_FOUND, content_type, text).into_response()
+}
+
+/// A page with everything around it.
+fn framed(title: &str, current: Option<&Chapter>, body: &Markup, headings: &[Heading]) -> Markup {
+    let second = headings.iter().filter(|heading| (2..=3).contains(&heading.depth));
+    let second: Vec<&Heading> = second.collect();
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) " - recliner" }
+                style { (PreEscaped(page::STYLE)) (PreEscaped(STYLE)) }
+            }
+            body {
+                header { a href="../" { "recliner" } " " (env!("CARGO_PKG_VERSION")) span.to-contents { " · " a href="#contents" { "Contents" } } }
+                div.book {
+                    main { (body) }
+                    (chapters(current))
+                    @if second.len() > 1 {
+                        nav.toc aria-label="On this page" {
+                            p.part { "On this page" }
+                            ul {
+                                @for heading in second {
+                                    li.{ "depth" (heading.depth) } { a href={ "#" (heading.id) } { (heading.text) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The list of all chapters.
+fn chapters(current: Option<&Chapter>) -> Markup {
+    html! {
+        nav #contents .chapters aria-label="Contents" {
+            @for part in &book::contents().parts {
+                @if !part.title.is_empty() { p.part { (part.title) } }
+                ul {
+                    @for chapter in &part.chapters {
+                        @let is_current = current == Some(chapter);
+                        li { a href=(chapter.html_name()) aria-current=[is_current.then_some("page")] { (chapter.title) } }
+                    }
+                }
+            }
+        }
+    }
+}
