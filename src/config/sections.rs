@@ -132,8 +132,9 @@ fn check(file: &mut FileSettings, section: &mut Section<'_, '_>) {
     section.refuse_key("log", "not set in this file, but by flags: --log.level and --log.format");
     let Some(at) = section.value_at("nodes").and_then(|_| section.key_at("nodes")) else { return };
     file.names_nodes = Some(Spanned { value: (), at, path: "nodes".to_owned() });
-    if file.settings.nodes.is_empty() && !file.settings.cluster_targets {
-        let says = "found no node, and cluster_targets is false: nothing is left to watch; write [_all], or names such as [couchdb@couch-a]";
+    // Views and cleanups too are found through the copies of databases on served nodes.
+    if file.settings.nodes.is_empty() {
+        let says = "found no node, so nothing is watched; write [_all], or names such as [couchdb@couch-a]";
         section.report.refuse(at, "nodes", says);
     }
 }
