@@ -86,7 +86,7 @@ pub(super) fn document() -> Form<FileSettings> {
     let mut keys = vec![Key::new(about, None, couchdb::form(), |file| file, |file| file)];
     keys.extend(keys!(in FileSettings {
         "nodes" => settings.nodes, NextSweep, nodes(),
-            "The nodes whose databases this process reads: [_all], or their names; [] for views and cleanups alone.";
+            "The nodes whose databases this process reads: [_all], or their names.";
         "peers" => settings.peers, NextSweep, list(url("a sidecar", "http://couch-a:10984")),
             "Sidecars whose parts of views are used.";
         "cluster_targets" => settings.cluster_targets, NextSweep, boolean(),
