@@ -138,6 +138,22 @@ fn tables_of_keys() -> String {
 }
 
 #[test]
+fn the_book_has_the_default_channels() {
+    const KEYS: [&str; 7] =
+        ["name", "kind", "priority", "min_priority", "min_size", "capacity", "concurrency"];
+    let schema = schema();
+    let channels = schema["properties"]["channels"]["default"].as_array();
+    let rows = channels.expect("there are default channels").iter().map(|channel| {
+        KEYS.map(|key| match (&channel[key], channel[key].as_str()) {
+            (Value::Null, _) => String::new(),
+            (_, Some(text)) => codes([text]),
+            (other, None) => codes([other.to_string()]),
+        })
+    });
+    hold("channels.md", &[("channels", table(KEYS, rows))]);
+}
+
+#[test]
 fn the_book_has_every_key() {
     hold("configuration.md", &[("keys", tables_of_keys())]);
 }
