@@ -122,6 +122,15 @@ fn the_image_is_built_from_all_that_cargo_reads() {
     let metadata = ["metadata", "--offline", "--locked", "--no-deps", "--format-version=1"];
     let output = cargo.args(metadata).current_dir(folder.path()).output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let packages = metadata["packages"].as_array().expect("it has packages").iter();
+    let targets = packages.flat_map(|it| it["targets"].as_array().expect("it has targets"));
+    let program =
+        targets.filter(|it| ["bin", "custom-build"].iter().any(|kind| it["kind"][0] == *kind));
+    let sources: Vec<&str> = program.filter_map(|it| it["src_path"].as_str()).collect();
+    assert!(sources.len() > 1 && sources.iter().all(|it| Path::new(it).exists()), "{sources:?}");
+    // The program carries these.
+    assert!(["alerts", "dashboards", "docs"].iter().all(|name| kept.contains(name)), "{kept:?}");
 }
 
 #[test]
