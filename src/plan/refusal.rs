@@ -215,7 +215,7 @@ impl RefusalReason {
                 "it may be shown but not started: `views.enforce` excludes it, or no request can carry its name."
             }
             Self::NoEvidence => "there is no evidence that the database has stale index files.",
-            Self::Running => "it is being compacted, whoever started that.",
+            Self::Running => "it is being compacted, whatever started that.",
             Self::Resharding => "its shard is being split or moved.",
             Self::Building => {
                 "the view's indexer runs, or it is behind by more than a tenth of its changes and more than 1000; a view that is compacted meanwhile is built twice and stays bloated."

@@ -6,7 +6,12 @@ mod prometheus;
 mod sidecars;
 
 use crate::monitoring::tools::{self, SYSTEMD_ANALYZE};
-use std::{collections::BTreeSet, fs, path::Path, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 use yaml_serde::{Deserializer, Value};
 
 /// A configuration where none is shipped.
@@ -107,30 +112,57 @@ fn the_images_start_recliner_and_ask_for_its_health() {
     }
 }
 
-/// What the Dockerfile's build is given is a package that cargo can read, without a test.
+/// The Rust files below a folder, but for tests.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("it is readable") {
+        let path = entry.expect("it is readable").path();
+        if path.is_dir() && !path.ends_with("tests") {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|it| it == "rs") && !path.ends_with("tests.rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// What the Dockerfile's build is given has all that cargo compiles and embeds, and no test.
 #[test]
 fn the_image_is_built_from_all_that_cargo_reads() {
     let ignored = read("deploy/docker/Dockerfile.dockerignore");
     let kept: Vec<&str> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
+    assert!(!kept.contains(&"tests"));
     let folder = tempfile::tempdir().expect("a temporary directory");
-    for name in kept.iter().filter(|name| root().join(name).exists()) {
+    for name in &kept {
         let (from, to) = (root().join(name), folder.path().join(name));
+        assert!(from.exists(), "{name} is there to be copied");
         std::os::unix::fs::symlink(from, to).expect("it can be linked");
     }
-    assert!(!kept.contains(&"tests"));
     let mut cargo = Command::new(env!("CARGO"));
     let metadata = ["metadata", "--offline", "--locked", "--no-deps", "--format-version=1"];
     let output = cargo.args(metadata).current_dir(folder.path()).output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
-    let packages = metadata["packages"].as_array().expect("it has packages").iter();
-    let targets = packages.flat_map(|it| it["targets"].as_array().expect("it has targets"));
-    let program =
-        targets.filter(|it| ["bin", "custom-build"].iter().any(|kind| it["kind"][0] == *kind));
-    let sources: Vec<&str> = program.filter_map(|it| it["src_path"].as_str()).collect();
-    assert!(sources.len() > 1 && sources.iter().all(|it| Path::new(it).exists()), "{sources:?}");
-    // The program carries these.
-    assert!(["alerts", "dashboards", "docs"].iter().all(|name| kept.contains(name)), "{kept:?}");
+    let packages = metadata["packages"].as_array().expect("it has packages");
+    let targets = packages.iter().flat_map(|it| it["targets"].as_array().into_iter().flatten());
+    let targets: Vec<&str> = targets.filter_map(|it| it["src_path"].as_str()).collect();
+    assert!(targets.iter().any(|target| target.ends_with("/build/main.rs")), "{targets:?}");
+    for target in targets {
+        assert!(Path::new(target).exists(), "cargo reads {target}");
+    }
+    let mut files = Vec::new();
+    sources(&root().join("src"), &mut files);
+    for file in files {
+        let text = fs::read_to_string(&file).expect("it is readable");
+        for embedded in text.split("include_str!(\"").skip(1) {
+            let path = embedded.split('"').next().unwrap_or_default();
+            let path = file.parent().expect("it has a folder").join(path);
+            let path =
+                path.canonicalize().unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+            let path = path.strip_prefix(root()).expect("it is of the repository");
+            assert!(kept.iter().any(|kept| path.starts_with(kept)), "{}", path.display());
+        }
+    }
+    // The build script lists the book's pages.
+    assert!(kept.contains(&"docs"), "{kept:?}");
 }
 
 #[test]
@@ -199,6 +231,48 @@ fn kubernetes_starts_recliner_with_users_and_the_files_it_mounts() {
     }
 }
 
+/// The files of `deploy/kubernetes`.
+fn manifests(folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).expect("it is readable") {
+        let path = entry.expect("it is readable").path();
+        if path.is_dir() {
+            manifests(&path, found);
+        } else {
+            let path = path.strip_prefix(root()).expect("it is of the repository");
+            found.push(path.to_str().expect("a plain path").to_owned());
+        }
+    }
+}
+
+#[test]
+fn kubernetes_gives_recliner_no_rights_and_no_password() {
+    let mut found = Vec::new();
+    manifests(&root().join("deploy/kubernetes"), &mut found);
+    let mut checked = 0;
+    for path in found.iter().filter(|path| path.ends_with(".yaml")) {
+        for it in documents(path) {
+            assert_ne!(it["kind"].as_str(), Some("Secret"), "{path}: operators make the secrets");
+            assert!(it.get("secretGenerator").is_none(), "{path}: operators make the secrets");
+            let pod = it.get("spec").and_then(|spec| spec.get("template")).map(|it| &it["spec"]);
+            let Some(containers) = pod.and_then(|pod| pod["containers"].as_sequence()) else {
+                continue;
+            };
+            for container in containers.iter().filter(|it| it.get("image").is_some()) {
+                let context = &container["securityContext"];
+                assert_eq!(context["readOnlyRootFilesystem"].as_bool(), Some(true), "{path}");
+                assert_eq!(context["allowPrivilegeEscalation"].as_bool(), Some(false), "{path}");
+                assert_eq!(texts(&context["capabilities"]["drop"]), ["ALL"], "{path}");
+                let pod = pod.and_then(|pod| pod.get("securityContext"));
+                let non_root = [Some(context), pod].into_iter().flatten();
+                let mut non_root = non_root.filter_map(|it| it.get("runAsNonRoot")?.as_bool());
+                assert_eq!(non_root.next(), Some(true), "{path}");
+                checked += 1;
+            }
+        }
+    }
+    assert_eq!(checked, 2);
+}
+
 #[test]
 fn the_central_process_has_all_nodes_and_a_peer_on_each() {
     let central = document("deploy/kubernetes/overlays/sidecars/recliner.yml");
@@ -216,6 +290,42 @@ fn the_central_process_has_all_nodes_and_a_peer_on_each() {
     assert!(peers.len() > 1);
     let arguments = container("deploy/kubernetes/components/sidecar/sidecar.yaml");
     assert!(arguments.iter().any(|it| it.starts_with("--node=couchdb@$(POD).")), "{arguments:?}");
+}
+
+/// As the package installs it, and with what its comments offer.
+#[test]
+fn the_packages_configuration_is_valid_with_and_without_its_comments() {
+    let unit = read("deploy/systemd/recliner.service");
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let arguments: Vec<String> = start.split(' ').skip(1).map(str::to_owned).collect();
+    let shipped = read("deploy/debian/recliner.yml");
+    let login = "couchdb:\n  username: admin\n  password_file: password\n";
+    let login = |text: &str| text.replace("couchdb:\n", login);
+    serves("the package", &arguments, Some(&login(&shipped)));
+    let offered = |line: &&str| {
+        let word = line.strip_prefix("# ").and_then(|line| line.split_once(": "));
+        word.is_some_and(|(word, _)| word.chars().all(|it| it.is_ascii_lowercase() || it == '_'))
+            && line.ends_with(['}', ']', '%'])
+    };
+    let all: Vec<&str> = shipped.lines().filter(offered).collect();
+    assert!(all.len() > 2, "settings are offered: {all:?}");
+    let taken = shipped.lines().map(|line| {
+        let taken = if offered(&line) { line.trim_start_matches("# ") } else { line };
+        format!("{taken}\n")
+    });
+    serves("the package's comments", &arguments, Some(&login(&taken.collect::<String>())));
+    let flags = read("deploy/debian/default");
+    let flags = flags.lines().find(|line| line.contains("--")).expect("flags are offered");
+    let flags =
+        flags.split(' ').filter(|word| word.starts_with("--")).map(|it| it.trim_matches(','));
+    let arguments: Vec<String> = arguments.into_iter().chain(flags.map(str::to_owned)).collect();
+    serves("the package's flags", &arguments, Some(&login(&shipped)));
+    // What the package contains of the repository is there.
+    let manifest = read("Cargo.toml");
+    let assets = manifest.lines().filter_map(|line| line.trim().strip_prefix("[\""));
+    let assets = assets.filter_map(|line| line.split('"').next());
+    let own: Vec<&str> = assets.filter(|path| path.starts_with("deploy/")).collect();
+    assert!(own.len() > 2 && own.iter().all(|path| root().join(path).exists()), "{own:?}");
 }
 
 #[tokio::test]

@@ -18,7 +18,9 @@ const VIEW: &str = "9fc623f8178b1907d8922afdd34debf1";
 /// A directory with a shipped configuration, with addresses and logins that exist here, and users.
 fn prepared(configuration: &str, urls: &str, more: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary directory");
-    let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let put = |name: &str, text: &str| {
+        fs::write(folder.path().join(name), text).expect("it can be written to");
+    };
     let mut out = String::new();
     let mut of_urls = false;
     for line in configuration.lines() {
@@ -92,8 +94,8 @@ fn put_files(folder: &Path) {
         ("view_multi.view", format!(".{shard}_design/mrview/{VIEW}.view")),
     ] {
         let to = folder.join(to);
-        fs::create_dir_all(to.parent().expect("it has a folder")).unwrap();
-        fs::copy(data.join(from), to).unwrap();
+        fs::create_dir_all(to.parent().expect("it has a folder")).expect("it can be made");
+        fs::copy(data.join(from), to).expect("it can be copied");
     }
 }
 

@@ -44,7 +44,7 @@ impl FlagRow {
         let value = arg.get_value_names().and_then(|names| names.first()).filter(|_| takes_value);
         let value = value.map(|value| format!(" {value}")).unwrap_or_default();
         flag.push_str(&format!("`--{long}{value}`"));
-        let help = arg.get_long_help().or(arg.get_help()).expect("a flag has a help text");
+        let help = arg.get_long_help().or_else(|| arg.get_help()).expect("a flag has a help text");
         let (meaning, mut default, mut environment) = notes(&help.to_string());
         if let Some(value) = arg.get_default_values().first().filter(|_| takes_value) {
             default = value.to_string_lossy().into_owned();
@@ -115,7 +115,8 @@ fn table_of_commands() -> String {
     let rows = commands().into_iter().map(|(words, command)| {
         let arguments = command.get_positionals().map(|arg| {
             let name = arg.get_value_names().and_then(|names| names.first());
-            let name = name.map_or(arg.get_id().as_str(), |name| name.as_str()).to_uppercase();
+            let name =
+                name.map_or_else(|| arg.get_id().as_str(), |name| name.as_str()).to_uppercase();
             let more =
                 if arg.get_num_args().is_some_and(|it| it.max_values() > 1) { "…" } else { "" };
             if arg.is_required_set() {
@@ -125,7 +126,7 @@ fn table_of_commands() -> String {
             }
         });
         let line = format!("`recliner {words}{}`", arguments.collect::<String>());
-        let about = command.get_long_about().or(command.get_about());
+        let about = command.get_long_about().or_else(|| command.get_about());
         [line, sentence(&about.map(ToString::to_string).unwrap_or_default())]
     });
     table(["command", "does"], rows)

@@ -4,7 +4,7 @@ use super::{
     generated::{codes, hold, sentence, table},
     recliner, section, text,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{collections::BTreeSet, fs};
 
 fn schema() -> Value {
@@ -42,10 +42,9 @@ fn kind(schema: &Value) -> String {
         return kinds.into_iter().collect::<Vec<_>>().join(" or ");
     }
     let pattern = schema["pattern"].as_str().unwrap_or_default();
-    let types = match &schema["type"] {
-        Value::String(one) => vec![one.as_str()],
-        several => several.as_array().into_iter().flatten().filter_map(Value::as_str).collect(),
-    };
+    let one = &schema["type"];
+    let several = one.as_array().into_iter().flatten();
+    let types: Vec<&str> = several.chain([one]).filter_map(Value::as_str).collect();
     if pattern.contains("nsec") {
         "duration".to_owned()
     } else if pattern.contains("[Ii][Bb]") {
@@ -86,15 +85,15 @@ fn rows_of(schema: &Value, path: &str, since: &str, rows: &mut Vec<KeyRow>) {
     for (name, key) in schema["properties"].as_object().into_iter().flatten() {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         let is_section = key["properties"].is_object() || key["items"]["properties"].is_object();
-        let default = match &key["default"] {
-            Value::Null => String::new(),
-            Value::String(text) => codes([text]),
-            _ if key["items"]["properties"].is_object()
-                && key["default"] != Value::Array(vec![]) =>
-            {
+        // The default list of channels is on the page of channels.
+        let is_list_of_sections = key["items"]["properties"].is_object();
+        let default = key["default"].clone();
+        let default = match default.as_str() {
+            Some(text) => codes([text]),
+            None if default.is_null() || is_list_of_sections && default != json!([]) => {
                 String::new()
             }
-            other => codes([other.to_string()]),
+            None => codes([default.to_string()]),
         };
         let mut meaning = sentence(key["description"].as_str().unwrap_or_default());
         for one in key["oneOf"].as_array().into_iter().flatten() {
@@ -127,12 +126,7 @@ fn tables_of_keys() -> String {
         rows_of(section, name, "", &mut rows);
         rows_of(&section["items"], &format!("{name}[]"), "", &mut rows);
         if rows.is_empty() {
-            rows_of(
-                &serde_json::json!({"properties": {name.as_str(): section}}),
-                "",
-                "",
-                &mut single,
-            );
+            rows_of(&json!({"properties": {name.as_str(): section}}), "", "", &mut single);
             continue;
         }
         let about = sentence(section["description"].as_str().unwrap_or_default());

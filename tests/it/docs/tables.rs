@@ -27,25 +27,23 @@ fn the_book_has_the_metrics() {
 #[test]
 fn the_book_has_the_reasons() {
     let misses = MissReason::ALL.map(|it| [codes([it.label()]), it.because().to_owned()]);
-    let refusals = RefusalReason::ALL.map(|it| {
-        let waits = match it.ends_with() {
-            RefusalEnd::Turn | RefusalEnd::Measurement => "yes",
-            RefusalEnd::Change => "no",
-        };
-        let (because, ends) = (it.because().to_owned(), it.ends_when().to_owned());
-        [codes([it.label()]), because, ends, waits.to_owned()]
+    let refusals = RefusalReason::ALL
+        .map(|it| [codes([it.label()]), it.because().to_owned(), it.ends_when().to_owned()]);
+    let waits = RefusalReason::ALL.into_iter().filter(|it| match it.ends_with() {
+        RefusalEnd::Turn | RefusalEnd::Measurement => true,
+        RefusalEnd::Change => false,
     });
+    let waits = format!("{}.", codes(waits.map(RefusalReason::label)));
     let misses = table(["reason", "the channel does not take the target because"], misses);
-    let heads =
-        ["reason", "the target does not start because", "it ends when", "an order waits for that"];
-    hold("why.md", &[("misses", misses), ("refusals", table(heads, refusals))]);
+    let heads = ["reason", "the target does not start because", "it ends when"];
+    hold("why.md", &[("misses", misses), ("refusals", table(heads, refusals)), ("waits", waits)]);
 }
 
 #[test]
 fn the_book_has_the_alerts() {
     let rows = groups(ALERTS).into_iter().flat_map(|group| group.rules).map(|rule| {
         let name = rule.alert.expect("alerts alone are there");
-        let after = rule.hold.map_or("at once".to_owned(), |hold| format!("`{hold}`"));
+        let after = rule.hold.map_or_else(|| "at once".to_owned(), |hold| format!("`{hold}`"));
         let link = format!("[{name}](#{})", name.to_lowercase());
         [link, codes([&rule.labels["severity"]]), after, rule.annotations["summary"].clone()]
     });

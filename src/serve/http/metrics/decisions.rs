@@ -12,9 +12,9 @@ families! {
     CHANNEL_CONCURRENCY_LIMIT: Gauge None "recliner_channel_concurrency_limit" ["channel"]
         "Maximum number of the channel's compactions on each node at a time.";
     NODE_CONCURRENCY_LIMIT: Gauge None "recliner_node_concurrency_limit" []
-        "Maximum number of compactions on each node at a time, whoever starts them.";
+        "Maximum number of compactions on each node at a time, whatever starts them.";
     CLUSTER_CONCURRENCY_LIMIT: Gauge None "recliner_cluster_concurrency_limit" []
-        "Maximum number of compactions in the whole cluster at a time, whoever starts them.";
+        "Maximum number of compactions in the whole cluster at a time, whatever starts them.";
     CHANNEL_WINDOW_OPEN: Gauge None "recliner_channel_window_open" ["channel"]
         "1 if a window of the channel is open or it has none, 0 if all its windows are closed.";
     CANDIDATES: Gauge None "recliner_candidates" ["node", "channel", "decision"]

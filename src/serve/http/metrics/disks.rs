@@ -13,7 +13,7 @@ families! {
     DISK_AVAILABLE_BYTES: Gauge Bytes "recliner_disk_available_bytes" ["node", "volume"]
         "Bytes free for writing on the volume, as last measured; absent when the measurement is too old.";
     DISK_RESERVED_BYTES: Gauge Bytes "recliner_disk_reserved_bytes" ["node", "volume"]
-        "Bytes that running compactions may still write to the volume, whoever started them.";
+        "Bytes that running compactions may still write to the volume, whatever started them.";
 }
 
 /// A volume that nodes share is written once, with its first node, so that sums count it once.

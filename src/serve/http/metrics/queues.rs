@@ -11,7 +11,7 @@ families! {
     QUEUE_SIZE: Gauge None "recliner_queue_size" ["node", "channel"]
         "Number of targets that wait in the channel's queue on the node.";
     QUEUE_ACTIVE: Gauge None "recliner_queue_active" ["node", "channel"]
-        "Number of running compactions of targets that the channel takes, whoever started them.";
+        "Number of running compactions of targets that the channel takes, whatever started them.";
     QUEUE_CAPACITY: Gauge None "recliner_queue_capacity" ["node", "channel"]
         "Number of targets that the channel's queue on the node can hold.";
     QUEUE_OVERFLOW: Gauge None "recliner_queue_overflow" ["node", "channel"]

@@ -220,7 +220,7 @@ fn reading() -> Vec<Operation> {
         read::<NoQuery, Jobs>(
             "/api/v1/jobs",
             "jobs",
-            "Compactions and index builds that run, whoever started them.",
+            "Running compactions and index builds, whatever started them.",
             READ,
         ),
         read::<ExplainQuery, Explanations>(
