@@ -1,7 +1,12 @@
 //! A page as HTML.
 //!
-//! Owns what differs from plain CommonMark, as mdBook has it: the extensions, the anchors of headings, and
+//! Owns what differs from plain Markdown, as mdBook has it: the extensions, the anchors of headings, and
 //! links from page to page. HTML in a page is shown as text, but for comments, which are left out.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "Markdown has many kinds of events, and most of them stay as they are"
+)]
 
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 use std::collections::HashSet;

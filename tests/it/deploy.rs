@@ -161,6 +161,8 @@ fn the_image_is_built_from_all_that_cargo_reads() {
             assert!(kept.iter().any(|kept| path.starts_with(kept)), "{}", path.display());
         }
     }
+    // The build script lists the book's pages.
+    assert!(kept.contains(&"docs"), "{kept:?}");
 }
 
 #[test]

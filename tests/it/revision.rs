@@ -73,5 +73,5 @@ fn a_commit_is_found_in_a_repository_and_in_a_worktree_but_not_in_a_tarball_insi
 }
 
 fn contents(commit: &build_script::Commit) -> Vec<Vec<u8>> {
-    commit.changing_files.iter().map(|file| fs::read(file).unwrap()).collect()
+    commit.changing_files.iter().map(|file| fs::read(file).expect("it is readable")).collect()
 }
