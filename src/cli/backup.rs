@@ -89,9 +89,9 @@ fn check_destination(file: &Path, force: bool) -> Result<(), CommandError> {
     let refused = |why: &str| Err(CommandError::usage(format!("{name} {why}")));
     match fs::metadata(file) {
         Ok(found) if found.is_dir() => refused("is a directory: name a file in it"),
-        Ok(_) if !force => {
-            refused("exists: give another name, or replace it with --force once the copy is complete")
-        }
+        Ok(_) if !force => refused(
+            "exists: give another name, or replace it with --force once the copy is complete",
+        ),
         // Replacing a journal under its process would lose what is written to it afterwards.
         Ok(_) if journal::is_open_journal(file) => {
             refused("is the journal of a running recliner, or open elsewhere: give another name")
@@ -131,9 +131,8 @@ impl PartFile {
         if !fs::metadata(&path).is_ok_and(|it| (it.dev(), it.ino()) == (own.dev(), own.ino())) {
             return Err(busy());
         }
-        let emptied = file
-            .set_len(0)
-            .and_then(|()| file.set_permissions(Permissions::from_mode(0o600)));
+        let emptied =
+            file.set_len(0).and_then(|()| file.set_permissions(Permissions::from_mode(0o600)));
         emptied.map_err(failed)?;
         Ok(Self { path, file, is_finished: false })
     }
@@ -146,7 +145,9 @@ impl PartFile {
     fn finish(mut self, destination: &Path, force: bool) -> Result<CopySummary, CommandError> {
         let name = self.path.display().to_string();
         let found = journal::check_copy(&self.file, &name).map_err(|why| {
-            CommandError::failed(format!("the received copy cannot be used, and is discarded: {why}"))
+            CommandError::failed(format!(
+                "the received copy cannot be used, and is discarded: {why}"
+            ))
         })?;
         let failed = |why: io::Error| write_error(destination, &why);
         self.file.sync_all().map_err(|why| write_error(&self.path, &why))?;
@@ -175,7 +176,9 @@ fn write_error(path: &Path, why: &io::Error) -> CommandError {
     use io::ErrorKind as Is;
     let remedy = match why.kind() {
         Is::NotFound => "create its directory",
-        Is::PermissionDenied => "run the command as a user who may write there, or name another place",
+        Is::PermissionDenied => {
+            "run the command as a user who may write there, or name another place"
+        }
         Is::StorageFull | Is::QuotaExceeded => "free space on its disk, or name another place",
         _ => "name another place",
     };

@@ -271,7 +271,8 @@ impl ServiceClient {
             return Err(self.failure(status, &body));
         }
         // Without its length, a file that breaks off would look complete.
-        let length = answer.headers().get("content-length").and_then(|it| it.to_str().ok()?.parse().ok());
+        let length =
+            answer.headers().get("content-length").and_then(|it| it.to_str().ok()?.parse().ok());
         let Some(length) = length else {
             return Err(self.unanswered("its response has no length; is it a recliner?"));
         };

@@ -2,7 +2,7 @@
 
 mod journal;
 
-pub(super) use journal::{events, history, journal_of};
+pub(super) use journal::{events, history};
 
 use super::{
     AppState,

@@ -5,7 +5,7 @@
 
 use super::{
     AppState,
-    api::{ApiError, ValidQuery, journal_of},
+    api::{ApiError, ValidQuery},
     guard::{self, Permission},
     query::NoQuery,
 };
@@ -33,9 +33,8 @@ pub(super) async fn backup(
         Ok(by) => by,
         Err(refused) => return ApiError::forbidden(refused).into_response(),
     };
-    let journal = match journal_of(&state) {
-        Ok(journal) => journal,
-        Err(refused) => return refused.into_response(),
+    let Some(journal) = &state.journal else {
+        return ApiError::absent("this recliner keeps no journal").into_response();
     };
     let mut headers = file_headers(&state.clock.now().rfc3339());
     if request.method() == Method::HEAD {

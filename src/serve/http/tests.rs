@@ -2,6 +2,7 @@
 
 mod admin;
 mod answers;
+mod backup;
 mod hostile;
 mod journal;
 mod openapi;

@@ -10,9 +10,8 @@ use super::{
     storage::{database_builder, remedy},
     store::{StoredFormat, read_value},
     tables::{
-        BLOCK_TIMES, BLOCKS, DB_EVENTS, EVENTS, FEED, FEED_DELETED, FEED_SEQ_BY_DB,
-        INTENTS, MARKS, META, META_COUNTS, OUTCOMES, OVERRIDDEN_SETTINGS, SUSPENSIONS,
-        TARGET_RECORDS, TableCounts,
+        BLOCK_TIMES, BLOCKS, DB_EVENTS, EVENTS, FEED, FEED_DELETED, FEED_SEQ_BY_DB, INTENTS, MARKS,
+        META, META_COUNTS, OUTCOMES, OVERRIDDEN_SETTINGS, SUSPENSIONS, TARGET_RECORDS, TableCounts,
     },
 };
 use crate::{datadir::FileSystemSpace, model::records::StoreError, text::size::format_size_short};
@@ -43,7 +42,9 @@ const PIECE_BYTES: u64 = 64 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// Another one is being written or read.
-    #[error("another backup is in progress, and only one is made at a time; try again when it ends")]
+    #[error(
+        "another backup is in progress, and only one is made at a time; try again when it ends"
+    )]
     Busy,
     /// The disk has no room for it.
     #[error(

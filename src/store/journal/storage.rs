@@ -56,7 +56,7 @@ pub enum JournalOpenError {
     },
     /// An incompatible version wrote the file.
     #[error(
-        "{storage} has format {found}, written by {writer}, but this version, {}, reads formats up to {known}; the file is unchanged: run the version that wrote it, or restore a backup from before the upgrade",
+        "{storage} has format {found}, written by {writer}, but this version, {}, reads formats up to {known}; its content is unchanged: run the version that wrote it, or restore a backup from before the upgrade",
         env!("CARGO_PKG_VERSION")
     )]
     Schema {

@@ -58,9 +58,7 @@ impl StoredFormat {
                 schema: read_value(&meta, META_SCHEMA)?,
                 version: read_value(&meta, META_VERSION)?,
             }),
-            Err(redb::TableError::TableDoesNotExist(_)) => {
-                Ok(Self { schema: None, version: None })
-            }
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(Self { schema: None, version: None }),
             Err(why) => Err(why.into()),
         }
     }

@@ -334,8 +334,7 @@ async fn answered(answer: impl Future<Output = Result<Response, ApiError>>) -> R
     answer.await.unwrap_or_else(|refused| refused.into_response())
 }
 
-/// The journal of this process.
-pub(in crate::serve::http) fn journal_of(state: &AppState) -> Result<&Journal, ApiError> {
+fn journal_of(state: &AppState) -> Result<&Journal, ApiError> {
     let why = "this recliner keeps no journal, so it has no history";
     state.journal.as_ref().ok_or_else(|| ApiError::absent(why))
 }

@@ -107,10 +107,7 @@ pub(in crate::serve::http) fn authorize_order(
         Permission::Admin if !allow.admin => return Err(OrderRefused::AdminOff),
         Permission::Suspend if !allow.admin && !owner => return Err(OrderRefused::SuspendOff),
         Permission::Backup if !allow.admin && !owner => return Err(OrderRefused::BackupOff),
-        Permission::Lifecycle
-        | Permission::Admin
-        | Permission::Suspend
-        | Permission::Backup => {}
+        Permission::Lifecycle | Permission::Admin | Permission::Suspend | Permission::Backup => {}
     }
     let headers = request.headers();
     let asker = request.extensions().get::<AuthenticatedUser>();
