@@ -550,7 +550,7 @@ impl MixinPart {
 /// The program that reads the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum RuleFormat {
-    /// A rule file of Prometheus [default]
+    /// A rule file of Prometheus, the default
     Prometheus,
     /// PrometheusRule objects of the Prometheus operator
     Kubernetes,
