@@ -5,6 +5,7 @@
 
 mod admin_socket;
 mod args;
+mod backup;
 mod check;
 mod completions;
 #[cfg(feature = "simulator")]
@@ -179,6 +180,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Release(args) => orders::release(args).await,
             Command::Rescan(args) => orders::rescan(args).await,
             Command::Flush(args) => orders::flush(args).await,
+            Command::Backup(args) => backup::run(args).await,
             Command::Mixin(args) => mixin::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Man(args) => man::run(&args),

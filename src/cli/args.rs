@@ -125,6 +125,12 @@ pub(super) enum Command {
     Rescan(OrderArgs),
     /// Tell a running recliner to empty queues, until facts change or the next sweep ends.
     Flush(FlushArgs),
+    /// Copy the journal of a running recliner to a file, without stopping it.
+    ///
+    /// The copy is consistent and is checked before the file gets its name. To restore it, start
+    /// recliner with it as journal.redb in --storage.path. On recliner's own machine, its user and
+    /// root need no flag of the service for it.
+    Backup(BackupArgs),
     /// Print Prometheus rules, Grafana dashboards or the runbook, for your addresses and labels.
     Mixin(MixinArgs),
     /// Print a script that completes commands and flags in a shell.
@@ -215,8 +221,8 @@ pub(super) struct WebArgs {
     /// of --web.config.file
     #[arg(long = "web.enable-admin-api")]
     pub(super) admin: bool,
-    /// The Unix socket over which recliner's own user, and root, can suspend and resume without any
-    /// other flag; or none [default: admin.sock in --storage.path; none for demo]
+    /// The Unix socket over which recliner's own user, and root, can suspend, resume and back up
+    /// without any other flag; or none [default: admin.sock in --storage.path; none for demo]
     #[arg(long = "web.admin-socket", value_name = "PATH")]
     pub(super) admin_socket: Option<PathBuf>,
     /// Users, certificates and headers, in the format of Prometheus's exporters; read again when it
@@ -501,6 +507,18 @@ pub(super) struct CompactArgs {
 }
 
 #[derive(Debug, Flags)]
+pub(super) struct BackupArgs {
+    /// The file to create, or - for standard output
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(super) file: PathBuf,
+    /// Replace the file if it exists; until the new copy is complete and checked, the old one stays
+    #[arg(long)]
+    pub(super) force: bool,
+    #[command(flatten)]
+    pub(super) order: OrderArgs,
+}
+
+#[derive(Debug, Flags)]
 pub(super) struct ReleaseArgs {
     /// A database, DB/_design/NAME, a shard file's name, or an id as scan --format json prints it
     #[arg(required_unless_present = "all")]
@@ -550,7 +568,7 @@ impl MixinPart {
 /// The program that reads the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum RuleFormat {
-    /// A rule file of Prometheus, the default
+    /// A rule file of Prometheus; the default
     Prometheus,
     /// PrometheusRule objects of the Prometheus operator
     Kubernetes,

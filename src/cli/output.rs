@@ -39,6 +39,14 @@ pub(super) fn print_own(text: &[u8]) -> Result<(), CommandError> {
     write_stdout(|out| out.write_all(text)).map(drop)
 }
 
+/// Prints part of a file that is no text. A closed pipe is an error: the reader misses the rest.
+pub(super) fn print_bytes(bytes: &[u8]) -> Result<(), CommandError> {
+    match write_stdout(|out| out.write_all(bytes))? {
+        true => Ok(()),
+        false => Err(CommandError::failed("cannot print the file: its reader ended early")),
+    }
+}
+
 /// Writes files with these names and contents into a directory, which is created if it is missing,
 /// and says so.
 pub(super) fn write_files(

@@ -29,6 +29,10 @@ pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:10984";
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(120);
 
+/// The maximum wait for a complete file: the service makes a copy of its journal first, and then sends
+/// it for ten minutes at most.
+const DOWNLOAD: Duration = Duration::from_secs(1_200);
+
 /// The maximum size of a response: ten thousand targets, the maximum page of a service, are half of it.
 const LONGEST: usize = 64 << 20;
 
@@ -250,6 +254,41 @@ impl ServiceClient {
         self.data(answer).await
     }
 
+    /// Receives the file that a GET of `path` returns, piece by piece. Returns its size.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), if the file is incomplete, or the first error of `receive`.
+    pub(super) async fn download(
+        &self,
+        path: &str,
+        mut receive: impl FnMut(&[u8]) -> Result<(), CommandError>,
+    ) -> Result<u64, CommandError> {
+        let request = self.client.get(self.url(path)?).timeout(DOWNLOAD);
+        let mut answer = self.send(request).await?;
+        let status = answer.status();
+        if status != StatusCode::OK {
+            let body = self.body(&mut answer).await?;
+            return Err(self.failure(status, &body));
+        }
+        // Without its length, a file that breaks off would look complete.
+        let length =
+            answer.headers().get("content-length").and_then(|it| it.to_str().ok()?.parse().ok());
+        let Some(length) = length else {
+            return Err(self.unanswered("its response has no length; is it a recliner?"));
+        };
+        let mut received = 0_u64;
+        while let Some(piece) =
+            answer.chunk().await.map_err(|why| self.unanswered(&causes(&why)))?
+        {
+            receive(&piece)?;
+            received = received.saturating_add(piece.len() as u64);
+        }
+        if received != length {
+            return Err(self.unanswered("its response broke off"));
+        }
+        Ok(length)
+    }
+
     /// Asks a route whose status is the whole answer.
     ///
     /// # Errors
@@ -275,6 +314,16 @@ impl ServiceClient {
 
     async fn data<T: DeserializeOwned>(&self, mut answer: Response) -> Result<T, CommandError> {
         let status = answer.status();
+        let body = self.body(&mut answer).await?;
+        if !status.is_success() {
+            return Err(self.failure(status, &body));
+        }
+        let answer: Success<T> =
+            serde_json::from_slice(&body).map_err(|why| self.strange(status, &why))?;
+        Ok(answer.data)
+    }
+
+    async fn body(&self, answer: &mut Response) -> Result<Vec<u8>, CommandError> {
         let mut body = Vec::new();
         while let Some(piece) =
             answer.chunk().await.map_err(|why| self.unanswered(&causes(&why)))?
@@ -287,6 +336,11 @@ impl ServiceClient {
         if values(&body) > VALUES {
             return Err(self.too_large());
         }
+        Ok(body)
+    }
+
+    /// What a response without success says.
+    fn failure(&self, status: StatusCode, body: &[u8]) -> CommandError {
         if status == StatusCode::UNAUTHORIZED {
             let reason = match &self.login {
                 None => {
@@ -294,21 +348,20 @@ impl ServiceClient {
                 }
                 Some(_) => "it refused the user or the password",
             };
-            return Err(CommandError { is_transient: false, ..self.unanswered(reason) });
+            return CommandError { is_transient: false, ..self.unanswered(reason) };
         }
-        let strange = |why: serde_json::Error| {
-            self.unanswered(&if why.is_data() {
-                format!("its response with status {status} is not recliner's: {why}")
-            } else {
-                format!("its response with status {status} is not recliner's JSON")
-            })
-        };
-        if status.is_success() {
-            let answer: Success<T> = serde_json::from_slice(&body).map_err(strange)?;
-            return Ok(answer.data);
+        match serde_json::from_slice::<Failed>(body) {
+            Ok(failed) => refused(status, failed),
+            Err(why) => self.strange(status, &why),
         }
-        let failed: Failed = serde_json::from_slice(&body).map_err(strange)?;
-        Err(refused(status, failed))
+    }
+
+    fn strange(&self, status: StatusCode, why: &serde_json::Error) -> CommandError {
+        self.unanswered(&if why.is_data() {
+            format!("its response with status {status} is not recliner's: {why}")
+        } else {
+            format!("its response with status {status} is not recliner's JSON")
+        })
     }
 
     fn too_large(&self) -> CommandError {

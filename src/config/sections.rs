@@ -86,7 +86,7 @@ pub(super) fn document() -> Form<FileSettings> {
     let mut keys = vec![Key::new(about, None, couchdb::form(), |file| file, |file| file)];
     keys.extend(keys!(in FileSettings {
         "nodes" => settings.nodes, NextSweep, nodes(),
-            "The nodes whose databases this process reads: [_all], or their names; [] for views and cleanups alone.";
+            "The nodes whose databases this process reads: [_all], or their names.";
         "peers" => settings.peers, NextSweep, list(url("a sidecar", "http://couch-a:10984")),
             "Sidecars whose parts of views are used.";
         "cluster_targets" => settings.cluster_targets, NextSweep, boolean(),
@@ -132,8 +132,9 @@ fn check(file: &mut FileSettings, section: &mut Section<'_, '_>) {
     section.refuse_key("log", "not set in this file, but by flags: --log.level and --log.format");
     let Some(at) = section.value_at("nodes").and_then(|_| section.key_at("nodes")) else { return };
     file.names_nodes = Some(Spanned { value: (), at, path: "nodes".to_owned() });
-    if file.settings.nodes.is_empty() && !file.settings.cluster_targets {
-        let says = "found no node, and cluster_targets is false: nothing is left to watch; write [_all], or names such as [couchdb@couch-a]";
+    // Views and cleanups too are found through the copies of databases on served nodes.
+    if file.settings.nodes.is_empty() {
+        let says = "found no node, so nothing is watched; write [_all], or names such as [couchdb@couch-a]";
         section.report.refuse(at, "nodes", says);
     }
 }

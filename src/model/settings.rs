@@ -122,7 +122,7 @@ impl ServedNodes {
         }
     }
 
-    /// Whether no node is served, so that only the targets of the whole cluster are.
+    /// Whether no node is served; a configuration has at least one.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Named(names) if names.is_empty())

@@ -7,6 +7,7 @@
 mod admin;
 mod answer;
 mod api;
+mod backup;
 mod docs;
 mod facts;
 mod guard;
@@ -122,7 +123,7 @@ pub struct ConfigStatus {
 pub struct Allow {
     /// Reload and quit.
     pub lifecycle: bool,
-    /// All others. Suspend and resume are always allowed over the Unix socket.
+    /// All others. Suspend, resume and backup are always allowed over the Unix socket.
     pub admin: bool,
     /// Host names of this machine, besides localhost, addresses and the names in its certificate. An
     /// order with any other name in `Host` may come through DNS rebinding.
@@ -184,6 +185,7 @@ pub fn router(state: AppState) -> Router {
         .route("/history", get(api::history))
         .route("/events", get(api::events))
         .route("/config", get(api::config))
+        .route("/backup", get(backup::backup))
         .route("/openapi.json", get(openapi::openapi))
         .route("/suspend", post(admin::suspend))
         .route("/resume", post(admin::resume))

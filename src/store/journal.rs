@@ -11,6 +11,7 @@
 //! and why. Changes that must be stored are then refused, and optional events are counted and
 //! dropped. Writing resumes automatically as soon as the disk allows it.
 
+mod copy;
 mod event;
 mod feed_progress;
 mod feed_tables;
@@ -29,6 +30,7 @@ mod tables;
 mod task;
 mod write_tx;
 
+pub use copy::{CopyError, CopySummary, JournalCopy, check_copy, is_open_journal};
 pub use event::{EventDetails, EventSummary, EventType, JournalEvent, OverriddenSetting};
 pub use feed_progress::{EventProgress, FeedPosition};
 pub use feed_tables::{FeedEntry, FeedPage, FeedQuery, FeedStart, ResetReason};

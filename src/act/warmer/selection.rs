@@ -111,6 +111,38 @@ impl BuildRefusal {
         }
     }
 
+    /// Why an index with this reason waits: how "an index that lags is not built because" goes on.
+    #[must_use]
+    pub const fn because(self) -> &'static str {
+        match self {
+            Self::Excluded => {
+                "`warmer.ignore` names its database, or each of its design documents has `\"autoupdate\": false` or `{\"views\": false}`; for search indexes `{\"nouveau\": false}` or `{\"indexes\": false}`."
+            }
+            Self::Running => "an indexer works on it, whatever started it.",
+            Self::Phantom => {
+                "it lags behind no document: `_security`, revision limits and purges also change sequences, and nothing builds for that until the next write or query."
+            }
+            Self::NotOffered => {
+                "a node reports that it has no nouveau, or no clouseau, or no node could be asked; no request about it is sent."
+            }
+            Self::CoolDown => {
+                "its last build had no effect; it rests for `warmer.delay`, then twice as long each time, an hour at most."
+            }
+            Self::Grace => {
+                "it has not lagged for `warmer.grace` yet: CouchDB's ken or a reader may build it first."
+            }
+            Self::Suspended | Self::Journal | Self::Maintenance | Self::Pressure => {
+                "the gate of that name is closed on a node with a copy."
+            }
+            Self::Resharding => "a shard of its database is being split or moved.",
+            Self::Headroom => {
+                "a disk with a copy is within five percent of the threshold at which CouchDB's disk monitor stops builds (`[disk_monitor] background_view_indexing_threshold`, if it is enabled), or has less free space than `headroom.keep_free`."
+            }
+            Self::NodeLimit => "no channel is free on some node, or `warmer.delay` is not over.",
+            Self::Stale => "it is measured again first.",
+        }
+    }
+
     /// The value in JSON; identical to the compaction plan's value for the same reason.
     #[must_use]
     pub const fn label(self) -> &'static str {

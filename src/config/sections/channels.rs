@@ -68,9 +68,9 @@ fn keys(priority: PriorityKind) -> Vec<Key<Channel>> {
         "min_changes" => min_changes, Live, count(),
             "Changes that a database needs since its last compaction; default 0.";
         "capacity" => capacity, Live, integer(1..=10_000_000),
-            "Targets that the queue of one node holds.";
+            "Targets that the queue of one node holds; default 9999.";
         "concurrency" => concurrency, Live, integer(0..=10_000),
-            "Compactions of the channel at a time on one node, whatever started them.";
+            "Compactions of the channel at a time on one node, whatever started them; default 1.";
         "mode" => mode, Live, one_of(Mode::ALL, Mode::label),
             "Default enforce, but never more than the mode of the whole file.";
         "databases" => databases, Live, names(),

@@ -180,10 +180,7 @@ where
 {
     let by = match guard::authorize_order(&state.allow, permit, &request) {
         Ok(by) => by,
-        Err(refused) => {
-            let (code, kind) = (refused.status(), "forbidden");
-            return ApiError { code, kind, why: refused.to_string(), data: None }.into_response();
-        }
+        Err(refused) => return ApiError::forbidden(refused).into_response(),
     };
     let path = request.uri().path().to_owned();
     let body = match time::timeout(BODY, to_bytes(request.into_body(), MAX_BODY)).await {

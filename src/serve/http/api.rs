@@ -7,7 +7,7 @@ pub(super) use journal::{events, history};
 use super::{
     AppState,
     answer::{self, StreamedData},
-    guard::ConcurrencyLimit,
+    guard::{ConcurrencyLimit, OrderRefused},
     query::{ExplainQuery, NoQuery, PageRange, QueueQuery, TargetQuery, written},
 };
 use crate::{
@@ -50,6 +50,10 @@ impl ApiError {
 
     pub(super) fn absent(why: impl ToString) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", why)
+    }
+
+    pub(super) fn forbidden(refused: OrderRefused) -> Self {
+        Self::new(refused.status(), "forbidden", refused)
     }
 
     pub(super) fn conflict(why: impl ToString, data: Conflict) -> Self {
@@ -131,7 +135,7 @@ pub(super) async fn not_found(uri: Uri) -> Response {
     let path = uri.path();
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
     ApiError::absent(format!(
-        "there is no /api/v1{path}; there are /api/v1/status, targets, facts, queue, plan, jobs, explain, history, events and config, and the POST orders suspend, resume, compact, release, rescan and flush"
+        "there is no /api/v1{path}; there are /api/v1/status, targets, facts, queue, plan, jobs, explain, history, events, config and backup, and the POST orders suspend, resume, compact, release, rescan and flush"
     ))
     .into_response()
 }

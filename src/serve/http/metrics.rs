@@ -2,7 +2,7 @@
 //!
 //! Each file below has one subject: it declares its metric families and writes them. To add a
 //! metric, add its row and the lines that write it to the file of its subject, then let
-//! `RECLINER_WRITE=1 cargo test --test it table_of_metrics` write the README's table and
+//! `RECLINER_WRITE=1 cargo test --test it docs::` write the book's table and
 //! `INSTA_UPDATE=always cargo test --lib scrape` the recorded scrape. Nothing is added up here:
 //! totals and the top databases come with the snapshot.
 

@@ -2,6 +2,7 @@
 
 mod admin;
 mod answers;
+mod backup;
 mod docs;
 mod hostile;
 mod journal;

@@ -2,8 +2,9 @@
 
 use super::{
     ClusterIdentity, EventDetails, EventProgress, EventsQuery, FeedPage, FeedPosition, FeedQuery,
-    HistoryQuery, JournalEvent, MeasuredBlocks, OverriddenSetting, Page, feed_tables, marks,
-    measured,
+    HistoryQuery, JournalEvent, MeasuredBlocks, OverriddenSetting, Page,
+    copy::{self, CopyError, JournalCopy},
+    feed_tables, marks, measured,
     query::{self, JournalReadError},
     request::{JournalRequest, Query},
 };
@@ -14,11 +15,15 @@ use crate::{
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use redb::ReadTransaction;
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
 /// State of the journal.
@@ -60,6 +65,10 @@ pub struct Journal {
     pub(super) health: watch::Receiver<Arc<JournalHealth>>,
     pub(super) dropped: Arc<AtomicU64>,
     pub(super) stored_events: broadcast::Sender<StoredEvents>,
+    /// Where a copy is written.
+    pub(super) copy_path: Arc<Path>,
+    /// Held while a copy is written or read.
+    pub(super) copy_permit: Arc<Semaphore>,
 }
 
 /// The events of one commit with their numbers, sent after the commit is durable.
@@ -217,6 +226,22 @@ impl Journal {
     /// If it cannot be read.
     pub async fn feed(&self, query: FeedQuery) -> Result<FeedPage, StoreError> {
         self.read(move |tx| feed_tables::read(tx, &query)).await
+    }
+
+    /// Copies the journal as it is now, while it continues to be written. Dropping the future stops
+    /// the copy soon.
+    ///
+    /// # Errors
+    /// If another copy is in progress, the journal cannot be read, or the disk refuses.
+    pub async fn copy(&self) -> Result<JournalCopy, CopyError> {
+        let permit = Arc::clone(&self.copy_permit);
+        let permit = permit.try_acquire_owned().map_err(|_| CopyError::Busy)?;
+        let source = self.query(Query::BeginRead).await??;
+        let (path, bytes) = (Arc::clone(&self.copy_path), self.health.borrow().file_bytes);
+        let cancelled = CancellationToken::new();
+        let _cancels = cancelled.clone().drop_guard();
+        let write = move || copy::write(source, &path, bytes, permit, &cancelled);
+        unwrap_join(tokio::task::spawn_blocking(write).await).unwrap_or(Err(CopyError::Cancelled))
     }
 
     /// Reads on a blocking thread while the journal's own thread goes on writing.

@@ -2,10 +2,12 @@
 
 use redb::{Builder, Database, DatabaseError, StorageError, backends::InMemoryBackend};
 use std::{
+    env,
     fmt::Debug,
     fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
+    process,
 };
 
 /// Name of the database file.
@@ -13,6 +15,9 @@ const FILE_NAME: &str = "journal.redb";
 
 /// Name of a database while it is created; renamed when complete.
 const TEMP_FILE_NAME: &str = "journal.redb.new";
+
+/// Name that a copy of the database has for an instant.
+const COPY_FILE_NAME: &str = "journal.redb.copy";
 
 /// Page cache in bytes. The library's default is 1 GiB, but entries are rarely read twice here.
 const CACHE_BYTES: usize = 8 << 20;
@@ -51,13 +56,16 @@ pub enum JournalOpenError {
     },
     /// An incompatible version wrote the file.
     #[error(
-        "{storage} has format {found}, but this version supports format {known}: use a matching version, or move the file away to start without history, quarantines and suspensions"
+        "{storage} has format {found}, written by {writer}, but this version, {}, reads formats up to {known}; its content is unchanged: run the version that wrote it, or restore a backup from before the upgrade",
+        env!("CARGO_PKG_VERSION")
     )]
     Schema {
         /// The file.
         storage: String,
         /// Format number of the file.
         found: u32,
+        /// The version that wrote it, as part of a sentence.
+        writer: String,
         /// Format number of this version.
         known: u32,
     },
@@ -126,6 +134,11 @@ pub trait Storage: Debug + Send {
 
     /// Size in bytes, if known.
     fn bytes(&self) -> Option<u64>;
+
+    /// Where a copy of the database is written; nothing else uses this name.
+    fn copy_path(&self) -> PathBuf {
+        env::temp_dir().join(format!("recliner-{}.redb.copy", process::id()))
+    }
 
     /// The file that has the database's name now; `None` for storage that is not a file.
     ///
@@ -212,6 +225,10 @@ impl Storage for DirectoryStorage {
 
     fn bytes(&self) -> Option<u64> {
         self.file_path().metadata().ok().map(|it| it.len())
+    }
+
+    fn copy_path(&self) -> PathBuf {
+        self.0.join(COPY_FILE_NAME)
     }
 
     fn file_id(&self) -> io::Result<Option<FileId>> {

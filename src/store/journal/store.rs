@@ -5,8 +5,8 @@ use super::{
     OverriddenSetting, Storage, feed_tables, marks,
     tables::{
         EVENTS, INTENTS, META, META_CALIBRATION, META_CLUSTER, META_COUNTS, META_POSITION,
-        META_PROBE, META_SCHEMA, OUTCOMES, OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA, SCHEMA,
-        SUSPENSIONS, TARGET_RECORDS, TableCounts,
+        META_PROBE, META_SCHEMA, META_VERSION, OUTCOMES, OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA,
+        SCHEMA, SUSPENSIONS, TARGET_RECORDS, TableCounts,
     },
     write_tx::{OutcomeKey, WriteResult, WriteTx},
 };
@@ -39,6 +39,46 @@ const PROBE_BYTES: usize = 256 << 10;
 /// Maximum entries that one commit removes from a table, in addition to twice what it adds.
 const MAX_TRIMMED_PER_COMMIT: usize = 256;
 
+/// The version of this program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The format of a database, as it says itself.
+#[derive(Debug)]
+pub(super) struct StoredFormat {
+    /// Its number; `None` for a new database.
+    pub(super) schema: Option<u32>,
+    /// The version of recliner that wrote it last, if known.
+    version: Option<String>,
+}
+
+impl StoredFormat {
+    pub(super) fn read(tx: &ReadTransaction) -> Result<Self, Error> {
+        match tx.open_table(META) {
+            Ok(meta) => Ok(Self {
+                schema: read_value(&meta, META_SCHEMA)?,
+                version: read_value(&meta, META_VERSION)?,
+            }),
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(Self { schema: None, version: None }),
+            Err(why) => Err(why.into()),
+        }
+    }
+
+    /// Whether this version reads it, or creates it.
+    pub(super) const fn is_readable(&self) -> bool {
+        matches!(self.schema, None | Some(PREVIOUS_SCHEMA..=SCHEMA))
+    }
+
+    /// The refusal of a format that this version does not read.
+    pub(super) fn refused(self, storage: String) -> JournalOpenError {
+        let writer = self.version.map_or_else(
+            || "another version of recliner".to_owned(),
+            |version| format!("recliner {version}"),
+        );
+        let found = self.schema.unwrap_or_default();
+        JournalOpenError::Schema { storage, found, writer, known: SCHEMA }
+    }
+}
+
 /// The content of one commit.
 #[derive(Debug, Default)]
 pub(super) struct WriteBatch {
@@ -63,6 +103,9 @@ pub(super) struct JournalStore {
     completed_passes: u32,
     /// Name of the era that begins with the first database event; `None` after that.
     next_era: Option<String>,
+    /// Whether the database says that this version wrote it. Opening does not write that, because
+    /// the disk may be full.
+    has_version: bool,
 }
 
 impl JournalStore {
@@ -71,11 +114,7 @@ impl JournalStore {
         let database = storage.open(create)?;
         let (counts, recent) = Self::initialise(&database)
             .map_err(|why| startup_error(storage.name(), why))?
-            .map_err(|found| JournalOpenError::Schema {
-                storage: storage.name(),
-                found,
-                known: SCHEMA,
-            })?;
+            .map_err(|other| other.refused(storage.name()))?;
         let era = Some(feed_tables::new_era());
         Ok(Self {
             database,
@@ -84,43 +123,22 @@ impl JournalStore {
             new_events: Vec::new(),
             completed_passes: 0,
             next_era: era,
+            has_version: false,
         })
     }
 
-    /// Creates the tables of a new database, and loads the counts of an existing one. The inner
-    /// error is the number of another format.
+    /// Creates the tables of a new database, converts one of the previous format, and loads the
+    /// counts. The inner error is a format that this version does not read; such a database is not
+    /// changed.
     fn initialise(
         database: &Database,
-    ) -> Result<Result<(TableCounts, RecentOutcomes), u32>, Error> {
-        let schema: Option<u32> = {
-            let tx = database.begin_read()?;
-            match tx.open_table(META) {
-                Ok(meta) => read_value(&meta, META_SCHEMA)?,
-                Err(redb::TableError::TableDoesNotExist(_)) => None,
-                Err(why) => return Err(why.into()),
-            }
-        };
-        match schema {
-            Some(SCHEMA) => {}
-            Some(PREVIOUS_SCHEMA) | None => {
-                let tx = database.begin_write()?;
-                let counts = read_value(&tx.open_table(META)?, META_COUNTS)?.unwrap_or_default();
-                let recent = RecentOutcomes::new(RECENT_OUTCOMES);
-                let mut writer = WriteTx::new(&tx, counts, &recent, Moment::default())?;
-                writer.put_meta(META_SCHEMA, &SCHEMA)?;
-                // Numbers that readers receive from now on need an era.
-                writer.begin_era(&feed_tables::new_era())?;
-                if schema.is_some() {
-                    let before = database.begin_read()?;
-                    for entry in before.open_table(EVENTS)?.iter()? {
-                        let (seq, entry) = entry?;
-                        writer.insert_into_feed(seq.value(), &parse_entry(entry.value().1)?)?;
-                    }
-                }
-                writer.finish()?;
-                tx.commit()?;
-            }
-            Some(other) => return Ok(Err(other)),
+    ) -> Result<Result<(TableCounts, RecentOutcomes), StoredFormat>, Error> {
+        let format = StoredFormat::read(&database.begin_read()?)?;
+        if !format.is_readable() {
+            return Ok(Err(format));
+        }
+        if format.schema != Some(SCHEMA) {
+            Self::convert(database, &format)?;
         }
         let tx = database.begin_read()?;
         let counts = read_value(&tx.open_table(META)?, META_COUNTS)?.unwrap_or_default();
@@ -133,6 +151,27 @@ impl JournalStore {
             recent.put(ended, ());
         }
         Ok(Ok((counts, recent)))
+    }
+
+    /// Brings a readable database to the format of this version.
+    fn convert(database: &Database, format: &StoredFormat) -> Result<(), Error> {
+        let tx = database.begin_write()?;
+        let counts = read_value(&tx.open_table(META)?, META_COUNTS)?.unwrap_or_default();
+        let recent = RecentOutcomes::new(RECENT_OUTCOMES);
+        let mut writer = WriteTx::new(&tx, counts, &recent, Moment::default())?;
+        writer.put_meta(META_SCHEMA, &SCHEMA)?;
+        writer.put_meta(META_VERSION, &VERSION)?;
+        // Numbers that readers receive from now on need an era.
+        writer.begin_era(&feed_tables::new_era())?;
+        if format.schema == Some(PREVIOUS_SCHEMA) {
+            let before = database.begin_read()?;
+            for entry in before.open_table(EVENTS)?.iter()? {
+                let (seq, entry) = entry?;
+                writer.insert_into_feed(seq.value(), &parse_entry(entry.value().1)?)?;
+            }
+        }
+        writer.finish()?;
+        Ok(tx.commit()?)
     }
 
     pub(super) const fn last_seq(&self) -> u64 {
@@ -232,6 +271,9 @@ impl JournalStore {
         for (setting, is_overridden) in &batch.setting_overrides {
             writer.set_overridden(setting, *is_overridden)?;
         }
+        if !self.has_version {
+            writer.put_meta(META_VERSION, &VERSION)?;
+        }
         let has_db_events = batch.events.iter().any(|what| what.database_change().is_some());
         if let Some(era) = self.next_era.as_ref().filter(|_| has_db_events) {
             writer.begin_era(era)?;
@@ -252,6 +294,7 @@ impl JournalStore {
             self.recent.put(ended, ());
         }
         self.new_events = new_events;
+        self.has_version = true;
         if has_db_events {
             self.next_era = None;
         }

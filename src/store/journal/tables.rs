@@ -4,7 +4,9 @@ use super::retained_table::RetainedTable;
 use redb::TableDefinition;
 use serde::{Deserialize, Serialize};
 
-/// Format number of the database; other numbers belong to other versions.
+/// Format number of the database. It changes if an earlier release could not read what this version
+/// writes. This version reads the formats of all earlier releases, which a test checks with a file of
+/// each, and refuses higher numbers.
 pub(super) const SCHEMA: u32 = 2;
 
 /// The previous format: database events shared a table with recliner's own, and there was no feed.
@@ -56,6 +58,8 @@ pub(super) const META: TableDefinition<'static, &str, &[u8]> = TableDefinition::
 
 /// [`SCHEMA`].
 pub(super) const META_SCHEMA: &str = "schema";
+/// The version of recliner that wrote the database last; a refusal of its format names it.
+pub(super) const META_VERSION: &str = "version";
 /// [`super::ClusterIdentity`].
 pub(super) const META_CLUSTER: &str = "cluster";
 /// [`crate::model::records::Calibration`].

@@ -2,7 +2,7 @@
 //! answers.
 
 use super::{
-    EventDetails, Journal, JournalHealth, JournalOpenError, Storage, StoredEvents,
+    EventDetails, Journal, JournalHealth, JournalOpenError, Storage, StoredEvents, copy,
     file::{FileFailure, JournalFile},
     request::{JournalRequest, Query, Reply},
     state::{EVENT_QUEUE_LEN, Effect, Event, JournalState, Now},
@@ -17,7 +17,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 use tokio::{
-    sync::{broadcast, mpsc, oneshot, watch},
+    sync::{Semaphore, broadcast, mpsc, oneshot, watch},
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
@@ -57,7 +57,12 @@ impl JournalTask {
         clock: Clock,
         settings: watch::Receiver<JournalSettings>,
     ) -> Result<(Self, Journal), JournalOpenError> {
+        let copy_path = storage.copy_path();
         let file = JournalFile::open(Box::new(storage))?;
+        // No other process has the journal open, so none is writing a copy of it.
+        if let Err(why) = copy::remove_leftover(&copy_path) {
+            tracing::warn!(%why, path = %copy_path.display(), "an unfinished copy of the journal cannot be removed");
+        }
         let (requests_tx, requests) = mpsc::channel(REQUEST_QUEUE_LEN);
         let (events_tx, events) = mpsc::channel(EVENT_QUEUE_LEN);
         let (health, health_rx) = watch::channel(Arc::new(JournalHealth {
@@ -73,6 +78,8 @@ impl JournalTask {
             health: health_rx,
             dropped: Arc::clone(&dropped),
             stored_events: stored_events.clone(),
+            copy_path: copy_path.into(),
+            copy_permit: Arc::new(Semaphore::new(1)),
         };
         let state = JournalState::new(Instant::now());
         let task =

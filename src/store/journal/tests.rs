@@ -13,11 +13,13 @@ use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
 mod child;
+mod copy;
 mod crash;
 mod damage;
 mod disk;
 mod failures;
 mod feed_tables;
+mod fixture;
 mod persistence;
 mod published;
 mod retention;

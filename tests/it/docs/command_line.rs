@@ -134,10 +134,16 @@ fn table_of_commands() -> String {
 
 fn tables_of_flags() -> String {
     let groups = flags().into_iter().map(|(commands, rows)| {
-        let rows =
-            rows.into_iter().map(|row| [row.flag, row.default, row.environment, row.meaning]);
-        let table = table(["flag", "default", "environment", "meaning"], rows);
-        format!("### {}\n\n{table}\n", codes(commands))
+        let rows = rows.into_iter().map(|FlagRow { flag, default, environment, mut meaning }| {
+            if !default.is_empty() {
+                meaning.push_str(&format!(" Default: {default}."));
+            }
+            if !environment.is_empty() {
+                meaning.push_str(&format!(" Or the environment variable {environment}."));
+            }
+            [flag, meaning]
+        });
+        format!("### {}\n\n{}\n", codes(commands), table(["flag", "meaning"], rows))
     });
     groups.collect()
 }

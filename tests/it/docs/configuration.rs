@@ -116,25 +116,52 @@ fn rows_of(schema: &Value, path: &str, since: &str, rows: &mut Vec<KeyRow>) {
 }
 
 fn tables_of_keys() -> String {
-    const HEADS: [&str; 5] = ["key", "value", "default", "a change takes effect", "meaning"];
-    let cells =
-        |row: KeyRow| [codes([row.path]), row.kind, row.default, row.takes_effect, row.meaning];
+    const HEADS: [&str; 4] = ["key", "value", "default", "meaning"];
+    let cells = |row: KeyRow| {
+        let KeyRow { path, kind, default, takes_effect, mut meaning } = row;
+        if !["at once", ""].contains(&takes_effect.as_str()) {
+            meaning.push_str(&format!(" A change takes effect with the {takes_effect}."));
+        }
+        [codes([path]), kind, default, meaning]
+    };
     let schema = schema();
     let (mut text, mut single) = (String::new(), Vec::new());
     for (name, section) in schema["properties"].as_object().expect("the schema has keys") {
         let mut rows = Vec::new();
-        rows_of(section, name, "", &mut rows);
-        rows_of(&section["items"], &format!("{name}[]"), "", &mut rows);
+        rows_of(section, "", "", &mut rows);
+        rows_of(&section["items"], "", "", &mut rows);
         if rows.is_empty() {
             rows_of(&json!({"properties": {name.as_str(): section}}), "", "", &mut single);
             continue;
         }
-        let about = sentence(section["description"].as_str().unwrap_or_default());
+        let mut about = sentence(section["description"].as_str().unwrap_or_default());
+        // What holds for all rows is said once.
+        let effects: BTreeSet<String> = rows.iter().map(|row| row.takes_effect.clone()).collect();
+        if let Some(effect) = effects.first().filter(|it| effects.len() == 1 && **it != "at once") {
+            about.push_str(&format!(" Changes take effect with the {effect}."));
+            rows.iter_mut().for_each(|row| row.takes_effect.clear());
+        }
         let table = table(HEADS, rows.into_iter().map(cells));
         text.push_str(&format!("### {}\n\n{about}\n\n{table}\n", codes([name])));
     }
     let single = table(HEADS, single.into_iter().map(cells));
     format!("### Keys without a section\n\n{single}\n{text}")
+}
+
+#[test]
+fn the_book_has_the_default_channels() {
+    const KEYS: [&str; 7] =
+        ["name", "kind", "priority", "min_priority", "min_size", "capacity", "concurrency"];
+    let schema = schema();
+    let channels = schema["properties"]["channels"]["default"].as_array();
+    let rows = channels.expect("there are default channels").iter().map(|channel| {
+        KEYS.map(|key| match (&channel[key], channel[key].as_str()) {
+            (Value::Null, _) => String::new(),
+            (_, Some(text)) => codes([text]),
+            (other, None) => codes([other.to_string()]),
+        })
+    });
+    hold("channels.md", &[("channels", table(KEYS, rows))]);
 }
 
 #[test]

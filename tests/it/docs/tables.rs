@@ -6,6 +6,7 @@ use super::{
 };
 use crate::monitoring::rules::{ALERTS, groups};
 use recliner::{
+    act::warmer::BuildRefusal,
     model::score::MissReason,
     plan::{RefusalEnd, RefusalReason},
     serve::http::{families, openapi},
@@ -37,6 +38,13 @@ fn the_book_has_the_reasons() {
     let misses = table(["reason", "the channel does not take the target because"], misses);
     let heads = ["reason", "the target does not start because", "it ends when"];
     hold("why.md", &[("misses", misses), ("refusals", table(heads, refusals)), ("waits", waits)]);
+}
+
+#[test]
+fn the_book_has_the_reasons_of_indexes() {
+    let rows = BuildRefusal::ALL.map(|it| [codes([it.label()]), it.because().to_owned()]);
+    let heads = ["reason", "an index that lags is not built because"];
+    hold("indexes.md", &[("waits", table(heads, rows))]);
 }
 
 #[test]

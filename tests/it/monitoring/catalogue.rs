@@ -1,6 +1,6 @@
 //! What there is to name in an expression: every series that recliner exports, with its labels.
 //!
-//! From the table behind the README's; a running demo shows that `/metrics` is like it.
+//! From the table behind the book's; a running demo shows that `/metrics` is like it.
 
 use super::{
     demo::Demo,

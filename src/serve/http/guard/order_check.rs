@@ -8,8 +8,11 @@
 //!
 //! Over TCP, each order needs its flag and, from another machine, a user. The peer's address
 //! does not identify the sender, since a proxy on this machine has a local address. Over the Unix
-//! socket the kernel guarantees that the peer is the service's own user, who may suspend and
-//! resume without the flag.
+//! socket the kernel guarantees that the peer is the service's own user, who may suspend,
+//! resume and back up without the flag.
+//!
+//! A backup is a GET, which a foreign page can have sent but whose response it cannot read. The checks
+//! of `Host` and origin apply to it as well.
 
 use super::host_port::{Host, HostPort, Scheme, origin};
 use crate::serve::http::{
@@ -33,6 +36,8 @@ pub(in crate::serve::http) enum Permission {
     /// `--web.enable-admin-api`, or the Unix socket: suspending must not require a restart, and
     /// who may suspend may also resume.
     Suspend,
+    /// The same, for a copy of the journal: who owns the socket can read the file.
+    Backup,
 }
 
 /// Why an order is refused.
@@ -49,6 +54,11 @@ pub(in crate::serve::http) enum OrderRefused {
         "suspend and resume over TCP are disabled; run recliner suspend or resume on the service's machine, as the service's user and without --recliner.url, or start recliner with --web.enable-admin-api"
     )]
     SuspendOff,
+    /// The admin API is disabled, and the request for a backup came over TCP.
+    #[error(
+        "backups over TCP are disabled; run recliner backup on the service's machine, as the service's user and without --recliner.url, or start recliner with --web.enable-admin-api"
+    )]
+    BackupOff,
     /// The order comes from another machine, without a user.
     #[error("orders from another machine need a user; configure users in --web.config.file")]
     NoUser,
@@ -73,6 +83,7 @@ impl OrderRefused {
             Self::LifecycleOff
             | Self::AdminOff
             | Self::SuspendOff
+            | Self::BackupOff
             | Self::NoUser
             | Self::ForeignOrigin
             | Self::UnknownHost => StatusCode::FORBIDDEN,
@@ -95,7 +106,8 @@ pub(in crate::serve::http) fn authorize_order(
         Permission::Lifecycle if !allow.lifecycle => return Err(OrderRefused::LifecycleOff),
         Permission::Admin if !allow.admin => return Err(OrderRefused::AdminOff),
         Permission::Suspend if !allow.admin && !owner => return Err(OrderRefused::SuspendOff),
-        Permission::Lifecycle | Permission::Admin | Permission::Suspend => {}
+        Permission::Backup if !allow.admin && !owner => return Err(OrderRefused::BackupOff),
+        Permission::Lifecycle | Permission::Admin | Permission::Suspend | Permission::Backup => {}
     }
     let headers = request.headers();
     let asker = request.extensions().get::<AuthenticatedUser>();
@@ -138,8 +150,12 @@ fn check_content_type(headers: &HeaderMap, permit: Permission) -> Result<(), Ord
         kind.eq_ignore_ascii_case("application/json")
     };
     let mut types = headers.get_all(header::CONTENT_TYPE).iter().peekable();
-    // Reload and quit have no body, as in Prometheus.
-    if (permit != Permission::Lifecycle && types.peek().is_none()) || !types.all(json) {
+    // Reload and quit have no body, as in Prometheus, and a backup is a GET.
+    let has_body = match permit {
+        Permission::Admin | Permission::Suspend => true,
+        Permission::Lifecycle | Permission::Backup => false,
+    };
+    if (has_body && types.peek().is_none()) || !types.all(json) {
         return Err(OrderRefused::ContentType);
     }
     Ok(())

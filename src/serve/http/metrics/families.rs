@@ -1,7 +1,7 @@
 //! The table of every metric family that this version exports.
 //!
 //! Each subject declares its families at the top of its own file. This file puts them together
-//! in the order of the README, and its tests keep the naming rules. Names, types, labels and help
+//! in the order of the book, and its tests keep the naming rules. Names, types, labels and help
 //! texts are a contract with dashboards and alerts, here and elsewhere.
 //!
 //! A family without a known value at a scrape is left out; a value known to be zero is shown.
@@ -12,7 +12,7 @@ use super::{
 };
 use metrics_text::FamilyDescription;
 
-/// Every family, in the order of the README and of a scrape.
+/// Every family, in the order of the book and of a scrape.
 pub fn all() -> impl Iterator<Item = &'static FamilyDescription> {
     [
         program::ALL,

@@ -26,6 +26,9 @@ pub(super) fn of(operation: &str) -> Option<&'static str> {
         "events" => {
             "Continue after `last_seq` or, if there is `more`, after the last event; a `last_seq` below your own `since` belongs to another journal."
         }
+        "backup" => {
+            "What `recliner backup` receives. 403 without `--web.enable-admin-api`, except over the Unix socket; 409 while another one is in progress. HEAD makes no copy, so it knows no length."
+        }
         "suspend" => {
             "Returns `since`, `by`, `why`, `already`, and how many compactions are still `running` there."
         }

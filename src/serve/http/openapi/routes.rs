@@ -103,6 +103,16 @@ fn in_path(name: &str, description: &str, words: Vec<impl Into<Value>>) -> Value
     })
 }
 
+/// The errors of a backup.
+const BACKUP: &[(u16, &str)] = &[
+    BAD,
+    FORBIDDEN,
+    (404, "This recliner keeps no journal."),
+    (409, "Another backup is in progress."),
+    (500, "The copy cannot be written; the disk may be full."),
+    BUSY,
+];
+
 fn text(_: &mut Schemas) -> Vec<(&'static str, Value)> {
     vec![(TEXT, json!({ "type": "string" }))]
 }
@@ -247,6 +257,16 @@ fn reading() -> Vec<Operation> {
             "The configuration in force; it holds no password.",
             READ,
         ),
+        Operation {
+            answer: "The file.",
+            answers: |_| vec![("application/octet-stream", json!({}))],
+            ..read::<NoQuery, Status>(
+                "/api/v1/backup",
+                "backup",
+                "A consistent copy of the journal, as a file.",
+                BACKUP,
+            )
+        },
         Operation {
             answers: |_| vec![(JSON, json!({ "type": "object" }))],
             ..read::<NoQuery, Status>("/api/v1/openapi.json", "openapi", "This document.", READ)

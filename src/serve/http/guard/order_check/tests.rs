@@ -101,6 +101,7 @@ fn orders_come_from_programs_and_from_the_own_page() {
                 .map(|_| ())
         };
         assert_eq!(taken(Permission::Lifecycle), expected, "{lines:?}");
+        assert_eq!(taken(Permission::Backup), expected, "{lines:?}");
         // All others say that they are JSON.
         let typed = lines.iter().any(|(name, _)| *name == "content-type");
         for permit in [Permission::Admin, Permission::Suspend] {
@@ -143,6 +144,10 @@ fn over_tcp_each_order_needs_its_flag_and_from_elsewhere_a_user() {
         (Permission::Suspend, true, false, here, None, Err(OrderRefused::SuspendOff)),
         (Permission::Suspend, true, false, v6("::1"), Some("ann"), Err(OrderRefused::SuspendOff)),
         (Permission::Suspend, false, true, None, None, Err(OrderRefused::NoUser)),
+        (Permission::Backup, false, true, here, None, Ok("127.0.0.1")),
+        (Permission::Backup, false, true, there, None, Err(OrderRefused::NoUser)),
+        (Permission::Backup, false, true, there, Some("ann"), Ok("ann from 10.0.0.7")),
+        (Permission::Backup, true, false, here, Some("ann"), Err(OrderRefused::BackupOff)),
     ] {
         let request = request(&[HOST, JSON], connection, user);
         let taken = authorize_order(&allow(lifecycle, admin), permit, &request);
@@ -161,10 +166,11 @@ fn over_tcp_each_order_needs_its_flag_and_from_elsewhere_a_user() {
 }
 
 #[test]
-fn over_the_socket_its_owner_suspends_and_resumes_without_a_flag() {
+fn over_the_socket_its_owner_suspends_resumes_and_backs_up_without_a_flag() {
     let owner = Ok("unix socket, uid 7".to_owned());
     for (permit, lifecycle, admin, expected) in [
         (Permission::Suspend, false, false, owner.clone()),
+        (Permission::Backup, false, false, owner.clone()),
         (Permission::Admin, false, false, Err(OrderRefused::AdminOff)),
         (Permission::Lifecycle, false, false, Err(OrderRefused::LifecycleOff)),
         (Permission::Admin, false, true, owner.clone()),

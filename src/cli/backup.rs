@@ -1,0 +1,186 @@
+//! `recliner backup`: a copy of a running recliner's journal in a file.
+//!
+//! Owns the file: it gets its name only after the copy in it was checked, so that an interrupted
+//! command leaves the previous backup as it was.
+
+use super::{
+    CommandError, Exit,
+    args::{BackupArgs, Format},
+    output::print_bytes,
+    print, print_json, print_note, printable,
+};
+use crate::{
+    store::journal::{self, CopySummary},
+    text::size::format_size_short,
+};
+use serde::Serialize;
+use std::{
+    ffi::OsString,
+    fs::{self, File, OpenOptions, Permissions, TryLockError},
+    io::{self, IsTerminal as _, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+/// The route of a service.
+const ROUTE: &str = "/api/v1/backup";
+
+/// What `--format json` prints.
+#[derive(Debug, Serialize)]
+struct BackupOutput<'a> {
+    /// The file.
+    file: &'a Path,
+    /// Its size.
+    bytes: u64,
+    /// Number of events.
+    events: u64,
+    /// Number of outcomes of jobs.
+    outcomes: u64,
+    /// Number of the newest entry.
+    last_seq: u64,
+    /// When the newest event was recorded.
+    last_at: Option<String>,
+}
+
+pub(super) async fn run(args: BackupArgs) -> Result<Exit, CommandError> {
+    if args.file == Path::new("-") {
+        return to_stdout(&args).await;
+    }
+    check_destination(&args.file, args.force)?;
+    let mut part = PartFile::open(&args.file)?;
+    let client = args.order.client().await?;
+    let bytes = client.download(ROUTE, |piece| part.write(piece)).await?;
+    let found = part.finish(&args.file, args.force)?;
+    let CopySummary { events, outcomes, last_seq, last_at } = found;
+    let last_at = last_at.map(wall_clock::Moment::rfc3339);
+    match args.order.format {
+        Format::Json => {
+            let file = &args.file;
+            print_json(&BackupOutput { file, bytes, events, outcomes, last_seq, last_at })?;
+        }
+        Format::Table => {
+            let (file, size) = (args.file.display().to_string(), format_size_short(bytes));
+            let last_at = last_at.map(|at| format!(" of {at}")).unwrap_or_default();
+            print(&format!(
+                "Wrote {} ({size}): {events} events and {outcomes} outcomes, up to number {last_seq}{last_at}.\n",
+                printable(&file)
+            ))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Sends the copy to standard output, for a pipe. Its length is checked, its content is not.
+async fn to_stdout(args: &BackupArgs) -> Result<Exit, CommandError> {
+    if io::stdout().is_terminal() {
+        return Err(CommandError::usage(
+            "the backup is not text, and standard output is a terminal: redirect it to a file or a pipe",
+        ));
+    }
+    let client = args.order.client().await?;
+    let bytes = client.download(ROUTE, print_bytes).await?;
+    print_note(&format!("Wrote {} to standard output.", format_size_short(bytes)));
+    Ok(Exit::Done)
+}
+
+/// Refuses a name that a backup must not replace.
+fn check_destination(file: &Path, force: bool) -> Result<(), CommandError> {
+    let name = file.display();
+    let refused = |why: &str| Err(CommandError::usage(format!("{name} {why}")));
+    match fs::metadata(file) {
+        Ok(found) if found.is_dir() => refused("is a directory: name a file in it"),
+        Ok(_) if !force => refused(
+            "exists: give another name, or replace it with --force once the copy is complete",
+        ),
+        // Replacing a journal under its process would lose what is written to it afterwards.
+        Ok(_) if journal::is_open_journal(file) => {
+            refused("is the journal of a running recliner, or open elsewhere: give another name")
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// The file under another name, while it is incomplete. It is deleted unless it is finished.
+struct PartFile {
+    path: PathBuf,
+    file: File,
+    is_finished: bool,
+}
+
+impl PartFile {
+    /// Creates `FILE.part`, or empties the one that an interrupted command left.
+    fn open(destination: &Path) -> Result<Self, CommandError> {
+        let mut name = OsString::from(destination);
+        name.push(".part");
+        let path = PathBuf::from(name);
+        let failed = |why: io::Error| write_error(&path, &why);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(&path).map_err(failed)?;
+        let busy = || {
+            let path = path.display();
+            CommandError::failed(format!("another backup is writing to {path}: wait until it ends"))
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(busy()),
+            Err(TryLockError::Error(why)) => return Err(failed(why)),
+        }
+        // Another command may have finished with this file before it was locked.
+        let own = file.metadata().map_err(failed)?;
+        if !fs::metadata(&path).is_ok_and(|it| (it.dev(), it.ino()) == (own.dev(), own.ino())) {
+            return Err(busy());
+        }
+        let emptied =
+            file.set_len(0).and_then(|()| file.set_permissions(Permissions::from_mode(0o600)));
+        emptied.map_err(failed)?;
+        Ok(Self { path, file, is_finished: false })
+    }
+
+    fn write(&mut self, piece: &[u8]) -> Result<(), CommandError> {
+        self.file.write_all(piece).map_err(|why| write_error(&self.path, &why))
+    }
+
+    /// Checks the copy and gives the file its name.
+    fn finish(mut self, destination: &Path, force: bool) -> Result<CopySummary, CommandError> {
+        let name = self.path.display().to_string();
+        let found = journal::check_copy(&self.file, &name).map_err(|why| {
+            CommandError::failed(format!(
+                "the received copy cannot be used, and is discarded: {why}"
+            ))
+        })?;
+        let failed = |why: io::Error| write_error(destination, &why);
+        self.file.sync_all().map_err(|why| write_error(&self.path, &why))?;
+        check_destination(destination, force)?;
+        fs::rename(&self.path, destination).map_err(failed)?;
+        self.is_finished = true;
+        // The new name survives a crash only after the directory was synced.
+        let directory = destination.parent().filter(|path| !path.as_os_str().is_empty());
+        let directory = File::open(directory.unwrap_or(Path::new(".")));
+        directory.and_then(|directory| directory.sync_all()).map_err(failed)?;
+        Ok(found)
+    }
+}
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // The next backup of this name empties it otherwise.
+            let _left = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Why a file cannot be written, and what to do.
+fn write_error(path: &Path, why: &io::Error) -> CommandError {
+    use io::ErrorKind as Is;
+    let remedy = match why.kind() {
+        Is::NotFound => "create its directory",
+        Is::PermissionDenied => {
+            "run the command as a user who may write there, or name another place"
+        }
+        Is::StorageFull | Is::QuotaExceeded => "free space on its disk, or name another place",
+        _ => "name another place",
+    };
+    CommandError::failed(format!("cannot write {}: {why}; {remedy}", path.display()))
+}

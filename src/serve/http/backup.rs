@@ -1,0 +1,94 @@
+//! `GET /api/v1/backup`: a copy of the journal as a file.
+//!
+//! The journal writes the copy; this module authorises the request and sends the file piece by
+//! piece. While the client reads, no other copy is made.
+
+use super::{
+    AppState,
+    api::{ApiError, ValidQuery},
+    guard::{self, Permission},
+    query::NoQuery,
+};
+use crate::{
+    serve::report::Conflict,
+    store::journal::{CopyError, JournalCopy},
+    tasks::unwrap_join,
+};
+use axum::{
+    body::{Body, Bytes},
+    extract::{self, Request},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use futures::stream;
+use std::io;
+
+/// Sends a copy of the journal. HEAD makes none, so it does not know the length.
+pub(super) async fn backup(
+    extract::State(state): extract::State<AppState>,
+    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
+    request: Request,
+) -> Response {
+    let by = match guard::authorize_order(&state.allow, Permission::Backup, &request) {
+        Ok(by) => by,
+        Err(refused) => return ApiError::forbidden(refused).into_response(),
+    };
+    let Some(journal) = &state.journal else {
+        return ApiError::absent("this recliner keeps no journal").into_response();
+    };
+    let mut headers = file_headers(&state.clock.now().rfc3339());
+    if request.method() == Method::HEAD {
+        // An empty body would have a length of zero.
+        let body = Body::from_stream(stream::empty::<io::Result<Bytes>>());
+        return (headers, body).into_response();
+    }
+    match journal.copy().await {
+        Ok(copy) => {
+            tracing::info!(bytes = copy.bytes(), by, "sending a backup of the journal");
+            headers.insert(header::CONTENT_LENGTH, copy.bytes().into());
+            (headers, file_body(copy)).into_response()
+        }
+        Err(why) => {
+            tracing::warn!(%why, by, "no backup of the journal");
+            ApiError::from(why).into_response()
+        }
+    }
+}
+
+/// The type of the file and its name, which has the time.
+fn file_headers(now: &str) -> HeaderMap {
+    let name = format!("attachment; filename=\"journal-{}.redb\"", now.replace([':', '-'], ""));
+    let mut headers = HeaderMap::new();
+    let kind = HeaderValue::from_static("application/octet-stream");
+    headers.insert(header::CONTENT_TYPE, kind);
+    // A moment has only characters that a header can have.
+    if let Ok(name) = HeaderValue::from_str(&name) {
+        headers.insert(header::CONTENT_DISPOSITION, name);
+    }
+    headers
+}
+
+/// The file, each piece read after the previous one was sent.
+fn file_body(copy: JournalCopy) -> Body {
+    Body::from_stream(stream::try_unfold(copy, |mut copy| async move {
+        let read = tokio::task::spawn_blocking(move || {
+            let piece = copy.read_piece()?;
+            Ok((!piece.is_empty()).then(|| (Bytes::from(piece), copy)))
+        });
+        unwrap_join(read.await).unwrap_or_else(|| Err(io::Error::other("recliner is stopping")))
+    }))
+}
+
+impl From<CopyError> for ApiError {
+    fn from(why: CopyError) -> Self {
+        match why {
+            CopyError::Busy => Self::conflict(why, Conflict::Plain {}),
+            CopyError::Store(why) => Self::unavailable(why),
+            CopyError::Cancelled => Self::stopping(),
+            CopyError::NoSpace { .. } | CopyError::Io { .. } | CopyError::Failed(_) => {
+                let code = StatusCode::INTERNAL_SERVER_ERROR;
+                Self { code, kind: "execution", why: why.to_string(), data: None }
+            }
+        }
+    }
+}
