@@ -19,8 +19,8 @@ pub(super) fn introduction() -> String {
     };
     format!(
         "\
-recliner shows what waits for compaction in a CouchDB cluster, what it would free,
-and why. It starts no compaction unless you ask for --mode=enforce.
+recliner shows what waits for compaction in a CouchDB cluster, what it would
+free, and why. It starts no compaction unless you ask for --mode=enforce.
 
 {demo}Read your cluster once, as the user in COUCHDB_USER and COUCHDB_PASSWORD:
   {program} scan --couchdb.url http://couch-a:5984
@@ -34,7 +34,7 @@ All commands:
 /// The program as it was called, so that a command can be pasted into the same shell; its plain name
 /// if that would need quotes.
 pub(super) fn program_name() -> String {
-    let called = env::args().next();
+    let called = env::args_os().next().and_then(|called| called.into_string().ok());
     let is_plain = |name: &String| {
         name.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c)) && !name.is_empty()
     };
@@ -65,7 +65,7 @@ pub(super) const AFTER_CHECK_CONFIG: &str =
 pub(super) fn print_where_it_serves(own: &str) {
     if io::stderr().is_terminal() {
         print_note(&format!(
-            "Open {own}/ for a page and {own}/docs/ for the book; ctrl-c stops recliner."
+            "Open {own}/ in a browser; the book is at /docs/. Ctrl-c stops recliner."
         ));
     }
 }

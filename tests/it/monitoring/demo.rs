@@ -28,7 +28,7 @@ impl Demo {
         let served = async {
             while let Some(line) = lines.next_line().await.expect("it says text") {
                 if let Some((_, rest)) = line.split_once("http://") {
-                    return rest.split(['/', ' ']).next().unwrap_or_default().to_owned();
+                    return rest.split('/').next().unwrap_or_default().to_owned();
                 }
             }
             panic!("it ended without serving");
