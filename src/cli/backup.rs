@@ -49,8 +49,8 @@ pub(super) async fn run(args: BackupArgs) -> Result<Exit, CommandError> {
     check_destination(&args.file, args.force)?;
     let mut part = PartFile::open(&args.file)?;
     let client = args.order.client().await?;
-    let bytes = client.download(ROUTE, |piece| part.write(piece)).await?;
-    let found = part.finish(&args.file, args.force)?;
+    client.download(ROUTE, |piece| part.write(piece)).await?;
+    let (found, bytes) = part.finish(&args.file, args.force)?;
     let CopySummary { events, outcomes, last_seq, last_at } = found;
     let last_at = last_at.map(wall_clock::Moment::rfc3339);
     match args.order.format {
@@ -141,8 +141,13 @@ impl PartFile {
         self.file.write_all(piece).map_err(|why| write_error(&self.path, &why))
     }
 
-    /// Checks the copy and gives the file its name.
-    fn finish(mut self, destination: &Path, force: bool) -> Result<CopySummary, CommandError> {
+    /// Checks the copy and gives the file its name. Returns what is in it, and its size, which the
+    /// check may change.
+    fn finish(
+        mut self,
+        destination: &Path,
+        force: bool,
+    ) -> Result<(CopySummary, u64), CommandError> {
         let name = self.path.display().to_string();
         let found = journal::check_copy(&self.file, &name).map_err(|why| {
             CommandError::failed(format!(
@@ -150,7 +155,8 @@ impl PartFile {
             ))
         })?;
         let failed = |why: io::Error| write_error(destination, &why);
-        self.file.sync_all().map_err(|why| write_error(&self.path, &why))?;
+        let synced = self.file.sync_all().and_then(|()| self.file.metadata());
+        let bytes = synced.map_err(|why| write_error(&self.path, &why))?.len();
         check_destination(destination, force)?;
         fs::rename(&self.path, destination).map_err(failed)?;
         self.is_finished = true;
@@ -158,7 +164,7 @@ impl PartFile {
         let directory = destination.parent().filter(|path| !path.as_os_str().is_empty());
         let directory = File::open(directory.unwrap_or(Path::new(".")));
         directory.and_then(|directory| directory.sync_all()).map_err(failed)?;
-        Ok(found)
+        Ok((found, bytes))
     }
 }
 

@@ -174,7 +174,7 @@ fn write_database(
     drop(source);
     target.commit()?;
     // Pages are written before they are full, and the file grows in large steps.
-    while !cancelled.is_cancelled() && database.compact()? {}
+    database.compact()?;
     database.close()?;
     Ok(!cancelled.is_cancelled())
 }

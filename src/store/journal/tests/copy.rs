@@ -291,7 +291,9 @@ async fn the_journal_of_a_running_process_is_recognised() {
 async fn measure() {
     let dir = tempfile::tempdir().unwrap();
     let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
-    for batch in 0..100 {
+    let events = std::env::var("RECLINER_TEST_EVENTS").ok();
+    let events: u64 = events.map_or(100_000, |events| events.parse().unwrap());
+    for batch in 0..events / 1000 {
         let events = (0..1000).map(|at| EventDetails::Queued {
             target: target(batch * 1000 + at),
             channel: "ratio_dbs".into(),
