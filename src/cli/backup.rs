@@ -162,7 +162,7 @@ impl PartFile {
         self.is_finished = true;
         // The new name survives a crash only after the directory was synced.
         let directory = destination.parent().filter(|path| !path.as_os_str().is_empty());
-        let directory = File::open(directory.unwrap_or(Path::new(".")));
+        let directory = File::open(directory.unwrap_or_else(|| Path::new(".")));
         directory.and_then(|directory| directory.sync_all()).map_err(failed)?;
         Ok((found, bytes))
     }
@@ -180,13 +180,15 @@ impl Drop for PartFile {
 /// Why a file cannot be written, and what to do.
 fn write_error(path: &Path, why: &io::Error) -> CommandError {
     use io::ErrorKind as Is;
-    let remedy = match why.kind() {
-        Is::NotFound => "create its directory",
-        Is::PermissionDenied => {
-            "run the command as a user who may write there, or name another place"
-        }
-        Is::StorageFull | Is::QuotaExceeded => "free space on its disk, or name another place",
-        _ => "name another place",
+    let kind = why.kind();
+    let remedy = if kind == Is::NotFound {
+        "create its directory"
+    } else if kind == Is::PermissionDenied {
+        "run the command as a user who may write there, or name another place"
+    } else if kind == Is::StorageFull || kind == Is::QuotaExceeded {
+        "free space on its disk, or name another place"
+    } else {
+        "name another place"
     };
     CommandError::failed(format!("cannot write {}: {why}; {remedy}", path.display()))
 }
