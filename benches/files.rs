@@ -8,6 +8,7 @@ use cap::Cap;
 use recliner::datadir::{NodeDirectories, WalkCache, walk};
 use serde_json::Value;
 use std::{
+    alloc::System,
     env, fs,
     io::Write as _,
     path::{Path, PathBuf},

@@ -85,7 +85,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
         journal: None,
         plan: plan_rx,
         status: status_rx,
-        about: Arc::new(ProcessInfo::default()),
+        about: Arc::new(ProcessInfo::of_this_build(false)),
         clock: Clock::System,
         config: config_rx,
         counts: watch::channel(Arc::default()).1,

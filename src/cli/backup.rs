@@ -49,8 +49,8 @@ pub(super) async fn run(args: BackupArgs) -> Result<Exit, CommandError> {
     check_destination(&args.file, args.force)?;
     let mut part = PartFile::open(&args.file)?;
     let client = args.order.client().await?;
-    let bytes = client.download(ROUTE, |piece| part.write(piece)).await?;
-    let found = part.finish(&args.file, args.force)?;
+    client.download(ROUTE, |piece| part.write(piece)).await?;
+    let (found, bytes) = part.finish(&args.file, args.force)?;
     let CopySummary { events, outcomes, last_seq, last_at } = found;
     let last_at = last_at.map(wall_clock::Moment::rfc3339);
     match args.order.format {
@@ -141,8 +141,13 @@ impl PartFile {
         self.file.write_all(piece).map_err(|why| write_error(&self.path, &why))
     }
 
-    /// Checks the copy and gives the file its name.
-    fn finish(mut self, destination: &Path, force: bool) -> Result<CopySummary, CommandError> {
+    /// Checks the copy and gives the file its name. Returns what is in it, and its size, which the
+    /// check may change.
+    fn finish(
+        mut self,
+        destination: &Path,
+        force: bool,
+    ) -> Result<(CopySummary, u64), CommandError> {
         let name = self.path.display().to_string();
         let found = journal::check_copy(&self.file, &name).map_err(|why| {
             CommandError::failed(format!(
@@ -150,15 +155,16 @@ impl PartFile {
             ))
         })?;
         let failed = |why: io::Error| write_error(destination, &why);
-        self.file.sync_all().map_err(|why| write_error(&self.path, &why))?;
+        let synced = self.file.sync_all().and_then(|()| self.file.metadata());
+        let bytes = synced.map_err(|why| write_error(&self.path, &why))?.len();
         check_destination(destination, force)?;
         fs::rename(&self.path, destination).map_err(failed)?;
         self.is_finished = true;
         // The new name survives a crash only after the directory was synced.
         let directory = destination.parent().filter(|path| !path.as_os_str().is_empty());
-        let directory = File::open(directory.unwrap_or(Path::new(".")));
+        let directory = File::open(directory.unwrap_or_else(|| Path::new(".")));
         directory.and_then(|directory| directory.sync_all()).map_err(failed)?;
-        Ok(found)
+        Ok((found, bytes))
     }
 }
 
@@ -174,13 +180,15 @@ impl Drop for PartFile {
 /// Why a file cannot be written, and what to do.
 fn write_error(path: &Path, why: &io::Error) -> CommandError {
     use io::ErrorKind as Is;
-    let remedy = match why.kind() {
-        Is::NotFound => "create its directory",
-        Is::PermissionDenied => {
-            "run the command as a user who may write there, or name another place"
-        }
-        Is::StorageFull | Is::QuotaExceeded => "free space on its disk, or name another place",
-        _ => "name another place",
+    let kind = why.kind();
+    let remedy = if kind == Is::NotFound {
+        "create its directory"
+    } else if kind == Is::PermissionDenied {
+        "run the command as a user who may write there, or name another place"
+    } else if kind == Is::StorageFull || kind == Is::QuotaExceeded {
+        "free space on its disk, or name another place"
+    } else {
+        "name another place"
     };
     CommandError::failed(format!("cannot write {}: {why}; {remedy}", path.display()))
 }

@@ -1,5 +1,6 @@
 //! The binary itself, against a simulated cluster behind sockets of its own.
 
+mod backup;
 mod bad_input;
 mod document;
 mod endless;

@@ -134,6 +134,7 @@ fn the_image_is_built_from_all_that_cargo_reads() {
     for name in &kept {
         let (from, to) = (root().join(name), folder.path().join(name));
         assert!(from.exists(), "{name} is there to be copied");
+        fs::create_dir_all(to.parent().expect("it has a folder")).expect("it can be made");
         std::os::unix::fs::symlink(from, to).expect("it can be linked");
     }
     let mut cargo = Command::new(env!("CARGO"));

@@ -113,13 +113,12 @@ pub(super) fn write(
     permit: OwnedSemaphorePermit,
     cancelled: &CancellationToken,
 ) -> Result<JournalCopy, CopyError> {
-    let directory = path.parent().unwrap_or(Path::new(".")).to_owned();
+    let directory = path.parent().unwrap_or_else(|| Path::new(".")).to_owned();
     check_space(&directory, source_bytes.unwrap_or_default())?;
-    let failed = |why: Error| match why {
-        Error::Io(why) => CopyError::Io { directory: directory.clone(), why },
-        why => CopyError::Failed(why.to_string()),
-    };
     let refused = |why| CopyError::Io { directory: directory.clone(), why };
+    let failed = |why: Error| {
+        if let Error::Io(why) = why { refused(why) } else { CopyError::Failed(why.to_string()) }
+    };
     let mut file = nameless_file(path).map_err(refused)?;
     let handle = file.try_clone().map_err(refused)?;
     let complete = write_database(source, handle, cancelled).map_err(failed)?;
@@ -174,7 +173,7 @@ fn write_database(
     drop(source);
     target.commit()?;
     // Pages are written before they are full, and the file grows in large steps.
-    while !cancelled.is_cancelled() && database.compact()? {}
+    database.compact()?;
     database.close()?;
     Ok(!cancelled.is_cancelled())
 }

@@ -152,7 +152,8 @@ async fn a_copy_under_writes_ends_between_two_commits() {
     let last = |running: &RunningJournal| running.journal.health().borrow().last_seq;
     let (journal, stop) = (running.journal.clone(), CancellationToken::new());
     let stopped = stop.clone();
-    let writer = tokio::spawn(async move {
+    let mut writer = JoinSet::new();
+    writer.spawn(async move {
         let mut written = 0;
         while !stopped.is_cancelled() {
             let batch = (0..7).map(|at| ended(written * 7 + at)).collect();
@@ -187,7 +188,7 @@ async fn a_copy_under_writes_ends_between_two_commits() {
         store.close().unwrap();
     }
     stop.cancel();
-    within_patience(writer).await.unwrap();
+    within_patience(writer.join_next()).await.unwrap().unwrap();
     assert!(highest > 0);
     running.stop_and_wait().await;
 }
@@ -291,7 +292,9 @@ async fn the_journal_of_a_running_process_is_recognised() {
 async fn measure() {
     let dir = tempfile::tempdir().unwrap();
     let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
-    for batch in 0..100 {
+    let events = std::env::var("RECLINER_TEST_EVENTS").ok();
+    let events: u64 = events.map_or(100_000, |events| events.parse().unwrap());
+    for batch in 0..events / 1000 {
         let events = (0..1000).map(|at| EventDetails::Queued {
             target: target(batch * 1000 + at),
             channel: "ratio_dbs".into(),
@@ -303,7 +306,8 @@ async fn measure() {
     for _ in 0..3 {
         let (journal, stop) = (running.journal.clone(), CancellationToken::new());
         let stopped = stop.clone();
-        let writer = tokio::spawn(async move {
+        let mut writer = JoinSet::new();
+        writer.spawn(async move {
             let (mut commits, mut slowest) = (0, Duration::ZERO);
             while !stopped.is_cancelled() {
                 let begun = time::Instant::now();
@@ -318,7 +322,7 @@ async fn measure() {
         let copy = running.journal.copy().await.unwrap();
         let took = begun.elapsed();
         stop.cancel();
-        let (commits, slowest) = writer.await.unwrap();
+        let (commits, slowest) = writer.join_next().await.unwrap().unwrap();
         child::print_line(&format!(
             "{} events, journal {:?} bytes, copy {} bytes in {took:?}; {commits} commits meanwhile, the slowest {slowest:?}",
             before.last_seq,
