@@ -98,8 +98,8 @@ pub(super) fn start_error(why: StartError) -> CommandError {
 pub(super) fn exit_result(how: ServiceEnd) -> Result<Exit, CommandError> {
     match how {
         ServiceEnd::Stopped => Ok(Exit::Done),
-        ServiceEnd::TaskEnded(task) => {
-            Err(CommandError::failed(format!("the {task} ended unexpectedly")))
-        }
+        ServiceEnd::TaskEnded(task) => Err(CommandError::failed(format!(
+            "the {task} ended unexpectedly; the log lines above say why"
+        ))),
     }
 }
