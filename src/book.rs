@@ -43,7 +43,8 @@ pub fn contents() -> &'static Contents {
     &CONTENTS
 }
 
-/// A page whose links to other pages begin with this address, for readers outside of the book.
+/// A page whose links to other pages and images begin with this address, for readers outside of the
+/// book.
 #[must_use]
 pub fn with_links_to(page: &str, base: &str) -> Option<String> {
     source(page).map(|source| render::with_links_to(source, base))

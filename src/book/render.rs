@@ -169,23 +169,25 @@ fn split_page_link(target: &str) -> Option<(&str, &str)> {
     Some((page, anchor))
 }
 
-/// The source of a page whose links to other pages begin with `base`.
+/// The source of a page whose links to other pages and to images begin with `base`.
 pub(super) fn with_links_to(source: &str, base: &str) -> String {
     let mut text = source.to_owned();
     let links: Vec<_> = Parser::new_ext(source, options())
         .into_offset_iter()
         .filter_map(|(event, range)| match event {
-            Event::Start(Tag::Link { dest_url, .. }) => Some((dest_url.into_string(), range)),
+            Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                Some((dest_url.into_string(), range))
+            }
             _ => None,
         })
         .collect();
     // From the last to the first, so that what stands before keeps its place.
     for (target, range) in links.into_iter().rev() {
-        let Some((page, anchor)) = split_page_link(&target) else { continue };
+        let is_complete = target.contains(':') || target.starts_with('#');
         let written = text.get(range.clone()).and_then(|link| link.rfind(&target));
-        if let Some(at) = written {
+        if let Some(at) = written.filter(|_| !is_complete) {
             let start = range.start + at;
-            let complete = format!("{base}/{page}.html{anchor}");
+            let complete = format!("{base}/{}", in_html(&target));
             text.replace_range(start..start + target.len(), &complete);
         }
     }

@@ -82,12 +82,11 @@ fn the_list_of_contents_is_read_as_mdbook_reads_it() {
 
 #[test]
 fn a_page_for_readers_outside_has_complete_links() {
-    let source =
-        "# T\n\n[a](why.md#x), [b](#t), [c](http://h/x.md) and [`d.md`](d.md).\n\n`[e](e.md)`\n";
+    let source = "# T\n\n[a](why.md#x), [b](#t), [c](http://h/x.md) and [`d.md`](d.md).\n\n`[e](e.md)` ![f](images/f.png)\n";
     let written = render::with_links_to(source, "https://h/docs");
     assert_eq!(
         written,
-        "# T\n\n[a](https://h/docs/why.html#x), [b](#t), [c](http://h/x.md) and [`d.md`](https://h/docs/d.html).\n\n`[e](e.md)`\n"
+        "# T\n\n[a](https://h/docs/why.html#x), [b](#t), [c](http://h/x.md) and [`d.md`](https://h/docs/d.html).\n\n`[e](e.md)` ![f](https://h/docs/images/f.png)\n"
     );
 }
 
