@@ -89,6 +89,8 @@ fn check_destination(file: &Path, force: bool) -> Result<(), CommandError> {
     let refused = |why: &str| Err(CommandError::usage(format!("{name} {why}")));
     match fs::metadata(file) {
         Ok(found) if found.is_dir() => refused("is a directory: name a file in it"),
+        // Renaming would replace a device or a pipe by a file.
+        Ok(found) if !found.is_file() => refused("is not a file: give another name"),
         Ok(_) if !force => refused(
             "exists: give another name, or replace it with --force once the copy is complete",
         ),

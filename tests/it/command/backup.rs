@@ -231,11 +231,16 @@ async fn a_backup_that_fails_leaves_the_file_as_it_was() {
         assert_eq!(names(), ["old"]);
     };
     let none = ["--storage.path", "data"];
+    let elsewhere = tempfile::tempdir().unwrap();
+    let socket = elsewhere.path().join("socket");
+    let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let socket = socket.to_str().unwrap();
     for (words, code, says) in [
         (&["backup", "new"][..], 1, "there is no Unix socket data/admin.sock"),
         (&["backup", "old", "--force"], 1, "there is no Unix socket data/admin.sock"),
         (&["backup", "old"], 64, "old exists: give another name, or replace it with --force"),
         (&["backup", "."], 64, ". is a directory: name a file in it"),
+        (&["backup", socket, "--force"], 64, "socket is not a file: give another name"),
         (&["backup", "no/such/file"], 1, "cannot write no/such/file.part: "),
         (&["backup", "no/such/file"], 1, "create its directory"),
     ] {

@@ -96,6 +96,8 @@ async fn every_answer_is_what_the_document_says() {
         ("/api/v1/explain", "?target=nothing", 404),
         ("/api/v1/history", "", 404),
         ("/api/v1/config", "", 200),
+        ("/api/v1/backup", "", 403),
+        ("/api/v1/backup", "?x=1", 400),
         ("/api/v1/openapi.json", "", 200),
         ("/sd", "", 200),
         ("/_db_updates", "", 404),
