@@ -134,8 +134,7 @@ pub fn command_line() -> clap::Command {
 }
 
 /// Runs one command line.
-pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
-    let words: Vec<OsString> = words.into_iter().collect();
+pub fn run(words: Vec<OsString>) -> Exit {
     if words.len() <= 1 {
         // Nothing was asked for, which a script does by mistake: it is bad usage all the same.
         print_note(&next_step::introduction());

@@ -10,5 +10,5 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    recliner::cli::run(std::env::args_os()).into()
+    recliner::cli::run(std::env::args_os().collect()).into()
 }
