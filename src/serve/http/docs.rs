@@ -23,11 +23,11 @@ header { padding: .6rem 1rem; border-bottom: 1px solid var(--line); } header a {
 main { max-width: 52rem; padding-bottom: 2rem; }
 nav { font-size: .9rem; } nav ul { list-style: none; margin: 0 0 1rem; padding: 0; } nav .part { margin: 1rem 0 .25rem; color: var(--quiet); }
 nav a { text-decoration: none; } nav a:hover { text-decoration: underline; } nav [aria-current] { font-weight: 600; }
-.toc { order: -1; max-height: 8rem; overflow-y: auto; border-bottom: 1px solid var(--line); } .depth3 { padding-left: 1rem; }
+.toc { order: -1; max-height: 14rem; overflow-y: auto; border-bottom: 1px solid var(--line); } .toc ul { columns: 15rem; } .depth3 { padding-left: 1rem; }
 .anchor { color: inherit; text-decoration: none; } .anchor:hover { text-decoration: underline; }
 main h1 { margin: 1.5rem 0 1rem; } main h2 { font-size: 1.3rem; } main h3 { margin: 1.5rem 0 .5rem; font-size: 1.1rem; }
 main img { max-width: 100%; height: auto; }
-main th, main td { white-space: normal; vertical-align: top; padding-right: 1rem; } main td:first-child { overflow-wrap: anywhere; }
+main th, main td { white-space: normal; vertical-align: top; padding-right: 1rem; } main td:first-child { min-width: 8rem; overflow-wrap: anywhere; }
 pre { overflow-x: auto; padding: .6rem .8rem; border: 1px solid var(--line); border-radius: 4px; line-height: 1.35; }
 blockquote { margin: 1rem 0; border-left: 4px solid var(--line); padding: 0 .8rem; }
 .turn { display: flex; justify-content: space-between; gap: 1rem; border-top: 1px solid var(--line); padding-top: 1rem; margin-top: 2rem; }
@@ -39,7 +39,7 @@ blockquote { margin: 1rem 0; border-left: 4px solid var(--line); padding: 0 .8re
 @media (min-width: 82rem) {
   .book { grid-template-columns: 15rem minmax(0, 1fr) 15rem; grid-template-rows: auto; }
   .chapters { grid-area: 1 / 1; } main { grid-area: 1 / 2; }
-  .toc { grid-area: 1 / 3; position: sticky; top: 0; align-self: start; max-height: 100vh; border: 0; }
+  .toc { grid-area: 1 / 3; position: sticky; top: 0; align-self: start; max-height: 100vh; border: 0; } .toc ul { columns: auto; }
 }";
 
 /// Browsers keep what they got, and ask whether it is still right: another recliner may answer next.
