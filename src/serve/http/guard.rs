@@ -15,16 +15,23 @@ use axum::{
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// Nothing but styles within the page, and what is named.
+macro_rules! content_security_policy {
+    ($allowed:literal) => {
+        concat!(
+            "default-src 'none'; style-src 'unsafe-inline'; ",
+            $allowed,
+            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+    };
+}
+
 /// The page has no scripts, forms or images, and only one inline style sheet.
-const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
-    form-action 'none'; frame-ancestors 'none'";
+const CONTENT_SECURITY_POLICY: &str = content_security_policy!("");
 
 /// The same for pages with images from this server.
 pub(super) const fn policy_with_images() -> HeaderValue {
-    HeaderValue::from_static(
-        "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; base-uri 'none'; \
-        form-action 'none'; frame-ancestors 'none'",
-    )
+    HeaderValue::from_static(content_security_policy!("img-src 'self'; "))
 }
 
 /// Adds the headers that every response has. A response without a caching rule is not stored.
