@@ -76,25 +76,19 @@ impl fmt::Display for LinkBase {
     }
 }
 
-/// What differs from one installation to the next.
-struct Site<'a> {
-    args: &'a MixinArgs,
-}
-
 pub(super) fn run(args: &MixinArgs) -> Result<Exit, CommandError> {
     refuse_flags_without_effect(args)?;
-    let site = Site { args };
     match (args.part, &args.out) {
-        (MixinPart::Rules, None) => print_own(site.rules_document().as_bytes())?,
-        (MixinPart::Rules, Some(directory)) => write_files(directory, &site.rule_files())?,
+        (MixinPart::Rules, None) => print_own(args.rules_document().as_bytes())?,
+        (MixinPart::Rules, Some(directory)) => write_files(directory, &args.rule_files())?,
         (MixinPart::Dashboards, None) => {
-            let text = format!("{:#}\n", dashboards_by_name(&site.dashboards())?);
+            let text = format!("{:#}\n", dashboards_by_name(&args.dashboards())?);
             print_own(text.as_bytes())?;
         }
-        (MixinPart::Dashboards, Some(directory)) => write_files(directory, &site.dashboards())?,
-        (MixinPart::Runbook, None) => print_own(site.runbook()?.as_bytes())?,
+        (MixinPart::Dashboards, Some(directory)) => write_files(directory, &args.dashboards())?,
+        (MixinPart::Runbook, None) => print_own(args.runbook()?.as_bytes())?,
         (MixinPart::Runbook, Some(directory)) => {
-            write_files(directory, &[(RUNBOOK, site.runbook()?)])?;
+            write_files(directory, &[(RUNBOOK, args.runbook()?)])?;
         }
     }
     Ok(Exit::Done)
@@ -118,19 +112,19 @@ fn refuse_flags_without_effect(args: &MixinArgs) -> Result<(), CommandError> {
     }
 }
 
-impl Site<'_> {
+impl MixinArgs {
     /// A rule file with this installation's links and selector.
     fn rules(&self, shipped: &str) -> String {
         let mut text = shipped.to_owned();
-        if let Some(base) = &self.args.runbook_url {
+        if let Some(base) = &self.runbook_url {
             let shipped = format!("runbook_url: {RUNBOOK_BASE}/");
             text = text.replace(&shipped, &format!("runbook_url: {base}/"));
         }
-        if let Some(base) = &self.args.dashboard_url {
+        if let Some(base) = &self.dashboard_url {
             let shipped = format!("dashboard_url: {DASHBOARD_BASE}/");
             text = text.replace(&shipped, &format!("dashboard_url: {base}/"));
         }
-        if let Some(selector) = &self.args.selector {
+        if let Some(selector) = &self.selector {
             text = text.replace(Selector::SHIPPED, &selector.to_string());
         }
         text
@@ -138,7 +132,7 @@ impl Site<'_> {
 
     /// All rules in one document.
     fn rules_document(&self) -> String {
-        if self.args.format == Some(RuleFormat::Kubernetes) {
+        if self.format == Some(RuleFormat::Kubernetes) {
             return self.kubernetes_rules();
         }
         let (mut comments, mut groups) = (Vec::new(), Vec::new());
@@ -179,7 +173,7 @@ spec:
 
     /// The files with rules.
     fn rule_files(&self) -> Vec<(String, String)> {
-        if self.args.format == Some(RuleFormat::Kubernetes) {
+        if self.format == Some(RuleFormat::Kubernetes) {
             return vec![(KUBERNETES_FILE.to_owned(), self.kubernetes_rules())];
         }
         let file = |(name, shipped)| (format!("{name}.yaml"), self.rules(shipped));
@@ -188,10 +182,10 @@ spec:
 
     /// The runbook in Markdown, with complete links to the rest of the book.
     fn runbook(&self) -> Result<String, CommandError> {
-        let base = self.args.runbook_url.as_ref().map(ToString::to_string);
+        let base = self.runbook_url.as_ref().map(ToString::to_string);
         let text = book::with_links_to(RUNBOOK, base.as_deref().unwrap_or(RUNBOOK_BASE));
         let text = text.ok_or_else(|| CommandError::failed("the book has no runbook"))?;
-        Ok(match &self.args.selector {
+        Ok(match &self.selector {
             Some(selector) => text.replace(Selector::SHIPPED, &selector.to_string()),
             None => text,
         })
@@ -200,7 +194,7 @@ spec:
     /// The dashboards. A selector is added to every query of scraped series, which all have a matcher
     /// of `job`, and to the queries behind the variables.
     fn dashboards(&self) -> Vec<(&'static str, String)> {
-        let Some(selector) = &self.args.selector else {
+        let Some(selector) = &self.selector else {
             return DASHBOARDS.map(|(name, shipped)| (name, shipped.to_owned())).into();
         };
         let quoted = Value::from(selector.to_string()).to_string();
