@@ -11,7 +11,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse, Redirect, Response},
 };
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, PreEscaped, html};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// What the book needs in addition to the page at `/`.
@@ -137,34 +137,24 @@ fn no_such_page() -> Response {
 fn framed(title: &str, current: Option<&Chapter>, body: &Markup, headings: &[Heading]) -> Markup {
     let second = headings.iter().filter(|heading| (2..=3).contains(&heading.depth));
     let second: Vec<&Heading> = second.collect();
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { (title) " - recliner" }
-                style { (PreEscaped(page::STYLE)) (PreEscaped(STYLE)) }
-            }
-            body {
-                header { a href="../" { "recliner" } " " (env!("CARGO_PKG_VERSION")) span.to-contents { " · " a href="#contents" { "Contents" } } }
-                div.book {
-                    main { (body) }
-                    (chapters(current))
-                    @if second.len() > 1 {
-                        nav.toc aria-label="On this page" {
-                            p.part { "On this page" }
-                            ul {
-                                @for heading in second {
-                                    li.{ "depth" (heading.depth) } { a href={ "#" (heading.id) } { (heading.text) } }
-                                }
-                            }
+    let body = html! {
+        header { a href="../" { "recliner" } " " (env!("CARGO_PKG_VERSION")) span.to-contents { " · " a href="#contents" { "Contents" } } }
+        div.book {
+            main { (body) }
+            (chapters(current))
+            @if second.len() > 1 {
+                nav.toc aria-label="On this page" {
+                    p.part { "On this page" }
+                    ul {
+                        @for heading in second {
+                            li.{ "depth" (heading.depth) } { a href={ "#" (heading.id) } { (heading.text) } }
                         }
                     }
                 }
             }
         }
-    }
+    };
+    page::document(&format!("{title} - recliner"), STYLE, &body)
 }
 
 /// The list of all chapters.

@@ -9,12 +9,12 @@ use crate::{
     text::{duration, escape, size},
 };
 use axum::{extract, response::Html};
-use maud::{DOCTYPE, Markup, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::sync::Arc;
 use wall_clock::Moment;
 
 /// The style of every page.
-pub(super) const STYLE: &str = "
+const STYLE: &str = "
 :root { color-scheme: light dark; --line: #8884; --quiet: #666; --accent: #c0392b; }
 @media (prefers-color-scheme: dark) { :root { --quiet: #aaa; --accent: #ff7b6b; } }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
@@ -38,55 +38,61 @@ fn page(state: &AppState) -> Markup {
     let plan = Arc::clone(&state.plan.borrow());
     let status = Arc::clone(&state.status.borrow());
     let config = Arc::clone(&state.config.borrow());
+    let body = html! {
+        h1 { "recliner" }
+        p.quiet {
+            "What waits for compaction in a CouchDB cluster, and what it would free. Version "
+            (state.about.version) ", mode " (config.mode.label())
+        }
+        @if let Some(says) = state.about.simulation(config.mode) {
+            p.note { (says) }
+        }
+        @if let Some(problem) = &status.problem {
+            p.note { "Nothing can be read: " (problem) }
+        }
+        @if !status.missing_rights.is_empty() {
+            p.note { "The login lacks rights:" }
+            ul { @for right in &status.missing_rights { li { (right) } } }
+        }
+        @for suspension in report::SuspensionLine::all(&plan) {
+            p.note { (capital(&suspension.says)) }
+        }
+        p { (sweep_line(&status)) }
+        (nodes(&plan))
+        (queues(&plan))
+        h2 { "Read more" }
+        ul {
+            li { a href="/docs/" { "/docs/" } ": the book, with a runbook for every alert" }
+            li { a href="/metrics" { "/metrics" } " for Prometheus" }
+            li { a href="/api/v1/status" { "/api/v1/status" } ": the state of recliner, and what it cannot read" }
+            li { a href="/api/v1/targets?sort=reclaimable_bytes" { "/api/v1/targets?sort=reclaimable_bytes" } ": shards and views, most reclaimable first" }
+            li { a href="/api/v1/queue" { "/api/v1/queue" } ": queued targets, best first" }
+            li { a href="/api/v1/plan" { "/api/v1/plan" } ": what would start now, and why the rest would not" }
+            li { a href="/api/v1/jobs" { "/api/v1/jobs" } ": running jobs" }
+            li { a href="/api/v1/history" { "/api/v1/history" } ": how jobs ended" }
+            li { a href="/api/v1/events" { "/api/v1/events" } ": what happened" }
+            li { a href="/_db_updates" { "/_db_updates" } ": changed databases, as in CouchDB" }
+            li { code { "/api/v1/explain?target=" } " an id, a shard file, a database, or " code { "<db>/_design/<name>" } ": why it is or is not a candidate" }
+            li { a href="/api/v1/config" { "/api/v1/config" } ": the active configuration" }
+            li { a href="/sd" { "/sd" } ": CouchDB's nodes for Prometheus's service discovery" }
+            li { a href="/-/ready" { "/-/ready" } " and " a href="/-/healthy" { "/-/healthy" } " for supervisors" }
+        }
+    };
+    document("recliner", "", &body)
+}
+
+/// A whole document for people. `style` is what it needs beyond [`STYLE`].
+pub(super) fn document(title: &str, style: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                title { "recliner" }
-                style { (STYLE) }
+                title { (title) }
+                style { (PreEscaped(STYLE)) (PreEscaped(style)) }
             }
-            body {
-                h1 { "recliner" }
-                p.quiet {
-                    "What waits for compaction in a CouchDB cluster, and what it would free. Version "
-                    (state.about.version) ", mode " (config.mode.label())
-                }
-                @if let Some(says) = state.about.simulation(config.mode) {
-                    p.note { (says) }
-                }
-                @if let Some(problem) = &status.problem {
-                    p.note { "Nothing can be read: " (problem) }
-                }
-                @if !status.missing_rights.is_empty() {
-                    p.note { "The login lacks rights:" }
-                    ul { @for right in &status.missing_rights { li { (right) } } }
-                }
-                @for suspension in report::SuspensionLine::all(&plan) {
-                    p.note { (capital(&suspension.says)) }
-                }
-                p { (sweep_line(&status)) }
-                (nodes(&plan))
-                (queues(&plan))
-                h2 { "Read more" }
-                ul {
-                    li { a href="/docs/" { "/docs/" } ": the book, with a runbook for every alert" }
-                    li { a href="/metrics" { "/metrics" } " for Prometheus" }
-                    li { a href="/api/v1/status" { "/api/v1/status" } ": the state of recliner, and what it cannot read" }
-                    li { a href="/api/v1/targets?sort=reclaimable_bytes" { "/api/v1/targets?sort=reclaimable_bytes" } ": shards and views, most reclaimable first" }
-                    li { a href="/api/v1/queue" { "/api/v1/queue" } ": queued targets, best first" }
-                    li { a href="/api/v1/plan" { "/api/v1/plan" } ": what would start now, and why the rest would not" }
-                    li { a href="/api/v1/jobs" { "/api/v1/jobs" } ": running jobs" }
-                    li { a href="/api/v1/history" { "/api/v1/history" } ": how jobs ended" }
-                    li { a href="/api/v1/events" { "/api/v1/events" } ": what happened" }
-                    li { a href="/_db_updates" { "/_db_updates" } ": changed databases, as in CouchDB" }
-                    li { code { "/api/v1/explain?target=" } " an id, a shard file, a database, or " code { "<db>/_design/<name>" } ": why it is or is not a candidate" }
-                    li { a href="/api/v1/config" { "/api/v1/config" } ": the active configuration" }
-                    li { a href="/sd" { "/sd" } ": CouchDB's nodes for Prometheus's service discovery" }
-                    li { a href="/-/ready" { "/-/ready" } " and " a href="/-/healthy" { "/-/healthy" } " for supervisors" }
-                }
-            }
+            body { (body) }
         }
     }
 }
