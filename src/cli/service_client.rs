@@ -7,6 +7,7 @@
 
 use super::{CommandError, Exit, print_error, printable};
 use crate::serve::report::{Failed, Success};
+use bytes::Bytes;
 use clap::Args as Flags;
 use couchdb_client::Address;
 use reqwest::{
@@ -277,9 +278,7 @@ impl ServiceClient {
             return Err(self.unanswered("its response has no length; is it a recliner?"));
         };
         let mut received = 0_u64;
-        while let Some(piece) =
-            answer.chunk().await.map_err(|why| self.unanswered(&causes(&why)))?
-        {
+        while let Some(piece) = self.piece(&mut answer).await? {
             receive(&piece)?;
             received = received.saturating_add(piece.len() as u64);
         }
@@ -323,11 +322,14 @@ impl ServiceClient {
         Ok(answer.data)
     }
 
+    /// The next piece of a body; `None` at its end.
+    async fn piece(&self, answer: &mut Response) -> Result<Option<Bytes>, CommandError> {
+        answer.chunk().await.map_err(|why| self.unanswered(&causes(&why)))
+    }
+
     async fn body(&self, answer: &mut Response) -> Result<Vec<u8>, CommandError> {
         let mut body = Vec::new();
-        while let Some(piece) =
-            answer.chunk().await.map_err(|why| self.unanswered(&causes(&why)))?
-        {
+        while let Some(piece) = self.piece(answer).await? {
             if body.len().saturating_add(piece.len()) > LONGEST {
                 return Err(self.too_large());
             }
