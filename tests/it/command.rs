@@ -33,6 +33,33 @@ use wall_clock::Clock;
 pub(crate) const NODES: [&str; 3] = ["node1@127.0.0.1", "node2@127.0.0.1", "node3@127.0.0.1"];
 pub(crate) const PASSWORD: &str = "s3kr3t-pa55";
 
+/// Three nodes with bloated files to which no one writes.
+fn bloated_world(databases: usize) -> Config {
+    let mut config = Config::new(&NODES);
+    for at in 0..databases {
+        let name = format!("db{at:02}");
+        config =
+            config.with(Database { q: 1, n: 3, docs: 2_000, bloat: 10.0, ..Database::new(&name) });
+    }
+    config.users =
+        vec![User { name: "adm".into(), password: PASSWORD.into(), role: Role::ServerAdmin }];
+    config
+}
+
+/// A configuration that starts their compactions at once.
+fn enforcing() -> String {
+    let nodes = NODES.map(|node| format!("\"{node}\"")).join(", ");
+    format!(
+        "mode: enforce
+poll: 1s
+limits: {{per_node: 3, cluster: 9, wait: 0s}}
+headroom: {{volumes: [{{nodes: [{nodes}], available: 1TB}}]}}
+pressure: {{probe_latency: {{high: 1h, low: 30m}}}}
+channels: [{{name: ratio_dbs, kind: db, priority: ratio, min_priority: 2.0, concurrency: 3}}]
+"
+    )
+}
+
 /// Longer than any command may take that ends by itself.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 

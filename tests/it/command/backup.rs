@@ -1,9 +1,9 @@
 //! Copies of a running service's journal: made while it writes, checked, and started with.
 
 use super::{
-    NODES, PASSWORD, PATIENCE, Ran, Site, data_of, recliner_in, service::Running, written,
+    PATIENCE, Ran, Site, bloated_world, data_of, enforcing, recliner_in, service::Running, written,
 };
-use couchdb_sim::{Config, Database, Role, User};
+use couchdb_sim::Database;
 use recliner::{
     serve::report::{Events, Outcomes, Planned, Status},
     store::journal::check_copy,
@@ -23,33 +23,6 @@ use tokio::{
     task::JoinSet,
     time,
 };
-
-/// Bloated files on three nodes.
-fn world() -> Config {
-    let mut config = Config::new(&NODES);
-    for at in 0..4 {
-        let name = format!("db{at}");
-        config =
-            config.with(Database { q: 1, n: 3, docs: 2_000, bloat: 10.0, ..Database::new(&name) });
-    }
-    config.users =
-        vec![User { name: "adm".into(), password: PASSWORD.into(), role: Role::ServerAdmin }];
-    config
-}
-
-/// Compactions start at once.
-fn enforcing() -> String {
-    let nodes = NODES.map(|node| format!("\"{node}\"")).join(", ");
-    format!(
-        "mode: enforce
-poll: 1s
-limits: {{per_node: 3, cluster: 9, wait: 0s}}
-headroom: {{volumes: [{{nodes: [{nodes}], available: 1TB}}]}}
-pressure: {{probe_latency: {{high: 1h, low: 30m}}}}
-channels: [{{name: ratio_dbs, kind: db, priority: ratio, min_priority: 2.0, concurrency: 3}}]
-"
-    )
-}
 
 /// The data of an answer that succeeds.
 async fn get<T: DeserializeOwned>(address: &str, path: &str) -> T {
@@ -81,7 +54,7 @@ async fn journal(address: &str, last: u64) -> Value {
 
 #[tokio::test]
 async fn a_backup_under_writes_is_restored_by_starting_with_it() {
-    let site = Site::open(world()).await;
+    let site = Site::open(bloated_world(4)).await;
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = written(dir.path(), "recliner.yml", &enforcing());
     let mut running = Running::start(&site, dir.path(), &["--config.file", &file]).await;

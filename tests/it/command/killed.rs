@@ -1,9 +1,9 @@
 //! The whole process, enforcing and with smoosh taken over, killed at any moment and started
 //! anew: judged from the wire, from the cluster's truth, and from what its journal holds.
 
-use super::{NODES, PASSWORD, PATIENCE, Site, data_of, seed};
+use super::{NODES, PASSWORD, PATIENCE, Site, bloated_world, data_of, enforcing, seed};
 use crate::seeded::random_numbers;
-use couchdb_sim::{Config, Database, Role, StartedBy, User};
+use couchdb_sim::{Config, StartedBy};
 use recliner::{
     act::takeover::MARK_SECTION,
     model::records::{JobOwner, JobResult, Outcome},
@@ -38,14 +38,7 @@ const TARGETS: usize = DATABASES * NODES.len();
 
 /// Every file is bloated, no one writes: what was compacted once gives no cause for more.
 fn world() -> Config {
-    let mut config = Config::new(&NODES);
-    for at in 0..DATABASES {
-        let name = format!("db{at:02}");
-        config =
-            config.with(Database { q: 1, n: 3, docs: 2_000, bloat: 10.0, ..Database::new(&name) });
-    }
-    config.users =
-        vec![User { name: "adm".into(), password: PASSWORD.into(), role: Role::ServerAdmin }];
+    let mut config = bloated_world(DATABASES);
     // Two megabytes a file: about a second each.
     config.compaction_rate = 2_000_000;
     config
@@ -53,17 +46,7 @@ fn world() -> Config {
 
 /// Nothing but the limits holds a start back, however slow this machine is.
 fn yaml() -> String {
-    let nodes = NODES.map(|node| format!("\"{node}\"")).join(", ");
-    format!(
-        "mode: enforce
-poll: 1s
-limits: {{per_node: 3, cluster: 9, wait: 0s}}
-headroom: {{volumes: [{{nodes: [{nodes}], available: 1TB}}]}}
-pressure: {{probe_latency: {{high: 1h, low: 30m}}}}
-channels: [{{name: ratio_dbs, kind: db, priority: ratio, min_priority: 2.0, concurrency: 3}}]
-smoosh: {{mode: takeover, takeover: [ratio_dbs]}}
-"
-    )
+    enforcing() + "smoosh: {mode: takeover, takeover: [ratio_dbs]}\n"
 }
 
 /// What all lives logged: shown where the test fails.
