@@ -8,6 +8,7 @@ pub mod facts;
 pub(crate) mod priority;
 pub(crate) mod queue;
 pub mod records;
+pub mod rent;
 pub mod score;
 pub mod settings;
 pub mod target;

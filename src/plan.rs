@@ -15,6 +15,7 @@ pub mod disk;
 mod forecast;
 mod freshness;
 mod gates;
+mod horizon;
 mod orders;
 mod placement;
 pub mod planner;
@@ -34,6 +35,7 @@ pub use conditions::Conditions;
 pub use decision_counts::DecisionCounts;
 pub use freshness::Freshness;
 pub use gates::{Gate, WindowState};
+pub use horizon::{HorizonFactor, HorizonFactors, ScarceVolume};
 pub use orders::OrderAnswer;
 pub use placement::{Placement, first_channel, miss_of};
 pub use queues::Queues;
@@ -45,7 +47,7 @@ pub use start::{Caveat, CompactionRequest, PlannedStart};
 use crate::{
     model::{
         channel::{Channel, Channels},
-        score::Miss,
+        score::{Miss, RentNow},
         target::TargetKind,
     },
     table::{ChunkedTable, NodeIx, Snapshot, TargetIx, TargetRef},
@@ -125,6 +127,8 @@ pub struct Plan {
     pub decision_counts: Arc<[DecisionCounts]>,
     /// The window state of each channel, in the channels' order.
     pub window_states: Arc<[WindowState]>,
+    /// What the horizons of channels by rent are multiplied by on each node.
+    pub horizon_factors: Arc<HorizonFactors>,
     /// The target for which slots are reserved.
     pub slot_reservation: Option<SlotReservation>,
     /// The next time at which the plan changes through the clock alone, apart from facts becoming
@@ -146,7 +150,13 @@ impl Plan {
         rules: &Arc<Rules>,
         now: Moment,
     ) -> Self {
-        let PublishedQueues { channels, queues, placements, running_targets: active } = waiting;
+        let PublishedQueues {
+            channels,
+            queues,
+            placements,
+            running_targets: active,
+            horizon_factors,
+        } = waiting;
         let window_states: Arc<[WindowState]> =
             channels.list.iter().map(|channel| WindowState::of(&channel.windows, now)).collect();
         let orders = &conditions.constraints.orders;
@@ -227,6 +237,7 @@ impl Plan {
             channels,
             queues,
             window_states,
+            horizon_factors,
             placements,
         }
     }
@@ -280,10 +291,16 @@ impl Plan {
 
     /// Each channel that does not take this target, with the reason, in the channels' order.
     pub fn misses(&self, target: TargetRef<'_>) -> impl Iterator<Item = (&Channel, Miss)> {
-        self.channels
-            .list
-            .iter()
-            .filter_map(move |channel| Some((channel, miss_of(&self.channels, channel, target)?)))
+        let rent = self.rent_now(target);
+        self.channels.list.iter().filter_map(move |channel| {
+            Some((channel, miss_of(&self.channels, channel, target, rent)?))
+        })
+    }
+
+    /// A target's rent, with the time and the price at which the plan compared it.
+    #[must_use]
+    pub fn rent_now(&self, target: TargetRef<'_>) -> RentNow {
+        self.horizon_factors.rent_now(target, self.planned_at)
     }
 
     /// The rule by which a target's facts count as fresh; none if they are stale.

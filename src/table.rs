@@ -39,7 +39,10 @@ pub(crate) use chunked_table::ChunkedTable;
 
 use crate::{
     datadir::ReadProblem,
-    model::target::{TargetKind, TargetState},
+    model::{
+        rent::Rent,
+        target::{TargetKind, TargetState},
+    },
 };
 use couchdb_names::Range;
 use name_table::NameTable;
@@ -78,6 +81,8 @@ pub struct Snapshot {
     generated_at: Moment,
     rows: ChunkedTable<TargetRow>,
     facts: ChunkedTable<PackedFacts>,
+    /// The waste of each target over time.
+    rents: ChunkedTable<Rent>,
     names: NameTable,
     shard_maps: ChunkedTable<ShardMapEntry>,
     views: ChunkedTable<Arc<View>>,
@@ -168,7 +173,7 @@ impl Snapshot {
     /// one.
     #[must_use]
     pub fn without_facts(&self) -> Self {
-        Self { facts: ChunkedTable::default(), ..self.clone() }
+        Self { facts: ChunkedTable::default(), rents: ChunkedTable::default(), ..self.clone() }
     }
 
     /// Number of rows; an upper bound of every [`TargetIx`].

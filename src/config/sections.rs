@@ -15,6 +15,7 @@ mod headroom;
 mod journal;
 mod limits;
 mod pressure;
+mod rent;
 mod scan;
 mod smoosh;
 mod views;
@@ -100,13 +101,15 @@ pub(super) fn document() -> Form<FileSettings> {
         "mode" => mode, Live, one_of(Mode::ALL, Mode::label).placed(),
             "advise starts nothing; enforce starts compactions, within limits and gates.";
         "channels" => settings.channels.list, Live, channels::form(),
-            "What is worth compacting, tried in this order; left out, smoosh's seven channels.";
+            "What is worth compacting, tried in this order: a list, or smoosh for its seven channels, or rent for three by rent; left out, smoosh.";
         "ignore" => settings.channels.ignore, Live, patterns(),
             "Databases or shard files that no channel takes.";
         "limits" => settings.limits, _, limits::form(),
             "How much runs at a time; every compaction counts, whatever started it.";
         "headroom" => settings.headroom, _, headroom::form(),
             "What must stay free on the disks.";
+        "rent" => settings.rent, _, rent::form(),
+            "How the horizons of channels by rent adapt to scarce space.";
         "pressure" => settings.pressure, _, pressure::form(),
             "When a node is too busy for more: above high nothing is started, until it is down to low.";
         "failure" => settings.failure, _, failure::form(),
@@ -143,7 +146,7 @@ fn check(file: &mut FileSettings, section: &mut Section<'_, '_>) {
 #[rustfmt::skip]
 const _: fn(&Settings) = |Settings {
     couchdb: _, nodes: _, peers: _, cluster_targets: _, scan: _, poll: _, files: _, mode: _,
-    channels: _, limits: _, headroom: _, pressure: _, failure: _, views: _, smoosh: _, follow: _,
+    channels: _, limits: _, headroom: _, rent: _, pressure: _, failure: _, views: _, smoosh: _, follow: _,
     warmer: _, journal: _, storage_path: _, web: _, log: _,
 }| {};
 

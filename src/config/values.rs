@@ -18,7 +18,10 @@ use std::{
 };
 
 /// The longest duration that anything takes: a hundred years.
-const MAX_DURATION: Duration = Duration::from_secs(100 * 366 * 86_400);
+const MAX_DURATION: Duration = Duration::from_secs(100 * YEAR.as_secs());
+
+/// The longest year.
+pub(super) const YEAR: Duration = Duration::from_secs(366 * 86_400);
 /// The shortest duration of what is repeated.
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
@@ -27,14 +30,19 @@ pub(super) type Read<T> = Result<T, String>;
 
 /// A duration between `min` and a hundred years.
 pub(super) fn duration(min: Duration) -> Form<Duration> {
+    duration_between(min, MAX_DURATION)
+}
+
+/// A duration between `min` and `max`.
+pub(super) fn duration_between(min: Duration, max: Duration) -> Form<Duration> {
     // What `humantime` reads, in which no unit is ever left out but of 0.
     let pattern = r"^\s*([0-9]+(\.[0-9]+)?\s*(nanos|nsec|ns|usec|us|µs|millis|msec|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|weeks?|wks?|w|months?|M|years?|yrs?|y)\s*)+$";
     let text = json!({"type": "string", "pattern": pattern});
     let schema = if min.is_zero() { json!({"anyOf": [text, {"enum": [0, "0"]}]}) } else { text };
-    Form::scalar(move |text| read_duration(text, min), |span| Output::duration(*span), schema)
+    Form::scalar(move |text| read_duration(text, min, max), |span| Output::duration(*span), schema)
 }
 
-fn read_duration(text: &str, min: Duration) -> Read<Duration> {
+fn read_duration(text: &str, min: Duration, max: Duration) -> Read<Duration> {
     let found = durations::parse(text).ok_or_else(|| {
         format!("found {}, expected a duration, such as 500ms, 30s, 5m or 1h 30m", quoted(text))
     })?;
@@ -42,8 +50,9 @@ fn read_duration(text: &str, min: Duration) -> Read<Duration> {
         let min = durations::format_exact(min);
         return Err(format!("found {}, the minimum is {min}", quoted(text)));
     }
-    if found > MAX_DURATION {
-        return Err(format!("found {}, but 100 years is the maximum", quoted(text)));
+    if found > max {
+        let years = max.as_secs() / YEAR.as_secs();
+        return Err(format!("found {}, but {years} years is the maximum", quoted(text)));
     }
     Ok(found)
 }
@@ -174,13 +183,18 @@ pub(super) fn number(range: RangeInclusive<f64>) -> Form<f64> {
 
 /// A percentage from 0% to 100%, in percent.
 pub(super) fn percent() -> Form<f64> {
-    let read = |text: &str| {
+    percent_from(0)
+}
+
+/// A percentage of at least `min`.
+pub(super) fn percent_from(min: u8) -> Form<f64> {
+    let read = move |text: &str| {
         text.strip_suffix('%')
             .and_then(|rest| read_number(rest.trim_end()).ok())
-            .filter(|percent| (0.0..=100.0).contains(percent))
+            .filter(|percent| (f64::from(min)..=100.0).contains(percent))
             .ok_or_else(|| {
                 format!(
-                    "found {}, expected a percentage from 0% to 100%, such as 10%",
+                    "found {}, expected a percentage from {min}% to 100%, such as 10%",
                     quoted(text)
                 )
             })

@@ -5,13 +5,13 @@
 
 mod builtin;
 
-pub use builtin::{builtin_channels, builtin_priority};
+pub use builtin::{ChannelPreset, builtin_channels, builtin_priority};
 
 use crate::{
     model::{priority::PriorityKind, target::TargetKind, window::Window},
     text::pattern::{NameFilter, NamePatterns},
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Whether recliner only reports what it would do, or does it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +56,9 @@ pub struct Channel {
     pub kind: TargetKind,
     /// How it ranks its targets.
     pub priority: PriorityKind,
+    /// For how long a wasted byte may lie until it was worth rewriting one; only of channels that
+    /// rank by rent.
+    pub horizon: Duration,
     /// Strict lower bound of the priority: a ratio, or bytes of slack.
     pub min_priority: f64,
     /// Inclusive upper bound of the priority; infinity when there is none.

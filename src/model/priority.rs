@@ -18,6 +18,8 @@ pub enum PriorityKind {
     Upgrade,
     /// One for every database with stale index files.
     Cleanup,
+    /// Waste over time, over the cost of a compaction.
+    Rent,
 }
 
 /// What distinguishes one priority from the others.
@@ -46,6 +48,9 @@ pub enum Formula {
         /// Its unit.
         unit: PriorityUnit,
     },
+    /// The target's rent over cost times horizon ([`overdue`](super::rent::overdue)), compared with
+    /// the channel's bounds. It grows with time alone.
+    Overdue,
     /// One if the condition holds. The bounds only matter for files without active bytes.
     Condition {
         /// The condition.
@@ -112,9 +117,16 @@ const CLEANUP: PriorityRule = PriorityRule {
     formula: Formula::Condition { holds: |facts| facts.flags.evidence, noun: "stale files" },
 };
 
+const RENT: PriorityRule = PriorityRule {
+    label: "rent",
+    meaning: "how overdue a compaction is: waste over time, over bytes to rewrite times the horizon",
+    default_min: 1.0,
+    formula: Formula::Overdue,
+};
+
 impl PriorityKind {
     /// Every priority, in the order documentation lists them.
-    pub const ALL: [Self; 4] = [Self::Ratio, Self::Slack, Self::Upgrade, Self::Cleanup];
+    pub const ALL: [Self; 5] = [Self::Ratio, Self::Slack, Self::Upgrade, Self::Cleanup, Self::Rent];
 
     /// The row that describes it.
     #[must_use]
@@ -124,6 +136,7 @@ impl PriorityKind {
             Self::Slack => &SLACK,
             Self::Upgrade => &UPGRADE,
             Self::Cleanup => &CLEANUP,
+            Self::Rent => &RENT,
         }
     }
 
@@ -144,6 +157,7 @@ impl PriorityKind {
     pub const fn unit(self) -> Option<PriorityUnit> {
         match self.rule().formula {
             Formula::Measured { unit, .. } => Some(unit),
+            Formula::Overdue => Some(PriorityUnit::Ratio),
             Formula::Condition { .. } => None,
         }
     }
@@ -153,6 +167,7 @@ impl PriorityKind {
     pub const fn noun(self) -> &'static str {
         match self.rule().formula {
             Formula::Measured { noun, .. } | Formula::Condition { noun, .. } => noun,
+            Formula::Overdue => "rent",
         }
     }
 }

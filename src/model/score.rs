@@ -1,9 +1,36 @@
 //! The score: whether a channel takes a target, and at what priority.
 //!
-//! Owns smoosh's rule, line by line, as a pure function of (channel, facts) without clock or
-//! logging. The planner, `explain` and the tests all call this function.
+//! Owns smoosh's rule, line by line, and beside it the rule of `rent`, as a pure function of
+//! (channel, facts, rent) without clock or logging. The planner, `explain` and the tests all call
+//! this function.
 
-use crate::model::{channel::Channel, facts::Facts, priority::Formula, target::TargetKind};
+use crate::model::{
+    channel::Channel,
+    estimate,
+    facts::Facts,
+    priority::Formula,
+    rent::{Rent, overdue},
+    target::TargetKind,
+};
+use wall_clock::Moment;
+
+/// A target's rent, with the time and the price at which it is compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RentNow {
+    /// Its waste over time, per file.
+    pub rent: Rent,
+    /// The present moment.
+    pub now: Moment,
+    /// What the channel's horizon is multiplied by: below one where space is scarce, above one where
+    /// writing is dear.
+    pub horizon_factor: f64,
+}
+
+impl RentNow {
+    /// No rent is known: of what no channel by rent takes.
+    pub const UNKNOWN: Self =
+        Self { rent: Rent::UNKNOWN, now: Moment::from_unix(0), horizon_factor: 1.0 };
+}
 
 /// Why one channel does not take a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,11 +55,13 @@ pub enum MissReason {
     Ignored,
     /// Its file or active size is unknown.
     UnknownSize,
+    /// Its waste was never read, so its rent is unknown.
+    UnknownRent,
 }
 
 impl MissReason {
     /// Every reason.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::NotThisKind,
         Self::BelowMinSize,
         Self::AboveMaxSize,
@@ -43,6 +72,7 @@ impl MissReason {
         Self::Excluded,
         Self::Ignored,
         Self::UnknownSize,
+        Self::UnknownRent,
     ];
 
     /// The reason with this label.
@@ -65,6 +95,7 @@ impl MissReason {
             Self::Excluded => "excluded",
             Self::Ignored => "ignored",
             Self::UnknownSize => "unknown_size",
+            Self::UnknownRent => "unknown_rent",
         }
     }
 
@@ -75,8 +106,8 @@ impl MissReason {
             Self::NotThisKind => "the channel is for another kind of target.",
             Self::BelowMinSize => "its file is not larger than `min_size`.",
             Self::AboveMaxSize => "its file is larger than `max_size`.",
-            Self::BelowMinPriority => "its ratio or slack is not more than `min_priority`.",
-            Self::AboveMaxPriority => "its ratio or slack is more than `max_priority`.",
+            Self::BelowMinPriority => "its ratio, slack or rent is not more than `min_priority`.",
+            Self::AboveMaxPriority => "its ratio, slack or rent is more than `max_priority`.",
             Self::TooFewChanges => {
                 "it changed fewer than `min_changes` times since its last compaction."
             }
@@ -86,6 +117,7 @@ impl MissReason {
             }
             Self::Ignored => "`ignore` names it.",
             Self::UnknownSize => "its file size or active size is not known.",
+            Self::UnknownRent => "its file was not read yet; rent counts from the first reading.",
         }
     }
 }
@@ -102,6 +134,18 @@ pub struct Miss {
 }
 
 impl Miss {
+    /// Whether time or writes alone can end it.
+    #[must_use]
+    pub const fn is_of_amount(&self) -> bool {
+        matches!(
+            self.reason,
+            MissReason::BelowMinPriority
+                | MissReason::BelowMinSize
+                | MissReason::TooFewChanges
+                | MissReason::UnknownRent
+        )
+    }
+
     /// A miss without numbers.
     #[must_use]
     pub const fn without_numbers(reason: MissReason) -> Self {
@@ -120,13 +164,21 @@ impl Miss {
 /// priority), then the bounds of the priority itself. Names are not checked here:
 /// [`Channel::databases`] is evaluated once for each database and not for each target.
 ///
+/// A channel by rent checks changes and sizes in the same order. To it a file without active bytes
+/// is like any other: it costs little and frees much.
+///
 /// A cleanup is taken if there is evidence; without it the planner reports `no_evidence`.
 ///
 /// No channel takes a search index: it has no compaction.
 ///
 /// # Errors
 /// The first condition that failed. A priority of exactly zero counts as a miss.
-pub fn score(channel: &Channel, kind: TargetKind, facts: &Facts) -> Result<f64, Miss> {
+pub fn score(
+    channel: &Channel,
+    kind: TargetKind,
+    facts: &Facts,
+    rent: RentNow,
+) -> Result<f64, Miss> {
     if channel.kind != kind || kind == TargetKind::Search {
         return Err(Miss::without_numbers(MissReason::NotThisKind));
     }
@@ -134,7 +186,7 @@ pub fn score(channel: &Channel, kind: TargetKind, facts: &Facts) -> Result<f64, 
     if kind == TargetKind::Cleanup {
         return match formula {
             Formula::Condition { holds, .. } if holds(facts) => Ok(1.0),
-            Formula::Condition { .. } | Formula::Measured { .. } => {
+            Formula::Condition { .. } | Formula::Measured { .. } | Formula::Overdue => {
                 Err(Miss::with_numbers(MissReason::BelowMinPriority, 0.0, channel.min_priority))
             }
         };
@@ -156,6 +208,10 @@ pub fn score(channel: &Channel, kind: TargetKind, facts: &Facts) -> Result<f64, 
                 check_priority(channel, of(file, active))
             }
         },
+        Formula::Overdue => {
+            check_sizes(channel, facts)?;
+            check_priority(channel, overdue_by(channel, kind, facts, rent)?)
+        }
         Formula::Condition { holds, .. } if holds(facts) => Ok(1.0),
         // Size thresholds only affect files without live bytes; every other file is taken only
         // if the condition holds.
@@ -166,6 +222,21 @@ pub fn score(channel: &Channel, kind: TargetKind, facts: &Facts) -> Result<f64, 
             }
         },
     }
+}
+
+/// How overdue the compaction of a file with known sizes is in a channel.
+fn overdue_by(
+    channel: &Channel,
+    kind: TargetKind,
+    facts: &Facts,
+    RentNow { rent, now, horizon_factor }: RentNow,
+) -> Result<f64, Miss> {
+    let unknown = |reason| Miss::without_numbers(reason);
+    let reclaimable =
+        estimate::reclaimable_bytes(kind, facts).ok_or(unknown(MissReason::UnknownSize))?;
+    let cost = estimate::predicted_bytes(kind, facts).ok_or(unknown(MissReason::UnknownSize))?;
+    let rent = rent.byte_seconds(reclaimable, now).ok_or(unknown(MissReason::UnknownRent))?;
+    Ok(overdue(rent, cost, channel.horizon.as_secs_f64() * horizon_factor))
 }
 
 /// A file whose size the channel accepts.

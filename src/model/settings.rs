@@ -38,6 +38,8 @@ pub struct Settings {
     pub limits: limits::Limits,
     /// What must stay free on the disks.
     pub headroom: limits::Headroom,
+    /// How the horizons of channels by rent adapt to what is scarce.
+    pub rent: limits::RentSettings,
     /// When the servers are too busy for more.
     pub pressure: limits::Pressure,
     /// What follows a failed job.
@@ -76,6 +78,7 @@ impl Settings {
             channels: Channels::default(),
             limits: limits::Limits::default(),
             headroom: limits::Headroom::default(),
+            rent: limits::RentSettings::default(),
             pressure: limits::Pressure::default(),
             failure: limits::FailureSettings::default(),
             views: work::ViewSettings::default(),

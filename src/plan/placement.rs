@@ -3,7 +3,7 @@
 use crate::{
     model::{
         channel::{Channel, Channels},
-        score::{Miss, MissReason, score},
+        score::{Miss, MissReason, RentNow, score},
         target::TargetState,
     },
     table::{NodeIx, TargetRef},
@@ -39,8 +39,13 @@ impl Default for Placement {
 
 impl Placement {
     /// The placement of a target that was queued at `since`.
-    pub(super) fn of(channels: &Channels, target: TargetRef<'_>, since: Moment) -> Self {
-        match first_channel(channels, target) {
+    pub(super) fn of(
+        channels: &Channels,
+        target: TargetRef<'_>,
+        rent: RentNow,
+        since: Moment,
+    ) -> Self {
+        match first_channel(channels, target, rent) {
             Some((channel, priority)) => Self {
                 priority,
                 queued_since: since,
@@ -62,20 +67,30 @@ impl Placement {
 /// The index of the first channel that takes a target, and the target's priority there
 /// (`smoosh_server:find_channel/3`).
 #[must_use]
-pub fn first_channel(channels: &Channels, target: TargetRef<'_>) -> Option<(usize, f64)> {
+pub fn first_channel(
+    channels: &Channels,
+    target: TargetRef<'_>,
+    rent: RentNow,
+) -> Option<(usize, f64)> {
     // No request starts one part of a view; the view itself is queued for all its parts.
     if target.is_part() || !is_compactable(target.state()) || is_ignored(channels, target) {
         return None;
     }
+    let facts = target.facts();
     channels.list.iter().enumerate().find_map(|(at, channel)| {
-        let priority = score(channel, target.kind(), &target.facts()).ok()?;
+        let priority = score(channel, target.kind(), &facts, rent).ok()?;
         accepts_names(channel, target).then_some((at, priority))
     })
 }
 
 /// Why a channel does not take a target; `None` if it does.
 #[must_use]
-pub fn miss_of(channels: &Channels, channel: &Channel, target: TargetRef<'_>) -> Option<Miss> {
+pub fn miss_of(
+    channels: &Channels,
+    channel: &Channel,
+    target: TargetRef<'_>,
+    rent: RentNow,
+) -> Option<Miss> {
     if channel.kind != target.kind() {
         return Some(Miss::without_numbers(MissReason::NotThisKind));
     }
@@ -85,7 +100,7 @@ pub fn miss_of(channels: &Channels, channel: &Channel, target: TargetRef<'_>) ->
     if !accepts_names(channel, target) {
         return Some(Miss::without_numbers(MissReason::Excluded));
     }
-    match score(channel, target.kind(), &target.facts()) {
+    match score(channel, target.kind(), &target.facts(), rent) {
         Err(miss) => Some(miss),
         Ok(_) => (target.is_part() || !is_compactable(target.state()))
             .then_some(Miss::without_numbers(MissReason::Excluded)),

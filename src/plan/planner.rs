@@ -247,6 +247,7 @@ impl PlannerTask {
         rules.fresh_for = rules.fresh_for.max(sweeps);
         let now = self.clock.now();
         self.queues.apply_snapshot(&snapshot, now);
+        self.queues.update_prices(&snapshot, &conditions, &rules, now);
         self.queues.make_plan(&snapshot, &conditions, &Arc::new(rules), now)
     }
 }

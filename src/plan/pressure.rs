@@ -64,6 +64,9 @@ pub struct PressureHold {
 pub struct NodePressure {
     /// The last value of each signal; absent where it could not be read.
     pub signals: BTreeMap<Signal, f64>,
+    /// How busy it is: 0 while every signal is at its low mark or below, 1 when one is at its high
+    /// mark or above.
+    pub load: f64,
     /// The signal that closed the gate, if it is closed.
     pub hold: Option<PressureHold>,
     /// When the node went into maintenance, according to `_up`.

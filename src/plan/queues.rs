@@ -1,21 +1,36 @@
 //! The queues of all channels on all nodes.
 
-use super::{Conditions, Placement, Plan, QueueView, Rules, candidate_summary::CandidateSummary};
+use super::{
+    Conditions, HorizonFactors, Placement, Plan, QueueView, Rules,
+    candidate_summary::CandidateSummary,
+};
 use crate::{
     model::{
-        channel::Channels,
+        channel::{Channel, Channels},
+        priority::PriorityKind,
         queue::{Queue, QueueEntry},
         target::TargetKind,
     },
-    table::{ChunkedTable, NodeIx, Snapshot, TargetIx},
+    table::{ChunkedTable, NodeIx, Snapshot, TargetIx, TargetRef},
 };
 use hashbrown::HashMap;
 use ordered_float::OrderedFloat;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 use wall_clock::Moment;
+
+/// Rent grows with time alone, so targets of channels by rent are scored again this many times in
+/// the shortest horizon, within the limits below.
+const PRICES_PER_HORIZON: u32 = 500;
+
+/// Shortest time between two such rounds: moments are whole seconds.
+const MIN_PRICING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Longest time between two such rounds; scoring a million targets takes a third of a second.
+const MAX_PRICING_INTERVAL: Duration = Duration::from_secs(60);
 
 type QueueKey = (NodeIx, usize);
 
@@ -31,6 +46,10 @@ pub struct Queues {
     /// The generation of the target that occupies each row, for rows that were reused.
     generations: HashMap<RowIndex, u32>,
     snapshot_version: u64,
+    /// The price of waste on each node.
+    horizon_factors: Arc<HorizonFactors>,
+    /// When every target of a channel by rent was last scored.
+    priced_at: Option<Moment>,
 }
 
 /// The published queues and the other inputs of a plan.
@@ -41,6 +60,7 @@ pub(super) struct PublishedQueues {
     pub(super) placements: ChunkedTable<Placement>,
     /// Targets whose facts say that they are being compacted, with their queues.
     pub(super) running_targets: Vec<(QueueKey, TargetIx)>,
+    pub(super) horizon_factors: Arc<HorizonFactors>,
 }
 
 /// One queue with its last published view.
@@ -63,7 +83,15 @@ impl Queues {
     #[must_use]
     pub fn new(channels: Arc<Channels>) -> Self {
         let (placements, queues) = (ChunkedTable::default(), BTreeMap::new());
-        Self { channels, placements, queues, generations: HashMap::new(), snapshot_version: 0 }
+        Self {
+            channels,
+            placements,
+            queues,
+            generations: HashMap::new(),
+            snapshot_version: 0,
+            horizon_factors: Arc::default(),
+            priced_at: None,
+        }
     }
 
     /// Replaces the channels. A target that stays in a channel of the same name keeps its waiting
@@ -71,6 +99,7 @@ impl Queues {
     pub fn reconfigure(&mut self, channels: Arc<Channels>) {
         self.channels = channels;
         self.snapshot_version = 0;
+        self.priced_at = None;
     }
 
     /// Brings the queues up to `snapshot`: scores what changed since the previous version, or
@@ -89,6 +118,39 @@ impl Queues {
             self.ensure_queues(node);
         }
         self.queues.retain(|(node, _), lane| has_queues(snapshot, *node) || !lane.queue.is_empty());
+    }
+
+    /// Sets the price of waste, and scores again what ranks by rent if the price changed or if time
+    /// may have made something due.
+    pub fn update_prices(
+        &mut self,
+        snapshot: &Snapshot,
+        conditions: &Conditions,
+        rules: &Rules,
+        now: Moment,
+    ) {
+        let by_rent = |channel: &&Channel| channel.priority == PriorityKind::Rent;
+        let Some(shortest) =
+            self.channels.list.iter().filter(by_rent).map(|channel| channel.horizon).min()
+        else {
+            self.horizon_factors = Arc::default();
+            return;
+        };
+        let factors = HorizonFactors::of(snapshot, conditions, rules, now);
+        let interval = shortest.mul_f64(factors.smallest()) / PRICES_PER_HORIZON;
+        let interval = interval.clamp(MIN_PRICING_INTERVAL, MAX_PRICING_INTERVAL);
+        let is_due = self.priced_at.is_none_or(|last| last.age(now) >= interval || now < last);
+        let differ = factors.differ_from(&self.horizon_factors);
+        if !is_due && !differ {
+            return;
+        }
+        self.priced_at = Some(now);
+        self.horizon_factors = Arc::new(factors);
+        for at in 0..snapshot.row_count() {
+            if let Some(target) = snapshot.target_at(at) {
+                self.rescore(snapshot, target.ix(), now);
+            }
+        }
     }
 
     /// Publishes the queues as they are, and the plan that follows from them at `now`.
@@ -117,6 +179,7 @@ impl Queues {
             queues: queues.into(),
             placements: self.placements.clone(),
             running_targets: active,
+            horizon_factors: Arc::clone(&self.horizon_factors),
         };
         Plan::build(queues, snapshot, conditions, rules, now)
     }
@@ -146,9 +209,8 @@ impl Queues {
         let mut entries: BTreeMap<QueueKey, (Vec<QueueEntry<RowIndex>>, BTreeSet<TargetIx>)> =
             BTreeMap::new();
         for at in 0..snapshot.row_count() {
-            let placed = snapshot
-                .target_at(at)
-                .map(|target| (target.ix(), Placement::of(&self.channels, target, now)));
+            let placed =
+                snapshot.target_at(at).map(|target| (target.ix(), self.place(target, now)));
             let Some((ix, mut placement)) = placed else {
                 placements.push(Placement::default());
                 continue;
@@ -185,9 +247,8 @@ impl Queues {
     fn rescore(&mut self, snapshot: &Snapshot, ix: TargetIx, now: Moment) {
         self.placements.grow_to(ix.as_usize() + 1);
         let Some(&before) = self.placements.get(ix.as_usize()) else { return };
-        let mut after = snapshot
-            .target(ix)
-            .map_or_else(Placement::default, |target| Placement::of(&self.channels, target, now));
+        let target = snapshot.target(ix);
+        let mut after = target.map_or_else(Placement::default, |target| self.place(target, now));
         let stays = after.channel_index() == before.channel_index() && after.node == before.node;
         if stays {
             after.queued_since = before.queued_since;
@@ -218,6 +279,11 @@ impl Queues {
         {
             *placement = after;
         }
+    }
+
+    fn place(&self, target: TargetRef<'_>, now: Moment) -> Placement {
+        let rent = self.horizon_factors.rent_now(target, now);
+        Placement::of(&self.channels, target, rent, now)
     }
 
     fn queue_mut(&mut self, place: QueueKey) -> &mut QueueState {

@@ -3,7 +3,7 @@
 use crate::model::{
     channel::Mode,
     settings::{
-        limits::{Headroom, Limits},
+        limits::{Headroom, Limits, RentSettings},
         work::EnforceViews,
     },
 };
@@ -19,6 +19,8 @@ pub struct Rules {
     pub limits: Limits,
     /// The space that must stay free on the disks.
     pub headroom: Headroom,
+    /// How the horizons of channels by rent adapt to what is scarce.
+    pub rent: RentSettings,
     /// The views that may be started.
     pub views: EnforceViews,
     /// The age up to which facts count as fresh.
@@ -31,6 +33,7 @@ impl Default for Rules {
             mode: Mode::default(),
             limits: Limits::default(),
             headroom: Headroom::default(),
+            rent: RentSettings::default(),
             views: EnforceViews::default(),
             fresh_for: Duration::from_secs(20 * 60),
         }

@@ -3,6 +3,7 @@
 mod naive;
 mod orders;
 mod properties;
+mod rent;
 mod slot_reservations;
 mod world;
 
@@ -276,7 +277,7 @@ proptest! {
         }
         let plan = last.unwrap();
         for target in plan.snapshot.targets() {
-            let taken = first_channel(&plan.channels, target).map(|(at, _)| at);
+            let taken = first_channel(&plan.channels, target, plan.rent_now(target)).map(|(at, _)| at);
             prop_assert_eq!(plan.placement(target.ix()).and_then(|(_, placed)| placed.channel_index()), taken);
         }
     }

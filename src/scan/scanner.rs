@@ -53,6 +53,10 @@ const MIN_SWEEP_PAUSE: Duration = Duration::from_secs(1);
 /// Also the minimum time from the start of a sweep to the next one for a node that answers again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(15);
 
+/// The wall clock was set if it differs by more than this from the monotonic one since the last
+/// event.
+const MAX_CLOCK_DRIFT: Duration = Duration::from_secs(30);
+
 /// One moment, in both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
@@ -186,6 +190,8 @@ pub(super) struct Scanner {
     timers: Timers,
     /// Whether the source changed since the last sweep began.
     source_changed: bool,
+    /// The time of the last event.
+    last_event: Now,
 }
 
 impl Scanner {
@@ -210,6 +216,7 @@ impl Scanner {
                 polled_after_listing: false,
             },
             source_changed: false,
+            last_event: now,
             settings,
         }
     }
@@ -218,6 +225,7 @@ impl Scanner {
     #[must_use]
     pub(super) fn handle(&mut self, event: Event, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
+        self.detect_clock_change(now);
         match event {
             Event::Started => {
                 self.timers.published = now.at;
@@ -242,6 +250,16 @@ impl Scanner {
             }
         }
         effects
+    }
+
+    /// Continues the rents of all targets if the wall clock was set since the last event.
+    fn detect_clock_change(&mut self, now: Now) {
+        let before = std::mem::replace(&mut self.last_event, now);
+        let expected = before.wall.plus(now.at.saturating_duration_since(before.at));
+        let step = expected.age(now.wall).max(now.wall.age(expected));
+        if step > MAX_CLOCK_DRIFT {
+            self.targets.draft.settle_rents(expected, now.wall);
+        }
     }
 
     /// When to call [`Self::handle`] with [`Event::Wake`], whatever else happens before.
@@ -338,6 +356,7 @@ impl Scanner {
         let damaged = self.targets.restore(before);
         self.views.restore(self.targets.now());
         self.targets.serve(&self.settings);
+        self.targets.draft.settle_rents_of_the_future(now.wall);
         self.targets.update_ages(Moment::default());
         if damaged > 0 {
             effects.push(Effect::WarnDamaged(damaged));

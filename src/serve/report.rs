@@ -17,6 +17,7 @@ mod miss;
 mod ordered;
 pub mod orders;
 mod planned;
+mod rent;
 mod status;
 mod suspension;
 mod volume;
@@ -33,6 +34,7 @@ pub use lists::{Explanations, Listing, Queue, Queues, Targets};
 pub use miss::{MissLine, not_taken};
 pub use ordered::OrderLine;
 pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
+pub use rent::RentLine;
 pub use status::{
     ConfigLine, Configuration, EntryLine, Feeds, ReadErrors, Status, Sweep, TakeoverLine,
 };
@@ -131,6 +133,9 @@ pub struct Target {
     pub channel: Option<String>,
     /// Its priority there, per file.
     pub priority: Option<f64>,
+    /// What its waste has cost so far, where a channel ranks by rent.
+    #[serde(default)]
+    pub rent: Option<RentLine>,
     /// Why each other channel does not take it.
     pub misses: Vec<MissLine>,
     /// Why it does not start, if a channel takes it.
@@ -359,6 +364,7 @@ impl Target {
             }),
             channel: placement.map(|(channel, _)| channel.name.to_string()),
             priority: placement.and_then(|(_, placement)| finite(placement.priority)),
+            rent: RentLine::of(plan, target),
             misses: plan
                 .misses(target)
                 .map(|(channel, miss)| MissLine::new(channel, miss))

@@ -507,6 +507,7 @@ fn plan_settings(settings: &Settings) -> planner::PlannerSettings {
             mode: settings.mode,
             limits: settings.limits,
             headroom: settings.headroom.clone(),
+            rent: settings.rent,
             views: settings.views.enforce,
             fresh_for: settings.scan.fresh_for,
         },

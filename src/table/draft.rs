@@ -10,6 +10,7 @@ use crate::{
     datadir::ReadProblem,
     model::{
         facts::Facts,
+        rent::{Rent, WasteReading},
         target::{CLUSTER_NODE, TargetKind, TargetState},
     },
 };
@@ -243,13 +244,51 @@ impl Draft {
 
     /// Sets a target's facts.
     pub fn set_facts(&mut self, ix: TargetIx, facts: Facts) {
-        let Some(kind) = self.current.target(ix).map(TargetRef::kind) else { return };
+        let Some(target) = self.current.target(ix) else { return };
+        let (kind, before) = (target.kind(), target.rent());
+        let known = WasteReading::of(kind, &target.facts());
+        let rent = before.after_reading(known.as_ref(), WasteReading::of(kind, &facts).as_ref());
         self.remove_from_sums(ix);
         if let Some(known) = self.current.facts.get_mut(ix.as_usize()) {
             *known = PackedFacts::pack(kind, &facts);
         }
+        if rent != before {
+            self.set_rent(ix, rent);
+        }
         self.add_to_sums(ix);
         self.mark_changed(ix);
+    }
+
+    /// Replaces a target's rent, which otherwise follows from its readings.
+    pub(super) fn set_rent(&mut self, ix: TargetIx, rent: Rent) {
+        if let Some(row) = self.current.rents.get_mut(ix.as_usize()) {
+            *row = rent;
+        }
+    }
+
+    /// Continues every rent on a clock that read `before` when it was set to `now`, so that the
+    /// step itself counts for nothing.
+    pub fn settle_rents(&mut self, before: Moment, now: Moment) {
+        self.settle_rents_where(|_| Some(before), now);
+    }
+
+    /// The same for targets that were read after `now`, by an earlier process whose clock was ahead.
+    pub fn settle_rents_of_the_future(&mut self, now: Moment) {
+        self.settle_rents_where(|waste| Some(waste.at).filter(|at| *at > now), now);
+    }
+
+    fn settle_rents_where(
+        &mut self,
+        clock_before: impl Fn(&WasteReading) -> Option<Moment>,
+        now: Moment,
+    ) {
+        for at in 0..self.current.row_count() {
+            let Some(target) = self.current.target_at(at) else { continue };
+            let Some(waste) = WasteReading::of(target.kind(), &target.facts()) else { continue };
+            let Some(before) = clock_before(&waste) else { continue };
+            let (ix, rent) = (target.ix(), target.rent());
+            self.set_rent(ix, rent.settled(waste.reclaimable_bytes, before, now));
+        }
     }
 
     /// Sets a target's relation to the shard map.
@@ -350,10 +389,14 @@ impl Draft {
                 if let Some(facts) = self.current.facts.get_mut(free as usize) {
                     *facts = PackedFacts::UNKNOWN;
                 }
+                if let Some(rent) = self.current.rents.get_mut(free as usize) {
+                    *rent = Rent::default();
+                }
                 free
             }
             None => {
                 self.current.facts.push(PackedFacts::UNKNOWN);
+                self.current.rents.push(Rent::default());
                 row_index(self.current.rows.push(row))
             }
         };

@@ -8,9 +8,10 @@
 //! most of them were measured is stored separately, so that a block in which only that moment
 //! changed keeps its bytes.
 
-use super::{DbName, Draft, NodeIx, PackedFacts, ShardMapEntry, Snapshot, View};
+use super::{DbName, Draft, NodeIx, PackedFacts, ShardMapEntry, Snapshot, TargetIx, View};
 use crate::model::{
     facts::{FactKind, OptionalU64},
+    rent::Rent,
     target::{TargetKind, TargetState},
 };
 use couchdb_names::{Range, Signature};
@@ -60,6 +61,8 @@ pub struct UncompressedBlock {
     bytes: Vec<u8>,
 }
 
+/// What a block stores. The rents follow it, in the order of its targets: a version that knew none
+/// reads the same content.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct BlockContent<'a> {
     #[serde(borrow)]
@@ -67,6 +70,9 @@ struct BlockContent<'a> {
     dbs: Vec<StoredDb<'a>>,
     targets: Vec<StoredTarget<'a>>,
 }
+
+/// [`Rent::parts`]: byte-seconds up to a time in seconds since 1970.
+type StoredRents = Vec<Option<(f32, u32)>>;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredDb<'a> {
@@ -167,7 +173,16 @@ impl Snapshot {
                 at: own.and_then(|at| u32::try_from(at.unix()).ok()),
             });
         }
-        let bytes = if targets.is_empty() { Ok(Vec::new()) } else { postcard::to_stdvec(&content) };
+        let rents: StoredRents = targets
+            .iter()
+            .map(|target| target.rent().parts())
+            .map(|parts| parts.and_then(|(paid, at)| Some((paid, u32::try_from(at.unix()).ok()?))))
+            .collect();
+        let bytes = if targets.is_empty() {
+            Ok(Vec::new())
+        } else {
+            postcard::to_stdvec(&(content, rents))
+        };
         UncompressedBlock { number, at, bytes: bytes.unwrap_or_default() }
     }
 }
@@ -213,7 +228,13 @@ impl Draft {
         let mut bytes = Vec::new();
         let mut decoder = DeflateDecoder::new(packed).take(MAX_BLOCK_BYTES);
         decoder.read_to_end(&mut bytes).map_err(|_| DamagedBlock)?;
-        let content: BlockContent<'_> = postcard::from_bytes(&bytes).map_err(|_| DamagedBlock)?;
+        let (content, rest) =
+            postcard::take_from_bytes::<BlockContent<'_>>(&bytes).map_err(|_| DamagedBlock)?;
+        let rents: StoredRents = if rest.is_empty() {
+            Vec::new()
+        } else {
+            postcard::from_bytes(rest).map_err(|_| DamagedBlock)?
+        };
         let whole = content.targets.iter().all(|kept| {
             usize::from(kept.node) < content.nodes.len()
                 && usize::from(kept.db) < content.dbs.len()
@@ -227,10 +248,13 @@ impl Draft {
         for node in nodes.iter().filter(|node| **node != NodeIx::CLUSTER) {
             self.update_node(*node, |node| node.is_member = true);
         }
-        for kept in &content.targets {
+        for (at, kept) in content.targets.iter().enumerate() {
             let node = nodes.get(usize::from(kept.node)).copied().unwrap_or_default();
             if let Some(db) = content.dbs.get(usize::from(kept.db)) {
-                self.restore_target(node, db, kept, block.at);
+                let ix = self.restore_target(node, db, kept, block.at);
+                if let Some((paid, since)) = rents.get(at).copied().flatten() {
+                    self.set_rent(ix, Rent::from_parts(paid, Moment::from_unix(since.into())));
+                }
             }
         }
         Ok(())
@@ -242,7 +266,7 @@ impl Draft {
         kept: &StoredDb<'_>,
         target: &StoredTarget<'_>,
         at: Moment,
-    ) {
+    ) -> TargetIx {
         let db = self.get_or_add_db(DbName { db: kept.db, suffix: kept.suffix });
         if self.shard_map(db) == ShardMapEntry::default() {
             self.set_shard_map(db, ShardMapEntry { copies: kept.copies, ranges: kept.ranges }, &[]);
@@ -275,6 +299,7 @@ impl Draft {
         if let Some(state) = TargetState::ALL.get(usize::from(target.state)) {
             self.set_state(ix, *state);
         }
+        ix
     }
 }
 

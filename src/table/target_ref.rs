@@ -9,6 +9,7 @@ use crate::{
     model::{
         estimate,
         facts::Facts,
+        rent::Rent,
         target::{CLUSTER_NODE, TargetId, TargetKind, TargetState},
     },
 };
@@ -56,6 +57,12 @@ impl<'a> TargetRef<'a> {
     #[must_use]
     pub fn facts(self) -> Facts {
         self.facts.unpack(self.kind)
+    }
+
+    /// Its waste over time, per file.
+    #[must_use]
+    pub fn rent(self) -> Rent {
+        self.snapshot.rents.get(self.ix.as_usize()).copied().unwrap_or_default()
     }
 
     /// Why the header of its file could not be read, if so.
@@ -185,20 +192,19 @@ impl<'a> TargetRef<'a> {
     /// further copy.
     #[must_use]
     pub fn file_bytes(self) -> Option<u64> {
-        self.with_estimated_copies(self.part_sums().file_bytes, self.facts().file_bytes.get())
+        self.file_bytes_with(&self.facts())
     }
 
     /// Active bytes of the same files.
     #[must_use]
     pub fn active_bytes(self) -> Option<u64> {
-        self.with_estimated_copies(self.part_sums().active_bytes, self.facts().active_bytes.get())
+        self.active_bytes_with(&self.facts())
     }
 
     /// Uncompressed bytes in the same files.
     #[must_use]
     pub fn external_bytes(self) -> Option<u64> {
-        let of_parts = self.part_sums().external_bytes;
-        self.with_estimated_copies(of_parts, self.facts().external_bytes.get())
+        self.external_bytes_with(&self.facts())
     }
 
     /// Predicted bytes on disk after a compaction.
@@ -213,10 +219,7 @@ impl<'a> TargetRef<'a> {
     /// Predicted bytes on disk that a compaction would free.
     #[must_use]
     pub fn reclaimable_bytes(self) -> Option<u64> {
-        self.with_estimated_copies(
-            self.part_sums().reclaimable_bytes,
-            estimate::reclaimable_bytes(self.kind, &self.facts()),
-        )
+        self.reclaimable_bytes_with(&self.facts())
     }
 
     /// Whether its sizes on disk are one copy's size multiplied by the number of copies.
@@ -230,6 +233,25 @@ impl<'a> TargetRef<'a> {
         view.map_or_else(PartSums::default, |view| view.part_sums)
     }
 
+    fn file_bytes_with(self, facts: &Facts) -> Option<u64> {
+        self.with_estimated_copies(self.part_sums().file_bytes, facts.file_bytes.get())
+    }
+
+    fn active_bytes_with(self, facts: &Facts) -> Option<u64> {
+        self.with_estimated_copies(self.part_sums().active_bytes, facts.active_bytes.get())
+    }
+
+    fn external_bytes_with(self, facts: &Facts) -> Option<u64> {
+        self.with_estimated_copies(self.part_sums().external_bytes, facts.external_bytes.get())
+    }
+
+    fn reclaimable_bytes_with(self, facts: &Facts) -> Option<u64> {
+        self.with_estimated_copies(
+            self.part_sums().reclaimable_bytes,
+            estimate::reclaimable_bytes(self.kind, facts),
+        )
+    }
+
     fn with_estimated_copies(self, parts: u64, per_file: Option<u64>) -> Option<u64> {
         let (copies, known) = (self.file_count(), self.part_sums().count);
         if known >= copies {
@@ -238,16 +260,18 @@ impl<'a> TargetRef<'a> {
         Some(parts.saturating_add(per_file?.saturating_mul(u64::from(copies - known))))
     }
 
+    /// What it adds to the sums. Its facts are unpacked once: this runs twice for each change.
     pub(super) fn contribution(self) -> Contribution {
+        let facts = self.facts();
         Contribution {
             node: self.row.node,
             kind: self.kind,
             state: self.row.state,
             file_count: self.file_count(),
-            file_bytes: self.file_bytes(),
-            active_bytes: self.active_bytes(),
-            external_bytes: self.external_bytes(),
-            reclaimable_bytes: self.reclaimable_bytes(),
+            file_bytes: self.file_bytes_with(&facts),
+            active_bytes: self.active_bytes_with(&facts),
+            external_bytes: self.external_bytes_with(&facts),
+            reclaimable_bytes: self.reclaimable_bytes_with(&facts),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod catch_up;
 pub(crate) mod judge;
+mod rent;
 mod smoosh;
 mod space;
 mod timeline;

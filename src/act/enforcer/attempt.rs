@@ -100,6 +100,7 @@ impl AttemptContext {
             kind: target.kind(),
             channel,
             planned: &planned,
+            rent: plan.rent_now(target),
             continues_view: self
                 .job_state
                 .constraints

@@ -1,7 +1,12 @@
 //! Checks with freshly read facts whether a planned start is still valid. Pure.
 
 use crate::{
-    model::{channel::Channel, facts::Facts, score::score, target::TargetKind},
+    model::{
+        channel::Channel,
+        facts::Facts,
+        score::{RentNow, score},
+        target::TargetKind,
+    },
     plan::PlannedStart,
     sources::inventory::{ActiveTask, TaskKind},
 };
@@ -31,6 +36,8 @@ pub(super) struct StartToCheck<'a> {
     pub(super) channel: &'a Channel,
     /// The facts the plan was based on.
     pub(super) planned: &'a Facts,
+    /// Its rent, and the price at which the plan compared it.
+    pub(super) rent: RentNow,
     /// Whether other copies of the same view were already compacted.
     pub(super) continues_view: bool,
     /// Limit of compactions on its node.
@@ -68,7 +75,7 @@ pub(super) fn cancel_reason(to_check: StartToCheck<'_>, fresh: &FreshFacts) -> O
     let forced = start.order.as_ref().is_some_and(|ordered| ordered.force);
     if !to_check.continues_view
         && !forced
-        && let Err(miss) = score(channel, kind, facts)
+        && let Err(miss) = score(channel, kind, facts, to_check.rent)
     {
         return Some(format!("{} no longer takes it: {}", channel.name, miss.reason.label()));
     }

@@ -5,6 +5,7 @@ use crate::{
     model::{
         channel::{Channel, Channels},
         facts::{FactFlags, Facts, OptionalU64},
+        score::RentNow,
         target::TargetKind,
     },
     plan::{CompactionRequest, PlannedStart},
@@ -59,6 +60,7 @@ fn refused(
         kind,
         channel: &channel,
         planned: &planned,
+        rent: RentNow::UNKNOWN,
         continues_view: in_round,
         node_limit: 2,
     };

@@ -17,7 +17,7 @@ use crate::{
         },
         target::{TargetId, TargetKind},
     },
-    plan::first_channel,
+    plan::{HorizonFactors, first_channel},
     table::{NodeIx, Snapshot, TargetIx},
     text::{duration, size},
 };
@@ -124,7 +124,8 @@ impl JobState {
         now: Moment,
     ) -> Effects {
         let channel_of = |target: crate::table::TargetRef<'_>| {
-            let (at, _) = first_channel(&settings.channels, target)?;
+            let rent = HorizonFactors::default().rent_now(target, now);
+            let (at, _) = first_channel(&settings.channels, target, rent)?;
             settings.channels.list.get(at).map(|channel| Arc::clone(&channel.name))
         };
         let learned = self.calibration.headroom_factor.unwrap_or_default();

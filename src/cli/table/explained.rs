@@ -267,6 +267,9 @@ fn measured(explained: &Explained, lines: &mut Lines) {
         let frees = known(target.reclaimable_bytes);
         lines.add("reclaimable", &format!("{frees}{}", leaves.unwrap_or_default()));
     }
+    if let Some(rent) = &target.rent {
+        lines.add("rent", &printable(&rent.says()));
+    }
     if let Some(problem) = &target.problem {
         lines.add("problem", &printable(&problem.says));
     }

@@ -6,25 +6,52 @@ use crate::{
     config::{
         form::{Form, Key, keys, list, section},
         output::{Output, exact_bytes, text as written},
+        problem::quoted,
         section::{Report, Section},
         tree::{Node, Value},
         values::{
-            boolean, bytes, bytes_or_infinity, bytes_schema, channel_name, count, infinity_schema,
-            integer, is_infinity, one_of, pattern, read_bytes, read_number,
+            SECOND, YEAR, boolean, bytes, bytes_or_infinity, bytes_schema, channel_name, count,
+            duration_between, infinity_schema, integer, is_infinity, one_of, pattern, read_bytes,
+            read_number,
         },
     },
     model::{
-        channel::{Channel, Mode},
+        channel::{Channel, ChannelPreset, Mode},
         priority::{PriorityKind, PriorityUnit},
         target::TargetKind,
     },
     text::pattern::NameFilter,
 };
 use serde_json::json;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The channels in their order.
+/// A longer horizon would never compact anything.
+const MAX_HORIZON: Duration = Duration::from_secs(10 * YEAR.as_secs());
+
+/// The word for a ready list, or the channels in their order.
 pub(super) fn form() -> Form<Vec<Channel>> {
+    let words: Vec<_> = ChannelPreset::ALL.map(ChannelPreset::label).into();
+    let (read, described) = (listed(), listed());
+    Form::new(
+        move |report, node, path, start| match node.text() {
+            None => read.read(report, node, path, start),
+            Some(word) => {
+                let preset = ChannelPreset::from_label(word);
+                if preset.is_none() {
+                    let words = ChannelPreset::ALL.map(ChannelPreset::label).join(", ");
+                    let says =
+                        format!("found {}, expected {words} or a list of channels", quoted(word));
+                    report.refuse(node.at, path, says);
+                }
+                preset.map(ChannelPreset::channels)
+            }
+        },
+        |channels| listed().write(channels),
+        move |default| json!({"anyOf": [{"enum": words}, described.schema(default)]}),
+    )
+}
+
+fn listed() -> Form<Vec<Channel>> {
     let item = Form::new(read, |channel| Some(write(channel, true)), |_| described().schema(None));
     list(item.placed())
         .inspect(|report, _, _, channels| {
@@ -57,8 +84,10 @@ fn keys(priority: PriorityKind) -> Vec<Key<Channel>> {
             "What the channel takes.";
         "priority" => priority, Live, priority_kind(),
             "How it ranks targets.";
+        "horizon" => horizon, Live, duration_between(SECOND, MAX_HORIZON),
+            "For how long a wasted byte may lie until it was worth rewriting one; channels by rent only; default 24h.";
         "min_priority" => min_priority, Live, bound(unit, false),
-            "Takes what has more than this; its unit and default depend on the priority: 2 for a ratio, 512MiB for slack.";
+            "Takes what has more than this; its unit and default depend on the priority: 2 for a ratio, 512MiB for slack, 1 for rent.";
         "max_priority" => max_priority, Live, bound(unit, true),
             "Takes what has at most this; default infinity.";
         "min_size" => min_size, Live, bytes(),
@@ -134,6 +163,7 @@ pub(in crate::config) fn write(channel: &Channel, whole: bool) -> Output {
 fn has_effect(key: &str, kind: TargetKind, priority: PriorityKind) -> bool {
     match key {
         "designs" => kind == TargetKind::View,
+        "horizon" => priority == PriorityKind::Rent,
         "min_changes" => kind == TargetKind::Db,
         "min_size" | "max_size" | "min_priority" => kind != TargetKind::Cleanup,
         "max_priority" => priority.unit().is_some(),
@@ -187,7 +217,9 @@ fn priority_fits(channel: &Channel, section: &mut Section<'_, '_>) -> bool {
     let fits = (*kind == TargetKind::Cleanup) == (*priority == PriorityKind::Cleanup);
     if !fits {
         let allowed = match kind {
-            TargetKind::Db | TargetKind::View | TargetKind::Search => "ratio, slack or upgrade",
+            TargetKind::Db | TargetKind::View | TargetKind::Search => {
+                "ratio, slack, upgrade or rent"
+            }
             TargetKind::Cleanup => "cleanup",
         };
         let says = format!(
@@ -204,7 +236,15 @@ fn priority_fits(channel: &Channel, section: &mut Section<'_, '_>) -> bool {
 /// working.
 fn note_without_effect(channel: &Channel, section: &mut Section<'_, '_>) {
     let Channel { kind, priority, .. } = channel;
-    for key in ["designs", "min_changes", "min_size", "max_size", "min_priority", "max_priority"] {
+    for key in [
+        "horizon",
+        "designs",
+        "min_changes",
+        "min_size",
+        "max_size",
+        "min_priority",
+        "max_priority",
+    ] {
         if let Some(at) = section.key_at(key)
             && !has_effect(key, *kind, *priority)
         {

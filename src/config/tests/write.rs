@@ -241,7 +241,9 @@ prop_compose! {
             (TargetKind::Db, PriorityKind::Ratio), (TargetKind::Db, PriorityKind::Slack), (TargetKind::Db, PriorityKind::Upgrade),
             (TargetKind::View, PriorityKind::Ratio), (TargetKind::View, PriorityKind::Slack),
             (TargetKind::View, PriorityKind::Upgrade), (TargetKind::Cleanup, PriorityKind::Cleanup),
+            (TargetKind::Db, PriorityKind::Rent), (TargetKind::View, PriorityKind::Rent),
         ]),
+        horizon in (1_u64..300_000_000).prop_map(Duration::from_secs),
         min_priority in prop_oneof![-1e3..1e3, (0u64..1 << 50).prop_map(|bytes| bytes as f64)],
         above in prop_oneof![Just(f64::INFINITY), 1.0..1e18],
         min_size in prop_oneof![0u64..1 << 50, (0u64..64).prop_map(|gib| gib << 30)],
@@ -254,7 +256,7 @@ prop_compose! {
         strict_window in any::<bool>(),
     ) -> Channel {
         Channel {
-            name: name.into(), kind, priority, min_priority, max_priority: min_priority + above,
+            name: name.into(), kind, priority, horizon, min_priority, max_priority: min_priority + above,
             min_size, max_size: size_above.map(|above| min_size + above), min_changes, capacity,
             concurrency, mode, databases, designs, windows, strict_window,
         }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::model::{
     facts::{Facts, OptionalU64},
-    score::score,
+    score::{RentNow, score},
     target::TargetKind,
 };
 use proptest::prelude::*;
@@ -178,10 +178,9 @@ fn imported_starts(channels: &Channels, object: Object, minute: u32) -> Option<(
         ..Facts::default()
     };
     facts.flags.needs_upgrade = object.upgrade;
-    let (channel, priority) = channels
-        .list
-        .iter()
-        .find_map(|channel| Some((channel, score(channel, object.kind, &facts).ok()?)))?;
+    let (channel, priority) = channels.list.iter().find_map(|channel| {
+        Some((channel, score(channel, object.kind, &facts, RentNow::UNKNOWN).ok()?))
+    })?;
     let now = Moment::from_unix(1_700_006_400 + u64::from(minute) * 60);
     let open =
         channel.windows.is_empty() || channel.windows.iter().any(|window| window.is_open_at(now));

@@ -1,14 +1,17 @@
-//! smoosh's seven built-in channels, with the defaults of its code (`smoosh_server`,
-//! `smoosh_utils`, `smoosh_channel`), which differ from its documentation.
+//! Ready lists of channels: smoosh's seven, with the defaults of its code (`smoosh_server`,
+//! `smoosh_utils`, `smoosh_channel`), which differ from its documentation; and three by rent.
 
 use super::{Channel, Mode};
 use crate::{
     model::{priority::PriorityKind, target::TargetKind},
     text::pattern::NameFilter,
 };
+use std::time::Duration;
 
 /// Strict lower bound of a file's size, in bytes.
 pub(super) const DEFAULT_MIN_SIZE: u64 = 1_048_576;
+/// For how long a wasted byte may lie until it was worth rewriting one.
+pub(super) const DEFAULT_HORIZON: Duration = Duration::from_secs(86_400);
 /// Capacity of a queue.
 pub(super) const DEFAULT_CAPACITY: usize = 9_999;
 
@@ -24,11 +27,57 @@ const BUILTIN: [(&str, TargetKind, PriorityKind); 7] = [
     ("index_cleanup", TargetKind::Cleanup, PriorityKind::Cleanup),
 ];
 
+/// Name, kind and priority of the channels by rent.
+const BY_RENT: [(&str, TargetKind, PriorityKind); 3] = [
+    ("rent_dbs", TargetKind::Db, PriorityKind::Rent),
+    ("rent_views", TargetKind::View, PriorityKind::Rent),
+    ("index_cleanup", TargetKind::Cleanup, PriorityKind::Cleanup),
+];
+
+/// A ready list of channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelPreset {
+    /// smoosh's seven, which decide as smoosh does.
+    Smoosh,
+    /// Three that compact when waiting costs more than compacting.
+    Rent,
+}
+
+impl ChannelPreset {
+    /// Every list, the default first.
+    pub const ALL: [Self; 2] = [Self::Smoosh, Self::Rent];
+
+    /// The word for it in configuration and flags.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Smoosh => "smoosh",
+            Self::Rent => "rent",
+        }
+    }
+
+    /// The list with this word.
+    #[must_use]
+    pub fn from_label(label: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|preset| preset.label() == label)
+    }
+
+    /// Its channels, in the order in which they are tried.
+    #[must_use]
+    pub fn channels(self) -> Vec<Channel> {
+        let rows = match self {
+            Self::Smoosh => &BUILTIN[..],
+            Self::Rent => &BY_RENT[..],
+        };
+        let rows = rows.iter();
+        rows.map(|(name, kind, priority)| Channel::with_defaults(name, *kind, *priority)).collect()
+    }
+}
+
 /// smoosh's channels in their order, with its defaults.
 #[must_use]
 pub fn builtin_channels() -> Vec<Channel> {
-    let channels = BUILTIN.into_iter();
-    channels.map(|(name, kind, priority)| Channel::with_defaults(name, kind, priority)).collect()
+    ChannelPreset::Smoosh.channels()
 }
 
 /// How smoosh's channel of this name ranks, if it is one of its own.
@@ -38,13 +87,14 @@ pub fn builtin_priority(name: &str) -> Option<PriorityKind> {
 }
 
 impl Channel {
-    /// A channel with smoosh's defaults for its priority.
+    /// A channel with the defaults for its priority: smoosh's, where smoosh has it.
     #[must_use]
     pub fn with_defaults(name: &str, kind: TargetKind, priority: PriorityKind) -> Self {
         Self {
             name: name.into(),
             kind,
             priority,
+            horizon: DEFAULT_HORIZON,
             min_priority: priority.rule().default_min,
             max_priority: f64::INFINITY,
             min_size: DEFAULT_MIN_SIZE,

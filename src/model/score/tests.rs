@@ -15,6 +15,11 @@ fn sizes(file: u64, active: impl Into<Option<u64>>) -> Facts {
     }
 }
 
+/// What a channel that does not rank by rent makes of these facts.
+fn score(channel: &Channel, kind: TargetKind, facts: &Facts) -> Result<f64, Miss> {
+    super::score(channel, kind, facts, RentNow::UNKNOWN)
+}
+
 fn channel(kind: TargetKind, priority: PriorityKind, min_priority: f64) -> Channel {
     Channel { min_priority, ..Channel::with_defaults("c", kind, priority) }
 }
@@ -139,7 +144,7 @@ fn oracle(channel: &Channel, facts: &Facts) -> f64 {
     let measure = |active: u64| match channel.priority {
         PriorityKind::Ratio => file as f64 / active as f64,
         PriorityKind::Slack => (i128::from(file) - i128::from(active)) as f64,
-        PriorityKind::Upgrade | PriorityKind::Cleanup => 0.0,
+        PriorityKind::Upgrade | PriorityKind::Cleanup | PriorityKind::Rent => 0.0,
     };
     let answers: [(bool, f64); 4] = [
         (file <= channel.min_size, 0.0),

@@ -52,6 +52,23 @@ impl Default for Headroom {
     }
 }
 
+/// How the horizons of channels by rent adapt to what is scarce.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RentSettings {
+    /// Percent of a volume that is free when space costs nothing extra, from 0 to 100. Below it
+    /// horizons shrink.
+    pub comfortable_percent: f64,
+    /// What is left of a horizon, in percent, where no more is free than
+    /// [`Headroom::keep_free_percent`].
+    pub scarce_horizon_percent: f64,
+}
+
+impl Default for RentSettings {
+    fn default() -> Self {
+        Self { comfortable_percent: 40.0, scarce_horizon_percent: 10.0 }
+    }
+}
+
 /// One volume and the nodes whose files are on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSettings {

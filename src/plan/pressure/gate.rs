@@ -133,6 +133,17 @@ impl PressureGate {
         changes
     }
 
+    /// How busy the node is: the way of the signal nearest to its high mark from its low mark,
+    /// 0 to 1.
+    pub(super) fn load(&self, pressure: &Pressure) -> f64 {
+        let way = |(signal, history): (&Signal, &SignalHistory)| {
+            let Marks { high, low } = marks_of(pressure, *signal);
+            let above = history.median()? - low;
+            Some(if above <= 0.0 { 0.0 } else { (above / (high - low).max(f64::EPSILON)).min(1.0) })
+        };
+        self.signals.iter().filter_map(way).fold(0.0, f64::max)
+    }
+
     fn first_closed(&self) -> Option<(Signal, Moment)> {
         let closed = self.signals.iter().filter_map(|(signal, history)| match history.state {
             SignalState::Closed(since) => Some((*signal, since)),

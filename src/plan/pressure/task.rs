@@ -227,6 +227,7 @@ impl PressureTask {
         let nodes = self.nodes.iter().filter(|(_, known)| known.has_answered).map(|(ix, known)| {
             let pressure = NodePressure {
                 signals: known.gate.signals(),
+                load: known.gate.load(&settings.pressure),
                 hold: known.gate.hold(&settings.pressure),
                 maintenance_since: known.maintenance_since,
                 is_silent: known.log.is_silent(),

@@ -63,7 +63,7 @@ impl MissLine {
             MissReason::NoUpgradeNeeded => "current",
             MissReason::Excluded => "excluded",
             MissReason::Ignored => "ignored",
-            MissReason::UnknownSize => "unmeasured",
+            MissReason::UnknownSize | MissReason::UnknownRent => "unmeasured",
         }
     }
 
@@ -109,6 +109,9 @@ impl MissLine {
             MissReason::Excluded => "excluded by its name or its state".to_owned(),
             MissReason::Ignored => "named by ignore".to_owned(),
             MissReason::UnknownSize => "its size is not known".to_owned(),
+            MissReason::UnknownRent => {
+                "its rent is not known: it counts from the first reading".to_owned()
+            }
         }
     }
 }
@@ -117,10 +120,11 @@ impl MissLine {
 /// its own.
 #[must_use]
 pub fn not_taken(misses: &[MissLine]) -> Option<&str> {
-    const TELLING: [MissReason; 9] = [
+    const TELLING: [MissReason; 10] = [
         MissReason::Ignored,
         MissReason::Excluded,
         MissReason::UnknownSize,
+        MissReason::UnknownRent,
         MissReason::TooFewChanges,
         MissReason::BelowMinSize,
         MissReason::AboveMaxSize,
@@ -144,7 +148,8 @@ fn unit(priority: PriorityKind, reason: MissReason) -> Option<&'static str> {
         | MissReason::NoUpgradeNeeded
         | MissReason::Excluded
         | MissReason::Ignored
-        | MissReason::UnknownSize => None,
+        | MissReason::UnknownSize
+        | MissReason::UnknownRent => None,
     }
 }
 

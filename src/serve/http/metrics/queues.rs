@@ -29,6 +29,12 @@ families! {
         "Lowest slack (file minus active bytes) in the queue; absent unless the channel ranks by slack.";
     QUEUE_SLACK_MAX_BYTES: Gauge Bytes "recliner_queue_slack_max_bytes" ["node", "channel"]
         "Highest slack (file minus active bytes) in the queue; absent unless the channel ranks by slack.";
+    QUEUE_RENT_MIN: Gauge Ratio "recliner_queue_rent_min" ["node", "channel"]
+        "Lowest rent over cost times horizon in the queue; absent unless the channel ranks by rent.";
+    QUEUE_RENT_MAX: Gauge Ratio "recliner_queue_rent_max" ["node", "channel"]
+        "Highest rent over cost times horizon in the queue; absent unless the channel ranks by rent.";
+    QUEUE_HORIZON_SECONDS: Gauge Seconds "recliner_queue_horizon_seconds" ["node", "channel"]
+        "Horizon in force, adapted to free space, load and the hourly budget; absent unless the channel ranks by rent.";
 }
 
 pub(super) fn write(writer: &mut Writer, plan: &Plan) {
@@ -64,12 +70,21 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
         (&QUEUE_RATIO_MAX, PriorityKind::Ratio, true),
         (&QUEUE_SLACK_MIN_BYTES, PriorityKind::Slack, false),
         (&QUEUE_SLACK_MAX_BYTES, PriorityKind::Slack, true),
+        (&QUEUE_RENT_MIN, PriorityKind::Rent, false),
+        (&QUEUE_RENT_MAX, PriorityKind::Rent, true),
     ] {
         let mut samples = writer.family(family);
         for (node, channel, queue) in queues.iter().filter(|(_, it, _)| it.priority == priority) {
             if let Some((best, worst)) = queue.priority_range {
                 samples.sample(&[node, &channel.name], if highest { best } else { worst });
             }
+        }
+    }
+    let mut samples = writer.family(&QUEUE_HORIZON_SECONDS);
+    for (node, channel, queue) in &queues {
+        if channel.priority == PriorityKind::Rent {
+            let factor = plan.horizon_factors.of_node(queue.node).product();
+            samples.sample(&[node, &channel.name], channel.horizon.as_secs_f64() * factor);
         }
     }
 }

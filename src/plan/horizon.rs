@@ -1,0 +1,169 @@
+//! The price of waste on each node: what channels by rent multiply their horizon by.
+//!
+//! Scarce space makes waste dear, so the horizon shrinks as a volume fills up. Scarce reading and
+//! writing makes compactions dear, so it grows while a node is busy and as the hourly byte budget is
+//! used up. Pure; the planner computes it for each plan, `explain` and metrics show it.
+
+use super::{Conditions, Rules, disk::Disks, slots::BUDGET_PERIOD};
+use crate::{
+    model::score::RentNow,
+    table::{NodeIx, Snapshot, TargetRef},
+};
+use std::sync::Arc;
+use wall_clock::Moment;
+
+/// What a horizon is multiplied by where a node is as busy as it may be, and where the hourly budget
+/// is used up.
+const DEAR_WRITING: f64 = 4.0;
+
+/// The share of the hourly budget up to which writing is not dear.
+const CHEAP_BUDGET_SHARE: f64 = 0.5;
+
+/// The volume that shortens a node's horizons.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScarceVolume {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its free share, 0 to 1.
+    pub free_share: f64,
+}
+
+/// What the horizons of one node are multiplied by, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HorizonFactor {
+    /// At most one: how much the fullest volume shortens them.
+    pub space: f64,
+    /// The fullest volume, if it shortens them.
+    pub scarce_volume: Option<ScarceVolume>,
+    /// At least one: how much load lengthens them.
+    pub load: f64,
+    /// At least one: how much the hourly budget lengthens them.
+    pub budget: f64,
+}
+
+impl Default for HorizonFactor {
+    fn default() -> Self {
+        Self { space: 1.0, scarce_volume: None, load: 1.0, budget: 1.0 }
+    }
+}
+
+impl HorizonFactor {
+    /// What a horizon is multiplied by.
+    #[must_use]
+    pub fn product(&self) -> f64 {
+        self.space * self.load * self.budget
+    }
+}
+
+/// The factors of every node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HorizonFactors {
+    /// By node index; the first is that of the pseudo node.
+    by_node: Vec<HorizonFactor>,
+}
+
+impl HorizonFactors {
+    /// The factors under these conditions.
+    ///
+    /// Views and cleanups of the cluster have files on every node, so that the fullest volume and
+    /// the busiest node count for them.
+    #[must_use]
+    pub(super) fn of(
+        snapshot: &Snapshot,
+        conditions: &Conditions,
+        rules: &Rules,
+        now: Moment,
+    ) -> Self {
+        let spent = conditions.constraints.recent_starts.iter();
+        let spent = spent.filter(|(at, _)| super::slots::is_recent(*at, now, BUDGET_PERIOD));
+        let spent: f64 = spent.map(|(_, bytes)| *bytes as f64).sum();
+        let share = spent / (rules.limits.bytes_per_hour.max(1) as f64);
+        let budget = towards(DEAR_WRITING, share, CHEAP_BUDGET_SHARE, 1.0);
+        let mut by_node: Vec<_> = snapshot
+            .nodes()
+            .iter()
+            .enumerate()
+            .map(|(at, node)| {
+                let (space, scarce_volume) = fullest(&conditions.disks, &node.name, rules);
+                let at = NodeIx::from_usize(at).unwrap_or_default();
+                let load = conditions.pressures.nodes.get(&at).map_or(0.0, |node| node.load);
+                HorizonFactor {
+                    space,
+                    scarce_volume,
+                    load: towards(DEAR_WRITING, load, 0.0, 1.0),
+                    budget,
+                }
+            })
+            .collect();
+        if let Some((cluster, nodes)) = by_node.split_first_mut() {
+            for node in nodes {
+                cluster.load = cluster.load.max(node.load);
+                if node.space < cluster.space {
+                    (cluster.space, cluster.scarce_volume) =
+                        (node.space, node.scarce_volume.clone());
+                }
+            }
+        }
+        Self { by_node }
+    }
+
+    /// The factor of a node.
+    #[must_use]
+    pub fn of_node(&self, node: NodeIx) -> HorizonFactor {
+        self.by_node.get(node.as_usize()).cloned().unwrap_or_default()
+    }
+
+    /// A target's rent at `now`, at the price on its node.
+    #[must_use]
+    pub fn rent_now(&self, target: TargetRef<'_>, now: Moment) -> RentNow {
+        let factor = self.by_node.get(target.node_ix().as_usize());
+        RentNow {
+            rent: target.rent(),
+            now,
+            horizon_factor: factor.map_or(1.0, HorizonFactor::product),
+        }
+    }
+
+    /// The smallest product.
+    pub(super) fn smallest(&self) -> f64 {
+        self.by_node.iter().map(HorizonFactor::product).fold(1.0, f64::min)
+    }
+
+    /// Whether any node's product differs by more than a hundredth: a smaller difference can wait
+    /// until every target is scored again anyway.
+    pub(super) fn differ_from(&self, other: &Self) -> bool {
+        let products = |factors: &Self| -> Vec<f64> {
+            factors.by_node.iter().map(HorizonFactor::product).collect()
+        };
+        let (one, two) = (products(self), products(other));
+        one.len() != two.len()
+            || one.iter().zip(&two).any(|(one, two)| (one - two).abs() > 0.01 * one.max(*two))
+    }
+}
+
+/// The factor of the fullest of a node's volumes; volumes of unknown size have none.
+fn fullest(disks: &Disks, node: &str, rules: &Rules) -> (f64, Option<ScarceVolume>) {
+    let scarce = disks.of_node(node).filter_map(|volume| {
+        let space = volume.space?;
+        let size = space.size.filter(|size| *size > 0)?;
+        let free_share = space.available as f64 / size as f64;
+        let keep_free = rules.headroom.keep_free_percent / 100.0;
+        let comfortable = (rules.rent.comfortable_percent / 100.0).max(keep_free);
+        let least = rules.rent.scarce_horizon_percent / 100.0;
+        let factor = towards(least, free_share, comfortable, keep_free);
+        let volume = ScarceVolume { name: Arc::clone(&volume.name), free_share };
+        (factor < 1.0).then_some((factor, Some(volume)))
+    });
+    scarce.min_by(|(one, _), (two, _)| one.total_cmp(two)).unwrap_or((1.0, None))
+}
+
+/// One where `value` is at `from` or before it, `end` at `to` or beyond, and in between by equal
+/// ratios for equal steps.
+fn towards(end: f64, value: f64, from: f64, to: f64) -> f64 {
+    let way = if from == to {
+        f64::from(u8::from(value <= to))
+    } else {
+        ((value - from) / (to - from)).clamp(0.0, 1.0)
+    };
+    end.powf(way)
+}

@@ -1,0 +1,229 @@
+//! Channels by rent: time makes targets due, scarcity changes the price, nothing starves.
+
+use super::*;
+use crate::{
+    model::{channel::ChannelPreset, settings::limits::Limits},
+    plan::{
+        disk::{Disks, Volume, VolumeSpace},
+        pressure::{NodePressure, Pressures},
+    },
+};
+use std::time::Duration;
+
+const HOUR: u64 = 3_600;
+const READ: u64 = 1_000_000;
+
+fn by_rent() -> Channels {
+    Channels { list: ChannelPreset::Rent.channels(), ..Channels::default() }
+}
+
+/// A planner of its own: the tables, the queues, and what holds.
+struct Planner {
+    draft: Draft,
+    queues: Queues,
+    conditions: Conditions,
+    rules: Arc<Rules>,
+}
+
+impl Planner {
+    fn new(sizes: &[(&str, u64, u64)]) -> (Self, Vec<TargetIx>) {
+        let mut draft = Draft::new(5);
+        let node = member(&mut draft, "couchdb@a");
+        let ids = sizes.iter().map(|(name, file, active)| {
+            let db = draft.get_or_add_db(DbName { db: name, suffix: ".1" });
+            let ix = draft.get_or_add_shard(node, db, None);
+            draft.set_facts(ix, database(file * MIB, active * MIB, READ));
+            ix
+        });
+        let ids = ids.collect();
+        let (queues, conditions) = (Queues::new(Arc::new(by_rent())), Conditions::default());
+        let fresh_for = Duration::from_secs(u64::from(u32::MAX));
+        let rules = Arc::new(Rules { fresh_for, ..(*rules()).clone() });
+        (Self { draft, queues, conditions, rules }, ids)
+    }
+
+    fn plan_at(&mut self, now: u64) -> Plan {
+        let (snapshot, now) = (self.draft.publish(at(now)), at(now));
+        self.queues.apply_snapshot(&snapshot, now);
+        self.queues.update_prices(&snapshot, &self.conditions, &self.rules, now);
+        self.queues.make_plan(&snapshot, &self.conditions, &self.rules, now)
+    }
+}
+
+/// A database without rewrites, so that a compaction leaves what is active and four blocks.
+fn database(file: u64, active: u64, measured: u64) -> Facts {
+    Facts {
+        docs: OptionalU64::new(1_000),
+        deleted_docs: OptionalU64::new(0),
+        update_seq: OptionalU64::new(1_000),
+        compacted_seq: OptionalU64::new(0),
+        ..facts(file, active, measured)
+    }
+}
+
+fn priority(plan: &Plan, ix: TargetIx) -> Option<f64> {
+    Some(plan.placement(ix)?.1.priority)
+}
+
+#[test]
+fn waste_alone_is_not_due_but_its_age_makes_it_due() {
+    let (mut planner, ids) = Planner::new(&[("half", 2_000, 1_000), ("tenth", 1_100, 1_000)]);
+    let plan = planner.plan_at(READ);
+    assert_eq!((starts(&plan), priority(&plan, ids[0])), (vec![], None));
+    let half = plan.snapshot.target(ids[0]).unwrap();
+    let misses: Vec<_> = plan.misses(half).map(|(_, miss)| miss.reason).collect();
+    assert_eq!(misses[0], MissReason::BelowMinPriority);
+    let plan = planner.plan_at(READ + 23 * HOUR);
+    assert_eq!(priority(&plan, ids[0]), None);
+    let plan = planner.plan_at(READ + 25 * HOUR);
+    assert_eq!(starts(&plan), [ids[0]], "half waste is due after one horizon");
+    assert!((priority(&plan, ids[0]).unwrap() - 25.0 / 24.0).abs() < 0.001);
+    let plan = planner.plan_at(READ + 241 * HOUR);
+    assert!((priority(&plan, ids[1]).unwrap() - 241.0 / 240.0).abs() < 0.001);
+    assert_eq!(
+        waits(plan.queue(NodeIx::from_usize(1).unwrap(), 0).unwrap()),
+        [ids[0], ids[1]],
+        "the most overdue first"
+    );
+}
+
+#[test]
+fn a_file_that_was_never_read_has_no_rent() {
+    let (mut planner, _) = Planner::new(&[]);
+    let node = planner.draft.find_node("couchdb@a").unwrap();
+    let db = planner.draft.get_or_add_db(DbName { db: "new", suffix: ".1" });
+    let ix = planner.draft.get_or_add_shard(node, db, None);
+    planner.draft.set_facts(ix, Facts { measured_at: None, ..database(2 << 30, 1 << 30, 0) });
+    let plan = planner.plan_at(READ + 900 * HOUR);
+    let target = plan.snapshot.target(ix).unwrap();
+    let misses: Vec<_> = plan.misses(target).map(|(_, miss)| miss.reason).collect();
+    assert_eq!(misses[0], MissReason::UnknownRent);
+}
+
+#[test]
+fn a_file_without_live_bytes_is_due_as_soon_as_its_rent_is_worth_the_headers() {
+    let (mut planner, ids) = Planner::new(&[("empty", 2_000, 0)]);
+    assert_eq!(starts(&planner.plan_at(READ)), []);
+    assert_eq!(starts(&planner.plan_at(READ + 10)), ids, "16 KiB to write, 2 GiB to free");
+}
+
+#[test]
+fn a_full_disk_shortens_the_horizon_and_a_busy_node_lengthens_it() {
+    let volume = |available: u64, size: Option<u64>| Volume {
+        name: "/data".into(),
+        nodes: vec!["couchdb@a".into()],
+        space: Some(VolumeSpace { available, size, measured_at: at(READ) }),
+        falling_since: None,
+        problem: None,
+    };
+    let node = NodeIx::from_usize(1).unwrap();
+    for (case, volume, load, spent, factor) in [
+        ("nothing known", None, None, 0, 1.0),
+        ("comfortable", Some(volume(40, Some(100))), Some(0.0), 0, 1.0),
+        ("half way down", Some(volume(25, Some(100))), None, 0, 0.1_f64.sqrt()),
+        ("no more than is kept free", Some(volume(10, Some(100))), None, 0, 0.1),
+        ("full", Some(volume(0, Some(100))), None, 0, 0.1),
+        ("of unknown size", Some(volume(1, None)), None, 0, 1.0),
+        ("half way to its high mark", None, Some(0.5), 0, 2.0),
+        ("at its high mark", None, Some(1.0), 0, 4.0),
+        ("half of the budget", None, None, 250, 1.0),
+        ("three quarters of the budget", None, None, 375, 2.0),
+        ("more than the budget", None, None, 900, 4.0),
+        ("both", Some(volume(10, Some(100))), Some(1.0), 0, 0.4),
+    ] {
+        let (mut planner, ids) = Planner::new(&[("half", 2_000, 1_000)]);
+        planner.conditions.disks = Arc::new(Disks { volumes: volume.into_iter().collect() });
+        let pressure = load.map(|load| (node, NodePressure { load, ..NodePressure::default() }));
+        planner.conditions.pressures =
+            Arc::new(Pressures { nodes: pressure.into_iter().collect() });
+        let now = READ + 24 * HOUR;
+        let constraints = Arc::make_mut(&mut planner.conditions.constraints);
+        constraints.recent_starts =
+            vec![(at(now - 60), spent << 30), (at(now - 2 * HOUR), 1 << 50)];
+        let plan = planner.plan_at(now);
+        let ours = plan.horizon_factors.of_node(node).product();
+        assert!((ours - factor).abs() < 1e-9, "{case}: {ours}, not {factor}");
+        let cluster = plan.horizon_factors.of_node(NodeIx::CLUSTER).product();
+        assert!((cluster - factor).abs() < 1e-9, "{case}: views count the fullest and busiest");
+        let due = priority(&plan, ids[0]);
+        assert_eq!(due.is_some(), factor < 1.0, "{case}: {due:?}");
+    }
+}
+
+#[test]
+fn a_price_that_changed_counts_at_once() {
+    let (mut planner, ids) = Planner::new(&[("half", 2_000, 1_000)]);
+    let now = READ + 12 * HOUR;
+    assert_eq!(starts(&planner.plan_at(now)), []);
+    let space = VolumeSpace { available: 20 << 30, size: Some(100 << 30), measured_at: at(now) };
+    let volume = Volume {
+        name: "/data".into(),
+        nodes: vec!["couchdb@a".into()],
+        space: Some(space),
+        falling_since: None,
+        problem: None,
+    };
+    planner.conditions.disks = Arc::new(Disks { volumes: vec![volume] });
+    assert_eq!(starts(&planner.plan_at(now)), ids);
+}
+
+#[test]
+fn a_compaction_that_was_seen_ends_what_is_due() {
+    let (mut planner, ids) = Planner::new(&[("half", 2_000, 1_000)]);
+    let now = READ + 48 * HOUR;
+    assert_eq!(starts(&planner.plan_at(now)), ids);
+    let compacted = Facts {
+        compacted_seq: OptionalU64::new(1_000),
+        ..database(1_000 * MIB + 16_384, 1_000 * MIB, now + 60)
+    };
+    planner.draft.set_facts(ids[0], compacted);
+    assert_eq!(priority(&planner.plan_at(now + 60), ids[0]), None);
+    assert_eq!(priority(&planner.plan_at(now + 9_000 * HOUR), ids[0]), None, "there is no waste");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// With one compaction at a time in the whole cluster, and more work than it can do, every
+    /// target with waste starts.
+    #[test]
+    fn nothing_starves(
+        dbs in proptest::collection::vec((1_u64..4_000, 2_u64..4_000, 0_u64..50), 2..12),
+        minutes in 30_u64..600,
+    ) {
+        let names: Vec<String> = (0..dbs.len()).map(|at| format!("db{at}")).collect();
+        let sizes: Vec<(&str, u64, u64)> = names
+            .iter()
+            .zip(&dbs)
+            .map(|(name, (waste, active, _))| (name.as_str(), waste + active, *active))
+            .collect();
+        let (mut planner, ids) = Planner::new(&sizes);
+        let limits = Limits { cluster: 1, per_node: 1, ..Limits::default() };
+        planner.rules = Arc::new(Rules { limits, ..(*planner.rules).clone() });
+        let mut times = vec![0_u32; ids.len()];
+        let mut files: Vec<u64> = sizes.iter().map(|(_, file, _)| *file).collect();
+        let mut now = READ;
+        // The slowest is due within its size over its waste, in days.
+        let bound = dbs.iter().map(|(waste, active, _)| 2 + active.div_ceil(*waste)).max().unwrap();
+        let rounds = (bound * 24 * 60 / minutes + 4) * u64::try_from(ids.len()).unwrap();
+        for _ in 0..rounds {
+            now += minutes * 60;
+            for (at, ix) in ids.iter().enumerate() {
+                // What is busy makes as much waste in each round as it has data in twenty.
+                files[at] += dbs[at].2 * dbs[at].1 / 1_000;
+                planner.draft.set_facts(*ix, database(files[at] * MIB, dbs[at].1 * MIB, now));
+            }
+            let plan = planner.plan_at(now);
+            if let Some(start) = plan.starts.first() {
+                let at = ids.iter().position(|ix| *ix == start.ix).unwrap();
+                times[at] += 1;
+                files[at] = dbs[at].1;
+                planner.draft.set_facts(start.ix, database(files[at] * MIB, dbs[at].1 * MIB, now));
+            }
+            if times.iter().all(|times| *times > 0) {
+                return Ok(());
+            }
+        }
+        prop_assert!(false, "after {rounds} rounds of {minutes} minutes: {times:?} of {dbs:?}");
+    }
+}

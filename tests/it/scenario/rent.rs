@@ -1,0 +1,63 @@
+//! Channels by rent over days: what starts when, whatever happens to the process and its clock.
+
+use super::*;
+use couchdb_sim::Compaction;
+
+/// Databases that make no garbage: one with three times as much waste as data, one half waste, and
+/// one with a tenth.
+fn idle() -> Config {
+    let with = |name: &str, bloat: f64| on(A, Database { bloat, ..bloated(name, 1_000) });
+    alone(Node::new(A)).with(with("three", 4.0)).with(with("half", 2.0)).with(with("tenth", 1.1))
+}
+
+fn by_rent() -> String {
+    unhurried() + "channels: rent\n"
+}
+
+/// When each database was compacted, in hours from the start.
+fn compacted(rig: &Rig) -> Vec<(String, f64)> {
+    let all: Vec<Compaction> = rig.cluster.world(|world| world.compactions());
+    let name =
+        |file: &str| file.rsplit('/').next().unwrap_or(file).split('.').next().map(String::from);
+    let at = |one: &Compaction| one.began.as_secs_f64() / 3_600.0;
+    all.iter().map(|one| (name(&one.shard).unwrap_or_default(), at(one))).collect()
+}
+
+/// Asserts that databases were compacted in this order, each at about this hour.
+fn assert_compacted(rig: &Rig, expected: &[(&str, f64)]) {
+    let found = compacted(rig);
+    let alike = |(name, at): &(String, f64), (wanted, when): &(&str, f64)| {
+        name == wanted && (at - when).abs() < 0.05 * when + 0.2
+    };
+    let all = found.len() == expected.len()
+        && found.iter().zip(expected).all(|(found, expected)| alike(found, expected));
+    assert!(all, "{found:?}, and not {expected:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_starts_when_its_waste_has_cost_as_much_as_rewriting_it() {
+    let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
+    rig.run_for(30 * HOUR).await;
+    assert_compacted(&rig, &[("three", 8.0), ("half", 24.0)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_while_it_only_advises() {
+    let mut rig = Rig::in_mode(Mode::Advise, START, idle(), &by_rent());
+    rig.run_for(30 * HOUR).await;
+    assert_compacted(&rig, &[]);
+    let plan = rig.planned().await;
+    assert_eq!(plan.starts.len(), 2, "it says what it would start");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_forward_and_back_moves_no_start() {
+    let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
+    rig.run_for(3 * HOUR).await;
+    rig.shift_clock(86_400);
+    rig.run_for(2 * HOUR).await;
+    assert_compacted(&rig, &[]);
+    rig.shift_clock(-2 * 86_400);
+    rig.run_for(25 * HOUR).await;
+    assert_compacted(&rig, &[("three", 8.0), ("half", 24.0)]);
+}
