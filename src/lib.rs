@@ -73,6 +73,7 @@
 //!  feeds        CouchDB's feeds in, recliner's out
 //!  act          enforcer, follower, warmer, takeover: everything that changes CouchDB
 //!  store        the journal and its writers
+//!  what_if      waste, writing and free space under any rules, days ahead
 //!  plan         queues, disks, pressure, and planned starts
 //!  scan         sweeps, re-reads, polls
 //!  jobs         running jobs and their outcomes
@@ -154,6 +155,7 @@ pub mod store;
 pub mod table;
 mod tasks;
 mod text;
+pub mod what_if;
 
 // The harness runs tests in the order of their names: this one is the first, and limits the run.
 #[cfg(test)]

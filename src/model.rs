@@ -5,6 +5,7 @@
 pub mod channel;
 pub(crate) mod estimate;
 pub mod facts;
+pub mod growth;
 pub(crate) mod priority;
 pub(crate) mod queue;
 pub mod records;

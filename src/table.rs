@@ -17,6 +17,7 @@ mod name_table;
 mod node;
 mod packed_facts;
 mod persisted;
+mod projection;
 mod published_state;
 mod target_ref;
 mod top_databases;
@@ -29,6 +30,7 @@ pub use indexes::{DbIx, TargetIx};
 pub use name_table::DbName;
 pub use node::{DiskUsage, Node, NodeIx, NodeSmoosh, PriorityRange, SmooshChannel, VolumeUsage};
 pub use persisted::{DamagedBlock, TableBlock, UncompressedBlock};
+pub use projection::Projection;
 pub use published_state::{PublishedDbState, PublishedUpdateSeqs};
 pub use target_ref::TargetRef;
 pub use top_databases::{DbSums, ExportedDatabase, ExportedDatabases, FileSums};
@@ -40,7 +42,9 @@ pub(crate) use chunked_table::ChunkedTable;
 use crate::{
     datadir::ReadProblem,
     model::{
-        rent::Rent,
+        facts::Facts,
+        growth::{Growth, SizeReading},
+        rent::{Rent, WasteReading},
         target::{TargetKind, TargetState},
     },
 };
@@ -65,6 +69,25 @@ struct TargetRow {
     generation: u32,
 }
 
+/// What the readings of one target add up to, in thirty-two bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct SizeHistory {
+    rent: Rent,
+    growth: Growth,
+}
+
+impl SizeHistory {
+    /// The history after a reading of one file; `known` is what was known before.
+    fn after_reading(self, kind: TargetKind, known: &Facts, seen: &Facts) -> Self {
+        let waste = |facts| WasteReading::of(kind, facts);
+        let size = |facts| SizeReading::of(kind, facts);
+        Self {
+            rent: self.rent.after_reading(waste(known).as_ref(), waste(seen).as_ref()),
+            growth: self.growth.after_reading(size(known).as_ref(), size(seen).as_ref()),
+        }
+    }
+}
+
 /// The shard map's entry for one database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardMapEntry {
@@ -81,8 +104,7 @@ pub struct Snapshot {
     generated_at: Moment,
     rows: ChunkedTable<TargetRow>,
     facts: ChunkedTable<PackedFacts>,
-    /// The waste of each target over time.
-    rents: ChunkedTable<Rent>,
+    histories: ChunkedTable<SizeHistory>,
     names: NameTable,
     shard_maps: ChunkedTable<ShardMapEntry>,
     views: ChunkedTable<Arc<View>>,
@@ -173,7 +195,7 @@ impl Snapshot {
     /// one.
     #[must_use]
     pub fn without_facts(&self) -> Self {
-        Self { facts: ChunkedTable::default(), rents: ChunkedTable::default(), ..self.clone() }
+        Self { facts: ChunkedTable::default(), histories: ChunkedTable::default(), ..self.clone() }
     }
 
     /// Number of rows; an upper bound of every [`TargetIx`].

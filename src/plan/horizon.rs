@@ -68,7 +68,7 @@ impl HorizonFactors {
     /// Views and cleanups of the cluster have files on every node, so that the fullest volume and
     /// the busiest node count for them.
     #[must_use]
-    pub(super) fn of(
+    pub(crate) fn of(
         snapshot: &Snapshot,
         conditions: &Conditions,
         rules: &Rules,
@@ -129,15 +129,14 @@ impl HorizonFactors {
         self.by_node.iter().map(HorizonFactor::product).fold(1.0, f64::min)
     }
 
-    /// Whether any node's product differs by more than a hundredth: a smaller difference can wait
-    /// until every target is scored again anyway.
-    pub(super) fn differ_from(&self, other: &Self) -> bool {
+    /// Whether any node's product differs by more than this share.
+    pub(crate) fn differ_from(&self, other: &Self, tolerance: f64) -> bool {
         let products = |factors: &Self| -> Vec<f64> {
             factors.by_node.iter().map(HorizonFactor::product).collect()
         };
         let (one, two) = (products(self), products(other));
         one.len() != two.len()
-            || one.iter().zip(&two).any(|(one, two)| (one - two).abs() > 0.01 * one.max(*two))
+            || one.iter().zip(&two).any(|(one, two)| (one - two).abs() > tolerance * one.max(*two))
     }
 }
 

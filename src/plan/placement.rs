@@ -3,6 +3,7 @@
 use crate::{
     model::{
         channel::{Channel, Channels},
+        facts::Facts,
         score::{Miss, MissReason, RentNow, score},
         target::TargetState,
     },
@@ -45,13 +46,14 @@ impl Placement {
         rent: RentNow,
         since: Moment,
     ) -> Self {
-        match first_channel(channels, target, rent) {
+        let facts = target.facts();
+        match first_channel(channels, target, &facts, rent) {
             Some((channel, priority)) => Self {
                 priority,
                 queued_since: since,
                 node: target.node_ix(),
                 channel: u8::try_from(channel).unwrap_or(NO_CHANNEL),
-                compact_running: target.facts().flags.compact_running,
+                compact_running: facts.flags.compact_running,
             },
             None => Self::default(),
         }
@@ -64,21 +66,21 @@ impl Placement {
     }
 }
 
-/// The index of the first channel that takes a target, and the target's priority there
+/// The index of the first channel that takes a target with these facts, and its priority there
 /// (`smoosh_server:find_channel/3`).
 #[must_use]
 pub fn first_channel(
     channels: &Channels,
     target: TargetRef<'_>,
+    facts: &Facts,
     rent: RentNow,
 ) -> Option<(usize, f64)> {
     // No request starts one part of a view; the view itself is queued for all its parts.
     if target.is_part() || !is_compactable(target.state()) || is_ignored(channels, target) {
         return None;
     }
-    let facts = target.facts();
     channels.list.iter().enumerate().find_map(|(at, channel)| {
-        let priority = score(channel, target.kind(), &facts, rent).ok()?;
+        let priority = score(channel, target.kind(), facts, rent).ok()?;
         accepts_names(channel, target).then_some((at, priority))
     })
 }

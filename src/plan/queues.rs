@@ -26,6 +26,9 @@ use wall_clock::Moment;
 /// the shortest horizon, within the limits below.
 const PRICES_PER_HORIZON: u32 = 500;
 
+/// A price that changed by less than this share can wait for the next round.
+const PRICE_TOLERANCE: f64 = 0.01;
+
 /// Shortest time between two such rounds: moments are whole seconds.
 const MIN_PRICING_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -140,7 +143,7 @@ impl Queues {
         let interval = shortest.mul_f64(factors.smallest()) / PRICES_PER_HORIZON;
         let interval = interval.clamp(MIN_PRICING_INTERVAL, MAX_PRICING_INTERVAL);
         let is_due = self.priced_at.is_none_or(|last| last.age(now) >= interval || now < last);
-        let differ = factors.differ_from(&self.horizon_factors);
+        let differ = factors.differ_from(&self.horizon_factors, PRICE_TOLERANCE);
         if !is_due && !differ {
             return;
         }
@@ -151,6 +154,11 @@ impl Queues {
                 self.rescore(snapshot, target.ix(), now);
             }
         }
+    }
+
+    /// Sets the price of waste for what is scored from now on.
+    pub(crate) fn set_prices(&mut self, factors: HorizonFactors) {
+        self.horizon_factors = Arc::new(factors);
     }
 
     /// Publishes the queues as they are, and the plan that follows from them at `now`.

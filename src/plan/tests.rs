@@ -277,7 +277,7 @@ proptest! {
         }
         let plan = last.unwrap();
         for target in plan.snapshot.targets() {
-            let taken = first_channel(&plan.channels, target, plan.rent_now(target)).map(|(at, _)| at);
+            let taken = first_channel(&plan.channels, target, &target.facts(), plan.rent_now(target)).map(|(at, _)| at);
             prop_assert_eq!(plan.placement(target.ix()).and_then(|(_, placed)| placed.channel_index()), taken);
         }
     }

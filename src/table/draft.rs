@@ -4,13 +4,13 @@ mod views;
 
 use super::{
     ChunkedTable, DbIx, DbName, IndexSet, Node, NodeIx, PackedFacts, PartSums, ShardMapEntry,
-    Snapshot, TargetIx, TargetRef, TargetRow, View, top_databases::TopDatabases,
+    SizeHistory, Snapshot, TargetIx, TargetRef, TargetRow, View, top_databases::TopDatabases,
 };
 use crate::{
     datadir::ReadProblem,
     model::{
         facts::Facts,
-        rent::{Rent, WasteReading},
+        rent::WasteReading,
         target::{CLUSTER_NODE, TargetKind, TargetState},
     },
 };
@@ -245,24 +245,23 @@ impl Draft {
     /// Sets a target's facts.
     pub fn set_facts(&mut self, ix: TargetIx, facts: Facts) {
         let Some(target) = self.current.target(ix) else { return };
-        let (kind, before) = (target.kind(), target.rent());
-        let known = WasteReading::of(kind, &target.facts());
-        let rent = before.after_reading(known.as_ref(), WasteReading::of(kind, &facts).as_ref());
+        let (kind, known, before) = (target.kind(), target.facts(), target.history());
+        let history = before.after_reading(kind, &known, &facts);
         self.remove_from_sums(ix);
         if let Some(known) = self.current.facts.get_mut(ix.as_usize()) {
             *known = PackedFacts::pack(kind, &facts);
         }
-        if rent != before {
-            self.set_rent(ix, rent);
+        if history != before {
+            self.set_history(ix, history);
         }
         self.add_to_sums(ix);
         self.mark_changed(ix);
     }
 
-    /// Replaces a target's rent, which otherwise follows from its readings.
-    pub(super) fn set_rent(&mut self, ix: TargetIx, rent: Rent) {
-        if let Some(row) = self.current.rents.get_mut(ix.as_usize()) {
-            *row = rent;
+    /// Replaces what a target's readings add up to.
+    pub(super) fn set_history(&mut self, ix: TargetIx, history: SizeHistory) {
+        if let Some(row) = self.current.histories.get_mut(ix.as_usize()) {
+            *row = history;
         }
     }
 
@@ -286,8 +285,9 @@ impl Draft {
             let Some(target) = self.current.target_at(at) else { continue };
             let Some(waste) = WasteReading::of(target.kind(), &target.facts()) else { continue };
             let Some(before) = clock_before(&waste) else { continue };
-            let (ix, rent) = (target.ix(), target.rent());
-            self.set_rent(ix, rent.settled(waste.reclaimable_bytes, before, now));
+            let (ix, history) = (target.ix(), target.history());
+            let rent = history.rent.settled(waste.reclaimable_bytes, before, now);
+            self.set_history(ix, SizeHistory { rent, ..history });
         }
     }
 
@@ -389,14 +389,14 @@ impl Draft {
                 if let Some(facts) = self.current.facts.get_mut(free as usize) {
                     *facts = PackedFacts::UNKNOWN;
                 }
-                if let Some(rent) = self.current.rents.get_mut(free as usize) {
-                    *rent = Rent::default();
+                if let Some(history) = self.current.histories.get_mut(free as usize) {
+                    *history = SizeHistory::default();
                 }
                 free
             }
             None => {
                 self.current.facts.push(PackedFacts::UNKNOWN);
-                self.current.rents.push(Rent::default());
+                self.current.histories.push(SizeHistory::default());
                 row_index(self.current.rows.push(row))
             }
         };

@@ -8,9 +8,12 @@
 //! most of them were measured is stored separately, so that a block in which only that moment
 //! changed keeps its bytes.
 
-use super::{DbName, Draft, NodeIx, PackedFacts, ShardMapEntry, Snapshot, TargetIx, View};
+use super::{
+    DbName, Draft, NodeIx, PackedFacts, ShardMapEntry, SizeHistory, Snapshot, TargetIx, View,
+};
 use crate::model::{
     facts::{FactKind, OptionalU64},
+    growth::Growth,
     rent::Rent,
     target::{TargetKind, TargetState},
 };
@@ -61,8 +64,8 @@ pub struct UncompressedBlock {
     bytes: Vec<u8>,
 }
 
-/// What a block stores. The rents follow it, in the order of its targets: a version that knew none
-/// reads the same content.
+/// What a block stores. The histories follow it, in the order of its targets: a version that knew
+/// none reads the same content.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct BlockContent<'a> {
     #[serde(borrow)]
@@ -71,8 +74,35 @@ struct BlockContent<'a> {
     targets: Vec<StoredTarget<'a>>,
 }
 
-/// [`Rent::parts`]: byte-seconds up to a time in seconds since 1970.
-type StoredRents = Vec<Option<(f32, u32)>>;
+/// What the readings of one target add up to: [`Rent::parts`] and [`Growth::parts`], with times in
+/// seconds since 1970.
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredHistory {
+    rent: Option<(f32, u32)>,
+    growth: ([f32; 4], [u32; 2]),
+}
+
+impl StoredHistory {
+    fn of(SizeHistory { rent, growth }: SizeHistory) -> Self {
+        // A moment is a number of 32 bits.
+        let seconds = |at: Moment| u32::try_from(at.unix()).unwrap_or_default();
+        let (means, times) = growth.parts();
+        Self {
+            rent: rent.parts().map(|(paid, since)| (paid, seconds(since))),
+            growth: (means, times.map(seconds)),
+        }
+    }
+
+    fn restored(&self) -> SizeHistory {
+        let moment = |seconds: u32| Moment::from_unix(seconds.into());
+        let rent = self.rent.map(|(paid, since)| Rent::from_parts(paid, moment(since)));
+        let (means, times) = self.growth;
+        SizeHistory {
+            rent: rent.unwrap_or_default(),
+            growth: Growth::from_parts(means, times.map(moment)),
+        }
+    }
+}
 
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredDb<'a> {
@@ -173,15 +203,12 @@ impl Snapshot {
                 at: own.and_then(|at| u32::try_from(at.unix()).ok()),
             });
         }
-        let rents: StoredRents = targets
-            .iter()
-            .map(|target| target.rent().parts())
-            .map(|parts| parts.and_then(|(paid, at)| Some((paid, u32::try_from(at.unix()).ok()?))))
-            .collect();
+        let histories: Vec<_> =
+            targets.iter().map(|target| StoredHistory::of(target.history())).collect();
         let bytes = if targets.is_empty() {
             Ok(Vec::new())
         } else {
-            postcard::to_stdvec(&(content, rents))
+            postcard::to_stdvec(&(content, histories))
         };
         UncompressedBlock { number, at, bytes: bytes.unwrap_or_default() }
     }
@@ -230,7 +257,7 @@ impl Draft {
         decoder.read_to_end(&mut bytes).map_err(|_| DamagedBlock)?;
         let (content, rest) =
             postcard::take_from_bytes::<BlockContent<'_>>(&bytes).map_err(|_| DamagedBlock)?;
-        let rents: StoredRents = if rest.is_empty() {
+        let histories: Vec<StoredHistory> = if rest.is_empty() {
             Vec::new()
         } else {
             postcard::from_bytes(rest).map_err(|_| DamagedBlock)?
@@ -252,8 +279,8 @@ impl Draft {
             let node = nodes.get(usize::from(kept.node)).copied().unwrap_or_default();
             if let Some(db) = content.dbs.get(usize::from(kept.db)) {
                 let ix = self.restore_target(node, db, kept, block.at);
-                if let Some((paid, since)) = rents.get(at).copied().flatten() {
-                    self.set_rent(ix, Rent::from_parts(paid, Moment::from_unix(since.into())));
+                if let Some(history) = histories.get(at) {
+                    self.set_history(ix, history.restored());
                 }
             }
         }

@@ -1,14 +1,15 @@
 //! The readers' view of one target.
 
 use super::{
-    DbIx, DbName, NodeIx, PackedFacts, PartSums, SearchAttributes, ShardMapEntry, Snapshot,
-    TargetIx, TargetRow, View, totals::Contribution,
+    DbIx, DbName, NodeIx, PackedFacts, PartSums, SearchAttributes, ShardMapEntry, SizeHistory,
+    Snapshot, TargetIx, TargetRow, View, totals::Contribution,
 };
 use crate::{
     datadir::ReadProblem,
     model::{
         estimate,
         facts::Facts,
+        growth::Growth,
         rent::Rent,
         target::{CLUSTER_NODE, TargetId, TargetKind, TargetState},
     },
@@ -62,7 +63,17 @@ impl<'a> TargetRef<'a> {
     /// Its waste over time, per file.
     #[must_use]
     pub fn rent(self) -> Rent {
-        self.snapshot.rents.get(self.ix.as_usize()).copied().unwrap_or_default()
+        self.history().rent
+    }
+
+    /// How fast it grows, per file.
+    #[must_use]
+    pub fn growth(self) -> Growth {
+        self.history().growth
+    }
+
+    pub(super) fn history(self) -> SizeHistory {
+        self.snapshot.histories.get(self.ix.as_usize()).copied().unwrap_or_default()
     }
 
     /// Why the header of its file could not be read, if so.

@@ -125,7 +125,7 @@ impl JobState {
     ) -> Effects {
         let channel_of = |target: crate::table::TargetRef<'_>| {
             let rent = HorizonFactors::default().rent_now(target, now);
-            let (at, _) = first_channel(&settings.channels, target, rent)?;
+            let (at, _) = first_channel(&settings.channels, target, &target.facts(), rent)?;
             settings.channels.list.get(at).map(|channel| Arc::clone(&channel.name))
         };
         let learned = self.calibration.headroom_factor.unwrap_or_default();

@@ -17,6 +17,12 @@ fn facts(file: u64, ago: Option<u64>) -> Facts {
     }
 }
 
+/// Sets facts that were first measured long ago, and again since.
+fn measure(draft: &mut Draft, ix: TargetIx, file: u64, ago: Option<u64>) {
+    draft.set_facts(ix, facts(file, ago.map(|_| 20_000)));
+    draft.set_facts(ix, facts(file, ago));
+}
+
 /// Three hundred databases on two nodes, with views and cleanups, measured `ago` seconds ago.
 fn tables(ago: impl Fn(u64) -> Option<u64>) -> Arc<Snapshot> {
     let mut draft = Draft::new(5);
@@ -27,7 +33,7 @@ fn tables(ago: impl Fn(u64) -> Option<u64>) -> Arc<Snapshot> {
         for node in nodes {
             let range = Range { from: 0, to: u32::MAX };
             let ix = draft.get_or_add_shard(node, db, (at != 7).then_some(range));
-            draft.set_facts(ix, facts(1_000 + at, ago(at)));
+            measure(&mut draft, ix, 1_000 + at, ago(at));
             if at == 9 {
                 draft.set_state(ix, TargetState::Orphan);
             }
@@ -43,9 +49,9 @@ fn tables(ago: impl Fn(u64) -> Option<u64>) -> Arc<Snapshot> {
                 ..View::default()
             };
             let ix = draft.add_view(db, view);
-            draft.set_facts(ix, facts(at, ago(at)));
+            measure(&mut draft, ix, at, ago(at));
             let cleanup = draft.get_or_add_cleanup(db);
-            draft.set_facts(cleanup, facts(0, ago(at)));
+            measure(&mut draft, cleanup, 0, ago(at));
         }
     }
     // A removed target leaves an empty row.
@@ -92,6 +98,32 @@ fn facts_are_restored_with_their_age() {
     assert_eq!(ages(&after), ages(&before));
     assert_eq!(after.totals(), before.totals());
     assert!(after.nodes().iter().skip(1).all(|node| node.is_member && node.is_up.is_none()));
+}
+
+#[test]
+fn rent_and_growth_are_restored_and_go_on() {
+    let mut draft = Draft::new(5);
+    let node = draft.get_or_add_node("couchdb@a");
+    let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".17" });
+    let ix = draft.get_or_add_shard(node, db, None);
+    for (file, ago) in [(10 << 20, 9_000), (30 << 20, 6_000), (30 << 20, 3_000)] {
+        draft.set_facts(ix, facts(file, Some(ago)));
+    }
+    let before = draft.publish(Moment::from_unix(NOW));
+    let after = restored(&packed(&before));
+    let (one, two) = (before.target(ix).unwrap(), after.target_at(0).unwrap());
+    assert_eq!((one.rent(), one.growth()), (two.rent(), two.growth()));
+    assert!(two.rent().byte_seconds(0, Moment::from_unix(NOW)).unwrap() > 0.0);
+    assert!(two.growth().expected(Moment::from_unix(NOW)).is_some());
+
+    // A block of a version that stored neither.
+    let block = before.build_block(0);
+    let content: BlockContent<'_> = postcard::from_bytes(&block.bytes).unwrap();
+    let old = UncompressedBlock { bytes: postcard::to_stdvec(&content).unwrap(), ..block.clone() };
+    let restored = restored(&[old.compress()]);
+    let old = restored.target_at(0).unwrap();
+    assert_eq!(old.facts(), two.facts());
+    assert_eq!(old.rent().byte_seconds(0, Moment::from_unix(NOW)), Some(0.0), "counted from then");
 }
 
 #[test]

@@ -1,0 +1,42 @@
+//! Tables whose facts may be changed to see what would follow.
+
+use super::{PackedFacts, SizeHistory, Snapshot, TargetIx};
+use crate::model::{facts::Facts, rent::Rent};
+use std::sync::Arc;
+use wall_clock::Moment;
+
+/// A copy of a snapshot with facts of another time. It keeps no totals: those are of the original.
+#[derive(Clone, Debug)]
+pub struct Projection {
+    current: Snapshot,
+    changed: Vec<TargetIx>,
+}
+
+impl Projection {
+    /// A copy of these tables, at their own version.
+    #[must_use]
+    pub fn of(snapshot: &Snapshot) -> Self {
+        Self { current: snapshot.clone(), changed: Vec::new() }
+    }
+
+    /// Replaces the facts of one target and its rent, which are not derived from one another here.
+    pub fn set(&mut self, ix: TargetIx, facts: &Facts, rent: Rent) {
+        let Some(target) = self.current.target(ix) else { return };
+        let (kind, history) = (target.kind(), target.history());
+        if let Some(row) = self.current.facts.get_mut(ix.as_usize()) {
+            *row = PackedFacts::pack(kind, facts);
+        }
+        if let Some(row) = self.current.histories.get_mut(ix.as_usize()) {
+            *row = SizeHistory { rent, ..history };
+        }
+        self.changed.push(ix);
+    }
+
+    /// The tables as they are now, as the version after the last one.
+    pub fn publish(&mut self, now: Moment) -> Arc<Snapshot> {
+        self.current.version += 1;
+        self.current.generated_at = now;
+        self.current.changed_targets = std::mem::take(&mut self.changed).into();
+        Arc::new(self.current.clone())
+    }
+}

@@ -1,0 +1,373 @@
+//! What-if: what a cluster's waste, writing and free space would be under any rules, days ahead.
+//!
+//! Owns a simulation in which every target grows as its readings show, and the same pure planner
+//! that runs in the service decides what is compacted. Never sends a request and changes nothing. The
+//! API and the command `what-if` ask.
+//!
+//! What is simplified: sizes grow smoothly; a compaction takes its predicted bytes at the rate that
+//! was measured, or at [`ASSUMED_RATE`]; a view's copies are spread evenly over the nodes; nothing is
+//! suspended, and nothing fails.
+
+mod course;
+mod simulation;
+
+use crate::{
+    model::{
+        channel::{ChannelPreset, Channels},
+        settings::limits::{Headroom, Limits},
+        target::TargetKind,
+    },
+    plan::{Conditions, Rules},
+    table::{NodeIx, Snapshot, TargetRef},
+};
+use course::Course;
+use simulation::Simulation;
+use std::{sync::Arc, time::Duration};
+use wall_clock::Moment;
+
+/// Bytes of new files that a compaction is assumed to write in a second until a rate was measured.
+pub const ASSUMED_RATE: f64 = 20e6;
+
+/// Number of times at which an outlook is read.
+pub const SAMPLES: usize = 57;
+
+/// The cluster as it is.
+#[derive(Clone, Debug)]
+pub struct Present {
+    /// Its targets.
+    pub snapshot: Arc<Snapshot>,
+    /// What else decides.
+    pub conditions: Conditions,
+    /// The present moment.
+    pub now: Moment,
+}
+
+/// The rules under which compactions would be started.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// The channels.
+    pub channels: Arc<Channels>,
+    /// All other settings.
+    pub rules: Rules,
+}
+
+impl Policy {
+    /// CouchDB's own daemon with its default channels: no limit but one compaction of each channel
+    /// at a time on a node, no pause, and no look at free space.
+    #[must_use]
+    pub fn smoosh() -> Self {
+        let limits = Limits {
+            per_node: usize::MAX,
+            cluster: usize::MAX,
+            bytes_per_hour: u64::MAX,
+            wait: Duration::ZERO,
+            one_copy_of_a_range: false,
+            ..Limits::default()
+        };
+        let headroom =
+            Headroom { keep_free_percent: 0.0, blind_limit: u64::MAX, ..Headroom::default() };
+        let list = ChannelPreset::Smoosh.channels();
+        Self {
+            channels: Arc::new(Channels { list, ..Channels::default() }),
+            rules: Rules {
+                limits,
+                headroom,
+                views: crate::model::settings::work::EnforceViews::All,
+                ..Rules::default()
+            },
+        }
+    }
+}
+
+/// What would be done, under a name.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// Its name.
+    pub name: String,
+    /// The rules; without them nothing is compacted.
+    pub policy: Option<Policy>,
+}
+
+/// One reading of an outlook.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Bytes that compactions would free.
+    pub waste_bytes: u64,
+    /// Bytes of all files.
+    pub file_bytes: u64,
+}
+
+/// The free space of one volume.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VolumeOutlook {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Free bytes at each sample, zero when full.
+    pub free_bytes: Vec<u64>,
+    /// When it is full, if it goes on as in the second half of the time; none if it never is.
+    pub full_at: Option<Moment>,
+}
+
+/// What would happen under one proposal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outlook {
+    /// The proposal's name.
+    pub name: String,
+    /// Readings at equal distances, the first of now.
+    pub samples: Vec<Sample>,
+    /// Free space of each volume where it is known.
+    pub volumes: Vec<VolumeOutlook>,
+    /// Bytes written anew.
+    pub rewritten_bytes: u64,
+    /// Bytes freed.
+    pub freed_bytes: u64,
+    /// Compactions started.
+    pub compactions: u64,
+    /// The longest time from being queued to the start, or to the end of the outlook.
+    pub longest_wait: Option<Duration>,
+    /// Targets that wait at the end.
+    pub undone_targets: u64,
+    /// What compacting them would free.
+    pub undone_bytes: u64,
+    /// Whether more had to be decided than could be decided one by one.
+    pub is_coarse: bool,
+}
+
+impl Outlook {
+    /// Mean of the wasted bytes.
+    #[must_use]
+    pub fn mean_waste(&self) -> u64 {
+        let sum: u128 = self.samples.iter().map(|sample| u128::from(sample.waste_bytes)).sum();
+        let count = u128::try_from(self.samples.len()).unwrap_or(1).max(1);
+        u64::try_from(sum / count).unwrap_or(u64::MAX)
+    }
+
+    /// The most bytes wasted at a time.
+    #[must_use]
+    pub fn peak_waste(&self) -> u64 {
+        self.samples.iter().map(|sample| sample.waste_bytes).max().unwrap_or_default()
+    }
+}
+
+/// How much is known of the growth that an outlook goes on with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// Bytes of files whose growth is known.
+    pub watched_bytes: u64,
+    /// Bytes of all files.
+    pub file_bytes: u64,
+    /// How long files were watched, as a mean over their bytes.
+    pub watched: Duration,
+}
+
+/// The answer: one outlook for each proposal, and how far to trust them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The time they begin at.
+    pub from: Moment,
+    /// The time they cover.
+    pub span: Duration,
+    /// What they rest on.
+    pub evidence: Evidence,
+    /// In the order of the proposals.
+    pub outlooks: Vec<Outlook>,
+}
+
+/// Nothing is known of how the cluster grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no file was watched for ten minutes yet, so nothing is known of how they grow; ask again later"
+)]
+pub struct NoRates;
+
+/// What would happen under each proposal within this time.
+///
+/// # Errors
+/// While no growth is known.
+pub fn outlooks(
+    present: &Present,
+    proposals: &[Proposal],
+    span: Duration,
+) -> Result<Answer, NoRates> {
+    let evidence = evidence(present);
+    if evidence.watched_bytes == 0 {
+        return Err(NoRates);
+    }
+    let unchecked = Unchecked::of(present, span);
+    let outlooks = proposals
+        .iter()
+        .map(|proposal| match &proposal.policy {
+            None => unchecked.outlook(present, &proposal.name, span),
+            Some(policy) => {
+                let simulation = Simulation::new(present, policy, &unchecked, span);
+                simulation.run(&proposal.name)
+            }
+        })
+        .collect();
+    Ok(Answer { from: present.now, span, evidence, outlooks })
+}
+
+/// The files that outlooks are about: parts of views count with the view.
+fn files(snapshot: &Snapshot) -> impl Iterator<Item = TargetRef<'_>> {
+    let has_files = |kind| matches!(kind, TargetKind::Db | TargetKind::View);
+    snapshot.targets().filter(move |target| has_files(target.kind()) && !target.is_part())
+}
+
+fn evidence(present: &Present) -> Evidence {
+    let (mut watched_bytes, mut file_bytes, mut byte_seconds) = (0_u64, 0_u64, 0_u128);
+    for target in files(&present.snapshot) {
+        let bytes = target.file_bytes().unwrap_or_default();
+        file_bytes = file_bytes.saturating_add(bytes);
+        let growth = target.growth();
+        if growth.expected(present.now).is_some() {
+            watched_bytes = watched_bytes.saturating_add(bytes);
+            let watched = growth.watched(present.now).unwrap_or_default();
+            byte_seconds += u128::from(bytes) * u128::from(watched.as_secs());
+        }
+    }
+    let mean = byte_seconds.checked_div(u128::from(watched_bytes)).unwrap_or_default();
+    let watched = Duration::from_secs(u64::try_from(mean).unwrap_or_default());
+    Evidence { watched_bytes, file_bytes, watched }
+}
+
+/// The course of the cluster if nothing is compacted, which every proposal is measured against.
+#[derive(Debug)]
+struct Unchecked {
+    samples: Vec<Sample>,
+    /// Bytes of files by sample and then node; those of views are spread over the nodes.
+    by_node: Vec<Vec<f64>>,
+}
+
+impl Unchecked {
+    fn of(present: &Present, span: Duration) -> Self {
+        let course = Course::new(present);
+        let nodes = present.snapshot.nodes().len();
+        let mut samples = vec![Sample::default(); SAMPLES];
+        let mut by_node = vec![vec![0.0; nodes]; SAMPLES];
+        let times: Vec<Duration> = (0..SAMPLES).map(|at| sample_time(span, at)).collect();
+        for target in files(&present.snapshot) {
+            let count = u64::from(target.file_count());
+            let places = nodes_of(&present.snapshot, target);
+            for ((sample, row), after) in samples.iter_mut().zip(&mut by_node).zip(&times) {
+                let facts = course.facts_without_compactions(target, *after);
+                let (file, waste) = sizes(target.kind(), &facts);
+                sample.file_bytes = sample.file_bytes.saturating_add(file * count);
+                sample.waste_bytes = sample.waste_bytes.saturating_add(waste * count);
+                let share = (file * count) as f64 / places.len().max(1) as f64;
+                for node in &places {
+                    if let Some(bytes) = row.get_mut(node.as_usize()) {
+                        *bytes += share;
+                    }
+                }
+            }
+        }
+        Self { samples, by_node }
+    }
+
+    /// Bytes by which a node's files have grown after this time.
+    fn grown_on(&self, node: NodeIx, span: Duration, after: Duration) -> f64 {
+        let place = after.as_secs_f64() / span.as_secs_f64().max(1.0) * (SAMPLES - 1) as f64;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let at = (place as usize).min(SAMPLES - 2);
+        let bytes = |at: usize| {
+            self.by_node.get(at).and_then(|row| row.get(node.as_usize())).copied().unwrap_or(0.0)
+        };
+        let (one, two) = (bytes(at), bytes(at + 1));
+        (two - one).mul_add(place - at as f64, one) - bytes(0)
+    }
+
+    fn outlook(&self, present: &Present, name: &str, span: Duration) -> Outlook {
+        let volumes = volume_outlooks(present, span, |node, at| {
+            self.grown_on(node, span, sample_time(span, at))
+        });
+        Outlook {
+            name: name.to_owned(),
+            samples: self.samples.clone(),
+            volumes,
+            rewritten_bytes: 0,
+            freed_bytes: 0,
+            compactions: 0,
+            longest_wait: None,
+            undone_targets: 0,
+            undone_bytes: 0,
+            is_coarse: false,
+        }
+    }
+}
+
+/// The time of a sample.
+fn sample_time(span: Duration, at: usize) -> Duration {
+    span.mul_f64(at as f64 / (SAMPLES - 1) as f64)
+}
+
+/// Bytes of a file, and what compacting it would free.
+fn sizes(kind: TargetKind, facts: &crate::model::facts::Facts) -> (u64, u64) {
+    let waste = crate::model::estimate::reclaimable_bytes(kind, facts);
+    (facts.file_bytes.get().unwrap_or_default(), waste.unwrap_or_default())
+}
+
+/// The nodes that hold a target's files: for a view of the cluster, all of them.
+fn nodes_of(snapshot: &Snapshot, target: TargetRef<'_>) -> Vec<NodeIx> {
+    if target.node_ix() != NodeIx::CLUSTER {
+        return vec![target.node_ix()];
+    }
+    let nodes = (1..snapshot.nodes().len()).filter_map(NodeIx::from_usize);
+    nodes.filter(|ix| snapshot.node(*ix).is_some_and(|node| node.is_member)).collect()
+}
+
+/// The free space of each volume, given the bytes by which a node's files have grown at each sample.
+fn volume_outlooks(
+    present: &Present,
+    span: Duration,
+    grown: impl Fn(NodeIx, usize) -> f64,
+) -> Vec<VolumeOutlook> {
+    let snapshot = &present.snapshot;
+    let known = present.conditions.disks.volumes.iter();
+    let known = known.filter_map(|volume| Some((volume, volume.space?)));
+    let outlook =
+        |(volume, space): (&crate::plan::disk::Volume, crate::plan::disk::VolumeSpace)| {
+            let nodes: Vec<NodeIx> = (0..snapshot.nodes().len())
+                .filter_map(NodeIx::from_usize)
+                .filter(|ix| {
+                    snapshot.node(*ix).is_some_and(|node| volume.nodes.contains(&node.name))
+                })
+                .collect();
+            let free: Vec<f64> = (0..SAMPLES)
+                .map(|at| {
+                    space.available as f64 - nodes.iter().map(|node| grown(*node, at)).sum::<f64>()
+                })
+                .collect();
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "saturates"
+            )]
+            let free_bytes = free.iter().map(|bytes| bytes.max(0.0) as u64).collect();
+            VolumeOutlook {
+                name: Arc::clone(&volume.name),
+                free_bytes,
+                full_at: full_after(&free, span).map(|after| present.now.plus(after)),
+            }
+        };
+    known.map(outlook).collect()
+}
+
+/// When free space reaches zero, if it goes on as in the second half of the time. None if that is
+/// more than ten years ahead.
+fn full_after(free: &[f64], span: Duration) -> Option<Duration> {
+    const FAR: Duration = Duration::from_secs(10 * 366 * 86_400);
+    if let Some(at) = free.iter().position(|bytes| *bytes <= 0.0) {
+        return Some(sample_time(span, at));
+    }
+    let (middle, last) = (free.get(free.len() / 2)?, free.last()?);
+    let lost = middle - last;
+    let half = span.as_secs_f64() / 2.0;
+    (lost > 0.0)
+        .then(|| Duration::try_from_secs_f64(last / (lost / half)).ok())
+        .flatten()
+        .map(|left| span.saturating_add(left))
+        .filter(|after| *after <= FAR)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,488 @@
+//! One policy through time: what is due, what the planner starts, and what that leaves.
+
+use super::{
+    ASSUMED_RATE, Course, Outlook, Policy, Present, SAMPLES, Sample, Unchecked, nodes_of,
+    sample_time, sizes, volume_outlooks,
+};
+use crate::{
+    jobs::{Job, JobKey, JobKind, JobPhase, Jobs, TargetConstraints},
+    model::{
+        channel::{Channel, Channels},
+        facts::Facts,
+        records::{Backoff, JobOwner},
+        score::RentNow,
+        settings::limits::Limits,
+        target::TargetKind,
+    },
+    plan::{Conditions, HorizonFactors, Plan, PlannedStart, Queues, Rules, first_channel},
+    table::{NodeIx, Projection, TargetIx, TargetRef},
+};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    sync::Arc,
+    time::Duration,
+};
+use wall_clock::Moment;
+
+/// Steps between two samples: at each, what waits is read again.
+const STEPS_PER_SAMPLE: usize = 4;
+
+/// A plan takes time in proportion to the rows of the tables; this many rows may be planned over.
+const ROW_BUDGET: usize = 200_000_000;
+
+/// The fewest plans of a simulation, and the most.
+const PLANS: (usize, usize) = (300, 30_000);
+
+/// Prices that changed by more than this share make targets due at other times.
+const PRICE_TOLERANCE: f64 = 0.1;
+
+/// The shortest compaction.
+const SHORTEST_JOB: Duration = Duration::from_secs(1);
+
+/// A compaction that runs.
+#[derive(Clone, Debug)]
+struct RunningJob {
+    ends: Duration,
+    start: PlannedStart,
+    nodes: Vec<NodeIx>,
+}
+
+/// The sums of an outlook.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    rewritten_bytes: u64,
+    freed_bytes: u64,
+    compactions: u64,
+    longest_wait: Option<Duration>,
+    /// Seconds of all compactions.
+    job_seconds: f64,
+}
+
+/// The state of the simulated cluster.
+#[derive(Debug)]
+pub(super) struct Simulation<'a> {
+    present: &'a Present,
+    unchecked: &'a Unchecked,
+    span: Duration,
+    channels: Arc<Channels>,
+    rules: Arc<Rules>,
+    course: Course<'a>,
+    projection: Projection,
+    queues: Queues,
+    conditions: Conditions,
+    /// When targets become due, in seconds.
+    due: BinaryHeap<Reverse<(u64, TargetIx)>>,
+    /// The prices for which these times hold.
+    prices: HorizonFactors,
+    jobs: Vec<RunningJob>,
+    /// Bytes of each node that compactions freed.
+    freed_on: Vec<f64>,
+    /// The same at each sample.
+    freed_at_samples: Vec<Vec<f64>>,
+    samples: Vec<Sample>,
+    sums: Sums,
+    plans_left: usize,
+    is_coarse: bool,
+    /// The last plan.
+    plan: Plan,
+}
+
+impl<'a> Simulation<'a> {
+    pub(super) fn new(
+        present: &'a Present,
+        policy: &Policy,
+        unchecked: &'a Unchecked,
+        span: Duration,
+    ) -> Self {
+        let rows = present.snapshot.row_count().max(1);
+        let rules = Rules { fresh_for: Duration::MAX, ..policy.rules.clone() };
+        Self {
+            present,
+            unchecked,
+            span,
+            channels: Arc::clone(&policy.channels),
+            rules: Arc::new(rules),
+            course: Course::new(present),
+            projection: Projection::of(&present.snapshot),
+            queues: Queues::new(Arc::clone(&policy.channels)),
+            conditions: undisturbed(&present.conditions),
+            due: BinaryHeap::new(),
+            prices: HorizonFactors::default(),
+            jobs: Vec::new(),
+            freed_on: vec![0.0; present.snapshot.nodes().len()],
+            freed_at_samples: Vec::with_capacity(SAMPLES),
+            samples: Vec::with_capacity(SAMPLES),
+            sums: Sums::default(),
+            plans_left: (ROW_BUDGET / rows).clamp(PLANS.0, PLANS.1),
+            is_coarse: false,
+            plan: Plan::default(),
+        }
+    }
+
+    /// Runs to the end.
+    pub(super) fn run(mut self, name: &str) -> Outlook {
+        let steps = (SAMPLES - 1) * STEPS_PER_SAMPLE;
+        let budget = self.plans_left;
+        for step in 0..steps {
+            let time = |step: usize| self.span.mul_f64(step as f64 / steps as f64);
+            let (mut at, end) = (time(step), time(step + 1));
+            if step.is_multiple_of(STEPS_PER_SAMPLE) {
+                self.sample(at);
+            }
+            self.reprice(at);
+            self.read_queued_again(at);
+            while at < end {
+                at = self.advance(at, end);
+            }
+            let used = budget - self.plans_left;
+            if !self.is_coarse && used > steps && used * steps > budget * (step + 1) {
+                self.decide_in_batches(end.saturating_sub(time_of_step(self.span, steps)), end);
+            }
+        }
+        self.end_jobs(self.span);
+        self.sample(self.span);
+        self.outlook(name)
+    }
+
+    /// Lets jobs end and targets become due, plans, and returns the next time at which anything
+    /// changes.
+    fn advance(&mut self, at: Duration, end: Duration) -> Duration {
+        self.end_jobs(at);
+        self.apply_due(at);
+        let now = self.moment(at);
+        self.conditions.disks = Arc::new(self.disks_after(at));
+        self.conditions.jobs = Arc::new(self.running_jobs());
+        let snapshot = self.projection.publish(now);
+        self.queues.apply_snapshot(&snapshot, now);
+        self.plan = self.queues.make_plan(&snapshot, &self.conditions, &self.rules, now);
+        self.plans_left = self.plans_left.saturating_sub(1);
+        let starts = Arc::clone(&self.plan.starts);
+        for start in starts.iter() {
+            self.begin(start, at);
+        }
+        if self.is_coarse {
+            return end;
+        }
+        let job_end = self.jobs.iter().map(|job| job.ends).min();
+        let due = self.due.peek().map(|Reverse((seconds, _))| Duration::from_secs(*seconds));
+        let waits = self.plan.queues.iter().any(|queue| queue.queued().len() > 0);
+        let change = self.plan.next_change.filter(|_| waits).map(|change| at + now.age(change));
+        let next = [job_end, due, change].into_iter().flatten().min().unwrap_or(end);
+        next.max(at + Duration::from_secs(1)).min(end)
+    }
+
+    fn moment(&self, after: Duration) -> Moment {
+        self.present.now.plus(after)
+    }
+
+    /// The target, by its identity in the present.
+    fn target(&self, ix: TargetIx) -> Option<TargetRef<'a>> {
+        self.present.snapshot.target(ix)
+    }
+
+    /// Sets the price of waste, and finds anew what becomes due when if it changed.
+    fn reprice(&mut self, at: Duration) {
+        let (now, first) = (self.moment(at), at.is_zero());
+        self.conditions.disks = Arc::new(self.disks_after(at));
+        let factors =
+            HorizonFactors::of(&self.present.snapshot, &self.conditions, &self.rules, now);
+        if !first && !factors.differ_from(&self.prices, PRICE_TOLERANCE) {
+            return;
+        }
+        self.prices = factors.clone();
+        self.queues.set_prices(factors);
+        self.due.clear();
+        for at_row in 0..self.present.snapshot.row_count() {
+            if let Some(target) = self.present.snapshot.target_at(at_row) {
+                self.find_due(target, at);
+            }
+        }
+    }
+
+    /// Remembers when a target becomes due, if it does within the time.
+    fn find_due(&mut self, target: TargetRef<'a>, from: Duration) {
+        if !matches!(target.kind(), TargetKind::Db | TargetKind::View) || target.is_part() {
+            return;
+        }
+        let is_taken = |after: Duration| {
+            let (facts, rent) = self.course.state_after(target, after);
+            let horizon_factor = self.prices.of_node(target.node_ix()).product();
+            let rent = RentNow { rent, now: self.moment(after), horizon_factor };
+            first_channel(&self.channels, target, &facts, rent).is_some()
+        };
+        let (mut before, mut due) = (from, self.span);
+        if !is_taken(due) {
+            return;
+        }
+        if is_taken(before) {
+            due = before;
+        }
+        let exact = time_of_step(self.span, (SAMPLES - 1) * STEPS_PER_SAMPLE);
+        while due - before > exact {
+            let middle = before + (due - before) / 2;
+            if is_taken(middle) { due = middle } else { before = middle }
+        }
+        self.due.push(Reverse((due.as_secs(), target.ix())));
+    }
+
+    fn apply_due(&mut self, at: Duration) {
+        while let Some(Reverse((_, ix))) =
+            self.due.peek().filter(|Reverse((seconds, _))| *seconds <= at.as_secs()).copied()
+        {
+            self.due.pop();
+            self.read_again(ix, at);
+        }
+    }
+
+    /// Gives the planner the facts of what waits as they are now.
+    fn read_queued_again(&mut self, at: Duration) {
+        let queues = Arc::clone(&self.plan.queues);
+        for ix in queues.iter().flat_map(|queue| queue.queued()) {
+            self.read_again(ix, at);
+        }
+    }
+
+    fn read_again(&mut self, ix: TargetIx, at: Duration) {
+        if let Some(target) = self.target(ix) {
+            let (facts, rent) = self.course.state_after(target, at);
+            self.projection.set(ix, &facts, rent);
+        }
+    }
+
+    fn begin(&mut self, start: &PlannedStart, at: Duration) {
+        let Some(target) = self.target(start.ix) else { return };
+        let (now, kind) = (self.moment(at), target.kind());
+        let waited = self.plan.placement(start.ix).map(|(_, placed)| placed.queued_since.age(now));
+        self.sums.longest_wait = self.sums.longest_wait.max(waited);
+        let constraints = Arc::make_mut(&mut self.conditions.constraints);
+        constraints.recent_starts.retain(|(at, _)| at.age(now) < Duration::from_secs(3_600));
+        constraints.recent_starts.push((now, start.file_bytes.unwrap_or_default()));
+        let nodes = match start.node {
+            NodeIx::CLUSTER => nodes_of(&self.present.snapshot, target),
+            node => vec![node],
+        };
+        for node in nodes.iter().chain(std::iter::once(&start.node)) {
+            constraints.last_start_by_node.insert(*node, now);
+        }
+        if kind == TargetKind::Cleanup {
+            let mut facts = target.facts();
+            facts.flags.evidence = false;
+            self.projection.set(start.ix, &facts, target.rent());
+            return;
+        }
+        let rate = constraints.rewrite_bytes_per_second.unwrap_or(ASSUMED_RATE);
+        let seconds = start.rewrite_bytes.unwrap_or_default() as f64 / rate;
+        let takes = Duration::try_from_secs_f64(seconds).unwrap_or(self.span).max(SHORTEST_JOB);
+        self.sums.compactions += 1;
+        self.sums.job_seconds += takes.as_secs_f64();
+        self.jobs.push(RunningJob { ends: at.saturating_add(takes), start: start.clone(), nodes });
+    }
+
+    /// Ends the jobs that are over by now, in the order of their ends.
+    fn end_jobs(&mut self, at: Duration) {
+        let (mut over, running): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.jobs).into_iter().partition(|job| job.ends <= at);
+        self.jobs = running;
+        over.sort_by_key(|job| job.ends);
+        for job in over {
+            self.end_job(&job);
+        }
+    }
+
+    fn end_job(&mut self, job: &RunningJob) {
+        let ix = job.start.ix;
+        let Some(target) = self.target(ix) else { return };
+        let is_copy = target.kind() == TargetKind::View && job.start.shard.is_some();
+        if is_copy && !self.is_last_copy(target, job.start.node) {
+            self.add_rewritten(job.start.rewrite_bytes.unwrap_or_default());
+            return;
+        }
+        let Some((file, left)) = self.course.compact(target, job.ends) else { return };
+        let count = u64::from(target.file_count());
+        self.add_rewritten(if is_copy { left } else { left.saturating_mul(count) });
+        let freed = file.saturating_sub(left).saturating_mul(count);
+        self.sums.freed_bytes = self.sums.freed_bytes.saturating_add(freed);
+        let change = (file as f64 - left as f64) * count as f64;
+        let places = nodes_of(&self.present.snapshot, target);
+        for node in &places {
+            if let Some(bytes) = self.freed_on.get_mut(node.as_usize()) {
+                *bytes += change / places.len() as f64;
+            }
+        }
+        self.read_again(ix, job.ends);
+        self.find_due(target, job.ends);
+    }
+
+    fn add_rewritten(&mut self, bytes: u64) {
+        self.sums.rewritten_bytes = self.sums.rewritten_bytes.saturating_add(bytes);
+    }
+
+    /// Records that a copy of a view was compacted; returns whether it was the last.
+    fn is_last_copy(&mut self, target: TargetRef<'_>, node: NodeIx) -> bool {
+        let constraints = Arc::make_mut(&mut self.conditions.constraints);
+        let done = constraints.partly_compacted_views.entry(target.ix()).or_default();
+        done.insert(node);
+        if done.len() < target.file_count() as usize {
+            return false;
+        }
+        constraints.partly_compacted_views.remove(&target.ix());
+        true
+    }
+
+    fn running_jobs(&self) -> Jobs {
+        let one = |job: &RunningJob, node: NodeIx| {
+            let target = self.target(job.start.ix)?;
+            let shard = job.start.shard.clone().or_else(|| Some(target.shard_name()?.into()));
+            let shard = shard.unwrap_or_else(|| target.id().to_string().into());
+            let kind = match &job.start.design {
+                Some(design) => JobKind::CompactView(Arc::clone(design)),
+                None => JobKind::CompactDb,
+            };
+            Some(Job {
+                key: JobKey { node, shard, kind },
+                target: Some(job.start.ix),
+                target_kind: target.kind(),
+                owner: JobOwner::Recliner,
+                channel: self.channels.list.get(job.start.channel).map(|it| Arc::clone(&it.name)),
+                started_at: self.present.now,
+                phase: JobPhase::Running,
+                progress: None,
+                last_progress_at: self.present.now,
+                reserved_bytes: job.start.peak_bytes,
+                file_bytes: job.start.file_bytes,
+                predicted_bytes: job.start.rewrite_bytes,
+            })
+        };
+        let list = self
+            .jobs
+            .iter()
+            .flat_map(|job| job.nodes.iter().filter_map(move |node| one(job, *node)))
+            .collect();
+        Jobs { list, ..Jobs::default() }
+    }
+
+    /// The volumes, with the space that is free after this time.
+    fn disks_after(&self, after: Duration) -> crate::plan::disk::Disks {
+        let mut disks = (*self.present.conditions.disks).clone();
+        let nodes = self.present.snapshot.nodes();
+        for volume in &mut disks.volumes {
+            volume.falling_since = None;
+            let grown: f64 = nodes
+                .iter()
+                .enumerate()
+                .filter(|(_, node)| volume.nodes.contains(&node.name))
+                .filter_map(|(at, _)| NodeIx::from_usize(at))
+                .map(|node| {
+                    let freed = self.freed_on.get(node.as_usize()).copied().unwrap_or(0.0);
+                    self.unchecked.grown_on(node, self.span, after) - freed
+                })
+                .sum();
+            if let Some(space) = &mut volume.space {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "saturates"
+                )]
+                let available = (space.available as f64 - grown).max(0.0) as u64;
+                space.available = available;
+            }
+        }
+        disks
+    }
+
+    fn sample(&mut self, at: Duration) {
+        let Some(unchecked) = self.unchecked.samples.get(self.samples.len()).copied() else {
+            return;
+        };
+        let saved = self.course.compacted().map(|target| {
+            let (facts, _) = self.course.state_after(target, at);
+            let without = self.course.facts_without_compactions(target, at);
+            let waste = |facts: &Facts| sizes(target.kind(), facts).1 as f64;
+            (waste(&without) - waste(&facts)) * f64::from(target.file_count())
+        });
+        let saved: f64 = saved.sum();
+        let freed: f64 = self.freed_on.iter().sum();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let less = |bytes: u64, by: f64| (bytes as f64 - by).max(0.0) as u64;
+        self.samples.push(Sample {
+            waste_bytes: less(unchecked.waste_bytes, saved),
+            file_bytes: less(unchecked.file_bytes, freed),
+        });
+        self.freed_at_samples.push(self.freed_on.clone());
+    }
+
+    /// From now on, plans once a step, for as many jobs as fit into it.
+    fn decide_in_batches(&mut self, begin: Duration, end: Duration) {
+        let step = (end - begin).as_secs_f64();
+        let mean = self.sums.job_seconds / (self.sums.compactions.max(1) as f64);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let fit = ((step / mean.max(1.0)) as usize).max(1);
+        let Rules { limits, .. } = &*self.rules;
+        let limits = Limits {
+            per_node: limits.per_node.saturating_mul(fit),
+            cluster: limits.cluster.saturating_mul(fit),
+            wait: Duration::ZERO,
+            ..*limits
+        };
+        self.rules = Arc::new(Rules { limits, ..(*self.rules).clone() });
+        let more = |channel: &Channel| Channel {
+            concurrency: channel.concurrency.saturating_mul(fit),
+            ..channel.clone()
+        };
+        let list = self.channels.list.iter().map(more).collect();
+        self.channels = Arc::new(Channels { list, ..(*self.channels).clone() });
+        self.queues.reconfigure(Arc::clone(&self.channels));
+        self.is_coarse = true;
+    }
+
+    fn outlook(self, name: &str) -> Outlook {
+        let end = self.moment(self.span);
+        let queues = || self.plan.queues.iter();
+        let waiting = queues().filter_map(|queue| queue.oldest_queued_at).min();
+        let waiting = waiting.map(|oldest| oldest.age(end));
+        let volumes = volume_outlooks(self.present, self.span, |node, at| {
+            let freed = self.freed_at_samples.get(at).and_then(|row| row.get(node.as_usize()));
+            self.unchecked.grown_on(node, self.span, sample_time(self.span, at))
+                - freed.copied().unwrap_or(0.0)
+        });
+        Outlook {
+            name: name.to_owned(),
+            samples: self.samples,
+            volumes,
+            rewritten_bytes: self.sums.rewritten_bytes,
+            freed_bytes: self.sums.freed_bytes,
+            compactions: self.sums.compactions,
+            longest_wait: self.sums.longest_wait.max(waiting),
+            undone_targets: queues().map(|it| (it.queued().len() + it.overflow) as u64).sum(),
+            undone_bytes: queues().map(|queue| queue.reclaimable_bytes).sum(),
+            is_coarse: self.is_coarse,
+        }
+    }
+}
+
+/// The length of one step.
+fn time_of_step(span: Duration, steps: usize) -> Duration {
+    span.mul_f64(1.0 / steps as f64)
+}
+
+/// The same conditions without what passes: nothing is suspended, busy, resting or ordered. Targets
+/// that were given up on stay so.
+fn undisturbed(conditions: &Conditions) -> Conditions {
+    let constraints = &conditions.constraints;
+    let quarantined = constraints.backoffs.iter();
+    let quarantined = quarantined.filter(|(_, it)| matches!(it, Backoff::Quarantined { .. }));
+    let backoffs: BTreeMap<TargetIx, Backoff> = quarantined.map(|(ix, it)| (*ix, *it)).collect();
+    let views: BTreeMap<TargetIx, BTreeSet<NodeIx>> = BTreeMap::new();
+    Conditions {
+        constraints: Arc::new(TargetConstraints {
+            backoffs,
+            partly_compacted_views: views,
+            learned_headroom_factor: constraints.learned_headroom_factor,
+            rewrite_bytes_per_second: constraints.rewrite_bytes_per_second,
+            ..TargetConstraints::default()
+        }),
+        disks: Arc::clone(&conditions.disks),
+        ..Conditions::default()
+    }
+}

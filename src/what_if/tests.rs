@@ -1,0 +1,179 @@
+//! Outlooks compared with what can be worked out by hand.
+
+use super::*;
+use crate::{
+    model::{
+        channel::ChannelPreset,
+        facts::{FactSource, Facts, Measurement, OptionalU64},
+    },
+    plan::disk::{Disks, Volume, VolumeSpace},
+    table::{DbName, Draft},
+};
+
+const NOW: u64 = 1_795_222_434;
+const DAY: Duration = Duration::from_secs(86_400);
+const MIB: u64 = 1 << 20;
+
+fn at(seconds: u64) -> Moment {
+    Moment::from_unix(seconds)
+}
+
+fn facts(file: u64, active: u64, read: u64) -> Facts {
+    Facts {
+        file_bytes: OptionalU64::new(file),
+        active_bytes: OptionalU64::new(active),
+        docs: OptionalU64::new(1_000),
+        deleted_docs: OptionalU64::new(0),
+        update_seq: OptionalU64::new(1_000),
+        compacted_seq: OptionalU64::new(1_000),
+        measured_at: Some(Measurement { at: at(read), source: FactSource::Http }),
+        ..Facts::default()
+    }
+}
+
+/// A node with databases: name, live bytes, garbage and new live bytes a day; watched for ten days,
+/// all in MiB. Each was compacted at the last reading but one.
+fn present(dbs: &[(&str, u64, u64, u64)], space: Option<(u64, u64)>) -> Present {
+    let mut draft = Draft::new(5);
+    let node = draft.get_or_add_node("couchdb@a");
+    draft.update_node(node, |node| node.is_member = true);
+    for (name, live, garbage, new) in dbs {
+        let db = draft.get_or_add_db(DbName { db: name, suffix: ".17" });
+        let ix = draft.get_or_add_shard(node, db, None);
+        let hours = 240;
+        for hour in 0..=hours {
+            let read = NOW - (hours - hour) * 3_600;
+            let (live, new) = (live * MIB, new * MIB * hour / 24);
+            draft.set_facts(ix, facts(live + (garbage * MIB * hour / 24) + new, live + new, read));
+        }
+        let live = (live + 10 * new) * MIB;
+        draft.set_facts(ix, facts(live + 4 * 4_096, live, NOW));
+    }
+    let volume = space.map(|(available, size)| Volume {
+        name: "/data".into(),
+        nodes: vec!["couchdb@a".into()],
+        space: Some(VolumeSpace {
+            available: available * MIB,
+            size: Some(size * MIB),
+            measured_at: at(NOW),
+        }),
+        falling_since: None,
+        problem: None,
+    });
+    let disks = Arc::new(Disks { volumes: volume.into_iter().collect() });
+    let conditions = Conditions { disks, ..Conditions::default() };
+    Present { snapshot: draft.publish(at(NOW)), conditions, now: at(NOW) }
+}
+
+fn by(name: &str, channels: Vec<crate::model::channel::Channel>) -> Proposal {
+    let policy = Policy::smoosh();
+    let channels = Arc::new(Channels { list: channels, ..Channels::default() });
+    Proposal { name: name.to_owned(), policy: Some(Policy { channels, ..policy }) }
+}
+
+fn only(present: &Present, proposal: Proposal, span: Duration) -> Outlook {
+    let answer = outlooks(present, &[proposal], span).unwrap();
+    answer.outlooks.into_iter().next().unwrap()
+}
+
+fn assert_near(found: u64, expected_mib: f64, tolerance: f64, what: &str) {
+    let found = found as f64 / MIB as f64;
+    assert!(
+        (found - expected_mib).abs() <= tolerance * expected_mib,
+        "{what}: {found} MiB, not {expected_mib}"
+    );
+}
+
+#[test]
+fn nothing_is_told_of_what_was_never_watched() {
+    let mut draft = Draft::new(5);
+    let node = draft.get_or_add_node("couchdb@a");
+    let db = draft.get_or_add_db(DbName { db: "new", suffix: ".17" });
+    let ix = draft.get_or_add_shard(node, db, None);
+    draft.set_facts(ix, facts(2 * MIB, MIB, NOW));
+    let (conditions, now) = (Conditions::default(), at(NOW + 60));
+    let present = Present { snapshot: draft.publish(now), conditions, now };
+    let nothing = Proposal { name: "nothing".into(), policy: None };
+    assert_eq!(outlooks(&present, &[nothing], DAY), Err(NoRates));
+}
+
+#[test]
+fn without_compactions_waste_and_files_grow_as_they_did() {
+    let present = present(&[("a", 1_000, 100, 20), ("b", 500, 0, 0)], Some((2_000, 9_000)));
+    let nothing = Proposal { name: "nothing".into(), policy: None };
+    let answer = outlooks(&present, &[nothing], 10 * DAY).unwrap();
+    assert_eq!(answer.evidence.watched_bytes, answer.evidence.file_bytes);
+    assert_eq!(answer.evidence.watched, 10 * DAY);
+    let outlook = &answer.outlooks[0];
+    assert_near(outlook.samples[SAMPLES - 1].waste_bytes, 1_000.0, 0.02, "waste in ten days");
+    assert_near(outlook.mean_waste(), 500.0, 0.02, "mean waste");
+    let grown = outlook.samples[SAMPLES - 1].file_bytes - outlook.samples[0].file_bytes;
+    assert_near(grown, 1_200.0, 0.02, "growth");
+    let volume = &outlook.volumes[0];
+    assert_near(volume.free_bytes[SAMPLES - 1], 800.0, 0.02, "free");
+    let full = volume.full_at.unwrap().unix() - NOW;
+    let expected = 2_000.0 / 120.0 * 86_400.0;
+    assert!((full as f64 - expected).abs() < 0.02 * expected, "full after {full} s");
+}
+
+#[test]
+fn a_ratio_of_two_wastes_half_of_the_data_and_rewrites_what_is_written() {
+    let present = present(&[("a", 1_000, 500, 0)], None);
+    let outlook = only(&present, by("smoosh", ChannelPreset::Smoosh.channels()), 20 * DAY);
+    // Slack of 512 MiB comes before a ratio of 2.
+    assert_near(outlook.mean_waste(), 256.0, 0.1, "mean waste");
+    let each = 512.0 / 500.0;
+    assert_near(outlook.rewritten_bytes, 1_000.0 * (20.0_f64 / each).floor(), 0.06, "rewritten");
+    assert_eq!(outlook.undone_targets, 0);
+    assert!(!outlook.is_coarse);
+}
+
+#[test]
+fn rent_follows_the_square_root_law() {
+    // Due when g t^2 / 2 is the horizon times the data: after sqrt(2 h A / g).
+    let present = present(&[("a", 1_000, 500, 0)], None);
+    let outlook = only(&present, by("rent", ChannelPreset::Rent.channels()), 20 * DAY);
+    let period = (2.0 * 1_000.0 / 500.0_f64).sqrt();
+    assert_near(outlook.mean_waste(), 500.0 * period / 2.0, 0.1, "mean waste");
+    assert_near(outlook.rewritten_bytes, 1_000.0 * (20.0 / period).floor(), 0.11, "rewritten");
+}
+
+#[test]
+fn what_does_not_fit_into_limits_stays_undone() {
+    let names: Vec<String> = (0..20).map(|at| format!("db{at}")).collect();
+    let dbs: Vec<_> = names.iter().map(|name| (name.as_str(), 10_000, 100_000, 0)).collect();
+    let present = present(&dbs, None);
+    let Proposal { policy: Some(policy), .. } = by("x", ChannelPreset::Smoosh.channels()) else {
+        panic!("it has a policy")
+    };
+    let limits = Limits { bytes_per_hour: 1 << 30, ..policy.rules.limits };
+    let rules = Rules { limits, ..policy.rules.clone() };
+    let tight = Proposal { name: "tight".into(), policy: Some(Policy { rules, ..policy }) };
+    let roomy = by("roomy", ChannelPreset::Smoosh.channels());
+    let answer = outlooks(&present, &[tight, roomy], 2 * DAY).unwrap();
+    let [tight, roomy] = &answer.outlooks[..] else { panic!("two") };
+    assert!(tight.undone_targets > 10 && tight.undone_bytes > 0, "{tight:?}");
+    assert!(tight.longest_wait.unwrap() > Duration::from_secs(10 * 3_600));
+    assert!(tight.mean_waste() > 2 * roomy.mean_waste());
+    assert!(tight.rewritten_bytes < roomy.rewritten_bytes);
+}
+
+#[test]
+fn a_volume_that_fills_up_shortens_the_horizon() {
+    let dbs = [("a", 300, 30, 0)];
+    let outlook =
+        |space| only(&present(&dbs, space), by("rent", ChannelPreset::Rent.channels()), 40 * DAY);
+    let (wide, tight) = (outlook(Some((90_000, 100_000))), outlook(Some((1_500, 10_000))));
+    assert!(tight.compactions > wide.compactions, "{} {}", tight.compactions, wide.compactions);
+    assert!(tight.peak_waste() < wide.peak_waste());
+}
+
+#[test]
+fn an_outlook_is_the_same_every_time() {
+    let present = present(&[("a", 1_000, 500, 1), ("b", 100, 900, 3)], Some((9_000, 20_000)));
+    let proposals = [
+        by("smoosh", ChannelPreset::Smoosh.channels()),
+        by("rent", ChannelPreset::Rent.channels()),
+    ];
+    assert_eq!(outlooks(&present, &proposals, 9 * DAY), outlooks(&present, &proposals, 9 * DAY));
+}
