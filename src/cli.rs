@@ -27,6 +27,7 @@ mod scan;
 mod serve;
 mod service_client;
 mod table;
+mod what_if;
 
 /// The configuration of `recliner demo`.
 #[cfg(feature = "simulator")]
@@ -166,6 +167,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             Command::Scan(args) => scan::run(args).await,
             Command::Plan(args) => plan::run(args).await,
             Command::Explain(args) => explain::run(args).await,
+            Command::WhatIf(args) => what_if::run(args).await,
             Command::History(args) => journal::history(args).await,
             Command::Events(args) => journal::events(args).await,
             Command::Health(args) => health::run(args).await,

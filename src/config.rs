@@ -24,7 +24,7 @@ pub use changes::{When, changes};
 pub use flags::{Flags, admin_api_exposed};
 pub use problem::{Finding, Place, Problem, Problems, redact_secrets};
 pub use web::{ClientCertificates, PasswordHash, Pem, Placed, WebConfig, WebTls, read_web};
-pub use write::{schema, to_json, to_yaml};
+pub use write::{policy_to_yaml, schema, to_json, to_yaml};
 
 use crate::model::settings::Settings;
 use std::{
@@ -92,6 +92,25 @@ pub fn load(flags: &Flags, file: Option<File<'_>>) -> Result<Loaded, Problems> {
     if report.problems.is_empty() {
         report.findings.sort();
         return Ok(Loaded { settings, findings: report.findings });
+    }
+    Err(Problems::new(report.problems))
+}
+
+/// Reads the part of a file that says under which rules compactions start: `nodes`, `mode`,
+/// `channels`, `ignore`, `limits`, `headroom`, `rent` and `views`. All other settings are defaults,
+/// whatever the file says; it need not name a CouchDB.
+///
+/// # Errors
+/// Every problem in that part, sorted by place, and every unknown key.
+pub fn load_policy(file: File<'_>) -> Result<Settings, Problems> {
+    let name = file.name.display().to_string();
+    let mut tree = tree::read(&name, text_of(&name, file.bytes)?)?;
+    sections::keep_policy(&mut tree);
+    let mut report = section::Report { file: name, ..section::Report::default() };
+    let blank = sections::FileSettings::default();
+    let read = sections::policy().read(&mut report, &tree, "", Some(&blank));
+    if report.problems.is_empty() {
+        return Ok(read.unwrap_or(blank).settings);
     }
     Err(Problems::new(report.problems))
 }

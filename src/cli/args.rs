@@ -67,6 +67,12 @@ pub(super) enum Command {
     Explain(ExplainArgs),
     /// Print how jobs ended, from a running recliner's journal.
     History(HistoryArgs),
+    /// Print what would happen in the next days under several rules, from a running recliner.
+    ///
+    /// For nothing compacted, CouchDB's smoosh, the rules in force and the proposed ones: wasted bytes,
+    /// bytes written, waits, and free space with the date on which a volume is full. Sizes go on growing
+    /// as they did while recliner watched, and the planner itself decides. Nothing is changed.
+    WhatIf(WhatIfArgs),
     /// Print what happened, from a running recliner's journal.
     ///
     /// Events of databases are left out unless --all asks for them. With --follow it continues with
@@ -348,6 +354,24 @@ pub(super) struct ExplainArgs {
     pub(super) login: ServiceLogin,
     #[command(flatten)]
     pub(super) source: SourceArgs,
+    /// A table for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct WhatIfArgs {
+    /// Propose one of the ready lists of channels, with everything else as it is in force
+    #[arg(long, value_name = "LIST", value_parser = ["smoosh", "rent"], conflicts_with = "config_file")]
+    pub(super) channels: Option<String>,
+    /// Propose the rules of this recliner.yml
+    #[arg(long = "config.file", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(super) config_file: Option<PathBuf>,
+    /// The days to look ahead, at most 366
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=366))]
+    pub(super) days: u32,
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
     /// A table for people, or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,

@@ -94,7 +94,7 @@ impl EventOutput {
     }
 }
 
-fn present_params<'a, const N: usize>(
+pub(super) fn present_params<'a, const N: usize>(
     all: [(&'static str, Option<&'a str>); N],
 ) -> Vec<(&'static str, &'a str)> {
     all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()

@@ -4,6 +4,7 @@ mod explained;
 mod inspected;
 mod journal;
 mod layout;
+mod outlook;
 mod planned;
 mod scanned;
 
@@ -11,5 +12,6 @@ pub(super) use explained::explained;
 pub(super) use inspected::inspected;
 pub(super) use journal::{Events, outcomes};
 pub(super) use layout::width;
+pub(super) use outlook::what_if;
 pub(super) use planned::planned;
 pub(super) use scanned::{disks, headline, nodes, queues, targets};

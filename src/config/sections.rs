@@ -27,6 +27,7 @@ pub(super) use channels::write as write_channel;
 use super::{
     form::{Form, Key, keys, list, section},
     section::{Section, Spanned},
+    tree::{Node, Value},
     values::{SECOND, boolean, duration, node_name, one_of, patterns, url},
 };
 use crate::model::{
@@ -81,8 +82,32 @@ impl FileSettings {
     }
 }
 
+/// The keys that say under which rules compactions start.
+const POLICY_KEYS: [&str; 8] =
+    ["nodes", "mode", "channels", "ignore", "limits", "headroom", "rent", "views"];
+
 /// The whole file.
 pub(super) fn document() -> Form<FileSettings> {
+    section(file_keys(), check)
+}
+
+/// The part of a file that says under which rules compactions start.
+pub(super) fn policy() -> Form<FileSettings> {
+    let keys = file_keys().into_iter().filter(|key| POLICY_KEYS.contains(&key.name()));
+    section(keys.collect(), check)
+}
+
+/// Removes the keys of a file that say nothing about these rules.
+pub(super) fn keep_policy(file: &mut Node) {
+    let keys = file_keys();
+    let is_other =
+        |name: &str| keys.iter().any(|key| key.name() == name) && !POLICY_KEYS.contains(&name);
+    if let Value::Map(entries) = &mut file.value {
+        entries.retain(|(key, _)| !is_other(&key.text));
+    }
+}
+
+fn file_keys() -> Vec<Key<FileSettings>> {
     let about = ("couchdb", "How CouchDB is reached.");
     let mut keys = vec![Key::new(about, None, couchdb::form(), |file| file, |file| file)];
     keys.extend(keys!(in FileSettings {
@@ -125,7 +150,7 @@ pub(super) fn document() -> Form<FileSettings> {
         "journal" => settings.journal, _, journal::form(),
             "What is kept, for how long and in how many bytes; whichever ends first.";
     }));
-    section(keys, check)
+    keys
 }
 
 fn check(file: &mut FileSettings, section: &mut Section<'_, '_>) {

@@ -5,7 +5,7 @@
 
 use super::{
     output::Output,
-    sections::{FLAGS, FileSettings, document, write_channel},
+    sections::{FLAGS, FileSettings, document, policy, write_channel},
     values::patterns,
 };
 use crate::model::{channel::Channels, settings::Settings};
@@ -32,6 +32,12 @@ pub fn to_json(settings: &Settings) -> serde_json::Value {
 #[must_use]
 pub fn to_yaml(settings: &Settings) -> String {
     file(settings).yaml()
+}
+
+/// The part of a `recliner.yml` that [`load_policy`](super::load_policy) reads.
+#[must_use]
+pub fn policy_to_yaml(settings: &Settings) -> String {
+    policy().write(&FileSettings::of(settings)).unwrap_or(Output::Nothing).yaml()
 }
 
 /// Channels as a `recliner.yml` writes them: `channels` whole, with what differs from the

@@ -125,6 +125,15 @@ impl ServedNodes {
         }
     }
 
+    /// The nodes that are named.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let named = match self {
+            Self::All => None,
+            Self::Named(names) => Some(names.iter().map(String::as_str)),
+        };
+        named.into_iter().flatten()
+    }
+
     /// Whether no node is served; a configuration has at least one.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -23,6 +23,7 @@ mod serve;
 mod socket;
 mod updates;
 mod web;
+mod what_if;
 
 pub use metrics::families;
 pub use openapi::document as openapi;
@@ -182,6 +183,7 @@ pub fn router(state: AppState) -> Router {
         .route("/plan", get(api::plan))
         .route("/jobs", get(api::jobs))
         .route("/explain", get(api::explain))
+        .route("/what-if", get(what_if::what_if).layer(Extension(what_if::Turns::default())))
         .route("/history", get(api::history))
         .route("/events", get(api::events))
         .route("/config", get(api::config))

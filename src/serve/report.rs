@@ -21,6 +21,7 @@ mod rent;
 mod status;
 mod suspension;
 mod volume;
+mod what_if;
 mod why;
 pub(crate) mod words;
 
@@ -40,6 +41,7 @@ pub use status::{
 };
 pub use suspension::SuspensionLine;
 pub use volume::VolumeLine;
+pub use what_if::{OutlookLine, VolumeOutlookLine, WhatIf};
 pub use why::why;
 
 use crate::{

@@ -17,6 +17,7 @@ const FLOORS: &[&[&str]] = &[
     &["jobs"],
     &["scan"],
     &["plan"],
+    &["what_if"],
     &["store"],
     &["act"],
     &["feeds", "import", "config", "book"],

@@ -47,7 +47,11 @@ pub(super) fn form() -> Form<Vec<Channel>> {
             }
         },
         |channels| listed().write(channels),
-        move |default| json!({"anyOf": [{"enum": words}, described.schema(default)]}),
+        move |default| {
+            let mut list = described.schema(default);
+            let default = list.as_object_mut().and_then(|list| list.remove("default"));
+            json!({"anyOf": [{"enum": words}, list], "default": default})
+        },
     )
 }
 

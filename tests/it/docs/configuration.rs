@@ -130,6 +130,10 @@ fn tables_of_keys() -> String {
         let mut rows = Vec::new();
         rows_of(section, "", "", &mut rows);
         rows_of(&section["items"], "", "", &mut rows);
+        // A list in place of which a word may stand.
+        for one in section["anyOf"].as_array().into_iter().flatten() {
+            rows_of(&one["items"], "", "", &mut rows);
+        }
         if rows.is_empty() {
             rows_of(&json!({"properties": {name.as_str(): section}}), "", "", &mut single);
             continue;

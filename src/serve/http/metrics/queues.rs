@@ -29,12 +29,12 @@ families! {
         "Lowest slack (file minus active bytes) in the queue; absent unless the channel ranks by slack.";
     QUEUE_SLACK_MAX_BYTES: Gauge Bytes "recliner_queue_slack_max_bytes" ["node", "channel"]
         "Highest slack (file minus active bytes) in the queue; absent unless the channel ranks by slack.";
-    QUEUE_RENT_MIN: Gauge Ratio "recliner_queue_rent_min" ["node", "channel"]
-        "Lowest rent over cost times horizon in the queue; absent unless the channel ranks by rent.";
-    QUEUE_RENT_MAX: Gauge Ratio "recliner_queue_rent_max" ["node", "channel"]
-        "Highest rent over cost times horizon in the queue; absent unless the channel ranks by rent.";
+    QUEUE_RENT_MIN: Gauge Ratio "recliner_queue_rent_ratio_min" ["node", "channel"]
+        "Lowest ratio of rent to cost times horizon in the queue; absent unless the channel ranks by rent.";
+    QUEUE_RENT_MAX: Gauge Ratio "recliner_queue_rent_ratio_max" ["node", "channel"]
+        "Highest ratio of rent to cost times horizon in the queue; absent unless the channel ranks by rent.";
     QUEUE_HORIZON_SECONDS: Gauge Seconds "recliner_queue_horizon_seconds" ["node", "channel"]
-        "Horizon in force, adapted to free space, load and the hourly budget; absent unless the channel ranks by rent.";
+        "Time for which a wasted byte may lie, in seconds, as scarcity adapts it; absent unless the channel ranks by rent.";
 }
 
 pub(super) fn write(writer: &mut Writer, plan: &Plan) {

@@ -11,10 +11,11 @@ use crate::{
             query::{
                 EventsParameters, ExplainQuery, HistoryParameters, NoQuery, QueueQuery, TargetQuery,
             },
+            what_if::WhatIfQuery,
         },
         report::{
             Configuration, DbUpdates, Events, Explanations, Jobs, Outcomes, Planned, Queues,
-            Status, Success, TargetGroup, Targets, orders,
+            Status, Success, TargetGroup, Targets, WhatIf, orders,
         },
     },
     sources::inventory::FactsPage,
@@ -225,6 +226,12 @@ fn reading() -> Vec<Operation> {
             "/api/v1/facts",
             "facts",
             "What was read of the headers of files, for other recliners.",
+            READ,
+        ),
+        read::<WhatIfQuery, WhatIf>(
+            "/api/v1/what-if",
+            "whatIf",
+            "What would happen under several rules, days ahead.",
             READ,
         ),
         read::<NoQuery, Jobs>(

@@ -1,0 +1,165 @@
+//! Outlooks under several rules, side by side, with a line for the course of each.
+
+use super::{
+    super::printable,
+    layout::{Grid, paragraph},
+};
+use crate::{
+    serve::report::{OutlookLine, WhatIf},
+    text::{duration, size},
+};
+use std::time::Duration;
+
+/// The heights of a line's columns.
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The result as text.
+pub(in crate::cli) fn what_if(answer: &WhatIf, width: u16) -> String {
+    let days = answer.seconds as f64 / 86_400.0;
+    let begin = format!("The next {days:.0} days: {}.", answer.trust());
+    let mut text = paragraph(&begin, width);
+    text.push('\n');
+    text.push_str(&rules(answer, width));
+    text.push_str("\nWasted bytes over time, all on one scale:\n");
+    text.push_str(&waste_lines(answer));
+    let volumes = volumes(answer, width);
+    if !volumes.is_empty() {
+        text.push_str(&format!("\n{volumes}"));
+    }
+    if answer.outlooks.iter().any(|outlook| outlook.coarse) {
+        let says = "There were too many compactions to decide one by one; waits are rounded up.";
+        text.push_str(&format!("\n{}", paragraph(says, width)));
+    }
+    text
+}
+
+fn rules(answer: &WhatIf, width: u16) -> String {
+    let head = [
+        "rules",
+        "mean waste",
+        "peak waste",
+        "written a day",
+        "compactions a day",
+        "longest wait",
+        "undone",
+    ];
+    let mut table = Grid::new(head, &[1, 2, 3, 4, 5, 6]);
+    for outlook in &answer.outlooks {
+        let wait = outlook.longest_wait_seconds.map(Duration::from_secs);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let written = outlook.rewritten_bytes_per_day as u64;
+        table.push([
+            printable(&outlook.name),
+            bytes(outlook.mean_waste_bytes),
+            bytes(outlook.peak_waste_bytes),
+            bytes(written),
+            rounded(outlook.compactions_per_day),
+            wait.map_or_else(String::new, duration::format_rounded),
+            undone(outlook),
+        ]);
+    }
+    table.wrapped(width)
+}
+
+fn undone(outlook: &OutlookLine) -> String {
+    match outlook.undone_targets {
+        0 => "nothing".to_owned(),
+        targets => format!("{targets}, {}", bytes(outlook.undone_bytes)),
+    }
+}
+
+fn rounded(number: f64) -> String {
+    if number < 10.0 { format!("{number:.1}") } else { format!("{number:.0}") }
+}
+
+fn waste_lines(answer: &WhatIf) -> String {
+    let outlooks = || answer.outlooks.iter();
+    let highest = outlooks().map(|outlook| outlook.peak_waste_bytes).max().unwrap_or_default();
+    let names: Vec<String> = outlooks().map(|outlook| printable(&outlook.name)).collect();
+    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or_default();
+    let lines = outlooks().zip(&names).map(|(outlook, name)| {
+        let last = outlook.waste_bytes.last().copied().unwrap_or_default();
+        format!("  {name:longest$}  {}  {}\n", line(&outlook.waste_bytes, highest), bytes(last))
+    });
+    lines.collect()
+}
+
+/// A line of columns, the highest of which stands for `highest`.
+fn line(values: &[u64], highest: u64) -> String {
+    let column = |value: &u64| {
+        let steps = BARS.len() as u128 - 1;
+        let at = u128::from(*value) * steps / u128::from(highest.max(1));
+        usize::try_from(at).ok().and_then(|at| BARS.get(at)).copied().unwrap_or('█')
+    };
+    values.iter().map(column).collect()
+}
+
+fn volumes(answer: &WhatIf, width: u16) -> String {
+    let mut table = Grid::new(["volume", "rules", "free now", "free at the end", "full"], &[2, 3]);
+    let first = answer.outlooks.first().map_or(&[][..], |outlook| &outlook.volumes);
+    for at in 0..first.len() {
+        for (row, outlook) in answer.outlooks.iter().enumerate() {
+            let Some(volume) = outlook.volumes.get(at) else { continue };
+            table.push([
+                if row == 0 { printable(&volume.name) } else { String::new() },
+                printable(&outlook.name),
+                volume.free_bytes.first().copied().map_or_else(String::new, bytes),
+                volume.free_bytes.last().copied().map_or_else(String::new, bytes),
+                volume.full_at.as_deref().map_or_else(|| "never".to_owned(), printable),
+            ]);
+        }
+    }
+    if table.is_empty() { String::new() } else { table.wrapped(width) }
+}
+
+fn bytes(bytes: u64) -> String {
+    size::format_size(bytes).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::report::VolumeOutlookLine;
+
+    const GIB: u64 = 1 << 30;
+
+    fn outlook(name: &str, waste: [u64; 3]) -> OutlookLine {
+        OutlookLine {
+            name: name.to_owned(),
+            mean_waste_bytes: waste.iter().sum::<u64>() / 3,
+            peak_waste_bytes: waste.into_iter().max().unwrap(),
+            rewritten_bytes_per_day: 3e9,
+            freed_bytes: GIB,
+            compactions_per_day: 7.25,
+            longest_wait_seconds: Some(5_400),
+            undone_targets: u64::from(name == "in force"),
+            undone_bytes: GIB,
+            coarse: false,
+            waste_bytes: waste.into(),
+            file_bytes: waste.into(),
+            volumes: vec![VolumeOutlookLine {
+                name: "/data".to_owned(),
+                free_bytes: vec![90 * GIB, 80 * GIB, 70 * GIB],
+                full_at: (name == "nothing").then(|| "2026-12-24T00:00:00Z".to_owned()),
+            }],
+        }
+    }
+
+    #[test]
+    fn outlooks_stand_side_by_side() {
+        let answer = WhatIf {
+            from: "2026-11-23T10:00:00Z".to_owned(),
+            seconds: 604_800,
+            step_seconds: 302_400.0,
+            watched_bytes: 900 * GIB,
+            file_bytes: 1_000 * GIB,
+            watched_seconds: 86_400,
+            outlooks: vec![
+                outlook("nothing", [10 * GIB, 40 * GIB, 80 * GIB]),
+                outlook("in force", [10 * GIB, 9 * GIB, 0]),
+            ],
+        };
+        insta::assert_snapshot!(what_if(&answer, 100));
+        assert!(what_if(&answer, 80).lines().all(|line| line.chars().count() <= 80));
+    }
+}

@@ -1,0 +1,157 @@
+//! `GET /api/v1/what-if`: what would happen under several rules, days ahead.
+//!
+//! It works on a thread of its own, one request at a time: a million targets take many seconds.
+
+use super::{
+    AppState, answer,
+    api::{ApiError, ValidQuery},
+    guard::ConcurrencyLimit,
+};
+use crate::{
+    config::{self, File},
+    model::channel::{ChannelPreset, Channels},
+    plan::Plan,
+    serve::report::{Success, WhatIf},
+    table::NodeIx,
+    what_if::{Policy, Present, Proposal, outlooks},
+};
+use axum::{
+    Extension, extract,
+    response::{IntoResponse as _, Response},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::{path::Path, sync::Arc, time::Duration};
+
+/// The days that are looked ahead, unless asked otherwise, and at most.
+const DAYS: u32 = 7;
+const MAX_DAYS: u32 = 366;
+
+/// What to look ahead for.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct WhatIfQuery {
+    /// Days to look ahead; default 7.
+    #[schemars(range(min = 1, max = MAX_DAYS))]
+    days: Option<u32>,
+    /// Propose one of the ready lists of channels, with everything else as it is in force.
+    #[schemars(with = "Option<PresetName>")]
+    channels: Option<String>,
+    /// Propose the rules of a configuration: a `recliner.yml`, of which only `nodes`, `mode`, `channels`,
+    /// `ignore`, `limits`, `headroom`, `rent` and `views` count.
+    config: Option<String>,
+}
+
+/// The name of a ready list of channels.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+#[expect(dead_code, reason = "only its schema is used")]
+enum PresetName {
+    Smoosh,
+    Rent,
+}
+
+/// The one turn of this route.
+#[derive(Clone, Debug)]
+pub(super) struct Turns(ConcurrencyLimit);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(ConcurrencyLimit::new(1))
+    }
+}
+
+/// What would happen if nothing were compacted, under smoosh's rules, under those in force, and under
+/// the proposed ones.
+pub(super) async fn what_if(
+    extract::State(state): extract::State<AppState>,
+    Extension(Turns(turns)): Extension<Turns>,
+    ValidQuery(query): ValidQuery<WhatIfQuery>,
+) -> Response {
+    let plan = Arc::clone(&state.plan.borrow());
+    let asked = query.proposals(&plan).and_then(|proposals| Ok((proposals, query.span()?)));
+    let (proposals, span) = match asked {
+        Ok(asked) => asked,
+        Err(refused) => return refused.into_response(),
+    };
+    let Some(turn) = turns.acquire().await else {
+        return ApiError::stopping().into_response();
+    };
+    let now = state.clock.now();
+    let work = move || {
+        // The turn is over when the work ends, not when the client disconnects.
+        let _turn = turn;
+        let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());
+        let answer = outlooks(&Present { snapshot, conditions, now }, &proposals, span);
+        answer.map(|answer| WhatIf::from(&answer)).map_err(ApiError::unavailable)
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(answer)) => answer::whole(&Success::of(&answer)),
+        Ok(Err(refused)) => refused.into_response(),
+        Err(failed) => super::lost(failed),
+    }
+}
+
+impl WhatIfQuery {
+    fn span(&self) -> Result<Duration, ApiError> {
+        let days = self.days.unwrap_or(DAYS);
+        if days == 0 || days > MAX_DAYS {
+            return Err(ApiError::bad(format!("days is {days}; it must be 1 to {MAX_DAYS}")));
+        }
+        Ok(Duration::from_secs(u64::from(days) * 86_400))
+    }
+
+    fn proposals(&self, plan: &Plan) -> Result<Vec<Proposal>, ApiError> {
+        let in_force =
+            Policy { channels: Arc::clone(&plan.channels), rules: (*plan.rules).clone() };
+        let proposed = match (self.channels.as_deref(), self.config.as_deref()) {
+            (None, None) => None,
+            (Some(word), None) => Some(preset(word, &in_force)?),
+            (None, Some(text)) => Some(configured(text, plan, &in_force)?),
+            (Some(_), Some(_)) => {
+                return Err(ApiError::bad("give channels or config, not both"));
+            }
+        };
+        let named = [
+            ("nothing", Some(None)),
+            ("smoosh", Some(Some(Policy::smoosh()))),
+            ("in force", Some(Some(in_force))),
+            ("proposed", proposed.map(Some)),
+        ];
+        let named = named.into_iter().filter_map(|(name, policy)| Some((name, policy?)));
+        Ok(named.map(|(name, policy)| Proposal { name: name.to_owned(), policy }).collect())
+    }
+}
+
+fn preset(word: &str, in_force: &Policy) -> Result<Policy, ApiError> {
+    let Some(preset) = ChannelPreset::from_label(word) else {
+        let words = ChannelPreset::ALL.map(ChannelPreset::label).join(" or ");
+        return Err(ApiError::bad(format!("channels is {word:?}; it must be {words}")));
+    };
+    let channels = Channels { list: preset.channels(), ignore: in_force.channels.ignore.clone() };
+    Ok(Policy { channels: Arc::new(channels), ..in_force.clone() })
+}
+
+/// The rules of a proposed configuration, which must be for nodes that are known here.
+fn configured(text: &str, plan: &Plan, in_force: &Policy) -> Result<Policy, ApiError> {
+    let file = File { name: Path::new("config"), bytes: text.as_bytes() };
+    let proposed = config::load_policy(file).map_err(ApiError::bad)?;
+    let known = |name: &str| plan.snapshot.nodes().iter().skip(1).any(|node| *node.name == *name);
+    if let Some(stranger) = proposed.nodes.names().find(|name| !known(name)) {
+        let cluster = NodeIx::CLUSTER.as_usize();
+        let names: Vec<&str> =
+            plan.snapshot.nodes().iter().skip(cluster + 1).map(|node| &*node.name).collect();
+        return Err(ApiError::bad(format!(
+            "the configuration is for the node {stranger}, and this recliner knows {}; ask one that reads it",
+            names.join(", ")
+        )));
+    }
+    let rules = crate::plan::Rules {
+        limits: proposed.limits,
+        headroom: proposed.headroom.clone(),
+        rent: proposed.rent,
+        views: proposed.views.enforce,
+        ..in_force.rules.clone()
+    };
+    Ok(Policy { channels: Arc::new(proposed.channels), rules })
+}
