@@ -20,7 +20,7 @@ use crate::{
     plan::{Conditions, Rules},
     table::{NodeIx, Snapshot, TargetRef},
 };
-use course::Course;
+use course::TargetCourse;
 use simulation::Simulation;
 use std::{sync::Arc, time::Duration};
 use wall_clock::Moment;
@@ -240,7 +240,6 @@ struct Unchecked {
 
 impl Unchecked {
     fn of(present: &Present, span: Duration) -> Self {
-        let course = Course::new(present);
         let nodes = present.snapshot.nodes().len();
         let mut samples = vec![Sample::default(); SAMPLES];
         let mut by_node = vec![vec![0.0; nodes]; SAMPLES];
@@ -248,9 +247,11 @@ impl Unchecked {
         for target in files(&present.snapshot) {
             let count = u64::from(target.file_count());
             let places = nodes_of(&present.snapshot, target);
+            let course = TargetCourse::of(present, target);
+            let sizes_after = |after| sizes(target.kind(), &course.facts_after(after));
+            let always = course.is_idle().then(|| sizes_after(Duration::ZERO));
             for ((sample, row), after) in samples.iter_mut().zip(&mut by_node).zip(&times) {
-                let facts = course.facts_without_compactions(target, *after);
-                let (file, waste) = sizes(target.kind(), &facts);
+                let (file, waste) = always.unwrap_or_else(|| sizes_after(*after));
                 sample.file_bytes = sample.file_bytes.saturating_add(file * count);
                 sample.waste_bytes = sample.waste_bytes.saturating_add(waste * count);
                 let share = (file * count) as f64 / places.len().max(1) as f64;

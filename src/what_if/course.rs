@@ -5,6 +5,7 @@ use crate::{
     model::{
         estimate,
         facts::{Facts, Measurement, OptionalU64},
+        growth::ExpectedRate,
         rent::{Rent, WasteReading},
         target::TargetKind,
     },
@@ -14,115 +15,127 @@ use hashbrown::HashMap;
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// The sizes of every target at any time, given the compactions so far.
-#[derive(Debug)]
-pub(super) struct Course<'a> {
-    present: &'a Present,
-    /// What the last compaction of a target left, and when.
-    compacted: HashMap<TargetIx, Compacted>,
-}
-
+/// The sizes of one target at any time from a reading or a compaction on. Bytes are per file.
 #[derive(Clone, Copy, Debug)]
-struct Compacted {
-    after: Duration,
+pub(super) struct TargetCourse {
+    kind: TargetKind,
+    /// The present moment.
+    now: Moment,
+    /// The time of the facts below.
+    begin: Duration,
     facts: Facts,
+    rent: Rent,
+    /// The rates of its file and of its live bytes; none if it stays as it is.
+    rates: Option<(ExpectedRate, ExpectedRate)>,
 }
 
-impl<'a> Course<'a> {
-    pub(super) fn new(present: &'a Present) -> Self {
-        Self { present, compacted: HashMap::new() }
-    }
-
-    /// The targets that were compacted.
-    pub(super) fn compacted(&self) -> impl Iterator<Item = TargetRef<'a>> {
-        self.compacted.keys().filter_map(|ix| self.present.snapshot.target(*ix))
-    }
-
-    /// The facts of one file of a target after this time, and its rent.
-    pub(super) fn state_after(&self, target: TargetRef<'_>, after: Duration) -> (Facts, Rent) {
-        let compacted = self.compacted.get(&target.ix());
-        let begin = compacted.map_or(Duration::ZERO, |it| it.after);
-        let (known, rent) = match compacted {
-            None => (self.measured(target.facts(), Duration::ZERO), target.rent()),
-            Some(it) => (it.facts, Rent::from_parts(0.0, self.moment(begin))),
-        };
-        let facts = self.grown(target, &known, begin, after);
-        let kind = target.kind();
-        let waste = |facts| WasteReading::of(kind, facts);
-        let rent = rent.after_reading(waste(&known).as_ref(), waste(&facts).as_ref());
-        (facts, rent)
-    }
-
-    /// The same as if nothing had been compacted.
-    pub(super) fn facts_without_compactions(
-        &self,
-        target: TargetRef<'_>,
-        after: Duration,
-    ) -> Facts {
-        let known = self.measured(target.facts(), Duration::ZERO);
-        self.grown(target, &known, Duration::ZERO, after)
-    }
-
-    /// Compacts one file of a target; returns its sizes before and after.
-    pub(super) fn compact(&mut self, target: TargetRef<'_>, after: Duration) -> Option<(u64, u64)> {
-        let kind = target.kind();
-        let (facts, _) = self.state_after(target, after);
-        let (file, left) = (facts.file_bytes.get()?, estimate::predicted_bytes(kind, &facts)?);
-        let empty = Facts { active_bytes: OptionalU64::new(0), ..facts };
-        let headers = estimate::predicted_bytes(kind, &empty).unwrap_or_default();
-        let facts = Facts {
-            file_bytes: OptionalU64::new(left),
-            active_bytes: OptionalU64::new(left.saturating_sub(headers)),
-            compacted_seq: if kind == TargetKind::Db {
-                facts.update_seq
-            } else {
-                facts.compacted_seq
+impl TargetCourse {
+    /// The course of a target from now on.
+    pub(super) fn of(present: &Present, target: TargetRef<'_>) -> Self {
+        let grows = |rate: &ExpectedRate| *rate != ExpectedRate::default();
+        let rates = target.growth().expected(present.now);
+        let facts = target.facts();
+        let measured = facts.measured_at;
+        Self {
+            kind: target.kind(),
+            now: present.now,
+            begin: Duration::ZERO,
+            facts: Facts {
+                measured_at: measured.map(|it| Measurement { at: present.now, ..it }),
+                ..facts
             },
-            ..facts
-        };
-        self.compacted.insert(target.ix(), Compacted { after, facts });
-        Some((file, left))
+            rent: target.rent(),
+            rates: rates.filter(|(file, active)| grows(file) || grows(active)),
+        }
     }
 
-    /// Facts of one file that has grown between two times.
-    fn grown(
-        &self,
-        target: TargetRef<'_>,
-        known: &Facts,
-        begin: Duration,
-        after: Duration,
-    ) -> Facts {
-        let mut facts = self.measured(*known, after);
-        let Some((file_rate, active_rate)) = target.growth().expected(self.present.now) else {
+    /// Whether its sizes stay as they are.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.rates.is_none()
+    }
+
+    /// The facts after this time.
+    pub(super) fn facts_after(&self, after: Duration) -> Facts {
+        let mut facts = self.facts;
+        facts.measured_at = facts.measured_at.map(|it| Measurement { at: self.moment(after), ..it });
+        let known = facts.file_bytes.get().zip(facts.active_bytes.get());
+        let (Some((file_rate, active_rate)), Some((file, active))) = (self.rates, known) else {
             return facts;
         };
-        let (Some(file), Some(active)) = (known.file_bytes.get(), known.active_bytes.get()) else {
-            return facts;
-        };
-        let more = file_rate.bytes_within(after) - file_rate.bytes_within(begin);
-        let live = active_rate.bytes_within(after) - active_rate.bytes_within(begin);
+        let between =
+            |rate: ExpectedRate| rate.bytes_within(after) - rate.bytes_within(self.begin);
+        let (more, live) = (between(file_rate), between(active_rate));
         let grown = file.saturating_add(to_bytes(more));
         facts.file_bytes = OptionalU64::new(grown);
         facts.active_bytes = OptionalU64::new(to_bytes(active as f64 + live).min(grown));
         // Changes as large as those before, so that what needs changes or lacks them is right.
-        if let Some(changes) = known.update_seq.get().filter(|_| target.kind() == TargetKind::Db) {
+        if let Some(changes) = facts.update_seq.get().filter(|_| self.kind == TargetKind::Db) {
             let new = more * changes as f64 / file.max(1) as f64;
             facts.update_seq = OptionalU64::new(changes.saturating_add(to_bytes(new)));
         }
         facts
     }
 
-    /// The same facts, as read after this time.
-    fn measured(&self, facts: Facts, after: Duration) -> Facts {
-        let at = self.moment(after);
-        Facts {
-            measured_at: facts.measured_at.map(|measured| Measurement { at, ..measured }),
+    /// The facts after this time, and the rent.
+    pub(super) fn state_after(&self, after: Duration) -> (Facts, Rent) {
+        let facts = self.facts_after(after);
+        let waste = |facts| WasteReading::of(self.kind, facts);
+        let rent = self.rent.after_reading(waste(&self.facts).as_ref(), waste(&facts).as_ref());
+        (facts, rent)
+    }
+
+    /// The course after a compaction, with the sizes before and after it; none if a size is unknown.
+    fn compacted(&self, after: Duration) -> Option<(Self, u64, u64)> {
+        let facts = self.facts_after(after);
+        let (file, left) = (facts.file_bytes.get()?, estimate::predicted_bytes(self.kind, &facts)?);
+        let empty = Facts { active_bytes: OptionalU64::new(0), ..facts };
+        let headers = estimate::predicted_bytes(self.kind, &empty).unwrap_or_default();
+        let is_db = self.kind == TargetKind::Db;
+        let facts = Facts {
+            file_bytes: OptionalU64::new(left),
+            active_bytes: OptionalU64::new(left.saturating_sub(headers)),
+            compacted_seq: if is_db { facts.update_seq } else { facts.compacted_seq },
             ..facts
-        }
+        };
+        let rent = Rent::from_parts(0.0, self.moment(after));
+        Some((Self { begin: after, facts, rent, ..*self }, file, left))
     }
 
     fn moment(&self, after: Duration) -> Moment {
-        self.present.now.plus(after)
+        self.now.plus(after)
+    }
+}
+
+/// The courses of all targets, given the compactions so far.
+#[derive(Debug)]
+pub(super) struct Courses<'a> {
+    present: &'a Present,
+    compacted: HashMap<TargetIx, TargetCourse>,
+}
+
+impl<'a> Courses<'a> {
+    pub(super) fn new(present: &'a Present) -> Self {
+        Self { present, compacted: HashMap::new() }
+    }
+
+    /// The course of a target as it is now.
+    pub(super) fn of(&self, target: TargetRef<'_>) -> TargetCourse {
+        let compacted = self.compacted.get(&target.ix()).copied();
+        compacted.unwrap_or_else(|| TargetCourse::of(self.present, target))
+    }
+
+    /// Every target that was compacted, with its course.
+    pub(super) fn compacted(&self) -> impl Iterator<Item = (TargetRef<'a>, &TargetCourse)> {
+        self.compacted
+            .iter()
+            .filter_map(|(ix, course)| Some((self.present.snapshot.target(*ix)?, course)))
+    }
+
+    /// Compacts one file of a target; returns its sizes before and after.
+    pub(super) fn compact(&mut self, target: TargetRef<'_>, after: Duration) -> Option<(u64, u64)> {
+        let (course, file, left) = self.of(target).compacted(after)?;
+        self.compacted.insert(target.ix(), course);
+        Some((file, left))
     }
 }
 

@@ -1,7 +1,8 @@
 //! One policy through time: what is due, what the planner starts, and what that leaves.
 
 use super::{
-    ASSUMED_RATE, Course, Outlook, Policy, Present, SAMPLES, Sample, Unchecked, nodes_of,
+    ASSUMED_RATE, Outlook, Policy, Present, SAMPLES, Sample, Unchecked, nodes_of,
+    course::{Courses, TargetCourse},
     sample_time, sizes, volume_outlooks,
 };
 use crate::{
@@ -37,6 +38,9 @@ const PLANS: (usize, usize) = (300, 30_000);
 /// Prices that changed by more than this share make targets due at other times.
 const PRICE_TOLERANCE: f64 = 0.1;
 
+/// How many targets at the head of each queue are read again in each step.
+const READ_AGAIN: usize = 100;
+
 /// The shortest compaction.
 const SHORTEST_JOB: Duration = Duration::from_secs(1);
 
@@ -67,7 +71,7 @@ pub(super) struct Simulation<'a> {
     span: Duration,
     channels: Arc<Channels>,
     rules: Arc<Rules>,
-    course: Course<'a>,
+    courses: Courses<'a>,
     projection: Projection,
     queues: Queues,
     conditions: Conditions,
@@ -103,7 +107,7 @@ impl<'a> Simulation<'a> {
             span,
             channels: Arc::clone(&policy.channels),
             rules: Arc::new(rules),
-            course: Course::new(present),
+            courses: Courses::new(present),
             projection: Projection::of(&present.snapshot),
             queues: Queues::new(Arc::clone(&policy.channels)),
             conditions: undisturbed(&present.conditions),
@@ -205,9 +209,10 @@ impl<'a> Simulation<'a> {
         if !matches!(target.kind(), TargetKind::Db | TargetKind::View) || target.is_part() {
             return;
         }
+        let course = self.courses.of(target);
+        let horizon_factor = self.prices.of_node(target.node_ix()).product();
         let is_taken = |after: Duration| {
-            let (facts, rent) = self.course.state_after(target, after);
-            let horizon_factor = self.prices.of_node(target.node_ix()).product();
+            let (facts, rent) = course.state_after(after);
             let rent = RentNow { rent, now: self.moment(after), horizon_factor };
             first_channel(&self.channels, target, &facts, rent).is_some()
         };
@@ -235,17 +240,17 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Gives the planner the facts of what waits as they are now.
+    /// Gives the planner the facts of what waits first as they are now.
     fn read_queued_again(&mut self, at: Duration) {
         let queues = Arc::clone(&self.plan.queues);
-        for ix in queues.iter().flat_map(|queue| queue.queued()) {
+        for ix in queues.iter().flat_map(|queue| queue.queued().take(READ_AGAIN)) {
             self.read_again(ix, at);
         }
     }
 
     fn read_again(&mut self, ix: TargetIx, at: Duration) {
         if let Some(target) = self.target(ix) {
-            let (facts, rent) = self.course.state_after(target, at);
+            let (facts, rent) = self.courses.of(target).state_after(at);
             self.projection.set(ix, &facts, rent);
         }
     }
@@ -298,7 +303,7 @@ impl<'a> Simulation<'a> {
             self.add_rewritten(job.start.rewrite_bytes.unwrap_or_default());
             return;
         }
-        let Some((file, left)) = self.course.compact(target, job.ends) else { return };
+        let Some((file, left)) = self.courses.compact(target, job.ends) else { return };
         let count = u64::from(target.file_count());
         self.add_rewritten(if is_copy { left } else { left.saturating_mul(count) });
         let freed = file.saturating_sub(left).saturating_mul(count);
@@ -395,11 +400,11 @@ impl<'a> Simulation<'a> {
         let Some(unchecked) = self.unchecked.samples.get(self.samples.len()).copied() else {
             return;
         };
-        let saved = self.course.compacted().map(|target| {
-            let (facts, _) = self.course.state_after(target, at);
-            let without = self.course.facts_without_compactions(target, at);
+        let saved = self.courses.compacted().map(|(target, course)| {
+            let without = TargetCourse::of(self.present, target).facts_after(at);
             let waste = |facts: &Facts| sizes(target.kind(), facts).1 as f64;
-            (waste(&without) - waste(&facts)) * f64::from(target.file_count())
+            let saved = waste(&without) - waste(&course.facts_after(at));
+            saved * f64::from(target.file_count())
         });
         let saved: f64 = saved.sum();
         let freed: f64 = self.freed_on.iter().sum();

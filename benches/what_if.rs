@@ -1,0 +1,133 @@
+//! How long it takes to look seven days ahead, for 10,000 and for 1,000,000 targets, and what it
+//! finds.
+//!
+//! ```text
+//! cargo bench --bench what_if
+//! ```
+
+use recliner::{
+    model::{
+        channel::{ChannelPreset, Channels},
+        facts::{FactSource, Facts, Measurement, OptionalU64},
+    },
+    plan::Conditions,
+    table::{DbName, Draft, NodeIx},
+    what_if::{Answer, Policy, Present, Proposal, outlooks},
+};
+use std::{
+    io::Write as _,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use wall_clock::Moment;
+
+const NOW: u64 = 1_795_222_434;
+const HOUR: u64 = 3_600;
+const WEEK: Duration = Duration::from_secs(7 * 86_400);
+const NODES: u64 = 12;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Numbers that look random and are the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    /// Between zero and one.
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Log-normal around `median`.
+    fn log_normal(&mut self, median: f64, spread: f64) -> f64 {
+        let normal: f64 = (0..12).map(|_| self.next()).sum::<f64>() - 6.0;
+        median * (spread * normal).exp()
+    }
+}
+
+fn facts(file: f64, active: f64, seq: u64, read: u64) -> Facts {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+    let bytes = |bytes: f64| OptionalU64::new(bytes as u64);
+    Facts {
+        file_bytes: bytes(file),
+        active_bytes: bytes(active),
+        docs: OptionalU64::new(1_000),
+        deleted_docs: OptionalU64::new(0),
+        update_seq: OptionalU64::new(seq),
+        compacted_seq: OptionalU64::new(0),
+        measured_at: Some(Measurement { at: Moment::from_unix(read), source: FactSource::Http }),
+        ..Facts::default()
+    }
+}
+
+/// A cluster of so many shards, watched for a day; sizes and write rates are log-normal, and four
+/// fifths are idle.
+fn present(targets: u64) -> Present {
+    let mut draft = Draft::new(100);
+    let nodes: Vec<NodeIx> = (0..NODES)
+        .map(|at| {
+            let node = draft.get_or_add_node(&format!("couchdb@node{at}"));
+            draft.update_node(node, |node| node.is_member = true);
+            node
+        })
+        .collect();
+    let mut numbers = Numbers(42);
+    for (at, node) in (0..targets).zip(nodes.iter().cycle()) {
+        let name = format!("db{at}");
+        let db = draft.get_or_add_db(DbName { db: &name, suffix: ".17" });
+        let ix = draft.get_or_add_shard(*node, db, None);
+        let active = numbers.log_normal(50e6, 1.5);
+        let garbage = if numbers.next() < 0.8 { 0.0 } else { numbers.log_normal(100.0, 1.5) };
+        let waste = active * numbers.next();
+        for hours in [24, 12, 0] {
+            let grown = garbage * ((24 - hours) * HOUR) as f64;
+            let seq = 1_000 + (24 - hours);
+            draft.set_facts(ix, facts(active + waste + grown, active, seq, NOW - hours * HOUR));
+        }
+    }
+    let now = Moment::from_unix(NOW);
+    Present { snapshot: draft.publish(now), conditions: Conditions::default(), now }
+}
+
+fn proposals() -> Vec<Proposal> {
+    let smoosh = Policy::smoosh();
+    let rent = Channels { list: ChannelPreset::Rent.channels(), ..Channels::default() };
+    let rent = Policy { channels: Arc::new(rent), ..smoosh.clone() };
+    let in_force = Policy { rules: recliner::plan::Rules::default(), ..smoosh.clone() };
+    [
+        ("nothing", None),
+        ("smoosh", Some(smoosh)),
+        ("in force", Some(in_force)),
+        ("rent", Some(rent)),
+    ]
+    .map(|(name, policy)| Proposal { name: name.to_owned(), policy })
+    .into()
+}
+
+fn say(text: &str) -> Result<(), Failure> {
+    writeln!(std::io::stdout(), "{text}")?;
+    Ok(())
+}
+
+fn main() -> Result<(), Failure> {
+    for targets in [10_000, 1_000_000] {
+        let present = present(targets);
+        for proposal in proposals() {
+            let name = proposal.name.clone();
+            let began = Instant::now();
+            let Answer { outlooks, .. } = outlooks(&present, &[proposal], WEEK)?;
+            let took = began.elapsed();
+            for outlook in outlooks {
+                say(&format!(
+                    "{targets} targets, {name}: {:.2} s; mean waste {:.0} GB, {:.0} GB written, {} compactions{}",
+                    took.as_secs_f64(),
+                    outlook.mean_waste() as f64 / 1e9,
+                    outlook.rewritten_bytes as f64 / 1e9,
+                    outlook.compactions,
+                    if outlook.is_coarse { ", in batches" } else { "" },
+                ))?;
+            }
+        }
+    }
+    Ok(())
+}
