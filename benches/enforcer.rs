@@ -172,7 +172,7 @@ async fn cost() -> Result<(), Failure> {
     let recliner = site.enforce(
         dir.path(),
         &format!(
-            "channels: [{channel}]\nlimits: {{per_node: {JOBS}, cluster: {JOBS}, wait: 0s}}\n"
+            "channels: [{channel}]\nlimits: {{per_node: {JOBS}, cluster: {JOBS}, wait: 0s, duty: 100%}}\n"
         ),
     )?;
     let full = async {
@@ -242,7 +242,8 @@ fn spread(mut all: Vec<f64>) -> String {
 async fn slots() -> Result<(), Failure> {
     let dir = tempfile::tempdir()?;
     let site = Site::open(world(150, 8_000_000)).await?;
-    let _recliner = site.enforce(dir.path(), "limits: {per_node: 1, cluster: 3, wait: 0s}\n")?;
+    let _recliner =
+        site.enforce(dir.path(), "limits: {per_node: 1, cluster: 3, wait: 0s, duty: 100%}\n")?;
     time::sleep(WATCHED).await;
     let took = reused(&site.cluster);
     if took.is_empty() {

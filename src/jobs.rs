@@ -4,12 +4,14 @@
 //! job state task updates it from the scanner's polls; `plan` counts limits and disk space by it;
 //! metrics and the API display it.
 
+mod busy_period;
 mod constraints;
 mod progress;
 mod running_tasks;
 mod tracker;
 mod verdict;
 
+pub(crate) use busy_period::BusyPeriod;
 pub(crate) use constraints::TargetConstraints;
 pub(crate) use running_tasks::{NodePoll, Running, RunningTask};
 pub(crate) use tracker::{

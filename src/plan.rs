@@ -12,6 +12,7 @@ mod conditions;
 mod db_copies;
 mod decision_counts;
 pub mod disk;
+mod duty;
 mod forecast;
 mod freshness;
 mod gates;

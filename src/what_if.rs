@@ -61,8 +61,8 @@ impl Policy {
             cluster: usize::MAX,
             bytes_per_hour: u64::MAX,
             wait: Duration::ZERO,
+            duty_percent: 100.0,
             one_copy_of_a_range: false,
-            ..Limits::default()
         };
         let headroom =
             Headroom { keep_free_percent: 0.0, blind_limit: u64::MAX, ..Headroom::default() };

@@ -22,13 +22,13 @@ use tokio::{net::TcpListener, task::JoinSet};
 use wall_clock::Clock;
 
 /// Intervals are shorter than is sensible for a real CouchDB, so that a newcomer sees numbers
-/// change. It enforces because nothing can be harmed. The simulation answers in place of the
+/// change, and nodes do not rest. It enforces because nothing can be harmed. The simulation answers in place of the
 /// configured Prometheus, with the node's disk named in the query. The journal is in memory, so it
 /// keeps little.
 pub const CONFIG: &str = "mode: enforce
 scan: {interval: 10s}
 poll: 1s
-limits: {wait: 3s, bytes_per_hour: 8TiB}
+limits: {wait: 3s, duty: 100%, bytes_per_hour: 8TiB}
 views: {enforce: all}
 smoosh:
   mode: takeover

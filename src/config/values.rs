@@ -199,7 +199,9 @@ pub(super) fn percent_from(min: u8) -> Form<f64> {
                 )
             })
     };
-    let pattern = r"^\+?(100(\.0*)?|[0-9]{1,2}(\.[0-9]*)?)\s*%$";
+    // For editors: as exact as a pattern is readable.
+    let whole = if min == 0 { "[0-9]{1,2}" } else { "0?[1-9]|[1-9][0-9]" };
+    let pattern = format!(r"^\+?(100(\.0*)?|({whole})(\.[0-9]*)?)\s*%$");
     let schema = json!({"type": "string", "pattern": pattern});
     Form::scalar(read, |percent| Output::Text(format!("{percent}%")), schema)
 }

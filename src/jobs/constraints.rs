@@ -1,6 +1,7 @@
 //! Remembered constraints on targets, in the form that the planner reads: indexed by table
 //! position.
 
+use super::BusyPeriod;
 use crate::{
     model::records::{Backoff, CompactionOrder, Suspensions},
     table::{NodeIx, TargetIx},
@@ -28,6 +29,8 @@ pub struct TargetConstraints {
     pub recent_starts: Vec<(Moment, u64)>,
     /// When this process last started a job on each node.
     pub last_start_by_node: BTreeMap<NodeIx, Moment>,
+    /// The last stretch of time in which compactions of this process ran on each node.
+    pub busy_periods: BTreeMap<NodeIx, BusyPeriod>,
     /// When this process began to enforce; starts ramp up from then on.
     pub enforcing_since: Option<Moment>,
     /// Largest observed peak of a database compaction as a multiple of its active bytes, if above

@@ -226,6 +226,18 @@ impl JobTracker {
         self.open_intents.keys().any(|key| key.target == *id)
     }
 
+    /// The compactions that this process decided to start, apart from operators' orders, and that
+    /// have not ended.
+    pub(crate) fn own_compactions(&self) -> impl Iterator<Item = &JobKey> {
+        let is_own =
+            |key: &IntentKey| self.open_intents.get(key).is_some_and(|open| !open.is_ordered());
+        let runs = move |job: &TrackedJob| {
+            !matches!(job.stage, JobStage::Disappeared(_))
+                && job.intent.as_ref().is_some_and(is_own)
+        };
+        self.jobs.iter().filter(move |(_, job)| runs(job)).map(|(key, _)| key)
+    }
+
     /// Number of starts accepted so far.
     #[must_use]
     pub(crate) const fn starts_accepted(&self) -> u64 {

@@ -286,8 +286,8 @@ impl Admission {
         }
     }
 
-    /// The nodes that hold a target's files, if only running jobs and recent starts keep it from
-    /// starting; and whether recent starts alone do.
+    /// The nodes that hold a target's files, if only running jobs, recent starts and rests keep it
+    /// from starting; and whether recent starts and rests alone do.
     pub(super) fn waits_only_for_slots(
         &self,
         (node, channel): (NodeIx, usize),
@@ -297,10 +297,15 @@ impl Admission {
         let copies_by_node = self.copies_to_start(node, candidate);
         let (all_copies, file) =
             (candidate.unit == CompactionUnit::AllCopies, candidate.file_bytes.get().unwrap_or(0));
-        // A ramp with a limit ends in time as long as nothing else starts. A node that has not
-        // reported its running jobs gives no such guarantee.
-        let passes = |shut: Refusal| shut.reason == RefusalReason::Ramp && shut.limit.is_some();
-        let shut = |node_copies: &NodeCopies| self.gates.refusal(node_copies.node, channel);
+        // A ramp with a limit, and a rest, end in time as long as nothing else starts. A node that
+        // has not reported its running jobs gives no such guarantee.
+        let passes = |shut: Refusal| match shut.reason {
+            RefusalReason::Ramp => shut.limit.is_some(),
+            RefusalReason::Duty => true,
+            _ => false,
+        };
+        let shut =
+            |node_copies: &NodeCopies| self.gate_refusal(node_copies.node, channel, candidate.ix);
         let request = SlotRequest {
             copies: &copies_by_node,
             channel_index: channel,
@@ -520,7 +525,7 @@ impl Admission {
         candidate: &CandidateSummary,
     ) -> Result<(), StageRefusal> {
         for node_copies in copies_by_node {
-            if let Some(refusal) = self.gates.refusal(node_copies.node, channel) {
+            if let Some(refusal) = self.gate_refusal(node_copies.node, channel, candidate.ix) {
                 return Err((CheckStage::Gates, refusal));
             }
         }
@@ -568,9 +573,22 @@ impl Admission {
         Err(Refusal::with_numbers(RefusalReason::WouldNotFitWindow, takes, time_left.seconds_left))
     }
 
+    /// The closed gate that keeps a target of a channel from starting on a node.
+    fn gate_refusal(&self, node: NodeIx, channel: usize, ix: TargetIx) -> Option<Refusal> {
+        if self.is_ordered(ix) {
+            self.gates.refusal_of_orders(node, channel)
+        } else {
+            self.gates.refusal(node, channel)
+        }
+    }
+
+    fn is_ordered(&self, ix: TargetIx) -> bool {
+        self.activity.status(ix).is_some_and(|known| known.ordered)
+    }
+
     /// Whether a target may also use slots that are reserved for another target.
     fn precedes_reservation(&self, ix: TargetIx) -> bool {
-        self.reserved_for == Some(ix) || self.activity.status(ix).is_some_and(|known| known.ordered)
+        self.reserved_for == Some(ix) || self.is_ordered(ix)
     }
 
     /// Whether another copy of a shard's range is being compacted while only one may be.

@@ -1,6 +1,6 @@
 //! Gates: conditions of a node, a channel or the cluster that hold all starts back.
 
-use super::{Conditions, Refusal, RefusalReason, Rules, slots::is_recent};
+use super::{Conditions, Refusal, RefusalReason, Rules, duty, slots::is_recent};
 use crate::{
     model::{
         channel::{Channel, Channels, Mode},
@@ -26,14 +26,23 @@ pub enum Gate {
     Maintenance,
     /// Starts are spread out.
     Ramp,
+    /// The node rests after compactions of this process. An operator's order passes.
+    Duty,
     /// The node is under pressure.
     Pressure,
 }
 
 impl Gate {
     /// Every gate, in the order of evaluation.
-    pub const ALL: [Self; 6] =
-        [Self::Mode, Self::Suspended, Self::Journal, Self::Maintenance, Self::Ramp, Self::Pressure];
+    pub const ALL: [Self; 7] = [
+        Self::Mode,
+        Self::Suspended,
+        Self::Journal,
+        Self::Maintenance,
+        Self::Ramp,
+        Self::Duty,
+        Self::Pressure,
+    ];
 
     /// The label in JSON and metric labels.
     #[must_use]
@@ -44,6 +53,7 @@ impl Gate {
             Self::Journal => RefusalReason::Journal.label(),
             Self::Maintenance => RefusalReason::Maintenance.label(),
             Self::Ramp => RefusalReason::Ramp.label(),
+            Self::Duty => RefusalReason::Duty.label(),
             Self::Pressure => RefusalReason::Pressure.label(),
         }
     }
@@ -95,24 +105,25 @@ impl GateInputs<'_> {
             Gate::Journal => self.journal_refusal(),
             Gate::Maintenance => self.maintenance_refusal(at),
             Gate::Ramp => self.ramp_refusal(at),
+            Gate::Duty => self.duty_refusal(at),
             Gate::Pressure => self.pressure_refusal(at),
         }
     }
 
-    /// The first refusal, in order, of every start of a channel on a node.
+    /// The first refusal, in order, of starts of a channel on a node.
     ///
     /// A plan in advise mode ignores the mode gate: it shows what would be sent in enforce
     /// mode.
-    fn channel_refusal(
+    fn channel_refusals(
         &self,
         at: NodeIx,
         node: &Node,
         channel: &Channel,
         window_state: WindowState,
-    ) -> Option<Refusal> {
+    ) -> ChannelRefusals {
         let since = window_state.since;
         let window = Refusal { since, ..Refusal::without_numbers(RefusalReason::Window) };
-        (self.rules.mode.more_cautious(channel.mode) != self.rules.mode)
+        let before_duty = (self.rules.mode.more_cautious(channel.mode) != self.rules.mode)
             .then(|| Refusal::without_numbers(RefusalReason::Mode))
             .or_else(|| self.gate_refusal(Gate::Suspended, at, node))
             .or_else(|| match channel.kind {
@@ -128,8 +139,10 @@ impl GateInputs<'_> {
             .or_else(|| self.journal_refusal())
             .or_else(|| self.maintenance_refusal(at))
             .or_else(|| (!window_state.is_open).then_some(window))
-            .or_else(|| self.ramp_refusal(at))
-            .or_else(|| self.pressure_refusal(at))
+            .or_else(|| self.ramp_refusal(at));
+        let of_orders = before_duty.or_else(|| self.pressure_refusal(at));
+        let of_others = before_duty.or_else(|| self.duty_refusal(at)).or(of_orders);
+        ChannelRefusals { of_orders, of_others }
     }
 
     fn suspension_refusal(&self, scope: &SuspensionScope) -> Option<Refusal> {
@@ -187,23 +200,48 @@ impl GateInputs<'_> {
         (at != NodeIx::CLUSTER && self.running_compactions >= allowed)
             .then_some(Refusal { since: history.enforcing_since, ..refusal })
     }
+
+    fn duty_refusal(&self, at: NodeIx) -> Option<Refusal> {
+        let period = self.conditions.constraints.busy_periods.get(&at)?;
+        duty::refusal(period, self.rules.limits.duty_percent, self.now)
+    }
 }
 
+/// The shortest time in which the number of jobs allowed at first doubles. One job must have run
+/// for a while before its effect on a cluster shows.
+const MIN_RAMP_STEP: Duration = Duration::from_secs(30);
+
 impl Rules {
+    /// The time in which the number of jobs allowed at first doubles; none without a `wait`, which
+    /// lets everything start at once.
+    fn ramp_step(&self) -> Option<Duration> {
+        let wait = self.limits.wait;
+        (!wait.is_zero()).then(|| wait.max(MIN_RAMP_STEP))
+    }
+
     /// Maximum number of jobs in the cluster while starts are ramped up after this process
-    /// began to act: one at first, doubling with each `wait`; none once the ramp is over.
+    /// began to act: one at first, doubling with each step; none once the ramp is over.
     pub(super) fn ramp_limit(&self, acting_since: Moment, now: Moment) -> Option<usize> {
-        let step = acting_since.age(now).as_secs().checked_div(self.limits.wait.as_secs())?;
-        let allowed = 1_usize.checked_shl(u32::try_from(step).ok()?)?;
+        let steps = acting_since.age(now).as_secs().checked_div(self.ramp_step()?.as_secs())?;
+        let allowed = 1_usize.checked_shl(u32::try_from(steps).ok()?)?;
         (allowed < self.limits.cluster).then_some(allowed)
     }
+}
+
+/// The first refusal of every start of a channel on a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct ChannelRefusals {
+    /// Of operators' orders: the node's rest does not delay them.
+    of_orders: Option<Refusal>,
+    /// Of everything else.
+    of_others: Option<Refusal>,
 }
 
 /// The gates of all nodes and channels at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ClosedGates {
-    /// The refusal of every start, by node and then channel.
-    refusals: Vec<Option<Refusal>>,
+    /// By node and then channel.
+    refusals: Vec<ChannelRefusals>,
     channel_count: usize,
 }
 
@@ -218,16 +256,25 @@ impl ClosedGates {
         for (at, node) in snapshot.nodes().iter().enumerate() {
             let at = NodeIx::from_usize(at).unwrap_or_default();
             for (channel, window_state) in channels.list.iter().zip(window_states) {
-                refusals.push(gate_inputs.channel_refusal(at, node, channel, *window_state));
+                refusals.push(gate_inputs.channel_refusals(at, node, channel, *window_state));
             }
         }
         Self { refusals, channel_count: channels.list.len() }
     }
 
-    /// The refusal of every start of a channel on a node.
+    /// The refusal of every start of a channel on a node that no operator ordered.
     pub(super) fn refusal(&self, node: NodeIx, channel: usize) -> Option<Refusal> {
+        self.refusals(node, channel).of_others
+    }
+
+    /// The refusal of every start of a channel on a node that an operator ordered.
+    pub(super) fn refusal_of_orders(&self, node: NodeIx, channel: usize) -> Option<Refusal> {
+        self.refusals(node, channel).of_orders
+    }
+
+    fn refusals(&self, node: NodeIx, channel: usize) -> ChannelRefusals {
         let at = node.as_usize().saturating_mul(self.channel_count).saturating_add(channel);
-        self.refusals.get(at).copied().flatten()
+        self.refusals.get(at).copied().unwrap_or_default()
     }
 }
 
@@ -246,12 +293,41 @@ pub(super) fn next_change(
         | crate::model::records::Backoff::Futile { .. } => None,
     });
     let waits = history.last_start_by_node.values().map(|last| last.plus(wait));
+    let duty = rules.limits.duty_percent;
+    let rests = history.busy_periods.values().filter_map(|period| duty::rested_at(period, duty));
     let ramp = history.enforcing_since.and_then(|since| {
         rules.ramp_limit(since, *now)?;
-        let steps = since.age(*now).as_secs().checked_div(wait.as_secs())?.saturating_add(1);
-        Some(since.plus(Duration::from_secs(wait.as_secs().saturating_mul(steps))))
+        let step = rules.ramp_step()?.as_secs();
+        let steps = since.age(*now).as_secs().checked_div(step)?.saturating_add(1);
+        Some(since.plus(Duration::from_secs(step.saturating_mul(steps))))
     });
     let spent = history.recent_starts.iter().map(|(at, _)| at.plus(super::slots::BUDGET_PERIOD));
-    let all = windows.chain(backoffs).chain(waits).chain(ramp).chain(spent);
+    let all = windows.chain(backoffs).chain(waits).chain(rests).chain(ramp).chain(spent);
     all.filter(|at| at > now).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::settings::limits::Limits;
+
+    #[test]
+    fn jobs_double_every_half_minute_or_with_each_longer_wait() {
+        // The wait, and the jobs allowed in a cluster of eight after so many seconds.
+        let cases: [(u64, &[(u64, Option<usize>)]); 4] = [
+            (1, &[(0, Some(1)), (29, Some(1)), (30, Some(2)), (89, Some(4)), (90, None)]),
+            (30, &[(0, Some(1)), (29, Some(1)), (30, Some(2)), (89, Some(4)), (90, None)]),
+            (60, &[(59, Some(1)), (60, Some(2)), (179, Some(4)), (180, None)]),
+            (0, &[(0, None)]),
+        ];
+        for (wait, expected) in cases {
+            let limits = Limits { wait: Duration::from_secs(wait), ..Limits::default() };
+            let rules = Rules { limits, ..Rules::default() };
+            for (after, allowed) in expected {
+                let since = Moment::from_unix(1_000);
+                let found = rules.ramp_limit(since, since.plus(Duration::from_secs(*after)));
+                assert_eq!(found, *allowed, "wait {wait}, after {after}");
+            }
+        }
+    }
 }

@@ -60,15 +60,17 @@ pub(super) struct SpaceBounds {
 
 impl QueueBounds {
     /// Whether no shard of the queue may start, whichever it is.
-    pub(super) const fn is_closed(&self) -> bool {
-        self.gate_refusal.is_some()
+    pub(super) fn is_closed(&self) -> bool {
+        self.gate_refusal.is_some_and(RefusalReason::holds_orders)
             || self.limits.reached_limit.is_some()
             || self.ramp_refusal.is_some()
     }
 
-    /// Whether only a candidate that precedes the reservation may start.
-    pub(super) fn is_reserved(&self) -> bool {
-        self.limits_with_reservation.is_some_and(|limits| limits.reached_limit.is_some())
+    /// Whether only a candidate that precedes the queue may start: one that was ordered while the
+    /// node rests, or one that precedes the reservation.
+    pub(super) fn admits_leading_only(&self) -> bool {
+        self.gate_refusal.is_some()
+            || self.limits_with_reservation.is_some_and(|limits| limits.reached_limit.is_some())
     }
 
     /// Whether a shard has no special state, so that [`QueueBounds::refusal_reason`] applies.

@@ -37,6 +37,8 @@ pub enum RefusalReason {
     Window,
     /// Starts are spread out in time, on a node and after a restart.
     Ramp,
+    /// Compactions of this process ran on the node, and it rests from them.
+    Duty,
     /// The node is under pressure.
     Pressure,
     /// It would not end before the window closes.
@@ -59,7 +61,7 @@ pub enum RefusalReason {
 
 impl RefusalReason {
     /// Every reason.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Excluded,
         Self::NoEvidence,
         Self::Running,
@@ -75,6 +77,7 @@ impl RefusalReason {
         Self::Maintenance,
         Self::Window,
         Self::Ramp,
+        Self::Duty,
         Self::Pressure,
         Self::WouldNotFitWindow,
         Self::UnknownDisk,
@@ -103,6 +106,7 @@ impl RefusalReason {
             Self::UnknownDisk => "unknown_disk",
             Self::Pressure => "pressure",
             Self::Ramp => "ramp",
+            Self::Duty => "duty",
             Self::Maintenance => "maintenance",
             Self::Resharding => "resharding",
             Self::OtherCopyRunning => "other_copy_running",
@@ -139,6 +143,7 @@ impl RefusalReason {
             | Self::ClusterLimit
             | Self::Budget
             | Self::Ramp
+            | Self::Duty
             | Self::OtherCopyRunning => RefusalEnd::Turn,
             Self::Stale => RefusalEnd::Measurement,
             Self::Mode
@@ -159,6 +164,12 @@ impl RefusalReason {
             | Self::Excluded
             | Self::NoEvidence => RefusalEnd::Change,
         }
+    }
+
+    /// Whether an operator's order waits for it too.
+    #[must_use]
+    pub const fn holds_orders(self) -> bool {
+        !matches!(self, Self::Duty)
     }
 
     /// Whether a maximum number of jobs is reached.
@@ -193,6 +204,7 @@ impl RefusalReason {
             }
             Self::Pressure => "the node is busy",
             Self::Ramp => "starts on a node are spread out in time",
+            Self::Duty => "the node rests after recliner's compactions (limits.duty)",
             Self::Maintenance => "the node is in maintenance",
             Self::Resharding => "the shard is being split or moved",
             Self::OtherCopyRunning => "another copy of the range is being compacted",
@@ -236,7 +248,10 @@ impl RefusalReason {
             Self::Maintenance => "the node is in maintenance.",
             Self::Window => "no window of its channel is open.",
             Self::Ramp => {
-                "the last start on the node was less than `limits.wait` ago; or recliner has only just begun to start jobs, and as many run as are allowed by now: one at first, doubling with each `limits.wait`; or the node has not reported its running jobs yet."
+                "the last start on the node was less than `limits.wait` ago; or recliner has only just begun to start jobs, and as many run as are allowed by now: one at first, doubling every 30 seconds, or with each `limits.wait` where that is longer; or the node has not reported its running jobs yet."
+            }
+            Self::Duty => {
+                "recliner's compactions ran on the node, and may run for no more than the share `limits.duty` of its time: after them it rests. While they run, others join only until the first of them has ended. An operator's order does not wait for this."
             }
             Self::Pressure => "the node is under pressure.",
             Self::WouldNotFitWindow => "it would not end while the window is open.",
@@ -283,6 +298,9 @@ impl RefusalReason {
             Self::Maintenance => "the node's maintenance mode ends.",
             Self::Window => "the next window opens.",
             Self::Ramp => "enough time has passed, and the node has reported.",
+            Self::Duty => {
+                "it has rested: at `50%` for as long as they ran, at `25%` for three times as long."
+            }
             Self::Pressure => {
                 "every signal under `pressure` is down to its low mark, or `pressure.hold_at_most` is over."
             }

@@ -200,8 +200,7 @@ fn next_start(
     if admission.is_exhausted(channel, kind) || (kind == TargetKind::Db && bounds.is_closed()) {
         return None;
     }
-    // If the free slots are reserved, only candidates before the queue may start.
-    let until = if kind == TargetKind::Db && bounds.is_reserved() {
+    let until = if kind == TargetKind::Db && bounds.admits_leading_only() {
         queue.leading.len()
     } else {
         usize::MAX

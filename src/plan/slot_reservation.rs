@@ -11,7 +11,7 @@
 //! At most one target has a reservation: one that was ordered, otherwise the one that waits
 //! longest among those that only running jobs and spent bytes keep from starting. A reservation
 //! lasts an eighth of the time the target has waited, at ages that double: with the default
-//! `limits.wait`, two minutes after 16 minutes, four after 32, and so on. Then it expires, whether
+//! `limits.wait`, 37 seconds after 5 minutes, 75 after 10, and so on. Then it expires, whether
 //! or not the target started. So slots stay idle for a small part of the time only, even with a
 //! job that never ends; a view starts after some multiple of the longest job's duration, and a
 //! large file at the latest when a reservation lasts longer than the hour of the budget.
@@ -62,7 +62,7 @@ pub struct SlotReservation {
     pub(super) copies: Vec<NodeCopies>,
     /// Total bytes of the target's files.
     pub(super) total_bytes: u64,
-    /// Whether all slots are free and the target only waits because of a recent start.
+    /// Whether all slots are free and the target only waits because of a recent start or a rest.
     pub(super) slots_free: bool,
 }
 

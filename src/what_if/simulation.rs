@@ -6,7 +6,7 @@ use super::{
     sample_time, sizes, volume_outlooks,
 };
 use crate::{
-    jobs::{Job, JobKey, JobKind, JobPhase, Jobs, TargetConstraints},
+    jobs::{BusyPeriod, Job, JobKey, JobKind, JobPhase, Jobs, TargetConstraints},
     model::{
         channel::{Channel, Channels},
         facts::Facts,
@@ -157,6 +157,7 @@ impl<'a> Simulation<'a> {
         let now = self.moment(at);
         self.conditions.disks = Arc::new(self.disks_after(at));
         self.conditions.jobs = Arc::new(self.running_jobs());
+        self.update_busy_periods(&Arc::clone(&self.conditions.jobs), now);
         let snapshot = self.projection.publish(now);
         self.queues.apply_snapshot(&snapshot, now);
         self.plan = self.queues.make_plan(&snapshot, &self.conditions, &self.rules, now);
@@ -164,6 +165,9 @@ impl<'a> Simulation<'a> {
         let starts = Arc::clone(&self.plan.starts);
         for start in starts.iter() {
             self.begin(start, at);
+        }
+        if !starts.is_empty() {
+            self.update_busy_periods(&self.running_jobs(), now);
         }
         if self.is_coarse {
             return end;
@@ -367,6 +371,12 @@ impl<'a> Simulation<'a> {
         Jobs { list, ..Jobs::default() }
     }
 
+    fn update_busy_periods(&mut self, jobs: &Jobs, now: Moment) {
+        let running = jobs.list.iter().map(|job| &job.key).collect();
+        let constraints = Arc::make_mut(&mut self.conditions.constraints);
+        BusyPeriod::update_all(&mut constraints.busy_periods, &running, now);
+    }
+
     /// The volumes, with the space that is free after this time.
     fn disks_after(&self, after: Duration) -> crate::plan::disk::Disks {
         let mut disks = (*self.present.conditions.disks).clone();
@@ -419,7 +429,8 @@ impl<'a> Simulation<'a> {
 
     /// From now on, plans once a step, for as many jobs as fit into it.
     fn decide_in_batches(&mut self, begin: Duration, end: Duration) {
-        let step = (end - begin).as_secs_f64();
+        let duty_percent = self.rules.limits.duty_percent;
+        let step = (end - begin).as_secs_f64() * duty_percent / 100.0;
         let mean = self.sums.job_seconds / (self.sums.compactions.max(1) as f64);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let fit = ((step / mean.max(1.0)) as usize).max(1);
@@ -428,6 +439,7 @@ impl<'a> Simulation<'a> {
             per_node: limits.per_node.saturating_mul(fit),
             cluster: limits.cluster.saturating_mul(fit),
             wait: Duration::ZERO,
+            duty_percent: 100.0,
             ..*limits
         };
         self.rules = Arc::new(Rules { limits, ..(*self.rules).clone() });

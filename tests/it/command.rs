@@ -52,7 +52,7 @@ fn enforcing() -> String {
     format!(
         "mode: enforce
 poll: 1s
-limits: {{per_node: 3, cluster: 9, wait: 0s}}
+limits: {{per_node: 3, cluster: 9, wait: 0s, duty: 100%}}
 headroom: {{volumes: [{{nodes: [{nodes}], available: 1TB}}]}}
 pressure: {{probe_latency: {{high: 1h, low: 30m}}}}
 channels: [{{name: ratio_dbs, kind: db, priority: ratio, min_priority: 2.0, concurrency: 3}}]

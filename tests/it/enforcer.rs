@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// No pause between starts, and room for all.
-const YAML: &str = "poll: 5s\nlimits: {wait: 0s}\n";
+const YAML: &str = "poll: 5s\nlimits: {wait: 0s, duty: 100%}\n";
 
 fn enforcing(world: Config) -> Rig {
     Rig::in_mode(Mode::Enforce, START, slow(world), YAML)
@@ -265,7 +265,7 @@ async fn jobs_from_before_the_process_started_count_against_the_limits() {
         ..bloated(name)
     };
     let lean = Database { bloat: 1.0, docs: 80_000, ..one("lean", A) };
-    let yaml = "poll: 5s\nlimits: {wait: 0s, cluster: 1}\n";
+    let yaml = "poll: 5s\nlimits: {wait: 0s, duty: 100%, cluster: 1}\n";
     let world = slow(nodes().with(lean).with(one("orders", B)));
     let mut rig = Rig::in_mode(Mode::Enforce, START, world, yaml);
     let file = format!("shards/00000000-ffffffff/lean.{}", START.unix());

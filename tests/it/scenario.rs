@@ -2,6 +2,7 @@
 //! judge. Each runs twice, first in advise mode, where nothing may be sent.
 
 mod catch_up;
+mod duty;
 pub(crate) mod judge;
 mod rent;
 mod smoosh;
@@ -46,6 +47,9 @@ const PACE: &str = "scan: {interval: 10m}\npoll: 5s\n";
 fn roomy() -> String {
     format!("{PACE}{}", volumes(&[(&[A, B, C], "available: 100TB")]))
 }
+
+/// Starts are spread by a fixed time, and not by the work: so a timeline shows what else decides.
+const SPACED: &str = "limits: {wait: 30s, duty: 100%}\n";
 
 /// The same, polling less often, where hours pass and nothing happens in most of them.
 fn unhurried() -> String {
@@ -111,7 +115,8 @@ async fn a_busy_cluster_stays_within_its_limits() {
     for (at, node) in [A, B, C, A, B, C, A, B, C].into_iter().enumerate() {
         world = world.with(on(node, bloated(&format!("db{at}"), 500 + 100 * at as u64)));
     }
-    let yaml = roomy() + "limits: {per_node: 1, cluster: 2, wait: 10s, bytes_per_hour: 20GB}\n";
+    let yaml = roomy()
+        + "limits: {per_node: 1, cluster: 2, wait: 10s, duty: 100%, bytes_per_hour: 20GB}\n";
     let told = run_scenario(world, &yaml, async |rig| {
         rig.run_for(5 * MINUTE).await;
         rig.note_refusals();
@@ -164,7 +169,8 @@ async fn a_view_that_needs_several_nodes_gets_them_despite_a_stream_of_single_fi
         world = world.with(on(B, bloated(&format!("b{at}"), 3_100)));
     }
     let yaml = roomy()
-        + "views: {enforce: all}\nlimits: {per_node: 1, wait: 10s, bytes_per_hour: 100TB}\n";
+        + "views: {enforce: all}\n\
+           limits: {per_node: 1, wait: 10s, duty: 100%, bytes_per_hour: 100TB}\n";
     let told = run_scenario(world, &yaml, async |rig| {
         rig.run_for(Duration::from_secs(328)).await;
         let plan = Arc::clone(&rig.watch.planner.plan.borrow());

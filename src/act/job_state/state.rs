@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     jobs::{
-        EndedJob, JobTracker, Jobs, RequestResult, Running, StartRejected, TargetConstraints,
-        TrackerChanges, TrackerInputs,
+        BusyPeriod, EndedJob, JobTracker, Jobs, RequestResult, Running, StartRejected,
+        TargetConstraints, TrackerChanges, TrackerInputs,
     },
     model::{
         records::{
@@ -44,6 +44,7 @@ pub(super) struct JobState {
     calibration: Calibration,
     recent_starts: Vec<(Moment, u64)>,
     last_start_by_node: BTreeMap<NodeIx, Moment>,
+    busy_periods: BTreeMap<NodeIx, BusyPeriod>,
     enforcing_since: Option<Moment>,
     /// Time of the last update.
     last_update: Option<Moment>,
@@ -85,6 +86,7 @@ impl JobState {
             calibration: recovered.calibration,
             recent_starts,
             last_start_by_node: BTreeMap::new(),
+            busy_periods: BTreeMap::new(),
             enforcing_since: None,
             last_update: None,
             target_index,
@@ -95,12 +97,16 @@ impl JobState {
     }
 
     /// Detects whether the clock was set since the last update. If so, waiting periods restart now,
-    /// so that they neither end at once nor last until the clock has caught up.
+    /// so that they neither end at once nor last until the clock has caught up. Busy periods keep
+    /// their length.
     pub(super) fn detect_clock_change(&mut self, now: Moment) {
         let set =
-            self.last_update.is_some_and(|last| now < last || last.age(now) > CLOCK_JUMP_THRESHOLD);
+            self.last_update.filter(|last| now < *last || last.age(now) > CLOCK_JUMP_THRESHOLD);
         self.last_update = Some(now);
-        if set {
+        if let Some(last) = set {
+            for period in self.busy_periods.values_mut() {
+                period.shift(last, now);
+            }
             self.tracker.restart_waits(now);
             self.rereads.restart_waits(now);
             self.enforcing_since = self.enforcing_since.map(|since| since.min(now));
@@ -440,6 +446,8 @@ impl JobState {
         now: Moment,
     ) -> TargetConstraints {
         self.recent_starts.retain(|(at, _)| at.age(now) < BUDGET_WINDOW);
+        let running = self.tracker.own_compactions().collect();
+        BusyPeriod::update_all(&mut self.busy_periods, &running, now);
         // Positions of new targets must be known at once, so that their constraints apply to the
         // next plan.
         self.update_index(tables, now);
@@ -449,6 +457,7 @@ impl JobState {
             suspensions: self.suspensions.clone(),
             recent_starts: self.recent_starts.clone(),
             last_start_by_node: self.last_start_by_node.clone(),
+            busy_periods: self.busy_periods.clone(),
             enforcing_since: self.enforcing_since,
             learned_headroom_factor: self.calibration.headroom_factor,
             rewrite_bytes_per_second: self.calibration.rate,

@@ -172,3 +172,73 @@ async fn a_reading_that_arrives_with_an_order_ends_a_job_at_once() {
     let ended = time::timeout(Duration::from_millis(1), ended).await;
     assert!(ended.is_ok_and(|jobs| jobs.is_ok()), "it must not wait for the next tick");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_period_lasts_from_a_start_until_the_poll_that_shows_no_job() {
+    let mut site = Fixture::new();
+    site.publish_facts(10);
+    let period =
+        |site: &Fixture| site.follower.constraints.borrow().busy_periods.get(&site.node).cloned();
+    site.publish_tasks(1).await;
+    assert_eq!(period(&site), None, "a job that others started");
+    site.publish_tasks(0).await;
+    site.publish_facts(50);
+    let over = time::timeout(TICK_INTERVAL, site.follower.jobs.wait_for(|it| it.list.is_empty()));
+    over.await.expect("it ends").expect("it runs");
+
+    time::sleep(Duration::from_secs(5)).await;
+    let (intent, began) = (site.intent(), site.clock.now());
+    site.publish_facts(50);
+    site.follower.accept_start(intent.clone(), None).await.expect("it may start");
+    site.follower.report_result(intent.key(), RequestResult::Accepted).await;
+    time::sleep(Duration::from_secs(5)).await;
+    site.publish_tasks(1).await;
+    let runs = period(&site).expect("it has begun");
+    assert_eq!((runs.since, runs.first_ended_at, runs.ended_at), (began, None, None));
+    time::sleep(Duration::from_secs(5)).await;
+    site.publish_tasks(0).await;
+    let now = Some(site.clock.now());
+    let over = period(&site).expect("it is remembered");
+    assert_eq!((over.since, over.first_ended_at, over.ended_at), (began, now, now));
+    assert_eq!(site.follower.jobs.borrow().list.len(), 1, "whose outcome is not known yet");
+}
+
+#[test]
+fn a_clock_that_was_set_neither_lengthens_a_busy_period_nor_ends_a_rest() {
+    let at = Moment::from_unix;
+    let runtime = tokio::runtime::Builder::new_current_thread().start_paused(true).build();
+    let site = runtime.unwrap().block_on(async { Fixture::new() });
+    let tables = site.draft.current();
+    for set_to in [90_000, 500] {
+        let mut state = JobState::new(RecoveredState::default(), at(1_000));
+        state.detect_clock_change(at(1_000));
+        let intent = Intent { at: at(1_000), ..site.intent() };
+        let key = intent.key();
+        state.accept_start(intent, tables, at(1_000)).expect("it may start");
+        let look = |state: &mut JobState, now: u64| {
+            state.detect_clock_change(at(now));
+            let mut constraints = state.constraints(tables, None, at(now));
+            constraints.busy_periods.remove(&site.node).expect("there is one")
+        };
+        look(&mut state, 1_000);
+        look(&mut state, 1_040);
+        let runs = look(&mut state, set_to);
+        assert_eq!((runs.length(at(set_to)).as_secs(), runs.ended_at), (40, None));
+        look(&mut state, set_to + 20);
+        let settings = JobStateSettings {
+            failure: FailureSettings::default(),
+            headroom_factor: 2.0,
+            channels: Arc::default(),
+            acting: true,
+        };
+        let refused = RequestResult::Refused("HTTP 500".into());
+        state.apply_request_result(&key, refused, tables, &settings, at(set_to + 20));
+        let rests = look(&mut state, set_to + 20);
+        assert_eq!(rests.ended_at, Some(at(set_to + 20)));
+        assert_eq!(rests.length(at(set_to)).as_secs(), 60);
+        look(&mut state, set_to + 30);
+        let rests = look(&mut state, 200_000);
+        assert_eq!(rests.ended_at, Some(at(200_000 - 10)), "ten seconds of the rest are over");
+        assert_eq!(rests.length(at(200_000)).as_secs(), 60);
+    }
+}

@@ -3,7 +3,7 @@
 use crate::{
     config::{
         form::{Form, keys, section},
-        values::{boolean, bytes, duration, integer},
+        values::{boolean, bytes, duration, integer, percent_from},
     },
     model::settings::limits::Limits,
 };
@@ -18,7 +18,9 @@ pub(super) fn form() -> Form<Limits> {
         "limits.bytes_per_hour" => bytes_per_hour, Live, bytes(),
             "Size of the files whose compaction may start within any hour.";
         "limits.wait" => wait, Live, duration(Duration::ZERO),
-            "Pause from one start on a node to the next.";
+            "Shortest time from one start on a node to the next.";
+        "limits.duty" => duty_percent, Live, percent_from(1),
+            "Largest share of a node's time in which recliner's compactions run: after they ran for a minute, the node rests for a minute at 50%, for three at 25%, not at all at 100%.";
         "limits.one_copy_of_a_range" => one_copy_of_a_range, Live, boolean(),
             "Compact only one copy of a shard range at a time.";
     });

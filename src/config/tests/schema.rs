@@ -118,6 +118,8 @@ fn units_are_read_as_the_schema_says() {
     let validator = Validator::new();
     for text in [
         "limits: {wait: 0}",
+        "limits: {duty: 1%}",
+        "limits: {duty: 100%}",
         "limits: {wait: 1h 30m}",
         "limits: {wait: 1.5s}",
         "limits: {bytes_per_hour: 1048576}",

@@ -286,6 +286,11 @@ impl OpenIntent {
         }
     }
 
+    /// Whether an operator ordered it.
+    pub(super) const fn is_ordered(&self) -> bool {
+        self.intent.ordered_by.is_some()
+    }
+
     /// Restarts the waiting period.
     pub(super) fn restart_wait(&mut self, now: Moment) {
         self.tracked_since = now;

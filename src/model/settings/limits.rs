@@ -6,7 +6,7 @@ use std::time::Duration;
 const GIB: u64 = 1 << 30;
 
 /// How much runs at a time. Jobs of others count too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Jobs on one node; zero starts nothing.
     pub per_node: usize,
@@ -14,8 +14,11 @@ pub struct Limits {
     pub cluster: usize,
     /// Bytes of files this process may start to compact in any hour.
     pub bytes_per_hour: u64,
-    /// From one start on a node to the next.
+    /// From one start on a node to the next, at least.
     pub wait: Duration,
+    /// The largest share of a node's time in which compactions of this process run, in percent,
+    /// from 1 to 100. With 100 a node never rests.
+    pub duty_percent: f64,
     /// Whether only one copy of a shard range is compacted at a time.
     pub one_copy_of_a_range: bool,
 }
@@ -26,7 +29,8 @@ impl Default for Limits {
             per_node: 2,
             cluster: 8,
             bytes_per_hour: 500 * GIB,
-            wait: Duration::from_secs(30),
+            wait: Duration::from_secs(1),
+            duty_percent: 50.0,
             one_copy_of_a_range: true,
         }
     }

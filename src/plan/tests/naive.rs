@@ -148,10 +148,12 @@ impl Naive<'_> {
             TargetKind::Db => {
                 self.check_files(channel, ix, vec![target.node_ix()]).map_err(|it| it.1)
             }
-            TargetKind::Cleanup | TargetKind::Search => match self.cleanup_refusal(channel) {
-                Some(reason) => Err(reason),
-                None => Ok(vec![]),
-            },
+            TargetKind::Cleanup | TargetKind::Search => {
+                match self.cleanup_refusal(channel, self.is_ordered(ix)) {
+                    Some(reason) => Err(reason),
+                    None => Ok(vec![]),
+                }
+            }
             TargetKind::View if target.shard_map().ranges > 1 => {
                 self.check_files(channel, ix, self.copy_nodes(ix)).map_err(|it| it.1)
             }
@@ -246,7 +248,16 @@ impl Naive<'_> {
         (!fresh).then_some(RefusalReason::Stale)
     }
 
-    pub(super) fn gate_refusal(&self, node: NodeIx, at: usize) -> Option<RefusalReason> {
+    fn is_ordered(&self, ix: TargetIx) -> bool {
+        self.world.conditions.constraints.orders.contains_key(&ix)
+    }
+
+    pub(super) fn gate_refusal(
+        &self,
+        node: NodeIx,
+        at: usize,
+        ordered: bool,
+    ) -> Option<RefusalReason> {
         let (world, now) = (self.world, self.plan.planned_at);
         let channel = &world.channels.list[at];
         let enforces = world.rules.mode == Mode::Enforce;
@@ -287,7 +298,29 @@ impl Naive<'_> {
         if node != NodeIx::CLUSTER && self.is_ramped(Counting::Running) {
             return Some(RefusalReason::Ramp);
         }
+        if !ordered && self.rests(node) {
+            return Some(RefusalReason::Duty);
+        }
         pressure.is_some_and(|it| it.hold.is_some()).then_some(RefusalReason::Pressure)
+    }
+
+    /// Whether a node rests, or the jobs that run on it accept no other. In whole numbers: these
+    /// worlds have whole percentages.
+    fn rests(&self, node: NodeIx) -> bool {
+        let duty = self.world.rules.limits.duty_percent.to_string().parse::<u64>().unwrap();
+        let Some(period) = self.world.conditions.constraints.busy_periods.get(&node) else {
+            return false;
+        };
+        match (period.first_ended_at, period.ended_at) {
+            _ if duty == 100 => false,
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(_), Some(ended)) => {
+                let worked = ended.unix() - period.since.unix();
+                let rested = self.plan.planned_at.unix() - ended.unix();
+                rested * duty < worked * (100 - duty)
+            }
+        }
     }
 
     /// Whether the ramp after this process began to act allows no further job.
@@ -297,7 +330,7 @@ impl Naive<'_> {
         if limits.wait.is_zero() {
             return false;
         }
-        let steps = since.age(self.plan.planned_at).as_secs() / limits.wait.as_secs();
+        let steps = since.age(self.plan.planned_at).as_secs() / limits.wait.as_secs().max(30);
         let allowed = 2_usize.pow(u32::try_from(steps).unwrap());
         allowed < limits.cluster && self.files(counting).len() >= allowed
     }
@@ -355,10 +388,10 @@ impl Naive<'_> {
         targets.len()
     }
 
-    fn cleanup_refusal(&self, channel: usize) -> Option<RefusalReason> {
+    fn cleanup_refusal(&self, channel: usize, ordered: bool) -> Option<RefusalReason> {
         let starts = self.chosen.iter().filter(|chosen| chosen.files.is_empty()).count();
         let concurrency = self.world.channels.list[channel].concurrency;
-        self.gate_refusal(NodeIx::CLUSTER, channel)
+        self.gate_refusal(NodeIx::CLUSTER, channel, ordered)
             .or_else(|| (starts >= concurrency).then_some(RefusalReason::ChannelLimit))
             .or_else(|| {
                 let waits = !self.world.rules.limits.wait.is_zero();
@@ -455,7 +488,9 @@ impl Naive<'_> {
         let target = self.target(ix);
         let limits = self.world.rules.limits;
         let distinct: BTreeSet<NodeIx> = files.iter().copied().collect();
-        if let Some(reason) = distinct.iter().find_map(|node| self.gate_refusal(*node, channel)) {
+        let ordered = self.is_ordered(ix);
+        let shut = |node: &NodeIx| self.gate_refusal(*node, channel, ordered);
+        if let Some(reason) = distinct.iter().find_map(shut) {
             return Err((5, reason));
         }
         if let Some(reason) = self.window_and_space(channel, ix, &files) {

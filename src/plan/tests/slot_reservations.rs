@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use crate::{
-    jobs::{Job, JobKey, JobKind, JobPhase, Jobs, TargetConstraints},
+    jobs::{BusyPeriod, Job, JobKey, JobKind, JobPhase, Jobs, TargetConstraints},
     model::{
         channel::Mode,
         records::JobOwner,
@@ -94,8 +94,10 @@ impl Naive<'_> {
             world.conditions.constraints.enforcing_since.is_some()
                 && world.conditions.jobs.polled_nodes.iter().all(|(polled, _)| polled != node)
         };
-        let shut = |node: &NodeIx| match self.gate_refusal(*node, channel) {
+        let ordered = world.conditions.constraints.orders.contains_key(&ix);
+        let shut = |node: &NodeIx| match self.gate_refusal(*node, channel, ordered) {
             Some(RefusalReason::Ramp) => silent(node),
+            Some(RefusalReason::Duty) => false,
             shut => shut.is_some(),
         };
         if nodes.iter().any(shut) {
@@ -165,13 +167,18 @@ struct BusyCluster {
     /// Compacting targets, the nodes of their files, and the time when each ends.
     jobs: Vec<(TargetIx, Vec<NodeIx>, u64)>,
     last_start: BTreeMap<NodeIx, Moment>,
+    busy: BTreeMap<NodeIx, BusyPeriod>,
+    /// When each file's compaction began and ended.
+    log: Vec<(NodeIx, u64, u64)>,
 }
 
 const BEGIN: u64 = 1_000_000;
 const PER_NODE: usize = 2;
+/// From one start on a node to the next.
+const WAIT: std::time::Duration = std::time::Duration::from_secs(30);
 
 impl BusyCluster {
-    fn new() -> Self {
+    fn new(duty_percent: f64) -> Self {
         let mut draft = Draft::new(5);
         let nodes = ["a", "b", "c"].map(|name| member(&mut draft, name));
         let half = |at: u32| Range { from: at << 31, to: (at << 31) + (u32::MAX >> 1) };
@@ -205,42 +212,73 @@ impl BusyCluster {
         queues.apply_snapshot(&snapshot, at(BEGIN));
         let rules = Rules {
             mode: Mode::Enforce,
-            limits: Limits { per_node: PER_NODE, bytes_per_hour: u64::MAX, ..Limits::default() },
+            limits: Limits {
+                per_node: PER_NODE,
+                bytes_per_hour: u64::MAX,
+                wait: WAIT,
+                duty_percent,
+                ..Limits::default()
+            },
             views: EnforceViews::All,
             fresh_for: std::time::Duration::MAX,
             ..(*rules()).clone()
         };
-        let (jobs, last_start) = (Vec::new(), BTreeMap::new());
-        Self { snapshot, queues, rules: Arc::new(rules), view, jobs, last_start }
+        let (jobs, log) = (Vec::new(), Vec::new());
+        let (last_start, busy) = (BTreeMap::new(), BTreeMap::new());
+        Self { snapshot, queues, rules: Arc::new(rules), view, jobs, last_start, busy, log }
+    }
+
+    /// Seconds in which compactions ran on a node, of those before `until`.
+    fn busy_seconds(&self, on: NodeIx, until: u64) -> u64 {
+        let mut runs: Vec<_> = self.log.iter().filter(|(node, ..)| *node == on).collect();
+        runs.sort();
+        let (mut busy, mut counted) = (0, BEGIN);
+        for (_, begin, end) in runs {
+            let (begin, end) = (counted.max(*begin), (*end).min(until));
+            busy += end.saturating_sub(begin);
+            counted = counted.max(end);
+        }
+        busy
+    }
+
+    /// The job of each file that is compacted.
+    fn job_keys(&self) -> Vec<(TargetIx, JobKey)> {
+        let keys = |(ix, nodes, _): &(TargetIx, Vec<NodeIx>, u64)| {
+            let (ix, nodes) = (*ix, nodes.clone());
+            let kind = match self.snapshot.target(ix).unwrap().kind() {
+                TargetKind::Db => JobKind::CompactDb,
+                _ => JobKind::CompactView("_design/v".into()),
+            };
+            nodes.into_iter().enumerate().map(move |(number, node)| {
+                let shard = format!("{ix:?} {number}").into();
+                (ix, JobKey { node, shard, kind: kind.clone() })
+            })
+        };
+        self.jobs.iter().flat_map(keys).collect()
     }
 
     fn plan(&mut self, now: u64) -> Plan {
-        let job = |ix: TargetIx, node: NodeIx, number: usize| {
-            let kind = self.snapshot.target(ix).unwrap().kind();
-            let work = if kind == TargetKind::Db {
-                JobKind::CompactDb
-            } else {
-                JobKind::CompactView("_design/v".into())
-            };
-            Job {
-                key: JobKey { node, shard: format!("{number}").into(), kind: work },
-                target: Some(ix),
-                target_kind: kind,
-                owner: JobOwner::Recliner,
-                channel: None,
-                started_at: at(now),
-                phase: JobPhase::Running,
-                progress: None,
-                last_progress_at: at(now),
-                reserved_bytes: 0,
-                file_bytes: None,
-                predicted_bytes: None,
-            }
+        let keys = self.job_keys();
+        let running = keys.iter().map(|(_, key)| key).collect();
+        BusyPeriod::update_all(&mut self.busy, &running, at(now));
+        let job = |(ix, key): (TargetIx, JobKey)| Job {
+            key,
+            target: Some(ix),
+            target_kind: self.snapshot.target(ix).unwrap().kind(),
+            owner: JobOwner::Recliner,
+            channel: None,
+            started_at: at(now),
+            phase: JobPhase::Running,
+            progress: None,
+            last_progress_at: at(now),
+            reserved_bytes: 0,
+            file_bytes: None,
+            predicted_bytes: None,
         };
-        let files = self.jobs.iter().flat_map(|(ix, nodes, _)| nodes.iter().map(|it| (*ix, *it)));
-        let list = files.enumerate().map(|(number, (ix, node))| job(ix, node, number)).collect();
+        let list = keys.into_iter().map(job).collect();
         let history = TargetConstraints {
             last_start_by_node: self.last_start.clone(),
+            busy_periods: self.busy.clone(),
             ..TargetConstraints::default()
         };
         let conditions = Conditions {
@@ -266,6 +304,7 @@ impl BusyCluster {
                 }
                 let end = now + lengths.next().unwrap();
                 self.last_start.extend(chosen.files.iter().map(|node| (*node, at(now))));
+                self.log.extend(chosen.files.iter().map(|node| (*node, now, end)));
                 self.jobs.push((start.ix, chosen.files, end));
             }
             // A start may change the next time at which the plan changes.
@@ -280,9 +319,10 @@ impl BusyCluster {
 }
 
 /// The maximum age at which a view starts if no job takes longer than `longest`: the end of the
-/// first reservation that outlasts the longest job, plus the interval after its start.
-fn latest_start(longest: u64) -> u64 {
-    let enough = longest + 30;
+/// first reservation that outlasts the longest job, and the interval after its start or the rest
+/// after the longest busy period, in which one more job joins just before the first one ends.
+fn latest_start(longest: u64, duty: u64) -> u64 {
+    let enough = longest + 30.max((2 * longest * (100 - duty)).div_ceil(duty));
     let apart = std::iter::successors(Some(960), |apart| Some(apart * 2));
     let apart = apart.take_while(|apart| apart / 8 <= 6 * 3_600).find(|it| it / 8 >= enough);
     let apart = apart.expect("a reservation can last as long");
@@ -295,16 +335,26 @@ proptest! {
     #[test]
     fn a_view_with_all_copies_starts_however_many_single_files_compete(
         lengths in proptest::collection::vec(1..2_400_u64, 1..40),
+        duty in proptest::sample::select(vec![100, 80, 50_u64]),
     ) {
         let longest = *lengths.iter().max().unwrap();
-        let (started, _) = BusyCluster::new().simulate(20, &lengths);
-        prop_assert!(started.is_some_and(|age| age <= latest_start(longest)), "{started:?}");
+        let mut cluster = BusyCluster::new(duty as f64);
+        let (started, _) = cluster.simulate(20, &lengths);
+        let latest = latest_start(longest, duty);
+        prop_assert!(started.is_some_and(|age| age <= latest), "{started:?} after {latest}");
+        let ended = BEGIN + started.unwrap();
+        for node in [1, 2, 3].map(|at| NodeIx::from_usize(at).unwrap()) {
+            // The rest after the last busy period is still to come.
+            let most = (duty * (ended - BEGIN)).div_ceil(100) + 2 * longest;
+            let busy = cluster.busy_seconds(node, ended);
+            prop_assert!(busy <= most, "{node:?}: {busy} of {} s, and at most {most}", ended - BEGIN);
+        }
     }
 }
 
 #[test]
 fn reservations_expire_while_a_job_never_ends_and_other_jobs_continue() {
-    let mut busy = BusyCluster::new();
+    let mut busy = BusyCluster::new(100.0);
     let forever = busy.snapshot.targets().next().unwrap();
     busy.jobs.push((forever.ix(), vec![forever.node_ix()], u64::MAX));
     let (started, share) = busy.simulate(72, &[600, 1_500, 900, 1_200, 700]);
@@ -314,7 +364,7 @@ fn reservations_expire_while_a_job_never_ends_and_other_jobs_continue() {
 
 #[test]
 fn a_refusal_names_the_reservation_that_causes_it() {
-    let mut busy = BusyCluster::new();
+    let mut busy = BusyCluster::new(100.0);
     let ixs: Vec<TargetIx> = busy.snapshot.targets().map(TargetRef::ix).collect();
     let node = |ix: TargetIx| busy.snapshot.target(ix).unwrap().node_ix();
     busy.jobs = (0..4).map(|at| (ixs[at], vec![node(ixs[at])], u64::MAX)).collect();
@@ -382,7 +432,7 @@ fn a_large_file_starts_however_many_small_ones_spend_the_hourly_budget() {
     queues.apply_snapshot(&snapshot, at(BEGIN));
     let rules = Rules {
         mode: Mode::Enforce,
-        limits: Limits { bytes_per_hour: 1_000 * MIB, ..Limits::default() },
+        limits: Limits { bytes_per_hour: 1_000 * MIB, wait: WAIT, ..Limits::default() },
         fresh_for: std::time::Duration::MAX,
         ..(*rules()).clone()
     };

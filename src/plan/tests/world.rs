@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    jobs::{Job, JobKey, JobKind, JobPhase, Jobs, TargetConstraints},
+    jobs::{BusyPeriod, Job, JobKey, JobKind, JobPhase, Jobs, TargetConstraints},
     model::{
         channel::Mode,
         records::{Backoff, CompactionOrder, JobOwner, Suspension, SuspensionScope, Suspensions},
@@ -44,6 +44,7 @@ pub(super) struct WorldSpec {
     strict: bool,
     enforce: bool,
     limits: (usize, usize, u64, u64, bool),
+    duty: u8,
     blind: u64,
     keep_free: u8,
     views: EnforceViews,
@@ -62,6 +63,8 @@ pub(super) struct WorldSpec {
     under_pressure: u8,
     in_maintenance: u8,
     last_starts: Vec<(usize, u64)>,
+    /// Node, seconds of work, how many of two jobs have ended, seconds since then.
+    busy: Vec<(usize, u64, u8, u64)>,
     enforcing_ago: Option<u64>,
     spent: Vec<(u64, u64)>,
     rate: Option<u64>,
@@ -110,16 +113,17 @@ prop_compose! {
         suspended in proptest::collection::vec(0..40_u8, 0..2),
         (pressed, maintained) in (prop_oneof![3 => Just(0), 1 => 0..8_u8], prop_oneof![3 => Just(0), 1 => 0..8_u8]),
         last_starts in proptest::collection::vec((0..4_usize, 0..60_u64), 0..2),
+        busy in proptest::collection::vec((0..4_usize, 0..60_u64, 0..3_u8, 0..60_u64), 0..3),
         acting in proptest::option::of(0..120_u64),
         spent in proptest::collection::vec((0..5_000_u64, 0..80_u64), 0..3),
         rate in proptest::option::of(1..100_u64),
         journal_trouble in rarely(),
     ) -> WorldSpec {
         WorldSpec {
-            jobs, polled, backoffs, rounds, started, orders, suspended, under_pressure: pressed, in_maintenance: maintained, last_starts, enforcing_ago: acting, spent,
+            jobs, polled, backoffs, rounds, started, orders, suspended, under_pressure: pressed, in_maintenance: maintained, last_starts, busy, enforcing_ago: acting, spent,
             rate, journal_trouble,
             nodes: 1, dbs: Vec::new(), channels: Vec::new(), strict: false, enforce: true,
-            limits: (0, 0, 0, 0, true), blind: 0, keep_free: 0, views: EnforceViews::All,
+            limits: (0, 0, 0, 0, true), duty: 100, blind: 0, keep_free: 0, views: EnforceViews::All,
             volumes: Vec::new(),
         }
     }
@@ -132,14 +136,15 @@ prop_compose! {
         dbs in proptest::collection::vec(any_db(), 1..9),
         channels in proptest::collection::vec((0..4_usize, often(), proptest::option::weighted(0.3, any::<bool>())), 7),
         (strict, enforce) in (any::<bool>(), any::<bool>()),
-        limits in (0..5_usize, 0..9_usize, prop_oneof![Just(u64::MAX), (20 * MIB)..(300 * MIB)], prop_oneof![Just(0), Just(30_u64)], any::<bool>()),
+        limits in (0..5_usize, 0..9_usize, prop_oneof![Just(u64::MAX), (20 * MIB)..(300 * MIB)], prop_oneof![Just(0), Just(1), Just(30_u64)], any::<bool>()),
+        duty in proptest::sample::select(vec![20, 50, 90, 100_u8]),
         blind in prop_oneof![Just(0), Just(20 * MIB), Just(u64::MAX)],
         keep_free in 0..20_u8,
         views in proptest::sample::select(EnforceViews::ALL.to_vec()),
         volumes in proptest::collection::vec((0..8_u8, proptest::option::weighted(0.9, 0..120_u64), any::<bool>(), rarely()), 0..4),
     ) -> WorldSpec {
         WorldSpec {
-            nodes, dbs, channels, strict, enforce, limits, blind, keep_free, views, volumes,
+            nodes, dbs, channels, strict, enforce, limits, duty, blind, keep_free, views, volumes,
             ..present
         }
     }
@@ -307,6 +312,7 @@ impl WorldSpec {
                 cluster,
                 bytes_per_hour,
                 wait: std::time::Duration::from_secs(wait),
+                duty_percent: f64::from(self.duty),
                 one_copy_of_a_range,
             },
             headroom: Headroom {
@@ -420,6 +426,16 @@ impl WorldSpec {
         });
         let started = self.started.iter().map(|(which, ago)| (pick(*which), at_ago(*ago)));
         let last_starts = self.last_starts.iter().map(|(at, ago)| (node_ix(*at), at_ago(*ago)));
+        let busy = self.busy.iter().map(|(on, worked, ended, ago)| {
+            let (node, key) = (node_ix(*on), "shard");
+            let first_job = JobKey { node, shard: key.into(), kind: JobKind::CompactDb };
+            let period = BusyPeriod {
+                first_ended_at: (*ended > 0).then_some(at_ago(*ago)),
+                ended_at: (*ended > 1).then_some(at_ago(*ago)),
+                ..BusyPeriod::beginning(first_job, at_ago(ago + worked))
+            };
+            (node, period)
+        });
         let orders = self.orders.iter().map(|(which, ago, force)| {
             let (at, until) = (at_ago(*ago), at(NOW + 60));
             (pick(*which), CompactionOrder { at, until, by: "ann".into(), force: *force })
@@ -436,6 +452,7 @@ impl WorldSpec {
                 .map(|(ago, size)| (at_ago(*ago), size * MIB))
                 .collect(),
             last_start_by_node: last_starts.collect(),
+            busy_periods: busy.collect(),
             enforcing_since: self.enforcing_ago.map(at_ago),
             learned_headroom_factor: None,
             rewrite_bytes_per_second: self.rate.map(|rate| rate as f64 * 1_000.0),

@@ -74,6 +74,7 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
             number(limit)
         ),
         RefusalReason::Ramp => ramp(refusal, plan.rules.limits.wait),
+        RefusalReason::Duty => rest(refusal, plan.rules.limits.duty_percent),
         RefusalReason::Maintenance => "the node is in maintenance mode".to_owned(),
         RefusalReason::Resharding => "its shard is being split or moved".to_owned(),
         RefusalReason::OtherCopyRunning => {
@@ -258,6 +259,21 @@ fn ramp(refusal: &Refusal, wait: Duration) -> String {
             jobs(refusal.limit),
             count(refusal.value)
         )
+    }
+}
+
+/// Why the node rests, or that no more may join what runs there.
+fn rest(refusal: &Refusal, duty_percent: f64) -> String {
+    let share = format!("may use {duty_percent}% of its time (limits.duty)");
+    match (refusal.busy_before_rest(duty_percent), refusal.value, refusal.limit) {
+        (Some(busy), Some(rested), Some(rest)) => format!(
+            "compactions ran on the node for {} and {share}: the next one may start in {}",
+            duration::format_rounded(busy),
+            seconds(Some((rest - rested).ceil()))
+        ),
+        _ => format!(
+            "compactions run on the node and {share}: the first of them has ended, so no other may join, and the node rests after the last one"
+        ),
     }
 }
 

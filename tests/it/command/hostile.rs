@@ -170,7 +170,7 @@ async fn no_answer_of_a_service_steers_a_terminal() {
     let site = Site::open(named()).await;
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("recliner.yml");
-    std::fs::write(&config, "mode: enforce\nviews: {enforce: all}\npoll: 1s\nscan: {interval: 5s}\nlimits: {wait: 0s}\n")
+    std::fs::write(&config, "mode: enforce\nviews: {enforce: all}\npoll: 1s\nscan: {interval: 5s}\nlimits: {wait: 0s, duty: 100%}\n")
         .unwrap();
     let config = config.display().to_string();
     let flags = ["--web.enable-admin-api", "--config.file", &config];

@@ -207,7 +207,7 @@ async fn lean_target(base: &str) -> String {
 async fn an_ordered_target_is_compacted_or_refused_with_a_reason() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
-    let config = "poll: 1s\nlimits: {wait: 0s}\nheadroom: {blind_limit: 1TiB}\n";
+    let config = "poll: 1s\nlimits: {wait: 0s, duty: 100%}\nheadroom: {blind_limit: 1TiB}\n";
     let file = super::written(dir.path(), "recliner.yml", config);
     let flags = ["--web.enable-admin-api", "--config.file", &file];
     let advising = dir.path().join("advising");

@@ -31,7 +31,7 @@ fn the_book_has_the_reasons() {
     let refusals = RefusalReason::ALL
         .map(|it| [codes([it.label()]), it.because().to_owned(), it.ends_when().to_owned()]);
     let waits = RefusalReason::ALL.into_iter().filter(|it| match it.ends_with() {
-        RefusalEnd::Turn | RefusalEnd::Measurement => true,
+        RefusalEnd::Turn | RefusalEnd::Measurement => it.holds_orders(),
         RefusalEnd::Change => false,
     });
     let waits = format!("{}.", codes(waits.map(RefusalReason::label)));

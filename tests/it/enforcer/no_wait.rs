@@ -75,7 +75,7 @@ impl Case {
     fn yaml(&self) -> String {
         let Self { poll, sweep, .. } = self;
         format!(
-            "poll: {poll}s\nscan: {{interval: {sweep}s}}\nlimits: {{wait: 0s}}\n\
+            "poll: {poll}s\nscan: {{interval: {sweep}s}}\nlimits: {{wait: 0s, duty: 100%}}\n\
              views: {{enforce: all}}\nwarmer: {{enabled: true, delay: 0s}}\n\
              failure: {{cool_down: 2m}}\n"
         )

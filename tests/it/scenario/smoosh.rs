@@ -45,7 +45,7 @@ async fn jobs_of_smoosh_count_and_both_enforcing_is_a_finding() {
 
 #[tokio::test(start_paused = true)]
 async fn smoosh_is_taken_over_again_after_a_restart_and_restored_at_the_end() {
-    let yaml = roomy() + "smoosh: {mode: takeover, takeover: [ratio_dbs, slack_dbs]}\n";
+    let yaml = roomy() + SPACED + "smoosh: {mode: takeover, takeover: [ratio_dbs, slack_dbs]}\n";
     let told = run_scenario(world(), &yaml, async |rig| {
         rig.run_for(45 * MINUTE / 60).await;
         note_setting(rig, A);

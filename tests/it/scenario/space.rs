@@ -55,7 +55,7 @@ async fn two_nodes_on_one_volume_share_its_free_space() {
         (node.disk, node.volume) = (Some(24 * GB), Some("san".into()));
     }
     let yaml = volumes(&[(&[A, B], &measured(A)), (&[C], "available: 100GB")]);
-    let told = run_scenario(world, &format!("{PACE}{yaml}limits: {{wait: 5s}}\n"), async |rig| {
+    let told = run_scenario(world, &format!("{PACE}{yaml}limits: {{wait: 0s}}\n"), async |rig| {
         rig.run_for(MINUTE / 3).await;
         rig.note_refusals();
         rig.run_for(HOUR).await;

@@ -11,7 +11,7 @@ fn nightly(windows: &str, more: &str) -> String {
 
 /// Polls less often, where days pass.
 fn days(windows: &str) -> String {
-    roomy().replace("poll: 5s", "poll: 5m") + &nightly(windows, "")
+    roomy().replace("poll: 5s", "poll: 5m") + SPACED + &nightly(windows, "")
 }
 
 fn moment(text: &str) -> Moment {
@@ -90,7 +90,7 @@ async fn a_clock_that_is_set_forward_and_back_loses_and_delays_no_job() {
         let name = format!("db{mb}");
         world = world.with(on(node, bloated(&name, mb)));
     }
-    let yaml = roomy() + "limits: {per_node: 1}\n";
+    let yaml = roomy() + "limits: {per_node: 1, wait: 30s, duty: 100%}\n";
     let told = run_scenario(world, &yaml, async |rig| {
         rig.run_for(2 * MINUTE).await;
         rig.note("recliner's clock is set forward by a day");

@@ -26,7 +26,7 @@ async fn other_nodes_go_on_while_one_is_gone_and_it_is_served_when_it_is_back() 
     let world = nodes()
         .with(Database { n: 3, ..bloated("orders", 5_000) })
         .with(on(B, bloated("users", 1_000)));
-    let told = run_scenario(world, &unhurried(), async |rig| {
+    let told = run_scenario(world, &(unhurried() + SPACED), async |rig| {
         rig.run_for(MINUTE / 2).await;
         rig.note("sim-2 is gone");
         rig.cluster.faults().down(B);
@@ -82,7 +82,7 @@ async fn a_shard_whose_split_begins_between_two_sweeps_is_not_compacted() {
         .with(on(A, Database { bloat: 6.0, ..bloated("users", 4_000) }))
         .with(on(A, bloated("orders", 1_000)))
         .with(on(A, Database { bloat: 3.0, ..bloated("logs", 1_000) }));
-    let yaml = roomy() + "limits: {per_node: 1}\n";
+    let yaml = roomy() + "limits: {per_node: 1, wait: 30s, duty: 100%}\n";
     let told = run_scenario(world, &yaml, async |rig| {
         rig.run_for(MINUTE).await;
         rig.note("orders begins to be split");
@@ -105,7 +105,7 @@ async fn a_stalled_job_keeps_its_slot_until_its_node_restarts() {
         .with(on(A, bloated("orders", 10_000)))
         .with(on(A, bloated("users", 500)))
         .with(on(B, bloated("logs", 500)));
-    let yaml = unhurried() + "limits: {per_node: 1}\n";
+    let yaml = unhurried() + "limits: {per_node: 1, wait: 30s, duty: 100%}\n";
     let told = run_scenario(world, &yaml, async |rig| {
         rig.run_for(MINUTE / 12).await;
         rig.note("what runs on sim-1 stands still");
@@ -149,7 +149,7 @@ async fn a_killed_process_follows_running_jobs_when_it_is_back() {
         .with(on(A, bloated("users", 3_000)))
         .with(on(B, bloated("logs", 500)))
         .with(on(C, bloated("mail", 20_000)));
-    let yaml = roomy() + "limits: {per_node: 1}\n";
+    let yaml = roomy() + "limits: {per_node: 1, wait: 30s, duty: 100%}\n";
     let told = run_scenario(world, &yaml, async |rig| {
         rig.run_for(90 * MINUTE / 60).await;
         rig.note("recliner is killed");

@@ -76,7 +76,7 @@ fn gates(writer: &mut Writer, plan: &Plan) {
     // Pressure and maintenance are not known of a node that was not asked yet.
     let known = |gate: Gate, ix: NodeIx| match gate {
         Gate::Pressure | Gate::Maintenance => plan.conditions.pressures.nodes.contains_key(&ix),
-        Gate::Mode | Gate::Suspended | Gate::Journal | Gate::Ramp => true,
+        Gate::Mode | Gate::Suspended | Gate::Journal | Gate::Ramp | Gate::Duty => true,
     };
     let states: Vec<_> = served_nodes(plan)
         .flat_map(|(ix, node)| Gate::ALL.map(|gate| (ix, node, gate)))

@@ -132,7 +132,7 @@ async fn a_plan_says_what_starts_and_why_the_rest_does_not() {
         let RefusedLine { refusal, why, .. } = found;
         (refusal.reason.as_ref(), why.as_str())
     };
-    let why = "the last start on the node was 0s ago, and limits.wait is 30s";
+    let why = "the last start on the node was 0s ago, and limits.wait is 1s";
     assert_eq!(refused(SHARD), ("ramp", why));
     let why = "ratio_views already has 1 job on the node, and its concurrency is 1";
     assert_eq!(refused(ODD_VIEW), ("channel_limit", why));

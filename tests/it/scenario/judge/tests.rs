@@ -31,7 +31,7 @@ fn loaded(yaml: &str) -> Settings {
 
 fn settings() -> Settings {
     let yaml = format!(
-        "mode: enforce\nlimits: {{bytes_per_hour: 1GB}}\nheadroom: {{blind_limit: 500MB, volumes: [{{nodes: [\"{A}\"], available: 1TB}}]}}\nchannels: [{{name: nightly, kind: db, priority: ratio, concurrency: 2, windows: [{{days: [mon-sun], from: \"00:00\", to: \"12:00\", zone: UTC}}]}}]\nsmoosh: {{mode: takeover, takeover: [nightly]}}\n"
+        "mode: enforce\nlimits: {{bytes_per_hour: 1GB, wait: 30s}}\nheadroom: {{blind_limit: 500MB, volumes: [{{nodes: [\"{A}\"], available: 1TB}}]}}\nchannels: [{{name: nightly, kind: db, priority: ratio, concurrency: 2, windows: [{{days: [mon-sun], from: \"00:00\", to: \"12:00\", zone: UTC}}]}}]\nsmoosh: {{mode: takeover, takeover: [nightly]}}\n"
     );
     loaded(&yaml)
 }
@@ -289,7 +289,7 @@ async fn the_starts_of_a_process_without_limits_are_found() {
         )
     };
     let lax = told(
-        "per_node: 9, cluster: 9, wait: 0s, bytes_per_hour: 1PB, one_copy_of_a_range: false",
+        "per_node: 9, cluster: 9, wait: 0s, duty: 100%, bytes_per_hour: 1PB, one_copy_of_a_range: false",
         "concurrency: 9",
         "cool_down: 1s, cool_down_max: 1s, quarantine_after: 99",
     );

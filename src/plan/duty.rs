@@ -1,0 +1,134 @@
+//! Rest: how long a node rests after compactions of this process ran on it (`limits.duty`).
+//!
+//! Pure. After a busy period of `d` seconds nothing starts on the node for `d · (1 / duty − 1)`
+//! seconds. While a period lasts, further jobs may join until its first job has ended: otherwise
+//! each could begin before the one before it ends, and the node would never rest.
+
+use super::{Refusal, RefusalReason, slots::is_recent};
+use crate::jobs::BusyPeriod;
+use std::time::Duration;
+use wall_clock::Moment;
+
+/// Seconds of rest for each second of work.
+fn rest_ratio(duty_percent: f64) -> f64 {
+    100.0 / duty_percent - 1.0
+}
+
+/// Seconds for which a node rests after a period; none while it lasts.
+fn rest_seconds(period: &BusyPeriod, duty_percent: f64) -> Option<f64> {
+    let ended_at = period.ended_at?;
+    Some(period.length(ended_at).as_secs_f64() * rest_ratio(duty_percent))
+}
+
+/// The rest in whole seconds, as far as a clock of whole seconds can tell that it is over.
+fn rest_span(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds.ceil()).unwrap_or(Duration::MAX)
+}
+
+/// The refusal of a start on a node, if its last busy period holds it back.
+pub(super) fn refusal(period: &BusyPeriod, duty_percent: f64, now: Moment) -> Option<Refusal> {
+    if rest_ratio(duty_percent) <= 0.0 {
+        return None;
+    }
+    let Some((ended_at, rest)) = period.ended_at.zip(rest_seconds(period, duty_percent)) else {
+        let refusal = Refusal::without_numbers(RefusalReason::Duty);
+        return period.first_ended_at.map(|at| Refusal { since: Some(at), ..refusal });
+    };
+    let rested = ended_at.age(now).as_secs_f64();
+    is_recent(ended_at, now, rest_span(rest)).then_some(Refusal {
+        since: Some(ended_at),
+        ..Refusal::with_numbers(RefusalReason::Duty, rested, rest)
+    })
+}
+
+/// When the rest after a period is over; none while the period lasts.
+pub(super) fn rested_at(period: &BusyPeriod, duty_percent: f64) -> Option<Moment> {
+    Some(period.ended_at?.plus(rest_span(rest_seconds(period, duty_percent)?)))
+}
+
+impl Refusal {
+    /// How long compactions ran on the node before the rest of a refusal as
+    /// [`Duty`](RefusalReason::Duty); none while they still run.
+    #[must_use]
+    pub fn busy_before_rest(&self, duty_percent: f64) -> Option<Duration> {
+        let rest = self.limit.filter(|_| self.reason == RefusalReason::Duty)?;
+        Duration::try_from_secs_f64((rest / rest_ratio(duty_percent)).round()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        jobs::{JobKey, JobKind},
+        table::NodeIx,
+    };
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_unix(seconds)
+    }
+
+    /// A period from 1000 on; when its first and its last job ended.
+    fn period(first_ended: Option<u64>, ended: Option<u64>) -> BusyPeriod {
+        let first_job =
+            JobKey { node: NodeIx::default(), shard: "a".into(), kind: JobKind::CompactDb };
+        BusyPeriod {
+            first_ended_at: first_ended.map(at),
+            ended_at: ended.map(at),
+            ..BusyPeriod::beginning(first_job, at(1_000))
+        }
+    }
+
+    #[test]
+    fn a_node_rests_in_proportion_to_its_work() {
+        // Seconds of work, duty, seconds of rest in whole seconds and exactly.
+        for (worked, duty, rests, exactly) in [
+            (40, 50.0, 40, 40.0),
+            (40, 25.0, 120, 120.0),
+            (40, 80.0, 10, 10.0),
+            (40, 90.0, 5, 40.0 / 9.0),
+            (3, 1.0, 297, 297.0),
+            (36_000, 50.0, 36_000, 36_000.0),
+        ] {
+            let ended = 1_000 + worked;
+            let period = period(Some(ended), Some(ended));
+            let refused = |after: u64| refusal(&period, duty, at(ended + after));
+            for rested in [0, rests / 2, rests - 1] {
+                let found = refused(rested).expect("it rests");
+                assert_eq!(found.reason, RefusalReason::Duty);
+                assert_eq!((found.value, found.since), (Some(rested as f64), Some(at(ended))));
+                assert!(found.limit.is_some_and(|it| (it - exactly).abs() < 1e-6), "{found:?}");
+                assert_eq!(found.busy_before_rest(duty), Some(Duration::from_secs(worked)));
+            }
+            assert_eq!(refused(rests), None, "{worked} s at {duty} %");
+            assert_eq!(rested_at(&period, duty), Some(at(ended + rests)));
+        }
+    }
+
+    #[test]
+    fn jobs_join_a_period_until_its_first_job_has_ended() {
+        let now = at(1_100);
+        assert_eq!(refusal(&period(None, None), 50.0, now), None);
+        let refused = refusal(&period(Some(1_030), None), 50.0, now).expect("no more may join");
+        let expected = Refusal::without_numbers(RefusalReason::Duty);
+        assert_eq!(refused, Refusal { since: Some(at(1_030)), ..expected });
+        assert_eq!(refused.busy_before_rest(50.0), None);
+        assert_eq!(rested_at(&period(Some(1_030), None), 50.0), None);
+    }
+
+    #[test]
+    fn nothing_rests_after_no_time_or_at_100_percent() {
+        assert_eq!(refusal(&period(Some(1_000), Some(1_000)), 50.0, at(1_000)), None);
+        for period in [period(Some(1_030), None), period(Some(1_030), Some(1_040))] {
+            assert_eq!(refusal(&period, 100.0, at(1_041)), None);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_does_not_block_for_ever() {
+        let period = period(Some(1_040), Some(1_040));
+        assert!(refusal(&period, 50.0, at(1_001)).is_some(), "at most a rest longer");
+        assert_eq!(refusal(&period, 50.0, at(1_000)), None);
+        assert_eq!(refusal(&period, 50.0, at(5)), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! How much of a node's time compactions take, measured from the simulator's own record of them.
+
+use super::*;
+use couchdb_sim::Compaction;
+use recliner::model::records::SuspensionScope;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A node that compacts a megabyte a second.
+fn slow() -> Config {
+    Config { compaction_rate: 1_000_000, ..alone(Node::new(A)) }
+}
+
+/// So many databases whose compactions take so many seconds each.
+fn backlog(world: Config, count: u64, seconds: u64) -> Config {
+    (0..count).fold(world, |world, at| world.with(on(A, bloated(&format!("db{at}"), seconds))))
+}
+
+fn compactions(rig: &Rig) -> Vec<Compaction> {
+    rig.cluster.world(|world| world.compactions())
+}
+
+fn end(one: &Compaction) -> Duration {
+    one.end.expect("it ended").at
+}
+
+/// The time in which any of these compactions ran, as a share of the time from the first start to
+/// the last.
+fn busy_share(all: &[Compaction]) -> f64 {
+    let [first, .., last] = all else { panic!("{all:?}") };
+    let (mut busy, mut counted) = (Duration::ZERO, first.began);
+    for one in all {
+        busy += end(one).min(last.began).saturating_sub(one.began.max(counted));
+        counted = counted.max(end(one));
+    }
+    busy.as_secs_f64() / (last.began - first.began).as_secs_f64()
+}
+
+/// The share, and the compactions that began within ten minutes.
+async fn measured_backlog(seconds: u64, limits: &str) -> (f64, usize) {
+    let mut rig =
+        Rig::in_mode(Mode::Enforce, START, backlog(slow(), 120, seconds), &(roomy() + limits));
+    rig.run_for(10 * MINUTE).await;
+    let all = compactions(&rig);
+    let ended: Vec<Compaction> = all.iter().filter(|one| one.end.is_some()).cloned().collect();
+    (busy_share(&ended), all.len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backlog_of_small_jobs_takes_at_most_half_of_the_time_and_more_than_with_long_pauses() {
+    let (spaced, spaced_count) = measured_backlog(2, "limits: {wait: 30s, duty: 100%}\n").await;
+    let (share, count) = measured_backlog(2, "").await;
+    let found =
+        format!("{share} and {count} jobs, {spaced} and {spaced_count} with pauses of 30 s");
+    assert!(share <= 0.5, "{found}");
+    assert!(share > 2.0 * spaced && count > 2 * spaced_count, "{found}");
+    for (duty, seconds) in [(50, 12), (25, 2), (25, 12), (80, 12)] {
+        let (share, _) = measured_backlog(seconds, &format!("limits: {{duty: {duty}%}}\n")).await;
+        let most = f64::from(duty) / 100.0;
+        assert!(share <= most, "{share} of the time at {duty}% with jobs of {seconds} s");
+        if seconds == 12 {
+            // Each end is seen up to a poll late.
+            assert!(share > 0.6 * most, "{share} of the time at {duty}%");
+        }
+    }
+}
+
+/// A node that has read everything and begins with one long job, of ten minutes: others may join
+/// it, and there are more of them than it leaves time for.
+async fn long_and_small() -> Rig {
+    let long = Database { bloat: 6.0, ..bloated("long", 600) };
+    let yaml = roomy() + "channels: [{name: dbs, kind: db, priority: ratio, concurrency: 2}]\n";
+    let world = backlog(slow().with(on(A, long)), 60, 20);
+    let mut rig = Rig::in_mode(Mode::Enforce, START, world, &yaml);
+    rig.watch.job_state.suspend(SuspensionScope::All, None, None).await.expect("it is kept");
+    rig.run_for(MINUTE).await;
+    rig.watch.job_state.resume(SuspensionScope::All, None).await.expect("it is kept");
+    rig
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_join_a_long_job_and_its_node_rests_as_long_as_they_ran() {
+    let mut rig = long_and_small().await;
+    rig.run_for(15 * MINUTE).await;
+    let all = compactions(&rig);
+    let long = &all[0];
+    assert!(long.shard.contains("/long."), "{long:?}");
+    let joined = all.iter().filter(|one| one.began < end(long)).count();
+    assert!(joined > 20, "{joined} joined");
+    // A job that began just before the end was seen is part of it.
+    let last = all.iter().map(end).max().expect("some ended");
+    assert!(last < end(long) + 30 * SECOND, "nothing joins after the long one: {last:?}");
+    let busy = last - long.began;
+
+    let plan = rig.planned().await;
+    let mut waits = plan.queued_targets();
+    let (_, ix, ..) = waits.next().expect("some wait");
+    let target = plan.snapshot.target(ix).expect("it is there");
+    let Decision::Refused(refusal) = plan.decision(target) else { panic!("it waits") };
+    assert_eq!(refusal.reason.label(), "duty");
+    let said = why(&plan, target, &refusal);
+    assert!(said.starts_with("compactions ran on the node for 10m"), "{said}");
+    assert!(
+        said.contains(" and may use 50% of its time (limits.duty): the next one may start in "),
+        "{said}"
+    );
+
+    rig.run_for(20 * MINUTE).await;
+    let next = compactions(&rig).into_iter().map(|one| one.began).find(|began| *began > last);
+    let rested = next.expect("it goes on by itself") - last;
+    assert!(rested >= busy && rested < busy + 20 * SECOND, "{rested:?} after {busy:?}");
+    assert_eq!(judge::breaches(&rig.record()), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_does_not_wait_while_the_node_rests() {
+    let mut rig = long_and_small().await;
+    rig.run_for(15 * MINUTE).await;
+    let before = compactions(&rig).len();
+    let plan = rig.planned().await;
+    let (_, ix, ..) = plan.queued_targets().last().expect("some wait");
+    let target = plan.snapshot.target(ix).expect("it is there");
+    let now = rig.cluster.wall();
+    let order = CompactionOrder { at: now, until: now.plus(HOUR), by: "ann".into(), force: false };
+    let planned = rig.watch.planner.what_if(ix, order.clone()).await.expect("it plans");
+    let answer = planned.order_answer(planned.snapshot.target(ix).expect("it is there"));
+    assert!(matches!(answer, OrderAnswer::Starts(_)), "{answer:?}");
+    rig.watch.job_state.order(target.id(), order).await.expect("it is kept");
+    rig.run_for(5 * SECOND).await;
+    let all = compactions(&rig);
+    assert_eq!(all.len(), before + 1, "it alone starts");
+    assert!(all[before].shard.contains(&format!("/{}.", target.db_name().db)), "{:?}", all[before]);
+    rig.run_for(MINUTE).await;
+    assert_eq!(compactions(&rig).len(), before + 1, "the node goes on to rest");
+}
