@@ -63,11 +63,12 @@ impl BusyPeriod {
 
     /// Moves it with the clock, which was set while it read `before` and now reads `now`.
     pub(crate) fn shift(&mut self, before: Moment, now: Moment) {
-        let moved =
-            |at: Moment| Moment::from_unix((at.unix() + now.unix()).saturating_sub(before.unix()));
-        self.since = moved(self.since);
-        self.first_ended_at = self.first_ended_at.map(moved);
-        self.ended_at = self.ended_at.map(moved);
+        for at in std::iter::once(&mut self.since)
+            .chain(&mut self.first_ended_at)
+            .chain(&mut self.ended_at)
+        {
+            *at = Moment::from_unix((at.unix() + now.unix()).saturating_sub(before.unix()));
+        }
     }
 }
 
