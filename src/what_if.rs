@@ -8,6 +8,7 @@
 //! was measured, or at [`ASSUMED_RATE`]; a view's copies are spread evenly over the nodes; nothing is
 //! suspended, and nothing fails.
 
+mod batch_slots;
 mod course;
 mod simulation;
 

@@ -57,13 +57,13 @@ impl TargetCourse {
     /// The facts after this time.
     pub(super) fn facts_after(&self, after: Duration) -> Facts {
         let mut facts = self.facts;
-        facts.measured_at = facts.measured_at.map(|it| Measurement { at: self.moment(after), ..it });
+        facts.measured_at =
+            facts.measured_at.map(|it| Measurement { at: self.moment(after), ..it });
         let known = facts.file_bytes.get().zip(facts.active_bytes.get());
         let (Some((file_rate, active_rate)), Some((file, active))) = (self.rates, known) else {
             return facts;
         };
-        let between =
-            |rate: ExpectedRate| rate.bytes_within(after) - rate.bytes_within(self.begin);
+        let between = |rate: ExpectedRate| rate.bytes_within(after) - rate.bytes_within(self.begin);
         let (more, live) = (between(file_rate), between(active_rate));
         let grown = file.saturating_add(to_bytes(more));
         facts.file_bytes = OptionalU64::new(grown);

@@ -1,9 +1,10 @@
 //! One policy through time: what is due, what the planner starts, and what that leaves.
 
 use super::{
-    ASSUMED_RATE, Outlook, Policy, Present, SAMPLES, Sample, Unchecked, nodes_of,
+    ASSUMED_RATE, Outlook, Policy, Present, SAMPLES, Sample, Unchecked,
+    batch_slots::BatchSlots,
     course::{Courses, TargetCourse},
-    sample_time, sizes, volume_outlooks,
+    nodes_of, sample_time, sizes, volume_outlooks,
 };
 use crate::{
     jobs::{BusyPeriod, Job, JobKey, JobKind, JobPhase, Jobs, TargetConstraints},
@@ -30,10 +31,13 @@ use wall_clock::Moment;
 const STEPS_PER_SAMPLE: usize = 4;
 
 /// A plan takes time in proportion to the rows of the tables; this many rows may be planned over.
-const ROW_BUDGET: usize = 200_000_000;
+const ROW_BUDGET: usize = 300_000_000;
 
 /// The fewest plans of a simulation, and the most.
 const PLANS: (usize, usize) = (300, 30_000);
+
+/// After this many compactions it is known how long they take.
+const KNOWN_JOBS: u64 = 50;
 
 /// Prices that changed by more than this share make targets due at other times.
 const PRICE_TOLERANCE: f64 = 0.1;
@@ -86,8 +90,10 @@ pub(super) struct Simulation<'a> {
     freed_at_samples: Vec<Vec<f64>>,
     samples: Vec<Sample>,
     sums: Sums,
-    plans_left: usize,
-    is_coarse: bool,
+    /// The shortest time from one plan to the next.
+    tick: Duration,
+    /// What runs when, once compactions end sooner than plans are made.
+    batches: Option<BatchSlots>,
     /// The last plan.
     plan: Plan,
 }
@@ -118,8 +124,10 @@ impl<'a> Simulation<'a> {
             freed_at_samples: Vec::with_capacity(SAMPLES),
             samples: Vec::with_capacity(SAMPLES),
             sums: Sums::default(),
-            plans_left: (ROW_BUDGET / rows).clamp(PLANS.0, PLANS.1),
-            is_coarse: false,
+            tick: span
+                .mul_f64(1.0 / (ROW_BUDGET / rows).clamp(PLANS.0, PLANS.1) as f64)
+                .max(Duration::from_secs(1)),
+            batches: None,
             plan: Plan::default(),
         }
     }
@@ -127,7 +135,6 @@ impl<'a> Simulation<'a> {
     /// Runs to the end.
     pub(super) fn run(mut self, name: &str) -> Outlook {
         let steps = (SAMPLES - 1) * STEPS_PER_SAMPLE;
-        let budget = self.plans_left;
         for step in 0..steps {
             let time = |step: usize| self.span.mul_f64(step as f64 / steps as f64);
             let (mut at, end) = (time(step), time(step + 1));
@@ -139,9 +146,10 @@ impl<'a> Simulation<'a> {
             while at < end {
                 at = self.advance(at, end);
             }
-            let used = budget - self.plans_left;
-            if !self.is_coarse && used > steps && used * steps > budget * (step + 1) {
-                self.decide_in_batches(end.saturating_sub(time_of_step(self.span, steps)), end);
+            let knows = self.sums.compactions >= KNOWN_JOBS;
+            if knows && self.batches.is_none() && self.mean_job_seconds() < self.tick.as_secs_f64()
+            {
+                self.decide_in_batches();
             }
         }
         self.end_jobs(self.span);
@@ -161,7 +169,6 @@ impl<'a> Simulation<'a> {
         let snapshot = self.projection.publish(now);
         self.queues.apply_snapshot(&snapshot, now);
         self.plan = self.queues.make_plan(&snapshot, &self.conditions, &self.rules, now);
-        self.plans_left = self.plans_left.saturating_sub(1);
         let starts = Arc::clone(&self.plan.starts);
         for start in starts.iter() {
             self.begin(start, at);
@@ -169,15 +176,15 @@ impl<'a> Simulation<'a> {
         if !starts.is_empty() {
             self.update_busy_periods(&self.running_jobs(), now);
         }
-        if self.is_coarse {
-            return end;
+        if self.batches.is_some() {
+            return (at + self.tick).min(end);
         }
         let job_end = self.jobs.iter().map(|job| job.ends).min();
         let due = self.due.peek().map(|Reverse((seconds, _))| Duration::from_secs(*seconds));
         let waits = self.plan.queues.iter().any(|queue| queue.queued().len() > 0);
         let change = self.plan.next_change.filter(|_| waits).map(|change| at + now.age(change));
         let next = [job_end, due, change].into_iter().flatten().min().unwrap_or(end);
-        next.max(at + Duration::from_secs(1)).min(end)
+        next.max(at + self.tick).min(end)
     }
 
     fn moment(&self, after: Duration) -> Moment {
@@ -262,15 +269,23 @@ impl<'a> Simulation<'a> {
     fn begin(&mut self, start: &PlannedStart, at: Duration) {
         let Some(target) = self.target(start.ix) else { return };
         let (now, kind) = (self.moment(at), target.kind());
+        let nodes = match start.node {
+            NodeIx::CLUSTER => nodes_of(&self.present.snapshot, target),
+            node => vec![node],
+        };
+        let rate = self.conditions.constraints.rewrite_bytes_per_second.unwrap_or(ASSUMED_RATE);
+        let seconds = start.rewrite_bytes.unwrap_or_default() as f64 / rate;
+        let takes = Duration::try_from_secs_f64(seconds).unwrap_or(self.span).max(SHORTEST_JOB);
+        let begins = match &mut self.batches {
+            None => Some(at),
+            Some(slots) => slots.take(&nodes, start.channel, (at, at + self.tick), takes),
+        };
+        let Some(begins) = begins else { return };
         let waited = self.plan.placement(start.ix).map(|(_, placed)| placed.queued_since.age(now));
         self.sums.longest_wait = self.sums.longest_wait.max(waited);
         let constraints = Arc::make_mut(&mut self.conditions.constraints);
         constraints.recent_starts.retain(|(at, _)| at.age(now) < Duration::from_secs(3_600));
         constraints.recent_starts.push((now, start.file_bytes.unwrap_or_default()));
-        let nodes = match start.node {
-            NodeIx::CLUSTER => nodes_of(&self.present.snapshot, target),
-            node => vec![node],
-        };
         for node in nodes.iter().chain(std::iter::once(&start.node)) {
             constraints.last_start_by_node.insert(*node, now);
         }
@@ -280,12 +295,13 @@ impl<'a> Simulation<'a> {
             self.projection.set(start.ix, &facts, target.rent());
             return;
         }
-        let rate = constraints.rewrite_bytes_per_second.unwrap_or(ASSUMED_RATE);
-        let seconds = start.rewrite_bytes.unwrap_or_default() as f64 / rate;
-        let takes = Duration::try_from_secs_f64(seconds).unwrap_or(self.span).max(SHORTEST_JOB);
         self.sums.compactions += 1;
         self.sums.job_seconds += takes.as_secs_f64();
-        self.jobs.push(RunningJob { ends: at.saturating_add(takes), start: start.clone(), nodes });
+        self.jobs.push(RunningJob {
+            ends: begins.saturating_add(takes),
+            start: start.clone(),
+            nodes,
+        });
     }
 
     /// Ends the jobs that are over by now, in the order of their ends.
@@ -427,20 +443,18 @@ impl<'a> Simulation<'a> {
         self.freed_at_samples.push(self.freed_on.clone());
     }
 
-    /// From now on, plans once a step, for as many jobs as fit into it.
-    fn decide_in_batches(&mut self, begin: Duration, end: Duration) {
-        let duty_percent = self.rules.limits.duty_percent;
-        let step = (end - begin).as_secs_f64() * duty_percent / 100.0;
-        let mean = self.sums.job_seconds / (self.sums.compactions.max(1) as f64);
+    /// From now on, each plan starts as many compactions as fit until the next one.
+    fn decide_in_batches(&mut self) {
+        let limits = self.rules.limits;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-        let fit = ((step / mean.max(1.0)) as usize).max(1);
-        let Rules { limits, .. } = &*self.rules;
+        let fit = (self.tick.as_secs_f64() / self.mean_job_seconds()).ceil().max(1.0) as usize;
+        self.batches = Some(BatchSlots::new(limits, &self.channels));
         let limits = Limits {
             per_node: limits.per_node.saturating_mul(fit),
             cluster: limits.cluster.saturating_mul(fit),
             wait: Duration::ZERO,
             duty_percent: 100.0,
-            ..*limits
+            ..limits
         };
         self.rules = Arc::new(Rules { limits, ..(*self.rules).clone() });
         let more = |channel: &Channel| Channel {
@@ -450,7 +464,10 @@ impl<'a> Simulation<'a> {
         let list = self.channels.list.iter().map(more).collect();
         self.channels = Arc::new(Channels { list, ..(*self.channels).clone() });
         self.queues.reconfigure(Arc::clone(&self.channels));
-        self.is_coarse = true;
+    }
+
+    fn mean_job_seconds(&self) -> f64 {
+        self.sums.job_seconds / (self.sums.compactions.max(1) as f64)
     }
 
     fn outlook(self, name: &str) -> Outlook {
@@ -473,7 +490,7 @@ impl<'a> Simulation<'a> {
             longest_wait: self.sums.longest_wait.max(waiting),
             undone_targets: queues().map(|it| (it.queued().len() + it.overflow) as u64).sum(),
             undone_bytes: queues().map(|queue| queue.reclaimable_bytes).sum(),
-            is_coarse: self.is_coarse,
+            is_coarse: self.batches.is_some(),
         }
     }
 }

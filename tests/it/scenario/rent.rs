@@ -51,7 +51,10 @@ async fn nothing_starts_while_it_only_advises() {
     rig.run_for(30 * HOUR).await;
     assert_compacted(&rig, &[]);
     let plan = rig.planned().await;
-    let names: Vec<&str> = plan.queues.iter().flat_map(|queue| queue.queued())
+    let names: Vec<&str> = plan
+        .queues
+        .iter()
+        .flat_map(|queue| queue.queued())
         .filter_map(|ix| Some(plan.snapshot.target(ix)?.db_name().db))
         .collect();
     assert_eq!(names, ["three", "half"], "it says what it would start, the most overdue first");
