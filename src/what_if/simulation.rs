@@ -27,14 +27,18 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// Steps between two samples: at each, what waits is read again.
+/// Steps between two samples, at most: at each, what waits is read again.
 const STEPS_PER_SAMPLE: usize = 4;
 
 /// A plan takes time in proportion to the rows of the tables; this many rows may be planned over.
-const ROW_BUDGET: usize = 300_000_000;
+const ROW_BUDGET: usize = 60_000_000;
 
-/// The fewest plans of a simulation, and the most.
-const PLANS: (usize, usize) = (300, 30_000);
+/// The fewest plans of a simulation, one for each sample, and the most.
+const PLANS: (usize, usize) = (SAMPLES - 1, 30_000);
+
+/// The longest queue: a plan's time grows with the queues, and what waits beyond this does not start
+/// before the next one.
+const MAX_QUEUE: usize = 2_000;
 
 /// After this many compactions it is known how long they take.
 const KNOWN_JOBS: u64 = 50;
@@ -92,6 +96,7 @@ pub(super) struct Simulation<'a> {
     sums: Sums,
     /// The shortest time from one plan to the next.
     tick: Duration,
+    steps_per_sample: usize,
     /// What runs when, once compactions end sooner than plans are made.
     batches: Option<BatchSlots>,
     /// The last plan.
@@ -106,16 +111,23 @@ impl<'a> Simulation<'a> {
         span: Duration,
     ) -> Self {
         let rows = present.snapshot.row_count().max(1);
+        let plans = (ROW_BUDGET / rows).clamp(PLANS.0, PLANS.1);
+        let shorter = |channel: &Channel| Channel {
+            capacity: channel.capacity.min(MAX_QUEUE),
+            ..channel.clone()
+        };
+        let list = policy.channels.list.iter().map(shorter).collect();
+        let channels = Arc::new(Channels { list, ..(*policy.channels).clone() });
         let rules = Rules { fresh_for: Duration::MAX, ..policy.rules.clone() };
         Self {
             present,
             unchecked,
             span,
-            channels: Arc::clone(&policy.channels),
+            queues: Queues::new(Arc::clone(&channels)),
+            channels,
             rules: Arc::new(rules),
             courses: Courses::new(present),
             projection: Projection::of(&present.snapshot),
-            queues: Queues::new(Arc::clone(&policy.channels)),
             conditions: undisturbed(&present.conditions),
             due: BinaryHeap::new(),
             prices: HorizonFactors::default(),
@@ -124,9 +136,8 @@ impl<'a> Simulation<'a> {
             freed_at_samples: Vec::with_capacity(SAMPLES),
             samples: Vec::with_capacity(SAMPLES),
             sums: Sums::default(),
-            tick: span
-                .mul_f64(1.0 / (ROW_BUDGET / rows).clamp(PLANS.0, PLANS.1) as f64)
-                .max(Duration::from_secs(1)),
+            tick: span.mul_f64(1.0 / plans as f64).max(Duration::from_secs(1)),
+            steps_per_sample: (plans / (SAMPLES - 1)).clamp(1, STEPS_PER_SAMPLE),
             batches: None,
             plan: Plan::default(),
         }
@@ -134,11 +145,11 @@ impl<'a> Simulation<'a> {
 
     /// Runs to the end.
     pub(super) fn run(mut self, name: &str) -> Outlook {
-        let steps = (SAMPLES - 1) * STEPS_PER_SAMPLE;
+        let steps = (SAMPLES - 1) * self.steps_per_sample;
         for step in 0..steps {
             let time = |step: usize| self.span.mul_f64(step as f64 / steps as f64);
             let (mut at, end) = (time(step), time(step + 1));
-            if step.is_multiple_of(STEPS_PER_SAMPLE) {
+            if step.is_multiple_of(self.steps_per_sample) {
                 self.sample(at);
             }
             self.reprice(at);
@@ -234,7 +245,7 @@ impl<'a> Simulation<'a> {
         if is_taken(before) {
             due = before;
         }
-        let exact = time_of_step(self.span, (SAMPLES - 1) * STEPS_PER_SAMPLE);
+        let exact = self.span.mul_f64(1.0 / ((SAMPLES - 1) * STEPS_PER_SAMPLE) as f64);
         while due - before > exact {
             let middle = before + (due - before) / 2;
             if is_taken(middle) { due = middle } else { before = middle }
@@ -493,11 +504,6 @@ impl<'a> Simulation<'a> {
             is_coarse: self.batches.is_some(),
         }
     }
-}
-
-/// The length of one step.
-fn time_of_step(span: Duration, steps: usize) -> Duration {
-    span.mul_f64(1.0 / steps as f64)
 }
 
 /// The same conditions without what passes: nothing is suspended, busy, resting or ordered. Targets
