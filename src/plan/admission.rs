@@ -299,10 +299,9 @@ impl Admission {
             (candidate.unit == CompactionUnit::AllCopies, candidate.file_bytes.get().unwrap_or(0));
         // A ramp with a limit, and a rest, end in time as long as nothing else starts. A node that
         // has not reported its running jobs gives no such guarantee.
-        let passes = |shut: Refusal| match shut.reason {
-            RefusalReason::Ramp => shut.limit.is_some(),
-            RefusalReason::Duty => true,
-            _ => false,
+        let passes = |shut: Refusal| {
+            (shut.reason == RefusalReason::Ramp && shut.limit.is_some())
+                || shut.reason == RefusalReason::Duty
         };
         let shut =
             |node_copies: &NodeCopies| self.gate_refusal(node_copies.node, channel, candidate.ix);

@@ -314,19 +314,17 @@ mod tests {
     #[test]
     fn jobs_double_every_half_minute_or_with_each_longer_wait() {
         // The wait, and the jobs allowed in a cluster of eight after so many seconds.
-        let cases: [(u64, &[(u64, Option<usize>)]); 4] = [
-            (1, &[(0, Some(1)), (29, Some(1)), (30, Some(2)), (89, Some(4)), (90, None)]),
-            (30, &[(0, Some(1)), (29, Some(1)), (30, Some(2)), (89, Some(4)), (90, None)]),
-            (60, &[(59, Some(1)), (60, Some(2)), (179, Some(4)), (180, None)]),
-            (0, &[(0, None)]),
-        ];
+        let half_minutes = [(0, Some(1)), (29, Some(1)), (30, Some(2)), (89, Some(4)), (90, None)];
+        let minutes = [(59, Some(1)), (60, Some(2)), (119, Some(2)), (179, Some(4)), (180, None)];
+        let none = [(0, None); 5];
+        let cases = [(1, half_minutes), (30, half_minutes), (60, minutes), (0, none)];
         for (wait, expected) in cases {
             let limits = Limits { wait: Duration::from_secs(wait), ..Limits::default() };
             let rules = Rules { limits, ..Rules::default() };
             for (after, allowed) in expected {
                 let since = Moment::from_unix(1_000);
-                let found = rules.ramp_limit(since, since.plus(Duration::from_secs(*after)));
-                assert_eq!(found, *allowed, "wait {wait}, after {after}");
+                let found = rules.ramp_limit(since, since.plus(Duration::from_secs(after)));
+                assert_eq!(found, allowed, "wait {wait}, after {after}");
             }
         }
     }

@@ -245,9 +245,10 @@ impl BusyCluster {
     fn job_keys(&self) -> Vec<(TargetIx, JobKey)> {
         let keys = |(ix, nodes, _): &(TargetIx, Vec<NodeIx>, u64)| {
             let (ix, nodes) = (*ix, nodes.clone());
-            let kind = match self.snapshot.target(ix).unwrap().kind() {
-                TargetKind::Db => JobKind::CompactDb,
-                _ => JobKind::CompactView("_design/v".into()),
+            let kind = if self.snapshot.target(ix).unwrap().kind() == TargetKind::Db {
+                JobKind::CompactDb
+            } else {
+                JobKind::CompactView("_design/v".into())
             };
             nodes.into_iter().enumerate().map(move |(number, node)| {
                 let shard = format!("{ix:?} {number}").into();
