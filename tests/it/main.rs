@@ -11,6 +11,9 @@ mod faults;
 mod house;
 mod live;
 mod monitoring;
+mod rent;
+#[path = "../../benches/rent_world/mod.rs"]
+mod rent_world;
 mod revision;
 mod scenario;
 #[path = "../seeded/mod.rs"]
