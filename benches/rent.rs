@@ -13,18 +13,24 @@
 //!
 //! It prints the tables of the book's page of benchmarks, and draws `docs/src/images/rent.svg`.
 
-mod measured;
 mod rent_chart;
 mod rent_world;
 #[path = "../tests/seeded/mod.rs"]
 mod seeded;
 
-use measured::{Failure, say};
 use rent_chart::{Chart, Dot, Series, Side};
 use rent_world::{Cost, Rule, World, Writers};
-use std::{fs, path::Path, thread, time::Duration};
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::Path,
+    thread,
+    time::Duration,
+};
 
 const DAYS: u64 = 30;
+/// One world goes on until files that rarely become due have come to rest too.
+const LONG_DAYS: u64 = 180;
 const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
 /// Of sizes and of write rates: with 1.5, ninety-five of a hundred databases are within a factor of
 /// 19 of the median, with 2 within a factor of 50.
@@ -38,8 +44,8 @@ const HORIZONS_MINUTES: [u64; 16] = [
     30, 60, 120, 180, 240, 360, 720, 1_440, 2_880, 4_320, 6_000, 9_000, 15_000, 24_000, 48_000,
     96_000,
 ];
-/// The most that rent may rewrite at the same waste: the median of all seeds, and in any one.
-const WANTED: (f64, f64) = (0.5, 0.8);
+/// The most that rent should rewrite at the same waste, as a share: the median of all seeds.
+const WANTED: f64 = 0.5;
 
 /// A rule with what it cost in each seed.
 struct Measured {
@@ -54,6 +60,10 @@ struct Comparison {
     /// What rent rewrites at the same mean waste, as a share: one for each seed in which the
     /// threshold is on the frontier, and none where no horizon wastes so little.
     shares: Vec<Option<f64>>,
+}
+
+fn say(line: &str) -> io::Result<()> {
+    writeln!(io::stdout().lock(), "{line}")
 }
 
 fn thresholds() -> Vec<Rule> {
@@ -95,7 +105,8 @@ fn rewritten_at(rent: &[Cost], waste: f64) -> Option<f64> {
     if let Some(longest) = longest {
         return Some(longest.rewritten_a_day);
     }
-    let pair = rent.windows(2).find(|pair| (pair[0].mean_waste..=pair[1].mean_waste).contains(&waste))?;
+    let pair =
+        rent.windows(2).find(|pair| (pair[0].mean_waste..=pair[1].mean_waste).contains(&waste))?;
     let share = (waste / pair[0].mean_waste).ln() / (pair[1].mean_waste / pair[0].mean_waste).ln();
     let (from, to) = (pair[0].rewritten_a_day.ln(), pair[1].rewritten_a_day.ln());
     Some((from + share * (to - from)).exp())
@@ -142,9 +153,11 @@ impl Measured {
     }
 }
 
-fn gb(bytes: f64) -> String {
-    let digits = if bytes < 10e9 { 1 } else { 0 };
-    format!("{:.digits$} GB", bytes / 1e9)
+/// Bytes with three digits.
+fn size(bytes: f64) -> String {
+    let (number, unit) = if bytes < 1e12 { (bytes / 1e9, "GB") } else { (bytes / 1e12, "TB") };
+    let digits = if number < 10.0 { 2 } else { usize::from(number < 100.0) };
+    format!("{number:.digits$} {unit}")
 }
 
 fn percent(share: f64) -> String {
@@ -178,11 +191,12 @@ fn summary(world: World, compared: &[Comparison]) -> String {
         format!("{} ({})", percent(*median), name(one.rule))
     });
     let seed = shares.iter().map(|(_, (.., high))| *high).fold(0.0, f64::max);
-    let missed = medians.iter().filter(|median| **median > WANTED.0).count();
+    let missed = medians.iter().filter(|median| **median > WANTED).count();
     format!(
-        "| {} | {} | {} | {} | {worst} | {} | {missed} of {} |",
-        world.databases,
+        "| {} | {} | {} | {} | {} | {worst} | {} | {missed} of {} |",
+        thousands(world.databases),
         writers(world.writers),
+        world.days,
         world.spread,
         percent(median(&medians)),
         percent(seed),
@@ -204,22 +218,20 @@ fn details(rivals: &[Measured], rent: &[Measured], compared: &[Comparison]) -> V
         );
         let rule = match one.rule {
             Rule::Rent(_) => format!("rent, horizon {}", name(one.rule)),
-            rule => name(rule),
+            rule @ (Rule::Ratio(_) | Rule::Slack(_) | Rule::SmooshDefaults) => name(rule),
         };
         let compactions = one.median(|cost| cost.compactions_a_day);
-        format!("| {rule} | {} | {} | {compactions:.0} | {shares} |", gb(waste), gb(rewritten))
+        format!("| {rule} | {} | {} | {compactions:.0} | {shares} |", size(waste), size(rewritten))
     };
     rivals.iter().chain(rent).map(row).collect()
 }
 
 fn picture(world: World, rivals: &[Measured], rent: &[Measured]) -> String {
     let labelled = [
-        Rule::Ratio(1.3),
         Rule::Ratio(2.0),
         Rule::Ratio(4.0),
         Rule::Ratio(8.0),
         Rule::Slack(128 << 20),
-        Rule::Slack(8 << 30),
         Rule::SmooshDefaults,
     ];
     let hours = [1, 2, 6, 24, 72, 400].map(|hours| Rule::Rent(Duration::from_secs(hours * 3_600)));
@@ -261,7 +273,7 @@ fn picture(world: World, rivals: &[Measured], rent: &[Measured]) -> String {
 
 fn thousands(number: u32) -> String {
     let text = number.to_string();
-    text.strip_suffix("000").map_or(text.clone(), |thousands| format!("{thousands},000"))
+    text.strip_suffix("000").map_or_else(|| text.clone(), |it| format!("{it},000"))
 }
 
 fn worlds() -> Vec<World> {
@@ -273,30 +285,33 @@ fn worlds() -> Vec<World> {
             worlds.extend(kinds.map(of));
         }
     }
-    let other = |spread| World {
-        databases: 400,
-        days: DAYS,
-        writers: Writers::Mixed,
-        spread,
-        seed: 0,
-    };
-    worlds.extend(OTHER_SPREADS.map(other));
+    let small =
+        World { databases: 400, days: DAYS, writers: Writers::Mixed, spread: SPREADS[0], seed: 0 };
+    worlds.push(World { days: LONG_DAYS, ..small });
+    worlds.extend(OTHER_SPREADS.map(|spread| World { spread, ..small }));
     worlds
 }
 
-fn main() -> Result<(), Failure> {
-    say("| databases | writers | spread | median | worst threshold | worst seed | missed |\n|---:|---|---:|---:|---|---:|---:|")?;
+fn main() -> io::Result<()> {
+    say(
+        "| databases | writers | days | spread | median | worst threshold | worst seed | above 50 % |",
+    )?;
+    say("|---:|---|---:|---:|---:|---|---:|---:|")?;
     let mut shown = Vec::new();
     for world in worlds() {
         let (rivals, rent) = (measured(world, &thresholds()), measured(world, &horizons()));
         let compared = comparisons(&rivals, &rent);
         say(&summary(world, &compared))?;
-        if world.databases == 10_000 && world.writers == Writers::Mixed && world.spread == SPREADS[0] {
+        if world.databases == 10_000
+            && world.writers == Writers::Mixed
+            && world.spread == SPREADS[0]
+        {
             shown = details(&rivals, &rent, &compared);
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/src/images/rent.svg");
             fs::write(path, picture(world, &rivals, &rent))?;
         }
     }
-    say("\n| rule | mean waste | rewritten a day | compactions a day | rent at the same waste |\n|---|---:|---:|---:|---:|")?;
+    say("\n| rule | mean waste | rewritten a day | compactions a day | rent at the same waste |")?;
+    say("|---|---:|---:|---:|---:|")?;
     shown.iter().try_for_each(|row| say(row))
 }

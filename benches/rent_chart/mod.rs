@@ -164,8 +164,9 @@ impl Series {
                 dot.label
             )
         });
-        let line =
-            format!(r#"<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>"#);
+        let line = format!(
+            r#"<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>"#
+        );
         let entry = format!(
             r#"<circle cx="{:.1}" cy="44" r="3.5" fill="{colour}"/><text x="{:.1}" y="48">{}</text>"#,
             legend + 4.0,

@@ -1,0 +1,79 @@
+//! Looks at the files of databases from outside of CouchDB.
+
+use crate::stream::PREFIX;
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+/// The files of shards at one moment, by path: inode and size.
+type Files = BTreeMap<PathBuf, (u64, u64)>;
+
+/// All files of some directories at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Look {
+    /// Shards of the databases that are written to.
+    pub(crate) files: Files,
+    /// Files of compactions that run.
+    pub(crate) unfinished: usize,
+    /// Bytes of the blocks that everything takes.
+    pub(crate) blocks: u64,
+}
+
+/// What compactions did, as far as the files show.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rewritten {
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Look {
+    pub(crate) fn at(dirs: &[PathBuf]) -> Self {
+        let mut look = Self::default();
+        dirs.iter().for_each(|dir| look.add(dir));
+        look
+    }
+
+    /// A file that disappears meanwhile counts as nothing.
+    fn add(&mut self, path: &Path) {
+        let Ok(meta) = path.symlink_metadata() else { return };
+        self.blocks += meta.blocks() * 512;
+        if meta.is_dir() {
+            let inside = fs::read_dir(path).into_iter().flatten().flatten();
+            inside.for_each(|entry| self.add(&entry.path()));
+            return;
+        }
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let shard = name.starts_with(PREFIX) && path.iter().any(|part| part == "shards");
+        if shard && name.contains(".compact") {
+            self.unfinished += 1;
+        } else if shard && name.ends_with(".couch") {
+            self.files.insert(path.to_owned(), (meta.ino(), meta.len()));
+        }
+    }
+
+    /// Bytes of all shards of one database.
+    pub(crate) fn bytes_of(&self, database: &str) -> u64 {
+        let begins = format!("{database}.");
+        let own = |path: &Path| {
+            path.file_name()
+                .and_then(|name| name.to_str())
+                .is_some_and(|it| it.starts_with(&begins))
+        };
+        self.files.iter().filter(|(path, _)| own(path)).map(|(_, (_, size))| size).sum()
+    }
+
+    /// The files that another file has replaced since an earlier look: each was compacted.
+    pub(crate) fn rewritten_since(&self, earlier: &Self) -> Rewritten {
+        let mut rewritten = Rewritten::default();
+        for (path, (inode, size)) in &self.files {
+            if earlier.files.get(path).is_some_and(|(before, _)| before != inode) {
+                rewritten.files += 1;
+                rewritten.bytes += size;
+            }
+        }
+        rewritten
+    }
+}
