@@ -3,6 +3,7 @@
 //! Owns values and the pure rules between them. Does no I/O and reads no clock: every rule takes `now`.
 
 pub mod channel;
+pub mod correction;
 pub(crate) mod estimate;
 pub mod facts;
 pub mod growth;

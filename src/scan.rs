@@ -40,7 +40,7 @@ pub use status::{Progress, ScanStatus, SweptShards};
 
 use crate::{
     jobs::Running,
-    model::settings::ServedNodes,
+    model::{correction::Corrections, settings::ServedNodes},
     sources::inventory::{Reshard, Source},
     table::{Snapshot, TargetIx},
 };
@@ -146,6 +146,8 @@ pub struct ScanTask {
     snapshots: watch::Sender<Arc<Snapshot>>,
     status: watch::Sender<Arc<ScanStatus>>,
     running: watch::Sender<Arc<Running>>,
+    /// Corrections of predictions, if a task of this process learns them.
+    corrections: Option<watch::Receiver<Arc<Corrections>>>,
     commands: mpsc::Receiver<ScanCommand>,
     events: EventBus,
 }
@@ -182,10 +184,18 @@ impl ScanTask {
             snapshots,
             status,
             running,
+            corrections: None,
             commands,
             events,
         };
         (task, handle)
+    }
+
+    /// Corrects predictions as this receiver says, from its first change on.
+    #[must_use]
+    pub fn correcting(mut self, corrections: watch::Receiver<Arc<Corrections>>) -> Self {
+        self.corrections = Some(corrections);
+        self
     }
 
     /// Waits a moment for the measurements of an earlier process, publishes them with their age, then
@@ -226,6 +236,7 @@ impl ScanTask {
                     Event::Settings(Arc::clone(&self.settings.borrow_and_update()))
                 }
                 Ok(()) = self.source.changed() => Event::SourceChanged,
+                Some(corrections) = changed(&mut self.corrections) => Event::Corrections(corrections),
                 Some(command) = self.commands.recv() => Event::Command(command),
                 () = time::sleep_until(wake_at), if wake.is_some() => Event::Wake,
                 (slot, batch) = self.readings.next() => Event::Observed(slot, batch),
@@ -262,4 +273,14 @@ impl ScanTask {
             }
         }
     }
+}
+
+/// The next value of a watch; none where there is no watch, or when its sender is gone.
+async fn changed<T: Clone>(watched: &mut Option<watch::Receiver<T>>) -> Option<T> {
+    let watch = watched.as_mut()?;
+    if watch.changed().await.is_err() {
+        *watched = None;
+        return None;
+    }
+    Some(watch.borrow_and_update().clone())
 }

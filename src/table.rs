@@ -42,6 +42,7 @@ pub(crate) use chunked_table::ChunkedTable;
 use crate::{
     datadir::ReadProblem,
     model::{
+        correction::{Correction, DbCorrections},
         facts::Facts,
         growth::{Growth, SizeReading},
         rent::{Rent, WasteReading},
@@ -49,6 +50,7 @@ use crate::{
     },
 };
 use couchdb_names::Range;
+use hashbrown::HashMap;
 use name_table::NameTable;
 use packed_facts::PackedFacts;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -78,8 +80,14 @@ struct SizeHistory {
 
 impl SizeHistory {
     /// The history after a reading of one file; `known` is what was known before.
-    fn after_reading(self, kind: TargetKind, known: &Facts, seen: &Facts) -> Self {
-        let waste = |facts| WasteReading::of(kind, facts);
+    fn after_reading(
+        self,
+        kind: TargetKind,
+        known: &Facts,
+        seen: &Facts,
+        correction: Correction,
+    ) -> Self {
+        let waste = |facts| WasteReading::of(kind, facts, correction);
         let size = |facts| SizeReading::of(kind, facts);
         Self {
             rent: self.rent.after_reading(waste(known).as_ref(), waste(seen).as_ref()),
@@ -105,6 +113,8 @@ pub struct Snapshot {
     rows: ChunkedTable<TargetRow>,
     facts: ChunkedTable<PackedFacts>,
     histories: ChunkedTable<SizeHistory>,
+    /// What compactions taught about predictions, for the databases they taught about.
+    corrections: Arc<HashMap<DbIx, DbCorrections>>,
     names: NameTable,
     shard_maps: ChunkedTable<ShardMapEntry>,
     views: ChunkedTable<Arc<View>>,

@@ -249,7 +249,7 @@ impl Unchecked {
             let count = u64::from(target.file_count());
             let places = nodes_of(&present.snapshot, target);
             let course = TargetCourse::of(present, target);
-            let sizes_after = |after| sizes(target.kind(), &course.facts_after(after));
+            let sizes_after = |after| sizes(target, &course.facts_after(after));
             let always = course.is_idle().then(|| sizes_after(Duration::ZERO));
             for ((sample, row), after) in samples.iter_mut().zip(&mut by_node).zip(&times) {
                 let (file, waste) = always.unwrap_or_else(|| sizes_after(*after));
@@ -303,8 +303,8 @@ fn sample_time(span: Duration, at: usize) -> Duration {
 }
 
 /// Bytes of a file, and what compacting it would free.
-fn sizes(kind: TargetKind, facts: &crate::model::facts::Facts) -> (u64, u64) {
-    let waste = crate::model::estimate::reclaimable_bytes(kind, facts);
+fn sizes(target: TargetRef<'_>, facts: &crate::model::facts::Facts) -> (u64, u64) {
+    let waste = target.correction().reclaimable_bytes(target.kind(), facts);
     (facts.file_bytes.get().unwrap_or_default(), waste.unwrap_or_default())
 }
 

@@ -17,6 +17,7 @@ use crate::{
     jobs::{Jobs, RequestResult, Running, StartRejected, TargetConstraints},
     model::{
         channel::Channels,
+        correction::Corrections,
         records::{
             CompactionOrder, Intent, IntentKey, RecoveredState, StateStore, StoreError, Suspension,
             SuspensionScope,
@@ -122,6 +123,8 @@ pub struct JobStateHandle {
     pub constraints: watch::Receiver<Arc<TargetConstraints>>,
     /// Counters of what happened.
     pub counters: watch::Receiver<Arc<JobCounters>>,
+    /// Corrections of predictions. Marked as changed once those of the previous process are known.
+    pub corrections: watch::Receiver<Arc<Corrections>>,
     commands: mpsc::Sender<JobStateCommand>,
     clock: Clock,
 }
@@ -237,6 +240,7 @@ pub(crate) struct JobStateTask {
     jobs: watch::Sender<Arc<Jobs>>,
     constraints: watch::Sender<Arc<TargetConstraints>>,
     counters: watch::Sender<Arc<JobCounters>>,
+    corrections: watch::Sender<Arc<Corrections>>,
     commands: mpsc::Receiver<JobStateCommand>,
 }
 
@@ -268,11 +272,13 @@ impl JobStateTask {
         let (jobs, jobs_rx) = watch::channel(Arc::default());
         let (history, history_rx) = watch::channel(Arc::new(history));
         let (counts, counts_rx) = watch::channel(Arc::default());
+        let (corrections, corrections_rx) = watch::channel(Arc::default());
         let (commands_tx, commands) = mpsc::channel(COMMAND_QUEUE_LEN);
         let handle = JobStateHandle {
             jobs: jobs_rx,
             constraints: history_rx,
             counters: counts_rx,
+            corrections: corrections_rx,
             commands: commands_tx,
             clock,
         };
@@ -287,6 +293,7 @@ impl JobStateTask {
                 jobs,
                 constraints: history,
                 counters: counts,
+                corrections,
                 commands,
             },
             handle,
@@ -302,6 +309,8 @@ impl JobStateTask {
     ) {
         let Some(Some(recovered)) = stop.run_until_cancelled(recovering).await else { return };
         self.state = JobState::new(recovered, self.clock.now());
+        let corrections = self.state.new_corrections(self.clock.now()).unwrap_or_default();
+        self.corrections.send_replace(Arc::new(corrections));
         self.publish();
         let mut tick = time::interval(TICK_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -452,6 +461,9 @@ impl JobStateTask {
         publish_if_changed(&self.constraints, history);
         publish_if_changed(&self.counters, self.state.counters.clone());
         publish_if_changed(&self.jobs, self.state.jobs());
+        if let Some(corrections) = self.state.new_corrections(self.clock.now()) {
+            publish_if_changed(&self.corrections, corrections);
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! process id and restarts its counters in each pass and phase. A node that did not answer ends
 //! no jobs.
 
+mod evidence;
 mod foreign_jobs;
 mod intent_targets;
 mod intents;
@@ -18,8 +19,9 @@ use super::{
 };
 use crate::{
     model::{
+        correction::CompactionEvidence,
         facts::Facts,
-        records::{AfterCompaction, IntentKey, JobOwner, Outcome},
+        records::{AfterCompaction, CorrectionKey, IntentKey, JobOwner, Outcome},
         target::{TargetId, TargetKind},
     },
     table::{NodeIx, Snapshot, TargetIx, TargetRef},
@@ -84,6 +86,8 @@ pub(crate) struct EndedJob {
     pub copied_bytes: Option<u64>,
     /// Measurements of the file afterwards.
     pub after: AfterCompaction,
+    /// What it shows about predictions of its database, if anything.
+    pub evidence: Option<(CorrectionKey, CompactionEvidence)>,
     /// Number of files the target has in the whole cluster.
     pub copies: u32,
     /// Whether it ended [`JobResult::Lost`](crate::model::records::JobResult::Lost) because it is unknown
@@ -470,16 +474,18 @@ impl TrackedJob {
             ending,
             why,
         };
+        let after = intents::measure_after(
+            target,
+            after,
+            self.file_before.update_seq,
+            self.file_before.needs_upgrade,
+        );
         Some(EndedJob {
-            outcome,
             closed_intent: None,
             copied_bytes: intents::copied_bytes(self.file_before.active_bytes, target),
-            after: intents::measure_after(
-                target,
-                after,
-                self.file_before.update_seq,
-                self.file_before.needs_upgrade,
-            ),
+            evidence: evidence::of_compaction(&self.file_before, target, &after, outcome.ended_at),
+            after,
+            outcome,
             copies: target.map_or(1, TargetRef::file_count),
             may_have_run: false,
         })

@@ -5,7 +5,10 @@
 //! new file replaces the old one, except where nothing was written since the previous compaction;
 //! there the file size decides.
 
-use crate::{model::facts::Facts, table::TargetRef};
+use crate::{
+    model::{correction::Correction, facts::Facts, records::Intent},
+    table::TargetRef,
+};
 use wall_clock::Moment;
 
 /// If less than this share of a file was slack, even a successful compaction shows no size change.
@@ -20,6 +23,8 @@ pub(super) struct FileBefore {
     pub(super) file_bytes: Option<u64>,
     pub(super) active_bytes: Option<u64>,
     pub(super) predicted_bytes: Option<u64>,
+    /// The same without what was learned from compactions.
+    pub(super) fitted_bytes: Option<u64>,
     pub(super) update_seq: Option<u64>,
     pub(super) compacted_seq: Option<u64>,
     pub(super) needs_upgrade: bool,
@@ -32,17 +37,39 @@ impl FileBefore {
         Self {
             file_bytes: facts.file_bytes.get(),
             active_bytes: facts.active_bytes.get(),
-            predicted_bytes: crate::model::estimate::predicted_bytes(target.kind(), &facts),
+            predicted_bytes: target.correction().predicted_bytes(target.kind(), &facts),
+            fitted_bytes: Correction::NONE.predicted_bytes(target.kind(), &facts),
             update_seq: facts.update_seq.get(),
             compacted_seq: facts.compacted_seq.get(),
             needs_upgrade: facts.flags.needs_upgrade,
         }
     }
 
+    /// The facts of each of the files that an intent compacts.
+    pub(super) fn of_intent(intent: &Intent, files: usize, needs_upgrade: bool) -> Self {
+        let each = |bytes: Option<u64>| Some(bytes? / files.max(1) as u64);
+        Self {
+            file_bytes: each(intent.file_bytes),
+            active_bytes: each(intent.active_bytes),
+            predicted_bytes: each(intent.predicted_bytes),
+            // Earlier releases did not correct their predictions.
+            fitted_bytes: each(intent.fitted_bytes.or(intent.predicted_bytes)),
+            update_seq: intent.update_seq,
+            compacted_seq: intent.compacted_seq,
+            needs_upgrade,
+        }
+    }
+
     /// The same facts without sizes, which were measured at another time. Sequences alone still
     /// reveal a swap.
     pub(super) const fn without_sizes(self) -> Self {
-        Self { file_bytes: None, active_bytes: None, predicted_bytes: None, ..self }
+        Self {
+            file_bytes: None,
+            active_bytes: None,
+            predicted_bytes: None,
+            fitted_bytes: None,
+            ..self
+        }
     }
 
     /// Whether a successful compaction would visibly shrink the file.

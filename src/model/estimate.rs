@@ -1,7 +1,8 @@
-//! Predicts the size of a file after compaction, and the bytes that a compaction frees.
+//! Predicts the size of a file after compaction by a fitted rule.
 //!
-//! Owns the prediction and its few fitted numbers. Never measures and does not learn at run time.
-//! The snapshot's totals and every list of targets use it.
+//! Owns the rule and its few fitted numbers. Never measures and does not learn at run time: what
+//! compactions of a database really left is learned in [`correction`](super::correction), through
+//! which every other room reads the prediction.
 //!
 //! # The rule
 //!
@@ -48,11 +49,11 @@ mod tests;
 /// Header blocks of a freshly compacted database, in bytes: headers are aligned to blocks of 4096
 /// bytes, and a compaction writes about four. Outcomes have 9 to 22 KiB more than active, 15.5 at
 /// the median, and the largest files up to 44 KiB, one block every few megabytes.
-const DB_HEADER_BYTES: u64 = 4 * 4096;
+pub(super) const DB_HEADER_BYTES: u64 = 4 * 4096;
 
 /// The single header of a freshly compacted view, in bytes, plus half a block of padding on
 /// average.
-const VIEW_HEADER_BYTES: u64 = 2048;
+pub(super) const VIEW_HEADER_BYTES: u64 = 2048;
 
 /// Above this number of rewrites a document, one more rewrite costs less than half as much as the
 /// first: the entries of one document are similar and compress well together.
@@ -85,19 +86,13 @@ const FITTED: FittedParameters = FittedParameters {
     share_of_view: 0.031,
 };
 
-/// Size of the file after a compaction, in bytes.
+/// Size of the file after a compaction, in bytes, before any correction.
 ///
 /// Unknown if file or active is unknown; a cleanup rewrites no file and has none. It may exceed
 /// the file: compacting a small fresh database does make it larger.
 #[must_use]
-pub(crate) fn predicted_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
+pub(crate) fn fitted_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
     FITTED.predicted_bytes(kind, facts)
-}
-
-/// Bytes that a compaction would free, never below zero; unknown if file or active is unknown.
-#[must_use]
-pub(crate) fn reclaimable_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
-    Some(facts.file_bytes.get()?.saturating_sub(predicted_bytes(kind, facts)?))
 }
 
 /// The confidence in active bytes, and so in the prediction.

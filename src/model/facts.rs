@@ -184,12 +184,15 @@ impl FactSet {
     }
 }
 
-/// The confidence in a target's active size.
+/// The confidence in the predicted size of a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Confidence {
-    /// Active is known to be misleading here.
+    /// It follows from active bytes, which are known to be misleading here.
     Low,
-    /// There is no reason for doubt.
+    /// Compactions of the same database or target corrected or confirmed it. Facts themselves are
+    /// never learned.
+    Learned,
+    /// It follows from active bytes, and there is no reason for doubt.
     #[default]
     High,
 }
@@ -200,6 +203,7 @@ impl Confidence {
     pub const fn label(self) -> &'static str {
         match self {
             Self::Low => "low",
+            Self::Learned => "learned",
             Self::High => "high",
         }
     }

@@ -7,6 +7,7 @@
 
 mod backoff;
 mod calibration;
+mod correction;
 mod order;
 mod outcome;
 mod state_store;
@@ -14,6 +15,7 @@ mod suspension;
 
 pub use backoff::{AfterCompaction, Backoff, Futile, TargetRecord};
 pub use calibration::Calibration;
+pub use correction::{CorrectionKey, CorrectionRecord, LearnedCorrections};
 pub use order::CompactionOrder;
 pub use outcome::{Intent, JobOwner, JobResult, Outcome};
 pub use state_store::{

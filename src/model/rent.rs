@@ -1,7 +1,7 @@
 //! Rent: what the waste of a target has cost so far, and when compacting it costs less than waiting.
 //!
 //! Owns the sum of waste over time, how readings and compactions change it, and the comparison with
-//! the cost of a compaction. Never reads a clock and never predicts: sizes come from `estimate`. The
+//! the cost of a compaction. Never reads a clock and never predicts: sizes come from `correction`. The
 //! snapshot keeps one [`Rent`] for each target, `score` compares it, and reports show it.
 //!
 //! # The rule
@@ -30,7 +30,7 @@
 //! A clock that is set does not change rent: what was paid up to then is added up, and counting goes
 //! on from the new time ([`Rent::settled`]).
 
-use crate::model::{estimate, facts::Facts, target::TargetKind};
+use crate::model::{correction::Correction, facts::Facts, target::TargetKind};
 use wall_clock::Moment;
 
 /// The waste of one target over time, per file, in eight bytes.
@@ -56,13 +56,13 @@ pub struct WasteReading {
 }
 
 impl WasteReading {
-    /// What these facts of one file tell; none if its sizes or the time are not known, and for
-    /// targets that have no file.
+    /// What these facts of one file tell, with the waste by a correction; none if its sizes or the
+    /// time are not known, and for targets that have no file.
     #[must_use]
-    pub fn of(kind: TargetKind, facts: &Facts) -> Option<Self> {
+    pub fn of(kind: TargetKind, facts: &Facts, correction: Correction) -> Option<Self> {
         Some(Self {
             at: facts.measured_at?.at,
-            reclaimable_bytes: estimate::reclaimable_bytes(kind, facts)?,
+            reclaimable_bytes: correction.reclaimable_bytes(kind, facts)?,
             file_bytes: facts.file_bytes.get()?,
             compacted_seq: facts.compacted_seq.get(),
         })

@@ -6,7 +6,7 @@
 
 use crate::model::{
     channel::Channel,
-    estimate,
+    correction::Correction,
     facts::Facts,
     priority::Formula,
     rent::{Rent, overdue},
@@ -24,12 +24,18 @@ pub struct RentNow {
     /// What the channel's horizon is multiplied by: below one where space is scarce, above one where
     /// writing is dear.
     pub horizon_factor: f64,
+    /// What compactions of its database taught about predictions.
+    pub correction: Correction,
 }
 
 impl RentNow {
     /// No rent is known: of what no channel by rent takes.
-    pub const UNKNOWN: Self =
-        Self { rent: Rent::UNKNOWN, now: Moment::from_unix(0), horizon_factor: 1.0 };
+    pub const UNKNOWN: Self = Self {
+        rent: Rent::UNKNOWN,
+        now: Moment::from_unix(0),
+        horizon_factor: 1.0,
+        correction: Correction::NONE,
+    };
 }
 
 /// Why one channel does not take a target.
@@ -229,12 +235,12 @@ fn overdue_by(
     channel: &Channel,
     kind: TargetKind,
     facts: &Facts,
-    RentNow { rent, now, horizon_factor }: RentNow,
+    RentNow { rent, now, horizon_factor, correction }: RentNow,
 ) -> Result<f64, Miss> {
     let unknown = |reason| Miss::without_numbers(reason);
     let reclaimable =
-        estimate::reclaimable_bytes(kind, facts).ok_or(unknown(MissReason::UnknownSize))?;
-    let cost = estimate::predicted_bytes(kind, facts).ok_or(unknown(MissReason::UnknownSize))?;
+        correction.reclaimable_bytes(kind, facts).ok_or(unknown(MissReason::UnknownSize))?;
+    let cost = correction.predicted_bytes(kind, facts).ok_or(unknown(MissReason::UnknownSize))?;
     let rent = rent.byte_seconds(reclaimable, now).ok_or(unknown(MissReason::UnknownRent))?;
     Ok(overdue(rent, cost, channel.horizon.as_secs_f64() * horizon_factor))
 }

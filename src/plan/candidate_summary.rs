@@ -62,7 +62,7 @@ pub(super) struct CandidateSummary {
 impl CandidateSummary {
     pub(super) fn of(target: TargetRef<'_>) -> Self {
         let facts = target.facts();
-        let predicted = crate::model::estimate::predicted_bytes(target.kind(), &facts);
+        let predicted = target.correction().predicted_bytes(target.kind(), &facts);
         Self {
             ix: target.ix(),
             db: target.db(),
@@ -109,7 +109,7 @@ fn blocker_of(target: TargetRef<'_>, facts: &Facts) -> Blocker {
         Blocker::IndexerRunning
     } else if target.kind() == TargetKind::View && index_lag(facts).is_some() {
         Blocker::IndexBehind
-    } else if is_already_compact(target.kind(), facts) {
+    } else if is_already_compact(target, facts) {
         Blocker::AlreadyCompact
     } else {
         Blocker::None
@@ -124,11 +124,12 @@ const ALREADY_COMPACT_SHARE: f64 = 0.01;
 /// is no more than every compaction leaves. For a large file that small share can still exceed the
 /// threshold of a slack channel. Equal sequences alone are not enough: a compaction that had to
 /// catch up with concurrent writes leaves much to free.
-fn is_already_compact(kind: TargetKind, facts: &Facts) -> bool {
+fn is_already_compact(target: TargetRef<'_>, facts: &Facts) -> bool {
     let compacted = facts.compacted_seq.get().is_some_and(|seq| seq > 0);
     let unchanged =
         compacted && facts.changes_since_compaction() == Some(0) && !facts.flags.needs_upgrade;
-    let frees = crate::model::estimate::reclaimable_bytes(kind, facts).zip(facts.file_bytes.get());
+    let kind = target.kind();
+    let frees = target.correction().reclaimable_bytes(kind, facts).zip(facts.file_bytes.get());
     let little =
         frees.is_some_and(|(frees, file)| frees as f64 <= file as f64 * ALREADY_COMPACT_SHARE);
     kind == TargetKind::Db && unchanged && little

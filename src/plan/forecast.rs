@@ -1,9 +1,12 @@
-//! The expected result of a compaction: the estimator's prediction or, where a target's last
+//! The expected result of a compaction: the corrected prediction or, where a target's last
 //! compaction showed that another one would be useless, the size that one left.
 
 use super::{Plan, candidate_summary::CandidateSummary};
 use crate::{
-    model::{facts::OptionalU64, records::Backoff},
+    model::{
+        facts::{Confidence, OptionalU64},
+        records::Backoff,
+    },
     table::{TargetIx, TargetRef},
 };
 use std::collections::BTreeMap;
@@ -16,12 +19,9 @@ pub struct Forecast {
     /// Bytes freed.
     pub reclaimable_bytes: Option<u64>,
     /// Confidence in these numbers: `high`; `low` where active bytes are misleading; `learned`
-    /// where the target's own last compaction provides them.
+    /// where compactions of the target or of its database corrected or confirmed them.
     pub confidence: &'static str,
 }
-
-/// The label for numbers from a target's own last compaction.
-const CONFIDENCE_LEARNED: &str = "learned";
 
 impl Plan {
     /// The expected result of compacting a target. It never contradicts the decision about the
@@ -31,14 +31,13 @@ impl Plan {
         let facts = target.facts();
         let backoffs = &self.conditions.constraints.backoffs;
         let confidence = match backoffs.get(&target.ix()) {
-            Some(Backoff::Futile { would_leave: Some(_), .. }) => CONFIDENCE_LEARNED,
-            Some(Backoff::Futile { would_leave: None, .. }) => {
-                crate::model::facts::Confidence::Low.label()
-            }
+            Some(Backoff::Futile { would_leave: Some(_), .. }) => Confidence::Learned,
+            Some(Backoff::Futile { would_leave: None, .. }) => Confidence::Low,
             Some(Backoff::CoolDown { .. } | Backoff::Quarantined { .. }) | None => {
-                facts.confidence.label()
+                target.confidence()
             }
-        };
+        }
+        .label();
         let learned = learned_remaining_bytes(backoffs, target.ix()).zip(facts.active_bytes.get());
         let Some((left, active)) = learned.filter(|(_, active)| *active > 0) else {
             let (predicted, reclaimable) = (target.predicted_bytes(), target.reclaimable_bytes());

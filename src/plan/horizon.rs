@@ -121,6 +121,7 @@ impl HorizonFactors {
             rent: target.rent(),
             now,
             horizon_factor: factor.map_or(1.0, HorizonFactor::product),
+            correction: target.correction(),
         }
     }
 

@@ -154,7 +154,7 @@ impl PlannedStart {
         let cleanup = candidate.unit == CompactionUnit::Cleanup;
         let caveats = [
             (Caveat::UnknownDisk, !cleanup && !expected.is_space_known),
-            (Caveat::LowConfidence, facts.confidence == Confidence::Low),
+            (Caveat::LowConfidence, target.confidence() == Confidence::Low),
             (Caveat::Estimated, facts.flags.estimated),
             (Caveat::EveryCopy, candidate.unit == CompactionUnit::AllCopies),
             (Caveat::UnknownRate, !cleanup && expected.bytes_per_second.is_none()),

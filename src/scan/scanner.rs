@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     jobs::Running,
-    model::target::TargetKind,
+    model::{correction::Corrections, target::TargetKind},
     sources::inventory::{Observation, ReadError, Stage},
     table::{NodeIx, Snapshot, TargetIx},
 };
@@ -100,6 +100,8 @@ pub(super) enum Event {
     Settings(Arc<ScanSettings>),
     /// The source changed.
     SourceChanged,
+    /// Predictions are corrected like this.
+    Corrections(Arc<Corrections>),
     /// Another task sent a command.
     Command(ScanCommand),
     /// The time of [`Scanner::next_wake`] has come.
@@ -190,6 +192,8 @@ pub(super) struct Scanner {
     timers: Timers,
     /// Whether the source changed since the last sweep began.
     source_changed: bool,
+    /// Whether the corrections of the previous process are applied.
+    has_corrections: bool,
     /// The time of the last event.
     last_event: Now,
 }
@@ -216,6 +220,7 @@ impl Scanner {
                 polled_after_listing: false,
             },
             source_changed: false,
+            has_corrections: false,
             last_event: now,
             settings,
         }
@@ -234,6 +239,7 @@ impl Scanner {
             Event::Restored(before) => self.restore(before, now, &mut effects),
             Event::Settings(settings) => self.settings = settings,
             Event::SourceChanged => self.source_changed = true,
+            Event::Corrections(corrections) => self.correct(&corrections, now),
             Event::Command(command) => self.command(command, now, &mut effects),
             Event::Wake => self.wake(now, &mut effects),
             Event::Observed(slot, batch) => {
@@ -250,6 +256,14 @@ impl Scanner {
             }
         }
         effects
+    }
+
+    /// Corrects predictions. The first corrections are those of the previous process, and so are the rents
+    /// that they apply to.
+    fn correct(&mut self, corrections: &Arc<Corrections>, now: Now) {
+        let changed_at = self.has_corrections.then_some(now.wall);
+        self.has_corrections = true;
+        self.timers.unpublished |= self.targets.draft.set_corrections(corrections, changed_at);
     }
 
     /// Continues the rents of all targets if the wall clock was set since the last event.

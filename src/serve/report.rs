@@ -104,8 +104,8 @@ pub struct Target {
     pub predicted_bytes: Option<u64>,
     /// What a compaction would free, as predicted.
     pub reclaimable_bytes: Option<u64>,
-    /// How far the prediction can be trusted: `learned` from its last compaction, or by CouchDB's
-    /// count of active bytes, which is `low` on servers that count wrongly.
+    /// How far the prediction can be trusted: `learned` from compactions of it or of its database, or
+    /// by CouchDB's count of active bytes, which is `low` on servers that count wrongly.
     #[schemars(with = "words::Confidence")]
     pub confidence: Word,
     /// File over active.

@@ -144,16 +144,16 @@ impl ClusterMonitor {
         let disk = settings_channel(disk::DiskSettings::of(settings, datadir::directory_owner));
         let pressure = settings_channel(pressure_settings(settings));
 
-        let (task, scanner) =
+        let (scan_task, scanner) =
             scan::ScanTask::new(clock, reach.source.subscribe(), scan.subscribe());
-        let ended = stop.clone();
-        tasks.spawn_on_own_thread(async move {
-            task.run_after(measured_before, ended).await;
-            "scanner"
-        });
-
         let (task, follower) =
             job_state::JobStateTask::new(clock, scanner.clone(), follow.subscribe(), keeper);
+        let scan_task = scan_task.correcting(follower.corrections.clone());
+        let ended = stop.clone();
+        tasks.spawn_on_own_thread(async move {
+            scan_task.run_after(measured_before, ended).await;
+            "scanner"
+        });
         let ended = stop.clone();
         tasks.spawn(async move {
             task.run(recovering, ended).await;

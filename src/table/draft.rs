@@ -1,5 +1,6 @@
 //! The only mutable copy of the tables.
 
+mod corrections;
 mod views;
 
 use super::{
@@ -9,6 +10,7 @@ use super::{
 use crate::{
     datadir::ReadProblem,
     model::{
+        correction::Corrections,
         facts::Facts,
         rent::WasteReading,
         target::{CLUSTER_NODE, TargetKind, TargetState},
@@ -39,6 +41,8 @@ pub struct Draft {
     free_dbs: Vec<u32>,
     free_views: Vec<u32>,
     top_databases: TopDatabases,
+    /// What compactions taught, of databases with and without a row.
+    corrections: Arc<Corrections>,
     changed: Vec<TargetIx>,
     /// Row indexes that are already in `changed`.
     changed_rows: IndexSet,
@@ -60,6 +64,7 @@ impl Draft {
             free_dbs: Vec::new(),
             free_views: Vec::new(),
             top_databases: TopDatabases::new(top),
+            corrections: Arc::default(),
             changed: Vec::new(),
             changed_rows: IndexSet::default(),
         };
@@ -164,6 +169,7 @@ impl Draft {
         };
         let (names, hasher) = (&self.current.names, &self.hasher);
         self.by_name.insert_unique(hash, at, |at| hasher.hash_one(name_at(names, *at).db));
+        self.correct_new_db(DbIx(at), name);
         DbIx(at)
     }
 
@@ -246,7 +252,7 @@ impl Draft {
     pub fn set_facts(&mut self, ix: TargetIx, facts: Facts) {
         let Some(target) = self.current.target(ix) else { return };
         let (kind, known, before) = (target.kind(), target.facts(), target.history());
-        let history = before.after_reading(kind, &known, &facts);
+        let history = before.after_reading(kind, &known, &facts, target.correction());
         self.remove_from_sums(ix);
         if let Some(known) = self.current.facts.get_mut(ix.as_usize()) {
             *known = PackedFacts::pack(kind, &facts);
@@ -283,7 +289,8 @@ impl Draft {
     ) {
         for at in 0..self.current.row_count() {
             let Some(target) = self.current.target_at(at) else { continue };
-            let Some(waste) = WasteReading::of(target.kind(), &target.facts()) else { continue };
+            let reading = WasteReading::of(target.kind(), &target.facts(), target.correction());
+            let Some(waste) = reading else { continue };
             let Some(before) = clock_before(&waste) else { continue };
             let (ix, history) = (target.ix(), target.history());
             let rent = history.rent.settled(waste.reclaimable_bytes, before, now);
@@ -450,6 +457,7 @@ impl Draft {
             entry.remove();
             self.free_dbs.push(db);
             self.top_databases.remove_database(DbIx(db));
+            self.forget_corrections(DbIx(db));
         }
     }
 }

@@ -7,8 +7,8 @@ use super::{
 use crate::{
     datadir::ReadProblem,
     model::{
-        estimate,
-        facts::Facts,
+        correction::Correction,
+        facts::{Confidence, Facts},
         growth::Growth,
         rent::Rent,
         target::{CLUSTER_NODE, TargetId, TargetKind, TargetState},
@@ -74,6 +74,19 @@ impl<'a> TargetRef<'a> {
 
     pub(super) fn history(self) -> SizeHistory {
         self.snapshot.histories.get(self.ix.as_usize()).copied().unwrap_or_default()
+    }
+
+    /// How its predictions are corrected by what compactions of its database left.
+    #[must_use]
+    pub fn correction(self) -> Correction {
+        let corrections = self.snapshot.corrections.get(&self.db());
+        corrections.map_or(Correction::NONE, |it| it.of_kind(self.kind))
+    }
+
+    /// The confidence in its predicted size.
+    #[must_use]
+    pub fn confidence(self) -> Confidence {
+        self.correction().confidence(self.kind, &self.facts())
     }
 
     /// Why the header of its file could not be read, if so.
@@ -223,7 +236,7 @@ impl<'a> TargetRef<'a> {
     pub fn predicted_bytes(self) -> Option<u64> {
         self.with_estimated_copies(
             self.part_sums().predicted_bytes,
-            estimate::predicted_bytes(self.kind, &self.facts()),
+            self.correction().predicted_bytes(self.kind, &self.facts()),
         )
     }
 
@@ -259,7 +272,7 @@ impl<'a> TargetRef<'a> {
     fn reclaimable_bytes_with(self, facts: &Facts) -> Option<u64> {
         self.with_estimated_copies(
             self.part_sums().reclaimable_bytes,
-            estimate::reclaimable_bytes(self.kind, facts),
+            self.correction().reclaimable_bytes(self.kind, facts),
         )
     }
 

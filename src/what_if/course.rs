@@ -3,7 +3,7 @@
 use super::Present;
 use crate::{
     model::{
-        estimate,
+        correction::Correction,
         facts::{Facts, Measurement, OptionalU64},
         growth::ExpectedRate,
         rent::{Rent, WasteReading},
@@ -19,6 +19,7 @@ use wall_clock::Moment;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TargetCourse {
     kind: TargetKind,
+    correction: Correction,
     /// The present moment.
     now: Moment,
     /// The time of the facts below.
@@ -38,6 +39,7 @@ impl TargetCourse {
         let measured = facts.measured_at;
         Self {
             kind: target.kind(),
+            correction: target.correction(),
             now: present.now,
             begin: Duration::ZERO,
             facts: Facts {
@@ -79,7 +81,7 @@ impl TargetCourse {
     /// The facts after this time, and the rent.
     pub(super) fn state_after(&self, after: Duration) -> (Facts, Rent) {
         let facts = self.facts_after(after);
-        let waste = |facts| WasteReading::of(self.kind, facts);
+        let waste = |facts| WasteReading::of(self.kind, facts, self.correction);
         let rent = self.rent.after_reading(waste(&self.facts).as_ref(), waste(&facts).as_ref());
         (facts, rent)
     }
@@ -87,9 +89,10 @@ impl TargetCourse {
     /// The course after a compaction, with the sizes before and after it; none if a size is unknown.
     fn compacted(&self, after: Duration) -> Option<(Self, u64, u64)> {
         let facts = self.facts_after(after);
-        let (file, left) = (facts.file_bytes.get()?, estimate::predicted_bytes(self.kind, &facts)?);
+        let (file, left) =
+            (facts.file_bytes.get()?, self.correction.predicted_bytes(self.kind, &facts)?);
         let empty = Facts { active_bytes: OptionalU64::new(0), ..facts };
-        let headers = estimate::predicted_bytes(self.kind, &empty).unwrap_or_default();
+        let headers = Correction::NONE.predicted_bytes(self.kind, &empty).unwrap_or_default();
         let is_db = self.kind == TargetKind::Db;
         let facts = Facts {
             file_bytes: OptionalU64::new(left),

@@ -233,9 +233,10 @@ impl<'a> Simulation<'a> {
         }
         let course = self.courses.of(target);
         let horizon_factor = self.prices.of_node(target.node_ix()).product();
+        let correction = target.correction();
         let is_taken = |after: Duration| {
             let (facts, rent) = course.state_after(after);
-            let rent = RentNow { rent, now: self.moment(after), horizon_factor };
+            let rent = RentNow { rent, now: self.moment(after), horizon_factor, correction };
             first_channel(&self.channels, target, &facts, rent).is_some()
         };
         let (mut before, mut due) = (from, self.span);
@@ -439,7 +440,7 @@ impl<'a> Simulation<'a> {
         };
         let saved = self.courses.compacted().map(|(target, course)| {
             let without = TargetCourse::of(self.present, target).facts_after(at);
-            let waste = |facts: &Facts| sizes(target.kind(), facts).1 as f64;
+            let waste = |facts: &Facts| sizes(target, facts).1 as f64;
             let saved = waste(&without) - waste(&course.facts_after(at));
             saved * f64::from(target.file_count())
         });

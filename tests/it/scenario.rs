@@ -4,6 +4,7 @@
 mod catch_up;
 mod duty;
 pub(crate) mod judge;
+mod learning;
 mod rent;
 mod smoosh;
 mod space;

@@ -126,8 +126,12 @@ pub struct Database {
     pub deleted_docs: u64,
     /// Live bytes of a document in the file, without attachments.
     pub doc_bytes: u64,
-    /// Live attachment bytes of a document. Nodes before 3.4.3 also count dead ones as active.
+    /// Live attachment bytes of a document. Where `bloat` is above one, nodes before 3.4.3 also count dead
+    /// ones as active until the first compaction.
     pub attachment_bytes: u64,
+    /// Attachment bytes that an average write replaces. The file keeps the old ones until it is
+    /// compacted, and nodes before 3.4.3 count them as active until then.
+    pub replaced_bytes: u64,
     /// The ratio of file size to active size at the start.
     pub bloat: f64,
     /// The share of the initial update sequence at the last compaction; 0: never compacted.
@@ -180,6 +184,7 @@ impl Database {
             deleted_docs: 0,
             doc_bytes: 1_000,
             attachment_bytes: 0,
+            replaced_bytes: 0,
             bloat: 1.5,
             compacted: 0.0,
             compacts_to: 1.0,

@@ -112,9 +112,13 @@ pub(super) struct ShardModel {
     pub(super) compacts_to: f64,
     pub(super) new_share: f64,
     pub(super) delete_share: f64,
-    /// What the copy counts as active in addition to live bytes, as a multiple of them (dead
-    /// attachments on nodes before 3.4.3).
-    pub(super) overcounted: f64,
+    /// Attachment bytes that an average write replaces.
+    pub(super) replaced_bytes: u64,
+    /// Whether attachments that were replaced since the last compaction count as active (on nodes before
+    /// 3.4.3).
+    pub(super) counts_dead: bool,
+    /// Dead attachments at the start, as a multiple of live bytes, if they count.
+    pub(super) dead_at_start: f64,
     /// Differs between the copies of a range.
     pub(super) copy: u64,
 }
@@ -152,6 +156,7 @@ impl ShardModel {
         self.doc_bytes
             .saturating_add(TREE)
             .saturating_add(times(self.attachment_bytes, self.new_share))
+            .saturating_add(self.replaced_bytes)
     }
 
     /// The sequence at the start: one write per document, two per tombstone, and those that
@@ -185,16 +190,28 @@ impl ShardModel {
         let (file, active) = match swap {
             Some(swap) => (
                 self.grown(swap.file, held.seq, swap.seq),
-                swap.active.saturating_add(live).saturating_sub(swap.live),
+                swap.active
+                    .saturating_add(live)
+                    .saturating_sub(swap.live)
+                    .saturating_add(self.dead(held.seq, swap.seq)),
             ),
             None => {
                 let bloat = self.bloat * between(self.copy, 1.0, 1.04);
                 let start = times(self.live_at_start(), bloat).max(EMPTY_DB);
-                (self.grown(start, held.seq, self.seq_at_start()), live)
+                let dead_at_start =
+                    if self.counts_dead { times(live, self.dead_at_start) } else { 0 };
+                let first = self.seq_at_start();
+                let dead = dead_at_start.saturating_add(self.dead(held.seq, first));
+                (self.grown(start, held.seq, first), live.saturating_add(dead))
             }
         };
-        let active = times(active, 1.0 + self.overcounted);
         super::Sizes { file: file.max(active), active, external }
+    }
+
+    /// Attachments that were replaced between two sequences, as far as they count as active.
+    fn dead(&self, seq: u64, from: u64) -> u64 {
+        let replaced = seq.saturating_sub(from).saturating_mul(self.replaced_bytes);
+        if self.counts_dead { replaced } else { 0 }
     }
 
     fn grown(&self, file: u64, seq: u64, from: u64) -> u64 {
@@ -287,7 +304,9 @@ mod tests {
             compacts_to: 1.05,
             new_share: 0.3,
             delete_share: 0.2,
-            overcounted: 0.0,
+            replaced_bytes: 0,
+            counts_dead: false,
+            dead_at_start: 0.0,
             copy: 42,
         }
     }
@@ -321,6 +340,22 @@ mod tests {
         assert_eq!(bloated.active, clean.active);
         let ratio = bloated.file as f64 / clean.file as f64;
         assert!((2.0..3.5).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn replaced_attachments_count_as_active_until_a_compaction_drops_them() {
+        let stock =
+            ShardModel { replaced_bytes: 5_000, new_share: 0.0, delete_share: 0.0, ..stock() };
+        let (began, later) = (stock.doc_counts(100), stock.doc_counts(500));
+        let swap = stock.compacted_file(began, began);
+        let old = ShardModel { counts_dead: true, ..stock };
+        let (fresh, written) = (stock.sizes(began, Some(swap)), stock.sizes(later, Some(swap)));
+        assert_eq!(old.sizes(began, Some(swap)), fresh, "right after a compaction active is right");
+        let counted = old.sizes(later, Some(swap));
+        assert_eq!(counted.active - written.active, 400 * 5_000);
+        assert_eq!(counted.file, written.file);
+        assert!(written.file - fresh.file > 400 * 5_000, "the file keeps them either way");
+        assert_eq!(old.clean(later), stock.clean(later));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::{
     act::job_state,
     jobs::RequestResult,
     model::{
+        correction::Correction,
         facts::Facts,
         records::{Intent, IntentKey},
         target::{CLUSTER_NODE, TargetKind},
@@ -129,10 +130,10 @@ impl AttemptContext {
             active_bytes: times_files(facts.active_bytes.get()),
             update_seq: facts.update_seq.get(),
             compacted_seq: facts.compacted_seq.get(),
-            predicted_bytes: times_files(crate::model::estimate::predicted_bytes(
-                target.kind(),
-                &facts,
-            )),
+            predicted_bytes: times_files(
+                target.correction().predicted_bytes(target.kind(), &facts),
+            ),
+            fitted_bytes: times_files(Correction::NONE.predicted_bytes(target.kind(), &facts)),
             peak_bytes: start.peak_bytes.saturating_mul(nodes.len().max(1) as u64),
         };
         let command =

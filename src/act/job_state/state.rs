@@ -11,9 +11,11 @@ use crate::{
         TargetConstraints, TrackerChanges, TrackerInputs,
     },
     model::{
+        correction::Corrections,
         records::{
             Backoff, Calibration, CompactionOrder, Intent, IntentKey, JobOwner, JobResult,
-            RecoveredState, StateChange, Suspension, SuspensionScope, Suspensions, TargetRecord,
+            LearnedCorrections, RecoveredState, StateChange, Suspension, SuspensionScope,
+            Suspensions, TargetRecord,
         },
         target::{TargetId, TargetKind},
     },
@@ -31,6 +33,9 @@ use wall_clock::Moment;
 /// How long starts count against the hourly budget.
 const BUDGET_WINDOW: Duration = Duration::from_secs(3_600);
 
+/// How often corrections are computed anew although nothing was learned, because evidence loses weight.
+const FORGETTING_INTERVAL: Duration = Duration::from_secs(24 * 3_600);
+
 /// The state is updated at least every ten seconds. A longer gap than this means that the clock was
 /// set or the machine slept.
 const CLOCK_JUMP_THRESHOLD: Duration = Duration::from_secs(120);
@@ -42,6 +47,9 @@ pub(super) struct JobState {
     target_records: BTreeMap<TargetId, TargetRecord>,
     suspensions: Suspensions,
     calibration: Calibration,
+    corrections: LearnedCorrections,
+    /// When the corrections in force were last computed; none if something was learned since.
+    corrected_at: Option<Moment>,
     recent_starts: Vec<(Moment, u64)>,
     last_start_by_node: BTreeMap<NodeIx, Moment>,
     busy_periods: BTreeMap<NodeIx, BusyPeriod>,
@@ -84,6 +92,8 @@ impl JobState {
             target_records: recovered.remembered,
             suspensions: Suspensions(recovered.suspensions),
             calibration: recovered.calibration,
+            corrections: LearnedCorrections::new(recovered.corrections),
+            corrected_at: None,
             recent_starts,
             last_start_by_node: BTreeMap::new(),
             busy_periods: BTreeMap::new(),
@@ -187,7 +197,9 @@ impl JobState {
         let target = self.target_index.position(id).and_then(|ix| tables.target(ix));
         let facts = target.map(|target| target.facts()).unwrap_or_default();
         let forced = ordered.is_some_and(|ordered| ordered.force);
-        let rest = remembered.backoff(id.kind(), &facts, now).filter(|_| !forced);
+        let predicted =
+            target.and_then(|target| target.correction().predicted_bytes(target.kind(), &facts));
+        let rest = remembered.backoff(&facts, predicted, now).filter(|_| !forced);
         if let Some(rest) = rest {
             return Err(NotStarted::BackingOff(match rest {
                 Backoff::CoolDown { .. } => "failed recently",
@@ -352,6 +364,12 @@ impl JobState {
             changes.push(StateChange::Calibrate(self.calibration));
         }
         changes.push(StateChange::JobEnded { outcome: ended.outcome, closes: ended.closed_intent });
+        if let Some((key, evidence)) = ended.evidence {
+            let learned = self.corrections.learn(key, &evidence);
+            self.corrected_at = None;
+            changes
+                .extend(learned.into_iter().map(|(key, it)| StateChange::SetCorrection(key, it)));
+        }
         changes.extend(self.set_target_record(id, before, after));
     }
 
@@ -419,6 +437,16 @@ impl JobState {
         changes
     }
 
+    /// The corrections of predictions, if something was learned or forgotten since the last call.
+    pub(super) fn new_corrections(&mut self, now: Moment) -> Option<Corrections> {
+        let is_recent = |at: Moment| at <= now && at.age(now) < FORGETTING_INTERVAL;
+        if self.corrected_at.is_some_and(is_recent) {
+            return None;
+        }
+        self.corrected_at = Some(now);
+        Some(self.corrections.in_force(now))
+    }
+
     /// Number of starts accepted so far.
     pub(super) const fn starts_accepted(&self) -> u64 {
         self.tracker.starts_accepted()
@@ -473,7 +501,8 @@ impl JobState {
             let Some(ix) = self.target_index.position(id) else { continue };
             let Some(target) = tables.target(ix) else { continue };
             let facts = target.facts();
-            if let Some(rest) = remembered.backoff(target.kind(), &facts, now) {
+            let predicted = target.correction().predicted_bytes(target.kind(), &facts);
+            if let Some(rest) = remembered.backoff(&facts, predicted, now) {
                 history.backoffs.insert(ix, rest);
             }
             if let Some(ordered) = remembered.ordered.as_ref().filter(|it| it.until > now) {

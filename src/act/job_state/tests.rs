@@ -127,6 +127,7 @@ impl Fixture {
             update_seq: Some(50),
             compacted_seq: Some(10),
             predicted_bytes: Some(100),
+            fitted_bytes: None,
             peak_bytes: 0,
         }
     }

@@ -259,7 +259,10 @@ fn measured(explained: &Explained, lines: &mut Lines) {
         let ratio = target.ratio.map(|ratio| format!(" (the file is {ratio:.2} times as large)"));
         let active = known(target.active_bytes);
         lines.add("active", &format!("{active}{}", ratio.unwrap_or_default()));
-        let confidence = printable(&target.confidence);
+        let confidence = match &*target.confidence {
+            "learned" => "learned from earlier compactions".to_owned(),
+            other => printable(other),
+        };
         let leaves = target.predicted_bytes.map(|predicted| {
             let leaves = bytes(Some(predicted));
             format!(": a compaction would leave {leaves} (confidence {confidence})")

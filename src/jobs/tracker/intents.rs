@@ -2,7 +2,7 @@
 
 use super::{
     APPEARS_WITHIN, APPEARS_WITHIN_UNCONFIRMED, EndedJob, JobStage, JobTracker, REREAD_TIMEOUT,
-    TrackedJob, TrackerChanges, intent_targets,
+    TrackedJob, TrackerChanges, evidence, intent_targets,
 };
 use crate::{
     jobs::{
@@ -226,16 +226,8 @@ impl JobTracker {
         let ix: Option<TargetIx> = intent_targets::find_target(&intent.target, tables);
         let target = ix.and_then(|ix| tables.target(ix));
         open.needs_upgrade = target.is_some_and(|target| target.facts().flags.needs_upgrade);
-        let each = |bytes: Option<u64>| Some(bytes? / keys.len().max(1) as u64);
+        let before = FileBefore::of_intent(intent, keys.len(), open.needs_upgrade);
         for key in &keys {
-            let before = FileBefore {
-                file_bytes: each(intent.file_bytes),
-                active_bytes: each(intent.active_bytes),
-                predicted_bytes: each(intent.predicted_bytes),
-                update_seq: intent.update_seq,
-                compacted_seq: intent.compacted_seq,
-                needs_upgrade: open.needs_upgrade,
-            };
             let job = self.jobs.entry(key.clone()).or_insert_with(|| TrackedJob {
                 target: ix,
                 target_id: Some(intent.target.clone()),
@@ -354,10 +346,14 @@ impl OpenIntent {
         let may_have_run = unsure && target.is_some() && ending == JobResult::Lost;
         let closes = Some(intent.key());
         let kind = intent.target.kind();
+        let file_before = FileBefore::of_intent(&intent, self.job_count, self.needs_upgrade);
+        let measured = measure_after(target, after, intent.update_seq, self.needs_upgrade);
+        let ended_at = self.ended_at.max(intent.at);
         EndedJob {
             closed_intent: closes,
+            evidence: evidence::of_compaction(&file_before, target, &measured, ended_at),
             copied_bytes: copied_bytes(intent.active_bytes, target),
-            after: measure_after(target, after, intent.update_seq, self.needs_upgrade),
+            after: measured,
             copies: target.map_or(1, TargetRef::file_count),
             may_have_run,
             outcome: Outcome {
@@ -369,7 +365,7 @@ impl OpenIntent {
                 owner: JobOwner::Recliner,
                 ordered_by: intent.ordered_by,
                 started_at: intent.at,
-                ended_at: self.ended_at.max(intent.at),
+                ended_at,
                 before_bytes: before,
                 after_bytes: after.map(all),
                 predicted_bytes: intent.predicted_bytes.filter(|_| self.is_measured),
@@ -431,7 +427,8 @@ pub(super) fn measure_after(
     AfterCompaction {
         file_bytes: after,
         active_bytes: facts.active_bytes.get(),
-        predicted_bytes: crate::model::estimate::predicted_bytes(kind, &facts),
+        predicted_bytes: target
+            .and_then(|target| target.correction().predicted_bytes(kind, &facts)),
         update_seq: facts.update_seq.get(),
         changes: seq.zip(swapped_at).and_then(|(then, now)| now.checked_sub(then)),
         not_upgraded: needed_upgrade && after.is_some() && facts.flags.needs_upgrade,

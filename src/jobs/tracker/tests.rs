@@ -140,6 +140,7 @@ impl Scenario {
             update_seq: Some(50),
             compacted_seq: Some(10),
             predicted_bytes: Some(110),
+            fitted_bytes: None,
             peak_bytes: 200,
         }
     }

@@ -1,8 +1,13 @@
 use super::*;
-use crate::model::facts::OptionalU64;
+use crate::model::{correction::Correction, facts::OptionalU64};
 use proptest::prelude::*;
 
 mod outcomes;
+
+/// What a compaction frees by the fitted rule alone.
+fn reclaimable_bytes(kind: TargetKind, facts: &Facts) -> Option<u64> {
+    Correction::NONE.reclaimable_bytes(kind, facts)
+}
 
 fn db(file: u64, active: u64, docs: u64, update_seq: u64) -> Facts {
     Facts {
@@ -24,11 +29,11 @@ fn unknown_sizes_predict_nothing() {
         let no_file = Facts { file_bytes: OptionalU64::UNKNOWN, ..whole };
         let no_active = Facts { active_bytes: OptionalU64::UNKNOWN, ..whole };
         for facts in [no_file, no_active, Facts::default()] {
-            assert_eq!(predicted_bytes(kind, &facts), None);
+            assert_eq!(fitted_bytes(kind, &facts), None);
             assert_eq!(reclaimable_bytes(kind, &facts), None);
         }
     }
-    assert_eq!(predicted_bytes(TargetKind::Cleanup, &whole), None);
+    assert_eq!(fitted_bytes(TargetKind::Cleanup, &whole), None);
     assert_eq!(reclaimable_bytes(TargetKind::Cleanup, &whole), None);
 }
 
@@ -37,16 +42,16 @@ fn terms_add_up_as_documented() {
     let whole = db(10_000_000, 1_000_000, 1000, 4000);
     // 3000 rewrites of 1000 documents weigh 3000 / 1.3.
     let by_rewrites = 1_000_000 - 126_923 + DB_HEADER_BYTES;
-    assert_eq!(predicted_bytes(TargetKind::Db, &whole), Some(by_rewrites));
+    assert_eq!(fitted_bytes(TargetKind::Db, &whole), Some(by_rewrites));
     // 35 % of half of active, times 0.9 of slack.
     assert_eq!(
-        predicted_bytes(TargetKind::View, &whole),
+        fitted_bytes(TargetKind::View, &whole),
         Some(1_000_000 - 157_500 + VIEW_HEADER_BYTES)
     );
     let since_compaction = Facts { compacted_seq: OptionalU64::new(3900), ..whole };
     // 100 rewrites at most since then.
     assert_eq!(
-        predicted_bytes(TargetKind::Db, &since_compaction),
+        fitted_bytes(TargetKind::Db, &since_compaction),
         Some(1_000_000 - 5445 + DB_HEADER_BYTES)
     );
     let by_sizes = Some(1_000_000 - 67_500 + DB_HEADER_BYTES);
@@ -56,12 +61,12 @@ fn terms_add_up_as_documented() {
         Facts { update_seq: OptionalU64::UNKNOWN, ..whole },
         Facts { compacted_seq: OptionalU64::UNKNOWN, ..whole },
     ] {
-        assert_eq!(predicted_bytes(TargetKind::Db, &facts), by_sizes);
+        assert_eq!(fitted_bytes(TargetKind::Db, &facts), by_sizes);
     }
     let no_rows = Facts { external_bytes: OptionalU64::UNKNOWN, ..whole };
-    assert_eq!(predicted_bytes(TargetKind::Db, &no_rows), Some(by_rewrites));
+    assert_eq!(fitted_bytes(TargetKind::Db, &no_rows), Some(by_rewrites));
     assert_eq!(
-        predicted_bytes(TargetKind::View, &no_rows),
+        fitted_bytes(TargetKind::View, &no_rows),
         Some(1_000_000 - 27_900 + VIEW_HEADER_BYTES)
     );
 }
@@ -70,7 +75,7 @@ fn terms_add_up_as_documented() {
 fn rows_that_compress_well_do_not_reduce_the_prediction() {
     let compressed =
         Facts { external_bytes: OptionalU64::new(3_000_000), ..db(10_000_000, 1_000_000, 1, 1) };
-    assert_eq!(predicted_bytes(TargetKind::View, &compressed), Some(1_000_000 + VIEW_HEADER_BYTES));
+    assert_eq!(fitted_bytes(TargetKind::View, &compressed), Some(1_000_000 + VIEW_HEADER_BYTES));
 }
 
 #[test]
@@ -88,7 +93,7 @@ fn nearly_all_of_a_file_without_active_bytes_is_reclaimable() {
 #[test]
 fn a_small_fresh_db_is_predicted_to_grow_and_frees_nothing() {
     let fresh = db(100_000, 96_000, 100, 100);
-    assert_eq!(predicted_bytes(TargetKind::Db, &fresh), Some(96_000 + DB_HEADER_BYTES));
+    assert_eq!(fitted_bytes(TargetKind::Db, &fresh), Some(96_000 + DB_HEADER_BYTES));
     assert_eq!(reclaimable_bytes(TargetKind::Db, &fresh), Some(0));
 }
 
@@ -158,12 +163,12 @@ proptest! {
         facts in prop_oneof![facts(1 << 50), facts(u64::MAX)],
     ) {
         let sizes = facts.file_bytes.get().zip(facts.active_bytes.get());
-        prop_assert_eq!(predicted_bytes(kind, &facts).is_some(), sizes.is_some());
+        prop_assert_eq!(fitted_bytes(kind, &facts).is_some(), sizes.is_some());
         prop_assert_eq!(reclaimable_bytes(kind, &facts).is_some(), sizes.is_some());
         if let Some((file, active)) = sizes {
             prop_assert!(reclaimable_bytes(kind, &facts).unwrap() <= file);
             let least = active - active.div_ceil(2);
-            prop_assert!(predicted_bytes(kind, &facts).unwrap() >= least);
+            prop_assert!(fitted_bytes(kind, &facts).unwrap() >= least);
         }
     }
 
@@ -177,7 +182,7 @@ proptest! {
     ) {
         let of = |active| {
             let (file, active) = (OptionalU64::new(file), OptionalU64::new(active));
-            predicted_bytes(kind, &Facts { file_bytes: file, active_bytes: active, ..facts })
+            fitted_bytes(kind, &Facts { file_bytes: file, active_bytes: active, ..facts })
         };
         prop_assert!(of(active) <= of(active + more));
     }
@@ -193,7 +198,7 @@ proptest! {
         let small = Facts { file_bytes: file, active_bytes: OptionalU64::new(active), ..facts };
         let large = scaled(&small, 1024);
         let part = |facts: &Facts| {
-            predicted_bytes(kind, facts).unwrap() as f64 / facts.file_bytes.get().unwrap() as f64
+            fitted_bytes(kind, facts).unwrap() as f64 / facts.file_bytes.get().unwrap() as f64
         };
         let (small, large) = (part(&small), part(&large));
         prop_assert!((small / large - 1.0).abs() < 0.01, "{small} {large}");

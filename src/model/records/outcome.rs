@@ -105,6 +105,9 @@ pub struct Intent {
     pub compacted_seq: Option<u64>,
     /// Predicted bytes after.
     pub predicted_bytes: Option<u64>,
+    /// The same without what was learned from compactions, which is what they correct.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fitted_bytes: Option<u64>,
     /// Bytes it may need on its volume in addition to the old file, at its peak.
     pub peak_bytes: u64,
 }

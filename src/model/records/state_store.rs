@@ -3,7 +3,10 @@
 //! Defines the changes that the follower submits to a store. Never writes anything itself: the
 //! journal implements [`StateStore`] with a database; [`InMemoryStore`] is for one-shot commands and tests.
 
-use super::{Calibration, Intent, Outcome, Suspension, SuspensionScope, TargetRecord};
+use super::{
+    Calibration, CorrectionKey, CorrectionRecord, Intent, Outcome, Suspension, SuspensionScope,
+    TargetRecord,
+};
 use crate::model::target::TargetId;
 use futures::{FutureExt, future::BoxFuture};
 use std::{
@@ -57,6 +60,8 @@ pub enum StateChange {
     },
     /// Replaces all learned sizes and times.
     Calibrate(Calibration),
+    /// Replaces what compactions taught about one database and kind; `None` forgets it.
+    SetCorrection(CorrectionKey, Option<CorrectionRecord>),
 }
 
 /// The stored records as read back at start.
@@ -70,6 +75,8 @@ pub struct RecoveredState {
     pub suspensions: BTreeMap<SuspensionScope, Suspension>,
     /// Learned values; the default if there are none.
     pub calibration: Calibration,
+    /// What compactions taught about predictions, by database and kind.
+    pub corrections: BTreeMap<CorrectionKey, CorrectionRecord>,
     /// Outcomes of jobs that started within the last hour before this start, oldest first: the
     /// hourly budget counts them.
     pub recent_outcomes: Vec<Outcome>,
@@ -141,6 +148,12 @@ impl RecoveredState {
                 self.suspensions.remove(&scope);
             }
             StateChange::Calibrate(calibration) => self.calibration = calibration,
+            StateChange::SetCorrection(key, Some(record)) => {
+                self.corrections.insert(key, record);
+            }
+            StateChange::SetCorrection(key, None) => {
+                self.corrections.remove(&key);
+            }
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Rent by hand, and against a second implementation that keeps every reading.
 
 use super::*;
-use crate::model::facts::{FactSource, Measurement, OptionalU64};
+use crate::model::{
+    correction::Correction,
+    facts::{FactSource, Measurement, OptionalU64},
+};
 use proptest::prelude::*;
 
 const GIB: u64 = 1 << 30;
@@ -137,14 +140,14 @@ fn facts_without_sizes_or_time_are_no_reading() {
         measured_at: Some(Measurement { at: at(9), source: FactSource::Http }),
         ..Facts::default()
     };
-    assert!(WasteReading::of(TargetKind::Db, &facts).is_some());
-    assert!(WasteReading::of(TargetKind::Cleanup, &facts).is_none());
+    assert!(WasteReading::of(TargetKind::Db, &facts, Correction::NONE).is_some());
+    assert!(WasteReading::of(TargetKind::Cleanup, &facts, Correction::NONE).is_none());
     for unknown in [
         Facts { measured_at: None, ..facts },
         Facts { active_bytes: OptionalU64::UNKNOWN, ..facts },
         Facts { file_bytes: OptionalU64::UNKNOWN, ..facts },
     ] {
-        assert!(WasteReading::of(TargetKind::Db, &unknown).is_none());
+        assert!(WasteReading::of(TargetKind::Db, &unknown, Correction::NONE).is_none());
     }
 }
 

@@ -1,7 +1,7 @@
 //! The rent of a target against the cost of its compaction: as JSON, and in words.
 
 use crate::{
-    model::{channel::Channel, estimate, priority::PriorityKind, rent::overdue},
+    model::{channel::Channel, priority::PriorityKind, rent::overdue},
     plan::{HorizonFactor, Plan, miss_of},
     table::TargetRef,
     text::{duration, size},
@@ -39,8 +39,9 @@ impl RentLine {
     pub(super) fn of(plan: &Plan, target: TargetRef<'_>) -> Option<Self> {
         let channel = rent_channel(plan, target)?;
         let (facts, now) = (target.facts(), plan.planned_at);
-        let waste = estimate::reclaimable_bytes(target.kind(), &facts)?;
-        let cost = estimate::predicted_bytes(target.kind(), &facts)?;
+        let (kind, correction) = (target.kind(), target.correction());
+        let waste = correction.reclaimable_bytes(kind, &facts)?;
+        let cost = correction.predicted_bytes(kind, &facts)?;
         let rent = target.rent().byte_seconds(waste, now)?;
         let factor = plan.horizon_factors.of_node(target.node_ix());
         let horizon = channel.horizon.as_secs_f64();

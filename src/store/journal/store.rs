@@ -4,16 +4,16 @@ use super::{
     ClusterIdentity, EventProgress, FeedPosition, JournalEvent, JournalOpenError, MeasuredBlocks,
     OverriddenSetting, Storage, feed_tables, marks,
     tables::{
-        EVENTS, INTENTS, META, META_CALIBRATION, META_CLUSTER, META_COUNTS, META_POSITION,
-        META_PROBE, META_SCHEMA, META_VERSION, OUTCOMES, OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA,
-        SCHEMA, SUSPENSIONS, TARGET_RECORDS, TableCounts,
+        EVENTS, INTENTS, META, META_CALIBRATION, META_CLUSTER, META_CORRECTION_PREFIX, META_COUNTS,
+        META_POSITION, META_PROBE, META_SCHEMA, META_VERSION, OUTCOMES, OVERRIDDEN_SETTINGS,
+        PREVIOUS_SCHEMA, SCHEMA, SUSPENSIONS, TARGET_RECORDS, TableCounts,
     },
     write_tx::{OutcomeKey, WriteResult, WriteTx},
 };
 use crate::model::{
     records::{
-        Calibration, Intent, Outcome, RecoveredState, StateChange, Suspension, SuspensionScope,
-        TargetRecord,
+        Calibration, CorrectionKey, CorrectionRecord, Intent, Outcome, RecoveredState, StateChange,
+        Suspension, SuspensionScope, TargetRecord,
     },
     settings::work,
 };
@@ -211,8 +211,17 @@ impl JournalStore {
                 parse_entry::<(SuspensionScope, Suspension)>(entry?.1.value())?;
             found.suspensions.insert(scope, suspension);
         }
-        let calibration: Option<Calibration> = read_value(&tx.open_table(META)?, META_CALIBRATION)?;
+        let meta = tx.open_table(META)?;
+        let calibration: Option<Calibration> = read_value(&meta, META_CALIBRATION)?;
         found.calibration = calibration.unwrap_or_default();
+        for entry in meta.range(META_CORRECTION_PREFIX..)? {
+            let (name, stored) = entry?;
+            if !name.value().starts_with(META_CORRECTION_PREFIX) {
+                break;
+            }
+            let (key, record) = parse_entry::<(CorrectionKey, CorrectionRecord)>(stored.value())?;
+            found.corrections.insert(key, record);
+        }
         // Outcomes are in the order in which jobs ended. Behind that many older ones, none is of this
         // hour.
         for entry in tx.open_table(OUTCOMES)?.iter()?.rev().take(RECENT_OUTCOMES.get()) {

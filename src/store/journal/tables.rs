@@ -64,6 +64,10 @@ pub(super) const META_VERSION: &str = "version";
 pub(super) const META_CLUSTER: &str = "cluster";
 /// [`crate::model::records::Calibration`].
 pub(super) const META_CALIBRATION: &str = "calibration";
+/// Begins the name of each [`crate::model::records::CorrectionRecord`], before its kind, database and
+/// suffix. Single values, because earlier releases read past them: a table of their own would stop
+/// their backups.
+pub(super) const META_CORRECTION_PREFIX: &str = "correction:";
 /// [`TableCounts`].
 pub(super) const META_COUNTS: &str = "counts";
 /// [`super::FeedPosition`].

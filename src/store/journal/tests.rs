@@ -1,11 +1,12 @@
 use super::*;
 use crate::model::{
     records::{
-        Calibration, CompactionOrder, Intent, JobOwner, JobResult, Outcome, RecoveredState,
-        StateChange, StateStore as _, StoreError, Suspension, SuspensionScope, TargetRecord,
+        Calibration, CompactionOrder, CorrectionKey, CorrectionRecord, Intent, JobOwner, JobResult,
+        Outcome, RecoveredState, StateChange, StateStore as _, StoreError, Suspension,
+        SuspensionScope, TargetRecord,
     },
     settings::work::{self, Keep},
-    target::TargetId,
+    target::{TargetId, TargetKind},
 };
 use std::{future::Future, time::Duration};
 use tokio::{sync::watch, task::JoinSet, time};
@@ -53,6 +54,7 @@ fn intent(number: u64) -> Intent {
         update_seq: Some(5),
         compacted_seq: None,
         predicted_bytes: Some(20),
+        fitted_bytes: None,
         peak_bytes: 22,
     }
 }
@@ -60,7 +62,7 @@ fn intent(number: u64) -> Intent {
 fn outcome(number: u64) -> Outcome {
     Outcome {
         target: target(number),
-        kind: crate::model::target::TargetKind::Db,
+        kind: TargetKind::Db,
         node: "couchdb@a".into(),
         design: None,
         channel: Some("ratio_dbs".into()),

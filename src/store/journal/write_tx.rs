@@ -9,14 +9,14 @@ use super::{
     retained_table::RetainedTable,
     store::{RecentOutcomes, parse_entry},
     tables::{
-        DB_EVENTS, EVENTS, INTENTS, META, META_CALIBRATION, META_COUNTS, META_ERAS, OUTCOMES,
-        OVERRIDDEN_SETTINGS, SUSPENSIONS, TARGET_RECORDS, TableCounts,
+        DB_EVENTS, EVENTS, INTENTS, META, META_CALIBRATION, META_CORRECTION_PREFIX, META_COUNTS,
+        META_ERAS, OUTCOMES, OVERRIDDEN_SETTINGS, SUSPENSIONS, TARGET_RECORDS, TableCounts,
     },
 };
 use crate::model::{
     records::{
-        CompactionOrder, Intent, IntentKey, Outcome, StateChange, Suspension, SuspensionScope,
-        TargetRecord,
+        CompactionOrder, CorrectionKey, CorrectionRecord, Intent, IntentKey, Outcome, StateChange,
+        Suspension, SuspensionScope, TargetRecord,
     },
     settings::work,
     target::TargetId,
@@ -127,6 +127,23 @@ impl<'tx> WriteTx<'tx> {
             StateChange::Suspend(scope, suspension) => self.suspend(scope, suspension),
             StateChange::Resume { scope, by } => self.resume(scope, by.as_deref()),
             StateChange::Calibrate(calibration) => self.put_meta(META_CALIBRATION, calibration),
+            StateChange::SetCorrection(key, record) => self.set_correction(key, record.as_ref()),
+        }
+    }
+
+    fn set_correction(
+        &mut self,
+        key: &CorrectionKey,
+        record: Option<&CorrectionRecord>,
+    ) -> Result<(), Error> {
+        let CorrectionKey { db, suffix, kind } = key;
+        let name = format!("{META_CORRECTION_PREFIX}{}:{db}{suffix}", kind.label());
+        match record {
+            Some(record) => self.put_meta(&name, &(key, record)),
+            None => {
+                self.meta.remove(name.as_str())?;
+                Ok(())
+            }
         }
     }
 

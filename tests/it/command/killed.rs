@@ -9,7 +9,8 @@ use recliner::{
     model::records::{JobOwner, JobResult, Outcome},
     serve::report::{Outcomes, Planned},
     store::journal::{
-        DirectoryStorage, EventDetails, EventsQuery, HistoryQuery, JournalSettings, JournalTask,
+        ClusterIdentity, DirectoryStorage, EventDetails, EventsQuery, HistoryQuery,
+        JournalSettings, JournalTask,
     },
 };
 use std::{
@@ -118,6 +119,8 @@ struct Kept {
     /// Starts and their ends, by target and node, in their order; an end is `None`.
     starts_and_ends: BTreeMap<(String, String), Vec<Option<Moment>>>,
     outcomes: Vec<Outcome>,
+    /// Compactions that predictions learned from, by database.
+    learned: BTreeMap<String, f64>,
 }
 
 /// Reads a copy of the journal, as it was left; none where none was made yet.
@@ -163,6 +166,11 @@ async fn kept(dir: &Path) -> Option<Kept> {
         kept.starts_and_ends.entry((key.0.to_string(), key.1)).or_default().push(start);
     }
     kept.outcomes = history.into_iter().map(|(_, outcome)| outcome).collect();
+    let nodes = NODES.iter().map(|node| (*node).to_owned()).collect();
+    let cluster = ClusterIdentity { uuids: BTreeSet::new(), nodes };
+    let state = journal.claim(cluster).await.expect("it is this cluster's");
+    kept.learned =
+        state.corrections.into_iter().map(|(key, it)| (key.db.into(), it.outcomes)).collect();
     stop.cancel();
     while tasks.join_next().await.is_some() {}
     Some(kept)
@@ -292,6 +300,10 @@ async fn killed_at_any_moment_it_starts_nothing_twice_and_loses_nothing() {
     }
     assert_eq!(freed.len(), TARGETS, "each has its outcome");
     assert!(freed.values().all(|times| *times == 1), "one each: {freed:?}");
+    let copies = NODES.len() as f64;
+    assert_eq!(kept.learned.len(), DATABASES);
+    let once_each = kept.learned.values().all(|count| (count - copies).abs() < 0.01);
+    assert!(once_each, "each compaction taught once: {:?}", kept.learned);
 
     // Once more, to be given back by the command alone.
     let life = Life::begin(&site, dir);

@@ -234,13 +234,14 @@ impl World {
                 let description = self.catalog.description(db)?;
                 let scale = self.catalog.scale(db);
                 let part = |count| share(crate::growth::times(count, scale), description.q, range);
-                let dead = description.attachment_bytes > 0
-                    && self.version(node) < Version::ACTIVE_WITHOUT_OLD_ATTACHMENTS;
+                let counts_dead = self.version(node) < Version::ACTIVE_WITHOUT_OLD_ATTACHMENTS;
+                let dead = description.attachment_bytes > 0;
                 let key = mix(mix(self.catalog.key(db), u64::from(range)), u64::from(node));
                 Some(ShardModel {
                     docs: part(description.docs),
                     deleted: part(description.deleted_docs),
-                    overcounted: if dead { (description.bloat - 1.0) * 0.8 } else { 0.0 },
+                    counts_dead,
+                    dead_at_start: if dead { (description.bloat - 1.0) * 0.8 } else { 0.0 },
                     ..ShardModel::of(description, key)
                 })
             }
@@ -345,7 +346,9 @@ impl ShardModel {
             compacts_to: description.compacts_to,
             new_share: description.new_share,
             delete_share: description.delete_share,
-            overcounted: 0.0,
+            replaced_bytes: description.replaced_bytes,
+            counts_dead: false,
+            dead_at_start: 0.0,
             copy,
         }
     }

@@ -1,7 +1,7 @@
 //! Checks the rule against real compactions: refits it with each shape of documents left out, and
 //! verifies the table in the module's documentation.
 
-use super::super::*;
+use super::{super::*, reclaimable_bytes};
 use crate::model::facts::OptionalU64;
 use std::{collections::BTreeMap, fmt::Write as _};
 

@@ -5,7 +5,7 @@
 //! Sizes are: they are compared with those that the last compaction left.
 
 use super::super::Outcome;
-use crate::model::{estimate, facts::Facts, target::TargetKind};
+use crate::model::facts::Facts;
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 
@@ -101,15 +101,16 @@ impl Futile {
         Some(u64::try_from(left).unwrap_or(u64::MAX))
     }
 
-    /// Whether enough has changed since, according to current facts.
+    /// Whether enough has changed since, according to current facts and the predicted size of the
+    /// file after a compaction.
     #[must_use]
-    pub fn has_expired(&self, kind: TargetKind, facts: &Facts) -> bool {
+    pub fn has_expired(&self, facts: &Facts, predicted: Option<u64>) -> bool {
         if self.are_writes_calmer(facts) {
             return true;
         }
         let file = facts.file_bytes.get();
         if let (Some(file), Some(left)) = (file, self.remaining_bytes(facts)) {
-            let promised = predicted_gain(Some(file), estimate::predicted_bytes(kind, facts));
+            let promised = predicted_gain(Some(file), predicted);
             let frees = file.saturating_sub(left);
             return promised
                 .is_some_and(|promised| frees as f64 >= promised as f64 * MIN_GAIN_SHARE);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::model::{
+    correction::Correction,
     facts::{FactSource, Measurement, OptionalU64},
     records::Calibration,
     target::{TargetId, TargetKind},
@@ -46,7 +47,7 @@ fn rest_of(
     now: u64,
 ) -> Option<Backoff> {
     let facts = Facts { file_bytes: file.into(), update_seq: seq.into(), ..Facts::default() };
-    remembered.backoff(TargetKind::Db, &facts, at(now))
+    remembered.backoff(&facts, None, at(now))
 }
 
 const fn futile_rest(file_bytes: u64) -> Backoff {
@@ -216,14 +217,16 @@ fn the_state_after_a_compaction_decides_whether_another_one_is_futile() {
         let left = AfterCompaction {
             file_bytes: left.file_bytes.get(),
             active_bytes: left.active_bytes.get(),
-            predicted_bytes: crate::model::estimate::predicted_bytes(TargetKind::Db, &left),
+            predicted_bytes: Correction::NONE.predicted_bytes(TargetKind::Db, &left),
             update_seq: left.update_seq.get(),
             changes: Some(changes),
             not_upgraded: false,
         };
         let mut remembered = TargetRecord::default();
         remembered.record_outcome(&outcome(JobResult::Freed, 1_000, sizes), left, &FAILURE);
-        let rest = remembered.backoff(TargetKind::Db, &measured(now), at(10_000));
+        let now = measured(now);
+        let predicted = Correction::NONE.predicted_bytes(TargetKind::Db, &now);
+        let rest = remembered.backoff(&now, predicted, at(10_000));
         assert_eq!(rest.is_some(), rests, "{why}: {rest:?}");
     }
 }

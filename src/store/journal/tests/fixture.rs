@@ -154,6 +154,7 @@ fn open_start(number: u64) -> Intent {
         update_seq: Some(5),
         compacted_seq: Some(2),
         predicted_bytes: Some(20),
+        fitted_bytes: None,
         peak_bytes: 22,
     }
 }

@@ -14,7 +14,21 @@ fn everything() -> Vec<StateChange> {
         StateChange::SetTargetRecord(target(7), Some(quarantined)),
         StateChange::Suspend(SuspensionScope::Node("couchdb@a".into()), suspension),
         StateChange::Calibrate(Calibration { rate: Some(1.5), ..Calibration::default() }),
+        StateChange::SetCorrection(correction_key("db", "orders"), Some(correction(0.25))),
+        StateChange::SetCorrection(correction_key("db", "gone"), Some(correction(0.5))),
+        StateChange::SetCorrection(correction_key("view", "orders"), Some(correction(0.75))),
+        StateChange::SetCorrection(correction_key("db", "gone"), None),
+        StateChange::SetCorrection(correction_key("db", "orders"), Some(correction(1.25))),
     ]
+}
+
+fn correction_key(kind: &str, db: &str) -> CorrectionKey {
+    let kind = TargetKind::from_label(kind).unwrap();
+    CorrectionKey { db: db.into(), suffix: ".17".into(), kind }
+}
+
+fn correction(missed: f64) -> CorrectionRecord {
+    CorrectionRecord { at: moment(4), outcomes: 3.0, missed, ..CorrectionRecord::default() }
 }
 
 fn event_types(events: &[EventDetails]) -> Vec<&'static str> {

@@ -76,7 +76,8 @@ pub(super) fn chapters(record: &Record) -> (Vec<Chapter<'_>>, Vec<String>) {
             | StateChange::SetTargetRecord(..)
             | StateChange::Suspend(..)
             | StateChange::Resume { .. }
-            | StateChange::Calibrate(_) => {}
+            | StateChange::Calibrate(_)
+            | StateChange::SetCorrection(..) => {}
         }
     }
     (chapters, broken)

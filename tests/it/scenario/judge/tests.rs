@@ -50,6 +50,7 @@ fn intent(at: u64, node: &str, shard: &str) -> Intent {
         update_seq: Some(10),
         compacted_seq: Some(0),
         predicted_bytes: Some(100 * MB),
+        fitted_bytes: None,
         peak_bytes: 220 * MB,
     }
 }

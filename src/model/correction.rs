@@ -1,0 +1,263 @@
+//! Corrects predicted sizes by what earlier compactions of the same database left.
+//!
+//! Owns the correction of one prediction, and what a compaction shows about it. Never learns:
+//! [`records`](super::records) keeps and weighs what compactions showed. Every prediction outside
+//! this floor goes through [`Correction::predicted_bytes`]; the fitted rule alone, in
+//! [`estimate`](super::estimate), is what is corrected and what is learned from.
+//!
+//! # The rule
+//!
+//! Before CouchDB 3.4.3 active bytes include attachments of superseded and deleted revisions, and
+//! before 3.3 their bodies, so the fitted rule predicts too much. A compaction drops these bytes, and
+//! active is right just after it. So no constant ratio is right: the error begins at zero and grows with
+//! each write. What stays nearly the same is how much a document takes. The correction has two
+//! parts, learned for each database and kind of target:
+//!
+//! * **density**: bytes that compactions left for each document, or, in a view, for each
+//!   uncompressed byte of its rows. It gives a second prediction, from the number of documents.
+//! * **trust**, 0 to 1: the share of the difference between the two predictions that compactions
+//!   really removed.
+//!
+//! ```text
+//! predicted = fitted - trust * min(fitted - by documents, 2 * density * changes)
+//! ```
+//!
+//! The difference counts only where the fitted rule predicts more, and only as far as the writes
+//! since the last compaction can explain it: a file that was just compacted is predicted by the
+//! fitted rule alone. Without outcomes trust is zero, and the fitted rule stands.
+//!
+//! Of 18 databases of nine shapes on CouchDB 3.3.3, whose shards were compacted seven times, the fitted
+//! rule is wrong by 59 % of the size after (median, from the fourth compaction on), the corrected
+//! prediction by 4 %. A learned ratio of the size after to the fitted prediction, with the same evidence,
+//! is wrong by 12 %.
+
+use super::{
+    estimate,
+    facts::{Confidence, Facts},
+    target::TargetKind,
+};
+use std::collections::BTreeMap;
+use wall_clock::Moment;
+
+/// Bytes that a compaction keeps for a deleted document: its id, twice, and the last revisions. Between
+/// 100 and 300 the error is the same.
+const TOMBSTONE_BYTES: u64 = 200;
+
+/// A single write may be this many times larger than the mean document.
+const MAX_WRITE_DENSITY: f64 = 2.0;
+
+/// A correction of more than this share of the fitted prediction makes it a learned one.
+const NOTICEABLE_SHARE: f64 = 0.01;
+
+/// What a file contains, by which its size can be predicted without active bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    /// Documents that are not deleted, or the uncompressed bytes of a view's rows.
+    pub units: u64,
+    /// Bytes of the file that do not depend on them: headers and deleted documents.
+    pub overhead_bytes: u64,
+}
+
+impl Content {
+    /// What a file with these facts contains; none if unknown, and for targets that have no file.
+    #[must_use]
+    pub fn of(kind: TargetKind, facts: &Facts) -> Option<Self> {
+        match kind {
+            TargetKind::Db => {
+                let deleted = facts.deleted_docs.get()?.saturating_mul(TOMBSTONE_BYTES);
+                let overhead_bytes = deleted.saturating_add(estimate::DB_HEADER_BYTES);
+                Some(Self { units: facts.docs.get()?, overhead_bytes })
+            }
+            TargetKind::View => Some(Self {
+                units: facts.external_bytes.get()?,
+                overhead_bytes: estimate::VIEW_HEADER_BYTES,
+            }),
+            TargetKind::Cleanup | TargetKind::Search => None,
+        }
+    }
+}
+
+/// What one compaction of a file showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompactionEvidence {
+    /// When it ended.
+    pub at: Moment,
+    /// The size after it as the fitted rule predicted, from the facts before it.
+    pub fitted_bytes: u64,
+    /// Bytes in the new file that another compaction would keep.
+    pub left_bytes: u64,
+    /// What the new file contains.
+    pub content: Content,
+    /// Changes since the compaction before it; none for views.
+    pub changes: Option<u64>,
+}
+
+impl CompactionEvidence {
+    /// The share of the fitted prediction that was not left, -1 to 1.
+    pub(super) fn missed_share(&self) -> f64 {
+        self.share(self.fitted_bytes as f64 - self.left_bytes as f64)
+    }
+
+    /// The share of the fitted prediction, 0 to 1, by which the prediction from a density was lower.
+    pub(super) fn difference_share(&self, density: f64) -> f64 {
+        self.share(difference(self.fitted_bytes, self.content, density, self.changes))
+    }
+
+    fn share(&self, bytes: f64) -> f64 {
+        (bytes / self.fitted_bytes.max(1) as f64).clamp(-1.0, 1.0)
+    }
+}
+
+/// Bytes by which the fitted prediction exceeds that from the density, as far as writes explain it.
+fn difference(fitted: u64, content: Content, density: f64, changes: Option<u64>) -> f64 {
+    let by_content = content.overhead_bytes as f64 + density * content.units as f64;
+    let more = (fitted as f64 - by_content).max(0.0);
+    changes.map_or(more, |changes| more.min(MAX_WRITE_DENSITY * density * changes as f64))
+}
+
+/// How predictions for the files of one database and kind are corrected.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Correction {
+    /// Bytes left for each unit of content; zero if unknown.
+    pub density: f32,
+    /// The share of the difference that is subtracted, 0 to 1.
+    pub trust: f32,
+    /// The same where active bytes are known to be misleading: other databases count there too.
+    pub trust_where_low: f32,
+    /// Whether enough compactions were seen to vouch for predictions, corrected or not.
+    pub is_confirmed: bool,
+}
+
+impl Correction {
+    /// Nothing was learned: the fitted rule stands.
+    pub const NONE: Self =
+        Self { density: 0.0, trust: 0.0, trust_where_low: 0.0, is_confirmed: false };
+
+    /// Size of a file after a compaction, in bytes; unknown where the fitted rule does not know it.
+    #[must_use]
+    pub fn predicted_bytes(self, kind: TargetKind, facts: &Facts) -> Option<u64> {
+        let fitted = estimate::fitted_bytes(kind, facts)?;
+        Some(fitted.saturating_sub(self.bytes_less(kind, facts, fitted)))
+    }
+
+    /// Bytes that a compaction of a file would free, never below zero; unknown if file or active is
+    /// unknown.
+    #[must_use]
+    pub fn reclaimable_bytes(self, kind: TargetKind, facts: &Facts) -> Option<u64> {
+        Some(facts.file_bytes.get()?.saturating_sub(self.predicted_bytes(kind, facts)?))
+    }
+
+    /// The confidence in the prediction: learned if compactions of the database changed it, or, where
+    /// active bytes are misleading, if enough of them confirmed it.
+    #[must_use]
+    pub fn confidence(self, kind: TargetKind, facts: &Facts) -> Confidence {
+        let Some(fitted) = estimate::fitted_bytes(kind, facts) else { return facts.confidence };
+        let less = self.bytes_less(kind, facts, fitted);
+        let is_changed = less as f64 > fitted as f64 * NOTICEABLE_SHARE;
+        if is_changed || (self.is_confirmed && facts.confidence == Confidence::Low) {
+            return Confidence::Learned;
+        }
+        facts.confidence
+    }
+
+    fn bytes_less(self, kind: TargetKind, facts: &Facts, fitted: u64) -> u64 {
+        let trust = match facts.confidence {
+            Confidence::Low => self.trust_where_low,
+            Confidence::High | Confidence::Learned => self.trust,
+        };
+        if trust <= 0.0 || self.density <= 0.0 {
+            return 0;
+        }
+        let Some(content) = Content::of(kind, facts) else { return 0 };
+        let changes = changes_since_compaction(kind, facts);
+        let less = f64::from(trust) * difference(fitted, content, self.density.into(), changes);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "never negative, and a conversion from float saturates"
+        )]
+        let less = less as u64;
+        less
+    }
+}
+
+/// Changes of a database since its last compaction, where known; a view does not count them.
+#[must_use]
+pub fn changes_since_compaction(kind: TargetKind, facts: &Facts) -> Option<u64> {
+    let changes = facts.changes_since_compaction().filter(|_| kind == TargetKind::Db)?;
+    Some(u64::try_from(changes).unwrap_or_default())
+}
+
+/// The corrections of one database: for db targets and for views.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DbCorrections {
+    /// Of its shards.
+    pub db: Correction,
+    /// Of its views.
+    pub view: Correction,
+}
+
+impl DbCorrections {
+    /// The correction for a kind of target.
+    #[must_use]
+    pub const fn of_kind(&self, kind: TargetKind) -> Correction {
+        match kind {
+            TargetKind::Db => self.db,
+            TargetKind::View => self.view,
+            TargetKind::Cleanup | TargetKind::Search => Correction::NONE,
+        }
+    }
+
+    /// The same to change it; none for a kind that has no prediction.
+    pub const fn of_kind_mut(&mut self, kind: TargetKind) -> Option<&mut Correction> {
+        match kind {
+            TargetKind::Db => Some(&mut self.db),
+            TargetKind::View => Some(&mut self.view),
+            TargetKind::Cleanup | TargetKind::Search => None,
+        }
+    }
+}
+
+/// The corrections in force, by database instance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Corrections {
+    /// By database name, then by the suffix of its instance.
+    by_db: BTreeMap<Box<str>, Vec<(Box<str>, DbCorrections)>>,
+}
+
+impl Corrections {
+    /// Sets the correction of one instance and kind.
+    pub fn set(&mut self, db: &str, suffix: &str, kind: TargetKind, correction: Correction) {
+        let instances = self.by_db.entry(db.into()).or_default();
+        let at = instances.iter().position(|(known, _)| **known == *suffix).unwrap_or_else(|| {
+            instances.push((suffix.into(), DbCorrections::default()));
+            instances.len() - 1
+        });
+        if let Some(place) = instances.get_mut(at).and_then(|(_, it)| it.of_kind_mut(kind)) {
+            *place = correction;
+        }
+    }
+
+    /// The corrections of an instance; none if nothing was learned from it.
+    #[must_use]
+    pub fn of(&self, db: &str, suffix: &str) -> Option<&DbCorrections> {
+        let instances = self.by_db.get(db)?;
+        instances.iter().find(|(known, _)| **known == *suffix).map(|(_, corrections)| corrections)
+    }
+
+    /// Every instance with its corrections: name, suffix, corrections.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &DbCorrections)> {
+        self.by_db.iter().flat_map(|(db, instances)| {
+            instances.iter().map(move |(suffix, it)| (&**db, &**suffix, it))
+        })
+    }
+
+    /// Whether nothing was learned.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_db.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! Corrections of predictions in the mutable tables.
+
+use super::*;
+use crate::model::correction::DbCorrections;
+use hashbrown::HashMap;
+
+impl Draft {
+    /// Sets the corrections of predictions, and updates the sums and the rents of the targets whose
+    /// predictions they change.
+    ///
+    /// Rent that was paid so far stays, at the waste that was predicted until `now`. Without `now` it is
+    /// taken to have been predicted like this all along: the corrections are those of an earlier process,
+    /// and so are the rents. Returns whether any prediction may have changed.
+    pub fn set_corrections(&mut self, corrections: &Arc<Corrections>, now: Option<Moment>) -> bool {
+        self.corrections = Arc::clone(corrections);
+        let by_db: HashMap<DbIx, DbCorrections> = corrections
+            .iter()
+            .filter_map(|(db, suffix, it)| Some((self.find_db(DbName { db, suffix })?, *it)))
+            .collect();
+        let before = Arc::clone(&self.current.corrections);
+        let corrected = |db: DbIx| by_db.contains_key(&db) || before.contains_key(&db);
+        let differs = |db: DbIx, kind| {
+            let of = |corrections: &HashMap<DbIx, DbCorrections>| {
+                corrections.get(&db).map(|it| it.of_kind(kind)).unwrap_or_default()
+            };
+            of(&by_db) != of(&before)
+        };
+        let targets = self.current.targets();
+        let changed: Vec<TargetIx> = targets
+            .filter(|target| corrected(target.db()) && differs(target.db(), target.kind()))
+            .map(TargetRef::ix)
+            .collect();
+        for ix in &changed {
+            if let Some(now) = now {
+                self.settle_rent(*ix, now);
+            }
+            self.remove_from_sums(*ix);
+        }
+        self.current.corrections = Arc::new(by_db);
+        for ix in &changed {
+            self.add_to_sums(*ix);
+            self.mark_changed(*ix);
+        }
+        !changed.is_empty()
+    }
+
+    /// Adds up what a target's rent came to by `now`, before its waste is predicted otherwise.
+    fn settle_rent(&mut self, ix: TargetIx, now: Moment) {
+        let Some(target) = self.current.target(ix) else { return };
+        let reading = WasteReading::of(target.kind(), &target.facts(), target.correction());
+        if let Some(waste) = reading {
+            let history = target.history();
+            let rent = history.rent.settled(waste.reclaimable_bytes, now, now);
+            self.set_history(ix, SizeHistory { rent, ..history });
+        }
+    }
+
+    /// Applies what is known of a database that just got its row.
+    pub(super) fn correct_new_db(&mut self, db: DbIx, name: DbName<'_>) {
+        if let Some(known) = self.corrections.of(name.db, name.suffix) {
+            Arc::make_mut(&mut self.current.corrections).insert(db, *known);
+        }
+    }
+
+    /// A database lost its row, which another one may get.
+    pub(super) fn forget_corrections(&mut self, db: DbIx) {
+        if self.current.corrections.contains_key(&db) {
+            Arc::make_mut(&mut self.current.corrections).remove(&db);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{
+        correction::Correction,
+        facts::{Confidence, FactSource, Measurement, OptionalU64},
+    };
+
+    const RANGE: Range = Range { from: 0, to: u32::MAX };
+    const HOUR: u64 = 3_600;
+
+    fn at(hours: u64) -> Moment {
+        Moment::from_unix(1_000_000 + hours * HOUR)
+    }
+
+    /// A thousand documents of a thousand bytes, and active bytes three times as many.
+    fn bloated(hours: u64) -> Facts {
+        Facts {
+            file_bytes: OptionalU64::new(3_100_000),
+            active_bytes: OptionalU64::new(3_000_000),
+            docs: OptionalU64::new(1_000),
+            deleted_docs: OptionalU64::new(0),
+            update_seq: OptionalU64::new(5_000),
+            compacted_seq: OptionalU64::new(0),
+            measured_at: Some(Measurement { at: at(hours), source: FactSource::Http }),
+            ..Facts::default()
+        }
+    }
+
+    fn corrections(dbs: &[&str]) -> Arc<Corrections> {
+        let learned =
+            Correction { density: 1_000.0, trust: 1.0, trust_where_low: 1.0, is_confirmed: true };
+        let mut corrections = Corrections::default();
+        for db in dbs {
+            corrections.set(db, ".1", TargetKind::Db, learned);
+        }
+        Arc::new(corrections)
+    }
+
+    fn add(draft: &mut Draft, db: &str) -> TargetIx {
+        let node = draft.get_or_add_node("couchdb@a");
+        let db = draft.get_or_add_db(DbName { db, suffix: ".1" });
+        let ix = draft.get_or_add_shard(node, db, Some(RANGE));
+        draft.set_facts(ix, bloated(0));
+        ix
+    }
+
+    /// What all db targets waste, by the totals, by the exported databases and added up.
+    fn wasted(draft: &mut Draft, hours: u64) -> [f64; 3] {
+        let snapshot = draft.publish(at(hours));
+        let node = draft.find_node("couchdb@a").unwrap();
+        let total = snapshot.totals().sums_of(node, TargetKind::Db).reclaimable_bytes.get();
+        let exported = snapshot.top().databases.iter();
+        let exported: f64 =
+            exported.map(|db| db.sums.shards.reclaimable_bytes.get().unwrap_or_default()).sum();
+        let each = snapshot.targets().filter_map(TargetRef::reclaimable_bytes).sum::<u64>();
+        [total.unwrap_or_default(), exported, each as f64]
+    }
+
+    #[test]
+    fn a_changed_correction_changes_the_sums_and_the_targets_concerned() {
+        let mut draft = Draft::new(10);
+        let (a, b) = (add(&mut draft, "a"), add(&mut draft, "b"));
+        let [fitted, ..] = wasted(&mut draft, 0);
+        assert!(fitted < 600_000.0, "{fitted}");
+        assert!(draft.set_corrections(&corrections(&["a", "unknown"]), None));
+        let [total, exported, each] = wasted(&mut draft, 0);
+        assert_eq!((total, exported), (each, each));
+        assert!((total - fitted / 2.0 - 2_083_000.0).abs() < 1_000.0, "{total}");
+        let snapshot = Arc::new(draft.current().clone());
+        assert_eq!(snapshot.changed_targets(), [a]);
+        assert_eq!(snapshot.target(a).unwrap().confidence(), Confidence::Learned);
+        assert_eq!(snapshot.target(b).unwrap().confidence(), Confidence::High);
+
+        assert!(!draft.set_corrections(&corrections(&["unknown", "a"]), Some(at(1))));
+        assert!(draft.set_corrections(&corrections(&["b"]), Some(at(1))));
+        let [total_b, exported, each] = wasted(&mut draft, 1);
+        assert_eq!((total_b, exported, each), (total, total, total));
+        draft.remove(b);
+        assert!(
+            draft.set_corrections(&Arc::default(), Some(at(1)))
+                || draft.current().corrections.is_empty()
+        );
+        let [total, _, each] = wasted(&mut draft, 1);
+        assert_eq!((total, each), (fitted / 2.0, fitted / 2.0));
+    }
+
+    #[test]
+    fn a_database_that_appears_later_is_corrected_and_its_row_forgets_it() {
+        let mut draft = Draft::new(10);
+        draft.set_corrections(&corrections(&["late"]), None);
+        let ix = add(&mut draft, "late");
+        assert_eq!(draft.current().target(ix).unwrap().confidence(), Confidence::Learned);
+        let row = draft.current().target(ix).unwrap().db();
+        draft.remove(ix);
+        let other = add(&mut draft, "other");
+        let other = draft.current().target(other).unwrap();
+        assert_eq!((other.db(), other.correction()), (row, Correction::NONE));
+        let again = add(&mut draft, "late");
+        assert_eq!(draft.current().target(again).unwrap().confidence(), Confidence::Learned);
+    }
+
+    #[test]
+    fn rent_that_was_paid_stays_when_its_waste_is_predicted_otherwise() {
+        let rent = |draft: &Draft, ix, hours| {
+            let target = draft.current().target(ix).unwrap();
+            let waste = target.correction().reclaimable_bytes(TargetKind::Db, &target.facts());
+            target.rent().byte_seconds(waste.unwrap(), at(hours)).unwrap() / HOUR as f64
+        };
+        let mut draft = Draft::new(10);
+        let ix = add(&mut draft, "a");
+        let small = rent(&draft, ix, 1);
+        draft.set_corrections(&Arc::default(), None);
+        draft.set_corrections(&corrections(&["a"]), Some(at(10)));
+        assert!((rent(&draft, ix, 10) / (10.0 * small) - 1.0).abs() < 1e-6);
+        let large = rent(&draft, ix, 11) - rent(&draft, ix, 10);
+        assert!(large > 2_000_000.0, "{large}");
+        // A reading that changes nothing changes no rent either.
+        draft.set_facts(ix, bloated(11));
+        assert!((rent(&draft, ix, 12) - 10.0 * small - 2.0 * large).abs() < 1.0);
+
+        // After a restart the rents are those of the same corrections.
+        let mut restarted = Draft::new(10);
+        let ix = add(&mut restarted, "a");
+        restarted.set_corrections(&corrections(&["a"]), None);
+        assert!((rent(&restarted, ix, 5) / (5.0 * large) - 1.0).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,99 @@
+//! Predictions that learn from compactions, on a version whose active bytes count dead attachments.
+
+use super::*;
+use couchdb_names::Version;
+use recliner::{plan::Plan, table::TargetRef};
+
+const WRITES: u64 = 2_500;
+
+/// A thousand documents of 20 kB. Each write replaces an attachment of 15 kB.
+fn world() -> Config {
+    let old = Node { version: Version::new(3, 3, 3), ..Node::new(A) };
+    let letters = Database {
+        q: 1,
+        n: 1,
+        docs: 1_000,
+        doc_bytes: 5_000,
+        attachment_bytes: 15_000,
+        replaced_bytes: 15_000,
+        bloat: 1.0,
+        new_share: 0.0,
+        delete_share: 0.0,
+        ..Database::new("letters")
+    };
+    Config { compaction_rate: 5_000_000, ..alone(old).with(on(A, letters)) }
+}
+
+fn letters(plan: &Plan) -> TargetRef<'_> {
+    plan.snapshot
+        .targets()
+        .find(|it| it.shard_name().is_some_and(|name| name.contains("letters")))
+        .expect("it is there")
+}
+
+/// Writes, reads, and says how wrong the prediction of the size after a compaction is.
+async fn error_after_writes(rig: &mut Rig) -> f64 {
+    rig.cluster.world(|world| world.write("letters", WRITES));
+    let plan = rig.sweep().await;
+    letters(&plan).predicted_bytes().expect("it is known") as f64
+}
+
+/// Has the file compacted, by whom it may be, and returns its size afterwards.
+async fn compact(rig: &mut Rig, by_recliner: bool) -> f64 {
+    let before = rig.cluster.world(|world| world.compactions()).len();
+    let plan = rig.planned().await;
+    let target = letters(&plan);
+    if by_recliner {
+        let now = rig.cluster.wall();
+        let order =
+            CompactionOrder { at: now, until: now.plus(HOUR), by: "ann".into(), force: true };
+        rig.watch.job_state.order(target.id(), order).await.expect("it is kept");
+    } else {
+        let file = target.shard_name().expect("it has one");
+        assert_eq!(rig.cluster.world(|world| world.compact(A, &file)), Ok(true));
+    }
+    rig.run_for(10 * MINUTE).await;
+    let compactions = rig.cluster.world(|world| world.compactions());
+    assert_eq!(compactions.len(), before + 1, "one compaction: {compactions:#?}");
+    let end = compactions.last().and_then(|one| one.end).expect("it ended");
+    end.after as f64
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_compactions_teach_what_active_bytes_hide() {
+    let mut rig = Rig::in_mode(Mode::Enforce, START, world(), &roomy());
+    rig.run_for(MINUTE).await;
+    let mut errors = Vec::new();
+    for by_recliner in [false, true, true, false] {
+        let predicted = error_after_writes(&mut rig).await;
+        let left = compact(&mut rig, by_recliner).await;
+        errors.push(predicted / left - 1.0);
+    }
+    assert!(errors[0] > 1.5, "the fitted rule is wrong: {errors:?}");
+    assert!(errors[3].abs() < 0.15, "after three compactions it is not: {errors:?}");
+
+    error_after_writes(&mut rig).await;
+    let told = async |rig: &mut Rig| {
+        let plan = rig.sweep().await;
+        let (target, forecast) = (letters(&plan), plan.forecast(letters(&plan)));
+        (target.predicted_bytes(), forecast.confidence, target.rent().is_known())
+    };
+    let before = told(&mut rig).await;
+    assert_eq!((before.1, before.2), ("learned", true));
+    // Killed without any warning, it knows as much as before.
+    rig.kill_for(MINUTE).await;
+    rig.run_for(MINUTE).await;
+    assert_eq!(told(&mut rig).await, before);
+    let kept = rig.store.kept().corrections;
+    let record = kept.values().next().expect("one database was learned from");
+    assert_eq!(kept.len(), 1);
+    assert!((3.9..=4.0).contains(&record.outcomes), "each compaction counts once: {record:?}");
+
+    let left = compact(&mut rig, true).await;
+    let plan = rig.sweep().await;
+    let target = letters(&plan);
+    let (predicted, file) = (target.predicted_bytes(), target.file_bytes());
+    assert_eq!(file.map(|file| file as f64), Some(left));
+    let frees = target.reclaimable_bytes().expect("it is known") as f64;
+    assert!(frees < 0.02 * left, "nothing is left to free: {predicted:?} of {left}");
+}
