@@ -23,7 +23,7 @@
 //! | journal | the durable, ordered record of what happened and how jobs ended | [`journal`](store::journal) |
 //! | refusal | why a queued target does not start | [`plan::RefusalReason`] |
 //! | answer | the response to an API route or an order; one type for server, commands and tests | [`report`](serve::report) |
-//! | predicted | the size after a compaction; [`estimate`](model::estimate) has the rule and its error | [`estimate`](model::estimate) |
+//! | predicted | the size after a compaction; [`estimate`](model::estimate) has the rule and its error, [`correction`](model::correction) what is learned | [`correction`](model::correction) |
 //!
 //! # Data flow
 //!
@@ -49,7 +49,8 @@
 //! The [`enforcer`](act::enforcer) is the only task that starts a compaction, the [`warmer`](act::warmer) the only one that has
 //! an index built, and [`takeover`](act::takeover) the only one that changes CouchDB's settings. A start is
 //! stored in the [`journal`](store::journal) before its request is sent; the [`job_state`](act::job_state) tracks it until its
-//! outcome.
+//! outcome. What compactions taught about predictions goes from there to the scanner, which applies it to the
+//! snapshot.
 //!
 //! Each arrow between tasks is a `tokio::sync::watch`: the newest value, never a backlog. A
 //! scrape or a request reads the last published value and never waits for CouchDB.

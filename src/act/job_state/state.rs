@@ -197,9 +197,9 @@ impl JobState {
         let target = self.target_index.position(id).and_then(|ix| tables.target(ix));
         let facts = target.map(|target| target.facts()).unwrap_or_default();
         let forced = ordered.is_some_and(|ordered| ordered.force);
-        let predicted =
-            target.and_then(|target| target.correction().predicted_bytes(target.kind(), &facts));
-        let rest = remembered.backoff(&facts, predicted, now).filter(|_| !forced);
+        let correction = target.map(|target| target.correction()).unwrap_or_default();
+        let rest = remembered.backoff(id.kind(), &facts, correction, now);
+        let rest = rest.filter(|_| !forced);
         if let Some(rest) = rest {
             return Err(NotStarted::BackingOff(match rest {
                 Backoff::CoolDown { .. } => "failed recently",
@@ -501,8 +501,8 @@ impl JobState {
             let Some(ix) = self.target_index.position(id) else { continue };
             let Some(target) = tables.target(ix) else { continue };
             let facts = target.facts();
-            let predicted = target.correction().predicted_bytes(target.kind(), &facts);
-            if let Some(rest) = remembered.backoff(&facts, predicted, now) {
+            let correction = target.correction();
+            if let Some(rest) = remembered.backoff(target.kind(), &facts, correction, now) {
                 history.backoffs.insert(ix, rest);
             }
             if let Some(ordered) = remembered.ordered.as_ref().filter(|it| it.until > now) {

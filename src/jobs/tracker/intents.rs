@@ -11,6 +11,7 @@ use crate::{
         verdict::{FileBefore, JobVerdict},
     },
     model::{
+        correction::Correction,
         records::{AfterCompaction, Intent, IntentKey, JobOwner, JobResult, Outcome},
         target::TargetKind,
     },
@@ -427,8 +428,7 @@ pub(super) fn measure_after(
     AfterCompaction {
         file_bytes: after,
         active_bytes: facts.active_bytes.get(),
-        predicted_bytes: target
-            .and_then(|target| target.correction().predicted_bytes(kind, &facts)),
+        predicted_bytes: Correction::NONE.predicted_bytes(kind, &facts),
         update_seq: facts.update_seq.get(),
         changes: seq.zip(swapped_at).and_then(|(then, now)| now.checked_sub(then)),
         not_upgraded: needed_upgrade && after.is_some() && facts.flags.needs_upgrade,

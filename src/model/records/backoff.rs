@@ -5,7 +5,9 @@ mod futile;
 pub use futile::{AfterCompaction, Futile};
 
 use super::{CompactionOrder, JobOwner, JobResult, Outcome};
-use crate::model::{facts::Facts, settings::limits::FailureSettings};
+use crate::model::{
+    correction::Correction, facts::Facts, settings::limits::FailureSettings, target::TargetKind,
+};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, time::Duration};
 use wall_clock::Moment;
@@ -122,10 +124,15 @@ impl TargetRecord {
         }
     }
 
-    /// Why it is not started at `now`, given the current facts of one file and its predicted size after
-    /// a compaction.
+    /// Why it is not started at `now`, given its current facts and how its predictions are corrected.
     #[must_use]
-    pub fn backoff(&self, facts: &Facts, predicted: Option<u64>, now: Moment) -> Option<Backoff> {
+    pub fn backoff(
+        &self,
+        kind: TargetKind,
+        facts: &Facts,
+        correction: Correction,
+        now: Moment,
+    ) -> Option<Backoff> {
         if let Some(since) = self.quarantined_since {
             return Some(Backoff::Quarantined { since, failures: self.failures });
         }
@@ -137,7 +144,7 @@ impl TargetRecord {
         if let Some(until) = self.rests_until.filter(rests) {
             return Some(Backoff::CoolDown { since: self.failed_at.unwrap_or(now), until });
         }
-        let futile = self.futile.filter(|futile| !futile.has_expired(facts, predicted))?;
+        let futile = self.futile.filter(|futile| !futile.has_expired(kind, facts, correction))?;
         let would_leave = futile.remaining_bytes(facts);
         let Futile { at, file_bytes, caught_up, .. } = futile;
         let caught_up = caught_up.is_some();

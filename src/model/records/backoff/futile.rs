@@ -5,7 +5,7 @@
 //! Sizes are: they are compared with those that the last compaction left.
 
 use super::super::Outcome;
-use crate::model::facts::Facts;
+use crate::model::{correction::Correction, facts::Facts, target::TargetKind};
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 
@@ -101,14 +101,20 @@ impl Futile {
         Some(u64::try_from(left).unwrap_or(u64::MAX))
     }
 
-    /// Whether enough has changed since, according to current facts and the predicted size of the
-    /// file after a compaction.
+    /// Whether enough has changed since, according to current facts.
+    ///
+    /// What compactions of the database taught counts for more than what this one left in proportion
+    /// to active bytes: it shows the waste that active bytes hide.
     #[must_use]
-    pub fn has_expired(&self, facts: &Facts, predicted: Option<u64>) -> bool {
+    pub fn has_expired(&self, kind: TargetKind, facts: &Facts, correction: Correction) -> bool {
         if self.are_writes_calmer(facts) {
             return true;
         }
         let file = facts.file_bytes.get();
+        let predicted = Correction::NONE.predicted_bytes(kind, facts);
+        if predicted_gain(predicted, correction.predicted_bytes(kind, facts)).is_some() {
+            return true;
+        }
         if let (Some(file), Some(left)) = (file, self.remaining_bytes(facts)) {
             let promised = predicted_gain(Some(file), predicted);
             let frees = file.saturating_sub(left);

@@ -47,7 +47,7 @@ fn rest_of(
     now: u64,
 ) -> Option<Backoff> {
     let facts = Facts { file_bytes: file.into(), update_seq: seq.into(), ..Facts::default() };
-    remembered.backoff(&facts, None, at(now))
+    remembered.backoff(TargetKind::Db, &facts, Correction::NONE, at(now))
 }
 
 const fn futile_rest(file_bytes: u64) -> Backoff {
@@ -225,9 +225,33 @@ fn the_state_after_a_compaction_decides_whether_another_one_is_futile() {
         let mut remembered = TargetRecord::default();
         remembered.record_outcome(&outcome(JobResult::Freed, 1_000, sizes), left, &FAILURE);
         let now = measured(now);
-        let predicted = Correction::NONE.predicted_bytes(TargetKind::Db, &now);
-        let rest = remembered.backoff(&now, predicted, at(10_000));
+        let rest = remembered.backoff(TargetKind::Db, &now, Correction::NONE, at(10_000));
         assert_eq!(rest.is_some(), rests, "{why}: {rest:?}");
+    }
+}
+
+#[test]
+fn what_was_learned_of_a_database_ends_a_back_off_by_active_bytes() {
+    let futile = Futile {
+        at: at(50),
+        file_bytes: 4 * MIB,
+        active_bytes: Some(4 * MIB),
+        update_seq: Some(1_000),
+        caught_up: None,
+    };
+    let remembered = TargetRecord { futile: Some(futile), ..TargetRecord::default() };
+    // Active bytes grew with the file: by them nothing can be freed.
+    let now = Facts {
+        docs: OptionalU64::new(100),
+        deleted_docs: OptionalU64::new(0),
+        compacted_seq: OptionalU64::new(1_000),
+        ..measured([100 * 10, 99 * 10, 5_000, 1_000])
+    };
+    let learned =
+        |trust| Correction { density: 40_000.0, trust, trust_where_low: trust, is_confirmed: true };
+    for (trust, rests) in [(0.0, true), (0.001, true), (0.9, false)] {
+        let rest = remembered.backoff(TargetKind::Db, &now, learned(trust), at(10_000));
+        assert_eq!(rest.is_some(), rests, "trust {trust}: {rest:?}");
     }
 }
 
