@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::correction::DbCorrections;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 impl Draft {
     /// Sets the corrections of predictions, and updates the sums and the rents of the targets whose
@@ -18,18 +18,15 @@ impl Draft {
             .filter_map(|(db, suffix, it)| Some((self.find_db(DbName { db, suffix })?, *it)))
             .collect();
         let before = Arc::clone(&self.current.corrections);
-        let corrected = |db: DbIx| by_db.contains_key(&db) || before.contains_key(&db);
-        let differs = |db: DbIx, kind| {
-            let of = |corrections: &HashMap<DbIx, DbCorrections>| {
-                corrections.get(&db).map(|it| it.of_kind(kind)).unwrap_or_default()
-            };
-            of(&by_db) != of(&before)
-        };
+        let dbs = by_db.keys().chain(before.keys());
+        let changed: HashSet<DbIx> =
+            dbs.filter(|db| by_db.get(*db) != before.get(*db)).copied().collect();
+        if changed.is_empty() {
+            return false;
+        }
         let targets = self.current.targets();
-        let changed: Vec<TargetIx> = targets
-            .filter(|target| corrected(target.db()) && differs(target.db(), target.kind()))
-            .map(TargetRef::ix)
-            .collect();
+        let changed: Vec<TargetIx> =
+            targets.filter(|target| changed.contains(&target.db())).map(TargetRef::ix).collect();
         for ix in &changed {
             if let Some(now) = now {
                 self.settle_rent(*ix, now);
@@ -149,10 +146,7 @@ mod tests {
         let [total_b, exported, each] = wasted(&mut draft, 1);
         assert_eq!((total_b, exported, each), (total, total, total));
         draft.remove(b);
-        assert!(
-            draft.set_corrections(&Arc::default(), Some(at(1)))
-                || draft.current().corrections.is_empty()
-        );
+        assert!(!draft.set_corrections(&Arc::default(), Some(at(1))), "its row is free");
         let [total, _, each] = wasted(&mut draft, 1);
         assert_eq!((total, each), (fitted / 2.0, fitted / 2.0));
     }

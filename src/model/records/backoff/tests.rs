@@ -245,7 +245,7 @@ fn what_was_learned_of_a_database_ends_a_back_off_by_active_bytes() {
         docs: OptionalU64::new(100),
         deleted_docs: OptionalU64::new(0),
         compacted_seq: OptionalU64::new(1_000),
-        ..measured([100 * 10, 99 * 10, 5_000, 1_000])
+        ..measured([1_000, 1_000, 5_000, 1_000])
     };
     let learned =
         |trust| Correction { density: 40_000.0, trust, trust_where_low: trust, is_confirmed: true };
