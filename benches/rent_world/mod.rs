@@ -8,6 +8,7 @@
 use crate::seeded::random_numbers;
 use recliner::model::{
     channel::{Channel, ChannelPreset},
+    correction::Correction,
     facts::{FactSource, Facts, Measurement, OptionalU64},
     rent::{Rent, WasteReading},
     score::{RentNow, score},
@@ -251,7 +252,7 @@ impl Database {
             compacted_seq: self.live / DOCUMENT,
         };
         let (mut wasted, mut rewritten, mut compactions) = (0.0, 0.0, 0.0);
-        let mut last = WasteReading::of(TargetKind::Db, &state.facts());
+        let mut last = WasteReading::of(TargetKind::Db, &state.facts(), Correction::NONE);
         let mut rent = Rent::UNKNOWN.after_reading(None, last.as_ref());
         let mut compacted_at = 0;
         for phase in &self.phases {
@@ -260,18 +261,18 @@ impl Database {
                 let step = step.min(phase.until - state.at);
                 state.write(phase, step);
                 let facts = state.facts();
-                let reading = WasteReading::of(TargetKind::Db, &facts);
+                let reading = WasteReading::of(TargetKind::Db, &facts, Correction::NONE);
                 rent = rent.after_reading(last.as_ref(), reading.as_ref());
                 wasted += (waste(last) + waste(reading)) / 2.0 * step as f64;
                 last = reading;
-                let now = RentNow { rent, now: state.moment(), horizon_factor: 1.0 };
+                let now = RentNow { rent, now: state.moment(), ..RentNow::UNKNOWN };
                 let taken = |it: &Channel| score(it, TargetKind::Db, &facts, now).is_ok();
                 if channels.iter().any(taken) {
                     state.compact(waste(reading));
                     rewritten += state.file;
                     compactions += 1.0;
                     compacted_at = state.at;
-                    last = WasteReading::of(TargetKind::Db, &state.facts());
+                    last = WasteReading::of(TargetKind::Db, &state.facts(), Correction::NONE);
                     rent = rent.after_reading(reading.as_ref(), last.as_ref());
                 }
             }

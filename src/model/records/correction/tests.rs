@@ -302,11 +302,11 @@ fn trust_by_hand(outcomes: &[CompactionEvidence], now: u64) -> f64 {
 }
 
 fn any_outcomes() -> impl Strategy<Value = Vec<CompactionEvidence>> {
-    let one = (1_u64..6, 0_u64..2_000, 1_u64..50_000_000, 0.0..1.3_f64, 0_u64..500, 0_u64..5_000);
+    let one = (1_u64..6, 0_u64..2_000, 1_u64..50_000_000, 0_u64..1_300, 0_u64..500, 0_u64..5_000);
     let one = one.prop_map(|(day, units, fitted, left, overhead, changes)| CompactionEvidence {
         at: Moment::from_unix(day * 20 * DAY),
         fitted_bytes: fitted,
-        left_bytes: (fitted as f64 * left) as u64,
+        left_bytes: fitted * left / 1_000,
         content: Content { units, overhead_bytes: overhead * 200 },
         changes: (changes > 0).then_some(changes),
     });
@@ -343,7 +343,7 @@ proptest! {
         order.iter().for_each(|at| second.add(&one[*at]));
         let now = Moment::from_unix(120 * DAY);
         let (first, second) = (first.correction(0.0, now), second.correction(0.0, now));
-        prop_assert!((first.trust - second.trust).abs() <= TRUST_STEP as f32);
+        prop_assert!((first.trust - second.trust).abs() <= single(TRUST_STEP));
         prop_assert!((first.density - second.density).abs() <= first.density.abs() * 1e-6);
         prop_assert_eq!(first.is_confirmed, second.is_confirmed);
     }
@@ -355,7 +355,7 @@ proptest! {
             record.add(&outcome);
             let now = record.correction(prior, outcome.at);
             prop_assert!((0.0..=1.0).contains(&now.trust) && (0.0..=1.0).contains(&now.trust_where_low));
-            prop_assert!(now.trust <= now.trust_where_low + TRUST_STEP as f32);
+            prop_assert!(now.trust <= now.trust_where_low + single(TRUST_STEP));
             prop_assert!(now.density.is_finite() && now.density >= 0.0);
         }
     }
