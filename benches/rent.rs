@@ -4,12 +4,14 @@
 //! cargo bench --bench rent
 //! ```
 //!
-//! It measures no time: the same run prints the same numbers everywhere. Sizes and write rates of databases are
-//! log-normal and independent of each other. Each rule decides alone and at once, without limits,
+//! It measures no time: the same run prints the same numbers everywhere. Sizes and write rates of
+//! databases are log-normal and independent of each other. Each rule decides alone and at once, without limits,
 //! for 30 days. smoosh's rule is run with many thresholds, and those of them that no other beats in
 //! both waste and writing are its frontier. At each of these, the table says how many bytes rent
 //! rewrites at the same mean waste, as a share of smoosh's; between two horizons it is interpolated
 //! on logarithmic axes.
+//!
+//! It takes about a quarter of an hour of CPU time, on as many cores as there are, up to five.
 //!
 //! It prints the tables of the book's page of benchmarks, and draws `docs/src/images/rent.svg`.
 

@@ -14,11 +14,8 @@ use recliner::{
     table::{DbName, Draft, NodeIx},
     what_if::{Answer, Policy, Present, Proposal, outlooks},
 };
-use std::{
-    io::Write as _,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{io::Write as _, sync::Arc, time::Duration};
+use tokio::time::Instant;
 use wall_clock::Moment;
 
 const NOW: u64 = 1_795_222_434;

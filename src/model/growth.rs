@@ -101,6 +101,7 @@ impl SizeReading {
 impl RateMeans {
     /// The means after a time in which the rate was so many bytes a second.
     fn after(self, seconds: f64, rate: f64) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "it loses digits, not size")]
         let mean = |mean: f32, scale: Duration| {
             let kept = (-seconds / scale.as_secs_f64()).exp();
             f64::from(mean).mul_add(kept, rate * (1.0 - kept)) as f32

@@ -144,7 +144,7 @@ impl Rent {
         let changing = changed_from.age(seen.at).as_secs_f64() * mean;
         let paid = f64::from(self.paid) + constant + changing;
         let left = freed.map_or(1.0, |freed| unpaid_share(known.reclaimable_bytes, freed));
-        Self { paid: (paid * left) as f32, since: seen.at }
+        Self { paid: rounded(paid * left), since: seen.at }
     }
 
     /// The rent while sizes are unknown: what was paid so far, which then grows no further.
@@ -159,8 +159,15 @@ impl Rent {
     #[must_use]
     pub fn settled(self, reclaimable_bytes: u64, before: Moment, now: Moment) -> Self {
         let paid = self.byte_seconds(reclaimable_bytes, before);
-        paid.map_or(self, |paid| Self { paid: paid as f32, since: now })
+        paid.map_or(self, |paid| Self { paid: rounded(paid), since: now })
     }
+}
+
+/// The sum as it is kept. A row has room for single precision, which still grows after millions of
+/// readings.
+#[expect(clippy::cast_possible_truncation, reason = "it loses digits, not size")]
+const fn rounded(byte_seconds: f64) -> f32 {
+    byte_seconds as f32
 }
 
 /// The share of the rent that stays after a compaction freed so many of the wasted bytes.

@@ -237,11 +237,12 @@ fn overdue_by(
     facts: &Facts,
     RentNow { rent, now, horizon_factor, correction }: RentNow,
 ) -> Result<f64, Miss> {
-    let unknown = |reason| Miss::without_numbers(reason);
+    let unknown = |reason| move || Miss::without_numbers(reason);
     let reclaimable =
-        correction.reclaimable_bytes(kind, facts).ok_or(unknown(MissReason::UnknownSize))?;
-    let cost = correction.predicted_bytes(kind, facts).ok_or(unknown(MissReason::UnknownSize))?;
-    let rent = rent.byte_seconds(reclaimable, now).ok_or(unknown(MissReason::UnknownRent))?;
+        correction.reclaimable_bytes(kind, facts).ok_or_else(unknown(MissReason::UnknownSize))?;
+    let cost =
+        correction.predicted_bytes(kind, facts).ok_or_else(unknown(MissReason::UnknownSize))?;
+    let rent = rent.byte_seconds(reclaimable, now).ok_or_else(unknown(MissReason::UnknownRent))?;
     Ok(overdue(rent, cost, channel.horizon.as_secs_f64() * horizon_factor))
 }
 
