@@ -3,7 +3,7 @@
 //! Owns the correction of one prediction, and what a compaction shows about it. Never learns:
 //! [`records`](super::records) keeps and weighs what compactions showed. Every prediction outside
 //! this floor goes through [`Correction::predicted_bytes`]; the fitted rule alone, in
-//! [`estimate`](super::estimate), is what is corrected and what is learned from.
+//! [`estimate`], is what is corrected and what is learned from.
 //!
 //! # The rule
 //!
