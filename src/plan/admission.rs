@@ -221,7 +221,7 @@ impl Admission {
                 Ok(NodeIx::CLUSTER)
             }
             CompactionUnit::Cleanup => {
-                self.check_cleanup(channel)?;
+                self.check_cleanup(channel, candidate.ix)?;
                 Ok(NodeIx::CLUSTER)
             }
             CompactionUnit::NotCompactable => {
@@ -508,8 +508,8 @@ impl Admission {
     }
 
     /// Deleting index files uses neither a job slot nor disk space.
-    fn check_cleanup(&self, channel: usize) -> Result<(), Refusal> {
-        if let Some(refusal) = self.gates.refusal(NodeIx::CLUSTER, channel) {
+    fn check_cleanup(&self, channel: usize, ix: TargetIx) -> Result<(), Refusal> {
+        if let Some(refusal) = self.gate_refusal(NodeIx::CLUSTER, channel, ix) {
             return Err(refusal);
         }
         self.slots.check_channel(NodeIx::CLUSTER, channel)?;
