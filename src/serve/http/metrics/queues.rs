@@ -88,3 +88,66 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        model::{
+            channel::{ChannelPreset, Channels},
+            facts::{FactSource, Facts, Measurement, OptionalU64},
+        },
+        plan::{Conditions, Queues, Rules},
+        table::{DbName, Draft},
+    };
+    use metrics_text::{Encoding, TextFormat};
+    use std::sync::Arc;
+    use wall_clock::Moment;
+
+    #[test]
+    fn channels_by_rent_show_how_overdue_they_are_and_their_horizon() {
+        let (read, now) = (Moment::from_unix(1_000_000), Moment::from_unix(1_000_000 + 259_200));
+        let mut draft = Draft::new(5);
+        let node = draft.get_or_add_node("couchdb@a");
+        draft.update_node(node, |node| node.is_member = true);
+        for (name, active) in [("half", 1_u64 << 30), ("third", 1_431_655_765)] {
+            let db = draft.get_or_add_db(DbName { db: name, suffix: ".1" });
+            let ix = draft.get_or_add_shard(node, db, None);
+            let facts = Facts {
+                file_bytes: OptionalU64::new(1 << 31),
+                active_bytes: OptionalU64::new(active),
+                docs: OptionalU64::new(9),
+                deleted_docs: OptionalU64::new(0),
+                update_seq: OptionalU64::new(9),
+                compacted_seq: OptionalU64::new(0),
+                measured_at: Some(Measurement { at: read, source: FactSource::Http }),
+                ..Facts::default()
+            };
+            draft.set_facts(ix, facts);
+        }
+        let list = ChannelPreset::Rent.channels();
+        let mut queues = Queues::new(Arc::new(Channels { list, ..Channels::default() }));
+        let (conditions, rules) = (Conditions::default(), Arc::new(Rules::default()));
+        let snapshot = draft.publish(now);
+        queues.apply_snapshot(&snapshot, now);
+        queues.update_prices(&snapshot, &conditions, &rules, now);
+        let plan = queues.make_plan(&snapshot, &conditions, &rules, now);
+        let mut writer = Writer::new(TextFormat::Text, Encoding::Identity);
+        write(&mut writer, &plan);
+        let text = String::from_utf8(writer.finish()).unwrap();
+        let value = |name: &str| -> Option<f64> {
+            let series = format!("{name}{{node=\"couchdb@a\",channel=\"rent_dbs\"}} ");
+            text.lines().find_map(|line| line.strip_prefix(&series))?.parse().ok()
+        };
+        let near = |found: Option<f64>, expected: f64| {
+            assert!(
+                found.is_some_and(|found| (found - expected).abs() < 0.01),
+                "{found:?}\n{text}"
+            );
+        };
+        near(value("recliner_queue_rent_ratio_max"), 3.0);
+        near(value("recliner_queue_rent_ratio_min"), 1.5);
+        near(value("recliner_queue_horizon_seconds"), 86_400.0);
+        assert_eq!(value("recliner_queue_ratio_max"), None);
+    }
+}
