@@ -61,13 +61,19 @@ pub(super) async fn run(args: BackupArgs) -> Result<Exit, CommandError> {
         Format::Table => {
             let (file, size) = (args.file.display().to_string(), format_size_short(bytes));
             let last_at = last_at.map(|at| format!(" of {at}")).unwrap_or_default();
+            let [events, outcomes] = [(events, "event"), (outcomes, "outcome")].map(counted);
             print(&format!(
-                "Wrote {} ({size}): {events} events and {outcomes} outcomes, up to number {last_seq}{last_at}.\n",
+                "Wrote {} ({size}): {events} and {outcomes}, up to number {last_seq}{last_at}.\n",
                 printable(&file)
             ))?;
         }
     }
     Ok(Exit::Done)
+}
+
+/// `1 event`, `2 events`.
+fn counted((count, one): (u64, &str)) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Sends the copy to standard output, for a pipe. Its length is checked, its content is not.

@@ -85,7 +85,7 @@ struct FlushRequest {
 
 /// Asks for a plan as if a target had been ordered; that plan is not published.
 #[derive(Debug)]
-struct WhatIf {
+struct IfOrdered {
     ix: TargetIx,
     ordered: CompactionOrder,
     reply: oneshot::Sender<Arc<Plan>>,
@@ -95,7 +95,7 @@ struct WhatIf {
 #[derive(Debug)]
 enum PlannerCommand {
     Flush(FlushRequest),
-    WhatIf(WhatIf),
+    IfOrdered(IfOrdered),
 }
 
 /// Access to the plan.
@@ -120,10 +120,14 @@ impl PlannerHandle {
 
     /// The plan as it would be if an operator had ordered this target. `None` if the task has
     /// ended.
-    pub async fn what_if(&self, ix: TargetIx, ordered: CompactionOrder) -> Option<Arc<Plan>> {
+    pub async fn plan_if_ordered(
+        &self,
+        ix: TargetIx,
+        ordered: CompactionOrder,
+    ) -> Option<Arc<Plan>> {
         let (answer, answered) = oneshot::channel();
         self.commands
-            .send(PlannerCommand::WhatIf(WhatIf { ix, ordered, reply: answer }))
+            .send(PlannerCommand::IfOrdered(IfOrdered { ix, ordered, reply: answer }))
             .await
             .ok()?;
         answered.await.ok()
@@ -191,7 +195,11 @@ impl PlannerTask {
                     self.queues.reconfigure(channels);
                 }
                 Event::Command(PlannerCommand::Flush(flush)) => self.flush(flush),
-                Event::Command(PlannerCommand::WhatIf(WhatIf { ix, ordered, reply: answer })) => {
+                Event::Command(PlannerCommand::IfOrdered(IfOrdered {
+                    ix,
+                    ordered,
+                    reply: answer,
+                })) => {
                     let plan = self.make_plan(|conditions| {
                         Arc::make_mut(&mut conditions.constraints).orders.insert(ix, ordered);
                     });

@@ -200,7 +200,7 @@ async fn compact(
         let why = format!("{others} ordered targets are already waiting; try again later");
         return Err(Denied::Unavailable(why));
     }
-    let plan = planner.what_if(ix, ordered.clone()).await.ok_or_else(stopping)?;
+    let plan = planner.plan_if_ordered(ix, ordered.clone()).await.ok_or_else(stopping)?;
     let deleted = || Denied::Unknown(format!("{target} no longer exists"));
     let found =
         plan.snapshot.target(ix).filter(|found| found.id() == target).ok_or_else(deleted)?;

@@ -200,7 +200,8 @@ async fn an_order_waits_for_its_limit_and_then_starts_first() {
     let quiet = plan.snapshot.targets().find(|it| it.db_name().db == "quiet").expect("it is there");
     let now = rig.cluster.wall();
     let ordered = CompactionOrder { at: now, until: now.plus(HOUR), by: "ann".into(), force: true };
-    let planned = rig.watch.planner.what_if(quiet.ix(), ordered.clone()).await.expect("it plans");
+    let planned =
+        rig.watch.planner.plan_if_ordered(quiet.ix(), ordered.clone()).await.expect("it plans");
     let answer = planned.order_answer(planned.snapshot.target(quiet.ix()).expect("it is there"));
     let OrderAnswer::Waits(request, refusal) = answer else { panic!("{answer:?}") };
     assert_eq!(refusal.reason.label(), "channel_limit");

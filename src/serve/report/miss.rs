@@ -57,6 +57,9 @@ impl MissLine {
             MissReason::NotThisKind => "other",
             MissReason::BelowMinSize => "small",
             MissReason::AboveMaxSize => "large",
+            MissReason::BelowMinPriority if self.priority == PriorityKind::Rent.label() => {
+                "not due"
+            }
             MissReason::BelowMinPriority => "lean",
             MissReason::AboveMaxPriority => "excessive",
             MissReason::TooFewChanges => "unchanged",
@@ -156,7 +159,7 @@ fn unit(priority: PriorityKind, reason: MissReason) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::channel::Channels;
+    use crate::model::{channel::Channels, target::TargetKind};
 
     #[test]
     fn a_miss_is_a_sentence_with_units() {
@@ -197,6 +200,11 @@ mod tests {
         let reason = MissReason::BelowMinPriority;
         let clean = MissLine::new(cleanup, Miss { reason, value: Some(0.0), limit: Some(0.0) });
         assert_eq!(clean.says(), "no stale files found");
+        let rent = Channel::with_defaults("rent_dbs", TargetKind::Db, PriorityKind::Rent);
+        let early = Miss { reason, value: Some(0.25), limit: Some(1.0) };
+        let early = MissLine::new(&rent, early);
+        let says = "the rent is 0.25, it takes more than 1";
+        assert_eq!((early.word(), early.says().as_str()), ("not due", says));
         let lean = line("ratio_dbs", MissReason::BelowMinPriority, 1.0, 2.0);
         assert_eq!(not_taken(&[current, lean]), Some("lean"));
         assert_eq!(not_taken(&[]), None);

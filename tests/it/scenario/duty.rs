@@ -122,7 +122,7 @@ async fn an_order_does_not_wait_while_the_node_rests() {
     let target = plan.snapshot.target(ix).expect("it is there");
     let now = rig.cluster.wall();
     let order = CompactionOrder { at: now, until: now.plus(HOUR), by: "ann".into(), force: false };
-    let planned = rig.watch.planner.what_if(ix, order.clone()).await.expect("it plans");
+    let planned = rig.watch.planner.plan_if_ordered(ix, order.clone()).await.expect("it plans");
     let answer = planned.order_answer(planned.snapshot.target(ix).expect("it is there"));
     assert!(matches!(answer, OrderAnswer::Starts(_)), "{answer:?}");
     rig.watch.job_state.order(target.id(), order).await.expect("it is kept");
