@@ -11,7 +11,7 @@ use crate::{
     config::{self, File},
     model::channel::{ChannelPreset, Channels},
     plan::Plan,
-    serve::report::{Success, WhatIf},
+    serve::report::{Conflict, Success, WhatIf},
     table::NodeIx,
     what_if::{Policy, Present, Proposal, outlooks},
 };
@@ -34,7 +34,8 @@ pub(super) struct WhatIfQuery {
     /// Days to look ahead; default 7.
     #[schemars(range(min = 1, max = MAX_DAYS))]
     days: Option<u32>,
-    /// Propose one of the ready lists of channels, with everything else as it is in force.
+    /// Propose one of the ready lists of channels, with everything else as `config` has it, or as it is in
+    /// force.
     #[schemars(with = "Option<PresetName>")]
     channels: Option<String>,
     /// Propose the rules of a configuration: a `recliner.yml`, of which only `nodes`, `mode`, `channels`,
@@ -83,7 +84,8 @@ pub(super) async fn what_if(
         let _turn = turn;
         let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());
         let answer = outlooks(&Present { snapshot, conditions, now }, &proposals, span);
-        answer.map(|answer| WhatIf::from(&answer)).map_err(ApiError::unavailable)
+        let early = |why| ApiError::conflict(why, Conflict::Plain {});
+        answer.map(|answer| WhatIf::from(&answer)).map_err(early)
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(answer)) => answer::whole(&Success::of(&answer)),
@@ -104,13 +106,11 @@ impl WhatIfQuery {
     fn proposals(&self, plan: &Plan) -> Result<Vec<Proposal>, ApiError> {
         let in_force =
             Policy { channels: Arc::clone(&plan.channels), rules: (*plan.rules).clone() };
-        let proposed = match (self.channels.as_deref(), self.config.as_deref()) {
-            (None, None) => None,
-            (Some(word), None) => Some(preset(word, &in_force)?),
-            (None, Some(text)) => Some(configured(text, plan, &in_force)?),
-            (Some(_), Some(_)) => {
-                return Err(ApiError::bad("give channels or config, not both"));
-            }
+        let configured =
+            self.config.as_deref().map(|text| configured(text, plan, &in_force)).transpose()?;
+        let proposed = match self.channels.as_deref() {
+            None => configured,
+            Some(word) => Some(preset(word, configured.as_ref().unwrap_or(&in_force))?),
         };
         let named = [
             ("nothing", Some(None)),
@@ -123,13 +123,14 @@ impl WhatIfQuery {
     }
 }
 
-fn preset(word: &str, in_force: &Policy) -> Result<Policy, ApiError> {
+/// These rules with one of the ready lists of channels.
+fn preset(word: &str, rules: &Policy) -> Result<Policy, ApiError> {
     let Some(preset) = ChannelPreset::from_label(word) else {
         let words = ChannelPreset::ALL.map(ChannelPreset::label).join(" or ");
         return Err(ApiError::bad(format!("channels is {word:?}; it must be {words}")));
     };
-    let channels = Channels { list: preset.channels(), ignore: in_force.channels.ignore.clone() };
-    Ok(Policy { channels: Arc::new(channels), ..in_force.clone() })
+    let channels = Channels { list: preset.channels(), ignore: rules.channels.ignore.clone() };
+    Ok(Policy { channels: Arc::new(channels), ..rules.clone() })
 }
 
 /// The rules of a proposed configuration, which must be for nodes that are known here.

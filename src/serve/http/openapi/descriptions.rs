@@ -12,7 +12,7 @@ pub(super) fn of(operation: &str) -> Option<&'static str> {
             "For each queue, how many targets are refused for which reason; closed gates; `suspensions` as in `status`; `orders` that wait; `builds` of indexes; and, page by page, the refused targets with their reasons in a sentence."
         }
         "whatIf" => {
-            "For each of `nothing` (compacted), `smoosh` (its defaults), `in force`, and `proposed`: mean and peak waste, bytes written anew and compactions in a day, the longest wait, what stays undone, and over time the waste, the files and each volume's free space, with the date on which it is full. Sizes go on growing as they did; 503 while no file was watched for ten minutes. A million targets take many seconds, and requests wait for one another."
+            "For each of `nothing` (compacted), `smoosh` (its defaults), `in force`, and `proposed`: mean and peak waste, bytes written anew and compactions in a day, the longest wait, what stays undone, and over time the waste, the files and each volume's free space, with the date on which it is full. Sizes go on growing as they did; 409 while no file was watched for ten minutes. A million targets take many seconds, and requests wait for one another."
         }
         "facts" => {
             "Shard by shard and part by part, 2,000 per page; `next` is the `after` of the next page."

@@ -92,6 +92,10 @@ const ORDER: &[(u16, &str)] = &[
     NOT_TRIED,
 ];
 
+/// The errors of what-if.
+const WHAT_IF: &[(u16, &str)] =
+    &[BAD, (409, "No file was watched for ten minutes yet, so no growth is known."), BUSY];
+
 const UNCHANGED: (u16, &str) = (304, "It did not change since the answer with this ETag.");
 const NO_PAGE: (u16, &str) = (404, "The book has nothing of this name.");
 
@@ -232,7 +236,7 @@ fn reading() -> Vec<Operation> {
             "/api/v1/what-if",
             "whatIf",
             "What would happen under several rules, days ahead.",
-            READ,
+            WHAT_IF,
         ),
         read::<NoQuery, Jobs>(
             "/api/v1/jobs",
