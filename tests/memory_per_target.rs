@@ -108,8 +108,9 @@ fn a_target_takes_few_bytes_however_often_it_is_read() {
         cluster.sweep(sweep);
     }
     let many = bytes();
-    // Of these some thirty bytes are for places that say which target they are of.
-    assert!(few <= 285, "{few} bytes a target after three sweeps");
+    // Of these some thirty bytes are for places that say which target they are of, and thirty-two
+    // for rent and growth.
+    assert!(few <= 310, "{few} bytes a target after three sweeps");
     assert!(many <= few + 4, "{few} bytes a target after three sweeps, {many} after thirty");
     assert_eq!(cluster.plan.snapshot.targets().count(), TARGETS);
 }
