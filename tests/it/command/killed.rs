@@ -214,7 +214,9 @@ impl Site {
         let once: BTreeSet<_> = sent.iter().map(|(key, _)| key).collect();
         assert_eq!(once.len(), sent.len(), "none is sent twice: {sent:#?}");
         let compactions = self.cluster.world(|world| world.compactions());
-        assert!(compactions.iter().all(|one| one.by == StartedBy::Request && !one.other_copy));
+        let wrong = compactions.iter().filter(|one| one.by != StartedBy::Request || one.other_copy);
+        let wrong: Vec<_> = wrong.collect();
+        assert!(wrong.is_empty(), "{wrong:#?} of {compactions:#?}");
         assert_eq!(compactions.len(), sent.len(), "each started one");
         for (key, at) in &sent {
             let journal = kept.and_then(|kept| kept.starts_and_ends.get(key));
