@@ -5,6 +5,9 @@
 //! cargo bench --bench what_if
 //! ```
 
+#[path = "../tests/seeded/mod.rs"]
+mod seeded;
+
 use recliner::{
     model::{
         channel::{ChannelPreset, Channels},
@@ -14,6 +17,7 @@ use recliner::{
     table::{DbName, Draft, NodeIx},
     what_if::{Answer, Policy, Present, Proposal, outlooks},
 };
+use seeded::random_numbers;
 use std::{io::Write as _, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use wall_clock::Moment;
@@ -25,21 +29,10 @@ const NODES: u64 = 12;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Numbers that look random and are the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    /// Between zero and one.
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Log-normal around `median`.
-    fn log_normal(&mut self, median: f64, spread: f64) -> f64 {
-        let normal: f64 = (0..12).map(|_| self.next()).sum::<f64>() - 6.0;
-        median * (spread * normal).exp()
-    }
+/// Log-normal around `median`, from numbers between zero and one.
+fn log_normal(mut next: impl FnMut() -> f64, median: f64, spread: f64) -> f64 {
+    let normal: f64 = (0..12).map(|_| next()).sum::<f64>() - 6.0;
+    median * (spread * normal).exp()
 }
 
 fn facts(file: f64, active: f64, seq: u64, read: u64) -> Facts {
@@ -68,14 +61,15 @@ fn present(targets: u64) -> Present {
             node
         })
         .collect();
-    let mut numbers = Numbers(42);
+    let mut words = random_numbers(42);
+    let mut next = || (words() >> 11) as f64 / (1_u64 << 53) as f64;
     for (at, node) in (0..targets).zip(nodes.iter().cycle()) {
         let name = format!("db{at}");
         let db = draft.get_or_add_db(DbName { db: &name, suffix: ".17" });
         let ix = draft.get_or_add_shard(*node, db, None);
-        let active = numbers.log_normal(50e6, 1.5);
-        let garbage = if numbers.next() < 0.8 { 0.0 } else { numbers.log_normal(100.0, 1.5) };
-        let waste = active * numbers.next();
+        let active = log_normal(&mut next, 50e6, 1.5);
+        let garbage = if next() < 0.8 { 0.0 } else { log_normal(&mut next, 100.0, 1.5) };
+        let waste = active * next();
         for hours in [24, 12, 0] {
             let grown = garbage * ((24 - hours) * HOUR) as f64;
             let seq = 1_000 + (24 - hours);

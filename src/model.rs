@@ -11,6 +11,7 @@ pub(crate) mod priority;
 pub(crate) mod queue;
 pub mod records;
 pub mod rent;
+pub(crate) mod rounding;
 pub mod score;
 pub mod settings;
 pub mod target;

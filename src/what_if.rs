@@ -14,11 +14,15 @@ mod simulation;
 
 use crate::{
     model::{
-        channel::{ChannelPreset, Channels},
+        channel::Channels,
+        rounding::to_bytes,
         settings::limits::{Headroom, Limits},
         target::TargetKind,
     },
-    plan::{Conditions, Rules},
+    plan::{
+        Conditions, Rules,
+        disk::{Volume, VolumeSpace},
+    },
     table::{NodeIx, Snapshot, TargetRef},
 };
 use course::TargetCourse;
@@ -67,9 +71,8 @@ impl Policy {
         };
         let headroom =
             Headroom { keep_free_percent: 0.0, blind_limit: u64::MAX, ..Headroom::default() };
-        let list = ChannelPreset::Smoosh.channels();
         Self {
-            channels: Arc::new(Channels { list, ..Channels::default() }),
+            channels: Arc::default(),
             rules: Rules {
                 limits,
                 headroom,
@@ -249,10 +252,9 @@ impl Unchecked {
             let count = u64::from(target.file_count());
             let places = nodes_of(&present.snapshot, target);
             let course = TargetCourse::of(present, target);
-            let sizes_after = |after| sizes(target, &course.facts_after(after));
-            let always = course.is_idle().then(|| sizes_after(Duration::ZERO));
+            let always = course.is_idle().then(|| course.sizes_after(Duration::ZERO));
             for ((sample, row), after) in samples.iter_mut().zip(&mut by_node).zip(&times) {
-                let (file, waste) = always.unwrap_or_else(|| sizes_after(*after));
+                let (file, waste) = always.unwrap_or_else(|| course.sizes_after(*after));
                 sample.file_bytes = sample.file_bytes.saturating_add(file * count);
                 sample.waste_bytes = sample.waste_bytes.saturating_add(waste * count);
                 let share = (file * count) as f64 / places.len().max(1) as f64;
@@ -271,17 +273,20 @@ impl Unchecked {
         let place = after.as_secs_f64() / span.as_secs_f64().max(1.0) * (SAMPLES - 1) as f64;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let at = (place as usize).min(SAMPLES - 2);
+        let (one, two) = (self.grown_by_sample(node, at), self.grown_by_sample(node, at + 1));
+        (two - one).mul_add(place - at as f64, one)
+    }
+
+    /// The same at a sample.
+    fn grown_by_sample(&self, node: NodeIx, at: usize) -> f64 {
         let bytes = |at: usize| {
             self.by_node.get(at).and_then(|row| row.get(node.as_usize())).copied().unwrap_or(0.0)
         };
-        let (one, two) = (bytes(at), bytes(at + 1));
-        (two - one).mul_add(place - at as f64, one) - bytes(0)
+        bytes(at) - bytes(0)
     }
 
     fn outlook(&self, present: &Present, name: &str, span: Duration) -> Outlook {
-        let volumes = volume_outlooks(present, span, |node, at| {
-            self.grown_on(node, span, sample_time(span, at))
-        });
+        let volumes = volume_outlooks(present, span, |node, at| self.grown_by_sample(node, at));
         Outlook {
             name: name.to_owned(),
             samples: self.samples.clone(),
@@ -302,12 +307,6 @@ fn sample_time(span: Duration, at: usize) -> Duration {
     span.mul_f64(at as f64 / (SAMPLES - 1) as f64)
 }
 
-/// Bytes of a file, and what compacting it would free.
-fn sizes(target: TargetRef<'_>, facts: &crate::model::facts::Facts) -> (u64, u64) {
-    let waste = target.correction().reclaimable_bytes(target.kind(), facts);
-    (facts.file_bytes.get().unwrap_or_default(), waste.unwrap_or_default())
-}
-
 /// The nodes that hold a target's files: for a view of the cluster, all of them.
 fn nodes_of(snapshot: &Snapshot, target: TargetRef<'_>) -> Vec<NodeIx> {
     if target.node_ix() != NodeIx::CLUSTER {
@@ -315,6 +314,13 @@ fn nodes_of(snapshot: &Snapshot, target: TargetRef<'_>) -> Vec<NodeIx> {
     }
     let nodes = (1..snapshot.nodes().len()).filter_map(NodeIx::from_usize);
     nodes.filter(|ix| snapshot.node(*ix).is_some_and(|node| node.is_member)).collect()
+}
+
+/// The nodes with files on a volume.
+fn nodes_on<'a>(snapshot: &'a Snapshot, volume: &'a Volume) -> impl Iterator<Item = NodeIx> + 'a {
+    let nodes = snapshot.nodes().iter().enumerate();
+    let there = nodes.filter(|(_, node)| volume.nodes.contains(&node.name));
+    there.filter_map(|(at, _)| NodeIx::from_usize(at))
 }
 
 /// The free space of each volume, given the bytes by which a node's files have grown at each sample.
@@ -326,31 +332,18 @@ fn volume_outlooks(
     let snapshot = &present.snapshot;
     let known = present.conditions.disks.volumes.iter();
     let known = known.filter_map(|volume| Some((volume, volume.space?)));
-    let outlook =
-        |(volume, space): (&crate::plan::disk::Volume, crate::plan::disk::VolumeSpace)| {
-            let nodes: Vec<NodeIx> = (0..snapshot.nodes().len())
-                .filter_map(NodeIx::from_usize)
-                .filter(|ix| {
-                    snapshot.node(*ix).is_some_and(|node| volume.nodes.contains(&node.name))
-                })
-                .collect();
-            let free: Vec<f64> = (0..SAMPLES)
-                .map(|at| {
-                    space.available as f64 - nodes.iter().map(|node| grown(*node, at)).sum::<f64>()
-                })
-                .collect();
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "saturates"
-            )]
-            let free_bytes = free.iter().map(|bytes| bytes.max(0.0) as u64).collect();
-            VolumeOutlook {
-                name: Arc::clone(&volume.name),
-                free_bytes,
-                full_at: full_after(&free, span).map(|after| present.now.plus(after)),
-            }
+    let outlook = |(volume, space): (&Volume, VolumeSpace)| {
+        let nodes: Vec<NodeIx> = nodes_on(snapshot, volume).collect();
+        let free_at = |at: usize| {
+            space.available as f64 - nodes.iter().map(|node| grown(*node, at)).sum::<f64>()
         };
+        let free: Vec<f64> = (0..SAMPLES).map(free_at).collect();
+        VolumeOutlook {
+            name: Arc::clone(&volume.name),
+            free_bytes: free.iter().copied().map(to_bytes).collect(),
+            full_at: full_after(&free, span).map(|after| present.now.plus(after)),
+        }
+    };
     known.map(outlook).collect()
 }
 

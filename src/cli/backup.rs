@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     store::journal::{self, CopySummary},
-    text::size::format_size_short,
+    text::{counted, size::format_size_short},
 };
 use serde::Serialize;
 use std::{
@@ -61,7 +61,8 @@ pub(super) async fn run(args: BackupArgs) -> Result<Exit, CommandError> {
         Format::Table => {
             let (file, size) = (args.file.display().to_string(), format_size_short(bytes));
             let last_at = last_at.map(|at| format!(" of {at}")).unwrap_or_default();
-            let [events, outcomes] = [(events, "event"), (outcomes, "outcome")].map(counted);
+            let (events, outcomes) =
+                (counted(events, "event", "events"), counted(outcomes, "outcome", "outcomes"));
             print(&format!(
                 "Wrote {} ({size}): {events} and {outcomes}, up to number {last_seq}{last_at}.\n",
                 printable(&file)
@@ -69,11 +70,6 @@ pub(super) async fn run(args: BackupArgs) -> Result<Exit, CommandError> {
         }
     }
     Ok(Exit::Done)
-}
-
-/// `1 event`, `2 events`.
-fn counted((count, one): (u64, &str)) -> String {
-    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Sends the copy to standard output, for a pipe. Its length is checked, its content is not.

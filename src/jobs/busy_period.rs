@@ -1,9 +1,9 @@
 //! Busy periods: for how long compactions of this process ran on a node without a break.
 //!
 //! A period begins with a start on a node on which none of them runs, and ends when none runs any
-//! more. What operators ordered does not count. Holds times only; how long the node rests afterwards is decided in `plan`. The job state
-//! task updates the periods with each look at its jobs, so a period ends when recliner sees that
-//! the last job ended, up to one poll after the fact.
+//! more. What operators ordered does not count. Holds times only; how long the node rests afterwards
+//! is decided in `plan`. The job state task updates the periods with each look at its jobs, so a
+//! period ends when recliner sees that the last job ended, up to one poll after the fact.
 
 use super::JobKey;
 use crate::table::NodeIx;

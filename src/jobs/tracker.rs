@@ -22,6 +22,7 @@ use crate::{
         correction::CompactionEvidence,
         facts::Facts,
         records::{AfterCompaction, CorrectionKey, IntentKey, JobOwner, Outcome},
+        rounding::to_bytes,
         target::{TargetId, TargetKind},
     },
     table::{NodeIx, Snapshot, TargetIx, TargetRef},
@@ -494,13 +495,7 @@ impl TrackedJob {
 
 /// Multiplies a number of bytes by a factor.
 fn scale_bytes(bytes: u64, factor: f64) -> u64 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "never negative, and a conversion from float saturates"
-    )]
-    let scaled = (bytes as f64 * factor.max(0.0)) as u64;
-    scaled
+    to_bytes(bytes as f64 * factor)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 mod builtin;
 
-pub use builtin::{ChannelPreset, builtin_channels, builtin_priority};
+pub use builtin::{ChannelPreset, builtin_priority};
 
 use crate::{
     model::{priority::PriorityKind, target::TargetKind, window::Window},
@@ -96,11 +96,22 @@ pub struct Channels {
 
 impl Default for Channels {
     fn default() -> Self {
-        Self { list: builtin_channels(), ignore: NamePatterns::default() }
+        Self { list: ChannelPreset::Smoosh.channels(), ignore: NamePatterns::default() }
     }
 }
 
 impl Channels {
+    /// Those that rank by rent.
+    pub fn by_rent(&self) -> impl Iterator<Item = &Channel> {
+        self.list.iter().filter(|channel| channel.priority == PriorityKind::Rent)
+    }
+
+    /// The same channels, each changed alike.
+    #[must_use]
+    pub fn map(&self, change: impl Fn(&Channel) -> Channel) -> Self {
+        Self { list: self.list.iter().map(change).collect(), ignore: self.ignore.clone() }
+    }
+
     /// The channel with this name and its index.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<(usize, &Channel)> {

@@ -34,6 +34,7 @@
 use super::{
     estimate,
     facts::{Confidence, Facts},
+    rounding::to_bytes,
     target::TargetKind,
 };
 use std::collections::BTreeMap;
@@ -170,14 +171,7 @@ impl Correction {
         }
         let Some(content) = Content::of(kind, facts) else { return 0 };
         let changes = changes_since_compaction(kind, facts);
-        let less = f64::from(trust) * difference(fitted, content, self.density.into(), changes);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "never negative, and a conversion from float saturates"
-        )]
-        let less = less as u64;
-        less
+        to_bytes(f64::from(trust) * difference(fitted, content, self.density.into(), changes))
     }
 }
 

@@ -39,6 +39,7 @@
 
 use crate::model::{
     facts::{Confidence, Facts},
+    rounding::to_bytes,
     target::TargetKind,
 };
 use couchdb_names::Version;
@@ -168,13 +169,4 @@ fn weighted_rewrites(facts: &Facts) -> Option<f64> {
     }
     let (rewrites, documents) = (rewrites as f64, documents as f64);
     Some(rewrites / (1.0 + rewrites / (REWRITES_HALF_POINT * documents)))
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "never negative, and a conversion from float saturates"
-)]
-fn to_bytes(bytes: f64) -> u64 {
-    bytes as u64
 }

@@ -7,7 +7,7 @@
 //! A mean decays by itself while nothing changes, so a reading that found nothing new stores
 //! nothing, and an idle cluster changes no row.
 
-use crate::model::{facts::Facts, target::TargetKind};
+use crate::model::{facts::Facts, rounding::to_single, target::TargetKind};
 use std::time::Duration;
 use wall_clock::Moment;
 
@@ -101,10 +101,9 @@ impl SizeReading {
 impl RateMeans {
     /// The means after a time in which the rate was so many bytes a second.
     fn after(self, seconds: f64, rate: f64) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "it loses digits, not size")]
         let mean = |mean: f32, scale: Duration| {
             let kept = (-seconds / scale.as_secs_f64()).exp();
-            f64::from(mean).mul_add(kept, rate * (1.0 - kept)) as f32
+            to_single(f64::from(mean).mul_add(kept, rate * (1.0 - kept)))
         };
         Self { hours: mean(self.hours, HOURS), days: mean(self.days, DAYS) }
     }

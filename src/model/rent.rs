@@ -30,13 +30,13 @@
 //! A clock that is set does not change rent: what was paid up to then is added up, and counting goes
 //! on from the new time ([`Rent::settled`]).
 
-use crate::model::{correction::Correction, facts::Facts, target::TargetKind};
+use crate::model::{correction::Correction, facts::Facts, rounding::to_single, target::TargetKind};
 use wall_clock::Moment;
 
 /// The waste of one target over time, per file, in eight bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rent {
-    /// Byte-seconds up to `since`.
+    /// Byte-seconds up to `since`, in single precision, which still grows after millions of readings.
     paid: f32,
     /// The time from which on waste is what the last reading found; 1970 before the first reading.
     since: Moment,
@@ -108,12 +108,6 @@ impl Rent {
         self.since != Moment::default()
     }
 
-    /// When waste took on its present value, or the first reading.
-    #[must_use]
-    pub const fn constant_since(self) -> Moment {
-        self.since
-    }
-
     /// Byte-seconds up to `now`, with waste as the last reading found it; none before the first
     /// reading.
     #[must_use]
@@ -144,7 +138,7 @@ impl Rent {
         let changing = changed_from.age(seen.at).as_secs_f64() * mean;
         let paid = f64::from(self.paid) + constant + changing;
         let left = freed.map_or(1.0, |freed| unpaid_share(known.reclaimable_bytes, freed));
-        Self { paid: rounded(paid * left), since: seen.at }
+        Self { paid: to_single(paid * left), since: seen.at }
     }
 
     /// The rent while sizes are unknown: what was paid so far, which then grows no further.
@@ -159,15 +153,8 @@ impl Rent {
     #[must_use]
     pub fn settled(self, reclaimable_bytes: u64, before: Moment, now: Moment) -> Self {
         let paid = self.byte_seconds(reclaimable_bytes, before);
-        paid.map_or(self, |paid| Self { paid: rounded(paid), since: now })
+        paid.map_or(self, |paid| Self { paid: to_single(paid), since: now })
     }
-}
-
-/// The sum as it is kept. A row has room for single precision, which still grows after millions of
-/// readings.
-#[expect(clippy::cast_possible_truncation, reason = "it loses digits, not size")]
-const fn rounded(byte_seconds: f64) -> f32 {
-    byte_seconds as f32
 }
 
 /// The share of the rent that stays after a compaction freed so many of the wasted bytes.

@@ -7,6 +7,7 @@
 use crate::{
     model::{
         facts::{Facts, OptionalU64},
+        rounding::to_bytes,
         target::{TargetKind, TargetState},
     },
     table::{DbIx, NodeIx, TargetIx, TargetRef},
@@ -82,16 +83,11 @@ impl CandidateSummary {
 
     /// Bytes that compacting one file needs in addition to that file, at its peak; `factor` is the
     /// peak size of a shard's new file as a multiple of its active bytes.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "never negative, and a conversion from float saturates"
-    )]
     pub(super) fn peak_bytes(&self, factor: f64) -> Option<u64> {
         match (self.unit, self.active_bytes.get()) {
             (CompactionUnit::Cleanup, _) => Some(0),
             (CompactionUnit::ShardFile, Some(active)) => {
-                Some((active as f64 * factor).ceil() as u64)
+                Some(to_bytes((active as f64 * factor).ceil()))
             }
             (_, Some(active)) => Some(active),
             (_, None) => self.file_bytes.get(),

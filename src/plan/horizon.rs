@@ -6,7 +6,7 @@
 
 use super::{Conditions, Rules, disk::Disks, slots::BUDGET_PERIOD};
 use crate::{
-    model::score::RentNow,
+    model::{channel::Channels, score::RentNow},
     table::{NodeIx, Snapshot, TargetRef},
 };
 use std::sync::Arc;
@@ -63,17 +63,21 @@ pub struct HorizonFactors {
 }
 
 impl HorizonFactors {
-    /// The factors under these conditions.
+    /// The factors under these conditions; none if no channel ranks by rent.
     ///
     /// Views and cleanups of the cluster have files on every node, so that the fullest volume and
     /// the busiest node count for them.
     #[must_use]
     pub(crate) fn of(
         snapshot: &Snapshot,
+        channels: &Channels,
         conditions: &Conditions,
         rules: &Rules,
         now: Moment,
     ) -> Self {
+        if channels.by_rent().next().is_none() {
+            return Self::default();
+        }
         let spent = conditions.constraints.recent_starts.iter();
         let spent = spent.filter(|(at, _)| super::slots::is_recent(*at, now, BUDGET_PERIOD));
         let spent: f64 = spent.map(|(_, bytes)| *bytes as f64).sum();
@@ -113,14 +117,19 @@ impl HorizonFactors {
         self.by_node.get(node.as_usize()).cloned().unwrap_or_default()
     }
 
+    /// What a horizon is multiplied by on a node.
+    #[must_use]
+    pub fn product_on(&self, node: NodeIx) -> f64 {
+        self.by_node.get(node.as_usize()).map_or(1.0, HorizonFactor::product)
+    }
+
     /// A target's rent at `now`, at the price on its node.
     #[must_use]
     pub fn rent_now(&self, target: TargetRef<'_>, now: Moment) -> RentNow {
-        let factor = self.by_node.get(target.node_ix().as_usize());
         RentNow {
             rent: target.rent(),
             now,
-            horizon_factor: factor.map_or(1.0, HorizonFactor::product),
+            horizon_factor: self.product_on(target.node_ix()),
             correction: target.correction(),
         }
     }
@@ -132,12 +141,12 @@ impl HorizonFactors {
 
     /// Whether any node's product differs by more than this share.
     pub(crate) fn differ_from(&self, other: &Self, tolerance: f64) -> bool {
-        let products = |factors: &Self| -> Vec<f64> {
-            factors.by_node.iter().map(HorizonFactor::product).collect()
+        let differ = |(one, two): (&HorizonFactor, &HorizonFactor)| {
+            let (one, two) = (one.product(), two.product());
+            (one - two).abs() > tolerance * one.max(two)
         };
-        let (one, two) = (products(self), products(other));
-        one.len() != two.len()
-            || one.iter().zip(&two).any(|(one, two)| (one - two).abs() > tolerance * one.max(*two))
+        self.by_node.len() != other.by_node.len()
+            || self.by_node.iter().zip(&other.by_node).any(differ)
     }
 }
 

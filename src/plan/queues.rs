@@ -6,8 +6,7 @@ use super::{
 };
 use crate::{
     model::{
-        channel::{Channel, Channels},
-        priority::PriorityKind,
+        channel::Channels,
         queue::{Queue, QueueEntry},
         target::TargetKind,
     },
@@ -132,14 +131,11 @@ impl Queues {
         rules: &Rules,
         now: Moment,
     ) {
-        let by_rent = |channel: &&Channel| channel.priority == PriorityKind::Rent;
-        let Some(shortest) =
-            self.channels.list.iter().filter(by_rent).map(|channel| channel.horizon).min()
-        else {
+        let Some(shortest) = self.channels.by_rent().map(|channel| channel.horizon).min() else {
             self.horizon_factors = Arc::default();
             return;
         };
-        let factors = HorizonFactors::of(snapshot, conditions, rules, now);
+        let factors = HorizonFactors::of(snapshot, &self.channels, conditions, rules, now);
         let interval = shortest.mul_f64(factors.smallest()) / PRICES_PER_HORIZON;
         let interval = interval.clamp(MIN_PRICING_INTERVAL, MAX_PRICING_INTERVAL);
         let is_due = self.priced_at.is_none_or(|last| last.age(now) >= interval || now < last);
@@ -149,8 +145,12 @@ impl Queues {
         }
         self.priced_at = Some(now);
         self.horizon_factors = Arc::new(factors);
+        let channels = Arc::clone(&self.channels);
+        let is_priced = |target: &TargetRef<'_>| {
+            channels.by_rent().any(|channel| channel.kind == target.kind())
+        };
         for at in 0..snapshot.row_count() {
-            if let Some(target) = snapshot.target_at(at) {
+            if let Some(target) = snapshot.target_at(at).filter(is_priced) {
                 self.rescore(snapshot, target.ix(), now);
             }
         }

@@ -3,6 +3,7 @@
 use super::{Refusal, RefusalReason, Rules, db_copies::NodeCopies, queue_bounds};
 use crate::{
     jobs::Jobs,
+    model::rounding::to_bytes,
     plan::disk::{Disks, Volume, VolumeSpace},
     table::{NodeIx, Snapshot},
 };
@@ -193,11 +194,6 @@ fn volume_balance(volume: &Volume, reserved: u64, keep_free_percent: f64) -> Vol
 }
 
 /// Bytes of a volume that starts must leave free; none where its size is unknown.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "never negative, and a conversion from float saturates"
-)]
 fn min_free_bytes(space: VolumeSpace, percent: f64) -> u64 {
-    space.size.map_or(0, |size| (size as f64 * percent / 100.0).ceil() as u64)
+    space.size.map_or(0, |size| to_bytes((size as f64 * percent / 100.0).ceil()))
 }

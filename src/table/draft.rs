@@ -288,11 +288,24 @@ impl Draft {
         now: Moment,
     ) {
         for at in 0..self.current.row_count() {
-            let Some(target) = self.current.target_at(at) else { continue };
-            let reading = WasteReading::of(target.kind(), &target.facts(), target.correction());
-            let Some(waste) = reading else { continue };
-            let Some(before) = clock_before(&waste) else { continue };
-            let (ix, history) = (target.ix(), target.history());
+            if let Some(ix) = self.current.target_at(at).map(TargetRef::ix) {
+                self.settle_rent(ix, &clock_before, now);
+            }
+        }
+    }
+
+    /// Adds up what a target's rent came to on a clock that read `clock_before`, by its last reading,
+    /// when it was set to `now`.
+    fn settle_rent(
+        &mut self,
+        ix: TargetIx,
+        clock_before: impl Fn(&WasteReading) -> Option<Moment>,
+        now: Moment,
+    ) {
+        let Some(target) = self.current.target(ix) else { return };
+        let reading = WasteReading::of(target.kind(), &target.facts(), target.correction());
+        if let Some((waste, before)) = reading.and_then(|it| Some((it, clock_before(&it)?))) {
+            let history = target.history();
             let rent = history.rent.settled(waste.reclaimable_bytes, before, now);
             self.set_history(ix, SizeHistory { rent, ..history });
         }

@@ -7,6 +7,7 @@ use crate::{
         facts::{Facts, Measurement, OptionalU64},
         growth::ExpectedRate,
         rent::{Rent, WasteReading},
+        rounding::to_bytes,
         target::TargetKind,
     },
     table::{TargetIx, TargetRef},
@@ -78,6 +79,13 @@ impl TargetCourse {
         facts
     }
 
+    /// Bytes of one file after this time, and what compacting it would free; zero where unknown.
+    pub(super) fn sizes_after(&self, after: Duration) -> (u64, u64) {
+        let facts = self.facts_after(after);
+        let waste = self.correction.reclaimable_bytes(self.kind, &facts);
+        (facts.file_bytes.get().unwrap_or_default(), waste.unwrap_or_default())
+    }
+
     /// The facts after this time, and the rent.
     pub(super) fn state_after(&self, after: Duration) -> (Facts, Rent) {
         let facts = self.facts_after(after);
@@ -140,13 +148,4 @@ impl<'a> Courses<'a> {
         self.compacted.insert(target.ix(), course);
         Some((file, left))
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a conversion from float saturates"
-)]
-fn to_bytes(bytes: f64) -> u64 {
-    bytes as u64
 }

@@ -4,24 +4,26 @@ use super::{
     ASSUMED_RATE, Outlook, Policy, Present, SAMPLES, Sample, Unchecked,
     batch_slots::BatchSlots,
     course::{Courses, TargetCourse},
-    nodes_of, sample_time, sizes, volume_outlooks,
+    nodes_of, nodes_on, volume_outlooks,
 };
 use crate::{
     jobs::{BusyPeriod, Job, JobKey, JobKind, JobPhase, Jobs, TargetConstraints},
     model::{
         channel::{Channel, Channels},
-        facts::Facts,
         records::{Backoff, JobOwner},
+        rounding::to_bytes,
         score::RentNow,
         settings::limits::Limits,
         target::TargetKind,
     },
-    plan::{Conditions, HorizonFactors, Plan, PlannedStart, Queues, Rules, first_channel},
+    plan::{
+        Conditions, HorizonFactors, Plan, PlannedStart, Queues, Rules, disk::Disks, first_channel,
+    },
     table::{NodeIx, Projection, TargetIx, TargetRef},
 };
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    collections::{BTreeMap, BinaryHeap},
     sync::Arc,
     time::Duration,
 };
@@ -116,8 +118,7 @@ impl<'a> Simulation<'a> {
             capacity: channel.capacity.min(MAX_QUEUE),
             ..channel.clone()
         };
-        let list = policy.channels.list.iter().map(shorter).collect();
-        let channels = Arc::new(Channels { list, ..(*policy.channels).clone() });
+        let channels = Arc::new(policy.channels.map(shorter));
         let rules = Rules { fresh_for: Duration::MAX, ..policy.rules.clone() };
         Self {
             present,
@@ -211,8 +212,8 @@ impl<'a> Simulation<'a> {
     fn reprice(&mut self, at: Duration) {
         let (now, first) = (self.moment(at), at.is_zero());
         self.conditions.disks = Arc::new(self.disks_after(at));
-        let factors =
-            HorizonFactors::of(&self.present.snapshot, &self.conditions, &self.rules, now);
+        let (snapshot, channels) = (&self.present.snapshot, &self.channels);
+        let factors = HorizonFactors::of(snapshot, channels, &self.conditions, &self.rules, now);
         if !first && !factors.differ_from(&self.prices, PRICE_TOLERANCE) {
             return;
         }
@@ -232,7 +233,7 @@ impl<'a> Simulation<'a> {
             return;
         }
         let course = self.courses.of(target);
-        let horizon_factor = self.prices.of_node(target.node_ix()).product();
+        let horizon_factor = self.prices.product_on(target.node_ix());
         let correction = target.correction();
         let is_taken = |after: Duration| {
             let (facts, rent) = course.state_after(after);
@@ -406,29 +407,17 @@ impl<'a> Simulation<'a> {
     }
 
     /// The volumes, with the space that is free after this time.
-    fn disks_after(&self, after: Duration) -> crate::plan::disk::Disks {
+    fn disks_after(&self, after: Duration) -> Disks {
         let mut disks = (*self.present.conditions.disks).clone();
-        let nodes = self.present.snapshot.nodes();
+        let grown = |node: NodeIx| {
+            let freed = self.freed_on.get(node.as_usize()).copied().unwrap_or(0.0);
+            self.unchecked.grown_on(node, self.span, after) - freed
+        };
         for volume in &mut disks.volumes {
             volume.falling_since = None;
-            let grown: f64 = nodes
-                .iter()
-                .enumerate()
-                .filter(|(_, node)| volume.nodes.contains(&node.name))
-                .filter_map(|(at, _)| NodeIx::from_usize(at))
-                .map(|node| {
-                    let freed = self.freed_on.get(node.as_usize()).copied().unwrap_or(0.0);
-                    self.unchecked.grown_on(node, self.span, after) - freed
-                })
-                .sum();
+            let grown: f64 = nodes_on(&self.present.snapshot, volume).map(grown).sum();
             if let Some(space) = &mut volume.space {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "saturates"
-                )]
-                let available = (space.available as f64 - grown).max(0.0) as u64;
-                space.available = available;
+                space.available = to_bytes(space.available as f64 - grown);
             }
         }
         disks
@@ -439,15 +428,13 @@ impl<'a> Simulation<'a> {
             return;
         };
         let saved = self.courses.compacted().map(|(target, course)| {
-            let without = TargetCourse::of(self.present, target).facts_after(at);
-            let waste = |facts: &Facts| sizes(target, facts).1 as f64;
-            let saved = waste(&without) - waste(&course.facts_after(at));
-            saved * f64::from(target.file_count())
+            let without = TargetCourse::of(self.present, target);
+            let waste = |course: &TargetCourse| course.sizes_after(at).1 as f64;
+            (waste(&without) - waste(course)) * f64::from(target.file_count())
         });
         let saved: f64 = saved.sum();
         let freed: f64 = self.freed_on.iter().sum();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-        let less = |bytes: u64, by: f64| (bytes as f64 - by).max(0.0) as u64;
+        let less = |bytes: u64, by: f64| to_bytes(bytes as f64 - by);
         self.samples.push(Sample {
             waste_bytes: less(unchecked.waste_bytes, saved),
             file_bytes: less(unchecked.file_bytes, freed),
@@ -473,8 +460,7 @@ impl<'a> Simulation<'a> {
             concurrency: channel.concurrency.saturating_mul(fit),
             ..channel.clone()
         };
-        let list = self.channels.list.iter().map(more).collect();
-        self.channels = Arc::new(Channels { list, ..(*self.channels).clone() });
+        self.channels = Arc::new(self.channels.map(more));
         self.queues.reconfigure(Arc::clone(&self.channels));
     }
 
@@ -489,8 +475,7 @@ impl<'a> Simulation<'a> {
         let waiting = waiting.map(|oldest| oldest.age(end));
         let volumes = volume_outlooks(self.present, self.span, |node, at| {
             let freed = self.freed_at_samples.get(at).and_then(|row| row.get(node.as_usize()));
-            self.unchecked.grown_on(node, self.span, sample_time(self.span, at))
-                - freed.copied().unwrap_or(0.0)
+            self.unchecked.grown_by_sample(node, at) - freed.copied().unwrap_or(0.0)
         });
         Outlook {
             name: name.to_owned(),
@@ -514,11 +499,9 @@ fn undisturbed(conditions: &Conditions) -> Conditions {
     let quarantined = constraints.backoffs.iter();
     let quarantined = quarantined.filter(|(_, it)| matches!(it, Backoff::Quarantined { .. }));
     let backoffs: BTreeMap<TargetIx, Backoff> = quarantined.map(|(ix, it)| (*ix, *it)).collect();
-    let views: BTreeMap<TargetIx, BTreeSet<NodeIx>> = BTreeMap::new();
     Conditions {
         constraints: Arc::new(TargetConstraints {
             backoffs,
-            partly_compacted_views: views,
             learned_headroom_factor: constraints.learned_headroom_factor,
             rewrite_bytes_per_second: constraints.rewrite_bytes_per_second,
             ..TargetConstraints::default()

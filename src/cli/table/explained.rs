@@ -8,6 +8,7 @@ use super::{
 use crate::{
     plan::RefusalReason,
     serve::report::{self, Explained, MissLine, OrderLine, Target},
+    text::counted,
 };
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -66,7 +67,8 @@ fn sentence(asked: &str, rows: &[&Explained]) -> String {
         (of_kind("cleanup"), "index cleanup", "index cleanups"),
     ];
     let kinds = kinds.into_iter().filter(|(count, ..)| *count > 0);
-    let kinds: Vec<String> = kinds.map(|(count, one, many)| counted(count, one, many)).collect();
+    let kinds: Vec<String> =
+        kinds.map(|(count, one, many)| counted(count as u64, one, many)).collect();
     let sum = |size: fn(&Target) -> Option<u64>| {
         let known = rows.iter().filter(|it| it.target.kind != "cleanup");
         bytes(Some(known.filter_map(|it| size(&it.target)).sum()))
@@ -81,7 +83,7 @@ fn sentence(asked: &str, rows: &[&Explained]) -> String {
     ];
     let decided = decided.into_iter().filter(|(count, ..)| *count > 0);
     let decided: Vec<String> =
-        decided.map(|(count, one, many)| counted(count, one, many)).collect();
+        decided.map(|(count, one, many)| counted(count as u64, one, many)).collect();
     format!(
         "{}: {}; {} on disk, {} reclaimable. {}.",
         printable(asked),
@@ -90,10 +92,6 @@ fn sentence(asked: &str, rows: &[&Explained]) -> String {
         sum(|it| it.reclaimable_bytes),
         joined(&decided)
     )
-}
-
-fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// `a, b and c`.

@@ -1,7 +1,7 @@
 //! Layout of tables and lines: as wide as the terminal, with breaks only between words.
 
 use super::super::printable;
-use crate::text::size;
+use crate::{model::rounding::to_bytes, text::size};
 use comfy_table::{
     CellAlignment, ColumnConstraint::LowerBoundary, ContentArrangement, Table, Width, presets,
 };
@@ -238,8 +238,7 @@ pub(super) fn bytes(bytes: Option<u64>) -> String {
 }
 
 pub(super) fn sum(sum: Option<f64>) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    bytes(sum.map(|sum| sum as u64))
+    bytes(sum.map(to_bytes))
 }
 
 /// A node's name without the part that all nodes share, before or after the `@`; otherwise the whole

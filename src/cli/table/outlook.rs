@@ -2,11 +2,11 @@
 
 use super::{
     super::printable,
-    layout::{Grid, paragraph},
+    layout::{Grid, bytes, paragraph, sum},
 };
 use crate::{
     serve::report::{OutlookLine, WhatIf},
-    text::{duration, size},
+    text::duration,
 };
 use std::time::Duration;
 
@@ -46,13 +46,11 @@ fn rules(answer: &WhatIf, width: u16) -> String {
     let mut table = Grid::new(head, &[1, 2, 3, 4, 5, 6]);
     for outlook in &answer.outlooks {
         let wait = outlook.longest_wait_seconds.map(Duration::from_secs);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-        let written = outlook.rewritten_bytes_per_day as u64;
         table.push([
             printable(&outlook.name),
-            bytes(outlook.mean_waste_bytes),
-            bytes(outlook.peak_waste_bytes),
-            bytes(written),
+            bytes(Some(outlook.mean_waste_bytes)),
+            bytes(Some(outlook.peak_waste_bytes)),
+            sum(Some(outlook.rewritten_bytes_per_day)),
             rounded(outlook.compactions_per_day),
             wait.map_or_else(String::new, duration::format_rounded),
             undone(outlook),
@@ -64,7 +62,7 @@ fn rules(answer: &WhatIf, width: u16) -> String {
 fn undone(outlook: &OutlookLine) -> String {
     match outlook.undone_targets {
         0 => "nothing".to_owned(),
-        targets => format!("{targets}, {}", bytes(outlook.undone_bytes)),
+        targets => format!("{targets}, {}", bytes(Some(outlook.undone_bytes))),
     }
 }
 
@@ -79,7 +77,11 @@ fn waste_lines(answer: &WhatIf) -> String {
     let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or_default();
     let lines = outlooks().zip(&names).map(|(outlook, name)| {
         let last = outlook.waste_bytes.last().copied().unwrap_or_default();
-        format!("  {name:longest$}  {}  {}\n", line(&outlook.waste_bytes, highest), bytes(last))
+        format!(
+            "  {name:longest$}  {}  {}\n",
+            line(&outlook.waste_bytes, highest),
+            bytes(Some(last))
+        )
     });
     lines.collect()
 }
@@ -103,17 +105,13 @@ fn volumes(answer: &WhatIf, width: u16) -> String {
             table.push([
                 if row == 0 { printable(&volume.name) } else { String::new() },
                 printable(&outlook.name),
-                volume.free_bytes.first().copied().map_or_else(String::new, bytes),
-                volume.free_bytes.last().copied().map_or_else(String::new, bytes),
+                bytes(volume.free_bytes.first().copied()),
+                bytes(volume.free_bytes.last().copied()),
                 volume.full_at.as_deref().map_or_else(|| "never".to_owned(), printable),
             ]);
         }
     }
     if table.is_empty() { String::new() } else { table.wrapped(width) }
-}
-
-fn bytes(bytes: u64) -> String {
-    size::format_size(bytes).to_string()
 }
 
 #[cfg(test)]

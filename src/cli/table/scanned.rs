@@ -12,7 +12,7 @@ use crate::{
     plan::Plan,
     serve::report::{self, MissLine, VolumeLine},
     table::{NodeIx, TargetRef, TargetSums},
-    text::size,
+    text::{counted, size},
 };
 use wall_clock::Moment;
 
@@ -30,9 +30,9 @@ pub(in crate::cli) fn headline(plan: &Plan, simulated: bool) -> String {
         (false, true) if nodes > 0 => "the files",
         (false, _) => "a CouchDB cluster",
     };
-    let plural = if nodes == 1 { "" } else { "s" };
+    let nodes = counted(nodes as u64, "node", "nodes");
     let at: Moment = plan.snapshot.generated_at();
-    format!("{what} of {nodes} node{plural}{down}, read at {}\n", at.rfc3339())
+    format!("{what} of {nodes}{down}, read at {}\n", at.rfc3339())
 }
 
 /// The cluster's nodes, with their complete names if those fit.

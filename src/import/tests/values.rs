@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::{
-    channel::builtin_channels,
+    channel::ChannelPreset,
     target::TargetKind,
     window::{Days, Window},
 };
@@ -60,7 +60,7 @@ fn every_setting_of_a_channel_is_carried_over() {
          max_priority = 9000000000\nmin_size = 20000000000\nmax_size = 2000000000000\nmin_changes = 1000\n\
          capacity = 99\nconcurrency = 2\nfrom = 20:00\nto = 6:30\nstrict_window = true\n",
     );
-    let mut expected = builtin_channels();
+    let mut expected = ChannelPreset::Smoosh.channels();
     expected.insert(
         0,
         Channel {

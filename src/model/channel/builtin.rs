@@ -74,12 +74,6 @@ impl ChannelPreset {
     }
 }
 
-/// smoosh's channels in their order, with its defaults.
-#[must_use]
-pub fn builtin_channels() -> Vec<Channel> {
-    ChannelPreset::Smoosh.channels()
-}
-
 /// How smoosh's channel of this name ranks, if it is one of its own.
 #[must_use]
 pub fn builtin_priority(name: &str) -> Option<PriorityKind> {

@@ -13,6 +13,7 @@
 
 use crate::model::{
     correction::{CompactionEvidence, Correction, Corrections},
+    rounding::to_single,
     target::TargetKind,
 };
 use serde::{Deserialize, Serialize};
@@ -140,7 +141,7 @@ impl CorrectionRecord {
         let trust = rounded(self.trust(0.0, now));
         let trust_where_low = rounded(self.trust(cluster_trust, now));
         // What corrects nothing is the same whatever was measured, so that nothing is rescored.
-        let density = if trust_where_low > 0.0 { single(density) } else { 0.0 };
+        let density = if trust_where_low > 0.0 { to_single(density) } else { 0.0 };
         Correction { density, trust, trust_where_low, is_confirmed }
     }
 }
@@ -150,12 +151,7 @@ fn density(bytes: f64, units: f64) -> Option<f64> {
 }
 
 fn rounded(trust: f64) -> f32 {
-    single((trust / TRUST_STEP).round() * TRUST_STEP)
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "seven digits are enough")]
-const fn single(value: f64) -> f32 {
-    value as f32
+    to_single((trust / TRUST_STEP).round() * TRUST_STEP)
 }
 
 /// The evidence of all databases.

@@ -7,7 +7,7 @@
 //! that is no longer scraped looks fresh for the whole lookback period. `timestamp()` over the
 //! same query at the same time returns when it was scraped.
 
-use crate::{sources::fetch, text::duration};
+use crate::{model::rounding::to_bytes, sources::fetch, text::duration};
 use couchdb_client::Address;
 use serde::Deserialize;
 use std::time::Duration;
@@ -133,13 +133,7 @@ pub(super) async fn query_free_space(
         let most = duration::format_exact(max_age);
         return Err(refused(format!("its sample is {age} old, older than max_age ({most})")));
     }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "not negative, and `as` clamps at the largest"
-    )]
-    let available = number as u64;
-    Ok(FreeSpaceSample { available, measured_at: at })
+    Ok(FreeSpaceSample { available: to_bytes(number), measured_at: at })
 }
 
 /// Why a query has no result.

@@ -6,7 +6,10 @@
 //! back. So a fall counts if it would fill the volume soon, and no longer counts once filling it
 //! would take twice that time.
 
-use crate::jobs::{Job, JobKey};
+use crate::{
+    jobs::{Job, JobKey},
+    model::rounding::to_bytes,
+};
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
@@ -109,13 +112,7 @@ impl SpaceTrend {
 /// A job's initial reservation, from its current reservation and progress.
 fn initial_reservation(job: &Job) -> u64 {
     let left = 1.0 - job.progress.unwrap_or_default().clamp(0.0, 0.99);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the product is not negative, and `as` clamps it"
-    )]
-    let peak = (job.reserved_bytes as f64 / left) as u64;
-    peak
+    to_bytes(job.reserved_bytes as f64 / left)
 }
 
 #[cfg(test)]

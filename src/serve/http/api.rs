@@ -96,20 +96,30 @@ pub(super) async fn worked_out(
     turns: ConcurrencyLimit,
     work: impl FnOnce(Arc<Plan>) -> Result<StreamedData, ApiError> + Send + 'static,
 ) -> Response {
+    match in_turn(state, &turns, |plan| work(plan).map(StreamedData::begin)).await {
+        Ok(begun) => begun.sent(turns),
+        Err(refused) => refused,
+    }
+}
+
+/// What `work` makes of the plan of the moment at which its turn comes, on a blocking thread; or the
+/// response that says why there is nothing.
+pub(super) async fn in_turn<T: Send + 'static>(
+    state: &AppState,
+    turns: &ConcurrencyLimit,
+    work: impl FnOnce(Arc<Plan>) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, Response> {
     let Some(turn) = turns.clone().acquire().await else {
-        return ApiError::stopping().into_response();
+        return Err(ApiError::stopping().into_response());
     };
     let plan = Arc::clone(&state.plan.borrow());
     let work = move || {
         // The permit is freed when the work ends, not when the client disconnects.
         let _turn = turn;
-        work(plan).map(StreamedData::begin)
+        work(plan)
     };
-    match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(begun)) => begun.sent(turns),
-        Ok(Err(refused)) => refused.into_response(),
-        Err(failed) => super::lost(failed),
-    }
+    let done = tokio::task::spawn_blocking(work).await.map_err(super::lost)?;
+    done.map_err(IntoResponse::into_response)
 }
 
 /// The query of a request. An invalid query is refused before the handler runs.

@@ -2,7 +2,7 @@
 
 use super::AppState;
 use crate::{
-    model::{channel::Mode, target::TargetKind},
+    model::{channel::Mode, rounding::to_bytes, target::TargetKind},
     plan::RefusalReason,
     serve::report,
     table::NodeIx,
@@ -125,8 +125,7 @@ fn sweep_line(status: &crate::scan::ScanStatus) -> String {
 
 fn bytes(bytes: Option<f64>) -> String {
     // Sums are whole bytes; the table shows three digits.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    bytes.map_or_else(|| "?".to_owned(), |bytes| size::format_size(bytes as u64).to_string())
+    bytes.map_or_else(|| "?".to_owned(), |bytes| size::format_size(to_bytes(bytes)).to_string())
 }
 
 fn nodes(plan: &crate::plan::Plan) -> Markup {

@@ -3,15 +3,15 @@
 //! It works on a thread of its own, one request at a time: a million targets take many seconds.
 
 use super::{
-    AppState, answer,
-    api::{ApiError, ValidQuery},
+    AppState,
+    api::{ApiError, ValidQuery, in_turn, success},
     guard::ConcurrencyLimit,
 };
 use crate::{
     config::{self, File},
     model::channel::{ChannelPreset, Channels},
     plan::Plan,
-    serve::report::{Conflict, Success, WhatIf},
+    serve::report::{Conflict, WhatIf},
     table::NodeIx,
     what_if::{Policy, Present, Proposal, outlooks},
 };
@@ -69,28 +69,24 @@ pub(super) async fn what_if(
     Extension(Turns(turns)): Extension<Turns>,
     ValidQuery(query): ValidQuery<WhatIfQuery>,
 ) -> Response {
+    // A wrong query is refused at once, not when its turn comes.
     let plan = Arc::clone(&state.plan.borrow());
-    let asked = query.proposals(&plan).and_then(|proposals| Ok((proposals, query.span()?)));
-    let (proposals, span) = match asked {
-        Ok(asked) => asked,
-        Err(refused) => return refused.into_response(),
-    };
-    let Some(turn) = turns.acquire().await else {
-        return ApiError::stopping().into_response();
-    };
-    let now = state.clock.now();
-    let work = move || {
-        // The turn is over when the work ends, not when the client disconnects.
-        let _turn = turn;
+    if let Err(refused) = query.span().and_then(|_| query.proposals(&plan)) {
+        return refused.into_response();
+    }
+    drop(plan);
+    let clock = state.clock;
+    let work = move |plan: Arc<Plan>| {
         let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());
-        let answer = outlooks(&Present { snapshot, conditions, now }, &proposals, span);
-        let early = |why| ApiError::conflict(why, Conflict::Plain {});
-        answer.map(|answer| WhatIf::from(&answer)).map_err(early)
+        let present = Present { snapshot, conditions, now: clock.now() };
+        let answer = outlooks(&present, &query.proposals(&plan)?, query.span()?);
+        answer
+            .map(|answer| WhatIf::from(&answer))
+            .map_err(|early| ApiError::conflict(early, Conflict::Plain {}))
     };
-    match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(answer)) => answer::whole(&Success::of(&answer)),
-        Ok(Err(refused)) => refused.into_response(),
-        Err(failed) => super::lost(failed),
+    match in_turn(&state, &turns, work).await {
+        Ok(answer) => success(&answer),
+        Err(refused) => refused,
     }
 }
 

@@ -5,6 +5,7 @@ use crate::{
     model::{
         channel::Channel,
         priority::{PriorityKind, PriorityUnit},
+        rounding::to_bytes,
         score::{Miss, MissReason},
     },
     text::size,
@@ -79,12 +80,7 @@ impl MissLine {
         let bytes = self.unit.as_deref() == Some("bytes");
         let number = |number: Option<f64>| match number {
             None => "unknown".to_owned(),
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "saturates"
-            )]
-            Some(number) if bytes => size::format_size_short(number as u64),
+            Some(number) if bytes => size::format_size_short(to_bytes(number)),
             Some(number) if number.fract() == 0.0 => format!("{number}"),
             Some(number) => format!("{number:.2}"),
         };

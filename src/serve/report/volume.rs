@@ -2,7 +2,7 @@
 
 use crate::{
     datadir::DirectoryContent,
-    model::target::TargetKind,
+    model::{rounding::to_bytes, target::TargetKind},
     table::{NodeIx, Totals, VolumeUsage},
 };
 use schemars::JsonSchema;
@@ -37,8 +37,6 @@ impl VolumeLine {
                 frees(TargetKind::Db).zip(frees(TargetKind::View)).map(|(dbs, views)| dbs + views)
             }
         };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-        let whole = |bytes: f64| bytes as u64;
         Self {
             directory: on.volume.directory.to_string(),
             size_bytes: on.volume.space.map(|space| space.size),
@@ -46,7 +44,7 @@ impl VolumeLine {
             stale_index_bytes: on.stale_index_bytes,
             leftover_bytes: on.leftover_bytes,
             trash_bytes: on.trash_bytes,
-            reclaimable_bytes: reclaimable.map(whole),
+            reclaimable_bytes: reclaimable.map(to_bytes),
         }
     }
 }

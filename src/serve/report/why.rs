@@ -2,7 +2,7 @@
 
 use super::{suspension, title};
 use crate::{
-    model::{channel::Channel, records::Backoff},
+    model::{channel::Channel, records::Backoff, rounding::to_bytes},
     plan::{Plan, Refusal, RefusalReason, SlotReservation},
     table::TargetRef,
     text::{duration, size},
@@ -302,10 +302,9 @@ fn number(number: Option<f64>) -> String {
 }
 
 fn bytes(number: Option<f64>) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     number.map_or_else(
         || "an unknown size".to_owned(),
-        |bytes| size::format_size(bytes as u64).to_string(),
+        |bytes| size::format_size(to_bytes(bytes)).to_string(),
     )
 }
 

@@ -29,7 +29,8 @@ impl Draft {
             targets.filter(|target| changed.contains(&target.db())).map(TargetRef::ix).collect();
         for ix in &changed {
             if let Some(now) = now {
-                self.settle_rent(*ix, now);
+                // Before its waste is predicted otherwise.
+                self.settle_rent(*ix, |_| Some(now), now);
             }
             self.remove_from_sums(*ix);
         }
@@ -39,17 +40,6 @@ impl Draft {
             self.mark_changed(*ix);
         }
         !changed.is_empty()
-    }
-
-    /// Adds up what a target's rent came to by `now`, before its waste is predicted otherwise.
-    fn settle_rent(&mut self, ix: TargetIx, now: Moment) {
-        let Some(target) = self.current.target(ix) else { return };
-        let reading = WasteReading::of(target.kind(), &target.facts(), target.correction());
-        if let Some(waste) = reading {
-            let history = target.history();
-            let rent = history.rent.settled(waste.reclaimable_bytes, now, now);
-            self.set_history(ix, SizeHistory { rent, ..history });
-        }
     }
 
     /// Applies what is known of a database that just got its row.

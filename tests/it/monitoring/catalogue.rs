@@ -117,7 +117,7 @@ async fn a_running_demo_exports_exactly_the_catalogue() {
     let elsewhere = [
         "recliner_queue_rent_ratio_min",
         "recliner_queue_rent_ratio_max",
-        "recliner_queue_horizon_seconds",
+        "recliner_rent_horizon_seconds",
         "recliner_certificate_expiry_timestamp_seconds",
         "recliner_suspended_since_timestamp_seconds",
         "recliner_suspension_info",

@@ -343,7 +343,7 @@ proptest! {
         order.iter().for_each(|at| second.add(&one[*at]));
         let now = Moment::from_unix(120 * DAY);
         let (first, second) = (first.correction(0.0, now), second.correction(0.0, now));
-        prop_assert!((first.trust - second.trust).abs() <= single(TRUST_STEP));
+        prop_assert!((first.trust - second.trust).abs() <= to_single(TRUST_STEP));
         prop_assert!((first.density - second.density).abs() <= first.density.abs() * 1e-6);
         prop_assert_eq!(first.is_confirmed, second.is_confirmed);
     }
@@ -355,7 +355,7 @@ proptest! {
             record.add(&outcome);
             let now = record.correction(prior, outcome.at);
             prop_assert!((0.0..=1.0).contains(&now.trust) && (0.0..=1.0).contains(&now.trust_where_low));
-            prop_assert!(now.trust <= now.trust_where_low + single(TRUST_STEP));
+            prop_assert!(now.trust <= now.trust_where_low + to_single(TRUST_STEP));
             prop_assert!(now.density.is_finite() && now.density >= 0.0);
         }
     }

@@ -33,7 +33,7 @@ families! {
         "Lowest ratio of rent to cost times horizon in the queue; absent unless the channel ranks by rent.";
     QUEUE_RENT_MAX: Gauge Ratio "recliner_queue_rent_ratio_max" ["node", "channel"]
         "Highest ratio of rent to cost times horizon in the queue; absent unless the channel ranks by rent.";
-    QUEUE_HORIZON_SECONDS: Gauge Seconds "recliner_queue_horizon_seconds" ["node", "channel"]
+    RENT_HORIZON_SECONDS: Gauge Seconds "recliner_rent_horizon_seconds" ["node", "channel"]
         "Time for which a wasted byte may lie, in seconds, as scarcity adapts it; absent unless the channel ranks by rent.";
 }
 
@@ -80,10 +80,10 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
             }
         }
     }
-    let mut samples = writer.family(&QUEUE_HORIZON_SECONDS);
+    let mut samples = writer.family(&RENT_HORIZON_SECONDS);
     for (node, channel, queue) in &queues {
         if channel.priority == PriorityKind::Rent {
-            let factor = plan.horizon_factors.of_node(queue.node).product();
+            let factor = plan.horizon_factors.product_on(queue.node);
             samples.sample(&[node, &channel.name], channel.horizon.as_secs_f64() * factor);
         }
     }
@@ -147,7 +147,7 @@ mod tests {
         };
         near(value("recliner_queue_rent_ratio_max"), 3.0);
         near(value("recliner_queue_rent_ratio_min"), 1.5);
-        near(value("recliner_queue_horizon_seconds"), 86_400.0);
+        near(value("recliner_rent_horizon_seconds"), 86_400.0);
         assert_eq!(value("recliner_queue_ratio_max"), None);
     }
 }
