@@ -215,9 +215,11 @@ proptest! {
         };
         let starts = chosen(&plan);
         prop_assert!(!starts.iter().any(covered));
-        // If nothing behind the gate started before, closing it changes no start.
+        // If nothing behind the gate started before, closing it takes no start away. It may let others
+        // start: slots that were reserved for a target behind the gate are free.
         if !chosen(&before).iter().any(covered) && which < 9 {
-            prop_assert_eq!(starts, chosen(&before));
+            let before = chosen(&before);
+            prop_assert!(before.iter().all(|start| starts.contains(start)), "{before:?} {starts:?}");
         }
     }
 }
