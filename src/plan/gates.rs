@@ -5,6 +5,7 @@ use crate::{
     model::{
         channel::{Channel, Channels, Mode},
         records::SuspensionScope,
+        settings::limits::BUDGET_PERIOD,
         target::{CLUSTER_NODE, TargetKind},
         window::{self, Window},
     },
@@ -301,7 +302,7 @@ pub(super) fn next_change(
         let steps = since.age(*now).as_secs().checked_div(step)?.saturating_add(1);
         Some(since.plus(Duration::from_secs(step.saturating_mul(steps))))
     });
-    let spent = history.recent_starts.iter().map(|(at, _)| at.plus(super::slots::BUDGET_PERIOD));
+    let spent = history.recent_starts.iter().map(|(at, _)| at.plus(BUDGET_PERIOD));
     let all = windows.chain(backoffs).chain(waits).chain(rests).chain(ramp).chain(spent);
     all.filter(|at| at > now).min()
 }

@@ -4,9 +4,9 @@
 //! writing makes compactions dear, so it grows while a node is busy and as the hourly byte budget is
 //! used up. Pure; the planner computes it for each plan, `explain` and metrics show it.
 
-use super::{Conditions, Rules, disk::Disks, slots::BUDGET_PERIOD};
+use super::{Conditions, Rules, disk::Disks};
 use crate::{
-    model::{channel::Channels, score::RentNow},
+    model::{channel::Channels, score::RentNow, settings::limits::BUDGET_PERIOD},
     table::{NodeIx, Snapshot, TargetRef},
 };
 use std::sync::Arc;

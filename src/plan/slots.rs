@@ -1,12 +1,12 @@
 //! Limits: running jobs by node, channel and cluster, and bytes spent of the hourly budget.
 
 use super::{Refusal, RefusalReason, SlotReservation, db_copies::NodeCopies, queue_bounds};
-use crate::{model::settings::limits::Limits, table::NodeIx};
+use crate::{
+    model::settings::limits::{BUDGET_PERIOD, Limits},
+    table::NodeIx,
+};
 use std::time::Duration;
 use wall_clock::Moment;
-
-/// The period over which the byte budget is counted.
-pub(super) const BUDGET_PERIOD: Duration = Duration::from_secs(3_600);
 
 /// A file larger than this fraction of the hourly budget counts as large.
 const LARGE_FILE_DIVISOR: u64 = 8;

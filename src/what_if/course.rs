@@ -135,11 +135,10 @@ impl<'a> Courses<'a> {
         compacted.unwrap_or_else(|| TargetCourse::of(self.present, target))
     }
 
-    /// Every target that was compacted, with its course.
-    pub(super) fn compacted(&self) -> impl Iterator<Item = (TargetRef<'a>, &TargetCourse)> {
-        self.compacted
-            .iter()
-            .filter_map(|(ix, course)| Some((self.present.snapshot.target(*ix)?, course)))
+    /// Every target that was compacted and grows, with its course.
+    pub(super) fn growing(&self) -> impl Iterator<Item = (TargetRef<'a>, &TargetCourse)> {
+        let growing = self.compacted.iter().filter(|(_, course)| !course.is_idle());
+        growing.filter_map(|(ix, course)| Some((self.present.snapshot.target(*ix)?, course)))
     }
 
     /// Compacts one file of a target; returns its sizes before and after.

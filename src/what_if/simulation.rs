@@ -13,7 +13,7 @@ use crate::{
         records::{Backoff, JobOwner},
         rounding::to_bytes,
         score::RentNow,
-        settings::limits::Limits,
+        settings::limits::{BUDGET_PERIOD, Limits},
         target::TargetKind,
     },
     plan::{
@@ -95,6 +95,8 @@ pub(super) struct Simulation<'a> {
     /// The same at each sample.
     freed_at_samples: Vec<Vec<f64>>,
     samples: Vec<Sample>,
+    /// Waste that compactions of targets that do not grow freed.
+    saved_for_good: f64,
     sums: Sums,
     /// The shortest time from one plan to the next.
     tick: Duration,
@@ -136,6 +138,7 @@ impl<'a> Simulation<'a> {
             freed_on: vec![0.0; present.snapshot.nodes().len()],
             freed_at_samples: Vec::with_capacity(SAMPLES),
             samples: Vec::with_capacity(SAMPLES),
+            saved_for_good: 0.0,
             sums: Sums::default(),
             tick: span.mul_f64(1.0 / plans as f64).max(Duration::from_secs(1)),
             steps_per_sample: (plans / (SAMPLES - 1)).clamp(1, STEPS_PER_SAMPLE),
@@ -177,6 +180,8 @@ impl<'a> Simulation<'a> {
         let now = self.moment(at);
         self.conditions.disks = Arc::new(self.disks_after(at));
         self.conditions.jobs = Arc::new(self.running_jobs());
+        let constraints = Arc::make_mut(&mut self.conditions.constraints);
+        constraints.recent_starts.retain(|(at, _)| at.age(now) < BUDGET_PERIOD);
         self.update_busy_periods(&Arc::clone(&self.conditions.jobs), now);
         let snapshot = self.projection.publish(now);
         self.queues.apply_snapshot(&snapshot, now);
@@ -297,7 +302,6 @@ impl<'a> Simulation<'a> {
         let waited = self.plan.placement(start.ix).map(|(_, placed)| placed.queued_since.age(now));
         self.sums.longest_wait = self.sums.longest_wait.max(waited);
         let constraints = Arc::make_mut(&mut self.conditions.constraints);
-        constraints.recent_starts.retain(|(at, _)| at.age(now) < Duration::from_secs(3_600));
         constraints.recent_starts.push((now, start.file_bytes.unwrap_or_default()));
         for node in nodes.iter().chain(std::iter::once(&start.node)) {
             constraints.last_start_by_node.insert(*node, now);
@@ -336,7 +340,12 @@ impl<'a> Simulation<'a> {
             self.add_rewritten(job.start.rewrite_bytes.unwrap_or_default());
             return;
         }
+        let before = self.courses.of(target);
         let Some((file, left)) = self.courses.compact(target, job.ends) else { return };
+        if before.is_idle() {
+            let after = self.courses.of(target);
+            self.saved_for_good += saved_waste(target, &before, &after, job.ends);
+        }
         let count = u64::from(target.file_count());
         self.add_rewritten(if is_copy { left } else { left.saturating_mul(count) });
         let freed = file.saturating_sub(left).saturating_mul(count);
@@ -427,12 +436,11 @@ impl<'a> Simulation<'a> {
         let Some(unchecked) = self.unchecked.samples.get(self.samples.len()).copied() else {
             return;
         };
-        let saved = self.courses.compacted().map(|(target, course)| {
+        let saved = self.courses.growing().map(|(target, course)| {
             let without = TargetCourse::of(self.present, target);
-            let waste = |course: &TargetCourse| course.sizes_after(at).1 as f64;
-            (waste(&without) - waste(course)) * f64::from(target.file_count())
+            saved_waste(target, &without, course, at)
         });
-        let saved: f64 = saved.sum();
+        let saved = saved.sum::<f64>() + self.saved_for_good;
         let freed: f64 = self.freed_on.iter().sum();
         let less = |bytes: u64, by: f64| to_bytes(bytes as f64 - by);
         self.samples.push(Sample {
@@ -490,6 +498,17 @@ impl<'a> Simulation<'a> {
             is_coarse: self.batches.is_some(),
         }
     }
+}
+
+/// Waste that a target does not have because of the second course.
+fn saved_waste(
+    target: TargetRef<'_>,
+    without: &TargetCourse,
+    course: &TargetCourse,
+    at: Duration,
+) -> f64 {
+    let waste = |course: &TargetCourse| course.sizes_after(at).1 as f64;
+    (waste(without) - waste(course)) * f64::from(target.file_count())
 }
 
 /// The same conditions without what passes: nothing is suspended, busy, resting or ordered. Targets

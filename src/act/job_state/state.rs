@@ -17,6 +17,7 @@ use crate::{
             LearnedCorrections, RecoveredState, StateChange, Suspension, SuspensionScope,
             Suspensions, TargetRecord,
         },
+        settings::limits::BUDGET_PERIOD,
         target::{TargetId, TargetKind},
     },
     plan::{HorizonFactors, first_channel},
@@ -29,9 +30,6 @@ use std::{
     time::Duration,
 };
 use wall_clock::Moment;
-
-/// How long starts count against the hourly budget.
-const BUDGET_WINDOW: Duration = Duration::from_secs(3_600);
 
 /// How often corrections are computed anew although nothing was learned, because evidence loses weight.
 const FORGETTING_INTERVAL: Duration = Duration::from_secs(24 * 3_600);
@@ -473,7 +471,7 @@ impl JobState {
         trouble: Option<&(Moment, String)>,
         now: Moment,
     ) -> TargetConstraints {
-        self.recent_starts.retain(|(at, _)| at.age(now) < BUDGET_WINDOW);
+        self.recent_starts.retain(|(at, _)| at.age(now) < BUDGET_PERIOD);
         let running = self.tracker.own_compactions().collect();
         BusyPeriod::update_all(&mut self.busy_periods, &running, now);
         // Positions of new targets must be known at once, so that their constraints apply to the

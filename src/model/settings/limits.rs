@@ -5,6 +5,9 @@ use std::time::Duration;
 
 const GIB: u64 = 1 << 30;
 
+/// The period over which bytes of [`Limits::bytes_per_hour`] are counted.
+pub const BUDGET_PERIOD: Duration = Duration::from_secs(3_600);
+
 /// How much runs at a time. Jobs of others count too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {

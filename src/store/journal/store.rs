@@ -15,12 +15,12 @@ use crate::model::{
         Calibration, CorrectionKey, CorrectionRecord, Intent, Outcome, RecoveredState, StateChange,
         Suspension, SuspensionScope, TargetRecord,
     },
-    settings::work,
+    settings::{limits::BUDGET_PERIOD, work},
 };
 use lru::LruCache;
 use redb::{Database, Error, ReadTransaction, ReadableDatabase as _, ReadableTable as _};
 use serde::de::DeserializeOwned;
-use std::{num::NonZeroUsize, time::Duration};
+use std::num::NonZeroUsize;
 use wall_clock::Moment;
 
 /// The latest outcomes, to recognise a repeated one: far more than a batch contains.
@@ -28,10 +28,6 @@ pub(super) type RecentOutcomes = LruCache<OutcomeKey, ()>;
 
 /// Number of outcomes that can be recognised.
 const RECENT_OUTCOMES: NonZeroUsize = NonZeroUsize::new(4_096).expect("a literal that is not zero");
-
-/// Outcomes of jobs that started within this time are loaded, because the hourly budget counts
-/// them.
-const BUDGET_WINDOW: Duration = Duration::from_secs(3600);
 
 /// Bytes written and removed again to test for free space; more than a usual batch.
 const PROBE_BYTES: usize = 256 << 10;
@@ -226,7 +222,8 @@ impl JournalStore {
         // hour.
         for entry in tx.open_table(OUTCOMES)?.iter()?.rev().take(RECENT_OUTCOMES.get()) {
             let outcome = parse_entry::<Outcome>(entry?.1.value().1)?;
-            if outcome.started_at.age(now) <= BUDGET_WINDOW {
+            // The hourly budget counts these.
+            if outcome.started_at.age(now) <= BUDGET_PERIOD {
                 found.recent_outcomes.push(outcome);
             }
         }
