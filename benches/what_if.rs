@@ -81,7 +81,7 @@ fn present(targets: u64) -> Present {
 }
 
 fn proposals() -> Vec<Proposal> {
-    let smoosh = Policy::smoosh();
+    let smoosh = Policy::smoosh(&Channels::default());
     let rent = Channels { list: ChannelPreset::Rent.channels(), ..Channels::default() };
     let rent = Policy { channels: Arc::new(rent), ..smoosh.clone() };
     let in_force = Policy { rules: recliner::plan::Rules::default(), ..smoosh.clone() };

@@ -2,17 +2,19 @@
 //!
 //! Owns the translation of what the crate `compaction-settings` reads, the findings about what a
 //! channel says differently, and the comparison of nodes. Never asks a server, never opens a file
-//! and never writes YAML: it takes each node's settings and returns [`Imported`]. The command
-//! `import` calls it.
+//! and never writes YAML: it takes each node's settings and returns [`Imported`], or channels by rent
+//! in their place. The command `import` calls it, and the API for what-if.
 
 mod daemon;
 mod finding;
 mod ignored;
 mod merge;
+mod rent;
 mod smoosh;
 
 pub(crate) use finding::{Finding, Severity};
-pub(crate) use merge::Imported;
+pub(crate) use merge::{Group, Imported};
+pub(crate) use rent::{AsRent, as_rent};
 
 use self::finding::NodeFindings;
 use crate::{model::channel::Channel, text::pattern::PatternError};

@@ -241,6 +241,7 @@ impl Service {
         });
         let changes = monitor.start_feed_client(Some(journal.clone()), &mut tasks);
         let takeover = monitor.start_takeover(Arc::new(journal.clone()), &mut tasks);
+        let smoosh_settings = monitor.start_smoosh_settings(&mut tasks);
         let couchdb = monitor.start_operator_log(&mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (certificates, certificates_rx) = latest::channel(monitor.client.certificate_ends());
@@ -255,6 +256,7 @@ impl Service {
             config: config_rx,
             changes: changes.status,
             takeovers: takeover.takeovers,
+            smoosh_settings,
             certificates: certificates_rx,
             builds: warmer.builds,
             registry,

@@ -6,3 +6,4 @@ pub(crate) mod couchdb;
 pub(crate) mod fetch;
 pub mod inventory;
 pub mod request_metrics;
+pub mod smoosh_settings;

@@ -6,15 +6,18 @@
 //!
 //! What is simplified: sizes grow smoothly; a compaction takes its predicted bytes at the rate that
 //! was measured, or at [`ASSUMED_RATE`]; a view's copies are spread evenly over the nodes; nothing is
-//! suspended, and nothing fails.
+//! suspended, and nothing fails. CouchDB's smoosh does less than [`Policy::smoosh`]: see there.
 
 mod batch_slots;
 mod course;
+mod keep_waste;
 mod simulation;
+
+pub use keep_waste::{KeptHorizon, KeptWaste, WasteFit};
 
 use crate::{
     model::{
-        channel::Channels,
+        channel::{Channel, Channels},
         rounding::to_bytes,
         settings::limits::{Headroom, Limits},
         target::TargetKind,
@@ -57,10 +60,14 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// CouchDB's own daemon with its default channels: no limit but one compaction of each channel
-    /// at a time on a node, no pause, and no look at free space.
+    /// CouchDB's own daemon with these channels: no limit but that of each channel on a node, no
+    /// pause, and no look at free space.
+    ///
+    /// It is shown at its best. CouchDB's does not look at a file that nobody writes to, and after
+    /// it looked at one it ignores it for `[smoosh] staleness` (five minutes by default); here it sees
+    /// every file at every time. A job that a strict window suspends is taken to run to its end.
     #[must_use]
-    pub fn smoosh() -> Self {
+    pub fn smoosh(channels: &Channels) -> Self {
         let limits = Limits {
             per_node: usize::MAX,
             cluster: usize::MAX,
@@ -72,7 +79,9 @@ impl Policy {
         let headroom =
             Headroom { keep_free_percent: 0.0, blind_limit: u64::MAX, ..Headroom::default() };
         Self {
-            channels: Arc::default(),
+            channels: Arc::new(
+                channels.map(|channel| Channel { strict_window: false, ..channel.clone() }),
+            ),
             rules: Rules {
                 limits,
                 headroom,
@@ -97,8 +106,28 @@ pub struct Proposal {
 pub struct Sample {
     /// Bytes that compactions would free.
     pub waste_bytes: u64,
+    /// Those of them that are in views.
+    pub view_waste_bytes: u64,
     /// Bytes of all files.
     pub file_bytes: u64,
+}
+
+impl Sample {
+    /// The wasted bytes of one kind of target.
+    const fn waste_of(&self, kind: TargetKind) -> u64 {
+        match kind {
+            TargetKind::Db => self.waste_bytes.saturating_sub(self.view_waste_bytes),
+            TargetKind::View => self.view_waste_bytes,
+            TargetKind::Cleanup | TargetKind::Search => 0,
+        }
+    }
+}
+
+/// Mean over samples.
+fn mean(samples: &[Sample], bytes: impl Fn(&Sample) -> u64) -> u64 {
+    let sum: u128 = samples.iter().map(|sample| u128::from(bytes(sample))).sum();
+    let count = u128::try_from(samples.len()).unwrap_or(1).max(1);
+    u64::try_from(sum / count).unwrap_or(u64::MAX)
 }
 
 /// The free space of one volume.
@@ -141,9 +170,13 @@ impl Outlook {
     /// Mean of the wasted bytes.
     #[must_use]
     pub fn mean_waste(&self) -> u64 {
-        let sum: u128 = self.samples.iter().map(|sample| u128::from(sample.waste_bytes)).sum();
-        let count = u128::try_from(self.samples.len()).unwrap_or(1).max(1);
-        u64::try_from(sum / count).unwrap_or(u64::MAX)
+        mean(&self.samples, |sample| sample.waste_bytes)
+    }
+
+    /// Mean of the wasted bytes of databases or of views.
+    #[must_use]
+    pub fn mean_waste_of(&self, kind: TargetKind) -> u64 {
+        mean(&self.samples, |sample| sample.waste_of(kind))
     }
 
     /// The most bytes wasted at a time.
@@ -193,22 +226,52 @@ pub fn outlooks(
     proposals: &[Proposal],
     span: Duration,
 ) -> Result<Answer, NoRates> {
-    let evidence = evidence(present);
-    if evidence.watched_bytes == 0 {
-        return Err(NoRates);
+    let forecast = Forecast::new(present, span)?;
+    let outlooks = proposals.iter().map(|proposal| forecast.outlook(proposal)).collect();
+    Ok(forecast.answer(outlooks))
+}
+
+/// A look ahead from one present: what outlooks under different rules have in common.
+#[derive(Debug)]
+pub struct Forecast<'a> {
+    present: &'a Present,
+    span: Duration,
+    evidence: Evidence,
+    unchecked: Unchecked,
+}
+
+impl<'a> Forecast<'a> {
+    /// Looks ahead for this time.
+    ///
+    /// # Errors
+    /// While no growth is known.
+    pub fn new(present: &'a Present, span: Duration) -> Result<Self, NoRates> {
+        let evidence = evidence(present);
+        if evidence.watched_bytes == 0 {
+            return Err(NoRates);
+        }
+        Ok(Self { present, span, evidence, unchecked: Unchecked::of(present, span) })
     }
-    let unchecked = Unchecked::of(present, span);
-    let outlooks = proposals
-        .iter()
-        .map(|proposal| match &proposal.policy {
-            None => unchecked.outlook(present, &proposal.name, span),
-            Some(policy) => {
-                let simulation = Simulation::new(present, policy, &unchecked, span);
-                simulation.run(&proposal.name)
-            }
-        })
-        .collect();
-    Ok(Answer { from: present.now, span, evidence, outlooks })
+
+    /// What would happen under a proposal.
+    #[must_use]
+    pub fn outlook(&self, proposal: &Proposal) -> Outlook {
+        match &proposal.policy {
+            None => self.unchecked.outlook(self.present, &proposal.name, self.span),
+            Some(policy) => self.simulate(&proposal.name, policy),
+        }
+    }
+
+    fn simulate(&self, name: &str, policy: &Policy) -> Outlook {
+        Simulation::new(self.present, policy, &self.unchecked, self.span).run(name)
+    }
+
+    /// The answer with these outlooks.
+    #[must_use]
+    pub const fn answer(&self, outlooks: Vec<Outlook>) -> Answer {
+        let Self { present, span, evidence, .. } = self;
+        Answer { from: present.now, span: *span, evidence: *evidence, outlooks }
+    }
 }
 
 /// The files that outlooks are about: parts of views count with the view.
@@ -257,6 +320,9 @@ impl Unchecked {
                 let (file, waste) = always.unwrap_or_else(|| course.sizes_after(*after));
                 sample.file_bytes = sample.file_bytes.saturating_add(file * count);
                 sample.waste_bytes = sample.waste_bytes.saturating_add(waste * count);
+                if target.kind() == TargetKind::View {
+                    sample.view_waste_bytes = sample.view_waste_bytes.saturating_add(waste * count);
+                }
                 let share = (file * count) as f64 / places.len().max(1) as f64;
                 for node in &places {
                     if let Some(bytes) = row.get_mut(node.as_usize()) {

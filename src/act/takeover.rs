@@ -25,8 +25,9 @@ mod restore;
 mod takeover_store;
 mod task;
 
+pub use crate::model::settings::work::MARK_SECTION;
 pub use config_api::{ConfigApi, ConfigKey, ConfigResult};
-pub use mark::{MARK_SECTION, StoppedChannel, TakeoverMark, undo_takeovers};
+pub use mark::{StoppedChannel, TakeoverMark, undo_takeovers};
 pub use restore::{RestoredChannel, restore_node};
 pub use takeover_store::{InMemoryTakeoverStore, TakeoverRecord, TakeoverStore};
 pub use task::{TakeoverHandle, TakeoverSettings, TakeoverTask};

@@ -89,6 +89,10 @@ pub(super) enum Command {
     /// hide others or never match, settings without effect, nodes that differ, defaults that
     /// CouchDB's documentation gets wrong. Channels that a recliner took over count with their
     /// earlier concurrency. The command fails if no configuration has the same effect.
+    ///
+    /// With --as rent it prints channels by rent instead, with horizons that keep the mean waste that
+    /// smoosh leaves. Growth is known only to a running recliner, so it asks one, which reads smoosh's
+    /// settings itself. The command fails if no horizon keeps the waste.
     Import(ImportArgs),
     /// Give back the channels of CouchDB's smoosh that a recliner took over and left stopped.
     ///
@@ -361,8 +365,14 @@ pub(super) struct ExplainArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct WhatIfArgs {
-    /// Propose one of the ready lists of channels, with everything else as it is in force
-    #[arg(long, value_name = "LIST", value_parser = ["smoosh", "rent"], conflicts_with = "config_file")]
+    /// Propose one of the ready lists of channels, with everything else as it is in force, or with
+    /// smoosh-as-rent channels by rent that keep the mean waste of smoosh
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_parser = ["smoosh", "rent", "smoosh-as-rent"],
+        conflicts_with = "config_file"
+    )]
     pub(super) channels: Option<String>,
     /// Propose the rules of this recliner.yml
     #[arg(long = "config.file", value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -447,11 +457,27 @@ pub(super) enum Daemon {
     CompactionDaemon,
 }
 
+/// The rule of the channels that an import prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ImportAs {
+    /// Compact when waiting costs more than compacting
+    Rent,
+}
+
 #[derive(Debug, Flags)]
 pub(super) struct ImportArgs {
     /// CouchDB 3's smoosh, or CouchDB 2's compaction daemon
     #[arg(value_enum)]
     pub(super) daemon: Daemon,
+    /// Print channels of this rule that leave as much waste as smoosh does, as a running recliner works
+    /// them out
+    #[arg(long = "as", value_enum, value_name = "RULE")]
+    pub(super) rule: Option<ImportAs>,
+    /// With --as: the days over which waste is compared, at most 366 [default: 7]
+    #[arg(long, requires = "rule", value_parser = clap::value_parser!(u32).range(1..=366))]
+    pub(super) days: Option<u32>,
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
     /// Read this ini file instead of asking CouchDB; repeat it in the order CouchDB reads them
     #[arg(long = "ini", value_name = "FILE")]
     pub(super) ini: Vec<PathBuf>,

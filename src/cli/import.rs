@@ -1,8 +1,10 @@
-//! `recliner import`: the recliner.yml equal in effect to CouchDB's own settings.
+//! `recliner import`: the recliner.yml equal in effect to CouchDB's own settings, or one by rent.
+
+mod rent;
 
 use super::{
     CommandError, Exit,
-    args::{Daemon, ImportArgs},
+    args::{Daemon, ImportArgs, ImportAs},
     print, print_note, read_once,
 };
 use crate::{
@@ -14,6 +16,19 @@ use crate::{
 use compaction_settings::NodeConfig;
 
 pub(super) async fn run(args: ImportArgs) -> Result<Exit, CommandError> {
+    match args.rule {
+        Some(ImportAs::Rent) => rent::run(&args).await,
+        None => equal(args).await,
+    }
+}
+
+/// Prints what has the same effect.
+async fn equal(args: ImportArgs) -> Result<Exit, CommandError> {
+    if args.service.url.is_some() {
+        return Err(CommandError::usage(
+            "--recliner.url is for --as rent; without it, CouchDB itself is asked at --couchdb.url",
+        ));
+    }
     let nodes = if args.ini.is_empty() { asked(&args).await? } else { vec![from_files(&args)?] };
     let imported = match args.daemon {
         Daemon::Smoosh => import::import_smoosh(&nodes),

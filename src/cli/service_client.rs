@@ -30,6 +30,9 @@ pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:10984";
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(120);
 
+/// The maximum wait for an answer that takes many simulations of a large cluster.
+pub(super) const WORK: Duration = Duration::from_secs(1_200);
+
 /// The maximum wait for a complete file: the service makes a copy of its journal first, and then sends
 /// it for ten minutes at most.
 const DOWNLOAD: Duration = Duration::from_secs(1_200);
@@ -231,11 +234,24 @@ impl ServiceClient {
         path: &str,
         query: &[(&str, &str)],
     ) -> Result<T, CommandError> {
+        self.get_within(path, query, ANSWER).await
+    }
+
+    /// The same, with this limit on the time to a complete response.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub(super) async fn get_within<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+        within: Duration,
+    ) -> Result<T, CommandError> {
         let mut at = self.url(path)?;
         if !query.is_empty() {
             at.query_pairs_mut().extend_pairs(query);
         }
-        let answer = self.send(self.client.get(at)).await?;
+        let answer = self.send(self.client.get(at).timeout(within)).await?;
         self.data(answer).await
     }
 

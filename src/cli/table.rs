@@ -11,7 +11,7 @@ mod scanned;
 pub(super) use explained::explained;
 pub(super) use inspected::inspected;
 pub(super) use journal::{Events, outcomes};
-pub(super) use layout::width;
+pub(super) use layout::{paragraph, width};
 pub(super) use outlook::what_if;
 pub(super) use planned::planned;
 pub(super) use scanned::{disks, headline, nodes, queues, targets};

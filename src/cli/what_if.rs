@@ -4,7 +4,9 @@ use super::{
     CommandError, Exit,
     args::{Format, WhatIfArgs},
     journal::present_params,
-    print, print_json, table,
+    print, print_json,
+    service_client::WORK,
+    table,
 };
 use crate::{
     config::{self, File},
@@ -21,7 +23,7 @@ pub(super) async fn run(args: WhatIfArgs) -> Result<Exit, CommandError> {
         ("config", config.as_deref()),
     ];
     let client = args.service.client()?;
-    let answer: WhatIf = client.get("/api/v1/what-if", &present_params(query)).await?;
+    let answer: WhatIf = client.get_within("/api/v1/what-if", &present_params(query), WORK).await?;
     match args.format {
         Format::Json => print_json(&answer)?,
         Format::Table => print(&table::what_if(&answer, table::width()))?,

@@ -38,6 +38,7 @@ use crate::{
     model::channel::Mode,
     plan::Plan,
     scan,
+    sources::smoosh_settings::SmooshSettings,
     store::journal::Journal,
     tasks::unwrap_join,
 };
@@ -152,6 +153,8 @@ pub struct AppState {
     pub changes: watch::Receiver<Arc<feed_client::FeedClientStatus>>,
     /// The smoosh channels that are taken over.
     pub takeovers: watch::Receiver<Arc<Takeovers>>,
+    /// How smoosh is set on the nodes.
+    pub smoosh_settings: watch::Receiver<Arc<SmooshSettings>>,
     /// When the certificates for connections to CouchDB expire.
     pub certificates: watch::Receiver<CertificateEnds>,
     /// Indexes that lag, and their builds.

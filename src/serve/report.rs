@@ -41,7 +41,9 @@ pub use status::{
 };
 pub use suspension::SuspensionLine;
 pub use volume::VolumeLine;
-pub use what_if::{OutlookLine, VolumeOutlookLine, WhatIf};
+pub use what_if::{
+    OutlookLine, ProposedHorizon, RentProposal, SmooshRules, VolumeOutlookLine, WhatIf,
+};
 pub use why::why;
 
 use crate::{

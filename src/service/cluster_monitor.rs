@@ -22,6 +22,7 @@ use crate::{
             Directories, FilesSource, HttpSettings, HttpSource, PeersSource, Source, Sources,
         },
         request_metrics::RequestMetrics,
+        smoosh_settings::{SmooshSettings, SmooshSettingsTask},
     },
     store::{journal::Journal, measurement_archive, queue_recorder},
 };
@@ -322,6 +323,21 @@ impl ClusterMonitor {
             "feed client"
         });
         handle
+    }
+
+    /// Starts the task that reads how smoosh is set on the nodes.
+    pub fn start_smoosh_settings(
+        &self,
+        tasks: &mut TaskSet,
+    ) -> latest::Receiver<Arc<SmooshSettings>> {
+        let (client, snapshots) = (self.handles.client.subscribe(), self.scanner.snapshots.clone());
+        let (task, settings) = SmooshSettingsTask::new(client, snapshots);
+        let ended = self.stop.clone();
+        tasks.spawn(async move {
+            task.run(ended).await;
+            "reader of smoosh's settings"
+        });
+        settings
     }
 
     /// Starts the task that takes smoosh channels over if the settings say so, and restores them.

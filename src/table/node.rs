@@ -1,9 +1,10 @@
 //! The state of each node.
 
+use super::Snapshot;
 use crate::datadir::DirectoryVolume;
 use couchdb_client::OwnAddress;
 use couchdb_names::Version;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 use wall_clock::Moment;
 
 /// A node's index in the snapshot's list.
@@ -24,6 +25,17 @@ impl NodeIx {
     #[must_use]
     pub fn from_usize(at: usize) -> Option<Self> {
         u16::try_from(at).ok().map(Self)
+    }
+}
+
+impl Snapshot {
+    /// The names of the served nodes that can be asked: members that are not known to be down.
+    #[must_use]
+    pub fn reachable_nodes(&self) -> BTreeSet<String> {
+        let nodes = self.nodes().iter().skip(1);
+        let nodes = nodes.filter(|node| node.is_served && node.is_member && !node.files_only);
+        let nodes = nodes.filter(|node| node.is_up != Some(false));
+        nodes.map(|node| node.name.to_string()).collect()
     }
 }
 

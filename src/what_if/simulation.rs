@@ -96,7 +96,7 @@ pub(super) struct Simulation<'a> {
     freed_at_samples: Vec<Vec<f64>>,
     samples: Vec<Sample>,
     /// Waste that compactions of targets that do not grow freed.
-    saved_for_good: f64,
+    saved_for_good: SavedWaste,
     sums: Sums,
     /// The shortest time from one plan to the next.
     tick: Duration,
@@ -138,7 +138,7 @@ impl<'a> Simulation<'a> {
             freed_on: vec![0.0; present.snapshot.nodes().len()],
             freed_at_samples: Vec::with_capacity(SAMPLES),
             samples: Vec::with_capacity(SAMPLES),
-            saved_for_good: 0.0,
+            saved_for_good: SavedWaste::default(),
             sums: Sums::default(),
             tick: span.mul_f64(1.0 / plans as f64).max(Duration::from_secs(1)),
             steps_per_sample: (plans / (SAMPLES - 1)).clamp(1, STEPS_PER_SAMPLE),
@@ -344,7 +344,7 @@ impl<'a> Simulation<'a> {
         let Some((file, left)) = self.courses.compact(target, job.ends) else { return };
         if before.is_idle() {
             let after = self.courses.of(target);
-            self.saved_for_good += saved_waste(target, &before, &after, job.ends);
+            self.saved_for_good.add(target, &before, &after, job.ends);
         }
         let count = u64::from(target.file_count());
         self.add_rewritten(if is_copy { left } else { left.saturating_mul(count) });
@@ -436,15 +436,15 @@ impl<'a> Simulation<'a> {
         let Some(unchecked) = self.unchecked.samples.get(self.samples.len()).copied() else {
             return;
         };
-        let saved = self.courses.growing().map(|(target, course)| {
-            let without = TargetCourse::of(self.present, target);
-            saved_waste(target, &without, course, at)
-        });
-        let saved = saved.sum::<f64>() + self.saved_for_good;
+        let mut saved = self.saved_for_good;
+        for (target, course) in self.courses.growing() {
+            saved.add(target, &TargetCourse::of(self.present, target), course, at);
+        }
         let freed: f64 = self.freed_on.iter().sum();
         let less = |bytes: u64, by: f64| to_bytes(bytes as f64 - by);
         self.samples.push(Sample {
-            waste_bytes: less(unchecked.waste_bytes, saved),
+            waste_bytes: less(unchecked.waste_bytes, saved.bytes),
+            view_waste_bytes: less(unchecked.view_waste_bytes, saved.in_views),
             file_bytes: less(unchecked.file_bytes, freed),
         });
         self.freed_at_samples.push(self.freed_on.clone());
@@ -500,15 +500,30 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// Waste that a target does not have because of the second course.
-fn saved_waste(
-    target: TargetRef<'_>,
-    without: &TargetCourse,
-    course: &TargetCourse,
-    at: Duration,
-) -> f64 {
-    let waste = |course: &TargetCourse| course.sizes_after(at).1 as f64;
-    (waste(without) - waste(course)) * f64::from(target.file_count())
+/// Wasted bytes that targets do not have because they were compacted.
+#[derive(Clone, Copy, Debug, Default)]
+struct SavedWaste {
+    bytes: f64,
+    /// Those of views.
+    in_views: f64,
+}
+
+impl SavedWaste {
+    /// Adds what a target wastes less on its course than without its compactions.
+    fn add(
+        &mut self,
+        target: TargetRef<'_>,
+        without: &TargetCourse,
+        course: &TargetCourse,
+        at: Duration,
+    ) {
+        let waste = |course: &TargetCourse| course.sizes_after(at).1 as f64;
+        let bytes = (waste(without) - waste(course)) * f64::from(target.file_count());
+        self.bytes += bytes;
+        if target.kind() == TargetKind::View {
+            self.in_views += bytes;
+        }
+    }
 }
 
 /// The same conditions without what passes: nothing is suspended, busy, resting or ordered. Targets

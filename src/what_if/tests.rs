@@ -1,5 +1,7 @@
 //! Outlooks compared with what can be worked out by hand.
 
+mod keep_waste;
+
 use super::*;
 use crate::{
     model::{
@@ -7,7 +9,7 @@ use crate::{
         facts::{FactSource, Facts, Measurement, OptionalU64},
     },
     plan::disk::{Disks, Volume, VolumeSpace},
-    table::{DbName, Draft},
+    table::{DbName, Draft, TargetIx},
 };
 
 const NOW: u64 = 1_795_222_434;
@@ -40,15 +42,26 @@ fn present(dbs: &[(&str, u64, u64, u64)], space: Option<(u64, u64)>) -> Present 
     for (name, live, garbage, new) in dbs {
         let db = draft.get_or_add_db(DbName { db: name, suffix: ".17" });
         let ix = draft.get_or_add_shard(node, db, None);
-        let hours = 240;
-        for hour in 0..=hours {
-            let read = NOW - (hours - hour) * 3_600;
-            let (live, new) = (live * MIB, new * MIB * hour / 24);
-            draft.set_facts(ix, facts(live + (garbage * MIB * hour / 24) + new, live + new, read));
-        }
-        let live = (live + 10 * new) * MIB;
-        draft.set_facts(ix, facts(live + 4 * 4_096, live, NOW));
+        watch(&mut draft, ix, (*live, *garbage, *new));
     }
+    published(draft, space)
+}
+
+/// Lets a target be read for ten days and then compacted: its live bytes, garbage and new live bytes a
+/// day, in MiB.
+fn watch(draft: &mut Draft, ix: TargetIx, (live, garbage, new): (u64, u64, u64)) {
+    let hours = 240;
+    for hour in 0..=hours {
+        let read = NOW - (hours - hour) * 3_600;
+        let (live, new) = (live * MIB, new * MIB * hour / 24);
+        draft.set_facts(ix, facts(live + (garbage * MIB * hour / 24) + new, live + new, read));
+    }
+    let live = (live + 10 * new) * MIB;
+    draft.set_facts(ix, facts(live + 4 * 4_096, live, NOW));
+}
+
+/// The present of a cluster whose node has a volume with this much free space, and of this size, in MiB.
+fn published(mut draft: Draft, space: Option<(u64, u64)>) -> Present {
     let volume = space.map(|(available, size)| Volume {
         name: "/data".into(),
         nodes: vec!["couchdb@a".into()],
@@ -65,8 +78,8 @@ fn present(dbs: &[(&str, u64, u64, u64)], space: Option<(u64, u64)>) -> Present 
     Present { snapshot: draft.publish(at(NOW)), conditions, now: at(NOW) }
 }
 
-fn by(name: &str, channels: Vec<crate::model::channel::Channel>) -> Proposal {
-    let policy = Policy::smoosh();
+fn by(name: &str, channels: Vec<Channel>) -> Proposal {
+    let policy = Policy::smoosh(&Channels::default());
     let channels = Arc::new(Channels { list: channels, ..Channels::default() });
     Proposal { name: name.to_owned(), policy: Some(Policy { channels, ..policy }) }
 }

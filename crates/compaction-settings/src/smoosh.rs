@@ -8,8 +8,8 @@
 mod channel_settings;
 
 use crate::{
-    ChannelKind, Finding, Ignored, NodeConfig, Rules, Severity, SmooshChannel, finding::Findings,
-    ignored, lint,
+    ChannelKind, Finding, Ignored, NodeConfig, Rules, Severity, SmooshChannel, channel::section_of,
+    finding::Findings, ignored, lint,
 };
 use std::collections::BTreeSet;
 
@@ -89,6 +89,20 @@ pub fn read_smoosh(node: &NodeConfig) -> SmooshSettings {
     }
     let ignored = ignored::read(node, &mut findings);
     SmooshSettings { runs_smoosh, channels, broken, ignored, findings: findings.sorted() }
+}
+
+/// The sections that decide what a node's smoosh does, given `[smoosh]` itself: what to ask a node
+/// for whose other settings are of no interest.
+#[must_use]
+pub fn smoosh_sections(node: &NodeConfig) -> BTreeSet<String> {
+    let (rules, _) = node.rules();
+    let channels = LISTS.into_iter().flat_map(|(key, _, builtin)| {
+        let written = node.value("smoosh", key).map(|text| split(text, rules));
+        let builtin = builtin.iter().map(|name| (*name).to_owned());
+        written.unwrap_or_default().into_iter().chain(builtin)
+    });
+    let others = ["smoosh", "smoosh.ignore", "view_upgrade"].map(str::to_owned);
+    channels.map(|name| section_of(&name)).chain(others).collect()
 }
 
 /// Reads the channels of one kind up to the first on which smoosh fails.

@@ -4,12 +4,10 @@
 //! before as JSON.
 
 use super::{CONCURRENCY_KEY, STOPPED_CONCURRENCY, channel_section as section_of};
+use crate::model::settings::work::MARK_SECTION;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wall_clock::Moment;
-
-/// This program's section in a node's configuration.
-pub const MARK_SECTION: &str = "recliner";
 
 /// The record of a takeover in the node's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

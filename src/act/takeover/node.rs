@@ -4,11 +4,10 @@
 //! restoring part.
 
 use super::{
-    CONCURRENCY_KEY, ConfigApi, ConfigKey, NodeTakeover, STOPPED_CONCURRENCY, TakeoverMark,
-    TakeoverRecord, TakeoverStore,
+    CONCURRENCY_KEY, ConfigApi, ConfigKey, MARK_SECTION, NodeTakeover, STOPPED_CONCURRENCY,
+    TakeoverMark, TakeoverRecord, TakeoverStore,
     channel_action::{ChannelAction, ChannelFacts, decide},
-    channel_section, concurrency,
-    mark::{self, MARK_SECTION},
+    channel_section, concurrency, mark,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use wall_clock::Moment;

@@ -3,8 +3,8 @@
 //! Relies only on the marks on the nodes, whichever process left them.
 
 use super::{
-    CONCURRENCY_KEY, ConfigApi, ConfigKey, STOPPED_CONCURRENCY, channel_section, mark,
-    mark::MARK_SECTION, node::restore_channel,
+    CONCURRENCY_KEY, ConfigApi, ConfigKey, MARK_SECTION, STOPPED_CONCURRENCY, channel_section,
+    mark, node::restore_channel,
 };
 
 /// Result for one channel on one node.

@@ -176,14 +176,14 @@ impl TakeoverTask {
         known: &BTreeSet<String>,
     ) {
         // The service stops the sender of snapshots and this task together.
-        if snapshots.wait_for(|snapshot| reachable_nodes(snapshot) != *known).await.is_err() {
+        if snapshots.wait_for(|snapshot| snapshot.reachable_nodes() != *known).await.is_err() {
             std::future::pending().await
         }
     }
 
     /// Passes over all nodes at once, and publishes what was found.
     async fn run_pass(&mut self, settings: &TakeoverSettings) {
-        self.known_nodes = reachable_nodes(&self.snapshots.borrow());
+        self.known_nodes = self.snapshots.borrow().reachable_nodes();
         self.ever_tried.extend(settings.takeover.iter().cloned());
         let (records, store_problem) = match self.store.records().await {
             Ok(records) => (by_node(records), None),
@@ -270,14 +270,6 @@ fn by_node(records: Vec<TakeoverRecord>) -> BTreeMap<String, NodeRecords> {
         node.insert(record.channel.clone(), record);
     }
     nodes
-}
-
-/// The served nodes that are not known to be down.
-fn reachable_nodes(snapshot: &Snapshot) -> BTreeSet<String> {
-    let nodes = snapshot.nodes().iter().skip(1);
-    let nodes = nodes.filter(|node| node.is_served && node.is_member && !node.files_only);
-    let nodes = nodes.filter(|node| node.is_up != Some(false));
-    nodes.map(|node| node.name.to_string()).collect()
 }
 
 #[cfg(test)]

@@ -190,7 +190,7 @@ impl Lines {
 }
 
 /// A paragraph.
-pub(super) fn paragraph(text: &str, width: u16) -> String {
+pub(in crate::cli) fn paragraph(text: &str, width: u16) -> String {
     let mut out = String::new();
     wrap(&mut out, "", text, width.into());
     out

@@ -26,6 +26,12 @@ pub(in crate::cli) fn what_if(answer: &WhatIf, width: u16) -> String {
     if !volumes.is_empty() {
         text.push_str(&format!("\n{volumes}"));
     }
+    let smoosh = format!("{}. {}.", printable(&answer.smoosh.says), WhatIf::SMOOSH_AT_ITS_BEST);
+    text.push_str(&format!("\n{}", paragraph(&smoosh, width)));
+    for horizon in answer.as_rent.iter().flat_map(|proposal| &proposal.horizons) {
+        let says = format!("{}: {}.", printable(&horizon.channel), printable(&horizon.says));
+        text.push_str(&paragraph(&says, width));
+    }
     if answer.outlooks.iter().any(|outlook| outlook.coarse) {
         let says = "There were too many compactions to decide one by one; waits are rounded up.";
         text.push_str(&format!("\n{}", paragraph(says, width)));
@@ -117,7 +123,7 @@ fn volumes(answer: &WhatIf, width: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::report::VolumeOutlookLine;
+    use crate::serve::report::{SmooshRules, VolumeOutlookLine};
 
     const GIB: u64 = 1 << 30;
 
@@ -152,10 +158,18 @@ mod tests {
             watched_bytes: 900 * GIB,
             file_bytes: 1_000 * GIB,
             watched_seconds: 86_400,
+            smoosh: SmooshRules {
+                settings: "cluster".into(),
+                nodes: vec!["couchdb@a".to_owned()],
+                other_nodes: vec!["couchdb@b".to_owned()],
+                says: "smoosh is shown as it is set on couchdb@a; couchdb@b is set otherwise"
+                    .to_owned(),
+            },
             outlooks: vec![
                 outlook("nothing", [10 * GIB, 40 * GIB, 80 * GIB]),
                 outlook("in force", [10 * GIB, 9 * GIB, 0]),
             ],
+            as_rent: None,
         };
         insta::assert_snapshot!(what_if(&answer, 100));
         assert!(what_if(&answer, 80).lines().all(|line| line.chars().count() <= 80));

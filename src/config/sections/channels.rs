@@ -153,7 +153,9 @@ pub(in crate::config) fn write(channel: &Channel, whole: bool) -> Output {
     let default = Channel::with_defaults(&channel.name, channel.kind, channel.priority);
     let entries = keys(channel.priority).into_iter().filter_map(|key| {
         let value = key.write(channel)?;
-        let identifies = matches!(key.name(), "name" | "kind" | "priority");
+        let identifies = matches!(key.name(), "name" | "kind" | "priority")
+            // The one number to choose of a channel by rent.
+            || key.name() == "horizon" && channel.priority == PriorityKind::Rent;
         let differs = Some(&value) != key.write(&default).as_ref();
         let shows = whole && has_effect(key.name(), channel.kind, channel.priority);
         (identifies || differs || shows).then(|| (key.name().to_owned(), value))

@@ -59,6 +59,10 @@ impl Default for Smoosh {
     }
 }
 
+/// The section of a node's configuration in which this program marks the smoosh channels that it
+/// took over.
+pub const MARK_SECTION: &str = "recliner";
+
 /// Whether smoosh keeps working alongside this program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SmooshMode {

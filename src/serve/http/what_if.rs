@@ -2,6 +2,8 @@
 //!
 //! It works on a thread of its own, one request at a time: a million targets take many seconds.
 
+mod smoosh;
+
 use super::{
     AppState,
     api::{ApiError, ValidQuery, in_turn, success},
@@ -9,11 +11,12 @@ use super::{
 };
 use crate::{
     config::{self, File},
+    import::{self, AsRent},
     model::channel::{ChannelPreset, Channels},
     plan::Plan,
-    serve::report::{Conflict, WhatIf},
+    serve::report::{Conflict, ProposedHorizon, RentProposal, WhatIf},
     table::NodeIx,
-    what_if::{Policy, Present, Proposal, outlooks},
+    what_if::{Forecast, Policy, Present, Proposal},
 };
 use axum::{
     Extension, extract,
@@ -21,7 +24,9 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
+use smoosh::KnownSmoosh;
 use std::{path::Path, sync::Arc, time::Duration};
+use wall_clock::Moment;
 
 /// The days that are looked ahead, unless asked otherwise, and at most.
 const DAYS: u32 = 7;
@@ -34,22 +39,23 @@ pub(super) struct WhatIfQuery {
     /// Days to look ahead; default 7.
     #[schemars(range(min = 1, max = MAX_DAYS))]
     days: Option<u32>,
-    /// Propose one of the ready lists of channels, with everything else as `config` has it, or as it is in
-    /// force.
-    #[schemars(with = "Option<PresetName>")]
+    /// Propose one of the ready lists of channels, or channels by rent that keep the mean waste of smoosh as
+    /// it is set on the cluster, with everything else as `config` has it, or as it is in force.
+    #[schemars(with = "Option<ListName>")]
     channels: Option<String>,
     /// Propose the rules of a configuration: a `recliner.yml`, of which only `nodes`, `mode`, `channels`,
     /// `ignore`, `limits`, `headroom`, `rent` and `views` count.
     config: Option<String>,
 }
 
-/// The name of a ready list of channels.
+/// The name of a list of channels.
 #[derive(JsonSchema)]
-#[schemars(rename_all = "lowercase")]
+#[schemars(rename_all = "kebab-case")]
 #[expect(dead_code, reason = "only its schema is used")]
-enum PresetName {
+enum ListName {
     Smoosh,
     Rent,
+    SmooshAsRent,
 }
 
 /// The one turn of this route.
@@ -62,6 +68,12 @@ impl Default for Turns {
     }
 }
 
+/// The name of the outlook under the proposed rules.
+const PROPOSED: &str = "proposed";
+
+/// The word for channels by rent that keep the waste of smoosh.
+const SMOOSH_AS_RENT: &str = "smoosh-as-rent";
+
 /// What would happen if nothing were compacted, under smoosh's rules, under those in force, and under
 /// the proposed ones.
 pub(super) async fn what_if(
@@ -71,23 +83,29 @@ pub(super) async fn what_if(
 ) -> Response {
     // A wrong query is refused at once, not when its turn comes.
     let plan = Arc::clone(&state.plan.borrow());
-    if let Err(refused) = query.span().and_then(|_| query.proposals(&plan)) {
+    let refused = query.span().and_then(|_| query.proposed(&plan, &in_force(&plan)));
+    if let Err(refused) = refused {
         return refused.into_response();
     }
     drop(plan);
-    let clock = state.clock;
+    let (clock, settings) = (state.clock, state.smoosh_settings.clone());
     let work = move |plan: Arc<Plan>| {
-        let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());
-        let present = Present { snapshot, conditions, now: clock.now() };
-        let answer = outlooks(&present, &query.proposals(&plan)?, query.span()?);
-        answer
-            .map(|answer| WhatIf::from(&answer))
-            .map_err(|early| ApiError::conflict(early, Conflict::Plain {}))
+        let smoosh = KnownSmoosh::of(&settings.borrow());
+        query.answer(&plan, smoosh, clock.now())
     };
     match in_turn(&state, &turns, work).await {
         Ok(answer) => success(&answer),
         Err(refused) => refused,
     }
+}
+
+/// The rules that a query proposes.
+#[derive(Debug)]
+enum Proposed {
+    Nothing,
+    Rules(Policy),
+    /// These, with channels by rent that keep the waste of smoosh.
+    SmooshAsRent(Policy),
 }
 
 impl WhatIfQuery {
@@ -99,31 +117,63 @@ impl WhatIfQuery {
         Ok(Duration::from_secs(u64::from(days) * 86_400))
     }
 
-    fn proposals(&self, plan: &Plan) -> Result<Vec<Proposal>, ApiError> {
-        let in_force =
-            Policy { channels: Arc::clone(&plan.channels), rules: (*plan.rules).clone() };
+    fn proposed(&self, plan: &Plan, in_force: &Policy) -> Result<Proposed, ApiError> {
         let configured =
-            self.config.as_deref().map(|text| configured(text, plan, &in_force)).transpose()?;
-        let proposed = match self.channels.as_deref() {
-            None => configured,
-            Some(word) => Some(preset(word, configured.as_ref().unwrap_or(&in_force))?),
-        };
-        let named = [
-            ("nothing", Some(None)),
-            ("smoosh", Some(Some(Policy::smoosh()))),
-            ("in force", Some(Some(in_force))),
-            ("proposed", proposed.map(Some)),
-        ];
-        let named = named.into_iter().filter_map(|(name, policy)| Some((name, policy?)));
-        Ok(named.map(|(name, policy)| Proposal { name: name.to_owned(), policy }).collect())
+            self.config.as_deref().map(|text| configured(text, plan, in_force)).transpose()?;
+        let rules = || configured.clone().unwrap_or_else(|| in_force.clone());
+        Ok(match self.channels.as_deref() {
+            None => configured.map_or(Proposed::Nothing, Proposed::Rules),
+            Some(SMOOSH_AS_RENT) => Proposed::SmooshAsRent(rules()),
+            Some(word) => Proposed::Rules(preset(word, &rules())?),
+        })
     }
+
+    fn answer(&self, plan: &Plan, smoosh: KnownSmoosh, now: Moment) -> Result<WhatIf, ApiError> {
+        let in_force = in_force(plan);
+        let proposed = self.proposed(plan, &in_force)?;
+        let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());
+        let present = Present { snapshot, conditions, now };
+        let forecast = Forecast::new(&present, self.span()?)
+            .map_err(|early| ApiError::conflict(early, Conflict::Plain {}))?;
+        let outlook = |name: &str, policy: Option<Policy>| {
+            forecast.outlook(&Proposal { name: name.to_owned(), policy })
+        };
+        let of_smoosh = outlook("smoosh", Some(Policy::smoosh(&smoosh.channels)));
+        let mut outlooks =
+            vec![outlook("nothing", None), of_smoosh.clone(), outlook("in force", Some(in_force))];
+        let mut as_rent = None;
+        match proposed {
+            Proposed::Nothing => {}
+            Proposed::Rules(policy) => outlooks.push(outlook(PROPOSED, Some(policy))),
+            Proposed::SmooshAsRent(rules) => {
+                let AsRent { channels, findings } = import::as_rent(&smoosh.channels);
+                let policy = Policy { channels: Arc::new(channels), ..rules };
+                let kept = forecast.keep_waste(&of_smoosh, &policy, PROPOSED);
+                let channels = &kept.policy.channels;
+                as_rent = Some(RentProposal {
+                    horizons: ProposedHorizon::all(channels, &kept.horizons),
+                    findings,
+                    config: config::write::channels_yaml(channels),
+                });
+                outlooks.push(kept.outlook);
+            }
+        }
+        Ok(WhatIf::new(&forecast.answer(outlooks), smoosh.rules, as_rent))
+    }
+}
+
+/// The rules in force.
+fn in_force(plan: &Plan) -> Policy {
+    Policy { channels: Arc::clone(&plan.channels), rules: (*plan.rules).clone() }
 }
 
 /// These rules with one of the ready lists of channels.
 fn preset(word: &str, rules: &Policy) -> Result<Policy, ApiError> {
     let Some(preset) = ChannelPreset::from_label(word) else {
-        let words = ChannelPreset::ALL.map(ChannelPreset::label).join(" or ");
-        return Err(ApiError::bad(format!("channels is {word:?}; it must be {words}")));
+        let words = ChannelPreset::ALL.map(ChannelPreset::label).join(", ");
+        return Err(ApiError::bad(format!(
+            "channels is {word:?}; it must be {words} or {SMOOSH_AS_RENT}"
+        )));
     };
     let channels = Channels { list: preset.channels(), ignore: rules.channels.ignore.clone() };
     Ok(Policy { channels: Arc::new(channels), ..rules.clone() })

@@ -1,6 +1,11 @@
 //! What would happen under several rules, days ahead.
 
-use crate::what_if::{Answer, Evidence, Outlook, SAMPLES, VolumeOutlook};
+use super::{words, words::Word};
+use crate::{
+    model::{channel::Channels, priority::PriorityKind, target::TargetKind},
+    text::{duration, size},
+    what_if::{Answer, Evidence, KeptHorizon, Outlook, SAMPLES, VolumeOutlook, WasteFit},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -21,8 +26,58 @@ pub struct WhatIf {
     pub file_bytes: u64,
     /// How long files were watched, as a mean over their bytes.
     pub watched_seconds: u64,
+    /// The settings with which smoosh is shown.
+    pub smoosh: SmooshRules,
     /// One for each set of rules: `nothing`, `smoosh`, `in force`, and `proposed` if it was asked for.
     pub outlooks: Vec<OutlookLine>,
+    /// The proposed channels by rent, if `channels` is `smoosh-as-rent`.
+    pub as_rent: Option<RentProposal>,
+}
+
+/// The settings with which CouchDB's smoosh is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SmooshRules {
+    /// Whether they are those of the cluster.
+    #[schemars(with = "words::SmooshSettings")]
+    pub settings: Word,
+    /// The nodes that have them.
+    pub nodes: Vec<String>,
+    /// Nodes that have other settings, which are not shown.
+    pub other_nodes: Vec<String>,
+    /// The same as a sentence, with why.
+    pub says: String,
+}
+
+/// Channels by rent that leave as much waste as smoosh does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RentProposal {
+    /// The horizon of each channel by rent.
+    pub horizons: Vec<ProposedHorizon>,
+    /// What could not be kept of smoosh's channels, in sentences.
+    pub findings: Vec<String>,
+    /// The channels, as a `recliner.yml` has them: `channels`, and `ignore` if smoosh ignores anything.
+    pub config: String,
+}
+
+/// The horizon of a proposed channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProposedHorizon {
+    /// The channel.
+    pub channel: String,
+    /// What it takes.
+    #[schemars(with = "words::Kind")]
+    pub kind: Word,
+    /// The horizon.
+    pub horizon_seconds: u64,
+    /// Mean of the bytes that smoosh wastes in targets of this kind.
+    pub smoosh_waste_bytes: u64,
+    /// The same with this horizon.
+    pub waste_bytes: u64,
+    /// How the two compare.
+    #[schemars(with = "words::WasteFit")]
+    pub fit: Word,
+    /// The same as a sentence.
+    pub says: String,
 }
 
 /// What would happen under one set of rules.
@@ -71,7 +126,6 @@ impl WhatIf {
     /// How far to trust the outlooks, as a sentence.
     #[must_use]
     pub fn trust(&self) -> String {
-        use crate::text::{duration, size};
         let known = size::format_size(self.watched_bytes);
         let all = size::format_size(self.file_bytes);
         let watched = duration::format_rounded(Duration::from_secs(self.watched_seconds));
@@ -86,8 +140,19 @@ impl WhatIf {
     }
 }
 
-impl From<&Answer> for WhatIf {
-    fn from(answer: &Answer) -> Self {
+impl WhatIf {
+    /// What is otherwise with CouchDB's smoosh than it is shown, as a sentence.
+    pub const SMOOSH_AT_ITS_BEST: &str = "CouchDB's smoosh does less than shown here: it looks at a file only after somebody wrote to it, and then ignores it for [smoosh] staleness (5 minutes by default)";
+
+    /// The outlook under these rules.
+    #[must_use]
+    pub fn outlook(&self, name: &str) -> Option<&OutlookLine> {
+        self.outlooks.iter().find(|outlook| outlook.name == name)
+    }
+
+    /// An answer, with the settings with which smoosh is shown.
+    #[must_use]
+    pub fn new(answer: &Answer, smoosh: SmooshRules, as_rent: Option<RentProposal>) -> Self {
         let Answer { from, span, evidence, outlooks } = answer;
         let Evidence { watched_bytes, file_bytes, watched } = *evidence;
         Self {
@@ -97,8 +162,61 @@ impl From<&Answer> for WhatIf {
             watched_bytes,
             file_bytes,
             watched_seconds: watched.as_secs(),
+            smoosh,
             outlooks: outlooks.iter().map(|outlook| OutlookLine::of(outlook, *span)).collect(),
+            as_rent,
         }
+    }
+}
+
+impl ProposedHorizon {
+    /// One line for each channel by rent.
+    #[must_use]
+    pub fn all(channels: &Channels, kept: &[KeptHorizon]) -> Vec<Self> {
+        let by_rent = channels.list.iter().filter(|it| it.priority == PriorityKind::Rent);
+        let of = |name: &str, kind| {
+            kept.iter().find(|kept| kept.kind == kind).map(|kept| Self::of(name, kept))
+        };
+        by_rent.filter_map(|channel| of(&channel.name, channel.kind)).collect()
+    }
+
+    fn of(channel: &str, kept: &KeptHorizon) -> Self {
+        Self {
+            channel: channel.to_owned(),
+            kind: kept.kind.label().into(),
+            horizon_seconds: kept.horizon.as_secs(),
+            smoosh_waste_bytes: kept.wanted_bytes,
+            waste_bytes: kept.waste_bytes,
+            fit: kept.fit.label().into(),
+            says: says(kept),
+        }
+    }
+}
+
+/// What a horizon does, in a sentence.
+fn says(kept: &KeptHorizon) -> String {
+    let what = if kept.kind == TargetKind::View { "views" } else { "databases" };
+    let (before, after) =
+        (size::format_size(kept.wanted_bytes), size::format_size(kept.waste_bytes));
+    let horizon = duration::format_exact(kept.horizon);
+    match kept.fit {
+        WasteFit::Near => {
+            format!(
+                "{what} waste {before} on average under smoosh, and {after} with a horizon of {horizon}"
+            )
+        }
+        WasteFit::Rough => format!(
+            "{what} waste {before} on average under smoosh; the nearest found is {after}, with a horizon of {horizon}"
+        ),
+        WasteFit::More => format!(
+            "{what} waste {before} on average under smoosh; no horizon keeps that: limits or windows leave {after} even with {horizon}"
+        ),
+        WasteFit::Longer => format!(
+            "{what} waste {before} on average under smoosh, which compacts next to none of them in this time: a horizon of {horizon} or longer leaves no more, so look further ahead"
+        ),
+        WasteFit::Little => format!(
+            "{what} waste next to nothing under smoosh ({before}), so their horizon is the default, {horizon}"
+        ),
     }
 }
 

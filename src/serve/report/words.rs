@@ -16,6 +16,7 @@ use crate::{
     },
     plan,
     store::journal,
+    what_if,
 };
 use couchdb_names::Engine as SearchEngine;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -75,6 +76,11 @@ vocabularies! {
     Caveat: plan::Caveat::ALL.map(plan::Caveat::label);
     /// What is known of CouchDB's own compaction daemon on a node.
     Smoosh: ["unasked", "not_offered", "failed", "up"];
+    /// Whose settings are shown: the cluster's, or the defaults of CouchDB's code.
+    SmooshSettings: ["cluster", "defaults"];
+    /// How waste compares with smoosh's: within a tenth, the nearest found, more with every horizon, the
+    /// same with any longer horizon, or too little to choose a horizon by.
+    WasteFit: what_if::WasteFit::ALL.map(what_if::WasteFit::label);
     /// Who started a job.
     Owner: JobOwner::ALL.map(JobOwner::label);
     /// What a job does.

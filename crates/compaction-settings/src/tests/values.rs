@@ -189,3 +189,21 @@ fn ignored_names_are_shards_or_cleanups() {
     assert_eq!(ignored.files, [shard.to_owned()].into());
     assert_eq!(ignored.cleanups_of, ["other".to_owned()].into());
 }
+
+#[test]
+fn the_sections_that_count_are_enough() {
+    let ini = "[smoosh]\ndb_channels = big, ratio_dbs\nview_channels =\n\
+        [smoosh.big]\nmin_size = 7\n[smoosh.slack_views]\nfrom = 01:00\nto = 02:00\n\
+        [smoosh.ignore]\nshards/00000000-ffffffff/db.17 = true\n\
+        [view_upgrade]\ncompact_on_collator_upgrade = false\n\
+        [chttpd_auth]\nsecret = s\n[smoosh.unlisted]\nmin_size = 9\n";
+    for version in ["3.1.0", "3.5.0", ""] {
+        let whole = node(version, ini);
+        let sections = smoosh_sections(&whole);
+        let mut part = whole.clone();
+        part.sections.retain(|name, _| sections.contains(name));
+        assert!(part.sections.len() == 5, "{:?}", part.sections.keys());
+        let (whole, part) = (read_smoosh(&whole), read_smoosh(&part));
+        assert_eq!((whole.channels, whole.ignored), (part.channels, part.ignored));
+    }
+}

@@ -1,0 +1,122 @@
+//! `recliner import smoosh --as rent`: channels by rent that leave as much waste as smoosh does.
+
+use super::super::{
+    CommandError, Exit,
+    args::{Daemon, ImportArgs},
+    print, print_note, printable,
+    service_client::WORK,
+    table,
+};
+use crate::{
+    serve::report::{OutlookLine, RentProposal, WhatIf},
+    text::size::format_size,
+};
+
+/// The columns of the comments.
+const WIDTH: u16 = 96;
+
+/// The days over which waste is compared.
+const DAYS: u32 = 7;
+
+/// More than this share of smoosh's waste does not keep it.
+const KEPT: f64 = 1.1;
+
+pub(super) async fn run(args: &ImportArgs) -> Result<Exit, CommandError> {
+    check(args)?;
+    let days = args.days.unwrap_or(DAYS).to_string();
+    let query = [("days", days.as_str()), ("channels", "smoosh-as-rent")];
+    let client = args.service.client()?;
+    let answer: Result<WhatIf, CommandError> =
+        client.get_within("/api/v1/what-if", &query, WORK).await;
+    let answer = answer.map_err(|failure| match failure.is_transient {
+        true => CommandError {
+            why: format!(
+                "{}; how files grow is known only to a running recliner: start recliner serve, let it watch for ten minutes, and name it with --recliner.url",
+                failure.why
+            ),
+            ..failure
+        },
+        false => failure,
+    })?;
+    let (proposal, smoosh, proposed) = parts(&answer).ok_or_else(|| {
+        CommandError::failed("this recliner's answer has no proposal; is it an older version?")
+    })?;
+    print(&text(&answer, proposal, smoosh, proposed))?;
+    proposal.findings.iter().for_each(|finding| print_note(&format!("note: {finding}")));
+    if &*answer.smoosh.settings == "defaults" || !answer.smoosh.other_nodes.is_empty() {
+        print_note(&format!("warning: {}", answer.smoosh.says));
+    }
+    if is_kept(smoosh, proposed) {
+        return Ok(Exit::Done);
+    }
+    print_note("warning: these channels leave more waste than smoosh does");
+    Ok(Exit::Failed)
+}
+
+/// Refuses what has no meaning together.
+fn check(args: &ImportArgs) -> Result<(), CommandError> {
+    if args.daemon != Daemon::Smoosh {
+        return Err(CommandError::usage(
+            "--as rent is for import smoosh: the waste that CouchDB 2's compaction daemon leaves is not known",
+        ));
+    }
+    let source = &args.source;
+    let names_couchdb = !source.urls.is_empty()
+        || source.config_file.is_some()
+        || source.data_dir.is_some()
+        || source.view_index_dir.is_some();
+    if names_couchdb || !args.ini.is_empty() || args.version.is_some() || source.node.is_some() {
+        return Err(CommandError::usage(
+            "--as rent asks a running recliner, which reads smoosh's settings itself: name it with --recliner.url, and leave out flags of CouchDB, its files and --config.file",
+        ));
+    }
+    Ok(())
+}
+
+/// The proposal, and the outlooks under smoosh's rules and under the proposed ones.
+fn parts(answer: &WhatIf) -> Option<(&RentProposal, &OutlookLine, &OutlookLine)> {
+    Some((answer.as_rent.as_ref()?, answer.outlook("smoosh")?, answer.outlook("proposed")?))
+}
+
+fn is_kept(smoosh: &OutlookLine, proposed: &OutlookLine) -> bool {
+    proposed.mean_waste_bytes as f64 <= KEPT * smoosh.mean_waste_bytes as f64
+}
+
+/// The channels, below what they rest on.
+fn text(
+    answer: &WhatIf,
+    proposal: &RentProposal,
+    smoosh: &OutlookLine,
+    proposed: &OutlookLine,
+) -> String {
+    let days = answer.seconds / 86_400;
+    let days = if days == 1 { "day".to_owned() } else { format!("{days} days") };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+    let written = |outlook: &OutlookLine| format_size(outlook.rewritten_bytes_per_day as u64);
+    let mut says = vec![
+        format!(
+            "Channels by rent that keep the mean waste of smoosh, as recliner expects it for the next {days} from {}.",
+            answer.from
+        ),
+        format!(
+            "Mean waste: {} under smoosh, {} with these channels.",
+            format_size(smoosh.mean_waste_bytes),
+            format_size(proposed.mean_waste_bytes)
+        ),
+        format!(
+            "Written anew a day: {} under smoosh, {} with these channels.",
+            written(smoosh),
+            written(proposed)
+        ),
+    ];
+    says.extend(proposal.horizons.iter().map(|it| format!("{}: {}.", it.channel, it.says)));
+    says.push(format!("It rests on this: {}; {}.", answer.trust(), answer.smoosh.says));
+    says.push(format!("{}.", WhatIf::SMOOSH_AT_ITS_BEST));
+    let comments = says.iter().map(|line| comment(&printable(line)));
+    comments.chain([proposal.config.clone()]).collect()
+}
+
+/// A sentence as lines of comment.
+fn comment(text: &str) -> String {
+    table::paragraph(text, WIDTH).lines().map(|line| format!("# {line}\n")).collect()
+}

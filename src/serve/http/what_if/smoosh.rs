@@ -1,0 +1,197 @@
+//! smoosh as it is set on the cluster, for what-if.
+//!
+//! Nodes may be set differently, but an outlook is about the whole cluster, so it follows the settings
+//! that most nodes have, as `import smoosh` does, and says which nodes have others. Without any settings
+//! it follows CouchDB's defaults, and says so.
+
+use crate::{
+    act::takeover,
+    import::{Group, Imported, import_smoosh},
+    model::channel::Channels,
+    serve::report::SmooshRules,
+    sources::smoosh_settings::SmooshSettings,
+};
+use compaction_settings::NodeConfig;
+use std::collections::BTreeSet;
+
+/// smoosh's channels as far as they are known, and where they come from.
+#[derive(Debug)]
+pub(super) struct KnownSmoosh {
+    pub(super) channels: Channels,
+    pub(super) rules: SmooshRules,
+}
+
+impl KnownSmoosh {
+    pub(super) fn of(settings: &SmooshSettings) -> Self {
+        if settings.nodes.is_empty() {
+            let why = match settings.problems.first_key_value() {
+                Some((_, why)) => format!("its settings cannot be read: {why}"),
+                None => "no node was asked for its settings".to_owned(),
+            };
+            return Self::with_defaults(&why);
+        }
+        let nodes: Vec<NodeConfig> = settings.nodes.values().cloned().collect();
+        match import_smoosh(&nodes) {
+            Ok(imported) => Self::as_set(imported, settings),
+            Err(why) => Self::with_defaults(&why.to_string()),
+        }
+    }
+
+    fn with_defaults(why: &str) -> Self {
+        let rules = SmooshRules {
+            settings: "defaults".into(),
+            nodes: Vec::new(),
+            other_nodes: Vec::new(),
+            says: format!("smoosh is shown with CouchDB's defaults, because {why}"),
+        };
+        Self { channels: Channels::default(), rules }
+    }
+
+    fn as_set(imported: Imported, settings: &SmooshSettings) -> Self {
+        let names = |group: &Group| -> Vec<String> {
+            group.nodes.iter().map(|(node, _)| node.clone()).collect()
+        };
+        let nodes = imported.groups.first().map(names).unwrap_or_default();
+        let other_nodes: Vec<String> = imported.groups.iter().skip(1).flat_map(names).collect();
+        let mut says = if other_nodes.is_empty() {
+            "smoosh is shown as it is set on the cluster".to_owned()
+        } else {
+            format!(
+                "smoosh is shown as it is set on {}; {} set otherwise",
+                listed(&nodes),
+                with_verb(&other_nodes)
+            )
+        };
+        let taken = taken_over(&nodes, settings);
+        if !taken.is_empty() {
+            says.push_str(&format!(
+                "; {} as before a recliner took over",
+                listed(&taken.into_iter().collect::<Vec<_>>())
+            ));
+        }
+        let unread: Vec<String> = settings
+            .problems
+            .keys()
+            .filter(|node| !settings.nodes.contains_key(*node))
+            .cloned()
+            .collect();
+        if !unread.is_empty() {
+            says.push_str(&format!("; the settings of {} cannot be read", listed(&unread)));
+        }
+        let rules = SmooshRules { settings: "cluster".into(), nodes, other_nodes, says };
+        Self { channels: imported.channels, rules }
+    }
+}
+
+/// The channels that a recliner has taken over on these nodes.
+fn taken_over(nodes: &[String], settings: &SmooshSettings) -> BTreeSet<String> {
+    let configs = nodes.iter().filter_map(|node| settings.nodes.get(node));
+    let stopped = configs.flat_map(|config| takeover::undo_takeovers(&mut config.sections.clone()));
+    stopped.map(|stopped| stopped.channel).collect()
+}
+
+/// Names in a sentence; of many, the first ones and their number.
+fn listed(names: &[String]) -> String {
+    const MOST: usize = 5;
+    match names {
+        [] => "no node".to_owned(),
+        [one] => one.clone(),
+        [first @ .., last] if names.len() <= MOST => format!("{} and {last}", first.join(", ")),
+        _ => {
+            let first = names.iter().take(MOST - 1).cloned().collect::<Vec<_>>();
+            format!("{} and {} more", first.join(", "), names.len() - first.len())
+        }
+    }
+}
+
+fn with_verb(names: &[String]) -> String {
+    format!("{} {}", listed(names), if names.len() == 1 { "is" } else { "are" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use compaction_settings::Sections;
+
+    fn section(keys: &[(&str, &str)]) -> std::collections::BTreeMap<String, String> {
+        keys.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn settings(nodes: &[(&str, Sections)], problems: &[(&str, &str)]) -> SmooshSettings {
+        let config = |(node, sections): &(&str, Sections)| {
+            let config = NodeConfig {
+                node: (*node).to_owned(),
+                version: "3.5.0".to_owned(),
+                sections: sections.clone(),
+                problems: Vec::new(),
+            };
+            ((*node).to_owned(), config)
+        };
+        SmooshSettings { nodes: nodes.iter().map(config).collect(), problems: section(problems) }
+    }
+
+    fn ratio(least: &str) -> Sections {
+        [("smoosh.ratio_dbs".to_owned(), section(&[("min_priority", least)]))].into()
+    }
+
+    fn least_ratio(known: &KnownSmoosh) -> f64 {
+        known.channels.find("ratio_dbs").unwrap().1.min_priority
+    }
+
+    #[test]
+    fn the_settings_that_most_nodes_have_are_followed() {
+        let same = settings(&[("a", ratio("4")), ("b", ratio("4"))], &[]);
+        let known = KnownSmoosh::of(&same);
+        assert_eq!(least_ratio(&known).to_string(), "4");
+        assert_eq!(known.rules.says, "smoosh is shown as it is set on the cluster");
+        assert_eq!(&*known.rules.settings, "cluster");
+        let mixed =
+            settings(&[("a", ratio("3")), ("b", ratio("4")), ("c", ratio("4"))], &[("d", "down")]);
+        let known = KnownSmoosh::of(&mixed);
+        assert_eq!(least_ratio(&known).to_string(), "4");
+        assert_eq!(known.rules.nodes, ["b", "c"]);
+        assert_eq!(known.rules.other_nodes, ["a"]);
+        assert_eq!(
+            known.rules.says,
+            "smoosh is shown as it is set on b and c; a is set otherwise; the settings of d cannot be read"
+        );
+    }
+
+    #[test]
+    fn without_settings_it_is_the_defaults_and_why() {
+        let known = KnownSmoosh::of(&SmooshSettings::default());
+        assert_eq!(known.channels, Channels::default());
+        assert_eq!(&*known.rules.settings, "defaults");
+        assert_eq!(
+            known.rules.says,
+            "smoosh is shown with CouchDB's defaults, because no node was asked for its settings"
+        );
+        let known = KnownSmoosh::of(&settings(&[], &[("a", "a server admin is needed")]));
+        assert_eq!(
+            known.rules.says,
+            "smoosh is shown with CouchDB's defaults, because its settings cannot be read: a server admin is needed"
+        );
+    }
+
+    #[test]
+    fn what_was_taken_over_is_shown_as_it_was() {
+        let mark = r#"{"was":"3","at":1795222434}"#;
+        let mut sections = ratio("4");
+        sections.insert("recliner".to_owned(), section(&[("smoosh.ratio_dbs.concurrency", mark)]));
+        let keys = sections.get_mut("smoosh.ratio_dbs").unwrap();
+        keys.insert("concurrency".to_owned(), "0".to_owned());
+        let known = KnownSmoosh::of(&settings(&[("a", sections)], &[]));
+        assert_eq!(known.channels.find("ratio_dbs").unwrap().1.concurrency, 3);
+        assert_eq!(
+            known.rules.says,
+            "smoosh is shown as it is set on the cluster; ratio_dbs as before a recliner took over"
+        );
+    }
+
+    #[test]
+    fn many_names_are_counted() {
+        let names: Vec<String> = (0..9).map(|at| format!("n{at}")).collect();
+        assert_eq!(listed(&names[..3]), "n0, n1 and n2");
+        assert_eq!(listed(&names), "n0, n1, n2, n3 and 5 more");
+    }
+}

@@ -1,0 +1,133 @@
+//! How smoosh is set on each node.
+//!
+//! Owns the settings as they were last read: the sections that decide what smoosh does, and the marks
+//! of a takeover, by which a reader finds the values from before it. Asks for no other section, because
+//! those hold secrets, and never changes anything. A node that does not answer keeps its settings and
+//! delays no other.
+
+use super::couchdb::describe;
+use crate::{model::settings::work::MARK_SECTION, table::Snapshot};
+use compaction_settings::{NodeConfig, smoosh_sections};
+use couchdb_client::{Client, Error};
+use futures::future::join_all;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{sync::watch, time};
+use tokio_util::sync::CancellationToken;
+
+/// Time between two reads of all nodes.
+const INTERVAL: Duration = Duration::from_secs(300);
+
+/// Time limit for one node.
+const NODE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How smoosh is set on the nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SmooshSettings {
+    /// The settings of each node that was ever read, by its name.
+    pub nodes: BTreeMap<String, NodeConfig>,
+    /// Why a node could not be read the last time, by its name.
+    pub problems: BTreeMap<String, String>,
+}
+
+/// The task that reads them.
+#[derive(Debug)]
+pub struct SmooshSettingsTask {
+    client: watch::Receiver<Client>,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    settings: watch::Sender<Arc<SmooshSettings>>,
+}
+
+impl SmooshSettingsTask {
+    /// Creates the task; the receiver has what it read last.
+    #[must_use]
+    pub fn new(
+        client: watch::Receiver<Client>,
+        snapshots: watch::Receiver<Arc<Snapshot>>,
+    ) -> (Self, watch::Receiver<Arc<SmooshSettings>>) {
+        let (settings, reader) = watch::channel(Arc::default());
+        (Self { client, snapshots, settings }, reader)
+    }
+
+    /// Reads all nodes every few minutes, and whenever other nodes can be asked, until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut asked = BTreeSet::new();
+        loop {
+            let read = async {
+                tokio::select! {
+                    () = nodes_changed(&mut self.snapshots, &asked) => {}
+                    () = time::sleep(INTERVAL) => {}
+                }
+                asked = self.snapshots.borrow().reachable_nodes();
+                let client = self.client.borrow().clone();
+                let read = join_all(asked.iter().map(|node| read_in_time(&client, node))).await;
+                self.apply(asked.iter().cloned().zip(read));
+            };
+            if stop.run_until_cancelled(read).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn apply(&self, read: impl Iterator<Item = (String, Result<NodeConfig, String>)>) {
+        let members: BTreeSet<String> = {
+            let snapshot = self.snapshots.borrow();
+            let members = snapshot.nodes().iter().filter(|node| node.is_member);
+            members.map(|node| node.name.to_string()).collect()
+        };
+        let mut settings = SmooshSettings::clone(&self.settings.borrow());
+        settings.problems.clear();
+        for (node, result) in read {
+            match result {
+                Ok(config) => {
+                    settings.nodes.insert(node, config);
+                }
+                Err(why) => {
+                    settings.problems.insert(node, why);
+                }
+            }
+        }
+        settings.nodes.retain(|node, _| members.contains(node));
+        self.settings.send_replace(Arc::new(settings));
+    }
+}
+
+/// Waits until other nodes can be asked.
+async fn nodes_changed(snapshots: &mut watch::Receiver<Arc<Snapshot>>, known: &BTreeSet<String>) {
+    // The service stops the sender of snapshots and this task together.
+    if snapshots.wait_for(|snapshot| snapshot.reachable_nodes() != *known).await.is_err() {
+        std::future::pending().await
+    }
+}
+
+async fn read_in_time(client: &Client, node: &str) -> Result<NodeConfig, String> {
+    match time::timeout(NODE_TIMEOUT, read(client, node)).await {
+        Ok(read) => read.map_err(|why| describe(&why)),
+        Err(_) => Err(format!("{node} did not send its settings within {NODE_TIMEOUT:?}")),
+    }
+}
+
+/// The settings of one node.
+async fn read(client: &Client, node: &str) -> Result<NodeConfig, Error> {
+    let version = client.node_welcome(node).await?.version.unwrap_or_default();
+    // A takeover marks a channel before it stops it, and restores it before it removes the mark: one
+    // of two reads around the channels' own finds the mark of every stopped channel.
+    let mut marks = client.config_section(node, MARK_SECTION).await?;
+    let own = ("smoosh".to_owned(), client.config_section(node, "smoosh").await?);
+    let sections = [own].into();
+    let mut config = NodeConfig { node: node.to_owned(), version, sections, problems: Vec::new() };
+    for section in smoosh_sections(&config) {
+        let keys = client.config_section(node, &section).await?;
+        config.sections.insert(section, keys);
+    }
+    marks.extend(client.config_section(node, MARK_SECTION).await?);
+    config.sections.insert(MARK_SECTION.to_owned(), marks);
+    config.sections.retain(|_, keys| !keys.is_empty());
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,323 @@
+//! The horizons with which channels by rent leave as much waste as other rules do.
+//!
+//! A longer horizon wastes more. For a file that makes garbage at a constant rate the mean waste grows
+//! with the square root of the horizon, so a few simulations find the horizon for a given waste, by
+//! false position on logarithmic scales. Databases and views are searched for side by side: one
+//! simulation tells the waste of both, and what one kind does changes that of the other only through
+//! limits and scarce space, which every simulation counts.
+
+use super::{Forecast, Outlook, Policy, mean};
+use crate::model::{channel::Channel, priority::PriorityKind, target::TargetKind};
+use std::{sync::Arc, time::Duration};
+
+/// The shortest horizon that is tried, and the longest that a configuration may have.
+const SHORTEST: Duration = Duration::from_secs(600);
+const LONGEST: Duration = Duration::from_secs(3_650 * 86_400);
+
+/// The most simulations of one search.
+const SIMULATIONS: usize = 8;
+
+/// A search ends within this share of the wanted waste.
+const CLOSE: f64 = 0.03;
+
+/// Waste within this share of the wanted one counts as kept.
+const NEAR: f64 = 0.1;
+
+/// Less than this share of all waste is not worth a search.
+const NEGLIGIBLE: f64 = 0.01;
+
+/// With this share of the waste that nothing compacted leaves, a kind of target is hardly compacted.
+const UNTOUCHED: f64 = 0.98;
+
+/// How the waste with a horizon that was found compares with the wanted one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WasteFit {
+    /// Within a tenth of it.
+    Near,
+    /// The nearest that was found.
+    Rough,
+    /// Every horizon leaves more: limits, windows or sizes leave it.
+    More,
+    /// The other rules leave nearly all waste in this time, so any longer horizon does as well.
+    Longer,
+    /// There is next to none, so the horizon was not searched for.
+    Little,
+}
+
+impl WasteFit {
+    /// Every case.
+    pub const ALL: [Self; 5] = [Self::Near, Self::Rough, Self::More, Self::Longer, Self::Little];
+
+    /// The word for it in JSON.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Near => "near",
+            Self::Rough => "rough",
+            Self::More => "more",
+            Self::Longer => "longer",
+            Self::Little => "little",
+        }
+    }
+}
+
+/// The horizon for one kind of target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptHorizon {
+    /// The kind.
+    pub kind: TargetKind,
+    /// The horizon.
+    pub horizon: Duration,
+    /// Mean of the bytes that the other rules waste in targets of this kind.
+    pub wanted_bytes: u64,
+    /// The same with this horizon.
+    pub waste_bytes: u64,
+    /// How the two compare.
+    pub fit: WasteFit,
+}
+
+/// Rules by rent that leave as much waste as other rules.
+#[derive(Clone, Debug)]
+pub struct KeptWaste {
+    /// The rules.
+    pub policy: Policy,
+    /// For each kind of target that a channel by rent takes.
+    pub horizons: Vec<KeptHorizon>,
+    /// What would happen under them.
+    pub outlook: Outlook,
+}
+
+impl Forecast<'_> {
+    /// Sets the horizons of a policy's channels by rent so that mean waste is as in the other outlook.
+    #[must_use]
+    pub fn keep_waste(&self, other: &Outlook, policy: &Policy, name: &str) -> KeptWaste {
+        let kinds = [TargetKind::Db, TargetKind::View].into_iter();
+        let mut searches: Vec<Search> = kinds
+            .filter_map(|kind| {
+                let channel = policy.channels.by_rent().find(|channel| channel.kind == kind)?;
+                Some(Search::new(kind, channel.horizon, other))
+            })
+            .collect();
+        let off = |kept: &KeptWaste, searches: &[Search]| -> f64 {
+            searches.iter().map(|search| search.off(&kept.outlook).abs()).sum()
+        };
+        let mut best = self.try_horizons(&searches, other, policy, name);
+        let mut least = off(&best, &searches);
+        let mut next = Search::learn_all(&mut searches, &best.outlook);
+        for _ in 1..SIMULATIONS {
+            if !next {
+                break;
+            }
+            let tried = self.try_horizons(&searches, other, policy, name);
+            let off = off(&tried, &searches);
+            next = Search::learn_all(&mut searches, &tried.outlook);
+            if off < least {
+                (least, best) = (off, tried);
+            }
+        }
+        best
+    }
+
+    fn try_horizons(
+        &self,
+        searches: &[Search],
+        other: &Outlook,
+        policy: &Policy,
+        name: &str,
+    ) -> KeptWaste {
+        let policy = with_horizons(policy, searches);
+        let outlook = self.simulate(name, &policy);
+        let horizons = searches.iter().map(|it| self.kept(it, other, &outlook)).collect();
+        KeptWaste { policy, horizons, outlook }
+    }
+
+    fn kept(&self, search: &Search, other: &Outlook, outlook: &Outlook) -> KeptHorizon {
+        let &Search { kind, horizon, .. } = search;
+        let wanted_bytes = other.mean_waste_of(kind);
+        let off = search.off(outlook);
+        let untouched = mean(&self.unchecked.samples, |sample| sample.waste_of(kind));
+        let fit = if search.is_negligible {
+            WasteFit::Little
+        } else if wanted_bytes as f64 >= UNTOUCHED * untouched as f64 && off.abs() <= NEAR.ln_1p() {
+            WasteFit::Longer
+        } else if off.abs() <= NEAR.ln_1p() {
+            WasteFit::Near
+        } else if off > 0.0 && horizon == SHORTEST {
+            WasteFit::More
+        } else {
+            WasteFit::Rough
+        };
+        KeptHorizon { kind, horizon, wanted_bytes, waste_bytes: outlook.mean_waste_of(kind), fit }
+    }
+}
+
+/// The same policy with the horizons that are to be tried.
+fn with_horizons(policy: &Policy, searches: &[Search]) -> Policy {
+    let set = |channel: &Channel| {
+        let by_rent = channel.priority == PriorityKind::Rent;
+        let search = searches.iter().find(|search| by_rent && search.kind == channel.kind);
+        let horizon = search.map_or(channel.horizon, |search| search.horizon);
+        Channel { horizon, ..channel.clone() }
+    };
+    Policy { channels: Arc::new(policy.channels.map(set)), rules: policy.rules.clone() }
+}
+
+/// A horizon that was tried.
+#[derive(Clone, Copy, Debug)]
+struct Tried {
+    horizon: Duration,
+    /// Logarithm of the waste over the wanted one.
+    off: f64,
+}
+
+/// The search for the horizon of one kind of target.
+#[derive(Debug)]
+struct Search {
+    kind: TargetKind,
+    wanted: f64,
+    /// The waste to find is too small to search for.
+    is_negligible: bool,
+    /// The horizon to try next, or the one that was found.
+    horizon: Duration,
+    /// The longest that wasted too little, and the shortest that wasted too much.
+    too_short: Option<Tried>,
+    too_long: Option<Tried>,
+    /// Steps before there was a horizon on either side; each goes twice as far as the one before.
+    steps: i32,
+    is_settled: bool,
+}
+
+impl Search {
+    fn new(kind: TargetKind, horizon: Duration, other: &Outlook) -> Self {
+        let wanted = other.mean_waste_of(kind) as f64;
+        let is_negligible = wanted <= NEGLIGIBLE * other.mean_waste() as f64;
+        Self {
+            kind,
+            wanted,
+            is_negligible,
+            horizon,
+            too_short: None,
+            too_long: None,
+            steps: 0,
+            is_settled: is_negligible,
+        }
+    }
+
+    /// Logarithm of an outlook's waste over the wanted one; zero where there is nothing to search for.
+    fn off(&self, outlook: &Outlook) -> f64 {
+        if self.is_negligible {
+            return 0.0;
+        }
+        let waste = outlook.mean_waste_of(self.kind) as f64;
+        (waste.max(self.wanted * 1e-3) / self.wanted).ln()
+    }
+
+    /// Lets all searches learn; returns whether any has another horizon to try.
+    fn learn_all(searches: &mut [Self], outlook: &Outlook) -> bool {
+        let mut next = false;
+        for search in searches {
+            let tried = search.horizon;
+            search.learn(outlook);
+            next |= search.horizon != tried;
+        }
+        next
+    }
+
+    /// Takes what the horizon left, and sets the next one to try, or the one that was found.
+    fn learn(&mut self, outlook: &Outlook) {
+        if self.is_settled {
+            return;
+        }
+        let tried = Tried { horizon: self.horizon, off: self.off(outlook) };
+        if tried.off.abs() <= CLOSE {
+            self.is_settled = true;
+            return;
+        }
+        if tried.off < 0.0 {
+            self.too_short = Some(tried);
+        } else {
+            self.too_long = Some(tried);
+        }
+        let next = self.next(tried);
+        let ends = [self.too_short, self.too_long];
+        let is_known = ends.iter().flatten().any(|end| end.horizon == next);
+        if !is_known {
+            self.horizon = next;
+            return;
+        }
+        self.is_settled = true;
+        let nearest = ends.into_iter().flatten().min_by(|one, two| {
+            let off = |tried: &Tried| tried.off.abs();
+            off(one).total_cmp(&off(two))
+        });
+        self.horizon = nearest.map_or(next, |nearest| nearest.horizon);
+    }
+
+    fn next(&mut self, tried: Tried) -> Duration {
+        let log = |span: Duration| span.as_secs_f64().ln();
+        let next = if let (Some(short), Some(long)) = (self.too_short, self.too_long) {
+            let (from, to) = (log(short.horizon), log(long.horizon));
+            let share = short.off / (short.off - long.off);
+            (to - from).mul_add(share.clamp(0.1, 0.9), from)
+        } else {
+            // By the law of the square root, at first.
+            let far = 2.0_f64.powi(self.steps.min(4));
+            self.steps += 1;
+            log(tried.horizon) - 2.0 * far * tried.off
+        };
+        let seconds = next.clamp(log(SHORTEST), log(LONGEST)).exp();
+        rounded(Duration::from_secs_f64(seconds.round())).clamp(SHORTEST, LONGEST)
+    }
+}
+
+/// A horizon that people would write, within a sixteenth.
+fn rounded(horizon: Duration) -> Duration {
+    const MINUTE: u64 = 60;
+    const HOUR: u64 = 60 * MINUTE;
+    const DAY: u64 = 24 * HOUR;
+    const GRAINS: [u64; 12] = [
+        30 * DAY,
+        10 * DAY,
+        5 * DAY,
+        2 * DAY,
+        DAY,
+        12 * HOUR,
+        6 * HOUR,
+        3 * HOUR,
+        HOUR,
+        30 * MINUTE,
+        10 * MINUTE,
+        5 * MINUTE,
+    ];
+    let seconds = horizon.as_secs();
+    let grain = GRAINS.into_iter().find(|grain| *grain * 8 <= seconds).unwrap_or(MINUTE);
+    Duration::from_secs((seconds + grain / 2) / grain * grain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_horizon_is_rounded_as_people_write_it() {
+        use crate::text::duration::format_exact;
+        for (seconds, expected) in [
+            (127_341, "1d 12h"),
+            (600, "10m"),
+            (5_000, "1h 25m"),
+            (86_400, "1d"),
+            (8_000_000, "90d"),
+        ] {
+            assert_eq!(format_exact(rounded(Duration::from_secs(seconds))), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_rounded_horizon_is_within_a_sixteenth(seconds in 600_u64..400_000_000) {
+            let off = rounded(Duration::from_secs(seconds)).as_secs().abs_diff(seconds);
+            prop_assert!(off * 16 <= seconds, "{off} of {seconds}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! `import smoosh --as rent`, and what-if, of a recliner over a simulated cluster whose time runs faster.
+
+use super::{PATIENCE, Ran, recliner, written};
+use couchdb_client::Transport;
+use couchdb_sim::{Cluster, Config, Database, Design, Exchange};
+use recliner::{
+    config::{self, Flags},
+    serve::http::ProcessInfo,
+    service::{HostAccess, Service},
+    simulated::SimulatedDisks,
+    store::journal::InMemory,
+};
+use std::{path::Path, sync::Arc, time::Duration};
+use tokio::{
+    task::JoinSet,
+    time::{self, Instant},
+};
+use tokio_util::sync::CancellationToken;
+use wall_clock::{Clock, Moment, TimeSource};
+
+const NODES: [&str; 3] = ["couchdb@sim-1.local", "couchdb@sim-2.local", "couchdb@sim-3.local"];
+
+/// So many seconds pass in one of the machine's.
+const SPEED: u64 = 1_200;
+
+#[derive(Debug)]
+struct FastClock(Instant);
+
+impl TimeSource for FastClock {
+    fn now(&self) -> Moment {
+        let passed = self.0.elapsed() * u32::try_from(SPEED).unwrap();
+        Moment::from_unix(1_795_230_000).plus(passed)
+    }
+}
+
+/// A busy cluster, on which smoosh's thresholds of databases are high, and its nights are short.
+fn busy_world() -> Config {
+    let mut config = Config::new(&NODES);
+    for at in 0..6_u32 {
+        let design = Design { views: vec!["by_day".to_owned()], ..Design::new("app") };
+        config = config.with(Database {
+            q: 1,
+            docs: 20_000 * u64::from(at + 1),
+            doc_bytes: 2_000,
+            bloat: 1.2,
+            writes_per_second: 3.0 / f64::from(at + 1),
+            designs: vec![design],
+            ..Database::new(&format!("db{at}"))
+        });
+    }
+    for node in &mut config.nodes {
+        for (section, key, value) in [
+            ("smoosh.ratio_dbs", "min_priority", "4.0"),
+            ("smoosh.ratio_dbs", "from", "20:00"),
+            ("smoosh.ratio_dbs", "to", "06:00"),
+            ("smoosh.slack_dbs", "from", "20:00"),
+            ("smoosh.slack_dbs", "to", "06:00"),
+        ] {
+            node.settings.push((section.to_owned(), key.to_owned(), value.to_owned()));
+        }
+    }
+    config
+}
+
+/// A service over this world.
+struct FastService {
+    url: String,
+    cluster: Cluster,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl FastService {
+    async fn start() -> Self {
+        crate::watchdog::start();
+        let _again = rustls::crypto::ring::default_provider().install_default();
+        let clock = Clock::Custom(Box::leak(Box::new(FastClock(Instant::now()))));
+        let cluster = Cluster::new(busy_world(), 1, clock).unwrap();
+        let flags = Flags {
+            couchdb_urls: NODES
+                .map(|node| format!("http://{}:5984", node.split_once('@').unwrap().1))
+                .to_vec(),
+            couchdb_username: Some("admin".to_owned()),
+            env_password: Some("secret".into()),
+            web_admin_socket: Some("none".into()),
+            web_listen_address: Some("127.0.0.1:0".to_owned()),
+            ..Flags::default()
+        };
+        let text = "scan: {interval: 1s}\ncouchdb: {cold_reads_per_second: off}\n";
+        let file = config::File { name: Path::new("recliner.yml"), bytes: text.as_bytes() };
+        let settings = config::load(&flags, Some(file)).unwrap().settings;
+        let transport = Transport::in_process(cluster.by_host());
+        let about = ProcessInfo::of_this_build(true);
+        let machine =
+            HostAccess { meter: Arc::new(SimulatedDisks(cluster.clone())), directories: None };
+        let service =
+            Service::start(settings, transport, about, clock, InMemory, machine).await.unwrap();
+        let (url, stop) = (format!("http://{}", service.address()), service.stop_token());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            service.run(Box::new(|| Err("it does not reload".to_owned()))).await;
+        });
+        Self { url, cluster, stop, tasks }
+    }
+
+    async fn run(&self, words: &[&str]) -> Ran {
+        let mut all = words.to_vec();
+        all.extend(["--recliner.url", &self.url]);
+        recliner(&all, &[]).await
+    }
+
+    /// The first answer that is not that it comes too early.
+    async fn when_watched(&self, words: &[&str]) -> Ran {
+        let asked = async {
+            loop {
+                let ran = self.run(words).await;
+                if !(ran.code == 1 && ran.err.contains("ten minutes")) {
+                    return ran;
+                }
+                ran.refuses(1, &["no file was watched for ten minutes yet", "ask again later"]);
+                time::sleep(Duration::from_millis(200)).await;
+            }
+        };
+        time::timeout(PATIENCE, asked).await.expect("it knows in time")
+    }
+
+    async fn stop(mut self) {
+        self.stop.cancel();
+        let ended = time::timeout(PATIENCE, self.tasks.join_next()).await;
+        ended.expect("in time").expect("there is one").expect("no panic");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn import_as_rent_prints_channels_that_keep_the_waste() {
+    let service = FastService::start().await;
+    let ran = service.when_watched(&["import", "smoosh", "--as", "rent", "--days", "20"]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+    for part in [
+        "# Channels by rent that keep the mean waste of smoosh",
+        "the next 20 days",
+        "# Mean waste: ",
+        "# Written anew a day: ",
+        "# rent_dbs: databases waste ",
+        "smoosh is shown as it is set on the cluster",
+        "name: rent_dbs",
+        "name: rent_views",
+        "name: index_cleanup",
+        "from: \"20:00\"",
+    ] {
+        assert!(ran.out.contains(part), "{part:?} is not in {}", ran.out);
+    }
+    assert_eq!(ran.out.matches("horizon: ").count(), 2, "{}", ran.out);
+    assert_eq!(ran.out.matches("windows:").count(), 1, "only those of databases: {}", ran.out);
+    assert!(ran.out.lines().all(|line| line.chars().count() <= 100), "{}", ran.out);
+    // It is part of a configuration.
+    let dir = tempfile::tempdir().unwrap();
+    let file = format!("couchdb: {{urls: ['http://couch-a:5984']}}\n{}", ran.out);
+    let file = written(dir.path(), "recliner.yml", &file);
+    let checked = recliner(&["check-config", "--config.file", &file], &[]).await;
+    assert_eq!((checked.code, checked.err.as_str()), (0, ""), "{checked:?}");
+
+    // What-if shows that configuration and smoosh with the same waste.
+    let words = ["what-if", "--days", "20", "--format", "json", "--config.file", &file];
+    let answer = service.run(&words).await.json();
+    assert_eq!(answer["smoosh"]["settings"], "cluster");
+    assert_eq!(answer["smoosh"]["nodes"].as_array().unwrap().len(), NODES.len());
+    let waste = |name: &str| {
+        let outlooks = answer["outlooks"].as_array().unwrap();
+        let outlook = outlooks.iter().find(|outlook| outlook["name"] == name).unwrap();
+        outlook["mean_waste_bytes"].as_f64().unwrap()
+    };
+    let (smoosh, proposed) = (waste("smoosh"), waste("proposed"));
+    assert!((proposed - smoosh).abs() < 0.2 * smoosh, "{smoosh} and {proposed}");
+    let table = service.run(&["what-if", "--channels", "smoosh-as-rent"]).await;
+    assert_eq!(table.code, 0, "{table:?}");
+    for part in ["smoosh is shown as it is set", "staleness", "rent_dbs: databases waste"] {
+        assert!(table.out.replace('\n', " ").contains(part), "{part:?} is not in {}", table.out);
+    }
+    assert!(service.cluster.exchanges().iter().all(Exchange::is_reading));
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn import_as_rent_says_what_it_needs() {
+    let words = ["import", "smoosh", "--as", "rent", "--recliner.url", "http://127.0.0.1:1"];
+    let says = ["http://127.0.0.1:1", "only to a running recliner", "--recliner.url"];
+    recliner(&words, &[]).await.refuses(1, &says);
+    for (more, says) in [
+        (&["--couchdb.url", "http://a:1"][..], "leave out flags of CouchDB"),
+        (&["--ini", "local.ini"], "leave out flags of CouchDB"),
+        (&["--config.file", "recliner.yml"], "leave out flags of CouchDB"),
+    ] {
+        let mut words = vec!["import", "smoosh", "--as", "rent"];
+        words.extend(more);
+        recliner(&words, &[]).await.refuses(64, &[says, "--recliner.url"]);
+    }
+    let words = ["import", "compaction-daemon", "--as", "rent"];
+    recliner(&words, &[]).await.refuses(64, &["import smoosh", "CouchDB 2"]);
+    let words = ["import", "smoosh", "--recliner.url", "http://127.0.0.1:1"];
+    recliner(&words, &[]).await.refuses(64, &["--recliner.url", "--as rent"]);
+    for words in [
+        &["import", "smoosh", "--days", "3"][..],
+        &["import", "smoosh", "--as", "slack"],
+        &["import", "smoosh", "--as", "rent", "--days", "0"],
+    ] {
+        let ran = recliner(words, &[]).await;
+        assert_eq!((ran.code, ran.out.as_str()), (64, ""), "{ran:?}");
+    }
+}
