@@ -91,6 +91,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
         counts: watch::channel(Arc::default()).1,
         changes: watch::channel(Arc::default()).1,
         takeovers: watch::channel(Arc::default()).1,
+        smoosh_settings: watch::channel(Arc::default()).1,
         builds: watch::channel(Arc::default()).1,
         certificates: watch::channel(couchdb_client::CertificateEnds::default()).1,
         couchdb: watch::channel(Arc::from([])).1,

@@ -46,6 +46,8 @@
 //!
 //! [`feed_server`](feeds::feed_server) serves database events from the journal to clients of [`http`](serve::http).
 //!
+//! [`smoosh_settings`](sources::smoosh_settings) reads how smoosh is set on each node, for what-if.
+//!
 //! The [`enforcer`](act::enforcer) is the only task that starts a compaction, the [`warmer`](act::warmer) the only one that has
 //! an index built, and [`takeover`](act::takeover) the only one that changes CouchDB's settings. A start is
 //! stored in the [`journal`](store::journal) before its request is sent; the [`job_state`](act::job_state) tracks it until its

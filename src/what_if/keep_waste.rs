@@ -98,57 +98,62 @@ impl Forecast<'_> {
                 Some(Search::new(kind, channel.horizon, other))
             })
             .collect();
-        let off = |kept: &KeptWaste, searches: &[Search]| -> f64 {
-            searches.iter().map(|search| search.off(&kept.outlook).abs()).sum()
-        };
-        let mut best = self.try_horizons(&searches, other, policy, name);
-        let mut least = off(&best, &searches);
-        let mut next = Search::learn_all(&mut searches, &best.outlook);
+        let mut best = self.attempt(&searches, policy, name);
+        let mut goes_on = Search::learn_all(&mut searches, &best.outlook);
         for _ in 1..SIMULATIONS {
-            if !next {
+            if !goes_on {
                 break;
             }
-            let tried = self.try_horizons(&searches, other, policy, name);
-            let off = off(&tried, &searches);
-            next = Search::learn_all(&mut searches, &tried.outlook);
-            if off < least {
-                (least, best) = (off, tried);
+            let attempt = self.attempt(&searches, policy, name);
+            goes_on = Search::learn_all(&mut searches, &attempt.outlook);
+            if attempt.off < best.off {
+                best = attempt;
             }
         }
-        best
+        let horizons = searches.iter().map(|search| self.kept(search, other, &best)).collect();
+        KeptWaste { horizons, policy: best.policy, outlook: best.outlook }
     }
 
-    fn try_horizons(
-        &self,
-        searches: &[Search],
-        other: &Outlook,
-        policy: &Policy,
-        name: &str,
-    ) -> KeptWaste {
+    fn attempt(&self, searches: &[Search], policy: &Policy, name: &str) -> Attempt {
         let policy = with_horizons(policy, searches);
         let outlook = self.simulate(name, &policy);
-        let horizons = searches.iter().map(|it| self.kept(it, other, &outlook)).collect();
-        KeptWaste { policy, horizons, outlook }
+        let off = searches.iter().map(|search| search.off(&outlook).abs()).sum();
+        Attempt { policy, outlook, off }
     }
 
-    fn kept(&self, search: &Search, other: &Outlook, outlook: &Outlook) -> KeptHorizon {
-        let &Search { kind, horizon, .. } = search;
+    fn kept(&self, search: &Search, other: &Outlook, best: &Attempt) -> KeptHorizon {
+        let kind = search.kind;
+        let channel = best.policy.channels.by_rent().find(|channel| channel.kind == kind);
         let wanted_bytes = other.mean_waste_of(kind);
-        let off = search.off(outlook);
+        let off = search.off(&best.outlook);
         let untouched = mean(&self.unchecked.samples, |sample| sample.waste_of(kind));
+        let is_untouched = wanted_bytes as f64 >= UNTOUCHED * untouched as f64;
         let fit = if search.is_negligible {
             WasteFit::Little
-        } else if wanted_bytes as f64 >= UNTOUCHED * untouched as f64 && off.abs() <= NEAR.ln_1p() {
-            WasteFit::Longer
         } else if off.abs() <= NEAR.ln_1p() {
-            WasteFit::Near
-        } else if off > 0.0 && horizon == SHORTEST {
+            if is_untouched { WasteFit::Longer } else { WasteFit::Near }
+        } else if off > 0.0 && search.too_short.is_none() {
             WasteFit::More
         } else {
             WasteFit::Rough
         };
-        KeptHorizon { kind, horizon, wanted_bytes, waste_bytes: outlook.mean_waste_of(kind), fit }
+        KeptHorizon {
+            kind,
+            horizon: channel.map_or(search.horizon, |channel| channel.horizon),
+            wanted_bytes,
+            waste_bytes: best.outlook.mean_waste_of(kind),
+            fit,
+        }
     }
+}
+
+/// What came of some horizons.
+#[derive(Debug)]
+struct Attempt {
+    policy: Policy,
+    outlook: Outlook,
+    /// By how much waste is off for all kinds of target together, on a logarithmic scale.
+    off: f64,
 }
 
 /// The same policy with the horizons that are to be tried.
@@ -182,6 +187,8 @@ struct Search {
     /// The longest that wasted too little, and the shortest that wasted too much.
     too_short: Option<Tried>,
     too_long: Option<Tried>,
+    /// The longest that wasted more than a longer one did, because compactions were too many for limits.
+    too_many: Option<Duration>,
     /// Steps before there was a horizon on either side; each goes twice as far as the one before.
     steps: i32,
     is_settled: bool,
@@ -198,6 +205,7 @@ impl Search {
             horizon,
             too_short: None,
             too_long: None,
+            too_many: None,
             steps: 0,
             is_settled: is_negligible,
         }
@@ -233,14 +241,18 @@ impl Search {
             self.is_settled = true;
             return;
         }
+        let longer = self.too_long.filter(|longer| longer.horizon > tried.horizon);
         if tried.off < 0.0 {
             self.too_short = Some(tried);
+        } else if longer.is_some_and(|longer| longer.off < tried.off) {
+            self.too_many = self.too_many.max(Some(tried.horizon));
         } else {
             self.too_long = Some(tried);
         }
         let next = self.next(tried);
         let ends = [self.too_short, self.too_long];
-        let is_known = ends.iter().flatten().any(|end| end.horizon == next);
+        let known = ends.iter().flatten().map(|end| end.horizon).chain(self.too_many);
+        let is_known = known.into_iter().any(|known| known == next);
         if !is_known {
             self.horizon = next;
             return;
@@ -263,7 +275,11 @@ impl Search {
             // By the law of the square root, at first.
             let far = 2.0_f64.powi(self.steps.min(4));
             self.steps += 1;
-            log(tried.horizon) - 2.0 * far * tried.off
+            let by_law = log(tried.horizon) - 2.0 * far * tried.off;
+            match (self.too_many, self.too_long) {
+                (Some(many), Some(long)) => f64::midpoint(log(many), log(long.horizon)),
+                _ => by_law,
+            }
         };
         let seconds = next.clamp(log(SHORTEST), log(LONGEST)).exp();
         rounded(Duration::from_secs_f64(seconds.round())).clamp(SHORTEST, LONGEST)
@@ -305,7 +321,7 @@ mod tests {
         for (seconds, expected) in [
             (127_341, "1d 12h"),
             (600, "10m"),
-            (5_000, "1h 25m"),
+            (5_000, "1h 20m"),
             (86_400, "1d"),
             (8_000_000, "90d"),
         ] {

@@ -46,7 +46,9 @@ pub(super) async fn run(args: &ImportArgs) -> Result<Exit, CommandError> {
     if &*answer.smoosh.settings == "defaults" || !answer.smoosh.other_nodes.is_empty() {
         print_note(&format!("warning: {}", answer.smoosh.says));
     }
-    if is_kept(smoosh, proposed) {
+    let more = smoosh.mean_waste_bytes as f64 * KEPT < proposed.mean_waste_bytes as f64;
+    if !more || proposal.horizons.iter().all(|it| ["near", "longer", "little"].contains(&&*it.fit))
+    {
         return Ok(Exit::Done);
     }
     print_note("warning: these channels leave more waste than smoosh does");
@@ -76,10 +78,6 @@ fn check(args: &ImportArgs) -> Result<(), CommandError> {
 /// The proposal, and the outlooks under smoosh's rules and under the proposed ones.
 fn parts(answer: &WhatIf) -> Option<(&RentProposal, &OutlookLine, &OutlookLine)> {
     Some((answer.as_rent.as_ref()?, answer.outlook("smoosh")?, answer.outlook("proposed")?))
-}
-
-fn is_kept(smoosh: &OutlookLine, proposed: &OutlookLine) -> bool {
-    proposed.mean_waste_bytes as f64 <= KEPT * smoosh.mean_waste_bytes as f64
 }
 
 /// The channels, below what they rest on.

@@ -208,9 +208,12 @@ fn says(kept: &KeptHorizon) -> String {
         WasteFit::Rough => format!(
             "{what} waste {before} on average under smoosh; the nearest found is {after}, with a horizon of {horizon}"
         ),
-        WasteFit::More => format!(
-            "{what} waste {before} on average under smoosh; no horizon keeps that: limits or windows leave {after} even with {horizon}"
-        ),
+        WasteFit::More => {
+            let views = if kept.kind == TargetKind::View { ", views.enforce" } else { "" };
+            format!(
+                "{what} waste {before} on average under smoosh; no horizon keeps that: windows, limits{views} or the need for free space leave {after} even with {horizon}"
+            )
+        }
         WasteFit::Longer => format!(
             "{what} waste {before} on average under smoosh, which compacts next to none of them in this time: a horizon of {horizon} or longer leaves no more, so look further ahead"
         ),
