@@ -8,12 +8,14 @@ mod busy_period;
 mod constraints;
 mod progress;
 mod running_tasks;
+mod totals;
 mod tracker;
 mod verdict;
 
 pub(crate) use busy_period::BusyPeriod;
 pub(crate) use constraints::TargetConstraints;
 pub(crate) use running_tasks::{NodePoll, Running, RunningTask};
+pub(crate) use totals::CompactionTotals;
 pub(crate) use tracker::{
     EndedJob, JobTracker, RequestResult, StartRejected, TrackerChanges, TrackerInputs,
 };

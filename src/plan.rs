@@ -23,6 +23,7 @@ pub mod planner;
 pub(crate) mod pressure;
 mod queue_bounds;
 mod queues;
+mod queues_if;
 mod refusal;
 mod rules;
 mod selection;
@@ -40,6 +41,7 @@ pub use horizon::{HorizonFactor, HorizonFactors, ScarceVolume};
 pub use orders::OrderAnswer;
 pub use placement::{Placement, first_channel, miss_of};
 pub use queues::Queues;
+pub(crate) use queues_if::SupposedTarget;
 pub use refusal::{Refusal, RefusalEnd, RefusalReason};
 pub use rules::Rules;
 pub use slot_reservation::SlotReservation;
@@ -48,6 +50,7 @@ pub use start::{Caveat, CompactionRequest, PlannedStart};
 use crate::{
     model::{
         channel::{Channel, Channels},
+        records::CompactionOrder,
         score::{Miss, RentNow},
         target::TargetKind,
     },
@@ -61,7 +64,7 @@ use gates::GateInputs;
 use queues::PublishedQueues;
 use selection::{SelectionContext, SelectionQueue};
 use slot_reservation::ReservationDecision;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 use wall_clock::Moment;
 
 /// One published queue.
@@ -138,6 +141,8 @@ pub struct Plan {
     /// Why each queued target does not start, in the order of `queues`.
     refusal_reasons: Arc<[RefusalReasons]>,
     placements: ChunkedTable<Placement>,
+    /// Targets whose facts say that they are being compacted, with their queues.
+    running_targets: Arc<[((NodeIx, usize), TargetIx)]>,
     admission: Arc<Admission>,
 }
 
@@ -151,81 +156,18 @@ impl Plan {
         rules: &Arc<Rules>,
         now: Moment,
     ) -> Self {
-        let PublishedQueues {
-            channels,
-            queues,
-            placements,
-            running_targets: active,
-            horizon_factors,
-        } = waiting;
-        let window_states: Arc<[WindowState]> =
-            channels.list.iter().map(|channel| WindowState::of(&channel.windows, now)).collect();
+        let selected = Selected::of(&waiting, None, snapshot, conditions, rules, now);
         let orders = &conditions.constraints.orders;
-        let first = orders::leading_candidates(snapshot, &channels, conditions, &placements);
-        let mut selection_queues: Vec<SelectionQueue<'_>> = queues
-            .iter()
-            .map(|view| {
-                let own = first.iter().filter(|it| it.queue_key == (view.node, view.channel_index));
-                SelectionQueue {
-                    view,
-                    leading: own.map(|it| it.summary).collect(),
-                    reserved_target: None,
-                }
-            })
-            .collect();
-        let clustered = selection_queues.iter().filter(|queue| queue.view.node == NodeIx::CLUSTER);
-        let of_views = |candidate: &&CandidateSummary| {
-            matches!(candidate.unit, CompactionUnit::SingleCopy | CompactionUnit::AllCopies)
+        let count = |queue| {
+            selection::count_decisions(queue, &selected.starts, orders, &selected.admission)
         };
-        let views = clustered.flat_map(|queue| queue.candidates(orders)).filter(of_views);
-        let wanted = views.map(|candidate| candidate.db).collect();
-        let copies_by_node = Arc::new(CopyMap::find(snapshot, &wanted));
-        let present = AdmissionInputs {
-            snapshot,
-            channels: &channels,
-            conditions,
-            rules,
-            now,
-            window_states: &window_states,
-            placements: &placements,
-            copies: &copies_by_node,
-        };
-        let mut admission = Admission::new(&present, active.into_iter());
-        let rate = conditions.constraints.rewrite_bytes_per_second.filter(|rate| *rate > 0.0);
-        let context = SelectionContext {
-            snapshot,
-            channels: &channels,
-            placements: &placements,
-            orders,
-            backoffs: &conditions.constraints.backoffs,
-            now,
-            start_interval: rules.limits.wait,
-            bytes_per_second: rate,
-        };
-        let ReservationDecision { reservation, next_change } =
-            ReservationDecision::decide(&selection_queues, context, &admission);
-        if let Some(reservation) = &reservation {
-            admission.reserve(reservation);
-            let place = (reservation.node, reservation.channel_index);
-            let queue = selection_queues
-                .iter_mut()
-                .find(|it| (it.view.node, it.view.channel_index) == place);
-            if let Some(queue) = queue {
-                queue.move_reserved_first(reservation.ix, orders);
-            }
-        }
-        let starts = selection::select_starts(&selection_queues, context, &mut admission);
-        let (counts, reasons): (Vec<DecisionCounts>, Vec<RefusalReasons>) = selection_queues
-            .iter()
-            .map(|queue| selection::count_decisions(queue, &starts, orders, &admission))
-            .unzip();
-        drop(selection_queues);
-        let gate_inputs = GateInputs { rules, conditions, now, running_compactions: 0 };
+        let (counts, reasons): (Vec<DecisionCounts>, Vec<RefusalReasons>) =
+            selected.queues.iter().map(count).unzip();
+        let Selected { admission, reservation, next_change, window_states, starts, .. } = selected;
+        let PublishedQueues { channels, queues, placements, running_targets, horizon_factors } =
+            waiting;
         Self {
-            next_change: gates::next_change(&gate_inputs, &window_states)
-                .into_iter()
-                .chain(next_change)
-                .min(),
+            next_change,
             slot_reservation: reservation,
             snapshot: Arc::clone(snapshot),
             conditions: conditions.clone(),
@@ -240,6 +182,7 @@ impl Plan {
             window_states,
             horizon_factors,
             placements,
+            running_targets,
         }
     }
 
@@ -361,6 +304,115 @@ impl Plan {
             (refusal.value, refusal.limit) = (Some(value), Some(limit));
         }
     }
+}
+
+/// The starts that follow from queues, best first, and the state that explains why the other
+/// candidates do not start.
+struct Selected<'a> {
+    queues: Vec<SelectionQueue<'a>>,
+    admission: Admission,
+    reservation: Option<SlotReservation>,
+    next_change: Option<Moment>,
+    window_states: Arc<[WindowState]>,
+    starts: Vec<PlannedStart>,
+}
+
+impl<'a> Selected<'a> {
+    /// `copies` are those of every queued view's database, if they are known already.
+    fn of(
+        waiting: &'a PublishedQueues,
+        copies: Option<&Arc<CopyMap>>,
+        snapshot: &Arc<Snapshot>,
+        conditions: &Conditions,
+        rules: &Arc<Rules>,
+        now: Moment,
+    ) -> Self {
+        let PublishedQueues { channels, queues, placements, running_targets, .. } = waiting;
+        let window_states: Arc<[WindowState]> =
+            channels.list.iter().map(|channel| WindowState::of(&channel.windows, now)).collect();
+        let orders = &conditions.constraints.orders;
+        let first = orders::leading_candidates(snapshot, channels, conditions, placements);
+        let mut selection_queues: Vec<SelectionQueue<'a>> = queues
+            .iter()
+            .map(|view| {
+                let own = first.iter().filter(|it| it.queue_key == (view.node, view.channel_index));
+                SelectionQueue {
+                    view,
+                    leading: own.map(|it| it.summary).collect(),
+                    reserved_target: None,
+                }
+            })
+            .collect();
+        let found = || {
+            let candidates =
+                selection_queues.iter().flat_map(|queue| clustered_candidates(queue, orders));
+            Arc::new(view_copies(snapshot, candidates.copied()))
+        };
+        let copies_by_node = copies.map_or_else(found, Arc::clone);
+        let present = AdmissionInputs {
+            snapshot,
+            channels,
+            conditions,
+            rules,
+            now,
+            window_states: &window_states,
+            placements,
+            copies: &copies_by_node,
+        };
+        let mut admission = Admission::new(&present, running_targets.iter().copied());
+        let rate = conditions.constraints.rewrite_bytes_per_second.filter(|rate| *rate > 0.0);
+        let context = SelectionContext {
+            snapshot,
+            channels,
+            placements,
+            orders,
+            backoffs: &conditions.constraints.backoffs,
+            now,
+            start_interval: rules.limits.wait,
+            bytes_per_second: rate,
+        };
+        let ReservationDecision { reservation, next_change } =
+            ReservationDecision::decide(&selection_queues, context, &admission);
+        if let Some(reservation) = &reservation {
+            admission.reserve(reservation);
+            let place = (reservation.node, reservation.channel_index);
+            let queue = selection_queues
+                .iter_mut()
+                .find(|it| (it.view.node, it.view.channel_index) == place);
+            if let Some(queue) = queue {
+                queue.move_reserved_first(reservation.ix, orders);
+            }
+        }
+        let starts = selection::select_starts(&selection_queues, context, &mut admission);
+        let gate_inputs = GateInputs { rules, conditions, now, running_compactions: 0 };
+        let changes = gates::next_change(&gate_inputs, &window_states);
+        Self {
+            queues: selection_queues,
+            admission,
+            reservation,
+            next_change: changes.into_iter().chain(next_change).min(),
+            window_states,
+            starts,
+        }
+    }
+}
+
+/// The candidates of a queue of the whole cluster; none of a node's queue.
+fn clustered_candidates<'a>(
+    queue: &'a SelectionQueue<'_>,
+    orders: &'a BTreeMap<TargetIx, CompactionOrder>,
+) -> impl Iterator<Item = &'a CandidateSummary> {
+    let is_clustered = queue.view.node == NodeIx::CLUSTER;
+    is_clustered.then(|| queue.candidates(orders)).into_iter().flatten()
+}
+
+/// The copies of the databases whose views are among these candidates.
+fn view_copies(snapshot: &Snapshot, candidates: impl Iterator<Item = CandidateSummary>) -> CopyMap {
+    let is_view = |candidate: &CandidateSummary| {
+        matches!(candidate.unit, CompactionUnit::SingleCopy | CompactionUnit::AllCopies)
+    };
+    let wanted = candidates.filter(is_view).map(|candidate| candidate.db).collect();
+    CopyMap::find(snapshot, &wanted)
 }
 
 #[cfg(test)]

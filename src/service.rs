@@ -220,12 +220,13 @@ impl Service {
         };
         let (storage_tasks, storage_stop) = start_journal(journal_task);
         let needs = |client: &Client| dependencies(client, &settings, &journal, machine);
-        let monitor = ClusterMonitor::start(
+        let mut monitor = ClusterMonitor::start(
             &settings, transport, clock, &registry, &mut tasks, &stop, needs,
         )?;
         monitor.start_enforcer(&mut tasks);
         monitor.start_archive(journal.clone(), &mut tasks);
         monitor.start_recorder(journal.clone(), &mut tasks);
+        monitor.start_scorecard(&mut tasks);
         let seed = u64::from(std::process::id()) ^ clock.now().unix();
         let warmer = monitor.start_warmer(Some(journal.clone()), seed, &mut tasks);
         // Leave enough descriptors for connections to CouchDB.
@@ -249,6 +250,7 @@ impl Service {
         let state = http::AppState {
             plan: monitor.planner.plan.clone(),
             status: monitor.scanner.status.clone(),
+            scorecard: monitor.scorecard.clone(),
             counts: monitor.job_state.counters.clone(),
             couchdb,
             about: Arc::new(about),

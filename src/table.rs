@@ -19,6 +19,7 @@ mod packed_facts;
 mod persisted;
 mod projection;
 mod published_state;
+mod target_index;
 mod target_ref;
 mod top_databases;
 mod totals;
@@ -38,6 +39,7 @@ pub use totals::{TargetSums, Totals};
 pub use view::{IndexQuery, PartSums, SearchAttributes, View};
 
 pub(crate) use chunked_table::ChunkedTable;
+pub(crate) use target_index::TargetIndex;
 
 use crate::{
     datadir::ReadProblem,

@@ -9,8 +9,10 @@
 //! suspended, and nothing fails. CouchDB's smoosh does less than [`Policy::smoosh`]: see there.
 
 mod batch_slots;
+mod compaction;
 mod course;
 mod keep_waste;
+pub mod scorecard;
 mod simulation;
 
 pub use keep_waste::{KeptHorizon, KeptWaste, WasteFit};

@@ -9,12 +9,11 @@ mod counts;
 mod pending_rereads;
 mod pending_writes;
 mod state;
-mod target_index;
 
 pub(crate) use counts::{Histogram, JobCounters};
 
 use crate::{
-    jobs::{Jobs, RequestResult, Running, StartRejected, TargetConstraints},
+    jobs::{CompactionTotals, Jobs, RequestResult, Running, StartRejected, TargetConstraints},
     model::{
         channel::Channels,
         correction::Corrections,
@@ -123,6 +122,8 @@ pub struct JobStateHandle {
     pub constraints: watch::Receiver<Arc<TargetConstraints>>,
     /// Counters of what happened.
     pub counters: watch::Receiver<Arc<JobCounters>>,
+    /// What all compactions did, whoever started them.
+    pub totals: watch::Receiver<CompactionTotals>,
     /// Corrections of predictions. Marked as changed once those of the previous process are known.
     pub corrections: watch::Receiver<Arc<Corrections>>,
     commands: mpsc::Sender<JobStateCommand>,
@@ -240,6 +241,7 @@ pub(crate) struct JobStateTask {
     jobs: watch::Sender<Arc<Jobs>>,
     constraints: watch::Sender<Arc<TargetConstraints>>,
     counters: watch::Sender<Arc<JobCounters>>,
+    totals: watch::Sender<CompactionTotals>,
     corrections: watch::Sender<Arc<Corrections>>,
     commands: mpsc::Receiver<JobStateCommand>,
 }
@@ -272,12 +274,14 @@ impl JobStateTask {
         let (jobs, jobs_rx) = watch::channel(Arc::default());
         let (history, history_rx) = watch::channel(Arc::new(history));
         let (counts, counts_rx) = watch::channel(Arc::default());
+        let (totals, totals_rx) = watch::channel(CompactionTotals::default());
         let (corrections, corrections_rx) = watch::channel(Arc::default());
         let (commands_tx, commands) = mpsc::channel(COMMAND_QUEUE_LEN);
         let handle = JobStateHandle {
             jobs: jobs_rx,
             constraints: history_rx,
             counters: counts_rx,
+            totals: totals_rx,
             corrections: corrections_rx,
             commands: commands_tx,
             clock,
@@ -293,6 +297,7 @@ impl JobStateTask {
                 jobs,
                 constraints: history,
                 counters: counts,
+                totals,
                 corrections,
                 commands,
             },
@@ -460,6 +465,11 @@ impl JobStateTask {
             self.state.constraints(&tables, self.pending_writes.failure(), self.clock.now());
         publish_if_changed(&self.constraints, history);
         publish_if_changed(&self.counters, self.state.counters.clone());
+        self.totals.send_if_modified(|published| {
+            let is_new = *published != self.state.totals;
+            *published = self.state.totals;
+            is_new
+        });
         publish_if_changed(&self.jobs, self.state.jobs());
         if let Some(corrections) = self.state.new_corrections(self.clock.now()) {
             publish_if_changed(&self.corrections, corrections);

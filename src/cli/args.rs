@@ -72,6 +72,9 @@ pub(super) enum Command {
     /// For nothing compacted, CouchDB's smoosh, the rules in force and the proposed ones: wasted bytes,
     /// bytes written, waits, and free space with the date on which a volume is full. Sizes go on growing
     /// as they did while recliner watched, and the planner itself decides. Nothing is changed.
+    ///
+    /// With --since it looks back: what recliner would have started while it only advised, beside what
+    /// really happened, and whether to switch to enforce.
     WhatIf(WhatIfArgs),
     /// Print what happened, from a running recliner's journal.
     ///
@@ -380,6 +383,10 @@ pub(super) struct WhatIfArgs {
     /// The days to look ahead, at most 366
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=366))]
     pub(super) days: u32,
+    /// Look back instead: what recliner would have done since this timestamp, 2026-11-21T00:54:00Z, or age,
+    /// such as 7d, while it only advised
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["channels", "config_file", "days"])]
+    pub(super) since: Option<String>,
     #[command(flatten)]
     pub(super) service: ServiceArgs,
     /// A table for people, or JSON for programs

@@ -7,6 +7,7 @@ mod layout;
 mod outlook;
 mod planned;
 mod scanned;
+mod scorecard;
 
 pub(super) use explained::explained;
 pub(super) use inspected::inspected;
@@ -15,3 +16,4 @@ pub(super) use layout::{paragraph, width};
 pub(super) use outlook::what_if;
 pub(super) use planned::planned;
 pub(super) use scanned::{disks, headline, nodes, queues, targets};
+pub(super) use scorecard::scorecard;

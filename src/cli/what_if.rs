@@ -1,4 +1,5 @@
-//! `recliner what-if`: what would happen under several rules, as a running recliner works it out.
+//! `recliner what-if`: what would happen under several rules, and what would have happened had recliner
+//! enforced, as a running recliner works it out.
 
 use super::{
     CommandError, Exit,
@@ -10,11 +11,14 @@ use super::{
 };
 use crate::{
     config::{self, File},
-    serve::report::WhatIf,
+    serve::report::{Scorecard, WhatIf},
 };
 use std::path::Path;
 
 pub(super) async fn run(args: WhatIfArgs) -> Result<Exit, CommandError> {
+    if let Some(since) = &args.since {
+        return look_back(&args, since).await;
+    }
     let config = args.config_file.as_deref().map(read_policy).transpose()?;
     let days = args.days.to_string();
     let query = [
@@ -27,6 +31,18 @@ pub(super) async fn run(args: WhatIfArgs) -> Result<Exit, CommandError> {
     match args.format {
         Format::Json => print_json(&answer)?,
         Format::Table => print(&table::what_if(&answer, table::width()))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// What recliner would have done while it only advised.
+async fn look_back(args: &WhatIfArgs, since: &str) -> Result<Exit, CommandError> {
+    let client = args.service.client()?;
+    let query = present_params([("since", Some(since))]);
+    let answer: Scorecard = client.get("/api/v1/scorecard", &query).await?;
+    match args.format {
+        Format::Json => print_json(&answer)?,
+        Format::Table => print(&table::scorecard(&answer, table::width()))?,
     }
     Ok(Exit::Done)
 }

@@ -10,6 +10,7 @@ mod calibration;
 mod correction;
 mod order;
 mod outcome;
+mod scorecard;
 mod state_store;
 mod suspension;
 
@@ -18,6 +19,10 @@ pub use calibration::Calibration;
 pub use correction::{CorrectionKey, CorrectionRecord, LearnedCorrections};
 pub use order::CompactionOrder;
 pub use outcome::{Intent, JobOwner, JobResult, Outcome};
+pub use scorecard::{
+    AdvisedJob, AdvisedTarget, HourNumber, ScorecardChange, ScorecardHour, ScorecardRecords,
+    ScorecardSide, hour_begin, hour_of,
+};
 pub use state_store::{
     InMemoryStore, IntentKey, RecoveredState, StateChange, StateStore, StoreError,
 };

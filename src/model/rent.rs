@@ -68,6 +68,12 @@ impl WasteReading {
         })
     }
 
+    /// Whether the file was compacted between this reading and a later one, as far as the two show.
+    #[must_use]
+    pub fn was_compacted_until(&self, later: &Self) -> bool {
+        self.freed_until(later).is_some()
+    }
+
     /// The bytes that a compaction freed between this reading and a later one; none if there was no
     /// compaction, as far as the two show.
     ///

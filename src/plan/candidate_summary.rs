@@ -62,8 +62,12 @@ pub(super) struct CandidateSummary {
 
 impl CandidateSummary {
     pub(super) fn of(target: TargetRef<'_>) -> Self {
-        let facts = target.facts();
-        let predicted = target.correction().predicted_bytes(target.kind(), &facts);
+        Self::with_facts(target, &target.facts())
+    }
+
+    /// The summary of a target that had other facts.
+    pub(super) fn with_facts(target: TargetRef<'_>, facts: &Facts) -> Self {
+        let predicted = target.correction().predicted_bytes(target.kind(), facts);
         Self {
             ix: target.ix(),
             db: target.db(),
@@ -71,7 +75,7 @@ impl CandidateSummary {
             active_bytes: facts.active_bytes,
             predicted_bytes: predicted.into(),
             measured_at: facts.measured_at.map_or_else(Moment::default, |measured| measured.at),
-            blocker: blocker_of(target, &facts),
+            blocker: blocker_of(target, facts),
             unit: unit_of(target),
         }
     }

@@ -46,8 +46,18 @@ impl Placement {
         rent: RentNow,
         since: Moment,
     ) -> Self {
-        let facts = target.facts();
-        match first_channel(channels, target, &facts, rent) {
+        Self::with_facts(channels, target, &target.facts(), rent, since)
+    }
+
+    /// The placement of a target that had other facts.
+    pub(super) fn with_facts(
+        channels: &Channels,
+        target: TargetRef<'_>,
+        facts: &Facts,
+        rent: RentNow,
+        since: Moment,
+    ) -> Self {
+        match first_channel(channels, target, facts, rent) {
             Some((channel, priority)) => Self {
                 priority,
                 queued_since: since,

@@ -61,7 +61,7 @@ pub(super) struct PublishedQueues {
     pub(super) queues: Arc<[Arc<QueueView>]>,
     pub(super) placements: ChunkedTable<Placement>,
     /// Targets whose facts say that they are being compacted, with their queues.
-    pub(super) running_targets: Vec<(QueueKey, TargetIx)>,
+    pub(super) running_targets: Arc<[(QueueKey, TargetIx)]>,
     pub(super) horizon_factors: Arc<HorizonFactors>,
 }
 
@@ -186,7 +186,7 @@ impl Queues {
             channels: Arc::clone(&self.channels),
             queues: queues.into(),
             placements: self.placements.clone(),
-            running_targets: active,
+            running_targets: active.into(),
             horizon_factors: Arc::clone(&self.horizon_factors),
         };
         Plan::build(queues, snapshot, conditions, rules, now)

@@ -18,6 +18,7 @@ mod page;
 mod peer;
 mod probes;
 mod query;
+mod scorecard;
 mod sd;
 mod serve;
 mod socket;
@@ -41,6 +42,7 @@ use crate::{
     sources::smoosh_settings::SmooshSettings,
     store::journal::Journal,
     tasks::unwrap_join,
+    what_if::scorecard::ScorecardView,
 };
 use axum::{
     Extension, Router,
@@ -137,6 +139,8 @@ pub struct Allow {
 pub struct AppState {
     /// The latest plan.
     pub plan: watch::Receiver<Arc<Plan>>,
+    /// The scorecard of advice.
+    pub scorecard: watch::Receiver<Arc<ScorecardView>>,
     /// The scanner's state.
     pub status: watch::Receiver<Arc<scan::ScanStatus>>,
     /// The state of each configured CouchDB URL.
@@ -187,6 +191,7 @@ pub fn router(state: AppState) -> Router {
         .route("/jobs", get(api::jobs))
         .route("/explain", get(api::explain))
         .route("/what-if", get(what_if::what_if).layer(Extension(what_if::Turns::default())))
+        .route("/scorecard", get(scorecard::scorecard))
         .route("/history", get(api::history))
         .route("/events", get(api::events))
         .route("/config", get(api::config))

@@ -18,6 +18,7 @@ mod ordered;
 pub mod orders;
 mod planned;
 mod rent;
+mod scorecard;
 mod status;
 mod suspension;
 mod volume;
@@ -36,6 +37,7 @@ pub use miss::{MissLine, not_taken};
 pub use ordered::OrderLine;
 pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
 pub use rent::RentLine;
+pub use scorecard::{Scorecard, ScorecardLine};
 pub use status::{
     ConfigLine, Configuration, EntryLine, Feeds, ReadErrors, Status, Sweep, TakeoverLine,
 };

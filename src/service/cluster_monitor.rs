@@ -11,7 +11,7 @@ use crate::{
     feeds::feed_client,
     model::{
         channel::Mode,
-        records::{InMemoryStore, RecoveredState, StateStore},
+        records::{InMemoryStore, RecoveredState, ScorecardRecords, StateStore},
         settings::{ScanViews, Settings},
     },
     plan::{Rules, disk, planner, pressure},
@@ -25,13 +25,14 @@ use crate::{
         smoosh_settings::{SmooshSettings, SmooshSettingsTask},
     },
     store::{journal::Journal, measurement_archive, queue_recorder},
+    what_if::scorecard::{ScorecardTask, ScorecardView},
 };
 use couch_handles::CouchHandles;
 use couchdb_client::{self, Client, Transport};
 use futures::{FutureExt as _, future::BoxFuture};
 use secrecy::SecretString;
 use std::{collections::BTreeSet, future::ready, path::Path, sync::Arc};
-use tokio::sync::watch as latest;
+use tokio::sync::{oneshot, watch as latest};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
@@ -81,6 +82,8 @@ pub struct ClusterMonitor {
     pub job_state: job_state::JobStateHandle,
     /// The published plans.
     pub planner: planner::PlannerHandle,
+    /// The scorecard of advice.
+    pub scorecard: latest::Receiver<Arc<ScorecardView>>,
     /// The CouchDB client.
     pub client: Client,
     clock: Clock,
@@ -102,6 +105,9 @@ pub struct ClusterMonitor {
     takeover_settings: latest::Sender<Arc<takeover::TakeoverSettings>>,
     warmer_settings: latest::Sender<Arc<warmer::WarmerSettings>>,
     feed_client_settings: latest::Sender<feed_client::FeedSettings>,
+    state_store: Arc<dyn StateStore>,
+    /// The scorecard that the previous process left, until its task takes it.
+    recovered_scorecard: oneshot::Receiver<ScorecardRecords>,
 }
 
 impl ClusterMonitor {
@@ -135,6 +141,13 @@ impl ClusterMonitor {
             meter,
             directories,
         } = around(&client);
+        let (scorecard_tx, recovered_scorecard) = oneshot::channel();
+        let recovering = recovering.map(|mut state| {
+            let records = state.as_mut().map(|state| std::mem::take(&mut state.scorecard));
+            // A command that looks once keeps no scorecard.
+            let _unused = scorecard_tx.send(records.unwrap_or_default());
+            state
+        });
         let reach = CouchHandles::new(&client, settings, clock, directories);
         let scan = settings_channel(scan_settings(settings));
         let plan = settings_channel(plan_settings(settings));
@@ -147,8 +160,12 @@ impl ClusterMonitor {
 
         let (scan_task, scanner) =
             scan::ScanTask::new(clock, reach.source.subscribe(), scan.subscribe());
-        let (task, follower) =
-            job_state::JobStateTask::new(clock, scanner.clone(), follow.subscribe(), keeper);
+        let (task, follower) = job_state::JobStateTask::new(
+            clock,
+            scanner.clone(),
+            follow.subscribe(),
+            Arc::clone(&keeper),
+        );
         let scan_task = scan_task.correcting(follower.corrections.clone());
         let ended = stop.clone();
         tasks.spawn_on_own_thread(async move {
@@ -204,6 +221,7 @@ impl ClusterMonitor {
             scanner,
             job_state: follower,
             planner,
+            scorecard: latest::channel(Arc::default()).1,
             client,
             clock,
             metrics,
@@ -221,6 +239,8 @@ impl ClusterMonitor {
             takeover_settings: settings_channel(takeover::TakeoverSettings::from(settings)),
             warmer_settings: settings_channel(warmer::WarmerSettings::from(settings)),
             feed_client_settings: latest::channel(settings.follow).0,
+            state_store: keeper,
+            recovered_scorecard,
         })
     }
 
@@ -278,6 +298,21 @@ impl ClusterMonitor {
         tasks.spawn_on_own_thread(async move {
             task.run(ended).await;
             "queue recorder"
+        });
+    }
+
+    /// Starts the scorecard of advice. Called once: a second task would have nothing to go on from.
+    pub fn start_scorecard(&mut self, tasks: &mut TaskSet) {
+        let (plans, totals) = (self.planner.plan.clone(), self.job_state.totals.clone());
+        let store = Arc::clone(&self.state_store);
+        let (task, scorecard) = ScorecardTask::new(self.clock, plans, totals, store);
+        self.scorecard = scorecard;
+        let recovered = std::mem::replace(&mut self.recovered_scorecard, oneshot::channel().1);
+        let ended = self.stop.clone();
+        tasks.spawn_on_own_thread(async move {
+            task.run(recovered, ended.clone()).await;
+            ended.cancelled().await;
+            "scorecard"
         });
     }
 

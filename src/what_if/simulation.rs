@@ -1,16 +1,17 @@
 //! One policy through time: what is due, what the planner starts, and what that leaves.
 
 use super::{
-    ASSUMED_RATE, Outlook, Policy, Present, SAMPLES, Sample, Unchecked,
+    Outlook, Policy, Present, SAMPLES, Sample, Unchecked,
     batch_slots::BatchSlots,
+    compaction::{self, ImaginedJob},
     course::{Courses, TargetCourse},
-    nodes_of, nodes_on, volume_outlooks,
+    nodes_of, volume_outlooks,
 };
 use crate::{
-    jobs::{BusyPeriod, Job, JobKey, JobKind, JobPhase, Jobs, TargetConstraints},
+    jobs::{BusyPeriod, Jobs, TargetConstraints},
     model::{
         channel::{Channel, Channels},
-        records::{Backoff, JobOwner},
+        records::Backoff,
         rounding::to_bytes,
         score::RentNow,
         settings::limits::{BUDGET_PERIOD, Limits},
@@ -50,9 +51,6 @@ const PRICE_TOLERANCE: f64 = 0.1;
 
 /// How many targets at the head of each queue are read again in each step.
 const READ_AGAIN: usize = 100;
-
-/// The shortest compaction.
-const SHORTEST_JOB: Duration = Duration::from_secs(1);
 
 /// A compaction that runs.
 #[derive(Clone, Debug)]
@@ -291,9 +289,7 @@ impl<'a> Simulation<'a> {
             NodeIx::CLUSTER => nodes_of(&self.present.snapshot, target),
             node => vec![node],
         };
-        let rate = self.conditions.constraints.rewrite_bytes_per_second.unwrap_or(ASSUMED_RATE);
-        let seconds = start.rewrite_bytes.unwrap_or_default() as f64 / rate;
-        let takes = Duration::try_from_secs_f64(seconds).unwrap_or(self.span).max(SHORTEST_JOB);
+        let takes = compaction::duration_of(start, &self.conditions.constraints);
         let begins = match &mut self.batches {
             None => Some(at),
             Some(slots) => slots.take(&nodes, start.channel, (at, at + self.tick), takes),
@@ -302,10 +298,7 @@ impl<'a> Simulation<'a> {
         let waited = self.plan.placement(start.ix).map(|(_, placed)| placed.queued_since.age(now));
         self.sums.longest_wait = self.sums.longest_wait.max(waited);
         let constraints = Arc::make_mut(&mut self.conditions.constraints);
-        constraints.recent_starts.push((now, start.file_bytes.unwrap_or_default()));
-        for node in nodes.iter().chain(std::iter::once(&start.node)) {
-            constraints.last_start_by_node.insert(*node, now);
-        }
+        compaction::remember_start(constraints, start, &nodes, now);
         if kind == TargetKind::Cleanup {
             let mut facts = target.facts();
             facts.flags.evidence = false;
@@ -336,7 +329,8 @@ impl<'a> Simulation<'a> {
         let ix = job.start.ix;
         let Some(target) = self.target(ix) else { return };
         let is_copy = target.kind() == TargetKind::View && job.start.shard.is_some();
-        if is_copy && !self.is_last_copy(target, job.start.node) {
+        let constraints = Arc::make_mut(&mut self.conditions.constraints);
+        if is_copy && !compaction::is_last_copy(constraints, target, job.start.node) {
             self.add_rewritten(job.start.rewrite_bytes.unwrap_or_default());
             return;
         }
@@ -365,41 +359,20 @@ impl<'a> Simulation<'a> {
         self.sums.rewritten_bytes = self.sums.rewritten_bytes.saturating_add(bytes);
     }
 
-    /// Records that a copy of a view was compacted; returns whether it was the last.
-    fn is_last_copy(&mut self, target: TargetRef<'_>, node: NodeIx) -> bool {
-        let constraints = Arc::make_mut(&mut self.conditions.constraints);
-        let done = constraints.partly_compacted_views.entry(target.ix()).or_default();
-        done.insert(node);
-        if done.len() < target.file_count() as usize {
-            return false;
-        }
-        constraints.partly_compacted_views.remove(&target.ix());
-        true
-    }
-
     fn running_jobs(&self) -> Jobs {
         let one = |job: &RunningJob, node: NodeIx| {
             let target = self.target(job.start.ix)?;
-            let shard = job.start.shard.clone().or_else(|| Some(target.shard_name()?.into()));
-            let shard = shard.unwrap_or_else(|| target.id().to_string().into());
-            let kind = match &job.start.design {
-                Some(design) => JobKind::CompactView(Arc::clone(design)),
-                None => JobKind::CompactDb,
-            };
-            Some(Job {
-                key: JobKey { node, shard, kind },
-                target: Some(job.start.ix),
-                target_kind: target.kind(),
-                owner: JobOwner::Recliner,
-                channel: self.channels.list.get(job.start.channel).map(|it| Arc::clone(&it.name)),
+            let channel = self.channels.list.get(job.start.channel);
+            let imagined = ImaginedJob {
+                shard: job.start.shard.clone(),
+                design: job.start.design.clone(),
+                channel: channel.map(|channel| Arc::clone(&channel.name)),
                 started_at: self.present.now,
-                phase: JobPhase::Running,
-                progress: None,
-                last_progress_at: self.present.now,
-                reserved_bytes: job.start.peak_bytes,
+                peak_bytes: job.start.peak_bytes,
                 file_bytes: job.start.file_bytes,
-                predicted_bytes: job.start.rewrite_bytes,
-            })
+                rewrite_bytes: job.start.rewrite_bytes,
+            };
+            Some(imagined.on(target, node))
         };
         let list = self
             .jobs
@@ -417,19 +390,12 @@ impl<'a> Simulation<'a> {
 
     /// The volumes, with the space that is free after this time.
     fn disks_after(&self, after: Duration) -> Disks {
-        let mut disks = (*self.present.conditions.disks).clone();
         let grown = |node: NodeIx| {
             let freed = self.freed_on.get(node.as_usize()).copied().unwrap_or(0.0);
             self.unchecked.grown_on(node, self.span, after) - freed
         };
-        for volume in &mut disks.volumes {
-            volume.falling_since = None;
-            let grown: f64 = nodes_on(&self.present.snapshot, volume).map(grown).sum();
-            if let Some(space) = &mut volume.space {
-                space.available = to_bytes(space.available as f64 - grown);
-            }
-        }
-        disks
+        let Present { conditions, snapshot, .. } = self.present;
+        compaction::disks_grown_by(&conditions.disks, snapshot, grown)
     }
 
     fn sample(&mut self, at: Duration) {

@@ -348,10 +348,11 @@ fn run(
         meter: ledger.map(|_| Arc::new(SimulatedDisks(cluster.clone())) as Arc<dyn SpaceMeter>),
         directories: None,
     };
-    let watch =
+    let mut watch =
         ClusterMonitor::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
             .expect("the settings are sound");
     watch.start_enforcer(&mut tasks);
+    watch.start_scorecard(&mut tasks);
     let smoosh = ledger.map(|ledger| watch.start_takeover(Arc::new(ledger.clone()), &mut tasks));
     let warmer = ledger.map(|_| watch.start_warmer(None, 1, &mut tasks));
     (watch, smoosh, warmer, tasks, stop)

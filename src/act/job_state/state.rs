@@ -1,14 +1,11 @@
 //! State of jobs and targets, and its transitions. No I/O: changes to store and targets to reread
 //! are returned.
 
-use super::{
-    JobCounters, JobStateSettings, NotStarted, pending_rereads::PendingRereads,
-    target_index::TargetIndex,
-};
+use super::{JobCounters, JobStateSettings, NotStarted, pending_rereads::PendingRereads};
 use crate::{
     jobs::{
-        BusyPeriod, EndedJob, JobTracker, Jobs, RequestResult, Running, StartRejected,
-        TargetConstraints, TrackerChanges, TrackerInputs,
+        BusyPeriod, CompactionTotals, EndedJob, JobTracker, Jobs, RequestResult, Running,
+        StartRejected, TargetConstraints, TrackerChanges, TrackerInputs,
     },
     model::{
         correction::Corrections,
@@ -21,7 +18,7 @@ use crate::{
         target::{TargetId, TargetKind},
     },
     plan::{HorizonFactors, first_channel},
-    table::{NodeIx, Snapshot, TargetIx},
+    table::{NodeIx, Snapshot, TargetIndex, TargetIx},
     text::{duration, size},
 };
 use std::{
@@ -57,6 +54,7 @@ pub(super) struct JobState {
     target_index: TargetIndex,
     rereads: PendingRereads,
     pub(super) counters: JobCounters,
+    pub(super) totals: CompactionTotals,
     /// Starts without an answer so far: the intent, for the counters, and the order that caused it.
     unanswered_starts: BTreeMap<IntentKey, (Intent, Option<CompactionOrder>)>,
 }
@@ -100,6 +98,7 @@ impl JobState {
             target_index,
             rereads: PendingRereads::default(),
             counters: JobCounters::default(),
+            totals: CompactionTotals::default(),
             unanswered_starts: BTreeMap::new(),
         }
     }
@@ -338,6 +337,7 @@ impl JobState {
             }
         }
         self.counters.count_end(&ended);
+        self.totals.count(outcome);
         let before = self.target_records.get(&outcome.target).cloned().unwrap_or_default();
         let mut after = before.clone();
         after.record_outcome(outcome, ended.after, &settings.failure);

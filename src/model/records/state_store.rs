@@ -4,8 +4,8 @@
 //! journal implements [`StateStore`] with a database; [`InMemoryStore`] is for one-shot commands and tests.
 
 use super::{
-    Calibration, CorrectionKey, CorrectionRecord, Intent, Outcome, Suspension, SuspensionScope,
-    TargetRecord,
+    Calibration, CorrectionKey, CorrectionRecord, Intent, Outcome, ScorecardChange,
+    ScorecardRecords, Suspension, SuspensionScope, TargetRecord,
 };
 use crate::model::target::TargetId;
 use futures::{FutureExt, future::BoxFuture};
@@ -62,6 +62,8 @@ pub enum StateChange {
     Calibrate(Calibration),
     /// Replaces what compactions taught about one database and kind; `None` forgets it.
     SetCorrection(CorrectionKey, Option<CorrectionRecord>),
+    /// Changes the scorecard of advice.
+    Scorecard(ScorecardChange),
 }
 
 /// The stored records as read back at start.
@@ -77,6 +79,8 @@ pub struct RecoveredState {
     pub calibration: Calibration,
     /// What compactions taught about predictions, by database and kind.
     pub corrections: BTreeMap<CorrectionKey, CorrectionRecord>,
+    /// The scorecard of advice.
+    pub scorecard: ScorecardRecords,
     /// Outcomes of jobs that started within the last hour before this start, oldest first: the
     /// hourly budget counts them.
     pub recent_outcomes: Vec<Outcome>,
@@ -154,6 +158,7 @@ impl RecoveredState {
             StateChange::SetCorrection(key, None) => {
                 self.corrections.remove(&key);
             }
+            StateChange::Scorecard(change) => self.scorecard.apply(change),
         }
     }
 }

@@ -223,3 +223,18 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    /// Where nothing is supposed, a plan's queues give the plan's own starts.
+    #[test]
+    fn the_queues_of_a_plan_give_its_starts(spec in any_spec()) {
+        let plan = spec.build().plan(0);
+        let Conditions { constraints, .. } = &plan.conditions;
+        let orders = constraints.orders.keys();
+        let leading = orders.chain(constraints.partly_compacted_views.keys()).copied();
+        let queues = plan.queues_if(&mut [], leading);
+        let (starts, change) = queues.starts(&plan.conditions, &plan.rules, plan.planned_at);
+        prop_assert_eq!(starts.as_slice(), &*plan.starts);
+        prop_assert_eq!(change, plan.next_change);
+    }
+}

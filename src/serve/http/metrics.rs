@@ -6,6 +6,7 @@
 //! `INSTA_UPDATE=always cargo test --lib scrape` the recorded scrape. Nothing is added up here:
 //! totals and the top databases come with the snapshot.
 
+mod advice;
 mod builds;
 mod couchdb;
 mod databases;
@@ -33,6 +34,7 @@ use crate::{
     store::journal::Journal,
     table::{Node, NodeIx},
     tasks::unwrap_join,
+    what_if::scorecard::ScorecardView,
 };
 use axum::{
     Extension,
@@ -224,6 +226,7 @@ pub(super) struct Scrape {
     counts: Arc<job_state::JobCounters>,
     takeovers: Arc<Takeovers>,
     builds: Arc<IndexBuilds>,
+    scorecard: Arc<ScorecardView>,
     changes: Arc<feed_client::FeedClientStatus>,
     feed: Option<FeedHandle>,
     journal: Option<Journal>,
@@ -243,6 +246,7 @@ impl Scrape {
             counts: Arc::clone(&state.counts.borrow()),
             takeovers: Arc::clone(&state.takeovers.borrow()),
             builds: Arc::clone(&state.builds.borrow()),
+            scorecard: Arc::clone(&state.scorecard.borrow()),
             changes: Arc::clone(&state.changes.borrow()),
             feed: state.feed.clone(),
             journal: state.journal.clone(),
@@ -272,6 +276,7 @@ impl Scrape {
             journal::write(writer, journal);
         }
         jobs::write(writer, plan, &self.counts);
+        advice::write(writer, &self.scorecard);
         metrics_text::write_gathered(writer, &self.registry.gather());
     }
 

@@ -60,6 +60,7 @@ fn page(state: &AppState) -> Markup {
         p { (sweep_line(&status)) }
         (nodes(&plan))
         (queues(&plan))
+        (advice(state))
         h2 { "Read more" }
         ul {
             li { a href="/docs/" { "/docs/" } ": the book, with a runbook for every alert" }
@@ -196,6 +197,23 @@ fn queues(plan: &crate::plan::Plan) -> Markup {
         } @else {
             (decided(plan))
             p.quiet { "Views and index cleanups wait once for the whole cluster, under " code { "_cluster" } "." }
+        }
+    }
+}
+
+/// What enforcing would have meant, if something is known of it.
+fn advice(state: &AppState) -> Markup {
+    let now = state.clock.now();
+    let week = Moment::from_unix(now.unix().saturating_sub(7 * 86_400));
+    let scorecard = report::Scorecard::of(&state.scorecard.borrow(), week, now);
+    html! {
+        @if let Some(advised) = &scorecard.advised {
+            h2 { "Had recliner enforced" }
+            p {
+                "In the last week, as far as it advised, recliner would have freed " (size::format_size(advised.freed_bytes))
+                " in " (advised.compactions) " compactions. " (scorecard.says) " "
+                a href="/api/v1/scorecard?since=7d" { "All numbers" }
+            }
         }
     }
 }

@@ -349,7 +349,7 @@ fn check_channel(plan: &Plan, channel: Option<&str>) -> Result<(), String> {
 }
 
 /// Parses a time as the API and the commands accept it: a time, a day, or how long ago.
-fn time(text: &str, now: Moment) -> Result<Moment, String> {
+pub(super) fn time(text: &str, now: Moment) -> Result<Moment, String> {
     let ago = || {
         let then = Duration::from_secs(now.unix()).saturating_sub(duration::parse(text)?);
         Some(Moment::from_unix(then.as_secs()))

@@ -177,6 +177,7 @@ impl Surface {
         };
         let state = AppState {
             plan: plan_rx,
+            scorecard: watch::channel(Arc::default()).1,
             status: status_rx,
             couchdb: watch::channel(entries()).1,
             counts: watch::channel(Arc::default()).1,

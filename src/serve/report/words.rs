@@ -16,7 +16,7 @@ use crate::{
     },
     plan,
     store::journal,
-    what_if,
+    what_if::{self, scorecard},
 };
 use couchdb_names::Engine as SearchEngine;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -97,6 +97,8 @@ vocabularies! {
     BuildDecision: ["starts", "builds", "waits"];
     /// Why an index that lags waits.
     BuildReason: warmer::BuildRefusal::ALL.map(warmer::BuildRefusal::label);
+    /// What the scorecard of advice does.
+    ScorecardState: scorecard::ScorecardState::ALL.map(scorecard::ScorecardState::label);
     /// What kind of error this is.
     ErrorType: super::ERROR_TYPES;
 }

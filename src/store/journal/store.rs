@@ -5,22 +5,23 @@ use super::{
     OverriddenSetting, Storage, feed_tables, marks,
     tables::{
         EVENTS, INTENTS, META, META_CALIBRATION, META_CLUSTER, META_CORRECTION_PREFIX, META_COUNTS,
-        META_POSITION, META_PROBE, META_SCHEMA, META_VERSION, OUTCOMES, OVERRIDDEN_SETTINGS,
-        PREVIOUS_SCHEMA, SCHEMA, SUSPENSIONS, TARGET_RECORDS, TableCounts,
+        META_POSITION, META_PROBE, META_SCHEMA, META_SCORECARD_HOUR_PREFIX, META_SCORECARD_JOBS,
+        META_SCORECARD_TARGET_PREFIX, META_VERSION, OUTCOMES, OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA,
+        SCHEMA, SUSPENSIONS, TARGET_RECORDS, TableCounts,
     },
     write_tx::{OutcomeKey, WriteResult, WriteTx},
 };
 use crate::model::{
     records::{
-        Calibration, CorrectionKey, CorrectionRecord, Intent, Outcome, RecoveredState, StateChange,
-        Suspension, SuspensionScope, TargetRecord,
+        Calibration, Intent, Outcome, RecoveredState, ScorecardRecords, StateChange, Suspension,
+        SuspensionScope, TargetRecord,
     },
     settings::{limits::BUDGET_PERIOD, work},
 };
 use lru::LruCache;
 use redb::{Database, Error, ReadTransaction, ReadableDatabase as _, ReadableTable as _};
 use serde::de::DeserializeOwned;
-use std::num::NonZeroUsize;
+use std::{collections::BTreeMap, num::NonZeroUsize};
 use wall_clock::Moment;
 
 /// The latest outcomes, to recognise a repeated one: far more than a batch contains.
@@ -210,14 +211,12 @@ impl JournalStore {
         let meta = tx.open_table(META)?;
         let calibration: Option<Calibration> = read_value(&meta, META_CALIBRATION)?;
         found.calibration = calibration.unwrap_or_default();
-        for entry in meta.range(META_CORRECTION_PREFIX..)? {
-            let (name, stored) = entry?;
-            if !name.value().starts_with(META_CORRECTION_PREFIX) {
-                break;
-            }
-            let (key, record) = parse_entry::<(CorrectionKey, CorrectionRecord)>(stored.value())?;
-            found.corrections.insert(key, record);
-        }
+        found.corrections = values_with_prefix(&meta, META_CORRECTION_PREFIX)?;
+        found.scorecard = ScorecardRecords {
+            hours: values_with_prefix(&meta, META_SCORECARD_HOUR_PREFIX)?,
+            targets: values_with_prefix(&meta, META_SCORECARD_TARGET_PREFIX)?,
+            jobs: read_value(&meta, META_SCORECARD_JOBS)?.unwrap_or_default(),
+        };
         // Outcomes are in the order in which jobs ended. Behind that many older ones, none is of this
         // hour.
         for entry in tx.open_table(OUTCOMES)?.iter()?.rev().take(RECENT_OUTCOMES.get()) {
@@ -348,6 +347,23 @@ pub(super) fn read_value<T: DeserializeOwned>(
     name: &'static str,
 ) -> Result<Option<T>, Error> {
     meta.get(name)?.map(|json| parse_entry(json.value())).transpose()
+}
+
+/// Reads the single values whose names begin like this; each contains its key.
+fn values_with_prefix<K: DeserializeOwned + Ord, V: DeserializeOwned>(
+    meta: &impl redb::ReadableTable<&'static str, &'static [u8]>,
+    prefix: &'static str,
+) -> Result<BTreeMap<K, V>, Error> {
+    let mut found = BTreeMap::new();
+    for entry in meta.range(prefix..)? {
+        let (name, stored) = entry?;
+        if !name.value().starts_with(prefix) {
+            break;
+        }
+        let (key, value) = parse_entry(stored.value())?;
+        found.insert(key, value);
+    }
+    Ok(found)
 }
 
 /// Converts a read error at start: after verification everything should be readable.

@@ -68,6 +68,12 @@ pub(super) const META_CALIBRATION: &str = "calibration";
 /// suffix. Single values, because earlier releases read past them: a table of their own would stop
 /// their backups.
 pub(super) const META_CORRECTION_PREFIX: &str = "correction:";
+/// Begin the names of the scorecard's [`crate::model::records::ScorecardHour`]s, before the hour, and of its
+/// [`crate::model::records::AdvisedTarget`]s, before the target's id. Single values, as corrections are.
+pub(super) const META_SCORECARD_HOUR_PREFIX: &str = "scorecard_hour:";
+pub(super) const META_SCORECARD_TARGET_PREFIX: &str = "scorecard_target:";
+/// A list of [`crate::model::records::AdvisedJob`].
+pub(super) const META_SCORECARD_JOBS: &str = "scorecard_jobs";
 /// [`TableCounts`].
 pub(super) const META_COUNTS: &str = "counts";
 /// [`super::FeedPosition`].

@@ -1,9 +1,9 @@
 use super::*;
 use crate::model::{
     records::{
-        Calibration, CompactionOrder, CorrectionKey, CorrectionRecord, Intent, JobOwner, JobResult,
-        Outcome, RecoveredState, StateChange, StateStore as _, StoreError, Suspension,
-        SuspensionScope, TargetRecord,
+        AdvisedJob, AdvisedTarget, Calibration, CompactionOrder, CorrectionKey, CorrectionRecord,
+        Intent, JobOwner, JobResult, Outcome, RecoveredState, ScorecardChange, ScorecardHour,
+        StateChange, StateStore as _, StoreError, Suspension, SuspensionScope, TargetRecord,
     },
     settings::work::{self, Keep},
     target::{TargetId, TargetKind},

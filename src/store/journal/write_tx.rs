@@ -10,13 +10,14 @@ use super::{
     store::{RecentOutcomes, parse_entry},
     tables::{
         DB_EVENTS, EVENTS, INTENTS, META, META_CALIBRATION, META_CORRECTION_PREFIX, META_COUNTS,
-        META_ERAS, OUTCOMES, OVERRIDDEN_SETTINGS, SUSPENSIONS, TARGET_RECORDS, TableCounts,
+        META_ERAS, META_SCORECARD_HOUR_PREFIX, META_SCORECARD_JOBS, META_SCORECARD_TARGET_PREFIX,
+        OUTCOMES, OVERRIDDEN_SETTINGS, SUSPENSIONS, TARGET_RECORDS, TableCounts,
     },
 };
 use crate::model::{
     records::{
-        CompactionOrder, CorrectionKey, CorrectionRecord, Intent, IntentKey, Outcome, StateChange,
-        Suspension, SuspensionScope, TargetRecord,
+        CompactionOrder, CorrectionKey, CorrectionRecord, Intent, IntentKey, Outcome,
+        ScorecardChange, StateChange, Suspension, SuspensionScope, TargetRecord,
     },
     settings::work,
     target::TargetId,
@@ -128,6 +129,7 @@ impl<'tx> WriteTx<'tx> {
             StateChange::Resume { scope, by } => self.resume(scope, by.as_deref()),
             StateChange::Calibrate(calibration) => self.put_meta(META_CALIBRATION, calibration),
             StateChange::SetCorrection(key, record) => self.set_correction(key, record.as_ref()),
+            StateChange::Scorecard(change) => self.change_scorecard(change),
         }
     }
 
@@ -138,10 +140,29 @@ impl<'tx> WriteTx<'tx> {
     ) -> Result<(), Error> {
         let CorrectionKey { db, suffix, kind } = key;
         let name = format!("{META_CORRECTION_PREFIX}{}:{db}{suffix}", kind.label());
-        match record {
-            Some(record) => self.put_meta(&name, &(key, record)),
+        self.set_meta(&name, record.map(|record| (key, record)).as_ref())
+    }
+
+    fn change_scorecard(&mut self, change: &ScorecardChange) -> Result<(), Error> {
+        match change {
+            ScorecardChange::Hour(hour, sums) => {
+                let name = format!("{META_SCORECARD_HOUR_PREFIX}{hour:010}");
+                self.set_meta(&name, sums.map(|sums| (hour, sums)).as_ref())
+            }
+            ScorecardChange::Target(id, target) => {
+                let name = format!("{META_SCORECARD_TARGET_PREFIX}{id}");
+                self.set_meta(&name, target.map(|target| (id, target)).as_ref())
+            }
+            ScorecardChange::Jobs(jobs) => self.put_meta(META_SCORECARD_JOBS, jobs),
+        }
+    }
+
+    /// Replaces a single value; none removes it.
+    fn set_meta(&mut self, name: &str, value: Option<&impl Serialize>) -> Result<(), Error> {
+        match value {
+            Some(value) => self.put_meta(name, value),
             None => {
-                self.meta.remove(name.as_str())?;
+                self.meta.remove(name)?;
                 Ok(())
             }
         }

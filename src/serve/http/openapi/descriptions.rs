@@ -14,6 +14,9 @@ pub(super) fn of(operation: &str) -> Option<&'static str> {
         "whatIf" => {
             "For each of `nothing` (compacted), `smoosh` (as it is set on the cluster, or with CouchDB's defaults: the field `smoosh` says which), `in force`, and `proposed`: mean and peak waste, bytes written anew and compactions in a day, the longest wait, what stays undone, and over time the waste, the files and each volume's free space, with the date on which it is full. Sizes go on growing as they did; 409 while no file was watched for ten minutes. A million targets take many seconds, and requests wait for one another. With `channels=smoosh-as-rent`, `as_rent` has channels by rent whose horizons keep the mean waste of smoosh, as `import smoosh --as rent` prints them."
         }
+        "scorecard" => {
+            "Two sides, `real` and `advised`: mean and peak waste, bytes freed and written anew, compactions, and the most extra space at a time; `conflicts` with other programs' compactions; the seconds that this covers, and those that are missing; and `says`, whether to switch to enforce. Null where nothing is known."
+        }
         "facts" => {
             "Shard by shard and part by part, 2,000 per page; `next` is the `after` of the next page."
         }

@@ -11,11 +11,12 @@ use crate::{
             query::{
                 EventsParameters, ExplainQuery, HistoryParameters, NoQuery, QueueQuery, TargetQuery,
             },
+            scorecard::ScorecardQuery,
             what_if::WhatIfQuery,
         },
         report::{
             Configuration, DbUpdates, Events, Explanations, Jobs, Outcomes, Planned, Queues,
-            Status, Success, TargetGroup, Targets, WhatIf, orders,
+            Scorecard, Status, Success, TargetGroup, Targets, WhatIf, orders,
         },
     },
     sources::inventory::FactsPage,
@@ -237,6 +238,12 @@ fn reading() -> Vec<Operation> {
             "whatIf",
             "What would happen under several rules, days ahead.",
             WHAT_IF,
+        ),
+        read::<ScorecardQuery, Scorecard>(
+            "/api/v1/scorecard",
+            "scorecard",
+            "What recliner would have done while it only advised, beside what happened.",
+            READ,
         ),
         read::<NoQuery, Jobs>(
             "/api/v1/jobs",

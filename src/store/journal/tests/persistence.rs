@@ -20,6 +20,45 @@ fn everything() -> Vec<StateChange> {
         StateChange::SetCorrection(correction_key("db", "gone"), None),
         StateChange::SetCorrection(correction_key("db", "orders"), Some(correction(1.25))),
     ]
+    .into_iter()
+    .chain(scorecard().into_iter().map(StateChange::Scorecard))
+    .collect()
+}
+
+fn scorecard() -> Vec<ScorecardChange> {
+    let hour = |advised_seconds| ScorecardHour { advised_seconds, ..ScorecardHour::default() };
+    let left = |left_bytes| AdvisedTarget {
+        compacted_at: moment(4),
+        file_bytes: 9,
+        left_bytes,
+        active_bytes: Some(3),
+        left_active_bytes: None,
+        update_seq: None,
+        compacted_seq: Some(1),
+    };
+    let job = AdvisedJob {
+        target: target(2),
+        node: "couchdb@a".into(),
+        shard: Some("orders.17".into()),
+        design: None,
+        channel: "ratio_dbs".into(),
+        started_at: moment(5),
+        ends_at: moment(6),
+        rewrite_bytes: 7,
+        peak_bytes: 8,
+        is_in_conflict: true,
+    };
+    vec![
+        ScorecardChange::Hour(498_600, Some(hour(60))),
+        ScorecardChange::Hour(498_601, Some(hour(60))),
+        ScorecardChange::Hour(498_601, Some(hour(120))),
+        ScorecardChange::Hour(498_600, None),
+        ScorecardChange::Target(target(1), Some(left(4))),
+        ScorecardChange::Target(target(2), Some(left(5))),
+        ScorecardChange::Target(target(1), None),
+        ScorecardChange::Jobs(vec![job.clone(), job.clone()]),
+        ScorecardChange::Jobs(vec![job]),
+    ]
 }
 
 fn correction_key(kind: &str, db: &str) -> CorrectionKey {

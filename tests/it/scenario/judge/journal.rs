@@ -77,7 +77,8 @@ pub(super) fn chapters(record: &Record) -> (Vec<Chapter<'_>>, Vec<String>) {
             | StateChange::Suspend(..)
             | StateChange::Resume { .. }
             | StateChange::Calibrate(_)
-            | StateChange::SetCorrection(..) => {}
+            | StateChange::SetCorrection(..)
+            | StateChange::Scorecard(..) => {}
         }
     }
     (chapters, broken)

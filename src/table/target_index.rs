@@ -1,15 +1,13 @@
-//! Positions in the tables of targets with remembered state.
+//! Positions in the tables of targets that are remembered by id.
 
-use crate::{
-    model::target::TargetId,
-    table::{Snapshot, TargetIx},
-};
+use super::{Snapshot, TargetIx};
+use crate::model::target::TargetId;
 use couchdb_names::ShardName;
 use hashbrown::{HashMap, HashSet};
 
 /// Table positions of targets by id, as far as the tables contain them.
 #[derive(Debug, Default)]
-pub(super) struct TargetIndex {
+pub(crate) struct TargetIndex {
     positions: HashMap<TargetId, Option<TargetIx>>,
     snapshot_version: u64,
     missing: usize,
@@ -17,7 +15,7 @@ pub(super) struct TargetIndex {
 
 impl TargetIndex {
     /// Tracks a target from now on.
-    pub(super) fn add(&mut self, id: &TargetId) {
+    pub(crate) fn add(&mut self, id: &TargetId) {
         if !self.positions.contains_key(id) {
             self.positions.insert(id.clone(), None);
             self.missing += 1;
@@ -26,19 +24,19 @@ impl TargetIndex {
         }
     }
 
-    pub(super) fn remove(&mut self, id: &TargetId) {
+    pub(crate) fn remove(&mut self, id: &TargetId) {
         if self.positions.remove(id) == Some(None) {
             self.missing = self.missing.saturating_sub(1);
         }
     }
 
-    pub(super) fn position(&self, id: &TargetId) -> Option<TargetIx> {
+    pub(crate) fn position(&self, id: &TargetId) -> Option<TargetIx> {
         self.positions.get(id).copied().flatten()
     }
 
     /// Updates the positions for a snapshot. If it directly follows the last one, only changed
     /// targets are examined.
-    pub(super) fn update(&mut self, tables: &Snapshot) {
+    pub(crate) fn update(&mut self, tables: &Snapshot) {
         let next = self.snapshot_version != 0 && tables.version() == self.snapshot_version + 1;
         let same = self.snapshot_version != 0 && tables.version() == self.snapshot_version;
         self.snapshot_version = tables.version();

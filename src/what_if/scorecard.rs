@@ -1,0 +1,353 @@
+//! The scorecard of advice: what recliner would have done while it only advised, beside what really
+//! happened.
+//!
+//! Owns the advised compactions: those that recliner would have started if it enforced, each simulated to
+//! its end by recliner's own prediction. Never sends a request and never changes a plan. Its task is
+//! given each published [`Plan`], and about once a minute asks the same pure planner what would have started
+//! since, if the advised compactions ran, and if their targets were as small as they left them. Sums are
+//! kept by the hour, in the journal.
+//!
+//! # What is counted
+//!
+//! * *Waste* is what compactions would free, over all targets. Had recliner enforced, it would be less by
+//!   what advised compactions freed and nobody else has freed since: of each target at most what is really
+//!   wasted.
+//! * *Freed*, *written* and *compactions* of the advised side are recliner's alone; those of the real side
+//!   are everybody's, as the job state knows them. A compaction that begins and ends between two polls is
+//!   not seen.
+//! * A *conflict* is an advised compaction during which another program compacts the same file, or another
+//!   copy of its range. What runs already when recliner would start is no conflict: the planner waits for it.
+//! * Time counts only where recliner ran and advised. A stretch without a step is missing, and said so.
+//!
+//! # What is simplified
+//!
+//! A compaction takes its predicted bytes at the measured rate, or at
+//! [`ASSUMED_RATE`](super::ASSUMED_RATE), and leaves what is predicted. Cleanups are left out, because the sizes of
+//! index files that nobody needs are not known. The price of waste on a node is that of the real cluster. After a restart the
+//! hourly budget and the rest of a node begin anew.
+
+mod jobs;
+mod summary;
+mod targets;
+mod task;
+
+pub use summary::{ScorecardState, ScorecardSum, ScorecardView};
+pub(crate) use task::ScorecardTask;
+
+use super::compaction;
+use crate::{
+    jobs::CompactionTotals,
+    model::{
+        channel::Mode,
+        records::{
+            HourNumber, ScorecardChange, ScorecardHour, ScorecardRecords, ScorecardSide, hour_of,
+        },
+        rounding::to_bytes,
+        target::TargetKind,
+    },
+    plan::{Conditions, Plan, Rules},
+    table::{NodeIx, Snapshot},
+};
+use jobs::{AdvisedJobs, Running};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use summary::AdviceCounters;
+use targets::{AdvisedTargets, Savings};
+use wall_clock::Moment;
+
+/// A longer time between two steps is a gap: nothing is known of it.
+const MAX_STEP: Duration = Duration::from_secs(300);
+
+/// Maximum number of times within a step at which the planner is asked.
+const MAX_LOOKS: usize = 60;
+
+/// Shortest time between two of them: moments are whole seconds.
+const MIN_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A clock that differs by more than this from the time that passed was set.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
+
+/// A moment moved with a clock that read `before` when it was set to `now`.
+const fn shifted(at: Moment, before: Moment, now: Moment) -> Moment {
+    Moment::from_unix((at.unix() + now.unix()).saturating_sub(before.unix()))
+}
+
+/// The scorecard. It handles what it is given, without a clock.
+#[derive(Debug, Default)]
+pub(crate) struct Scorecard {
+    hours: BTreeMap<HourNumber, ScorecardHour>,
+    targets: AdvisedTargets,
+    jobs: AdvisedJobs,
+    /// The moment and the totals of the last step.
+    last: Option<(Moment, CompactionTotals)>,
+    /// The most bytes that new files of real compactions took at a time since the last step.
+    real_extra_bytes: u64,
+    state: ScorecardState,
+    counters: AdviceCounters,
+    /// The waste that would be left, at the last step.
+    advised_waste_bytes: Option<u64>,
+    changes: Vec<ScorecardChange>,
+}
+
+impl Scorecard {
+    /// Continues what an earlier process left.
+    pub(crate) fn new(records: ScorecardRecords) -> Self {
+        let ScorecardRecords { hours, targets, jobs } = records;
+        let (targets, jobs) = (AdvisedTargets::new(targets), AdvisedJobs::new(jobs));
+        Self { hours, targets, jobs, ..Self::default() }
+    }
+
+    /// Notes which compactions really run.
+    pub(crate) fn see(&mut self, plan: &Plan, now: Moment) {
+        let extra = self.jobs.see(plan, now);
+        self.real_extra_bytes = self.real_extra_bytes.max(extra);
+    }
+
+    /// Goes on to `now`, `elapsed` after the last step, by a clock that nobody sets; none at the first step.
+    /// Returns what changed.
+    pub(crate) fn step(
+        &mut self,
+        plan: &Plan,
+        totals: CompactionTotals,
+        now: Moment,
+        elapsed: Option<Duration>,
+    ) -> Vec<ScorecardChange> {
+        let (earlier, elapsed) = match (self.last.replace((now, totals)), elapsed) {
+            (Some((last, earlier)), Some(elapsed)) => {
+                self.follow_clock(last.plus(elapsed), now);
+                (earlier, elapsed)
+            }
+            _ => (totals, Duration::MAX),
+        };
+        self.see(plan, now);
+        let Some(wasted) = wasted_bytes(&plan.snapshot) else { return self.take_changes() };
+        // Of a gap nothing is known, but that what ran in it goes on.
+        let elapsed = if elapsed <= MAX_STEP { elapsed } else { Duration::ZERO };
+        self.targets.update(&plan.snapshot, &mut self.changes);
+        let jobs = self.jobs.records();
+        let mut sums = ScorecardHour::default();
+        if enforces_everything(plan) {
+            self.state = ScorecardState::Enforcing;
+            self.advised_waste_bytes = None;
+            self.jobs.clear();
+            sums.enforced_seconds = elapsed.as_secs();
+        } else {
+            self.state = ScorecardState::Advising;
+            let savings = self.advance(plan, (now, elapsed), &mut sums);
+            let advised_waste = wasted.saturating_sub(savings.waste_bytes);
+            self.advised_waste_bytes = Some(advised_waste);
+            if !elapsed.is_zero() {
+                let seconds = elapsed.as_secs_f64();
+                sums.advised_seconds = elapsed.as_secs();
+                sums.real = real_side(&totals.since(&earlier));
+                sums.real.add_waste(wasted, seconds);
+                sums.real.peak_extra_bytes = self.real_extra_bytes;
+                sums.advised.add_waste(advised_waste, seconds);
+            }
+        }
+        self.real_extra_bytes = 0;
+        self.jobs.forget_seen_before(now);
+        if jobs != self.jobs.records() {
+            self.changes.push(ScorecardChange::Jobs(self.jobs.records()));
+        }
+        self.count(&sums, now);
+        self.take_changes()
+    }
+
+    /// The sums so far, for readers.
+    pub(crate) fn view(&self, now: Moment) -> ScorecardView {
+        ScorecardView {
+            hours: self.hours.clone(),
+            state: self.state,
+            running: self.jobs.len(),
+            targets: self.targets.len(),
+            counters: self.counters,
+            advised_waste_bytes: self.advised_waste_bytes,
+            updated_at: now,
+        }
+    }
+
+    fn take_changes(&mut self) -> Vec<ScorecardChange> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Moves all times if the clock was set, so that it reads `now` instead of `expected`.
+    fn follow_clock(&mut self, expected: Moment, now: Moment) {
+        let off = expected.age(now).max(now.age(expected));
+        if off > CLOCK_TOLERANCE {
+            self.jobs.shift(expected, now);
+            self.targets.shift(expected, now);
+        }
+    }
+
+    /// Adds sums to the hour of `now`.
+    fn count(&mut self, sums: &ScorecardHour, now: Moment) {
+        self.counters.add(sums);
+        if *sums == ScorecardHour::default() {
+            return;
+        }
+        let number = hour_of(now);
+        let hour = self.hours.entry(number).or_default();
+        hour.add(sums);
+        self.changes.push(ScorecardChange::Hour(number, Some(*hour)));
+        let mut records = ScorecardRecords {
+            hours: std::mem::take(&mut self.hours),
+            ..ScorecardRecords::default()
+        };
+        let surplus = records.take_surplus_hours();
+        self.hours = records.hours;
+        self.changes.extend(surplus.into_iter().map(|hour| ScorecardChange::Hour(hour, None)));
+    }
+
+    /// Lets advised compactions end and start up to `now`; returns what they save then.
+    fn advance(
+        &mut self,
+        plan: &Plan,
+        (now, elapsed): (Moment, Duration),
+        sums: &mut ScorecardHour,
+    ) -> Savings {
+        let snapshot = &plan.snapshot;
+        self.jobs.find_positions(snapshot);
+        let mut supposed = self.targets.supposed(snapshot);
+        let mut conditions = self.jobs.conditions(plan);
+        let rounds = conditions.constraints.partly_compacted_views.keys();
+        let begun = self.jobs.views();
+        let queues = plan.queues_if(&mut supposed, rounds.copied().chain(begun));
+        self.targets.remember_queued(&supposed);
+        sums.is_incomplete |= queues.is_exhausted();
+        let rules = Arc::new(Rules { mode: Mode::Advise, ..(*plan.rules).clone() });
+        let savings = self.targets.savings(snapshot);
+        let freed = |node: NodeIx| savings.freed_on.get(node.as_usize()).copied().unwrap_or(0.0);
+        conditions.disks =
+            Arc::new(compaction::disks_grown_by(&plan.conditions.disks, snapshot, |node| {
+                -freed(node)
+            }));
+        let mut at = Moment::from_unix(now.unix().saturating_sub(elapsed.as_secs()));
+        for _ in 0..MAX_LOOKS {
+            self.end_jobs(snapshot, &mut conditions, at, sums);
+            conditions.jobs = Arc::new(self.jobs.at(plan, at));
+            self.jobs.update_busy_periods(&mut conditions, at);
+            let (starts, change) = queues.starts(&conditions, &rules, at);
+            let mut has_begun = false;
+            for start in starts.iter().filter(|start| is_advised(plan, start.channel)) {
+                if is_cleanup(plan, start.channel) {
+                    continue;
+                }
+                if !self.targets.has_room_for(start.ix) {
+                    sums.is_incomplete = true;
+                    continue;
+                }
+                self.jobs.begin(plan, start, &mut conditions, at);
+                has_begun = true;
+            }
+            if has_begun {
+                conditions.jobs = Arc::new(self.jobs.at(plan, at));
+                self.jobs.update_busy_periods(&mut conditions, at);
+            }
+            let extra = &mut sums.advised.peak_extra_bytes;
+            *extra = (*extra).max(self.jobs.extra_bytes());
+            // What a start allows or forbids shows in the next look.
+            let soon = has_begun.then(|| at.plus(MIN_LOOK_INTERVAL));
+            let next = self.jobs.next_end().into_iter().chain(change).chain(soon).min();
+            match next.map(|next| next.max(at.plus(MIN_LOOK_INTERVAL))) {
+                Some(next) if next <= now => at = next,
+                _ => break,
+            }
+        }
+        self.end_jobs(snapshot, &mut conditions, now, sums);
+        sums.conflicts += self.jobs.mark_conflicts(snapshot);
+        self.targets.savings(snapshot)
+    }
+
+    /// Ends the jobs that are over by `at`.
+    fn end_jobs(
+        &mut self,
+        snapshot: &Snapshot,
+        conditions: &mut Conditions,
+        at: Moment,
+        sums: &mut ScorecardHour,
+    ) {
+        for mut job in self.jobs.take_ended(at) {
+            sums.conflicts += u64::from(self.jobs.mark_conflict(&mut job, snapshot));
+            self.end_job(&job, snapshot, conditions, &mut sums.advised);
+        }
+    }
+
+    fn end_job(
+        &mut self,
+        job: &Running,
+        snapshot: &Snapshot,
+        conditions: &mut Conditions,
+        side: &mut ScorecardSide,
+    ) {
+        // A target that is gone was not compacted.
+        let Some(target) = job.ix.and_then(|ix| snapshot.target(ix)) else { return };
+        side.compactions += 1;
+        let is_copy = job.is_copy_of_view();
+        if is_copy && !self.jobs.is_last_copy(job, target, conditions) {
+            side.rewritten_bytes = side.rewritten_bytes.saturating_add(job.record.rewrite_bytes);
+            return;
+        }
+        let Some((before, left, change)) = self.targets.compact(target, job.record.ends_at) else {
+            side.unmeasured += 1;
+            return;
+        };
+        self.changes.push(change);
+        let count = u64::from(target.file_count());
+        let rewritten = if is_copy { left } else { left.saturating_mul(count) };
+        side.rewritten_bytes = side.rewritten_bytes.saturating_add(rewritten);
+        let freed = before.saturating_sub(left).saturating_mul(count);
+        side.freed_bytes = side.freed_bytes.saturating_add(freed);
+    }
+}
+
+impl ScorecardSide {
+    fn add_waste(&mut self, bytes: u64, seconds: f64) {
+        self.waste_byte_seconds += bytes as f64 * seconds;
+        self.peak_waste_bytes = self.peak_waste_bytes.max(bytes);
+    }
+}
+
+const fn real_side(totals: &CompactionTotals) -> ScorecardSide {
+    ScorecardSide {
+        compactions: totals.compactions,
+        unmeasured: totals.unmeasured,
+        freed_bytes: totals.freed_bytes,
+        rewritten_bytes: totals.rewritten_bytes,
+        waste_byte_seconds: 0.0,
+        peak_waste_bytes: 0,
+        peak_extra_bytes: 0,
+    }
+}
+
+/// Bytes that compactions would free, over all targets; none while no size is known.
+fn wasted_bytes(snapshot: &Snapshot) -> Option<u64> {
+    let nodes = (0..snapshot.nodes().len()).filter_map(NodeIx::from_usize);
+    let dbs = nodes.map(|node| snapshot.totals().sums_of(node, TargetKind::Db));
+    // Views are listed by node as well, as parts.
+    let views = snapshot.totals().sums_of(NodeIx::CLUSTER, TargetKind::View);
+    let has_targets =
+        |sums: &crate::table::TargetSums| sums.counts_by_state.iter().any(|count| *count > 0);
+    let known = dbs.chain([views]).filter(has_targets);
+    let known = known.filter_map(|sums| sums.reclaimable_bytes.get());
+    known.map(to_bytes).reduce(u64::saturating_add)
+}
+
+/// Whether starts of a channel are only advised.
+fn is_advised(plan: &Plan, channel: usize) -> bool {
+    let mode = plan.channels.list.get(channel).map_or(Mode::Enforce, |channel| channel.mode);
+    plan.rules.mode.more_cautious(mode) == Mode::Advise
+}
+
+fn is_cleanup(plan: &Plan, channel: usize) -> bool {
+    plan.channels.list.get(channel).is_some_and(|it| it.kind == TargetKind::Cleanup)
+}
+
+/// Whether there is nothing that is only advised.
+fn enforces_everything(plan: &Plan) -> bool {
+    (0..plan.channels.list.len())
+        .filter(|channel| !is_cleanup(plan, *channel))
+        .all(|channel| !is_advised(plan, channel))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! The scorecard as readers see it, and its sum over any time.
+
+use crate::model::records::{HourNumber, ScorecardHour, hour_begin, hour_of};
+use std::collections::BTreeMap;
+use wall_clock::Moment;
+
+/// What the scorecard does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScorecardState {
+    /// It waits for the first sizes.
+    #[default]
+    Waiting,
+    /// It counts.
+    Advising,
+    /// It rests, because recliner enforces everything, and keeps what it has.
+    Enforcing,
+}
+
+impl ScorecardState {
+    /// Every state.
+    pub const ALL: [Self; 3] = [Self::Waiting, Self::Advising, Self::Enforcing];
+
+    /// The label in JSON.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Advising => "advising",
+            Self::Enforcing => "enforcing",
+        }
+    }
+}
+
+/// What advised compactions add up to since the process started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AdviceCounters {
+    /// Compactions that ended.
+    pub compactions: u64,
+    /// Bytes that they freed.
+    pub freed_bytes: u64,
+    /// Bytes of their new files.
+    pub rewritten_bytes: u64,
+    /// Those in conflict with another program's compaction.
+    pub conflicts: u64,
+}
+
+impl AdviceCounters {
+    pub(super) const fn add(&mut self, sums: &ScorecardHour) {
+        self.compactions += sums.advised.compactions;
+        self.freed_bytes = self.freed_bytes.saturating_add(sums.advised.freed_bytes);
+        self.rewritten_bytes = self.rewritten_bytes.saturating_add(sums.advised.rewritten_bytes);
+        self.conflicts += sums.conflicts;
+    }
+}
+
+/// The scorecard at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ScorecardView {
+    /// The sums of each hour.
+    pub hours: BTreeMap<HourNumber, ScorecardHour>,
+    /// What it does.
+    pub state: ScorecardState,
+    /// Advised compactions that run.
+    pub running: usize,
+    /// Targets that advised compactions have made smaller.
+    pub targets: usize,
+    /// What was added since the process started.
+    pub counters: AdviceCounters,
+    /// The waste that would be left; none while nothing is advised.
+    pub advised_waste_bytes: Option<u64>,
+    /// When it was made.
+    pub updated_at: Moment,
+}
+
+/// The sum over a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ScorecardSum {
+    /// The beginning of the first hour that counts; none if there is none.
+    pub from: Option<Moment>,
+    /// The sums.
+    pub sums: ScorecardHour,
+    /// Seconds since then of which nothing is known, because recliner was not running.
+    pub missing_seconds: u64,
+}
+
+impl ScorecardView {
+    /// The sum from the hour of `since` up to `now`.
+    ///
+    /// Before its first hour ever, the scorecard had not begun, so nothing is missing there. Hours that are
+    /// still to come, as after a clock that was set back, count with what they have.
+    #[must_use]
+    pub fn sum(&self, since: Moment, now: Moment) -> ScorecardSum {
+        let Some(begun) = self.hours.keys().next().copied() else { return ScorecardSum::default() };
+        let (first, this) = (hour_of(since).max(begun), hour_of(now));
+        let mut sums = ScorecardHour::default();
+        self.hours.range(first..).for_each(|(_, hour)| sums.add(hour));
+        let missing = |number: HourNumber| {
+            let hour = self.hours.get(&number).copied().unwrap_or_default();
+            let to_come =
+                if number == this { 3_600 - hour_begin(this).age(now).as_secs() } else { 0 };
+            if number == begun { 0 } else { hour.missing_seconds().saturating_sub(to_come) }
+        };
+        let missing_seconds = (first..=this).map(missing).sum();
+        let has_any = self.hours.range(first..).next().is_some();
+        let from = has_any.then(|| hour_begin(first));
+        ScorecardSum { from, sums, missing_seconds }
+    }
+}

@@ -1,0 +1,143 @@
+//! The task of the scorecard: it gives it the published plans and the time, and stores what changes.
+//!
+//! Owns the [`Scorecard`]. Nothing waits for it: while the journal cannot be written, changes are put
+//! together and stored later.
+
+use super::{Scorecard, ScorecardView};
+use crate::{
+    jobs::CompactionTotals,
+    model::{
+        records::{
+            AdvisedJob, AdvisedTarget, HourNumber, ScorecardChange, ScorecardHour,
+            ScorecardRecords, StateChange, StateStore,
+        },
+        target::TargetId,
+    },
+    plan::Plan,
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::{
+    sync::{oneshot, watch},
+    time::{self, Instant, MissedTickBehavior},
+};
+use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
+
+/// Time from one step to the next.
+const STEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Changes that wait to be stored, each thing once.
+#[derive(Debug, Default)]
+struct WaitingChanges {
+    hours: BTreeMap<HourNumber, Option<ScorecardHour>>,
+    targets: BTreeMap<TargetId, Option<AdvisedTarget>>,
+    jobs: Option<Vec<AdvisedJob>>,
+}
+
+impl WaitingChanges {
+    fn push(&mut self, change: ScorecardChange) {
+        match change {
+            ScorecardChange::Hour(number, hour) => {
+                self.hours.insert(number, hour);
+            }
+            ScorecardChange::Target(id, target) => {
+                self.targets.insert(id, target);
+            }
+            ScorecardChange::Jobs(jobs) => self.jobs = Some(jobs),
+        }
+    }
+
+    fn changes(&self) -> Vec<StateChange> {
+        let hours = self.hours.iter().map(|(number, it)| ScorecardChange::Hour(*number, *it));
+        let targets = self.targets.iter().map(|(id, it)| ScorecardChange::Target(id.clone(), *it));
+        let jobs = self.jobs.clone().map(ScorecardChange::Jobs);
+        hours.chain(targets).chain(jobs).map(StateChange::Scorecard).collect()
+    }
+}
+
+/// The task.
+#[derive(Debug)]
+pub(crate) struct ScorecardTask {
+    clock: Clock,
+    plans: watch::Receiver<Arc<Plan>>,
+    totals: watch::Receiver<CompactionTotals>,
+    store: Arc<dyn StateStore>,
+    published: watch::Sender<Arc<ScorecardView>>,
+    scorecard: Scorecard,
+    stepped_at: Option<Instant>,
+    waiting: WaitingChanges,
+}
+
+impl ScorecardTask {
+    /// Makes the task and a receiver of what it publishes.
+    pub(crate) fn new(
+        clock: Clock,
+        plans: watch::Receiver<Arc<Plan>>,
+        totals: watch::Receiver<CompactionTotals>,
+        store: Arc<dyn StateStore>,
+    ) -> (Self, watch::Receiver<Arc<ScorecardView>>) {
+        let (published, view) = watch::channel(Arc::default());
+        let scorecard = Scorecard::default();
+        let (stepped_at, waiting) = (None, WaitingChanges::default());
+        let task = Self { clock, plans, totals, store, published, scorecard, stepped_at, waiting };
+        (task, view)
+    }
+
+    /// Waits for what the previous process left, then runs until `stop`, or until the planner ends.
+    pub(crate) async fn run(
+        mut self,
+        recovering: oneshot::Receiver<ScorecardRecords>,
+        stop: CancellationToken,
+    ) {
+        let Some(Ok(recovered)) = stop.run_until_cancelled(recovering).await else { return };
+        self.scorecard = Scorecard::new(recovered);
+        self.publish();
+        let mut tick = time::interval(STEP_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                _ = tick.tick() => {
+                    self.step();
+                    if stop.run_until_cancelled(self.store_changes()).await.is_none() {
+                        return;
+                    }
+                }
+                planned = self.plans.changed() => {
+                    if planned.is_err() {
+                        return;
+                    }
+                    let plan = Arc::clone(&self.plans.borrow_and_update());
+                    self.scorecard.see(&plan, self.clock.now());
+                }
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        let plan = Arc::clone(&self.plans.borrow());
+        // The initial value is not a plan.
+        if plan.snapshot.version() == 0 {
+            return;
+        }
+        let at = Instant::now();
+        let elapsed = self.stepped_at.replace(at).map(|last| at - last);
+        let totals = *self.totals.borrow();
+        let changes = self.scorecard.step(&plan, totals, self.clock.now(), elapsed);
+        changes.into_iter().for_each(|change| self.waiting.push(change));
+        self.publish();
+    }
+
+    fn publish(&self) {
+        self.published.send_replace(Arc::new(self.scorecard.view(self.clock.now())));
+    }
+
+    /// Stores what waits. The job state task reports a journal that cannot be written.
+    async fn store_changes(&mut self) {
+        let changes = self.waiting.changes();
+        if !changes.is_empty() && self.store.store(changes).await.is_ok() {
+            self.waiting = WaitingChanges::default();
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The scorecard of advice: what recliner says it would have done, beside what it does in the same cluster
+//! when it enforces.
+
+use super::*;
+use recliner::{
+    model::records::{ScorecardHour, ScorecardSide},
+    what_if::scorecard::ScorecardState,
+};
+
+/// Written to all the time, mostly over and over.
+fn busy(name: &str, mb: u64, writes_per_second: f64) -> Database {
+    Database { writes_per_second, new_share: 0.02, delete_share: 0.01, ..bloated(name, mb) }
+}
+
+/// Two nodes, one with many small databases, both with some that are written to.
+fn world() -> Config {
+    let mut world = Config { compaction_rate: 20_000_000, ..nodes() };
+    for at in 0..12 {
+        world = world.with(on(A, bloated(&format!("idle{at}"), 40 + 30 * at)));
+    }
+    world
+        .with(on(A, busy("orders", 300, 40.0)))
+        .with(on(B, busy("users", 200, 15.0)))
+        .with(on(B, busy("logs", 800, 60.0)))
+        .with(on(B, bloated("archive", 4_000)))
+}
+
+/// The sum of what the scorecard knows.
+fn sums(rig: &Rig) -> ScorecardHour {
+    let view = rig.watch.scorecard.borrow().clone();
+    view.sum(START, rig.cluster.wall()).sums
+}
+
+/// What compactions really freed and wrote.
+fn really(rig: &Rig) -> (u64, u64, u64) {
+    let all = rig.cluster.world(|world| world.compactions());
+    let ended = || all.iter().filter_map(|one| one.end);
+    let freed = ended().map(|end| end.before.saturating_sub(end.after)).sum();
+    (ended().count() as u64, freed, ended().map(|end| end.after).sum())
+}
+
+fn assert_near(found: u64, expected: u64, tolerance: f64, what: &str) {
+    let ratio = found as f64 / expected as f64;
+    assert!((ratio - 1.0).abs() <= tolerance, "{what}: {found} advised and {expected} done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_advised_is_what_enforcing_does() {
+    for channels in ["channels: smoosh\n", "channels: rent\n"] {
+        let yaml = unhurried() + channels;
+        let mut advising = Rig::in_mode(Mode::Advise, START, world(), &yaml);
+        advising.run_for(30 * HOUR).await;
+        assert_eq!(really(&advising), (0, 0, 0));
+        let advised = sums(&advising);
+        let mut enforcing = Rig::in_mode(Mode::Enforce, START, world(), &yaml);
+        enforcing.run_for(30 * HOUR).await;
+        assert_eq!(enforcing.watch.scorecard.borrow().state, ScorecardState::Enforcing);
+        let (count, freed, written) = really(&enforcing);
+        assert!(count > 15, "{channels}: {count}");
+        let ScorecardSide { compactions, freed_bytes, rewritten_bytes, .. } = advised.advised;
+        assert_near(compactions, count, 0.1, channels);
+        assert_near(freed_bytes, freed, 0.1, channels);
+        assert_near(rewritten_bytes, written, 0.1, channels);
+        assert_eq!((advised.conflicts, advised.real.compactions), (0, 0));
+        assert!(advised.advised_seconds > 29 * 3_600);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_survives_a_kill_and_says_what_is_missing() {
+    let mut rig = Rig::in_mode(Mode::Advise, START, world(), &unhurried());
+    rig.run_for(3 * HOUR).await;
+    let before = sums(&rig);
+    assert!(before.advised.compactions > 12, "{before:?}");
+    rig.kill_for(2 * HOUR).await;
+    rig.run_for(HOUR).await;
+    let after = sums(&rig);
+    let view = rig.watch.scorecard.borrow().clone();
+    let missing = view.sum(START, rig.cluster.wall()).missing_seconds;
+    assert!(missing.abs_diff(2 * 3_600) < 300, "{missing}");
+    assert!(after.advised_seconds.abs_diff(before.advised_seconds + 3_600) < 300, "{after:?}");
+    // The idle ones are not compacted a second time.
+    assert!(after.advised.compactions <= before.advised.compactions + 6, "{before:?} {after:?}");
+    assert!(after.advised.freed_bytes >= before.advised.freed_bytes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn smoosh_at_work_is_counted_beside_it() {
+    let mut world = Config { compaction_rate: 2_000_000, ..world() };
+    for node in &mut world.nodes {
+        node.smoosh = true;
+    }
+    let mut rig = Rig::in_mode(Mode::Advise, START, world, &unhurried());
+    rig.run_for(12 * HOUR).await;
+    let sums = sums(&rig);
+    let (count, freed, _) = really(&rig);
+    assert!(count > 3, "smoosh works");
+    assert!(sums.real.compactions <= count && sums.real.compactions > 0, "{sums:?} of {count}");
+    assert!(sums.real.freed_bytes <= freed, "{sums:?} of {freed}");
+    assert!(sums.advised.waste_byte_seconds <= sums.real.waste_byte_seconds);
+}
