@@ -1,5 +1,5 @@
-//! How long it takes to look seven days ahead, for 10,000 and for 1,000,000 targets, and what it
-//! finds.
+//! How long it takes to look seven days ahead, and one step of the scorecard of advice, for 10,000 and for
+//! 1,000,000 targets, and what they find.
 //!
 //! ```text
 //! cargo bench --bench what_if
@@ -13,9 +13,12 @@ use recliner::{
         channel::{ChannelPreset, Channels},
         facts::{FactSource, Facts, Measurement, OptionalU64},
     },
-    plan::Conditions,
+    plan::{Conditions, Plan, Queues, Rules},
     table::{DbName, Draft, NodeIx},
-    what_if::{Answer, Policy, Present, Proposal, outlooks},
+    what_if::{
+        Answer, Policy, Present, Proposal, outlooks,
+        scorecard::{CompactionTotals, Scorecard},
+    },
 };
 use seeded::random_numbers;
 use std::{io::Write as _, sync::Arc, time::Duration};
@@ -100,9 +103,40 @@ fn say(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The plan of a service that advises.
+fn advised(present: &Present) -> Plan {
+    let rules = Arc::new(Rules { fresh_for: WEEK, ..Policy::smoosh().rules });
+    let mut queues = Queues::new(Arc::default());
+    queues.apply_snapshot(&present.snapshot, present.now);
+    queues.make_plan(&present.snapshot, &present.conditions, &rules, present.now)
+}
+
+/// Steps of the scorecard over so many minutes: the longest, the mean, and what it finds.
+fn steps(present: &Present, minutes: u32) -> Result<String, Failure> {
+    let minute = Duration::from_secs(60);
+    let (plan, mut scorecard) = (advised(present), Scorecard::default());
+    let (mut longest, mut all) = (Duration::ZERO, Duration::ZERO);
+    for at in 0..minutes {
+        let now = present.now.plus(minute * at);
+        let began = Instant::now();
+        scorecard.step(&plan, CompactionTotals::default(), now, Some(minute));
+        let took = began.elapsed();
+        longest = longest.max(took);
+        all += took;
+    }
+    let view = scorecard.view(present.now);
+    Ok(format!(
+        "a step of the scorecard: {:.3} s, at most {:.3} s; {} compactions in {minutes} minutes",
+        (all / minutes).as_secs_f64(),
+        longest.as_secs_f64(),
+        view.counters.compactions,
+    ))
+}
+
 fn main() -> Result<(), Failure> {
     for targets in [10_000, 1_000_000] {
         let present = present(targets);
+        say(&format!("{targets} targets, {}", steps(&present, 240)?))?;
         for proposal in proposals() {
             let name = proposal.name.clone();
             let began = Instant::now();

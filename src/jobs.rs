@@ -15,7 +15,7 @@ mod verdict;
 pub(crate) use busy_period::BusyPeriod;
 pub(crate) use constraints::TargetConstraints;
 pub(crate) use running_tasks::{NodePoll, Running, RunningTask};
-pub(crate) use totals::CompactionTotals;
+pub use totals::CompactionTotals;
 pub(crate) use tracker::{
     EndedJob, JobTracker, RequestResult, StartRejected, TrackerChanges, TrackerInputs,
 };

@@ -23,6 +23,7 @@
 //! | journal | the durable, ordered record of what happened and how jobs ended | [`journal`](store::journal) |
 //! | refusal | why a queued target does not start | [`plan::RefusalReason`] |
 //! | answer | the response to an API route or an order; one type for server, commands and tests | [`report`](serve::report) |
+//! | advised | of a compaction: recliner would have started it if it enforced; it is only counted | [`scorecard`](what_if::scorecard) |
 //! | predicted | the size after a compaction; [`estimate`](model::estimate) has the rule and its error, [`correction`](model::correction) what is learned | [`correction`](model::correction) |
 //!
 //! # Data flow
@@ -54,6 +55,9 @@
 //! outcome. What compactions taught about predictions goes from there to the scanner, which applies it to the
 //! snapshot.
 //!
+//! The [`scorecard`](what_if::scorecard) follows the plans while recliner only advises, counts what would have been
+//! done, and stores that in the journal.
+//!
 //! Each arrow between tasks is a `tokio::sync::watch`: the newest value, never a backlog. A
 //! scrape or a request reads the last published value and never waits for CouchDB.
 //! [`service`] starts the tasks, passes on reloads, and ends the process when one of them ends.
@@ -76,7 +80,7 @@
 //!  feeds        CouchDB's feeds in, recliner's out
 //!  act          enforcer, follower, warmer, takeover: everything that changes CouchDB
 //!  store        the journal and its writers
-//!  what_if      waste, writing and free space under any rules, days ahead
+//!  what_if      waste, writing and free space under any rules, days ahead; the scorecard of advice
 //!  plan         queues, disks, pressure, and planned starts
 //!  scan         sweeps, re-reads, polls
 //!  jobs         running jobs and their outcomes

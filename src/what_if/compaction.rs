@@ -91,8 +91,7 @@ impl ImaginedJob {
     }
 }
 
-/// The volumes, if the files of each node had grown by so many bytes. How fast space disappears is not
-/// known then.
+/// The volumes, if the files of each node had grown by so many bytes.
 pub(super) fn disks_grown_by(
     disks: &Disks,
     snapshot: &Snapshot,
@@ -100,7 +99,6 @@ pub(super) fn disks_grown_by(
 ) -> Disks {
     let mut disks = disks.clone();
     for volume in &mut disks.volumes {
-        volume.falling_since = None;
         let grown: f64 = nodes_on(snapshot, volume).map(&grown).sum();
         if let Some(space) = &mut volume.space {
             space.available = to_bytes(space.available as f64 - grown);

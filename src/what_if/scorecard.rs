@@ -31,16 +31,17 @@ mod summary;
 mod targets;
 mod task;
 
-pub use summary::{ScorecardState, ScorecardSum, ScorecardView};
+pub use crate::jobs::CompactionTotals;
+pub use summary::{AdviceCounters, ScorecardState, ScorecardSum, ScorecardView};
 pub(crate) use task::ScorecardTask;
 
 use super::compaction;
 use crate::{
-    jobs::CompactionTotals,
     model::{
         channel::Mode,
         records::{
-            HourNumber, ScorecardChange, ScorecardHour, ScorecardRecords, ScorecardSide, hour_of,
+            AdvisedJob, HourNumber, ScorecardChange, ScorecardHour, ScorecardRecords,
+            ScorecardSide, hour_of,
         },
         rounding::to_bytes,
         target::TargetKind,
@@ -50,7 +51,6 @@ use crate::{
 };
 use jobs::{AdvisedJobs, Running};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use summary::AdviceCounters;
 use targets::{AdvisedTargets, Savings};
 use wall_clock::Moment;
 
@@ -73,7 +73,7 @@ const fn shifted(at: Moment, before: Moment, now: Moment) -> Moment {
 
 /// The scorecard. It handles what it is given, without a clock.
 #[derive(Debug, Default)]
-pub(crate) struct Scorecard {
+pub struct Scorecard {
     hours: BTreeMap<HourNumber, ScorecardHour>,
     targets: AdvisedTargets,
     jobs: AdvisedJobs,
@@ -86,25 +86,29 @@ pub(crate) struct Scorecard {
     /// The waste that would be left, at the last step.
     advised_waste_bytes: Option<u64>,
     changes: Vec<ScorecardChange>,
+    /// The jobs as they were stored last.
+    stored_jobs: Vec<AdvisedJob>,
 }
 
 impl Scorecard {
     /// Continues what an earlier process left.
-    pub(crate) fn new(records: ScorecardRecords) -> Self {
+    #[must_use]
+    pub fn new(records: ScorecardRecords) -> Self {
         let ScorecardRecords { hours, targets, jobs } = records;
+        let stored_jobs = jobs.clone();
         let (targets, jobs) = (AdvisedTargets::new(targets), AdvisedJobs::new(jobs));
-        Self { hours, targets, jobs, ..Self::default() }
+        Self { hours, targets, jobs, stored_jobs, ..Self::default() }
     }
 
     /// Notes which compactions really run.
-    pub(crate) fn see(&mut self, plan: &Plan, now: Moment) {
+    pub fn see(&mut self, plan: &Plan, now: Moment) {
         let extra = self.jobs.see(plan, now);
         self.real_extra_bytes = self.real_extra_bytes.max(extra);
     }
 
     /// Goes on to `now`, `elapsed` after the last step, by a clock that nobody sets; none at the first step.
     /// Returns what changed.
-    pub(crate) fn step(
+    pub fn step(
         &mut self,
         plan: &Plan,
         totals: CompactionTotals,
@@ -116,14 +120,16 @@ impl Scorecard {
                 self.follow_clock(last.plus(elapsed), now);
                 (earlier, elapsed)
             }
-            _ => (totals, Duration::MAX),
+            _ => {
+                self.jobs.begin_by(now);
+                (totals, Duration::MAX)
+            }
         };
         self.see(plan, now);
         let Some(wasted) = wasted_bytes(&plan.snapshot) else { return self.take_changes() };
         // Of a gap nothing is known, but that what ran in it goes on.
         let elapsed = if elapsed <= MAX_STEP { elapsed } else { Duration::ZERO };
         self.targets.update(&plan.snapshot, &mut self.changes);
-        let jobs = self.jobs.records();
         let mut sums = ScorecardHour::default();
         if enforces_everything(plan) {
             self.state = ScorecardState::Enforcing;
@@ -146,15 +152,13 @@ impl Scorecard {
         }
         self.real_extra_bytes = 0;
         self.jobs.forget_seen_before(now);
-        if jobs != self.jobs.records() {
-            self.changes.push(ScorecardChange::Jobs(self.jobs.records()));
-        }
         self.count(&sums, now);
         self.take_changes()
     }
 
     /// The sums so far, for readers.
-    pub(crate) fn view(&self, now: Moment) -> ScorecardView {
+    #[must_use]
+    pub fn view(&self, now: Moment) -> ScorecardView {
         ScorecardView {
             hours: self.hours.clone(),
             state: self.state,
@@ -167,6 +171,11 @@ impl Scorecard {
     }
 
     fn take_changes(&mut self) -> Vec<ScorecardChange> {
+        let jobs = self.jobs.records();
+        if jobs != self.stored_jobs {
+            self.stored_jobs.clone_from(&jobs);
+            self.changes.push(ScorecardChange::Jobs(jobs));
+        }
         std::mem::take(&mut self.changes)
     }
 
@@ -247,7 +256,7 @@ impl Scorecard {
             *extra = (*extra).max(self.jobs.extra_bytes());
             // What a start allows or forbids shows in the next look.
             let soon = has_begun.then(|| at.plus(MIN_LOOK_INTERVAL));
-            let next = self.jobs.next_end().into_iter().chain(change).chain(soon).min();
+            let next = self.jobs.next_end(at).into_iter().chain(change).chain(soon).min();
             match next.map(|next| next.max(at.plus(MIN_LOOK_INTERVAL))) {
                 Some(next) if next <= now => at = next,
                 _ => break,
@@ -292,6 +301,9 @@ impl Scorecard {
             return;
         };
         self.changes.push(change);
+        // Its new size counts from the next step on.
+        let constraints = Arc::make_mut(&mut conditions.constraints);
+        constraints.started_unmeasured.insert(target.ix(), Moment::from_unix(u64::MAX));
         let count = u64::from(target.file_count());
         let rewritten = if is_copy { left } else { left.saturating_mul(count) };
         side.rewritten_bytes = side.rewritten_bytes.saturating_add(rewritten);

@@ -395,7 +395,10 @@ impl<'a> Simulation<'a> {
             self.unchecked.grown_on(node, self.span, after) - freed
         };
         let Present { conditions, snapshot, .. } = self.present;
-        compaction::disks_grown_by(&conditions.disks, snapshot, grown)
+        let mut disks = compaction::disks_grown_by(&conditions.disks, snapshot, grown);
+        // How fast space will disappear is not known.
+        disks.volumes.iter_mut().for_each(|volume| volume.falling_since = None);
+        disks
     }
 
     fn sample(&mut self, at: Duration) {

@@ -29,10 +29,10 @@ pub(in crate::cli) fn scorecard(answer: &Scorecard, width: u16) -> String {
         let note = "The second row has recliner's own compactions, and the waste that would be left beside those of the first.";
         text.push_str(&paragraph(note, width));
         for (name, line) in [("that really ran", real), ("of recliner", advised)] {
-            let unmeasured = line.unmeasured_compactions;
-            if unmeasured > 0 {
+            let count = line.unmeasured_compactions;
+            if count > 0 {
                 let says = format!(
-                    "The sizes of {unmeasured} compactions {name} are not known; they add nothing to the bytes."
+                    "The bytes leave out {count} of the compactions {name}, whose sizes are not known."
                 );
                 text.push_str(&paragraph(&says, width));
             }

@@ -18,6 +18,7 @@ use crate::{
     model::{
         channel::{Channels, Mode},
         facts::{FactFlags, FactSource, Facts, Measurement, OptionalU64},
+        records::{ScorecardHour, ScorecardSide, hour_begin, hour_of},
         target::TargetState,
     },
     plan::{Conditions, Queues},
@@ -26,6 +27,7 @@ use crate::{
         DbName, Draft, NodeSmoosh, PriorityRange, ShardMapEntry, SmooshChannel, Snapshot, TargetIx,
         View,
     },
+    what_if::scorecard::{AdviceCounters, ScorecardState, ScorecardView},
 };
 use axum::{
     body::Body,
@@ -137,6 +139,40 @@ fn entries() -> Arc<[EntryStatus]> {
     [entry("http://a:5984", Some(true)), down, entry("http://c:5984/couch", None)].into()
 }
 
+/// Two hours of advice, the last ones before now.
+fn scorecard() -> ScorecardView {
+    let hour = |advised_seconds: u64, freed_bytes| ScorecardHour {
+        advised_seconds,
+        real: ScorecardSide {
+            waste_byte_seconds: (90 * MIB * advised_seconds) as f64,
+            peak_waste_bytes: 95 * MIB,
+            ..ScorecardSide::default()
+        },
+        advised: ScorecardSide {
+            compactions: 2,
+            freed_bytes,
+            rewritten_bytes: 20 * MIB,
+            waste_byte_seconds: (30 * MIB * advised_seconds) as f64,
+            peak_waste_bytes: 95 * MIB,
+            peak_extra_bytes: 10 * MIB,
+            ..ScorecardSide::default()
+        },
+        conflicts: 1,
+        ..ScorecardHour::default()
+    };
+    let this = hour_of(NOW);
+    let before = (NOW.unix() - hour_begin(this).unix()).min(3_000);
+    ScorecardView {
+        hours: [(this - 1, hour(3_000, 60 * MIB)), (this, hour(before, 5 * MIB))].into(),
+        state: ScorecardState::Advising,
+        running: 1,
+        targets: 3,
+        counters: AdviceCounters { compactions: 4, ..AdviceCounters::default() },
+        advised_waste_bytes: Some(30 * MIB),
+        updated_at: NOW,
+    }
+}
+
 /// A surface and the other ends of what it reads.
 pub(in crate::serve::http) struct Surface {
     pub(in crate::serve::http) state: AppState,
@@ -177,7 +213,7 @@ impl Surface {
         };
         let state = AppState {
             plan: plan_rx,
-            scorecard: watch::channel(Arc::default()).1,
+            scorecard: watch::channel(Arc::new(scorecard())).1,
             status: status_rx,
             couchdb: watch::channel(entries()).1,
             counts: watch::channel(Arc::default()).1,

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 use couchdb_names::Range;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use wall_clock::Moment;
 
 /// An advised compaction that runs.
@@ -97,6 +97,17 @@ impl AdvisedJobs {
             file_bytes: None,
         });
         Self { running: running.collect(), ..Self::default() }
+    }
+
+    /// Lets no job of an earlier process begin later than now, as after a clock that was set back.
+    pub(super) fn begin_by(&mut self, now: Moment) {
+        for AdvisedJob { started_at, ends_at, .. } in
+            self.running.iter_mut().map(|it| &mut it.record)
+        {
+            if *started_at > now {
+                (*started_at, *ends_at) = (now, now.plus(started_at.age(*ends_at)));
+            }
+        }
     }
 
     pub(super) fn records(&self) -> Vec<AdvisedJob> {
@@ -230,7 +241,6 @@ impl AdvisedJobs {
         for constraints in [&mut self.memory, &mut *constraints] {
             compaction::remember_start(constraints, start, &nodes, now);
         }
-        constraints.started_unmeasured.insert(start.ix, now);
         let channel = plan.channels.list.get(start.channel);
         let node = plan.snapshot.node(start.node).map_or("", |node| &node.name);
         self.running.push(Running {
@@ -287,9 +297,11 @@ impl AdvisedJobs {
         mark_conflict(job, &self.seen, snapshot)
     }
 
-    /// The next time at which one ends.
-    pub(super) fn next_end(&self) -> Option<Moment> {
-        self.running.iter().map(|job| job.record.ends_at).min()
+    /// The next time after `at` at which one ends, or a real compaction had ended.
+    pub(super) fn next_end(&self, at: Moment) -> Option<Moment> {
+        let advised = self.running.iter().map(|job| job.record.ends_at);
+        let real = self.seen.values().map(|seen| seen.last_seen.plus(Duration::from_secs(1)));
+        advised.chain(real).filter(|end| *end > at).min()
     }
 
     /// Forgets real compactions that were not seen any more at this time.

@@ -58,6 +58,9 @@ async fn bad_flags_are_refused_by_name() {
     for (words, says) in [
         (&["scan", "--couchdb.utl", "http://a:1"][..], ["--couchdb.utl", "--couchdb.url"]),
         (&["scam"], ["scam", "scan"]),
+        (&["what-if", "--since", "7d", "--channels", "rent"], ["--since", "--channels"]),
+        (&["what-if", "--since", "7d", "--config.file", "a.yml"], ["--since", "--config.file"]),
+        (&["what-if", "--since", "7d", "--days", "3"], ["--since", "--days"]),
         (&["scan", "--format", "xml", "--couchdb.url", "http://a:1"], ["xml", "json"]),
         (&["serve", "--web.listen-address", "nowhere"], ["nowhere", "--web.listen-address"]),
         (&["explain"], ["<TARGET>", "explain"]),

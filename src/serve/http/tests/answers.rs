@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::serve::report::{
-    CandidatesLine, Explanations, Failed, Planned, Queue, Queues, RefusedLine, Target, Targets,
+    CandidatesLine, Explanations, Failed, Planned, Queue, Queues, RefusedLine, Scorecard, Target,
+    Targets,
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -331,4 +332,29 @@ async fn status_and_config_say_what_is_in_force() {
             },
         })
     );
+}
+
+#[tokio::test]
+async fn the_scorecard_has_both_sides_and_says_whether_to_switch() {
+    let surface = Surface::new();
+    let data = surface.data("/api/v1/scorecard?since=7d").await;
+    assert_eq!(data, surface.data("/api/v1/scorecard").await, "a week, unless asked otherwise");
+    let scorecard: Scorecard = serde_json::from_value(data).unwrap();
+    let (real, advised) = (scorecard.real.unwrap(), scorecard.advised.unwrap());
+    assert_eq!((real.mean_waste_bytes, advised.mean_waste_bytes), (90 * MIB, 30 * MIB));
+    assert_eq!((real.freed_bytes, advised.freed_bytes), (0, 65 * MIB));
+    assert_eq!((scorecard.conflicts, scorecard.running), (Some(2), 1));
+    assert!(scorecard.says.starts_with("It is too early to decide; so far"), "{}", scorecard.says);
+    let page = surface.get("/").await;
+    assert!(page.text().contains(&scorecard.says), "{}", page.text());
+    // Only hours that are over, or have begun: at 2020 nothing more, and nothing in the future.
+    let older = surface.data("/api/v1/scorecard?since=2020-01-01").await;
+    assert_eq!(older["advised_seconds"], json!(scorecard.advised_seconds));
+    let future = surface.data("/api/v1/scorecard?since=2100-01-01").await;
+    assert_eq!((&future["real"], &future["conflicts"]), (&Value::Null, &Value::Null));
+    let (status, failed) = failure(&surface, "/api/v1/scorecard?since=soon").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(failed.error.contains("\"soon\" is not a valid time"), "{}", failed.error);
+    let (status, _) = failure(&surface, "/api/v1/scorecard?days=3").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
 }
