@@ -7,11 +7,15 @@
 use super::{guard, page, updates};
 use crate::book::{self, Chapter, Heading, Page};
 use axum::{
-    body::Body,
+    body::{Body, Bytes},
     http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse, Redirect, Response},
 };
 use maud::{Markup, PreEscaped, html};
+use std::{
+    collections::BTreeMap,
+    sync::{LazyLock, OnceLock},
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// What the book needs in addition to the page at `/`.
@@ -88,12 +92,32 @@ pub(super) fn image_names() -> Vec<&'static str> {
     book::file_names().filter_map(|name| name.strip_prefix("images/")).collect()
 }
 
+/// A page as it is sent. Nothing in it depends on the request, so each is rendered once, when it is
+/// first asked for.
+struct RenderedPage {
+    text: Bytes,
+    hash: u64,
+}
+
 fn page_response(name: &str, headers: &HeaderMap) -> Response {
-    let Some((chapter, before, after)) = book::contents().find(name) else {
-        return no_such_page();
-    };
-    let Some(source) = book::source(&chapter.source) else { return no_such_page() };
-    let page = Page::render(source);
+    match rendered(name) {
+        Some(RenderedPage { text, hash }) => {
+            cached("text/html; charset=utf-8", Body::from(text.clone()), *hash, headers)
+        }
+        None => no_such_page(),
+    }
+}
+
+/// The page of this name; `None` if the book has none.
+fn rendered(name: &str) -> Option<&'static RenderedPage> {
+    static PAGES: LazyLock<BTreeMap<String, OnceLock<Option<RenderedPage>>>> =
+        LazyLock::new(|| page_names().into_iter().map(|name| (name, OnceLock::new())).collect());
+    PAGES.get(name)?.get_or_init(|| render(name)).as_ref()
+}
+
+fn render(name: &str) -> Option<RenderedPage> {
+    let (chapter, before, after) = book::contents().find(name)?;
+    let page = Page::render(book::source(&chapter.source)?);
     let body = html! {
         (PreEscaped(&page.html))
         div.turn {
@@ -102,8 +126,7 @@ fn page_response(name: &str, headers: &HeaderMap) -> Response {
         }
     };
     let text = framed(&chapter.title, Some(chapter), &body, &page.headings).into_string();
-    let hash = xxh3_64(text.as_bytes());
-    cached("text/html; charset=utf-8", Body::from(text), hash, headers)
+    Some(RenderedPage { hash: xxh3_64(text.as_bytes()), text: text.into() })
 }
 
 /// A response that the client keeps; without a body if it has it already.
@@ -171,5 +194,19 @@ fn chapters(current: Option<&Chapter>) -> Markup {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_rendered_once_however_often_it_is_asked_for() {
+        for name in page_names() {
+            let first = rendered(&name).expect("every chapter has a page");
+            assert!(std::ptr::eq(first, rendered(&name).expect("as before")), "{name}");
+        }
+        assert!(rendered("nothing.html").is_none());
     }
 }
