@@ -19,10 +19,11 @@ use suggested::{EVENT_TYPES, LOG_FORMATS, LOG_LEVELS, MODES, RESULTS};
 /// The version, with the revision of the source and its date if they are known.
 pub(super) fn version() -> &'static str {
     static LINE: LazyLock<String> = LazyLock::new(|| {
-        let ProcessInfo { version, revision, date, .. } = ProcessInfo::of_this_build(false);
-        match date {
-            "unknown" => format!("{version} (revision {revision})"),
-            _ => format!("{version} (revision {revision}, {date})"),
+        let build = ProcessInfo::of_this_build(false);
+        let ProcessInfo { version, revision, .. } = build;
+        match build.known_date() {
+            None => format!("{version} (revision {revision})"),
+            Some(date) => format!("{version} (revision {revision}, {date})"),
         }
     });
     &LINE

@@ -59,12 +59,13 @@ fn file_name(command: &Command) -> String {
 
 /// One page in roff.
 fn page(command: &Command) -> io::Result<Vec<u8>> {
-    let ProcessInfo { version, date, .. } = ProcessInfo::of_this_build(false);
+    let build = ProcessInfo::of_this_build(false);
+    let version = build.version;
     let is_program = command.has_subcommands();
     let mut page = Vec::new();
     let man = Man::new(command.clone())
         .section(SECTION)
-        .date(if date == "unknown" { "" } else { date })
+        .date(build.known_date().unwrap_or_default())
         .source(format!("recliner {version}"))
         .manual("recliner");
     man.render_title(&mut page)?;

@@ -93,6 +93,13 @@ impl ProcessInfo {
         }
     }
 
+    /// The date of the source; `None` if the build does not know it.
+    #[must_use]
+    pub fn known_date(&self) -> Option<&'static str> {
+        // As the build script writes it.
+        (self.date != "unknown").then_some(self.date)
+    }
+
     /// The notice about a simulated cluster, which depends on the mode.
     #[must_use]
     pub fn simulation(&self, mode: Mode) -> Option<&'static str> {
