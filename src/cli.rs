@@ -41,6 +41,7 @@ use std::{
     ffi::OsString,
     io::{self, Write},
     process::ExitCode,
+    time::Duration,
 };
 use tokio::runtime::Builder;
 
@@ -116,15 +117,23 @@ struct CommandError {
     conflict: Option<Box<Conflict>>,
     /// Whether the same request may succeed later.
     is_transient: bool,
+    /// After which time the service may do what it has not done now, if it said so.
+    retry_after: Option<Duration>,
 }
 
 impl CommandError {
     fn usage(why: impl ToString) -> Self {
-        Self { exit: Exit::Usage, why: why.to_string(), conflict: None, is_transient: false }
+        Self { exit: Exit::Usage, ..Self::failed(why) }
     }
 
     fn failed(why: impl ToString) -> Self {
-        Self { exit: Exit::Failed, why: why.to_string(), conflict: None, is_transient: false }
+        Self {
+            exit: Exit::Failed,
+            why: why.to_string(),
+            conflict: None,
+            is_transient: false,
+            retry_after: None,
+        }
     }
 }
 

@@ -17,9 +17,10 @@ pub use cluster_monitor::{ClusterMonitor, Dependencies};
 pub use tasks::TaskSet;
 
 use crate::{
+    act::job_state::Recovery,
     config::{self, Loaded, Problems},
     feeds::feed_server,
-    model::settings::Settings,
+    model::{records::JournalFailure, settings::Settings},
     plan::disk::SpaceMeter,
     serve::http::{self, ConfigStatus, Order, ProcessInfo},
     sources::{couchdb::SetupError, inventory::Directories},
@@ -134,19 +135,22 @@ fn start_journal(journal: journal::JournalTask) -> (TaskSet, CancellationToken) 
 /// What the cluster monitor needs in addition to CouchDB: the journal with the state it recovers,
 /// and the machine.
 fn dependencies(
-    client: &Client,
+    client: latest::Receiver<Client>,
     settings: &Settings,
     journal: &Journal,
     machine: HostAccess,
 ) -> Dependencies {
     let (facts_tx, facts_rx) = oneshot::channel();
+    let just_started = JournalFailure::NotLoaded("recliner has just started".to_owned());
+    let (obstacle_tx, obstacle) = latest::channel(just_started);
     let owner = match cluster_monitor::files_only_node(settings) {
         Some(node) => journal_claim::JournalOwner::Node(node),
-        None => journal_claim::JournalOwner::Cluster(client.clone()),
+        None => journal_claim::JournalOwner::Cluster(client),
     };
+    let state = journal_claim::claim_and_recover(journal.clone(), owner, facts_tx, obstacle_tx);
     Dependencies {
         state_store: Arc::new(journal.clone()),
-        recovered_state: journal_claim::claim_and_recover(journal.clone(), owner, facts_tx).boxed(),
+        recovery: Recovery::new(state, obstacle),
         previous_facts: facts_rx.map(Result::unwrap_or_default).boxed(),
         meter: Some(machine.meter),
         directories: machine.directories,
@@ -219,7 +223,7 @@ impl Service {
             None => None,
         };
         let (storage_tasks, storage_stop) = start_journal(journal_task);
-        let needs = |client: &Client| dependencies(client, &settings, &journal, machine);
+        let needs = |client| dependencies(client, &settings, &journal, machine);
         let mut monitor = ClusterMonitor::start(
             &settings, transport, clock, &registry, &mut tasks, &stop, needs,
         )?;

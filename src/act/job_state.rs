@@ -8,9 +8,11 @@
 mod counts;
 mod pending_rereads;
 mod pending_writes;
+mod recovery;
 mod state;
 
 pub(crate) use counts::{Histogram, JobCounters};
+pub(crate) use recovery::Recovery;
 
 use crate::{
     jobs::{CompactionTotals, Jobs, RequestResult, Running, StartRejected, TargetConstraints},
@@ -18,8 +20,8 @@ use crate::{
         channel::Channels,
         correction::Corrections,
         records::{
-            CompactionOrder, Intent, IntentKey, RecoveredState, StateStore, StoreError, Suspension,
-            SuspensionScope,
+            CompactionOrder, Intent, IntentKey, JournalFailure, RecoveredState, StateStore,
+            StoreError, Suspension, SuspensionScope,
         },
         settings::limits::FailureSettings,
         target::TargetId,
@@ -266,9 +268,9 @@ impl JobStateTask {
         keeper: Arc<dyn StateStore>,
     ) -> (Self, JobStateHandle) {
         let state = JobState::new(RecoveredState::default(), clock.now());
-        let why = "the state of the previous process is not loaded yet".to_owned();
+        let why = "recliner has just started".to_owned();
         let history = TargetConstraints {
-            journal_failure: Some((clock.now(), why)),
+            journal_failure: Some((clock.now(), JournalFailure::NotLoaded(why))),
             ..TargetConstraints::default()
         };
         let (jobs, jobs_rx) = watch::channel(Arc::default());
@@ -306,13 +308,11 @@ impl JobStateTask {
     }
 
     /// Waits for the state of the previous process, then runs until `stop` or until the scanner
-    /// ends. Until then all starts are refused and orders wait. Ends if there is no usable state.
-    pub(crate) async fn run(
-        mut self,
-        recovering: impl Future<Output = Option<RecoveredState>>,
-        stop: CancellationToken,
-    ) {
-        let Some(Some(recovered)) = stop.run_until_cancelled(recovering).await else { return };
+    /// ends. Until then all starts are refused, commands wait, and the published constraints say
+    /// why.
+    pub(crate) async fn run(mut self, recovery: Recovery, stop: CancellationToken) {
+        let recovering = recovery.finished(&self.constraints, self.clock);
+        let Some(recovered) = stop.run_until_cancelled(recovering).await else { return };
         self.state = JobState::new(recovered, self.clock.now());
         let corrections = self.state.new_corrections(self.clock.now()).unwrap_or_default();
         self.corrections.send_replace(Arc::new(corrections));

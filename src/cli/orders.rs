@@ -5,16 +5,21 @@
 use super::{
     CommandError, Exit,
     args::{CompactArgs, FlushArgs, Format, OrderArgs, ReleaseArgs, ResumeArgs, SuspendArgs},
-    print, print_json, printable,
+    print, print_json, print_note, printable,
 };
-use crate::serve::report::{
-    Conflict,
-    orders::{
-        CompactOrder, Compacting, FlushOrder, Flushed, ReleaseOrder, Released, RescanOrder,
-        Rescanning, ResumeOrder, Resumed, SuspendOrder, Suspended,
+use crate::{
+    serve::report::{
+        Conflict,
+        orders::{
+            CompactOrder, Compacting, FlushOrder, Flushed, ReleaseOrder, Released, RescanOrder,
+            Rescanning, ResumeOrder, Resumed, SuspendOrder, Suspended,
+        },
     },
+    text::duration,
 };
 use serde::{Serialize, de::DeserializeOwned};
+use std::time::Duration;
+use tokio::time::{self, Instant};
 
 /// `recliner suspend`.
 pub(super) async fn suspend(args: SuspendArgs) -> Result<Exit, CommandError> {
@@ -132,6 +137,13 @@ pub(super) async fn flush(args: FlushArgs) -> Result<Exit, CommandError> {
     .await
 }
 
+/// How long an order is repeated that the service cannot carry out yet.
+const MAX_WAIT: Duration = Duration::from_secs(90);
+
+/// The shortest and longest pause before an order is repeated.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
+
 /// Sends an order and prints its answer, as text from `tell`.
 async fn send_order<A: DeserializeOwned + Serialize>(
     args: &OrderArgs,
@@ -139,12 +151,43 @@ async fn send_order<A: DeserializeOwned + Serialize>(
     body: &(impl Serialize + Sync),
     tell: impl FnOnce(&A) -> String,
 ) -> Result<Exit, CommandError> {
-    let done: A = args.client().await?.post(&format!("/api/v1/{name}"), body).await?;
+    let client = args.client().await?;
+    let path = format!("/api/v1/{name}");
+    let done: A = until_carried_out(async || client.post(&path, body).await).await?;
     match args.format {
         Format::Json => print_json(&done)?,
         Format::Table => print(&(tell(&done) + "\n"))?,
     }
     Ok(Exit::Done)
+}
+
+/// Repeats an order as long as the service says that nothing of it has happened yet and when to try
+/// again. Says so on standard error, because that can take a while.
+async fn until_carried_out<A>(
+    send: impl AsyncFn() -> Result<A, CommandError>,
+) -> Result<A, CommandError> {
+    let began = Instant::now();
+    let mut noted = None;
+    loop {
+        let failure = match send().await {
+            Err(failure) if failure.retry_after.is_some() => failure,
+            done => return done,
+        };
+        if began.elapsed() >= MAX_WAIT {
+            let (waited, why) = (duration::format_rounded(MAX_WAIT), &failure.why);
+            let why = format!("gave up after {waited}: {why}");
+            return Err(CommandError { why, ..failure });
+        }
+        if noted.as_ref() != Some(&failure.why) {
+            let left = duration::format_rounded(MAX_WAIT.saturating_sub(began.elapsed()));
+            print_note(&format!(
+                "Waiting for {left} at most (Ctrl-C gives up, and then nothing is ordered): {}",
+                failure.why
+            ));
+            noted = Some(failure.why);
+        }
+        time::sleep(failure.retry_after.unwrap_or_default().clamp(MIN_PAUSE, MAX_PAUSE)).await;
+    }
 }
 
 /// A scope as the start of a sentence.
@@ -159,4 +202,50 @@ fn scope_subject(scope: &str) -> String {
 
 fn string_items(list: &[String]) -> Vec<String> {
     list.iter().map(|word| printable(word)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    fn not_yet(seconds: u64) -> CommandError {
+        let retry_after = Some(Duration::from_secs(seconds));
+        CommandError { retry_after, ..CommandError::failed("not ordered: CouchDB is silent") }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_order_is_repeated_until_it_is_carried_out() {
+        let (began, sent) = (Instant::now(), Cell::new(0));
+        let done = until_carried_out(async || {
+            sent.set(sent.get() + 1);
+            if sent.get() < 4 { Err(not_yet(2)) } else { Ok("done") }
+        });
+        assert_eq!(done.await.unwrap(), "done");
+        assert_eq!(began.elapsed(), Duration::from_secs(6));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_order_that_is_never_carried_out_ends_with_the_reason() {
+        for (seconds, pause) in [(0, MIN_PAUSE), (2, Duration::from_secs(2)), (600, MAX_PAUSE)] {
+            let (began, sent) = (Instant::now(), Cell::new(0));
+            let failed = until_carried_out::<()>(async || {
+                sent.set(sent.get() + 1);
+                Err(not_yet(seconds))
+            });
+            let failed = failed.await.unwrap_err();
+            assert_eq!(failed.why, "gave up after 1m 30s: not ordered: CouchDB is silent");
+            assert_eq!(failed.exit, Exit::Failed);
+            assert!(began.elapsed() < MAX_WAIT + pause, "{seconds}");
+            assert_eq!(sent.get(), MAX_WAIT.as_secs().div_ceil(pause.as_secs()) + 1, "{seconds}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn any_other_failure_ends_an_order_at_once() {
+        let began = Instant::now();
+        let failed = until_carried_out::<()>(async || Err(CommandError::failed("stopping")));
+        assert_eq!(failed.await.unwrap_err().why, "stopping");
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
 }

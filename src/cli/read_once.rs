@@ -137,7 +137,7 @@ pub(super) async fn read_cluster(settings: &Settings) -> Result<ClusterReading, 
     let registry = prometheus::Registry::new();
     let (mut tasks, stop) = (TaskSet::new(), CancellationToken::new());
     let clock = Clock::System;
-    let around = |_: &_| Dependencies::none();
+    let around = |_| Dependencies::none();
     let mut watch =
         ClusterMonitor::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
             .map_err(CommandError::usage)?;

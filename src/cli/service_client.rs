@@ -329,9 +329,12 @@ impl ServiceClient {
 
     async fn data<T: DeserializeOwned>(&self, mut answer: Response) -> Result<T, CommandError> {
         let status = answer.status();
+        let retry_after =
+            answer.headers().get("retry-after").and_then(|it| it.to_str().ok()?.parse().ok());
         let body = self.body(&mut answer).await?;
         if !status.is_success() {
-            return Err(self.failure(status, &body));
+            let retry_after = retry_after.map(Duration::from_secs);
+            return Err(CommandError { retry_after, ..self.failure(status, &body) });
         }
         let answer: Success<T> =
             serde_json::from_slice(&body).map_err(|why| self.strange(status, &why))?;
@@ -405,7 +408,8 @@ fn refused(status: StatusCode, failed: Failed) -> CommandError {
     for candidate in failed.data.iter().flat_map(|conflict| conflict.candidates()) {
         why.push_str(&format!("\n  {}", printable(candidate)));
     }
-    CommandError { exit, why, conflict: failed.data, is_transient: status.is_server_error() }
+    let is_transient = status.is_server_error();
+    CommandError { exit, conflict: failed.data, is_transient, ..CommandError::failed(why) }
 }
 
 fn read(flag: &str, path: &PathBuf) -> Result<Vec<u8>, CommandError> {

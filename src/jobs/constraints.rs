@@ -3,7 +3,7 @@
 
 use super::BusyPeriod;
 use crate::{
-    model::records::{Backoff, CompactionOrder, Suspensions},
+    model::records::{Backoff, CompactionOrder, JournalFailure, Suspensions},
     table::{NodeIx, TargetIx},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +38,6 @@ pub struct TargetConstraints {
     pub learned_headroom_factor: Option<f64>,
     /// Measured rewrite rate of this process's jobs, in bytes per second.
     pub rewrite_bytes_per_second: Option<f64>,
-    /// Since when the journal cannot be written, and why.
-    pub journal_failure: Option<(Moment, String)>,
+    /// Since when the journal cannot be used, and why.
+    pub journal_failure: Option<(Moment, JournalFailure)>,
 }

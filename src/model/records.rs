@@ -8,6 +8,7 @@
 mod backoff;
 mod calibration;
 mod correction;
+mod journal_failure;
 mod order;
 mod outcome;
 mod scorecard;
@@ -17,6 +18,7 @@ mod suspension;
 pub use backoff::{AfterCompaction, Backoff, Futile, TargetRecord};
 pub use calibration::Calibration;
 pub use correction::{CorrectionKey, CorrectionRecord, LearnedCorrections};
+pub use journal_failure::JournalFailure;
 pub use order::CompactionOrder;
 pub use outcome::{Intent, JobOwner, JobResult, Outcome};
 pub use scorecard::{

@@ -189,7 +189,7 @@ impl RefusalReason {
         match self {
             Self::Mode => "the channel only advises",
             Self::Suspended => "an operator suspended starts",
-            Self::Journal => "recliner's journal cannot be written",
+            Self::Journal => "recliner's journal cannot be used",
             Self::Window => "no time window of the channel is open",
             Self::WouldNotFitWindow => "it would not end before the time window closes",
             Self::ChannelLimit => {
@@ -244,7 +244,9 @@ impl RefusalReason {
             }
             Self::Mode => "its channel only advises, although the process enforces.",
             Self::Suspended => "an operator suspended starts: all, on the node, or of the channel.",
-            Self::Journal => "the journal cannot be written.",
+            Self::Journal => {
+                "the journal cannot be written, belongs to another cluster, or is not loaded yet, because CouchDB has not answered since the start."
+            }
             Self::Maintenance => "the node is in maintenance.",
             Self::Window => "no window of its channel is open.",
             Self::Ramp => {
@@ -294,7 +296,9 @@ impl RefusalReason {
             Self::Stale => "it is measured again.",
             Self::Mode => "the channel's `mode` is `enforce`.",
             Self::Suspended => "an operator ends the suspension: `recliner resume`.",
-            Self::Journal => "it can be written again.",
+            Self::Journal => {
+                "it can be used; `journal_problem` in `/api/v1/status` says what to do."
+            }
             Self::Maintenance => "the node's maintenance mode ends.",
             Self::Window => "the next window opens.",
             Self::Ramp => "enough time has passed, and the node has reported.",

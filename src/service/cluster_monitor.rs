@@ -43,8 +43,8 @@ use wall_clock::Clock;
 pub struct Dependencies {
     /// Stores everything that must survive a restart.
     pub state_store: Arc<dyn StateStore>,
-    /// State of the previous process; `None` if it cannot be used, which ends the monitor.
-    pub recovered_state: BoxFuture<'static, Option<RecoveredState>>,
+    /// State of the previous process.
+    pub recovery: job_state::Recovery,
     /// Facts measured by the previous process.
     pub previous_facts: BoxFuture<'static, scan::EarlierProcess>,
     /// Measures free space. Without it, neither free space nor pressure is measured.
@@ -65,7 +65,7 @@ impl Dependencies {
     pub fn none() -> Self {
         Self {
             state_store: Arc::new(InMemoryStore::default()),
-            recovered_state: ready(Some(RecoveredState::default())).boxed(),
+            recovery: RecoveredState::default().into(),
             previous_facts: ready(scan::EarlierProcess::default()).boxed(),
             meter: None,
             directories: None,
@@ -122,7 +122,7 @@ impl ClusterMonitor {
         registry: &prometheus::Registry,
         tasks: &mut TaskSet,
         stop: &CancellationToken,
-        around: impl FnOnce(&Client) -> Dependencies,
+        around: impl FnOnce(latest::Receiver<Client>) -> Dependencies,
     ) -> Result<Self, StartError> {
         let metrics = Arc::new(RequestMetrics::register(registry)?);
         let couchdb = settings.couchdb.clone();
@@ -134,21 +134,16 @@ impl ClusterMonitor {
         let (client_stop, carried) = (CancellationToken::new(), TaskTracker::new());
         carried.close();
         spawn_client(client_task, client_stop.clone(), stop.clone(), carried.clone(), tasks);
-        let Dependencies {
-            state_store: keeper,
-            recovered_state: recovering,
-            previous_facts: measured_before,
-            meter,
-            directories,
-        } = around(&client);
+        let current_client = latest::channel(client.clone()).0;
+        let Dependencies { state_store, recovery, previous_facts, meter, directories } =
+            around(current_client.subscribe());
         let (scorecard_tx, recovered_scorecard) = oneshot::channel();
-        let recovering = recovering.map(|mut state| {
-            let records = state.as_mut().map(|state| std::mem::take(&mut state.scorecard));
+        let recovery = recovery.map(|mut state| {
             // A command that looks once keeps no scorecard.
-            let _unused = scorecard_tx.send(records.unwrap_or_default());
+            let _unused = scorecard_tx.send(std::mem::take(&mut state.scorecard));
             state
         });
-        let reach = CouchHandles::new(&client, settings, clock, directories);
+        let reach = CouchHandles::new(current_client, settings, clock, directories);
         let scan = settings_channel(scan_settings(settings));
         let plan = settings_channel(plan_settings(settings));
         let mut following = follow_settings(settings);
@@ -164,17 +159,17 @@ impl ClusterMonitor {
             clock,
             scanner.clone(),
             follow.subscribe(),
-            Arc::clone(&keeper),
+            Arc::clone(&state_store),
         );
         let scan_task = scan_task.correcting(follower.corrections.clone());
         let ended = stop.clone();
         tasks.spawn_on_own_thread(async move {
-            scan_task.run_after(measured_before, ended).await;
+            scan_task.run_after(previous_facts, ended).await;
             "scanner"
         });
         let ended = stop.clone();
         tasks.spawn(async move {
-            task.run(recovering, ended).await;
+            task.run(recovery, ended).await;
             "job state task"
         });
 
@@ -239,7 +234,7 @@ impl ClusterMonitor {
             takeover_settings: settings_channel(takeover::TakeoverSettings::from(settings)),
             warmer_settings: settings_channel(warmer::WarmerSettings::from(settings)),
             feed_client_settings: latest::channel(settings.follow).0,
-            state_store: keeper,
+            state_store,
             recovered_scorecard,
         })
     }

@@ -1,14 +1,18 @@
 //! Claims the journal for the observed cluster and loads the state of the previous process.
 
 use crate::{
-    model::records::{RecoveredState, StoreError},
+    model::records::{JournalFailure, RecoveredState, StoreError},
     scan::EarlierProcess,
+    sources::couchdb::describe,
     store::journal::{ClaimError, ClusterIdentity, Journal},
 };
 use couchdb_client::{Client, Error};
 use futures::future::join_all;
 use std::{collections::BTreeSet, time::Duration};
-use tokio::{sync::oneshot, time};
+use tokio::{
+    sync::{oneshot, watch as latest},
+    time,
+};
 
 /// Delay before asking for the cluster's identity again.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -17,39 +21,52 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Claims the journal as soon as the cluster's identity is known, and loads the stored state;
-/// measured facts are sent to `before`. `None` if the journal belongs to another cluster: the
-/// caller must end.
+/// measured facts are sent to `before`. What it waits for is sent to `obstacle`. A journal of another
+/// cluster is tried again, because the address of CouchDB may be corrected by a reload.
 pub(super) async fn claim_and_recover(
     journal: Journal,
     whose: JournalOwner,
     before: oneshot::Sender<EarlierProcess>,
-) -> Option<RecoveredState> {
-    let mut logged = None;
+    obstacle: latest::Sender<JournalFailure>,
+) -> RecoveredState {
     loop {
-        let claimed = match whose.identity().await {
-            Ok(identity) => journal.claim(identity).await.map_err(Some),
-            // The scanner reports problems with CouchDB.
-            Err(_) => Err(None),
+        let failure = match whose.identity().await {
+            Ok(identity) => match journal.claim(identity).await {
+                Ok(recovered) => {
+                    let left = load_measurements(&journal).await.unwrap_or_else(|why| {
+                        tracing::warn!(%why, "the measurements of the previous process cannot be read");
+                        EarlierProcess::default()
+                    });
+                    // The scanner may have started without them.
+                    let _late = before.send(left);
+                    return recovered;
+                }
+                Err(why @ ClaimError::OtherCluster { .. }) => {
+                    JournalFailure::OtherCluster(why.to_string())
+                }
+                Err(ClaimError::Store(why)) => JournalFailure::NotLoaded(why.to_string()),
+            },
+            Err(why) => {
+                // The scanner reports problems with CouchDB.
+                let why = format!("CouchDB has not said which cluster it is: {}", describe(&why));
+                obstacle.send_replace(JournalFailure::NotLoaded(why));
+                time::sleep(RETRY_DELAY).await;
+                continue;
+            }
         };
-        match claimed {
-            Ok(recovered) => {
-                let left = load_measurements(&journal).await.unwrap_or_else(|why| {
-                    tracing::warn!(%why, "the measurements of the previous process cannot be read");
-                    EarlierProcess::default()
-                });
-                // The scanner may have started without them.
-                let _late = before.send(left);
-                return Some(recovered);
+        let is_new = obstacle.send_if_modified(|known| {
+            let is_new = *known != failure;
+            known.clone_from(&failure);
+            is_new
+        });
+        match failure {
+            JournalFailure::OtherCluster(why) if is_new => {
+                tracing::error!(why, "nothing starts: the journal belongs to another cluster");
             }
-            Err(Some(why @ ClaimError::OtherCluster { .. })) => {
-                tracing::error!("{why}");
-                return None;
-            }
-            Err(Some(ClaimError::Store(why))) if logged.as_ref() != Some(&why) => {
+            JournalFailure::NotLoaded(why) | JournalFailure::NotWritable(why) if is_new => {
                 tracing::warn!("{why}");
-                logged = Some(why);
             }
-            Err(_) => {}
+            _ => {}
         }
         time::sleep(RETRY_DELAY).await;
     }
@@ -63,7 +80,7 @@ async fn load_measurements(journal: &Journal) -> Result<EarlierProcess, StoreErr
 #[derive(Debug)]
 pub(super) enum JournalOwner {
     /// The cluster, according to CouchDB.
-    Cluster(Client),
+    Cluster(latest::Receiver<Client>),
     /// The node in the settings, read from its files.
     Node(String),
 }
@@ -71,7 +88,10 @@ pub(super) enum JournalOwner {
 impl JournalOwner {
     async fn identity(&self) -> Result<ClusterIdentity, Error> {
         match self {
-            Self::Cluster(client) => cluster_identity(client).await,
+            Self::Cluster(client) => {
+                let client = client.borrow().clone();
+                cluster_identity(&client).await
+            }
             Self::Node(node) => Ok(ClusterIdentity {
                 uuids: BTreeSet::new(),
                 nodes: BTreeSet::from([node.clone()]),

@@ -5,9 +5,10 @@
 use super::ClusterMonitor;
 use crate::{
     act::job_state,
+    jobs::TargetConstraints,
     model::{
         channel::Mode,
-        records::{Backoff, CompactionOrder, SuspensionScope},
+        records::{Backoff, CompactionOrder, JournalFailure, SuspensionScope},
         score::MissReason,
         target::{TargetId, TargetSelector},
     },
@@ -26,8 +27,12 @@ use crate::{
     table::{TargetIx, TargetRef},
 };
 use std::{sync::Arc, time::Duration};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time};
 use wall_clock::Clock;
+
+/// How long an order waits for the state of the previous process, which takes milliseconds unless
+/// CouchDB does not answer.
+const LOADING_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long an order waits for a limit: as long as the window of the hourly budget.
 const ORDER_LIFETIME: Duration = Duration::from_secs(3_600);
@@ -112,11 +117,35 @@ fn stopping() -> Denied {
     Denied::Unavailable("recliner is stopping, or too busy to take orders".to_owned())
 }
 
+/// Waits for the state of the previous process, which the order changes. An order that is refused
+/// here has not been passed on, so that it cannot take effect later.
+async fn state_loaded(follower: &job_state::JobStateHandle) -> Result<(), Denied> {
+    let mut constraints = follower.constraints.clone();
+    let failure = |known: &TargetConstraints| known.journal_failure.clone().map(|(_, why)| why);
+    let is_settled = |known: &Arc<TargetConstraints>| {
+        !matches!(failure(known), Some(JournalFailure::NotLoaded(_)))
+    };
+    let settled = time::timeout(LOADING_TIMEOUT, constraints.wait_for(is_settled)).await;
+    let settled = settled.map(|settled| settled.map(|known| failure(&known)));
+    match settled {
+        Ok(Ok(Some(why @ JournalFailure::OtherCluster(_)))) => {
+            Err(Denied::Unavailable(format!("not ordered: {why}")))
+        }
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(_)) => Err(stopping()),
+        Err(_) => match failure(&follower.constraints.borrow()) {
+            Some(why) => Err(Denied::NotLoaded(why)),
+            None => Ok(()),
+        },
+    }
+}
+
 async fn suspend(
     follower: &job_state::JobStateHandle,
     plan: &Plan,
     Suspend { scope, why, by }: Suspend,
 ) -> Result<SuspendResult, Denied> {
+    state_loaded(follower).await?;
     let already = follower.constraints.borrow().suspensions.0.contains_key(&scope);
     let kept = follower.suspend(scope.clone(), Some(by), why).await;
     let suspension = kept.map_err(order_failed)?;
@@ -138,6 +167,7 @@ async fn resume(
     follower: &job_state::JobStateHandle,
     what: Resume,
 ) -> Result<ResumeResult, Denied> {
+    state_loaded(follower).await?;
     let suspended: Vec<SuspensionScope> =
         follower.constraints.borrow().suspensions.0.keys().cloned().collect();
     let (lifted, remaining): (Vec<SuspensionScope>, Vec<SuspensionScope>) = suspended
@@ -154,6 +184,7 @@ async fn release(
     plan: &Plan,
     which: Release,
 ) -> Result<ReleaseResult, Denied> {
+    state_loaded(follower).await?;
     let targets = match which {
         Release::Named { selector, text } => {
             let quarantined = quarantined(follower, plan, Some(&selector));
@@ -195,6 +226,7 @@ async fn compact(
     (ix, target): (TargetIx, TargetId),
     ordered: CompactionOrder,
 ) -> Result<CompactResult, Denied> {
+    state_loaded(follower).await?;
     let others = follower.constraints.borrow().orders.keys().filter(|other| **other != ix).count();
     if others >= MAX_WAITING_ORDERS {
         let why = format!("{others} ordered targets are already waiting; try again later");
@@ -244,3 +276,6 @@ async fn flush(
 fn order_failed(why: job_state::NotPersisted) -> Denied {
     Denied::Failed(why.to_string())
 }
+
+#[cfg(test)]
+mod tests;

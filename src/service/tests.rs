@@ -1,5 +1,6 @@
 //! The service from start to shutdown, over the simulated cluster.
 
+mod other_cluster;
 mod sidecar;
 mod views;
 
@@ -39,12 +40,19 @@ fn loaded(flags: &Flags, file: &str) -> Result<Loaded, String> {
 }
 
 async fn start(settings: Settings) -> Result<Service, StartError> {
+    start_with(settings, journal::InMemory).await
+}
+
+async fn start_with(
+    settings: Settings,
+    storage: impl Storage + 'static,
+) -> Result<Service, StartError> {
     let cluster = Cluster::new(demo_config(), 1, Clock::System).unwrap();
     let transport = Transport::in_process(cluster.by_host());
     let about =
         ProcessInfo { version: "0.1.0", revision: "unknown", date: "unknown", simulated: true };
     let machine = HostAccess { meter: Arc::new(SimulatedDisks(cluster)), directories: None };
-    Service::start(settings, transport, about, Clock::System, journal::InMemory, machine).await
+    Service::start(settings, transport, about, Clock::System, storage, machine).await
 }
 
 /// A running service, and a client for it.
@@ -59,9 +67,19 @@ struct RunningService {
 impl RunningService {
     /// Starts a service whose reloads read the given configurations one after the other.
     async fn start(reloads: impl IntoIterator<Item = (Flags, String)>) -> Self {
+        let settings = loaded(&flags(), FILE).unwrap().settings;
+        Self::start_with(settings, journal::InMemory, reloads).await
+    }
+
+    /// A service with these settings and this journal.
+    async fn start_with(
+        settings: Settings,
+        storage: impl Storage + 'static,
+        reloads: impl IntoIterator<Item = (Flags, String)>,
+    ) -> Self {
         // Another test may have chosen the same port before.
         let _installed = rustls::crypto::ring::default_provider().install_default();
-        let service = start(loaded(&flags(), FILE).unwrap().settings).await.unwrap();
+        let service = start_with(settings, storage).await.unwrap();
         let url = format!("http://{}", service.address());
         let watch = (service.monitor().scanner.clone(), service.monitor().planner.clone());
         let stop = service.stop_token();

@@ -140,7 +140,7 @@ async fn nothing_starts_while_the_journal_cannot_be_written() {
     rig.wait(300).await;
     assert_eq!(rig.posts(), BTreeMap::new());
     let trouble = rig.watch.job_state.constraints.borrow().journal_failure.clone();
-    assert!(trouble.is_some_and(|(_, why)| why.contains("full")));
+    assert!(trouble.is_some_and(|(_, why)| why.to_string().contains("full")));
     rig.store.fails(None);
     rig.wait(900).await;
     assert_eq!(rig.posts().len(), 4, "it goes on by itself");

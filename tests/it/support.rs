@@ -341,9 +341,9 @@ fn run(
     let transport = Transport::in_process(cluster.by_host());
     let registry = prometheus::Registry::new();
     let recovered: RecoveredState = store.recovered(clock.now());
-    let around = |_: &_| Dependencies {
+    let around = |_| Dependencies {
         state_store: Arc::new(store.clone()),
-        recovered_state: ready(Some(recovered)).boxed(),
+        recovery: recovered.into(),
         previous_facts: ready(recliner::scan::EarlierProcess::default()).boxed(),
         meter: ledger.map(|_| Arc::new(SimulatedDisks(cluster.clone())) as Arc<dyn SpaceMeter>),
         directories: None,

@@ -11,8 +11,8 @@ use crate::{
         correction::Corrections,
         records::{
             Backoff, Calibration, CompactionOrder, Intent, IntentKey, JobOwner, JobResult,
-            LearnedCorrections, RecoveredState, StateChange, Suspension, SuspensionScope,
-            Suspensions, TargetRecord,
+            JournalFailure, LearnedCorrections, RecoveredState, StateChange, Suspension,
+            SuspensionScope, Suspensions, TargetRecord,
         },
         settings::limits::BUDGET_PERIOD,
         target::{TargetId, TargetKind},
@@ -487,7 +487,9 @@ impl JobState {
             enforcing_since: self.enforcing_since,
             learned_headroom_factor: self.calibration.headroom_factor,
             rewrite_bytes_per_second: self.calibration.rate,
-            journal_failure: trouble.cloned(),
+            journal_failure: trouble
+                .cloned()
+                .map(|(at, why)| (at, JournalFailure::NotWritable(why))),
             started_unmeasured: started.collect(),
             ..TargetConstraints::default()
         };

@@ -75,7 +75,7 @@ impl Fixture {
         let keeper = Arc::new(InMemoryStore::default());
         let (task, follower) = JobStateTask::new(clock, told, settings_rx, keeper);
         let mut tasks = JoinSet::new();
-        let recovered = std::future::ready(Some(RecoveredState::default()));
+        let recovered = Recovery::from(RecoveredState::default());
         tasks.spawn(task.run(recovered, CancellationToken::new()));
         let open = (scanner, settings, tasks);
         Self { draft, node, db, snapshots, running, follower, clock, _open: open }

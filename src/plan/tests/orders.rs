@@ -5,7 +5,7 @@ use crate::{
     jobs::TargetConstraints,
     model::{
         channel::Mode,
-        records::{Backoff, CompactionOrder},
+        records::{Backoff, CompactionOrder, JournalFailure},
         settings::limits::Limits,
     },
 };
@@ -175,7 +175,7 @@ fn an_order_waits_for_limits_only() {
     assert!(
         matches!(answer(&plan), OrderAnswer::Refused(it, None) if it.reason == RefusalReason::NodeLimit)
     );
-    let trouble = Some((at(1), "full".to_owned()));
+    let trouble = Some((at(1), JournalFailure::NotWritable("full".to_owned())));
     let unkept = TargetConstraints { journal_failure: trouble, ..ordered(ids[0], true) };
     let plan = of(&mut draft, unkept, enforcing(), |_| {});
     assert!(

@@ -5,7 +5,10 @@ use crate::{
     jobs::{BusyPeriod, Job, JobKey, JobKind, JobPhase, Jobs, TargetConstraints},
     model::{
         channel::Mode,
-        records::{Backoff, CompactionOrder, JobOwner, Suspension, SuspensionScope, Suspensions},
+        records::{
+            Backoff, CompactionOrder, JobOwner, JournalFailure, Suspension, SuspensionScope,
+            Suspensions,
+        },
         settings::{limits::Limits, work::EnforceViews},
         window::{Days, Window},
     },
@@ -456,7 +459,9 @@ impl WorldSpec {
             enforcing_since: self.enforcing_ago.map(at_ago),
             learned_headroom_factor: None,
             rewrite_bytes_per_second: self.rate.map(|rate| rate as f64 * 1_000.0),
-            journal_failure: self.journal_trouble.then(|| (at_ago(3), "full".to_owned())),
+            journal_failure: self
+                .journal_trouble
+                .then(|| (at_ago(3), JournalFailure::NotWritable("full".to_owned()))),
         }
     }
 }

@@ -246,8 +246,9 @@ impl From<Denied> for ApiError {
             }
             Denied::Failed(_) => {
                 let code = StatusCode::INTERNAL_SERVER_ERROR;
-                Self { code, kind: "execution", why, data: None }
+                Self { code, kind: "execution", why, data: None, retry_after: None }
             }
+            Denied::NotLoaded(_) => Self::not_yet(why),
             Denied::Unavailable(_) => Self::unavailable(why),
         }
     }
@@ -264,6 +265,10 @@ fn known_node(plan: &Plan, name: &str) -> Result<(), ApiError> {
         return Ok(());
     }
     let names: Vec<&str> = names().collect();
+    if names.is_empty() {
+        let why = "not ordered: no node is known yet, because CouchDB has not named any; nothing starts until then";
+        return Err(ApiError::not_yet(why));
+    }
     Err(ApiError::absent(format!("no node is called {name:?}; nodes: {}", names.join(", "))))
 }
 

@@ -8,6 +8,7 @@ use super::{
     AppState,
     answer::{self, StreamedData},
     guard::{ConcurrencyLimit, OrderRefused},
+    probes,
     query::{ExplainQuery, NoQuery, PageRange, QueueQuery, TargetQuery, written},
 };
 use crate::{
@@ -24,11 +25,14 @@ use crate::{
 use axum::{
     Extension,
     extract::{self, FromRequestParts, Query, RawQuery},
-    http::{Method, StatusCode, Uri, request::Parts},
+    http::{HeaderValue, Method, StatusCode, Uri, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{sync::Arc, time::Duration};
+
+/// When to ask again for what is on its way, in seconds.
+const SOON: HeaderValue = HeaderValue::from_static("2");
 
 /// An error response: an invalid request, or something that does not exist.
 pub(super) struct ApiError {
@@ -37,11 +41,13 @@ pub(super) struct ApiError {
     pub(super) why: String,
     /// A conflict of an order.
     pub(super) data: Option<Box<Conflict>>,
+    /// When the same request may succeed, if that is known.
+    pub(super) retry_after: Option<HeaderValue>,
 }
 
 impl ApiError {
     fn new(code: StatusCode, kind: &'static str, why: impl ToString) -> Self {
-        Self { code, kind, why: why.to_string(), data: None }
+        Self { code, kind, why: why.to_string(), data: None, retry_after: None }
     }
 
     pub(super) fn bad(why: impl ToString) -> Self {
@@ -64,6 +70,11 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why)
     }
 
+    /// What the request needs is on its way.
+    pub(super) fn not_yet(why: impl ToString) -> Self {
+        Self { retry_after: Some(SOON), ..Self::unavailable(why) }
+    }
+
     pub(super) fn late(patience: Duration) -> Self {
         let why = format!("the body did not arrive within {} seconds", patience.as_secs());
         Self::new(StatusCode::REQUEST_TIMEOUT, "timeout", why)
@@ -82,7 +93,11 @@ impl IntoResponse for ApiError {
             error: self.why,
             data: self.data,
         };
-        (self.code, answer::whole(&body)).into_response()
+        let mut response = (self.code, answer::whole(&body)).into_response();
+        if let Some(pause) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, pause);
+        }
+        response
     }
 }
 
@@ -168,6 +183,7 @@ pub(super) async fn status(
     let plan = Arc::clone(&state.plan.borrow());
     let status = Arc::clone(&state.status.borrow());
     let config = Arc::clone(&state.config.borrow());
+    let journal_failure = plan.conditions.constraints.journal_failure.as_ref();
     success(&Status {
         version: state.about.version.to_owned(),
         revision: state.about.revision.to_owned(),
@@ -176,7 +192,7 @@ pub(super) async fn status(
         simulated: state.about.simulated,
         simulation: state.about.simulation(config.mode).map(ToOwned::to_owned),
         mode: config.mode.label().into(),
-        ready: status.is_ready(plan.snapshot.version()),
+        ready: status.is_ready(plan.snapshot.version()) && probes::other_cluster(&plan).is_none(),
         generated_at: plan.snapshot.generated_at().rfc3339(),
         couchdb: state.couchdb.borrow().iter().map(EntryLine::from).collect(),
         nodes: report::nodes(&plan).collect(),
@@ -185,6 +201,7 @@ pub(super) async fn status(
         errors: ReadErrors::all(&status),
         last_error: status.last_error.clone(),
         problem: status.problem.clone(),
+        journal_problem: journal_failure.map(|(_, why)| why.to_string()),
         missing_rights: status.missing_rights.iter().cloned().collect(),
         feeds: Feeds::from(&**state.changes.borrow()),
         smoosh: TakeoverLine::all(&state.takeovers.borrow()),

@@ -87,7 +87,13 @@ impl From<CopyError> for ApiError {
             CopyError::Cancelled => Self::stopping(),
             CopyError::NoSpace { .. } | CopyError::Io { .. } | CopyError::Failed(_) => {
                 let code = StatusCode::INTERNAL_SERVER_ERROR;
-                Self { code, kind: "execution", why: why.to_string(), data: None }
+                Self {
+                    code,
+                    kind: "execution",
+                    why: why.to_string(),
+                    data: None,
+                    retry_after: None,
+                }
             }
         }
     }

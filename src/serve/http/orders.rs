@@ -6,7 +6,7 @@
 
 use crate::{
     model::{
-        records::{Suspension, SuspensionScope},
+        records::{JournalFailure, Suspension, SuspensionScope},
         target::{TargetId, TargetSelector},
     },
     plan::Refusal,
@@ -87,6 +87,10 @@ pub enum Denied {
     /// It was tried and failed, for example because the journal cannot be written or CouchDB refused.
     #[error("{0}")]
     Failed(String),
+    /// The state of the previous process is not loaded yet, and the order would change it. Nothing of
+    /// the order happens.
+    #[error("not ordered: {0}; nothing starts until then")]
+    NotLoaded(JournalFailure),
     /// No task of this process handles such orders.
     #[error("{0}")]
     Unavailable(String),

@@ -50,6 +50,9 @@ fn page(state: &AppState) -> Markup {
         @if let Some(problem) = &status.problem {
             p.note { "Nothing can be read: " (problem) }
         }
+        @if let Some((_, problem)) = &plan.conditions.constraints.journal_failure {
+            p.note { "Nothing starts, because the journal cannot be used: " (problem) }
+        }
         @if !status.missing_rights.is_empty() {
             p.note { "The login lacks rights:" }
             ul { @for right in &status.missing_rights { li { (right) } } }

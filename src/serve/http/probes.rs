@@ -4,6 +4,7 @@ use super::{
     AppState, Order,
     guard::{self, OrderRefused, Permission},
 };
+use crate::{model::records::JournalFailure, plan::Plan};
 use axum::{
     extract::{self, Request},
     http::{Method, StatusCode},
@@ -22,9 +23,21 @@ pub(super) async fn healthy() -> &'static str {
     "recliner is healthy\n"
 }
 
-/// Succeeds after the first sweep over the nodes that answer.
+/// Succeeds after the first sweep over the nodes that answer, unless the journal is another
+/// cluster's: then this process watches a cluster that it was not set up for.
 pub(super) async fn ready(extract::State(state): extract::State<AppState>) -> TextResponse {
+    if let Some(why) = other_cluster(&state.plan.borrow()) {
+        return (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"));
+    }
     unready(&state).unwrap_or_else(|| (StatusCode::OK, "recliner is ready\n".into()))
+}
+
+/// That the journal belongs to another cluster, if it does.
+pub(super) fn other_cluster(plan: &Plan) -> Option<&str> {
+    match plan.conditions.constraints.journal_failure.as_ref()? {
+        (_, JournalFailure::OtherCluster(why)) => Some(why),
+        (_, JournalFailure::NotLoaded(_) | JournalFailure::NotWritable(_)) => None,
+    }
 }
 
 /// The response of routes that need a first sweep, until it has ended.

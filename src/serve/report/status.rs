@@ -25,7 +25,7 @@ pub struct Status {
     /// The mode in force.
     #[schemars(with = "words::Mode")]
     pub mode: Word,
-    /// Whether one pass over the nodes that answer has ended.
+    /// Whether one pass over the nodes that answer has ended, and the journal is this cluster's.
     pub ready: bool,
     /// When the targets were read.
     pub generated_at: String,
@@ -43,6 +43,9 @@ pub struct Status {
     pub last_error: Option<String>,
     /// Why nothing can be read at all.
     pub problem: Option<String>,
+    /// Why the journal cannot be used: it is not loaded yet, cannot be written, or belongs to another
+    /// cluster. Nothing starts meanwhile.
+    pub journal_problem: Option<String>,
     /// What the login may not read, in sentences.
     pub missing_rights: Vec<String>,
     /// CouchDB's feeds.

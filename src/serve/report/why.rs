@@ -2,7 +2,11 @@
 
 use super::{suspension, title};
 use crate::{
-    model::{channel::Channel, records::Backoff, rounding::to_bytes},
+    model::{
+        channel::Channel,
+        records::{Backoff, JournalFailure},
+        rounding::to_bytes,
+    },
     plan::{Plan, Refusal, RefusalReason, SlotReservation},
     table::TargetRef,
     text::{duration, size},
@@ -36,8 +40,13 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
         RefusalReason::Suspended => suspended(plan, target, name),
         RefusalReason::Journal => {
             let failure = plan.conditions.constraints.journal_failure.as_ref();
-            let error = failure.map_or("", |(_, error)| error);
-            format!("the journal cannot be written ({error}); starts resume when it can")
+            match failure.map(|(_, failure)| failure) {
+                Some(JournalFailure::NotWritable(error)) => {
+                    format!("the journal cannot be written ({error}); starts resume when it can")
+                }
+                Some(other) => other.to_string(),
+                None => "the journal cannot be written; starts resume when it can".to_owned(),
+            }
         }
         RefusalReason::Window => match channel.and_then(|channel| next_window(plan, channel)) {
             Some(at) => format!("no window of {name} is open; the next one opens at {at}"),

@@ -29,14 +29,14 @@ pub(super) struct CouchHandles {
 
 impl CouchHandles {
     pub(super) fn new(
-        client: &Client,
+        current: latest::Sender<Client>,
         settings: &Settings,
         clock: Clock,
         directories: Option<Arc<dyn Directories>>,
     ) -> Self {
+        let client = current.borrow().clone();
         Self {
-            client: latest::channel(client.clone()).0,
-            source: latest::channel(build_source(client, settings, clock, directories.clone())).0,
+            source: latest::channel(build_source(&client, settings, clock, directories.clone())).0,
             probe: latest::channel(Arc::new(client.clone()) as Arc<dyn pressure::Probe>).0,
             compaction_api: latest::channel(Arc::new(client.clone()) as Arc<dyn CompactionApi>).0,
             feeds: latest::channel(Arc::new(client.clone()) as Arc<dyn feed_client::ChangeFeeds>).0,
@@ -45,6 +45,7 @@ impl CouchHandles {
                 Arc::new(client.clone()) as Arc<dyn warmer::IndexBuildApi>
             )
             .0,
+            client: current,
             directories,
         }
     }

@@ -62,6 +62,9 @@ pub(super) enum Event {
     Served(Result<(), FileFailure>, Reply),
     /// [`Effect::Serve`] has claimed the journal; this is its answer.
     Claimed(Reply),
+    /// [`Effect::Serve`] has found that the journal is another cluster's, for this reason; this is its
+    /// answer.
+    ClaimRefused(StoreError, Reply),
     /// [`Effect::CheckFile`] is done.
     FileChecked(Result<(), FileFailure>),
     /// [`Effect::Retry`] is done.
@@ -124,10 +127,20 @@ struct Timers {
     write_events: Option<Instant>,
 }
 
+/// Whether the journal may be used for the cluster.
+#[derive(Debug, PartialEq, Eq)]
+enum Claim {
+    /// Nobody has claimed it yet: what it contains can be read, but nothing is written.
+    Open,
+    Claimed,
+    /// It belongs to another cluster, so that its content would mislead.
+    Refused(StoreError),
+}
+
 /// Everything the journal knows besides what the file contains.
 #[derive(Debug)]
 pub(super) struct JournalState {
-    is_claimed: bool,
+    claim: Claim,
     failure: Option<CurrentFailure>,
     waiting_requests: VecDeque<JournalRequest>,
     waiting_events: Vec<EventDetails>,
@@ -138,7 +151,7 @@ pub(super) struct JournalState {
 impl JournalState {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            is_claimed: false,
+            claim: Claim::Open,
             failure: None,
             waiting_requests: VecDeque::new(),
             waiting_events: Vec::new(),
@@ -173,7 +186,11 @@ impl JournalState {
                 effects.push(Effect::Reply(reply));
             }
             Event::Claimed(reply) => {
-                self.is_claimed = true;
+                self.claim = Claim::Claimed;
+                effects.push(Effect::Reply(reply));
+            }
+            Event::ClaimRefused(why, reply) => {
+                self.claim = Claim::Refused(why);
                 effects.push(Effect::Reply(reply));
             }
             Event::FileChecked(result) => self.check_result(result, now, &mut effects),
@@ -354,8 +371,14 @@ impl JournalState {
         let unreadable = unreadable.map(|failure| failure.cause.why.clone());
         match query {
             Query::SaveMeasurements(..) => self.write_refusal(),
-            Query::FeedPosition(_) => self.claim_refusal().or(unreadable),
-            Query::Claim(..) | Query::OverriddenSettings(_) | Query::BeginRead(_) => unreadable,
+            Query::FeedPosition(_) | Query::OverriddenSettings(_) => {
+                self.claim_refusal().or(unreadable)
+            }
+            Query::BeginRead(_) => match &self.claim {
+                Claim::Refused(why) => Some(why.clone()),
+                Claim::Open | Claim::Claimed => unreadable,
+            },
+            Query::Claim(..) => unreadable,
         }
     }
 
@@ -368,7 +391,11 @@ impl JournalState {
     /// What is missing before the claim, if it is missing.
     fn claim_refusal(&self) -> Option<StoreError> {
         let why = "the journal is not claimed for a cluster yet: CouchDB has not been reached";
-        (!self.is_claimed).then(|| StoreError(why.to_owned()))
+        match &self.claim {
+            Claim::Claimed => None,
+            Claim::Open => Some(StoreError(why.to_owned())),
+            Claim::Refused(why) => Some(why.clone()),
+        }
     }
 }
 

@@ -159,7 +159,10 @@ impl JournalTask {
         match query {
             Query::Claim(cluster, answer) => match self.file.claim(&cluster, self.clock.now()) {
                 Ok(Ok(recovered)) => Event::Claimed(Reply::new(answer, Ok(recovered))),
-                Ok(Err(why)) => Event::Served(Ok(()), Reply::new(answer, Err(why))),
+                Ok(Err(why)) => {
+                    let reason = StoreError(why.to_string());
+                    Event::ClaimRefused(reason, Reply::new(answer, Err(why)))
+                }
                 Err(failure) => served(Err(failure), answer),
             },
             Query::FeedPosition(answer) => {

@@ -6,7 +6,7 @@
 use super::{super::orders::*, *};
 use crate::{
     model::{
-        records::{Suspension, SuspensionScope},
+        records::{JournalFailure, Suspension, SuspensionScope},
         score::{Miss, MissReason},
         target::TargetId,
     },
@@ -23,6 +23,17 @@ async fn order(
     body: &str,
     fake: impl FnOnce(Order),
 ) -> (StatusCode, Value) {
+    let (_, status, body) = response(surface, path, body, fake).await;
+    (status, body)
+}
+
+/// The whole response to an order.
+async fn response(
+    surface: &mut Surface,
+    path: &str,
+    body: &str,
+    fake: impl FnOnce(Order),
+) -> (HeaderMap, StatusCode, Value) {
     let request = Request::post(format!("/api/v1/{path}"))
         .header("host", "127.0.0.1:10984")
         .header("content-type", "application/json")
@@ -34,7 +45,7 @@ async fn order(
         let answer = router.oneshot(request).await.unwrap();
         let (parts, body) = answer.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        (parts.status, serde_json::from_slice(&body).unwrap())
+        (parts.headers, parts.status, serde_json::from_slice(&body).unwrap())
     };
     tokio::pin!(answer);
     let within = time_limit(async {
@@ -106,6 +117,22 @@ async fn a_scope_is_suspended_and_resumed() {
     assert_eq!(order(&mut surface, "suspend", &long, nobody).await.0, StatusCode::BAD_REQUEST);
     let larger = " ".repeat(1 << 17);
     assert_eq!(order(&mut surface, "suspend", &larger, nobody).await.0, StatusCode::BAD_REQUEST);
+
+    // Nothing of the order has happened, and it may succeed soon.
+    for (body, fake) in [("{}", true), (r#"{"scope": "node:couchdb@a"}"#, false)] {
+        let mut surface = Surface::new();
+        if !fake {
+            surface.plan.send_replace(Arc::default());
+        }
+        let answer = response(&mut surface, "suspend", body, |order| {
+            assert!(fake, "{order:?} came through");
+            let why = JournalFailure::NotLoaded("CouchDB is silent".to_owned());
+            order.deny(Denied::NotLoaded(why));
+        });
+        let (headers, status, body) = answer.await;
+        assert_eq!((status.as_u16(), &headers["retry-after"]), (503, &"2".parse().unwrap()));
+        assert!(body["error"].as_str().unwrap().starts_with("not ordered: "), "{body}");
+    }
 
     // What is suspended may be gone by now.
     let body = r#"{"scope": "node:couchdb@z"}"#;

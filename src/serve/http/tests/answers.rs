@@ -319,6 +319,7 @@ async fn status_and_config_say_what_is_in_force() {
             "errors": [{"node": "couchdb@b", "reason": "connect", "count": 2}],
             "last_error": "could not ask couchdb@b",
             "problem": null,
+            "journal_problem": null,
             "missing_rights": [],
             "feeds": {
                 "followed_since": null, "last_event": null, "pending_events": 0, "list": [],

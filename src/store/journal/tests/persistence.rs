@@ -228,6 +228,14 @@ async fn another_cluster_is_refused_by_name_and_a_changed_one_is_not() {
         )
     );
     assert!(running.keep(vec![ended(2)]).await.is_err());
+    // Settings of smoosh that were recorded for another cluster's nodes must not be restored here.
+    for why in [
+        running.journal.overridden_settings().await.unwrap_err(),
+        running.journal.history(HistoryQuery::default()).await.unwrap_err(),
+        running.journal.feed_position().await.unwrap_err(),
+    ] {
+        assert_eq!(why.0, refused.to_string());
+    }
     running.journal.claim(identity("u", &["b", "c"])).await.unwrap();
     running.stop_and_wait().await;
 

@@ -1,0 +1,137 @@
+//! Orders that arrive before the state of the previous process.
+
+use super::*;
+use crate::{
+    act::job_state::{JobStateHandle, JobStateSettings, JobStateTask, Recovery},
+    model::{
+        records::{InMemoryStore, RecoveredState},
+        settings::{ServedNodes, limits::FailureSettings},
+    },
+    sources::inventory::{Observation, Source, Stage},
+};
+use futures::{
+    FutureExt as _, StreamExt as _,
+    stream::{self, BoxStream},
+};
+use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use wall_clock::Moment;
+
+/// A source that never answers.
+#[derive(Debug)]
+struct SilentSource;
+
+impl Source for SilentSource {
+    fn read(&self, _stage: Stage) -> BoxStream<'static, Observation> {
+        stream::pending().boxed()
+    }
+}
+
+/// A job state task whose state comes when the test sends it.
+struct Loading {
+    follower: JobStateHandle,
+    state: oneshot::Sender<RecoveredState>,
+    obstacle: watch::Sender<JournalFailure>,
+    _open: (scan::ScanTask, watch::Sender<Arc<JobStateSettings>>, JoinSet<()>),
+}
+
+fn not_loaded(why: &str) -> JournalFailure {
+    JournalFailure::NotLoaded(why.to_owned())
+}
+
+impl Loading {
+    fn new() -> Self {
+        let clock = Clock::anchored(Moment::from_unix(1_000));
+        let source = watch::channel(Arc::new(SilentSource) as Arc<dyn Source>).1;
+        let hour = Duration::from_secs(3_600);
+        let asks = watch::channel(Arc::new(scan::ScanSettings {
+            interval: hour,
+            interval_followed: hour,
+            reread_after: hour,
+            poll: hour,
+            nodes: ServedNodes::default(),
+            views: false,
+            parts: false,
+            top: 0,
+        }));
+        let (scanner, scans) = scan::ScanTask::new(clock, source, asks.1);
+        let (settings, settings_rx) = watch::channel(Arc::new(JobStateSettings {
+            failure: FailureSettings::default(),
+            headroom_factor: 2.0,
+            channels: Arc::default(),
+            acting: true,
+        }));
+        let keeper = Arc::new(InMemoryStore::default());
+        let (task, follower) = JobStateTask::new(clock, scans, settings_rx, keeper);
+        let (state, comes) = oneshot::channel();
+        let (obstacle, obstacle_rx) = watch::channel(not_loaded("recliner has just started"));
+        let comes = comes.map(|state| state.expect("the test sends it"));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(task.run(Recovery::new(comes, obstacle_rx), CancellationToken::new()));
+        Self { follower, state, obstacle, _open: (scanner, settings, tasks) }
+    }
+
+    async fn suspend(&self) -> Result<SuspendResult, Denied> {
+        let order = Suspend { scope: SuspensionScope::All, why: None, by: "ann".to_owned() };
+        suspend(&self.follower, &Plan::default(), order).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_that_was_refused_while_the_state_was_not_loaded_never_takes_effect() {
+    let loading = Loading::new();
+    loading.obstacle.send_replace(not_loaded("CouchDB does not answer"));
+    let began = time::Instant::now();
+    let refused = loading.suspend().await.unwrap_err();
+    assert_eq!(refused, Denied::NotLoaded(not_loaded("CouchDB does not answer")));
+    assert_eq!(began.elapsed(), LOADING_TIMEOUT);
+    assert_eq!(
+        refused.to_string(),
+        "not ordered: the state of the previous process is not loaded yet: CouchDB does not answer; nothing starts until then"
+    );
+    let all = Resume { scope: SuspensionScope::All, by: "ann".to_owned() };
+    assert!(matches!(resume(&loading.follower, all).await, Err(Denied::NotLoaded(_))));
+
+    loading.state.send(RecoveredState::default()).unwrap();
+    let mut constraints = loading.follower.constraints.clone();
+    let is_loaded = |known: &Arc<TargetConstraints>| known.journal_failure.is_none();
+    let loaded = constraints.wait_for(is_loaded).await.unwrap().clone();
+    assert!(loaded.suspensions.0.is_empty(), "the refused order came through");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_waits_for_a_state_that_comes_soon() {
+    let loading = Loading::new();
+    let began = time::Instant::now();
+    let order = Suspend { scope: SuspensionScope::All, why: None, by: "ann".to_owned() };
+    let (follower, plan) = (loading.follower.clone(), Plan::default());
+    let waiting = async { suspend(&follower, &plan, order).await };
+    let comes = async {
+        time::sleep(LOADING_TIMEOUT / 2).await;
+        loading.state.send(RecoveredState::default()).unwrap();
+    };
+    let (suspended, ()) = tokio::join!(waiting, comes);
+    assert!(!suspended.unwrap().already);
+    assert!(began.elapsed() < LOADING_TIMEOUT);
+    assert!(
+        loading.follower.constraints.borrow().suspensions.0.contains_key(&SuspensionScope::All)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_journal_of_another_cluster_refuses_orders_at_once_and_says_whose_it_is() {
+    let loading = Loading::new();
+    let why = "journal.redb belongs to the cluster of b".to_owned();
+    loading.obstacle.send_replace(JournalFailure::OtherCluster(why.clone()));
+    let began = time::Instant::now();
+    let refused = loading.suspend().await.unwrap_err();
+    assert_eq!(refused, Denied::Unavailable(format!("not ordered: {why}")));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+
+    // The address of CouchDB is corrected.
+    loading.state.send(RecoveredState::default()).unwrap();
+    let mut constraints = loading.follower.constraints.clone();
+    constraints.wait_for(|known| known.journal_failure.is_none()).await.unwrap();
+    let order = Suspend { scope: SuspensionScope::All, why: None, by: "ann".to_owned() };
+    assert!(suspend(&loading.follower, &Plan::default(), order).await.is_ok());
+}
