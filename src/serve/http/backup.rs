@@ -1,7 +1,7 @@
 //! `GET /api/v1/backup`: a copy of the journal as a file.
 //!
-//! The journal writes the copy; this module authorises the request and sends the file piece by
-//! piece. While the client reads, no other copy is made.
+//! The journal writes the copy; this module authorises the request, sends the file piece by piece,
+//! and has the journal record when the last piece went out. While the client reads, no other copy is made.
 
 use super::{
     AppState,
@@ -36,7 +36,8 @@ pub(super) async fn backup(
     let Some(journal) = &state.journal else {
         return ApiError::absent("this recliner keeps no journal").into_response();
     };
-    let mut headers = file_headers(&state.clock.now().rfc3339());
+    let now = state.clock.now();
+    let mut headers = file_headers(&now.rfc3339());
     if request.method() == Method::HEAD {
         // An empty body would have a length of zero.
         let body = Body::from_stream(stream::empty::<io::Result<Bytes>>());
@@ -46,7 +47,8 @@ pub(super) async fn backup(
         Ok(copy) => {
             tracing::info!(bytes = copy.bytes(), by, "sending a backup of the journal");
             headers.insert(header::CONTENT_LENGTH, copy.bytes().into());
-            (headers, file_body(copy)).into_response()
+            let journal = journal.clone();
+            (headers, file_body(copy, move || journal.record_backup(now))).into_response()
         }
         Err(why) => {
             tracing::warn!(%why, by, "no backup of the journal");
@@ -68,14 +70,22 @@ fn file_headers(now: &str) -> HeaderMap {
     headers
 }
 
-/// The file, each piece read after the previous one was sent.
-fn file_body(copy: JournalCopy) -> Body {
-    Body::from_stream(stream::try_unfold(copy, |mut copy| async move {
-        let read = tokio::task::spawn_blocking(move || {
-            let piece = copy.read_piece()?;
-            Ok((!piece.is_empty()).then(|| (Bytes::from(piece), copy)))
-        });
-        unwrap_join(read.await).unwrap_or_else(|| Err(io::Error::other("recliner is stopping")))
+/// The file, each piece read after the previous one was sent. `complete` is called with the last one:
+/// the server asks for nothing after the announced length.
+fn file_body(copy: JournalCopy, complete: impl FnOnce() + Send + 'static) -> Body {
+    let start = (copy, 0, Some(complete));
+    Body::from_stream(stream::try_unfold(start, |(mut copy, sent, mut complete)| async move {
+        let read = tokio::task::spawn_blocking(move || Ok((copy.read_piece()?, copy)));
+        let stopping = || Err(io::Error::other("recliner is stopping"));
+        let (piece, copy) = unwrap_join(read.await).unwrap_or_else(stopping)?;
+        let sent = sent + piece.len() as u64;
+        if sent == copy.bytes()
+            && let Some(complete) = complete.take()
+        {
+            complete();
+        }
+        let more = !piece.is_empty();
+        io::Result::Ok(more.then(|| (Bytes::from(piece), (copy, sent, complete))))
     }))
 }
 

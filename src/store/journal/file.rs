@@ -55,6 +55,11 @@ impl JournalFile {
         self.store.as_ref().map(JournalStore::last_seq)
     }
 
+    /// When the last backup was made; `None` also while the file is not open.
+    pub(super) fn last_backup(&self) -> Option<Moment> {
+        self.store.as_ref().and_then(JournalStore::last_backup)
+    }
+
     /// Size in bytes, if known.
     pub(super) fn bytes(&self) -> Option<u64> {
         self.storage.bytes()

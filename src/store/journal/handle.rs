@@ -35,6 +35,8 @@ pub struct JournalHealth {
     pub failure: Option<(Moment, StoreError)>,
     /// Size of the file in bytes, if known.
     pub file_bytes: Option<u64>,
+    /// When the last backup was made, by this process or an earlier one.
+    pub last_backup: Option<Moment>,
 }
 
 /// Why a journal cannot be claimed for a cluster.
@@ -242,6 +244,14 @@ impl Journal {
         let _cancels = cancelled.clone().drop_guard();
         let write = move || copy::write(source, &path, bytes, permit, &cancelled);
         unwrap_join(tokio::task::spawn_blocking(write).await).unwrap_or(Err(CopyError::Cancelled))
+    }
+
+    /// Records soon that a copy made at this time was sent completely. It is not recorded if the journal
+    /// cannot be written.
+    pub fn record_backup(&self, at: Moment) {
+        if self.requests.try_send(JournalRequest::RecordBackup(at)).is_err() {
+            tracing::warn!("the time of the backup is not recorded: the journal is busy or closed");
+        }
     }
 
     /// Reads on a blocking thread while the journal's own thread goes on writing.

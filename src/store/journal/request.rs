@@ -8,6 +8,7 @@ use crate::model::records::{RecoveredState, StateChange, StoreError};
 use redb::ReadTransaction;
 use std::fmt;
 use tokio::sync::oneshot;
+use wall_clock::Moment;
 
 /// Receives the result of a write.
 pub(super) type WriteAnswer = oneshot::Sender<Result<(), StoreError>>;
@@ -17,6 +18,7 @@ pub(super) type WriteAnswer = oneshot::Sender<Result<(), StoreError>>;
 pub(super) enum JournalRequest {
     ApplyChanges(Vec<StateChange>, WriteAnswer),
     RecordEvents(Vec<EventDetails>, EventProgress),
+    RecordBackup(Moment),
     SetOverridden(Vec<(OverriddenSetting, bool)>, WriteAnswer),
     Query(Query),
 }

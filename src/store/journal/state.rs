@@ -256,8 +256,10 @@ impl JournalState {
                 Some(request) => {
                     self.waiting_requests.push_front(request);
                     let (batch, answers) = self.take_batch();
-                    let is_empty =
-                        answers.is_empty() && batch.events.is_empty() && batch.progress.is_empty();
+                    let is_empty = answers.is_empty()
+                        && batch.events.is_empty()
+                        && batch.progress.is_empty()
+                        && batch.backup_at.is_none();
                     if !is_empty {
                         self.begin_commit(batch, answers, false, effects);
                     }
@@ -280,6 +282,7 @@ impl JournalState {
                     batch.changes.extend(changes);
                     answers.push(answer);
                 }
+                Some(JournalRequest::RecordBackup(at)) => batch.backup_at = Some(at),
                 Some(JournalRequest::SetOverridden(settings, answer)) => {
                     batch.setting_overrides.extend(settings);
                     answers.push(answer);

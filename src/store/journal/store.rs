@@ -5,9 +5,9 @@ use super::{
     OverriddenSetting, Storage, feed_tables, marks,
     tables::{
         EVENTS, INTENTS, META, META_CALIBRATION, META_CLUSTER, META_CORRECTION_PREFIX, META_COUNTS,
-        META_POSITION, META_PROBE, META_SCHEMA, META_SCORECARD_HOUR_PREFIX, META_SCORECARD_JOBS,
-        META_SCORECARD_TARGET_PREFIX, META_VERSION, OUTCOMES, OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA,
-        SCHEMA, SUSPENSIONS, TARGET_RECORDS, TableCounts,
+        META_LAST_BACKUP, META_POSITION, META_PROBE, META_SCHEMA, META_SCORECARD_HOUR_PREFIX,
+        META_SCORECARD_JOBS, META_SCORECARD_TARGET_PREFIX, META_VERSION, OUTCOMES,
+        OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA, SCHEMA, SUSPENSIONS, TARGET_RECORDS, TableCounts,
     },
     write_tx::{OutcomeKey, WriteResult, WriteTx},
 };
@@ -82,6 +82,8 @@ pub(super) struct WriteBatch {
     pub(super) changes: Vec<StateChange>,
     pub(super) setting_overrides: Vec<(OverriddenSetting, bool)>,
     pub(super) events: Vec<super::EventDetails>,
+    /// When a backup was made.
+    pub(super) backup_at: Option<Moment>,
     /// How far the sources of the events were read.
     pub(super) progress: EventProgress,
     /// Whether events have subscribers.
@@ -103,15 +105,18 @@ pub(super) struct JournalStore {
     /// Whether the database says that this version wrote it. Opening does not write that, because
     /// the disk may be full.
     has_version: bool,
+    last_backup: Option<Moment>,
 }
 
 impl JournalStore {
     /// Opens the database and loads what writing needs.
     pub(super) fn open(storage: &dyn Storage, create: bool) -> Result<Self, JournalOpenError> {
         let database = storage.open(create)?;
+        let failed = |why| startup_error(storage.name(), why);
         let (counts, recent) = Self::initialise(&database)
-            .map_err(|why| startup_error(storage.name(), why))?
+            .map_err(failed)?
             .map_err(|other| other.refused(storage.name()))?;
+        let last_backup = Self::load_last_backup(&database).map_err(failed)?;
         let era = Some(feed_tables::new_era());
         Ok(Self {
             database,
@@ -121,6 +126,7 @@ impl JournalStore {
             completed_passes: 0,
             next_era: era,
             has_version: false,
+            last_backup,
         })
     }
 
@@ -173,6 +179,17 @@ impl JournalStore {
 
     pub(super) const fn last_seq(&self) -> u64 {
         self.counts.last_seq
+    }
+
+    fn load_last_backup(database: &Database) -> Result<Option<Moment>, Error> {
+        let seconds: Option<u64> =
+            read_value(&database.begin_read()?.open_table(META)?, META_LAST_BACKUP)?;
+        Ok(seconds.map(Moment::from_unix))
+    }
+
+    /// When the last backup was made.
+    pub(super) const fn last_backup(&self) -> Option<Moment> {
+        self.last_backup
     }
 
     /// Takes the events of the last batch, if there are subscribers.
@@ -289,6 +306,9 @@ impl JournalStore {
         if let Some(position) = &batch.progress.position {
             writer.put_meta(META_POSITION, position)?;
         }
+        if let Some(at) = batch.backup_at {
+            writer.put_meta(META_LAST_BACKUP, &at.unix())?;
+        }
         marks::write(&tx, &batch.progress.marks, self.completed_passes)?;
         let added = batch.changes.len() + batch.setting_overrides.len() + batch.events.len();
         let more = writer.trim(budgets, MAX_TRIMMED_PER_COMMIT + 2 * added)?;
@@ -300,6 +320,7 @@ impl JournalStore {
         }
         self.new_events = new_events;
         self.has_version = true;
+        self.last_backup = batch.backup_at.or(self.last_backup);
         if has_db_events {
             self.next_era = None;
         }

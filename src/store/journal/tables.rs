@@ -78,6 +78,8 @@ pub(super) const META_SCORECARD_JOBS: &str = "scorecard_jobs";
 pub(super) const META_COUNTS: &str = "counts";
 /// [`super::FeedPosition`].
 pub(super) const META_POSITION: &str = "db_updates";
+/// When the last backup that was sent completely was made, in seconds since 1970.
+pub(super) const META_LAST_BACKUP: &str = "last_backup";
 /// A list of [`super::feed_tables::Era`], the oldest first.
 pub(super) const META_ERAS: &str = "eras";
 /// Written and removed again to test for free space.

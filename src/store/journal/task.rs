@@ -69,6 +69,7 @@ impl JournalTask {
             last_seq: file.last_seq().unwrap_or_default(),
             failure: None,
             file_bytes: file.bytes(),
+            last_backup: file.last_backup(),
         }));
         let dropped = Arc::new(AtomicU64::new(0));
         let (stored_events, _) = broadcast::channel(MAX_SUBSCRIBER_LAG);
@@ -179,11 +180,15 @@ impl JournalTask {
     }
 
     fn publish_health(&self, failure: Option<(Moment, StoreError)>) {
-        let known = self.health.borrow().last_seq;
+        let (known, last_backup) = {
+            let health = self.health.borrow();
+            (health.last_seq, health.last_backup)
+        };
         let health = JournalHealth {
             last_seq: self.file.last_seq().unwrap_or(known),
             failure,
             file_bytes: self.file.bytes(),
+            last_backup: self.file.last_backup().or(last_backup),
         };
         publish_if_changed(&self.health, health);
     }

@@ -113,11 +113,12 @@ async fn a_running_demo_exports_exactly_the_catalogue() {
         let known: BTreeSet<&str> = known.iter().map(String::as_str).collect();
         assert_eq!(known, *labels, "{name}");
     }
-    // Nobody suspends a demo, it uses no certificate, and it ranks as smoosh does.
+    // Nobody backs up a demo or suspends all of it, it uses no certificate, and it ranks as smoosh does.
     let elsewhere = [
         "recliner_queue_rent_ratio_min",
         "recliner_queue_rent_ratio_max",
         "recliner_rent_horizon_seconds",
+        "recliner_journal_last_backup_timestamp_seconds",
         "recliner_certificate_expiry_timestamp_seconds",
         "recliner_suspended_since_timestamp_seconds",
         "recliner_suspension_info",

@@ -6,12 +6,23 @@ use metrics_text::{Writer, families};
 families! {
     JOURNAL_LAST_SEQ: Gauge None "recliner_journal_last_seq" []
         "Sequence number of the newest journal entry that is safely on disk; do not add it up.";
+    JOURNAL_LAST_BACKUP_TIMESTAMP: Gauge Seconds
+        "recliner_journal_last_backup_timestamp_seconds" []
+        "Unix time at which the last complete backup of the journal was made, in seconds; absent until there is one.";
     JOURNAL_DROPPED: Counter None "recliner_journal_dropped_total" []
         "Events that were not written to the journal because it was full or could not be written.";
 }
 
 pub(super) fn write(writer: &mut Writer, journal: &Journal) {
-    let last_seq = journal.health().borrow().last_seq;
+    let (last_seq, last_backup) = {
+        let health = journal.health();
+        let health = health.borrow();
+        (health.last_seq, health.last_backup)
+    };
     writer.family(&JOURNAL_LAST_SEQ).sample(&[], last_seq);
+    let mut backups = writer.family(&JOURNAL_LAST_BACKUP_TIMESTAMP);
+    if let Some(at) = last_backup {
+        backups.sample(&[], at.unix());
+    }
     writer.family(&JOURNAL_DROPPED).sample(&[], journal.dropped_events());
 }

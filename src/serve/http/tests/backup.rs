@@ -4,7 +4,7 @@ use super::{journal::journal, *};
 use crate::{
     model::records::{StateChange, StateStore as _, Suspension, SuspensionScope},
     serve::report::Failed,
-    store::journal::check_copy,
+    store::journal::{EventDetails, check_copy},
 };
 use std::io::Write as _;
 use tokio::task::JoinSet;
@@ -46,6 +46,36 @@ async fn the_journal_is_sent_as_a_file_with_its_length() {
         let summary = check_copy(&file, "copy").unwrap();
         assert_eq!((summary.events, summary.outcomes, summary.last_seq), (1, 0, 1));
     }
+}
+
+#[tokio::test]
+async fn the_time_of_a_backup_is_a_metric_once_it_was_sent_completely() {
+    let mut tasks = JoinSet::new();
+    let surface = surface(&mut tasks).await;
+    let metric = async || {
+        let text = surface.get("/metrics").await.text().to_owned();
+        let name = "recliner_journal_last_backup_timestamp_seconds ";
+        text.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned))
+    };
+    assert_eq!(metric().await, None);
+    // A client that goes away after the first piece of several.
+    let journal = surface.state.journal.as_ref().unwrap();
+    let names = (0..2_000).map(|at| EventDetails::Updated { db: format!("a-long-name-{at}") });
+    journal.record_batch(names.collect());
+    let request = Request::get(PATH).header(HOST.0, HOST.1).extension(HERE);
+    let answer = surface.router().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let length: u64 = answer.headers()["content-length"].to_str().unwrap().parse().unwrap();
+    let mut body = answer.into_body();
+    let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+    assert!((first.len() as u64) < length);
+    drop(body);
+    // A request that is served after all earlier ones.
+    journal.feed_position().await.unwrap();
+    assert_eq!(metric().await, None);
+
+    assert_eq!(surface.ask(Method::GET, PATH, &[HOST]).await.status, StatusCode::OK);
+    journal.feed_position().await.unwrap();
+    assert_eq!(metric().await, Some(NOW.unix().to_string()));
 }
 
 #[tokio::test]

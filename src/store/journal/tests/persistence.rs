@@ -202,6 +202,25 @@ async fn the_first_recorded_smoosh_value_is_restored() {
 }
 
 #[tokio::test]
+async fn the_time_of_the_last_backup_survives_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = RunningJournal::claimed(DirectoryStorage::new(dir.path())).await;
+    let last = |running: &RunningJournal| running.journal.health().borrow().last_backup;
+    assert_eq!(last(&running), None);
+    for at in [moment(7), moment(9)] {
+        running.journal.record_backup(at);
+        running.keep(vec![ended(1)]).await.unwrap();
+        assert_eq!(last(&running), Some(at));
+    }
+    running.journal.record_backup(moment(11));
+    running.stop_and_wait().await;
+
+    let running = RunningJournal::open(DirectoryStorage::new(dir.path())).unwrap();
+    assert_eq!(last(&running), Some(moment(11)));
+    running.stop_and_wait().await;
+}
+
+#[tokio::test]
 async fn another_cluster_is_refused_by_name_and_a_changed_one_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let identity = |uuid: &str, nodes: &[&str]| ClusterIdentity {
