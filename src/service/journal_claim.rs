@@ -59,14 +59,15 @@ pub(super) async fn claim_and_recover(
             known.clone_from(&failure);
             is_new
         });
-        match failure {
-            JournalFailure::OtherCluster(why) if is_new => {
-                tracing::error!(why, "nothing starts: the journal belongs to another cluster");
+        if is_new {
+            match failure {
+                JournalFailure::OtherCluster(why) => {
+                    tracing::error!(why, "nothing starts: the journal belongs to another cluster");
+                }
+                JournalFailure::NotLoaded(why) | JournalFailure::NotWritable(why) => {
+                    tracing::warn!("{why}");
+                }
             }
-            JournalFailure::NotLoaded(why) | JournalFailure::NotWritable(why) if is_new => {
-                tracing::warn!("{why}");
-            }
-            _ => {}
         }
         time::sleep(RETRY_DELAY).await;
     }
@@ -110,3 +111,6 @@ async fn cluster_identity(client: &Client) -> Result<ClusterIdentity, Error> {
     let uuids = answered.chain([welcome]).filter_map(|welcome| welcome.uuid).collect();
     Ok(ClusterIdentity { uuids, nodes })
 }
+
+#[cfg(test)]
+mod tests;
