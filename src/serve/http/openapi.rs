@@ -4,7 +4,6 @@
 //! The schemas are generated from the types that the server parses and sends, so that both always
 //! have the same fields. The enum of channels has the active ones.
 
-mod descriptions;
 mod examples;
 mod routes;
 
@@ -162,7 +161,7 @@ impl Operation {
             "summary": self.summary,
             "responses": self.responses(schemas),
         });
-        if let Some(description) = descriptions::of(self.id) {
+        if let Some(description) = self.detail {
             described["description"] = description.into();
         }
         if self.is_open {

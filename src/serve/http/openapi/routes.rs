@@ -45,6 +45,8 @@ pub(super) struct Operation {
     pub(super) id: &'static str,
     pub(super) tag: &'static str,
     pub(super) summary: &'static str,
+    /// What it does and returns beyond its summary, for readers of the document and of the book.
+    pub(super) detail: Option<&'static str>,
     pub(super) parameters: fn(&mut Schemas) -> Vec<Value>,
     pub(super) body: Option<Body>,
     /// The description of a response with status 200.
@@ -56,6 +58,12 @@ pub(super) struct Operation {
     pub(super) errors: &'static [(u16, &'static str)],
     /// Whether it needs no login, even if the service has users.
     pub(super) is_open: bool,
+}
+
+impl Operation {
+    fn with_detail(self, detail: &'static str) -> Self {
+        Self { detail: Some(detail), ..self }
+    }
 }
 
 /// The body of an order.
@@ -73,7 +81,10 @@ const BUSY: (u16, &str) = (
     503,
     "recliner is stopping, cannot read its data, or has too many unread responses. Try again.",
 );
-const NOT_TRIED: (u16, &str) = (503, "The order was not carried out, or not in time.");
+const NOT_TRIED: (u16, &str) = (
+    503,
+    "The order was not carried out, or not in time. With `Retry-After`, nothing of it has happened: send it again.",
+);
 const FORBIDDEN: (u16, &str) =
     (403, "Such orders are off, or the request may come from a page of another site.");
 const WRONG_TYPE: (u16, &str) = (415, "The body is not of type application/json.");
@@ -140,6 +151,7 @@ fn read<Q: JsonSchema, A: JsonSchema>(
         id,
         tag: "read",
         summary,
+        detail: None,
         parameters: Schemas::parameters::<Q>,
         body: None,
         answer: "What was asked for.",
@@ -163,6 +175,7 @@ fn order<B: JsonSchema, A: JsonSchema>(
         id,
         tag: "order",
         summary,
+        detail: None,
         parameters: |_| Vec::new(),
         body: Some(Body { schema: Schemas::read::<B>, example }),
         answer: "The order was carried out, or is under way.",
@@ -186,6 +199,7 @@ fn plain(
         id,
         tag: "probe",
         summary,
+        detail: None,
         parameters: |_| Vec::new(),
         body: None,
         answer: "Yes.",
@@ -198,16 +212,21 @@ fn plain(
 
 /// Every route with every method, except HEAD, which every GET route supports.
 pub(super) fn all() -> Vec<Operation> {
-    reading().into_iter().chain(ordering()).chain(watching()).collect()
+    let all = [watching_the_cluster(), looking_back(), ordering(), pages(), probes()];
+    all.into_iter().flatten().collect()
 }
 
-fn reading() -> Vec<Operation> {
+/// What recliner sees and decides now, or expects.
+fn watching_the_cluster() -> Vec<Operation> {
     vec![
         read::<NoQuery, Status>(
             "/api/v1/status",
             "status",
             "What recliner is, sees, and cannot see.",
             READ,
+        )
+        .with_detail(
+            "Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by` whom, `why`, and all of it in a sentence (`says`).",
         ),
         read::<TargetQuery, Targets>(
             "/api/v1/targets",
@@ -220,54 +239,87 @@ fn reading() -> Vec<Operation> {
             "queue",
             "Queues and what waits in them, the best first.",
             READ,
+        )
+        .with_detail(
+            "Each queue with its size, limits, reclaimable bytes and its targets.",
         ),
         read::<QueueQuery, Planned>(
             "/api/v1/plan",
             "plan",
             "What would start now, with the exact requests, and why the rest would not.",
             READ,
+        )
+        .with_detail(
+            "For each queue, how many targets are refused for which reason; closed gates; `suspensions` as in `status`; `orders` that wait; `builds` of indexes; and, page by page, the refused targets with their reasons in a sentence.",
         ),
         read::<FactsQuery, FactsPage>(
             "/api/v1/facts",
             "facts",
             "What was read of the headers of files, for other recliners.",
             READ,
+        )
+        .with_detail(
+            "Shard by shard and part by part, 2,000 per page; `next` is the `after` of the next page.",
         ),
         read::<WhatIfQuery, WhatIf>(
             "/api/v1/what-if",
             "whatIf",
             "What would happen under several rules, days ahead.",
             WHAT_IF,
+        )
+        .with_detail(
+            "For each of `nothing` (compacted), `smoosh` (as it is set on the cluster, or with CouchDB's defaults: the field `smoosh` says which), `in force`, and `proposed`: mean and peak waste, bytes written anew and compactions in a day, the longest wait, what stays undone, and over time the waste, the files and each volume's free space, with the date on which it is full. Sizes go on growing as they did; 409 while no file was watched for ten minutes. A million targets take many seconds, and requests wait for one another. With `channels=smoosh-as-rent`, `as_rent` has channels by rent whose horizons keep the mean waste of smoosh, as `import smoosh --as rent` prints them.",
         ),
         read::<ScorecardQuery, Scorecard>(
             "/api/v1/scorecard",
             "scorecard",
             "What recliner would have done while it only advised, beside what happened.",
             READ,
+        )
+        .with_detail(
+            "Two sides, `real` and `advised`: mean and peak waste, bytes freed and written anew, compactions, and the most extra space at a time; `conflicts` with other programs' compactions; the seconds that this covers, and those that are missing; and `says`, whether to switch to enforce. Null where nothing is known.",
         ),
         read::<NoQuery, Jobs>(
             "/api/v1/jobs",
             "jobs",
             "Running compactions and index builds, whatever started them.",
             READ,
+        )
+        .with_detail(
+            "Phase, progress, since when, when CouchDB last reported progress, bytes they may still need; and when each node was last asked.",
         ),
         read::<ExplainQuery, Explanations>(
             "/api/v1/explain",
             "explain",
             "Why targets are or are not candidates.",
             &[BAD, ABSENT, BUSY],
+        )
+        .with_detail(
+            "The targets of a name, each with `why`, a sentence; `fresh`, the rule by which its facts are fresh (`measured` or `followed`); `start`, what would be sent (`request`, and `url` if an address is known); `ordered`, the order that waits for it; and `part_of`, for a view's part, the view that is queued instead.",
         ),
+    ]
+}
+
+/// What the journal has, and what does not change by itself.
+fn looking_back() -> Vec<Operation> {
+    vec![
         read::<HistoryParameters, Outcomes>(
             "/api/v1/history",
             "history",
             "How jobs ended, the newest first.",
             &[BAD, NO_JOURNAL, BUSY],
+        )
+        .with_detail(
+            "Bytes before, after, predicted and freed, who started it and who had ordered it, `result` and why. For jobs that others started, `started_at` is the time their node reports; their size before is null if nothing was read near the start. `next_before` is the `before` of the next page.",
         ),
         read::<EventsParameters, Events>(
             "/api/v1/events",
             "events",
             "What happened, the oldest first.",
             &[BAD, NO_JOURNAL, BUSY],
+        )
+        .with_detail(
+            "Continue after `last_seq` or, if there is `more`, after the last event; a `last_seq` below your own `since` belongs to another journal.",
         ),
         read::<NoQuery, Configuration>(
             "/api/v1/config",
@@ -278,6 +330,7 @@ fn reading() -> Vec<Operation> {
         Operation {
             answer: "The file.",
             answers: |_| vec![("application/octet-stream", json!({}))],
+            detail: Some("What `recliner backup` receives. 403 without `--web.enable-admin-api`, except over the Unix socket; 409 while another one is in progress. HEAD makes no copy, so it knows no length."),
             ..read::<NoQuery, Status>(
                 "/api/v1/backup",
                 "backup",
@@ -299,36 +352,54 @@ fn ordering() -> Vec<Operation> {
             "suspend",
             "Start nothing in a scope until it is resumed.",
             json!({ "scope": "node:couchdb@couch-a", "why": "its disk is being replaced" }),
+        )
+        .with_detail(
+            "Returns `since`, `by`, `why`, `already`, and how many compactions are still `running` there.",
         ),
         order::<orders::ResumeOrder, orders::Resumed>(
             "/api/v1/resume",
             "resume",
             "Take suspensions back.",
             json!({ "scope": "all" }),
+        )
+        .with_detail(
+            "Returns what was `lifted` and what is `remaining`.",
         ),
         order::<orders::CompactOrder, orders::Compacting>(
             "/api/v1/compact",
             "compact",
             "Compact one target now, before all others.",
             json!({ "target": "orders/_design/reports", "force": false }),
+        )
+        .with_detail(
+            "Returns the `requests` that will be sent; if it does not start at once, what it `waits` for (`refusal`, `why`), and `until` when at most.",
         ),
         order::<orders::ReleaseOrder, orders::Released>(
             "/api/v1/release",
             "release",
             "Take targets out of quarantine.",
             json!({ "all": true }),
+        )
+        .with_detail(
+            "Returns those `targets`.",
         ),
         order::<orders::RescanOrder, orders::Rescanning>(
             "/api/v1/rescan",
             "rescan",
             "Begin a sweep now.",
             json!({}),
+        )
+        .with_detail(
+            "Returns whether it `begins` at once, or after the running one.",
         ),
         order::<orders::FlushOrder, orders::Flushed>(
             "/api/v1/flush",
             "flush",
             "Empty queues.",
             json!({ "channel": "ratio_dbs" }),
+        )
+        .with_detail(
+            "Returns how many `targets` were removed.",
         ),
     ]
 }
@@ -369,14 +440,8 @@ fn of_updates(_: &mut Schemas) -> Vec<Value> {
     ]
 }
 
-fn watching() -> Vec<Operation> {
-    const LIFECYCLE: &[(u16, &str)] = &[FORBIDDEN, WRONG_TYPE, NOT_TRIED];
-    const RELOAD: &[(u16, &str)] = &[
-        FORBIDDEN,
-        WRONG_TYPE,
-        (500, "The new configuration is wrong; the old one stays in force."),
-        NOT_TRIED,
-    ];
+/// Pages, metrics, and what other programs read in their own form.
+fn pages() -> Vec<Operation> {
     vec![
         Operation {
             answer: "The page.",
@@ -415,11 +480,17 @@ fn watching() -> Vec<Operation> {
                 let text = json!({ "type": "string" });
                 vec![(TEXT, text.clone()), ("application/openmetrics-text", text)]
             },
+            detail: Some(
+                "Prometheus text 0.0.4 or OpenMetrics 1.0, as the client accepts; gzip if the client accepts it.",
+            ),
             ..plain("/metrics", "metrics", "Metrics for Prometheus.", &[(503, "Too many scrapes.")])
         },
         Operation {
             answer: "Every node whose own address is known.",
             answers: answered::<Vec<TargetGroup>>,
+            detail: Some(
+                "Each node's own address, with its name; 503 before the first sweep has ended.",
+            ),
             ..plain(
                 "/sd",
                 "serviceDiscovery",
@@ -435,6 +506,7 @@ fn watching() -> Vec<Operation> {
                 vec![(JSON, schemas.written::<DbUpdates>()), ("text/event-stream", events)]
             },
             kind: Kind::CouchDb,
+            detail: Some("GET only; unknown parameters are ignored."),
             ..plain(
                 "/_db_updates",
                 "dbUpdates",
@@ -447,12 +519,29 @@ fn watching() -> Vec<Operation> {
                 ],
             )
         },
+    ]
+}
+
+/// Whether the process works, and its end.
+fn probes() -> Vec<Operation> {
+    const LIFECYCLE: &[(u16, &str)] = &[FORBIDDEN, WRONG_TYPE, NOT_TRIED];
+    const RELOAD: &[(u16, &str)] = &[
+        FORBIDDEN,
+        WRONG_TYPE,
+        (500, "The new configuration is wrong; the old one stays in force."),
+        NOT_TRIED,
+    ];
+    vec![
         Operation {
             is_open: true,
+            detail: Some("200 while the process responds."),
             ..plain("/-/healthy", "healthy", "Whether the process answers.", &[])
         },
         Operation {
             is_open: true,
+            detail: Some(
+                "200 after the first sweep over the nodes that answer, otherwise 503 with the reason; also 503 while the journal belongs to another cluster.",
+            ),
             ..plain(
                 "/-/ready",
                 "ready",
@@ -463,8 +552,14 @@ fn watching() -> Vec<Operation> {
         Operation {
             method: "post",
             tag: "order",
+            detail: Some("403 without `--web.enable-lifecycle`."),
             ..plain("/-/reload", "reload", "Read the configuration again.", RELOAD)
         },
-        Operation { method: "post", tag: "order", ..plain("/-/quit", "quit", "Stop.", LIFECYCLE) },
+        Operation {
+            method: "post",
+            tag: "order",
+            detail: Some("403 without `--web.enable-lifecycle`."),
+            ..plain("/-/quit", "quit", "Stop.", LIFECYCLE)
+        },
     ]
 }
