@@ -12,6 +12,7 @@
 //! `recliner-test-` and are deleted at its end, whether it passed or not.
 
 mod couch;
+mod learning;
 
 use crate::support::{Db, ViewLine, db_id, dbs_seen, node, queue, target, targets, views_seen};
 use couch::{Couch, PATIENCE, agrees, encoded};

@@ -47,6 +47,11 @@ impl Couch {
         Self { http, urls, user: user.to_owned(), password: password.to_owned() }
     }
 
+    /// The user and the password.
+    pub(super) fn login(&self) -> (&str, &str) {
+        (&self.user, &self.password)
+    }
+
     /// The one that the environment names.
     pub(super) fn named() -> Self {
         let read = |name: &str| {
