@@ -266,7 +266,7 @@ fn known_node(plan: &Plan, name: &str) -> Result<(), ApiError> {
     }
     let names: Vec<&str> = names().collect();
     if names.is_empty() {
-        let why = "not ordered: no node is known yet, because CouchDB has not named any; nothing starts until then";
+        let why = "not ordered, and nothing starts yet: CouchDB has not named any node";
         return Err(ApiError::not_yet(why));
     }
     Err(ApiError::absent(format!("no node is called {name:?}; nodes: {}", names.join(", "))))

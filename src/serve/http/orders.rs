@@ -89,7 +89,7 @@ pub enum Denied {
     Failed(String),
     /// The state of the previous process is not loaded yet, and the order would change it. Nothing of
     /// the order happens.
-    #[error("not ordered: {0}; nothing starts until then")]
+    #[error("not ordered, and nothing starts yet: {0}")]
     NotLoaded(JournalFailure),
     /// No task of this process handles such orders.
     #[error("{0}")]

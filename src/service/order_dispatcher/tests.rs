@@ -87,7 +87,7 @@ async fn an_order_that_was_refused_while_the_state_was_not_loaded_never_takes_ef
     assert_eq!(began.elapsed(), LOADING_TIMEOUT);
     assert_eq!(
         refused.to_string(),
-        "not ordered: the state of the previous process is not loaded yet: CouchDB does not answer; nothing starts until then"
+        "not ordered, and nothing starts yet: the state of the previous process is not loaded yet: CouchDB does not answer"
     );
     let all = Resume { scope: SuspensionScope::All, by: "ann".to_owned() };
     assert!(matches!(resume(&loading.follower, all).await, Err(Denied::NotLoaded(_))));

@@ -131,7 +131,10 @@ async fn a_scope_is_suspended_and_resumed() {
         });
         let (headers, status, body) = answer.await;
         assert_eq!((status.as_u16(), &headers["retry-after"]), (503, &"2".parse().unwrap()));
-        assert!(body["error"].as_str().unwrap().starts_with("not ordered: "), "{body}");
+        assert!(
+            body["error"].as_str().unwrap().starts_with("not ordered, and nothing starts yet: "),
+            "{body}"
+        );
     }
 
     // What is suspended may be gone by now.
