@@ -37,14 +37,15 @@ impl TimeSource for FastClock {
 /// A busy cluster, on which smoosh's thresholds of databases are high, and its nights are short.
 fn busy_world() -> Config {
     let mut config = Config::new(&NODES);
-    for at in 0..6_u32 {
+    for at in 0..3_u32 {
         let design = Design { views: vec!["by_day".to_owned()], ..Design::new("app") };
         config = config.with(Database {
             q: 1,
             docs: 20_000 * u64::from(at + 1),
             doc_bytes: 2_000,
             bloat: 1.2,
-            writes_per_second: 3.0 / f64::from(at + 1),
+            // The cluster goes by the machine's time.
+            writes_per_second: f64::from(SPEED) / f64::from(at + 1),
             designs: vec![design],
             ..Database::new(&format!("db{at}"))
         });
@@ -89,7 +90,14 @@ impl FastService {
             web_listen_address: Some("127.0.0.1:0".to_owned()),
             ..Flags::default()
         };
-        let text = "scan: {interval: 1s}\nfollow: {enabled: false}\ncouchdb: {cold_reads_per_second: off}\n";
+        let nodes = NODES.map(|node| format!("\"{node}\"")).join(", ");
+        let text = format!(
+            "scan: {{interval: 1s}}
+follow: {{enabled: false}}
+couchdb: {{cold_reads_per_second: off}}
+headroom: {{volumes: [{{nodes: [{nodes}], available: 3TB}}]}}
+"
+        );
         let file = config::File { name: Path::new("recliner.yml"), bytes: text.as_bytes() };
         let settings = config::load(&flags, Some(file)).expect("the settings are sound").settings;
         let transport = Transport::in_process(cluster.by_host());
@@ -116,9 +124,9 @@ impl FastService {
     async fn until_smoosh_compacts(&self) {
         let compacts = async {
             loop {
-                let ran = self.run(&["what-if", "--days", "20", "--format", "json"]).await;
+                let ran = self.run(&["what-if", "--days", "5", "--format", "json"]).await;
                 if ran.code == 0 {
-                    if compactions(&ran.json(), "smoosh") > 0.0 {
+                    if compactions(&ran.json(), "smoosh") > 0.5 {
                         return;
                     }
                 } else {
@@ -152,12 +160,12 @@ fn compactions(answer: &Value, name: &str) -> f64 {
 async fn import_as_rent_prints_channels_that_keep_the_waste() {
     let service = FastService::start().await;
     service.until_smoosh_compacts().await;
-    let ran = service.run(&["import", "smoosh", "--as", "rent", "--days", "20"]).await;
+    let ran = service.run(&["import", "smoosh", "--as", "rent", "--days", "5"]).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
     let comments = ran.out.replace("\n# ", " ");
     for part in [
         "Channels by rent that keep the mean waste of smoosh",
-        "the next 20 days",
+        "the next 5 days",
         " Mean waste: ",
         " Written anew a day: ",
         " rent_dbs: databases waste ",
@@ -180,14 +188,14 @@ async fn import_as_rent_prints_channels_that_keep_the_waste() {
     assert_eq!((checked.code, checked.err.as_str()), (0, ""), "{checked:?}");
 
     // What-if shows that configuration and smoosh with the same waste.
-    let words = ["what-if", "--days", "20", "--format", "json", "--config.file", &file];
+    let words = ["what-if", "--days", "5", "--format", "json", "--config.file", &file];
     let answer = service.run(&words).await.json();
     assert_eq!(answer["smoosh"]["settings"], "cluster");
     assert_eq!(answer["smoosh"]["nodes"].as_array().unwrap().len(), NODES.len());
     let waste = |name: &str| outlook(&answer, name)["mean_waste_bytes"].as_f64().unwrap();
     let (smoosh, proposed) = (waste("smoosh"), waste("proposed"));
-    assert!((proposed - smoosh).abs() < 0.2 * smoosh, "{smoosh} and {proposed}");
-    let table = service.run(&["what-if", "--channels", "smoosh-as-rent"]).await;
+    assert!((proposed - smoosh).abs() < 0.25 * smoosh, "{smoosh} and {proposed}");
+    let table = service.run(&["what-if", "--days", "1", "--channels", "smoosh-as-rent"]).await;
     assert_eq!(table.code, 0, "{table:?}");
     for part in ["smoosh is shown as it is set", "staleness", "rent_dbs: databases waste"] {
         assert!(table.out.replace('\n', " ").contains(part), "{part:?} is not in {}", table.out);
