@@ -87,7 +87,7 @@ fn proposals() -> Vec<Proposal> {
     let smoosh = Policy::smoosh(&Channels::default());
     let rent = Channels { list: ChannelPreset::Rent.channels(), ..Channels::default() };
     let rent = Policy { channels: Arc::new(rent), ..smoosh.clone() };
-    let in_force = Policy { rules: recliner::plan::Rules::default(), ..smoosh.clone() };
+    let in_force = Policy { rules: Rules::default(), ..smoosh.clone() };
     [
         ("nothing", None),
         ("smoosh", Some(smoosh)),

@@ -73,6 +73,30 @@ impl Dependencies {
     }
 }
 
+/// What the task of the scorecard needs.
+#[derive(Debug)]
+struct ScorecardInputs {
+    store: Arc<dyn StateStore>,
+    /// The scorecard that the previous process left.
+    recovered: oneshot::Receiver<ScorecardRecords>,
+}
+
+impl ScorecardInputs {
+    /// Takes the scorecard out of the state of the previous process; returns the rest of it as well.
+    fn of(
+        recovery: job_state::Recovery,
+        store: &Arc<dyn StateStore>,
+    ) -> (job_state::Recovery, Self) {
+        let (taken, recovered) = oneshot::channel();
+        let rest = recovery.map(|mut state| {
+            // A command that looks once keeps no scorecard.
+            let _unused = taken.send(std::mem::take(&mut state.scorecard));
+            state
+        });
+        (rest, Self { store: Arc::clone(store), recovered })
+    }
+}
+
 /// Client, scanner, job state and planner of one cluster.
 #[derive(Debug)]
 pub struct ClusterMonitor {
@@ -105,9 +129,8 @@ pub struct ClusterMonitor {
     takeover_settings: latest::Sender<Arc<takeover::TakeoverSettings>>,
     warmer_settings: latest::Sender<Arc<warmer::WarmerSettings>>,
     feed_client_settings: latest::Sender<feed_client::FeedSettings>,
-    state_store: Arc<dyn StateStore>,
-    /// The scorecard that the previous process left, until its task takes it.
-    recovered_scorecard: oneshot::Receiver<ScorecardRecords>,
+    /// Until the task of the scorecard takes them.
+    scorecard_inputs: Option<ScorecardInputs>,
 }
 
 impl ClusterMonitor {
@@ -125,8 +148,7 @@ impl ClusterMonitor {
         around: impl FnOnce(latest::Receiver<Client>) -> Dependencies,
     ) -> Result<Self, StartError> {
         let metrics = Arc::new(RequestMetrics::register(registry)?);
-        let couchdb = settings.couchdb.clone();
-        let (client, client_task) = Client::builder(couchdb)
+        let (client, client_task) = Client::builder(settings.couchdb.clone())
             .transport(transport)
             .observer(Arc::<RequestMetrics>::clone(&metrics))
             .build()
@@ -137,30 +159,18 @@ impl ClusterMonitor {
         let current_client = latest::channel(client.clone()).0;
         let Dependencies { state_store, recovery, previous_facts, meter, directories } =
             around(current_client.subscribe());
-        let (scorecard_tx, recovered_scorecard) = oneshot::channel();
-        let recovery = recovery.map(|mut state| {
-            // A command that looks once keeps no scorecard.
-            let _unused = scorecard_tx.send(std::mem::take(&mut state.scorecard));
-            state
-        });
+        let (recovery, scorecard_inputs) = ScorecardInputs::of(recovery, &state_store);
         let reach = CouchHandles::new(current_client, settings, clock, directories);
         let scan = settings_channel(scan_settings(settings));
         let plan = settings_channel(plan_settings(settings));
-        let mut following = follow_settings(settings);
-        // A command that looks once starts no jobs, so its plan must not ramp up.
-        following.acting &= meter.is_some();
-        let follow = settings_channel(following);
+        let follow = settings_channel(first_follow_settings(settings, meter.is_some()));
         let disk = settings_channel(disk::DiskSettings::of(settings, datadir::directory_owner));
         let pressure = settings_channel(pressure_settings(settings));
 
         let (scan_task, scanner) =
             scan::ScanTask::new(clock, reach.source.subscribe(), scan.subscribe());
-        let (task, follower) = job_state::JobStateTask::new(
-            clock,
-            scanner.clone(),
-            follow.subscribe(),
-            Arc::clone(&state_store),
-        );
+        let (task, follower) =
+            job_state::JobStateTask::new(clock, scanner.clone(), follow.subscribe(), state_store);
         let scan_task = scan_task.correcting(follower.corrections.clone());
         let ended = stop.clone();
         tasks.spawn_on_own_thread(async move {
@@ -234,8 +244,7 @@ impl ClusterMonitor {
             takeover_settings: settings_channel(takeover::TakeoverSettings::from(settings)),
             warmer_settings: settings_channel(warmer::WarmerSettings::from(settings)),
             feed_client_settings: latest::channel(settings.follow).0,
-            state_store,
-            recovered_scorecard,
+            scorecard_inputs: Some(scorecard_inputs),
         })
     }
 
@@ -296,17 +305,17 @@ impl ClusterMonitor {
         });
     }
 
-    /// Starts the scorecard of advice. Called once: a second task would have nothing to go on from.
+    /// Starts the scorecard of advice, once.
     pub fn start_scorecard(&mut self, tasks: &mut TaskSet) {
+        let Some(ScorecardInputs { store, recovered }) = self.scorecard_inputs.take() else {
+            return;
+        };
         let (plans, totals) = (self.planner.plan.clone(), self.job_state.totals.clone());
-        let store = Arc::clone(&self.state_store);
         let (task, scorecard) = ScorecardTask::new(self.clock, plans, totals, store);
         self.scorecard = scorecard;
-        let recovered = std::mem::replace(&mut self.recovered_scorecard, oneshot::channel().1);
         let ended = self.stop.clone();
         tasks.spawn_on_own_thread(async move {
-            task.run(recovered, ended.clone()).await;
-            ended.cancelled().await;
+            task.run(recovered, ended).await;
             "scorecard"
         });
     }
@@ -516,6 +525,14 @@ fn databases_named_in_full(settings: &Settings) -> Vec<String> {
 
 fn settings_channel<T>(settings: T) -> latest::Sender<Arc<T>> {
     latest::channel(Arc::new(settings)).0
+}
+
+/// The settings of the job state task at start. A command that looks once starts no jobs, so its plan must
+/// not ramp up.
+fn first_follow_settings(settings: &Settings, is_service: bool) -> job_state::JobStateSettings {
+    let mut following = follow_settings(settings);
+    following.acting &= is_service;
+    following
 }
 
 fn follow_settings(settings: &Settings) -> job_state::JobStateSettings {

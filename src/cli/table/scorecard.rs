@@ -10,23 +10,9 @@ use crate::{
 pub(in crate::cli) fn scorecard(answer: &Scorecard, width: u16) -> String {
     let mut text = String::new();
     if let Some((real, advised)) = answer.real.as_ref().zip(answer.advised.as_ref()) {
-        let head = [
-            "",
-            "mean waste",
-            "peak waste",
-            "freed",
-            "written",
-            "compactions",
-            "peak extra space",
-            "conflicts",
-        ];
-        let mut table = Grid::new(head, &[1, 2, 3, 4, 5, 6, 7]);
-        let conflicts = answer.conflicts.map_or_else(String::new, |count| count.to_string());
-        table.push(row("as it was", real, String::new()));
-        table.push(row("had recliner enforced", advised, conflicts));
-        text.push_str(&table.wrapped(width));
+        text.push_str(&sides(answer, real, advised, width));
         text.push('\n');
-        let note = "The second row has recliner's own compactions, and the waste that would be left beside those of the first.";
+        let note = "What recliner would have done counts its own compactions, and the waste that would be left beside those that really ran.";
         text.push_str(&paragraph(note, width));
         for (name, line) in [("that really ran", real), ("of recliner", advised)] {
             let count = line.unmeasured_compactions;
@@ -43,9 +29,43 @@ pub(in crate::cli) fn scorecard(answer: &Scorecard, width: u16) -> String {
     text
 }
 
-fn row(name: &str, line: &ScorecardLine, conflicts: String) -> [String; 8] {
+/// The names of the two sides.
+const SIDES: [&str; 2] = ["as it was", "had recliner enforced"];
+
+/// Both sides: a row each, or, where that does not fit, a column each.
+fn sides(answer: &Scorecard, real: &ScorecardLine, advised: &ScorecardLine, width: u16) -> String {
+    let conflicts = answer.conflicts.map_or_else(String::new, |count| count.to_string());
+    let (real, advised) = (values(real, String::new()), values(advised, conflicts));
+    let [a, b, c, d, e, f, g] = VALUES;
+    let mut rows = Grid::new(["", a, b, c, d, e, f, g], &[1, 2, 3, 4, 5, 6, 7]);
+    for (name, values) in SIDES.into_iter().zip([&real, &advised]) {
+        let [a, b, c, d, e, f, g] = values.clone();
+        rows.push([name.to_owned(), a, b, c, d, e, f, g]);
+    }
+    if rows.fits(width) {
+        return rows.wrapped(width);
+    }
+    let [was, had] = SIDES;
+    let mut columns = Grid::new(["", was, had], &[1, 2]);
+    for ((name, real), advised) in VALUES.into_iter().zip(real).zip(advised) {
+        columns.push([name.to_owned(), real, advised]);
+    }
+    columns.wrapped(width)
+}
+
+/// What is shown of each side.
+const VALUES: [&str; 7] = [
+    "mean waste",
+    "peak waste",
+    "freed",
+    "written",
+    "compactions",
+    "peak extra space",
+    "conflicts",
+];
+
+fn values(line: &ScorecardLine, conflicts: String) -> [String; 7] {
     [
-        name.to_owned(),
         bytes(Some(line.mean_waste_bytes)),
         bytes(Some(line.peak_waste_bytes)),
         bytes(Some(line.freed_bytes)),
@@ -92,7 +112,7 @@ mod tests {
             let text = scorecard(&answer, width);
             assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
         }
-        insta::assert_snapshot!(scorecard(&answer, 100));
+        insta::assert_snapshot!([80, 120].map(|width| scorecard(&answer, width)).join("\n"));
         let nothing = Scorecard { real: None, advised: None, conflicts: None, ..answer };
         assert!(
             scorecard(&nothing, 80).starts_with("Switch to enforce"),

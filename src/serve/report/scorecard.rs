@@ -143,7 +143,7 @@ impl Scorecard {
             bytes(advised.rewritten_bytes)
         );
         Some(match (advised.compactions, self.advised_seconds < ENOUGH_SECONDS) {
-            (0, true) => "It is too early to decide: recliner would have ended no compaction yet.".to_owned(),
+            (0, true) => "It is too early to decide: no compaction of recliner would have ended yet.".to_owned(),
             (0, false) => "Switching to enforce would have changed nothing: recliner would have started no compaction.".to_owned(),
             (_, true) => format!("It is too early to decide; so far, enforcing would have meant {effect}."),
             (_, false) if share >= NOTICEABLE_SHARE => format!("Switch to enforce: it would have meant {effect}."),
@@ -169,8 +169,10 @@ impl Scorecard {
     fn says_basis(&self) -> Option<String> {
         let from = self.from.as_deref()?;
         let span = |seconds| duration::format_rounded(Duration::from_secs(seconds));
-        let mut says =
-            format!("This rests on {} of advice since {from}", span(self.advised_seconds));
+        let mut says = format!(
+            "This rests on {} of advice in the hours from {from} on",
+            span(self.advised_seconds)
+        );
         if self.enforced_seconds > 0 {
             says.push_str(&format!("; for {}, recliner enforced", span(self.enforced_seconds)));
         }
@@ -227,19 +229,19 @@ mod tests {
         let cases = [
             (
                 card(48, &[], hour(20, 10, 1, 0)),
-                "Switch to enforce: it would have meant on average 10 GiB less waste (10 GiB instead of 20 GiB), for 24 GiB written anew. This rests on 2d of advice since 2026-11-19T01:00:00Z.",
+                "Switch to enforce: it would have meant on average 10 GiB less waste (10 GiB instead of 20 GiB), for 24 GiB written anew. This rests on 2d of advice in the hours from 2026-11-19T01:00:00Z on.",
             ),
             (
                 card(48, &[5, 6, 7], hour(20, 19, 1, 0)),
-                "Switching to enforce would have changed little: on average 1 GiB less waste (19 GiB instead of 20 GiB), for 22.5 GiB written anew. This rests on 1d 21h of advice since 2026-11-19T01:00:00Z; 3h are missing, because recliner was not running.",
+                "Switching to enforce would have changed little: on average 1 GiB less waste (19 GiB instead of 20 GiB), for 22.5 GiB written anew. This rests on 1d 21h of advice in the hours from 2026-11-19T01:00:00Z on; 3h are missing, because recliner was not running.",
             ),
             (
                 card(48, &[], hour(20, 20, 0, 0)),
-                "Switching to enforce would have changed nothing: recliner would have started no compaction. This rests on 2d of advice since 2026-11-19T01:00:00Z.",
+                "Switching to enforce would have changed nothing: recliner would have started no compaction. This rests on 2d of advice in the hours from 2026-11-19T01:00:00Z on.",
             ),
             (
                 card(5, &[], hour(20, 15, 2, 1)),
-                "It is too early to decide; so far, enforcing would have meant on average 5 GiB less waste (15 GiB instead of 20 GiB), for 5 GiB written anew. 5 of 10 compactions would have run at the same time as another program's of the same file or range; hand smoosh's channels over at the same time (smoosh.mode: takeover). This rests on 5h of advice since 2026-11-20T20:00:00Z.",
+                "It is too early to decide; so far, enforcing would have meant on average 5 GiB less waste (15 GiB instead of 20 GiB), for 5 GiB written anew. 5 of 10 compactions would have run at the same time as another program's of the same file or range; hand smoosh's channels over at the same time (smoosh.mode: takeover). This rests on 5h of advice in the hours from 2026-11-20T20:00:00Z on.",
             ),
         ];
         for (found, says) in cases {

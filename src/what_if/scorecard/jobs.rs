@@ -6,7 +6,10 @@
 use super::shifted;
 use crate::{
     jobs::{BusyPeriod, Job, JobKey, Jobs, TargetConstraints},
-    model::records::{AdvisedJob, JobOwner},
+    model::{
+        records::{AdvisedJob, JobOwner},
+        settings::limits::BUDGET_PERIOD,
+    },
     plan::{Conditions, Plan, PlannedStart},
     table::{DbIx, NodeIx, Snapshot, TargetIndex, TargetIx, TargetRef},
     what_if::{
@@ -238,6 +241,7 @@ impl AdvisedJobs {
         };
         let constraints = Arc::make_mut(&mut conditions.constraints);
         let takes = compaction::duration_of(start, constraints);
+        self.memory.recent_starts.retain(|(at, _)| at.age(now) < BUDGET_PERIOD);
         for constraints in [&mut self.memory, &mut *constraints] {
             compaction::remember_start(constraints, start, &nodes, now);
         }

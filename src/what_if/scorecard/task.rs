@@ -83,7 +83,8 @@ impl ScorecardTask {
         (task, view)
     }
 
-    /// Waits for what the previous process left, then runs until `stop`, or until the planner ends.
+    /// Waits for what the previous process left, then runs until `stop`, or until the planner ends. Ends if
+    /// there is no usable state, as the job state task does.
     pub(crate) async fn run(
         mut self,
         recovering: oneshot::Receiver<ScorecardRecords>,
