@@ -84,6 +84,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
         feed: None,
         journal: None,
         plan: plan_rx,
+        scorecard: watch::channel(Arc::default()).1,
         status: status_rx,
         about: Arc::new(ProcessInfo::of_this_build(false)),
         clock: Clock::System,
