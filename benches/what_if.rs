@@ -105,7 +105,7 @@ fn say(text: &str) -> Result<(), Failure> {
 
 /// The plan of a service that advises.
 fn advised(present: &Present) -> Plan {
-    let rules = Arc::new(Rules { fresh_for: WEEK, ..Policy::smoosh().rules });
+    let rules = Arc::new(Rules { fresh_for: WEEK, ..Policy::smoosh(&Channels::default()).rules });
     let mut queues = Queues::new(Arc::default());
     queues.apply_snapshot(&present.snapshot, present.now);
     queues.make_plan(&present.snapshot, &present.conditions, &rules, present.now)
