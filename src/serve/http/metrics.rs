@@ -6,7 +6,7 @@
 //! `INSTA_UPDATE=always cargo test --lib scrape` the recorded scrape. Nothing is added up here:
 //! totals and the top databases come with the snapshot.
 
-mod advice;
+mod advised;
 mod builds;
 mod couchdb;
 mod databases;
@@ -276,7 +276,7 @@ impl Scrape {
             journal::write(writer, journal);
         }
         jobs::write(writer, plan, &self.counts);
-        advice::write(writer, &self.scorecard);
+        advised::write(writer, &self.scorecard);
         metrics_text::write_gathered(writer, &self.registry.gather());
     }
 

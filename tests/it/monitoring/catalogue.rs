@@ -113,8 +113,10 @@ async fn a_running_demo_exports_exactly_the_catalogue() {
         let known: BTreeSet<&str> = known.iter().map(String::as_str).collect();
         assert_eq!(known, *labels, "{name}");
     }
-    // Nobody backs up a demo or suspends all of it, it uses no certificate, and it ranks as smoosh does.
+    // Nobody backs up a demo or suspends all of it, it uses no certificate, and it ranks as smoosh does. It
+    // enforces, so nothing is only advised.
     let elsewhere = [
+        "recliner_advised_reclaimable_bytes",
         "recliner_queue_rent_ratio_min",
         "recliner_queue_rent_ratio_max",
         "recliner_rent_horizon_seconds",

@@ -7,7 +7,7 @@
 //! A family without a known value at a scrape is left out; a value known to be zero is shown.
 
 use super::{
-    advice, builds, couchdb, databases, decisions, disks, feeds, files, jobs, journal, nodes,
+    advised, builds, couchdb, databases, decisions, disks, feeds, files, jobs, journal, nodes,
     pressure, program, queues, scans, sizes, smoosh,
 };
 use metrics_text::FamilyDescription;
@@ -31,7 +31,7 @@ pub fn all() -> impl Iterator<Item = &'static FamilyDescription> {
         feeds::ALL,
         journal::ALL,
         jobs::ALL,
-        advice::ALL,
+        advised::ALL,
     ]
     .into_iter()
     .flatten()
