@@ -7,3 +7,18 @@ pub(crate) mod fetch;
 pub mod inventory;
 pub mod request_metrics;
 pub mod smoosh_settings;
+
+use crate::table::Snapshot;
+use std::{collections::BTreeSet, sync::Arc};
+use tokio::sync::watch;
+
+/// Waits until other nodes can be asked than those that are known.
+pub(crate) async fn nodes_changed(
+    snapshots: &mut watch::Receiver<Arc<Snapshot>>,
+    known: &BTreeSet<String>,
+) {
+    // The service stops the sender of snapshots and those who wait together.
+    if snapshots.wait_for(|snapshot| snapshot.reachable_nodes() != *known).await.is_err() {
+        std::future::pending().await
+    }
+}

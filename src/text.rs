@@ -8,6 +8,14 @@ pub(crate) mod escape;
 pub(crate) mod pattern;
 pub(crate) mod size;
 
+/// `a, b and c`.
+pub(crate) fn listed(parts: &[String]) -> String {
+    match parts {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => parts.concat(),
+    }
+}
+
 /// A number with its noun: `1 event`, `2 events`.
 pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })

@@ -67,7 +67,7 @@ impl BusyPeriod {
             .chain(&mut self.first_ended_at)
             .chain(&mut self.ended_at)
         {
-            *at = Moment::from_unix((at.unix() + now.unix()).saturating_sub(before.unix()));
+            *at = at.shifted(before, now);
         }
     }
 }

@@ -33,7 +33,7 @@
 
 use super::{
     estimate,
-    facts::{Confidence, Facts},
+    facts::{Confidence, Facts, OptionalU64},
     rounding::to_bytes,
     target::TargetKind,
 };
@@ -173,6 +173,14 @@ impl Correction {
         let changes = changes_since_compaction(kind, facts);
         to_bytes(f64::from(trust) * difference(fitted, content, self.density.into(), changes))
     }
+}
+
+/// Live bytes in a file of this size that a compaction has just written.
+#[must_use]
+pub fn active_bytes_of_new_file(kind: TargetKind, facts: &Facts, file_bytes: u64) -> u64 {
+    let empty = Facts { active_bytes: OptionalU64::new(0), ..*facts };
+    let headers = estimate::fitted_bytes(kind, &empty).unwrap_or_default();
+    file_bytes.saturating_sub(headers)
 }
 
 /// Changes of a database since its last compaction, where known; a view does not count them.

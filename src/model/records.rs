@@ -23,7 +23,7 @@ pub use order::CompactionOrder;
 pub use outcome::{Intent, JobOwner, JobResult, Outcome};
 pub use scorecard::{
     AdvisedJob, AdvisedTarget, HourNumber, ScorecardChange, ScorecardHour, ScorecardRecords,
-    ScorecardSide, hour_begin, hour_of,
+    ScorecardSide, hour_begin, hour_of, take_surplus_hours,
 };
 pub use state_store::{
     InMemoryStore, IntentKey, RecoveredState, StateChange, StateStore, StoreError,

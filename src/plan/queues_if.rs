@@ -34,8 +34,8 @@ pub(crate) struct QueuesIf {
     waiting: PublishedQueues,
     snapshot: Arc<Snapshot>,
     copies: Arc<CopyMap>,
-    /// Queues in which all targets wait no more, and from which others had been left out.
-    exhausted: usize,
+    /// Whether in some queue all targets wait no more, and others had been left out of it.
+    is_exhausted: bool,
 }
 
 impl Plan {
@@ -63,7 +63,7 @@ impl Plan {
                 *row = placed.unwrap_or_default();
             }
         }
-        let mut exhausted = 0;
+        let mut is_exhausted = false;
         let view_if = |view: &Arc<QueueView>| {
             let returning = returning.get(&(view.node, view.channel_index));
             let stays = |candidate: &&CandidateSummary| !changed.contains(&candidate.ix);
@@ -71,7 +71,7 @@ impl Plan {
                 return Arc::clone(view);
             }
             let mut summaries: Vec<_> = view.summaries.iter().filter(stays).copied().collect();
-            exhausted += usize::from(summaries.is_empty() && view.overflow > 0);
+            is_exhausted |= summaries.is_empty() && view.overflow > 0;
             summaries.extend(returning.into_iter().flatten());
             summaries.sort_by_cached_key(|candidate| {
                 let placed = placements.get(candidate.ix.as_usize()).copied().unwrap_or_default();
@@ -92,7 +92,7 @@ impl Plan {
             horizon_factors: Arc::clone(&self.horizon_factors),
         };
         let snapshot = Arc::clone(&self.snapshot);
-        QueuesIf { waiting, snapshot, copies: Arc::new(copies), exhausted }
+        QueuesIf { waiting, snapshot, copies: Arc::new(copies), is_exhausted }
     }
 
     /// The placement of a target with other facts, if a channel takes it.
@@ -122,6 +122,6 @@ impl QueuesIf {
     /// Whether some targets that a channel takes are not in these queues, because the queue of the plan had
     /// no place for them and everything in it was taken out.
     pub(crate) const fn is_exhausted(&self) -> bool {
-        self.exhausted > 0
+        self.is_exhausted
     }
 }

@@ -14,6 +14,8 @@ mod map;
 mod observation;
 mod peers;
 mod rights;
+#[cfg(test)]
+mod silent;
 mod stage;
 
 pub use both::{Directories, Sources};
@@ -28,4 +30,6 @@ pub use observation::{
     NodeAnswer, Observation, PartFile, ReadError, SearchAnswer, TaskKind, ViewAnswer,
 };
 pub use peers::PeersSource;
+#[cfg(test)]
+pub(crate) use silent::SilentSource;
 pub use stage::{Databases, NodeReads, Source, Stage};

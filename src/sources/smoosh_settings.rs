@@ -5,7 +5,7 @@
 //! those hold secrets, and never changes anything. A node that does not answer keeps its settings and
 //! delays no other.
 
-use super::couchdb::describe;
+use super::{couchdb::describe, nodes_changed};
 use crate::{model::settings::work::MARK_SECTION, table::Snapshot};
 use compaction_settings::{NodeConfig, smoosh_sections};
 use couchdb_client::{Client, Error};
@@ -92,14 +92,6 @@ impl SmooshSettingsTask {
         }
         settings.nodes.retain(|node, _| members.contains(node));
         self.settings.send_replace(Arc::new(settings));
-    }
-}
-
-/// Waits until other nodes can be asked.
-async fn nodes_changed(snapshots: &mut watch::Receiver<Arc<Snapshot>>, known: &BTreeSet<String>) {
-    // The service stops the sender of snapshots and this task together.
-    if snapshots.wait_for(|snapshot| snapshot.reachable_nodes() != *known).await.is_err() {
-        std::future::pending().await
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Present;
 use crate::{
     model::{
-        correction::Correction,
+        correction::{Correction, active_bytes_of_new_file},
         facts::{Facts, Measurement, OptionalU64},
         growth::ExpectedRate,
         rent::{Rent, WasteReading},
@@ -99,12 +99,10 @@ impl TargetCourse {
         let facts = self.facts_after(after);
         let (file, left) =
             (facts.file_bytes.get()?, self.correction.predicted_bytes(self.kind, &facts)?);
-        let empty = Facts { active_bytes: OptionalU64::new(0), ..facts };
-        let headers = Correction::NONE.predicted_bytes(self.kind, &empty).unwrap_or_default();
         let is_db = self.kind == TargetKind::Db;
         let facts = Facts {
             file_bytes: OptionalU64::new(left),
-            active_bytes: OptionalU64::new(left.saturating_sub(headers)),
+            active_bytes: OptionalU64::new(active_bytes_of_new_file(self.kind, &facts, left)),
             compacted_seq: if is_db { facts.update_seq } else { facts.compacted_seq },
             ..facts
         };
@@ -115,6 +113,17 @@ impl TargetCourse {
     fn moment(&self, after: Duration) -> Moment {
         self.now.plus(after)
     }
+}
+
+/// What a compaction does to one file of a target.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CompactedCourse {
+    pub(super) before: TargetCourse,
+    pub(super) after: TargetCourse,
+    /// The file's bytes before.
+    pub(super) file: u64,
+    /// The bytes that are left.
+    pub(super) left: u64,
 }
 
 /// The courses of all targets, given the compactions so far.
@@ -141,10 +150,15 @@ impl<'a> Courses<'a> {
         growing.filter_map(|(ix, course)| Some((self.present.snapshot.target(*ix)?, course)))
     }
 
-    /// Compacts one file of a target; returns its sizes before and after.
-    pub(super) fn compact(&mut self, target: TargetRef<'_>, after: Duration) -> Option<(u64, u64)> {
-        let (course, file, left) = self.of(target).compacted(after)?;
-        self.compacted.insert(target.ix(), course);
-        Some((file, left))
+    /// Compacts one file of a target; none if a size is unknown.
+    pub(super) fn compact(
+        &mut self,
+        target: TargetRef<'_>,
+        at: Duration,
+    ) -> Option<CompactedCourse> {
+        let before = self.of(target);
+        let (after, file, left) = before.compacted(at)?;
+        self.compacted.insert(target.ix(), after);
+        Some(CompactedCourse { before, after, file, left })
     }
 }

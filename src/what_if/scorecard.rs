@@ -41,7 +41,7 @@ use crate::{
         channel::Mode,
         records::{
             AdvisedJob, HourNumber, ScorecardChange, ScorecardHour, ScorecardRecords,
-            ScorecardSide, hour_of,
+            ScorecardSide, hour_of, take_surplus_hours,
         },
         rounding::to_bytes,
         target::TargetKind,
@@ -65,11 +65,6 @@ const MIN_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A clock that differs by more than this from the time that passed was set.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
-
-/// A moment moved with a clock that read `before` when it was set to `now`.
-const fn shifted(at: Moment, before: Moment, now: Moment) -> Moment {
-    Moment::from_unix((at.unix() + now.unix()).saturating_sub(before.unix()))
-}
 
 /// The scorecard. It handles what it is given, without a clock.
 #[derive(Debug, Default)]
@@ -198,12 +193,7 @@ impl Scorecard {
         let hour = self.hours.entry(number).or_default();
         hour.add(sums);
         self.changes.push(ScorecardChange::Hour(number, Some(*hour)));
-        let mut records = ScorecardRecords {
-            hours: std::mem::take(&mut self.hours),
-            ..ScorecardRecords::default()
-        };
-        let surplus = records.take_surplus_hours();
-        self.hours = records.hours;
+        let surplus = take_surplus_hours(&mut self.hours);
         self.changes.extend(surplus.into_iter().map(|hour| ScorecardChange::Hour(hour, None)));
     }
 

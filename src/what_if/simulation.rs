@@ -4,7 +4,7 @@ use super::{
     Outlook, Policy, Present, SAMPLES, Sample, Unchecked,
     batch_slots::BatchSlots,
     compaction::{self, ImaginedJob},
-    course::{Courses, TargetCourse},
+    course::{CompactedCourse, Courses, TargetCourse},
     nodes_of, volume_outlooks,
 };
 use crate::{
@@ -334,10 +334,9 @@ impl<'a> Simulation<'a> {
             self.add_rewritten(job.start.rewrite_bytes.unwrap_or_default());
             return;
         }
-        let before = self.courses.of(target);
-        let Some((file, left)) = self.courses.compact(target, job.ends) else { return };
+        let Some(compacted) = self.courses.compact(target, job.ends) else { return };
+        let CompactedCourse { before, after, file, left } = compacted;
         if before.is_idle() {
-            let after = self.courses.of(target);
             self.saved_for_good.add(target, &before, &after, job.ends);
         }
         let count = u64::from(target.file_count());

@@ -43,6 +43,12 @@ impl Moment {
         Self::from_unix(self.unix().saturating_add(span.as_secs()))
     }
 
+    /// The moment moved with a clock that read `before` when it was set to `now`, clamped.
+    #[must_use]
+    pub fn shifted(self, before: Self, now: Self) -> Self {
+        Self::from_unix((self.unix() + now.unix()).saturating_sub(before.unix()))
+    }
+
     /// Parses RFC 3339 or a number of seconds since 1970; none for earlier moments.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

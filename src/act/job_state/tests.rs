@@ -8,29 +8,15 @@ use crate::{
         records::InMemoryStore,
         settings::ServedNodes,
     },
-    sources::inventory::{ActiveTask, Observation, Source, Stage, TaskKind},
+    sources::inventory::{ActiveTask, SilentSource, Source, TaskKind},
     table::{DbName, Draft, NodeIx, TargetIx},
 };
 use couchdb_names::Range;
-use futures::{
-    StreamExt,
-    stream::{self, BoxStream},
-};
 use tokio::task::JoinSet;
 use wall_clock::Moment;
 
 const NODE: &str = "couchdb@a";
 const SHARD: &str = "shards/00000000-ffffffff/orders.1";
-
-/// A source that never answers.
-#[derive(Debug)]
-struct SilentSource;
-
-impl Source for SilentSource {
-    fn read(&self, _stage: Stage) -> BoxStream<'static, Observation> {
-        stream::pending().boxed()
-    }
-}
 
 /// A node with one database, and a job state task that receives everything from the test.
 struct Fixture {

@@ -13,6 +13,7 @@ use crate::{
         channel::Mode,
         settings::{self, work::SmooshMode},
     },
+    sources::nodes_changed,
     table::Snapshot,
 };
 use futures::future::join_all;
@@ -128,7 +129,7 @@ impl TakeoverTask {
                 biased;
                 () = stop.cancelled() => TakeoverEvent::Stop,
                 news = self.settings.changed() => if news.is_ok() { TakeoverEvent::Settings } else { TakeoverEvent::Stop },
-                () = Self::nodes_changed(&mut self.snapshots, &self.known_nodes) => TakeoverEvent::Nodes,
+                () = nodes_changed(&mut self.snapshots, &self.known_nodes) => TakeoverEvent::Nodes,
                 () = time::sleep_until(next) => TakeoverEvent::Tick,
             };
             match event {
@@ -168,17 +169,6 @@ impl TakeoverTask {
 
     fn holds_any(&self) -> bool {
         self.held.values().any(|channels| !channels.is_empty())
-    }
-
-    /// Waits until the set of reachable nodes differs from the last pass.
-    async fn nodes_changed(
-        snapshots: &mut watch::Receiver<Arc<Snapshot>>,
-        known: &BTreeSet<String>,
-    ) {
-        // The service stops the sender of snapshots and this task together.
-        if snapshots.wait_for(|snapshot| snapshot.reachable_nodes() != *known).await.is_err() {
-            std::future::pending().await
-        }
     }
 
     /// Passes over all nodes at once, and publishes what was found.

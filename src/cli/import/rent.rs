@@ -8,6 +8,7 @@ use super::super::{
     table,
 };
 use crate::{
+    model::rounding::to_bytes,
     serve::report::{OutlookLine, RentProposal, WhatIf},
     text::size::format_size,
 };
@@ -89,8 +90,7 @@ fn text(
 ) -> String {
     let days = answer.seconds / 86_400;
     let days = if days == 1 { "day".to_owned() } else { format!("{days} days") };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
-    let written = |outlook: &OutlookLine| format_size(outlook.rewritten_bytes_per_day as u64);
+    let written = |outlook: &OutlookLine| format_size(to_bytes(outlook.rewritten_bytes_per_day));
     let mut says = vec![
         format!(
             "Channels by rent that keep the mean waste of smoosh, as recliner expects it for the next {days} from {}.",

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     plan::RefusalReason,
     serve::report::{self, Explained, MissLine, OrderLine, Target},
-    text::counted,
+    text::{counted, listed},
 };
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -87,19 +87,11 @@ fn sentence(asked: &str, rows: &[&Explained]) -> String {
     format!(
         "{}: {}; {} on disk, {} reclaimable. {}.",
         printable(asked),
-        joined(&kinds),
+        listed(&kinds),
         sum(|it| it.file_bytes),
         sum(|it| it.reclaimable_bytes),
-        joined(&decided)
+        listed(&decided)
     )
-}
-
-/// `a, b and c`.
-fn joined(parts: &[String]) -> String {
-    match parts {
-        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
-        _ => parts.concat(),
-    }
 }
 
 fn narrow(rows: &[&Explained], width: u16) -> String {

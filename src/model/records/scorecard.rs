@@ -190,14 +190,14 @@ impl ScorecardRecords {
             ScorecardChange::Jobs(jobs) => self.jobs = jobs,
         }
     }
+}
 
-    /// Takes out the oldest hours beyond the number that is kept.
-    pub fn take_surplus_hours(&mut self) -> Vec<HourNumber> {
-        let surplus = self.hours.len().saturating_sub(MAX_HOURS);
-        let oldest: Vec<HourNumber> = self.hours.keys().take(surplus).copied().collect();
-        for hour in &oldest {
-            self.hours.remove(hour);
-        }
-        oldest
+/// Takes out the oldest hours beyond the number that is kept.
+pub fn take_surplus_hours(hours: &mut BTreeMap<HourNumber, ScorecardHour>) -> Vec<HourNumber> {
+    let surplus = hours.len().saturating_sub(MAX_HOURS);
+    let oldest: Vec<HourNumber> = hours.keys().take(surplus).copied().collect();
+    for hour in &oldest {
+        hours.remove(hour);
     }
+    oldest
 }

@@ -25,7 +25,6 @@ use axum::{
     Extension,
     body::to_bytes,
     extract::{self, Request},
-    http::StatusCode,
     response::{IntoResponse as _, Response},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -244,10 +243,7 @@ impl From<Denied> for ApiError {
             Denied::NotTaken { target, misses } => {
                 Self::conflict(why, Conflict::NotTaken { target: target.to_string(), misses })
             }
-            Denied::Failed(_) => {
-                let code = StatusCode::INTERNAL_SERVER_ERROR;
-                Self { code, kind: "execution", why, data: None, retry_after: None }
-            }
+            Denied::Failed(_) => Self::failed(why),
             Denied::NotLoaded(_) => Self::not_yet(why),
             Denied::Unavailable(_) => Self::unavailable(why),
         }

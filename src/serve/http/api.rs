@@ -70,6 +70,10 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why)
     }
 
+    pub(super) fn failed(why: impl ToString) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "execution", why)
+    }
+
     /// What the request needs is on its way.
     pub(super) fn not_yet(why: impl ToString) -> Self {
         Self { retry_after: Some(SOON), ..Self::unavailable(why) }

@@ -17,7 +17,7 @@ use crate::{
 use axum::{
     body::{Body, Bytes},
     extract::{self, Request},
-    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    http::{HeaderMap, HeaderValue, Method, header},
     response::{IntoResponse as _, Response},
 };
 use futures::stream;
@@ -96,14 +96,7 @@ impl From<CopyError> for ApiError {
             CopyError::Store(why) => Self::unavailable(why),
             CopyError::Cancelled => Self::stopping(),
             CopyError::NoSpace { .. } | CopyError::Io { .. } | CopyError::Failed(_) => {
-                let code = StatusCode::INTERNAL_SERVER_ERROR;
-                Self {
-                    code,
-                    kind: "execution",
-                    why: why.to_string(),
-                    data: None,
-                    retry_after: None,
-                }
+                Self::failed(why)
             }
         }
     }

@@ -83,15 +83,16 @@ pub(super) async fn what_if(
 ) -> Response {
     // A wrong query is refused at once, not when its turn comes.
     let plan = Arc::clone(&state.plan.borrow());
-    let refused = query.span().and_then(|_| query.proposed(&plan, &in_force(&plan)));
-    if let Err(refused) = refused {
-        return refused.into_response();
-    }
+    let asked = query.span().and_then(|span| Ok((span, query.proposed(&plan, &in_force(&plan))?)));
+    let (span, proposed) = match asked {
+        Ok(asked) => asked,
+        Err(refused) => return refused.into_response(),
+    };
     drop(plan);
     let (clock, settings) = (state.clock, state.smoosh_settings.clone());
     let work = move |plan: Arc<Plan>| {
         let smoosh = KnownSmoosh::of(&settings.borrow());
-        query.answer(&plan, smoosh, clock.now())
+        proposed.answer(&plan, smoosh, clock.now(), span)
     };
     match in_turn(&state, &turns, work).await {
         Ok(answer) => success(&answer),
@@ -127,13 +128,21 @@ impl WhatIfQuery {
             Some(word) => Proposed::Rules(preset(word, &rules())?),
         })
     }
+}
 
-    fn answer(&self, plan: &Plan, smoosh: KnownSmoosh, now: Moment) -> Result<WhatIf, ApiError> {
+impl Proposed {
+    /// What would happen, from the moment of this plan on.
+    fn answer(
+        self,
+        plan: &Plan,
+        smoosh: KnownSmoosh,
+        now: Moment,
+        span: Duration,
+    ) -> Result<WhatIf, ApiError> {
         let in_force = in_force(plan);
-        let proposed = self.proposed(plan, &in_force)?;
         let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());
         let present = Present { snapshot, conditions, now };
-        let forecast = Forecast::new(&present, self.span()?)
+        let forecast = Forecast::new(&present, span)
             .map_err(|early| ApiError::conflict(early, Conflict::Plain {}))?;
         let outlook = |name: &str, policy: Option<Policy>| {
             forecast.outlook(&Proposal { name: name.to_owned(), policy })
@@ -142,10 +151,10 @@ impl WhatIfQuery {
         let mut outlooks =
             vec![outlook("nothing", None), of_smoosh.clone(), outlook("in force", Some(in_force))];
         let mut as_rent = None;
-        match proposed {
-            Proposed::Nothing => {}
-            Proposed::Rules(policy) => outlooks.push(outlook(PROPOSED, Some(policy))),
-            Proposed::SmooshAsRent(rules) => {
+        match self {
+            Self::Nothing => {}
+            Self::Rules(policy) => outlooks.push(outlook(PROPOSED, Some(policy))),
+            Self::SmooshAsRent(rules) => {
                 let AsRent { channels, findings } = import::as_rent(&smoosh.channels);
                 let policy = Policy { channels: Arc::new(channels), ..rules };
                 let kept = forecast.keep_waste(&of_smoosh, &policy, PROPOSED);

@@ -1,7 +1,7 @@
 //! The rent of a target against the cost of its compaction: as JSON, and in words.
 
 use crate::{
-    model::{channel::Channel, priority::PriorityKind, rent::overdue},
+    model::{channel::Channel, rent::overdue},
     plan::{HorizonFactor, Plan, miss_of},
     table::TargetRef,
     text::{duration, size},
@@ -86,13 +86,9 @@ impl RentLine {
 /// The first channel by rent that takes a target, or would if enough were due.
 fn rent_channel<'a>(plan: &'a Plan, target: TargetRef<'_>) -> Option<&'a Channel> {
     let rent = plan.rent_now(target);
-    plan.channels
-        .list
-        .iter()
-        .filter(|channel| channel.priority == PriorityKind::Rent && channel.kind == target.kind())
-        .find(|channel| {
-            miss_of(&plan.channels, channel, target, rent).is_none_or(|miss| miss.is_of_amount())
-        })
+    plan.channels.by_rent().filter(|channel| channel.kind == target.kind()).find(|channel| {
+        miss_of(&plan.channels, channel, target, rent).is_none_or(|miss| miss.is_of_amount())
+    })
 }
 
 /// Why the horizon in force is not the channel's own: `24h, shortened to 7h because 18 % of /data is

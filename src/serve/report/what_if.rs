@@ -2,7 +2,7 @@
 
 use super::{words, words::Word};
 use crate::{
-    model::{channel::Channels, priority::PriorityKind, target::TargetKind},
+    model::{channel::Channels, target::TargetKind},
     text::{duration, size},
     what_if::{Answer, Evidence, KeptHorizon, Outlook, SAMPLES, VolumeOutlook, WasteFit},
 };
@@ -173,11 +173,10 @@ impl ProposedHorizon {
     /// One line for each channel by rent.
     #[must_use]
     pub fn all(channels: &Channels, kept: &[KeptHorizon]) -> Vec<Self> {
-        let by_rent = channels.list.iter().filter(|it| it.priority == PriorityKind::Rent);
         let of = |name: &str, kind| {
             kept.iter().find(|kept| kept.kind == kind).map(|kept| Self::of(name, kept))
         };
-        by_rent.filter_map(|channel| of(&channel.name, channel.kind)).collect()
+        channels.by_rent().filter_map(|channel| of(&channel.name, channel.kind)).collect()
     }
 
     fn of(channel: &str, kept: &KeptHorizon) -> Self {

@@ -7,25 +7,12 @@ use crate::{
         records::{InMemoryStore, RecoveredState},
         settings::{ServedNodes, limits::FailureSettings},
     },
-    sources::inventory::{Observation, Source, Stage},
+    sources::inventory::{SilentSource, Source},
 };
-use futures::{
-    FutureExt as _, StreamExt as _,
-    stream::{self, BoxStream},
-};
+use futures::FutureExt as _;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
-
-/// A source that never answers.
-#[derive(Debug)]
-struct SilentSource;
-
-impl Source for SilentSource {
-    fn read(&self, _stage: Stage) -> BoxStream<'static, Observation> {
-        stream::pending().boxed()
-    }
-}
 
 /// A job state task whose state comes when the test sends it.
 struct Loading {

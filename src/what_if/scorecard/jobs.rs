@@ -3,7 +3,6 @@
 //! Owns what the planner would remember of advised compactions: recent starts, pauses, rests and views of
 //! which some copies are done. Never decides what starts. Pure.
 
-use super::shifted;
 use crate::{
     jobs::{BusyPeriod, Job, JobKey, Jobs, TargetConstraints},
     model::{
@@ -316,13 +315,13 @@ impl AdvisedJobs {
     /// Moves all times with a clock that read `before` when it was set to `now`.
     pub(super) fn shift(&mut self, before: Moment, now: Moment) {
         for job in &mut self.running {
-            job.record.started_at = shifted(job.record.started_at, before, now);
-            job.record.ends_at = shifted(job.record.ends_at, before, now);
+            job.record.started_at = job.record.started_at.shifted(before, now);
+            job.record.ends_at = job.record.ends_at.shifted(before, now);
         }
         let memory = &mut self.memory;
         let starts = memory.recent_starts.iter_mut().map(|(at, _)| at);
         for at in starts.chain(memory.last_start_by_node.values_mut()) {
-            *at = shifted(*at, before, now);
+            *at = at.shifted(before, now);
         }
         for period in memory.busy_periods.values_mut() {
             period.shift(before, now);

@@ -96,8 +96,8 @@ impl ScorecardView {
         self.hours.range(first..).for_each(|(_, hour)| sums.add(hour));
         let missing = |number: HourNumber| {
             let hour = self.hours.get(&number).copied().unwrap_or_default();
-            let to_come =
-                if number == this { 3_600 - hour_begin(this).age(now).as_secs() } else { 0 };
+            let ends = hour_begin(number.saturating_add(1));
+            let to_come = if number == this { now.age(ends).as_secs() } else { 0 };
             if number == begun { 0 } else { hour.missing_seconds().saturating_sub(to_come) }
         };
         let missing_seconds = (first..=this).map(missing).sum();

@@ -8,7 +8,7 @@
 
 use crate::{
     model::{
-        correction::Correction,
+        correction::{Correction, active_bytes_of_new_file},
         facts::{Facts, OptionalU64},
         records::{AdvisedTarget, ScorecardChange},
         rent::{Rent, WasteReading},
@@ -92,14 +92,12 @@ impl AdvisedTarget {
     fn of(kind: TargetKind, correction: Correction, real: &Facts, now: Moment) -> Option<Self> {
         let file_bytes = real.file_bytes.get()?;
         let left_bytes = correction.predicted_bytes(kind, real)?.min(file_bytes);
-        let empty = Facts { active_bytes: OptionalU64::new(0), ..*real };
-        let headers = Correction::NONE.predicted_bytes(kind, &empty).unwrap_or_default();
         Some(Self {
             compacted_at: now,
             file_bytes,
             left_bytes,
             active_bytes: real.active_bytes.get(),
-            left_active_bytes: Some(left_bytes.saturating_sub(headers)),
+            left_active_bytes: Some(active_bytes_of_new_file(kind, real, left_bytes)),
             update_seq: real.update_seq.get().filter(|_| kind == TargetKind::Db),
             compacted_seq: real.compacted_seq.get(),
         })
@@ -292,7 +290,7 @@ impl AdvisedTargets {
         for entry in self.entries.values_mut() {
             let wasted = entry.supposed.map_or(0, |it| it.reclaimable_bytes);
             entry.rent = entry.rent.settled(wasted, before, now);
-            entry.queued_since = entry.queued_since.map(|at| super::shifted(at, before, now));
+            entry.queued_since = entry.queued_since.map(|at| at.shifted(before, now));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What an earlier process measured.
 
 use super::*;
+use crate::sources::inventory::SilentSource;
 use couchdb_client::OwnAddress;
 
 /// What one process left after a sweep.
@@ -11,20 +12,10 @@ pub(super) fn left(cluster: Cluster) -> Vec<TableBlock> {
     (0..blocks).map(|number| snapshot.build_block(number).compress()).collect()
 }
 
-/// A source that never answers.
-#[derive(Debug)]
-struct Silent;
-
-impl Source for Silent {
-    fn read(&self, _: Stage) -> BoxStream<'static, Observation> {
-        stream::pending().boxed()
-    }
-}
-
 #[test]
 fn restored_facts_show_at_once_with_their_age_and_make_nothing_ready() {
     let blocks = left(Cluster::default());
-    let mut harness = Harness::starting(Cluster::default(), blocks, Some(Arc::new(Silent)));
+    let mut harness = Harness::starting(Cluster::default(), blocks, Some(Arc::new(SilentSource)));
     let snapshot = harness.snapshot_where(|snapshot| snapshot.version() > 0);
     assert_eq!(shown(&snapshot).len(), 6);
     let facts = snapshot.targets().map(|target| target.facts());

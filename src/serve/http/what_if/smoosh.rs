@@ -10,6 +10,7 @@ use crate::{
     model::channel::Channels,
     serve::report::SmooshRules,
     sources::smoosh_settings::SmooshSettings,
+    text,
 };
 use compaction_settings::NodeConfig;
 use std::collections::BTreeSet;
@@ -93,13 +94,13 @@ fn taken_over(nodes: &[String], settings: &SmooshSettings) -> BTreeSet<String> {
 /// Names in a sentence; of many, the first ones and their number.
 fn listed(names: &[String]) -> String {
     const MOST: usize = 5;
-    match names {
-        [] => "no node".to_owned(),
-        [one] => one.clone(),
-        [first @ .., last] if names.len() <= MOST => format!("{} and {last}", first.join(", ")),
-        _ => {
-            let first = names.iter().take(MOST - 1).cloned().collect::<Vec<_>>();
-            format!("{} and {} more", first.join(", "), names.len() - first.len())
+    match names.len() {
+        0 => "no node".to_owned(),
+        count if count <= MOST => text::listed(names),
+        count => {
+            let mut first = names.get(..MOST - 1).unwrap_or_default().to_vec();
+            first.push(format!("{} more", count - first.len()));
+            text::listed(&first)
         }
     }
 }
