@@ -17,6 +17,7 @@ use crate::{
     sources::inventory::{NodeReads, Reshard, Stage},
     table::{DbIx, Draft, NodeIx, Snapshot, TargetIx},
 };
+use couchdb_client::wire::GLOBAL_CHANGES;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -154,6 +155,9 @@ impl Followed {
     ) -> bool {
         if !update.named.is_empty() {
             self.mark_busy(now);
+            // CouchDB writes each event into this database, but reports no event of it: without this it
+            // would count as unchanged while it grows the most.
+            self.written(draft, views, GLOBAL_CHANGES, settings, now);
         }
         if update.named.iter().any(|named| named.stale == Stale::Entry) {
             // Each node has its own shard map database, and not every server reports its changes.
@@ -488,6 +492,24 @@ mod tests {
         assert!((0..20).all(|_| due(&mut followed, &targets)));
         followed.all_was_read();
         assert!(!followed.reads_all());
+    }
+
+    #[test]
+    fn every_event_means_a_write_to_the_database_of_events() {
+        let (mut targets, node, ix) = one_shard();
+        let draft = &mut targets.draft;
+        let db = draft.get_or_add_db(DbName { db: GLOBAL_CHANGES, suffix: ".1" });
+        let events = draft.get_or_add_shard(node, db, Some(Range { from: 0, to: u32::MAX }));
+        let facts = draft.current().target(ix).unwrap().facts();
+        draft.set_facts(events, facts);
+        let (settings, now) = (settings(), Instant::now());
+        let (mut followed, mut views) = (Followed::new(now), IndexTables::default());
+        assert!(targets.now().is_confirmed(events));
+        let update = named("a", Stale::Shards);
+        followed.update(&mut targets.draft, &mut views, update, &settings, now);
+        assert!(!targets.now().is_confirmed(events));
+        let reads = followed.due_shards(&targets.draft, |_| true, now);
+        assert_eq!(reads[0].1.targets, [ix, events]);
     }
 
     #[test]
