@@ -4,6 +4,7 @@
 //! service and the modules below it. `main` calls [`run`].
 
 mod admin_socket;
+mod advise;
 mod args;
 mod backup;
 mod check;
@@ -71,13 +72,15 @@ pub enum Exit {
     Failed,
     /// Part of the cluster could not be read.
     Incomplete,
+    /// There is what the command was told to fail on.
+    Found,
     /// Bad usage or configuration.
     Usage,
 }
 
 impl Exit {
     /// Every way to end.
-    const ALL: [Self; 4] = [Self::Done, Self::Failed, Self::Incomplete, Self::Usage];
+    const ALL: [Self; 5] = [Self::Done, Self::Failed, Self::Incomplete, Self::Found, Self::Usage];
 
     /// The status of the process.
     const fn code(self) -> u8 {
@@ -85,6 +88,7 @@ impl Exit {
             Self::Done => 0,
             Self::Failed => 1,
             Self::Incomplete => 2,
+            Self::Found => 3,
             Self::Usage => 64,
         }
     }
@@ -96,6 +100,9 @@ impl Exit {
             Self::Failed => "Failed, or refused by the service.",
             Self::Incomplete => {
                 "Done, but part of the cluster could not be read; standard error says which."
+            }
+            Self::Found => {
+                "Done, and there is advice of the severity that --fail-on names, or worse."
             }
             Self::Usage => "Wrong usage or configuration. Nothing was sent.",
         }
@@ -177,6 +184,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             Command::Plan(args) => plan::run(args).await,
             Command::Explain(args) => explain::run(args).await,
             Command::WhatIf(args) => what_if::run(args).await,
+            Command::Advise(args) => advise::run(args).await,
             Command::History(args) => journal::history(args).await,
             Command::Events(args) => journal::events(args).await,
             Command::Health(args) => health::run(args).await,

@@ -23,6 +23,7 @@
 //! | journal | the durable, ordered record of what happened and how jobs ended | [`journal`](store::journal) |
 //! | refusal | why a queued target does not start | [`plan::RefusalReason`] |
 //! | answer | the response to an API route or an order; one type for server, commands and tests | [`report`](serve::report) |
+//! | advice | what a rule found that an operator should do something about | [`advice`] |
 //! | advised | of a compaction: recliner would have started it if it enforced; it is only counted | [`scorecard`](what_if::scorecard) |
 //! | predicted | the size after a compaction; [`estimate`](model::estimate) has the rule and its error, [`correction`](model::correction) what is learned | [`correction`](model::correction) |
 //!
@@ -80,6 +81,7 @@
 //!  feeds        CouchDB's feeds in, recliner's out
 //!  act          enforcer, follower, warmer, takeover: everything that changes CouchDB
 //!  store        the journal and its writers
+//!  advice       what to do about the cluster: the rules and their findings
 //!  what_if      waste, writing and free space under any rules, days ahead; the scorecard of advice
 //!  plan         queues, disks, pressure, and planned starts
 //!  scan         sweeps, re-reads, polls
@@ -142,6 +144,7 @@
 //! | a task ends or panics | the process ends, with status 1, or 101 after a panic; a supervisor restarts it | the scrape fails: `up` 0 |
 
 pub mod act;
+pub mod advice;
 pub mod book;
 pub mod cli;
 pub mod config;

@@ -231,6 +231,7 @@ impl Service {
         monitor.start_archive(journal.clone(), &mut tasks);
         monitor.start_recorder(journal.clone(), &mut tasks);
         monitor.start_scorecard(&mut tasks);
+        let advice = monitor.start_advice(&mut tasks);
         let seed = u64::from(std::process::id()) ^ clock.now().unix();
         let warmer = monitor.start_warmer(Some(journal.clone()), seed, &mut tasks);
         // Leave enough descriptors for connections to CouchDB.
@@ -254,6 +255,7 @@ impl Service {
         let state = http::AppState {
             plan: monitor.planner.plan.clone(),
             status: monitor.scanner.status.clone(),
+            advice: advice.view.clone(),
             scorecard: monitor.scorecard.clone(),
             counts: monitor.job_state.counters.clone(),
             couchdb,
@@ -280,7 +282,7 @@ impl Service {
         let entrances = HttpEntrances { listener, socket, web: web.clone(), limits };
         entrances.serve(http::router(state), &mut tasks, &stop);
         Ok(Self {
-            order_dispatcher: OrderDispatcher::new(&monitor, clock),
+            order_dispatcher: OrderDispatcher::new(&monitor, advice, clock),
             address,
             monitor,
             tasks,
@@ -349,6 +351,7 @@ impl Service {
                     | Order::Compact(..)
                     | Order::Rescan(_)
                     | Order::Flush(..)
+                    | Order::MuteAdvice(..)
                     | Order::Release(..)) => self.order_dispatcher.dispatch(order),
                 },
                 Some(name) = self.tasks.next_ended() => break ServiceEnd::TaskEnded(name),

@@ -171,6 +171,12 @@ impl Snapshot {
         self.names.get(db.as_usize())
     }
 
+    /// The shard map's entry for a database instance.
+    #[must_use]
+    pub fn shard_map(&self, db: DbIx) -> ShardMapEntry {
+        self.shard_maps.get(db.as_usize()).copied().unwrap_or_default()
+    }
+
     /// Whether a target's facts still hold, however old they are: the feeds, which report every
     /// write, have not named its database since, no job was seen on it, and its node was up all
     /// the time.

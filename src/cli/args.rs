@@ -66,6 +66,12 @@ pub(super) enum Command {
     /// If the name means several targets, it prints a sentence, a table, and everything about the
     /// one with most to reclaim.
     Explain(ExplainArgs),
+    /// Print what to do about the cluster, the worst and most valuable first.
+    ///
+    /// Each piece of advice says what it rests on, what it is worth and what to type. A running recliner also
+    /// knows how fast files grow, since when something is so, and what was muted; if a cluster or a directory
+    /// is named, it is read once, without that.
+    Advise(AdviseArgs),
     /// Print how jobs ended, from a running recliner's journal.
     History(HistoryArgs),
     /// Print what would happen in the next days under several rules, from a running recliner.
@@ -368,6 +374,36 @@ pub(super) struct ExplainArgs {
 }
 
 #[derive(Debug, Flags)]
+pub(super) struct AdviseArgs {
+    /// Ask this running recliner instead of reading the cluster [default, if no CouchDB is named:
+    /// http://127.0.0.1:10984]
+    #[arg(long = "recliner.url", value_name = "URL")]
+    pub(super) recliner: Option<String>,
+    /// Exit with status 3 if there is advice of this severity or worse that nobody muted
+    #[arg(long, value_name = "SEVERITY", value_parser = ["info", "warning", "critical"])]
+    pub(super) fail_on: Option<String>,
+    /// Tell a running recliner to count advice of this code no more, or only that about a subject
+    #[arg(long, num_args = 1..=2, value_names = ["CODE", "SUBJECT"], conflicts_with = "fail_on")]
+    pub(super) mute: Option<Vec<String>>,
+    /// Tell a running recliner to count it again
+    #[arg(long, num_args = 1..=2, value_names = ["CODE", "SUBJECT"], conflicts_with_all = ["fail_on", "mute"])]
+    pub(super) unmute: Option<Vec<String>>,
+    /// For how long to mute it [default: 30d]
+    #[arg(long = "for", value_name = "DURATION", requires = "mute")]
+    pub(super) mute_for: Option<String>,
+    /// Why it is muted, shown to anyone who sees the advice
+    #[arg(long, value_name = "TEXT", requires = "mute")]
+    pub(super) why: Option<String>,
+    #[command(flatten)]
+    pub(super) login: ServiceLogin,
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+    /// A table for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
 pub(super) struct WhatIfArgs {
     /// Propose one of the ready lists of channels, with everything else as it is in force, or with
     /// smoosh-as-rent channels by rent that keep the mean waste of smoosh

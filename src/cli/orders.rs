@@ -163,7 +163,7 @@ async fn send_order<A: DeserializeOwned + Serialize>(
 
 /// Repeats an order as long as the service says that nothing of it has happened yet and when to try
 /// again. Says so on standard error, because that can take a while.
-async fn until_carried_out<A>(
+pub(super) async fn until_carried_out<A>(
     send: impl AsyncFn() -> Result<A, CommandError>,
 ) -> Result<A, CommandError> {
     let began = Instant::now();

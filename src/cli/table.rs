@@ -1,5 +1,6 @@
 //! Tables for people, as wide as the terminal.
 
+mod advice;
 mod explained;
 mod inspected;
 mod journal;
@@ -9,6 +10,7 @@ mod planned;
 mod scanned;
 mod scorecard;
 
+pub(super) use advice::advice;
 pub(super) use explained::explained;
 pub(super) use inspected::inspected;
 pub(super) use journal::{Events, outcomes};

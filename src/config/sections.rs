@@ -5,6 +5,7 @@
 //! a changed value is in force, and the sentence that an editor shows. A new key is a line in
 //! both, and one in the example of `docs/src/configuration.md`.
 
+mod advice;
 mod by_flag;
 mod channels;
 mod couchdb;
@@ -147,6 +148,8 @@ fn file_keys() -> Vec<Key<FileSettings>> {
             "How changes of databases are followed.";
         "warmer" => settings.warmer, _, warmer::form(),
             "How indexes are kept built.";
+        "advice" => settings.advice, _, advice::form(),
+            "From when on recliner advises something.";
         "journal" => settings.journal, _, journal::form(),
             "What is kept, for how long and in how many bytes; whichever ends first.";
     }));
@@ -172,7 +175,7 @@ fn check(file: &mut FileSettings, section: &mut Section<'_, '_>) {
 const _: fn(&Settings) = |Settings {
     couchdb: _, nodes: _, peers: _, cluster_targets: _, scan: _, poll: _, files: _, mode: _,
     channels: _, limits: _, headroom: _, rent: _, pressure: _, failure: _, views: _, smoosh: _, follow: _,
-    warmer: _, journal: _, storage_path: _, web: _, log: _,
+    warmer: _, advice: _, journal: _, storage_path: _, web: _, log: _,
 }| {};
 
 /// `[_all]`, or names.

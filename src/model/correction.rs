@@ -42,7 +42,7 @@ use wall_clock::Moment;
 
 /// Bytes that a compaction keeps for a deleted document: its id, twice, and the last revisions. Between
 /// 100 and 300 the error is the same.
-const TOMBSTONE_BYTES: u64 = 200;
+pub const TOMBSTONE_BYTES: u64 = 200;
 
 /// A single write may be this many times larger than the mean document.
 const MAX_WRITE_DENSITY: f64 = 2.0;

@@ -5,6 +5,7 @@
 //! writes: the follower applies the rules, `journal` stores the records across restarts, and
 //! `plan` reads them.
 
+mod advice;
 mod backoff;
 mod calibration;
 mod correction;
@@ -15,6 +16,7 @@ mod scorecard;
 mod state_store;
 mod suspension;
 
+pub use advice::{AdviceKey, AdviceRecord, Mute};
 pub use backoff::{AfterCompaction, Backoff, Futile, TargetRecord};
 pub use calibration::Calibration;
 pub use correction::{CorrectionKey, CorrectionRecord, LearnedCorrections};

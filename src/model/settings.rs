@@ -5,6 +5,7 @@
 //! is reached ([`service`]). Never reads a file or a flag: `config` makes them, whole or
 //! not at all; the service hands each part to the task it belongs to.
 
+pub mod advice;
 pub mod limits;
 pub(crate) mod service;
 pub mod work;
@@ -52,6 +53,8 @@ pub struct Settings {
     pub follow: work::Follow,
     /// How stale view indexes are built.
     pub warmer: work::Warmer,
+    /// From when on recliner advises something.
+    pub advice: advice::AdviceSettings,
     /// What the journal keeps, and for how long.
     pub journal: work::JournalRetention,
     /// The directory of the embedded database.
@@ -85,6 +88,7 @@ impl Settings {
             smoosh: work::Smoosh::default(),
             follow: work::Follow::default(),
             warmer: work::Warmer::default(),
+            advice: advice::AdviceSettings::default(),
             journal: work::JournalRetention::default(),
             storage_path: Self::default_storage_path(),
             web: service::WebSettings::default(),

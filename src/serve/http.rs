@@ -5,6 +5,7 @@
 //! operator allowed them, and are answered when they have been carried out.
 
 mod admin;
+mod advice;
 mod answer;
 mod api;
 mod backup;
@@ -35,6 +36,7 @@ pub use web::WebAccess;
 
 use crate::{
     act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
+    advice::AdviceView,
     feeds::{feed_client, feed_server::FeedHandle},
     model::channel::Mode,
     plan::Plan,
@@ -146,6 +148,8 @@ pub struct Allow {
 pub struct AppState {
     /// The latest plan.
     pub plan: watch::Receiver<Arc<Plan>>,
+    /// What to do about the cluster.
+    pub advice: watch::Receiver<Arc<AdviceView>>,
     /// The scorecard of advice.
     pub scorecard: watch::Receiver<Arc<ScorecardView>>,
     /// The scanner's state.
@@ -199,6 +203,9 @@ pub fn router(state: AppState) -> Router {
         .route("/explain", get(api::explain))
         .route("/what-if", get(what_if::what_if).layer(Extension(what_if::Turns::default())))
         .route("/scorecard", get(scorecard::scorecard))
+        .route("/advice", get(advice::advice))
+        .route("/advice/mute", post(advice::mute))
+        .route("/advice/unmute", post(advice::unmute))
         .route("/history", get(api::history))
         .route("/events", get(api::events))
         .route("/config", get(api::config))

@@ -6,6 +6,7 @@
 //! publish. The server writes them and describes them in its OpenAPI document, commands read
 //! them or make them from a scan of their own. A type that ends in `Line` is an element of a list.
 
+mod advice;
 mod builds;
 mod discovery;
 mod envelope;
@@ -26,6 +27,9 @@ mod what_if;
 mod why;
 pub(crate) mod words;
 
+pub use advice::{
+    Advice, AdviceGain, AdviceLine, AdviceMute, AdviceRemedy, AdviceSubject, MoreAdvice,
+};
 pub use builds::{BuildLine, Builds};
 pub use discovery::{DbUpdates, TargetGroup, TargetLabels};
 pub use envelope::{Conflict, CouchDbError, ERROR_TYPES, Failed, Success};

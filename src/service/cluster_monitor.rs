@@ -7,12 +7,15 @@ mod couch_handles;
 use super::{StartError, TaskSet, operator_log};
 use crate::{
     act::{enforcer, job_state, takeover, warmer},
+    advice::{AdviceHandle, AdviceSources, AdviceTask},
     datadir::{self, NodeDirectories},
     feeds::feed_client,
     model::{
         channel::Mode,
-        records::{InMemoryStore, RecoveredState, ScorecardRecords, StateStore},
-        settings::{ScanViews, Settings},
+        records::{
+            AdviceKey, AdviceRecord, InMemoryStore, RecoveredState, ScorecardRecords, StateStore,
+        },
+        settings::{ScanViews, Settings, advice::AdviceSettings},
     },
     plan::{Rules, disk, planner, pressure},
     scan,
@@ -31,7 +34,12 @@ use couch_handles::CouchHandles;
 use couchdb_client::{self, Client, Transport};
 use futures::{FutureExt as _, future::BoxFuture};
 use secrecy::SecretString;
-use std::{collections::BTreeSet, future::ready, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::ready,
+    path::Path,
+    sync::Arc,
+};
 use tokio::sync::{oneshot, watch as latest};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -73,27 +81,25 @@ impl Dependencies {
     }
 }
 
-/// What the task of the scorecard needs.
+/// What the previous process left for the scorecard and for advice.
 #[derive(Debug)]
-struct ScorecardInputs {
-    store: Arc<dyn StateStore>,
-    /// The scorecard that the previous process left.
-    recovered: oneshot::Receiver<ScorecardRecords>,
+struct LeftRecords {
+    scorecard: Option<oneshot::Receiver<ScorecardRecords>>,
+    advice: Option<oneshot::Receiver<BTreeMap<AdviceKey, AdviceRecord>>>,
 }
 
-impl ScorecardInputs {
-    /// Takes the scorecard out of the state of the previous process; returns the rest of it as well.
-    fn of(
-        recovery: job_state::Recovery,
-        store: &Arc<dyn StateStore>,
-    ) -> (job_state::Recovery, Self) {
-        let (taken, recovered) = oneshot::channel();
+impl LeftRecords {
+    /// Takes them out of the state of the previous process; returns the rest of it as well.
+    fn of(recovery: job_state::Recovery) -> (job_state::Recovery, Self) {
+        let (scorecard, scorecard_rx) = oneshot::channel();
+        let (advice, advice_rx) = oneshot::channel();
         let rest = recovery.map(|mut state| {
-            // A command that looks once keeps no scorecard.
-            let _unused = taken.send(std::mem::take(&mut state.scorecard));
+            // A command that looks once keeps neither.
+            let _unused = scorecard.send(std::mem::take(&mut state.scorecard));
+            let _unused = advice.send(std::mem::take(&mut state.advice));
             state
         });
-        (rest, Self { store: Arc::clone(store), recovered })
+        (rest, Self { scorecard: Some(scorecard_rx), advice: Some(advice_rx) })
     }
 }
 
@@ -129,8 +135,10 @@ pub struct ClusterMonitor {
     takeover_settings: latest::Sender<Arc<takeover::TakeoverSettings>>,
     warmer_settings: latest::Sender<Arc<warmer::WarmerSettings>>,
     feed_client_settings: latest::Sender<feed_client::FeedSettings>,
-    /// Until the task of the scorecard takes them.
-    scorecard_inputs: Option<ScorecardInputs>,
+    advice_settings: latest::Sender<AdviceSettings>,
+    store: Arc<dyn StateStore>,
+    /// Until the tasks of the scorecard and of advice take them.
+    left_records: LeftRecords,
 }
 
 impl ClusterMonitor {
@@ -159,7 +167,8 @@ impl ClusterMonitor {
         let current_client = latest::channel(client.clone()).0;
         let Dependencies { state_store, recovery, previous_facts, meter, directories } =
             around(current_client.subscribe());
-        let (recovery, scorecard_inputs) = ScorecardInputs::of(recovery, &state_store);
+        let (recovery, left_records) = LeftRecords::of(recovery);
+        let store = Arc::clone(&state_store);
         let reach = CouchHandles::new(current_client, settings, clock, directories);
         let scan = settings_channel(scan_settings(settings));
         let plan = settings_channel(plan_settings(settings));
@@ -244,7 +253,9 @@ impl ClusterMonitor {
             takeover_settings: settings_channel(takeover::TakeoverSettings::from(settings)),
             warmer_settings: settings_channel(warmer::WarmerSettings::from(settings)),
             feed_client_settings: latest::channel(settings.follow).0,
-            scorecard_inputs: Some(scorecard_inputs),
+            advice_settings: latest::channel(settings.advice).0,
+            store,
+            left_records,
         })
     }
 
@@ -307,9 +318,8 @@ impl ClusterMonitor {
 
     /// Starts the scorecard of advice, once.
     pub fn start_scorecard(&mut self, tasks: &mut TaskSet) {
-        let Some(ScorecardInputs { store, recovered }) = self.scorecard_inputs.take() else {
-            return;
-        };
+        let Some(recovered) = self.left_records.scorecard.take() else { return };
+        let store = Arc::clone(&self.store);
         let (plans, totals) = (self.planner.plan.clone(), self.job_state.totals.clone());
         let (task, scorecard) = ScorecardTask::new(self.clock, plans, totals, store);
         self.scorecard = scorecard;
@@ -318,6 +328,24 @@ impl ClusterMonitor {
             task.run(recovered, ended).await;
             "scorecard"
         });
+    }
+
+    /// Starts the task that works out advice, once.
+    pub fn start_advice(&mut self, tasks: &mut TaskSet) -> AdviceHandle {
+        let sources = AdviceSources {
+            plans: self.planner.plan.clone(),
+            status: self.scanner.status.clone(),
+            settings: self.advice_settings.subscribe(),
+        };
+        let (task, handle) = AdviceTask::new(self.clock, sources, Arc::clone(&self.store));
+        if let Some(recovered) = self.left_records.advice.take() {
+            let ended = self.stop.clone();
+            tasks.spawn_on_own_thread(async move {
+                task.run(recovered, ended).await;
+                "advice"
+            });
+        }
+        handle
     }
 
     /// Starts the warmer, which keeps indexes built if the settings say so, and otherwise reports
@@ -431,6 +459,7 @@ impl ClusterMonitor {
         self.pressure_settings.send_replace(Arc::new(pressure_settings(new)));
         self.takeover_settings.send_replace(Arc::new(takeover::TakeoverSettings::from(new)));
         self.warmer_settings.send_replace(Arc::new(warmer::WarmerSettings::from(new)));
+        self.advice_settings.send_replace(new.advice);
         self.feed_client_settings
             .send_if_modified(|follow| std::mem::replace(follow, new.follow) != new.follow);
         Ok(())

@@ -5,10 +5,11 @@
 use super::ClusterMonitor;
 use crate::{
     act::job_state,
+    advice::{AdviceHandle, MuteError, MuteOrder},
     jobs::TargetConstraints,
     model::{
         channel::Mode,
-        records::{Backoff, CompactionOrder, JournalFailure, SuspensionScope},
+        records::{Backoff, CompactionOrder, JournalFailure, Mute, SuspensionScope},
         score::MissReason,
         target::{TargetId, TargetSelector},
     },
@@ -46,16 +47,18 @@ pub(super) struct OrderDispatcher {
     clock: Clock,
     scanner: scan::ScanHandle,
     planner: planner::PlannerHandle,
+    advice: AdviceHandle,
     follower: job_state::JobStateHandle,
     in_progress: JoinSet<()>,
 }
 
 impl OrderDispatcher {
-    pub(super) fn new(watch: &ClusterMonitor, clock: Clock) -> Self {
+    pub(super) fn new(watch: &ClusterMonitor, advice: AdviceHandle, clock: Clock) -> Self {
         Self {
             clock,
             scanner: watch.scanner.clone(),
             planner: watch.planner.clone(),
+            advice,
             follower: watch.job_state.clone(),
             in_progress: JoinSet::new(),
         }
@@ -81,6 +84,12 @@ impl OrderDispatcher {
             Order::Release(which, reply) => {
                 self.in_progress.spawn(async move {
                     let _gone = reply.send(release(&follower, &plan, which).await);
+                });
+            }
+            Order::MuteAdvice(what, reply) => {
+                let (advice, follower) = (self.advice.clone(), self.follower.clone());
+                self.in_progress.spawn(async move {
+                    let _gone = reply.send(mute(&advice, &follower, what).await);
                 });
             }
             Order::Flush(which, reply) => {
@@ -161,6 +170,19 @@ async fn suspend(
         runs.count() as u64
     });
     Ok(SuspendResult { suspension, already, running })
+}
+
+async fn mute(
+    advice: &AdviceHandle,
+    follower: &job_state::JobStateHandle,
+    what: MuteOrder,
+) -> Result<Option<Mute>, Denied> {
+    state_loaded(follower).await?;
+    advice.mute(what).await.map_err(|why| match why {
+        MuteError::Unknown(why) => Denied::Unknown(why),
+        MuteError::Store(why) => Denied::Failed(why.to_string()),
+        MuteError::Unavailable => Denied::Unavailable(why.to_string()),
+    })
 }
 
 async fn resume(

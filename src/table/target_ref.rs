@@ -122,7 +122,7 @@ impl<'a> TargetRef<'a> {
     /// The shard map's entry for its database.
     #[must_use]
     pub fn shard_map(self) -> ShardMapEntry {
-        self.snapshot.shard_maps.get(self.db().as_usize()).copied().unwrap_or_default()
+        self.snapshot.shard_map(self.db())
     }
 
     /// Whether it is the part of a view that indexes one shard.

@@ -18,6 +18,7 @@ const FLOORS: &[&[&str]] = &[
     &["scan"],
     &["plan"],
     &["what_if"],
+    &["advice"],
     &["store"],
     &["act"],
     &["feeds", "import", "config", "book"],

@@ -4,8 +4,8 @@
 //! journal implements [`StateStore`] with a database; [`InMemoryStore`] is for one-shot commands and tests.
 
 use super::{
-    Calibration, CorrectionKey, CorrectionRecord, Intent, Outcome, ScorecardChange,
-    ScorecardRecords, Suspension, SuspensionScope, TargetRecord,
+    AdviceKey, AdviceRecord, Calibration, CorrectionKey, CorrectionRecord, Intent, Outcome,
+    ScorecardChange, ScorecardRecords, Suspension, SuspensionScope, TargetRecord,
 };
 use crate::model::target::TargetId;
 use futures::{FutureExt, future::BoxFuture};
@@ -64,6 +64,8 @@ pub enum StateChange {
     SetCorrection(CorrectionKey, Option<CorrectionRecord>),
     /// Changes the scorecard of advice.
     Scorecard(ScorecardChange),
+    /// Replaces what is remembered of advice; `None` forgets it.
+    SetAdvice(AdviceKey, Option<AdviceRecord>),
 }
 
 /// The stored records as read back at start.
@@ -81,6 +83,8 @@ pub struct RecoveredState {
     pub corrections: BTreeMap<CorrectionKey, CorrectionRecord>,
     /// The scorecard of advice.
     pub scorecard: ScorecardRecords,
+    /// What is remembered of advice.
+    pub advice: BTreeMap<AdviceKey, AdviceRecord>,
     /// Outcomes of jobs that started within the last hour before this start, oldest first: the
     /// hourly budget counts them.
     pub recent_outcomes: Vec<Outcome>,
@@ -159,6 +163,12 @@ impl RecoveredState {
                 self.corrections.remove(&key);
             }
             StateChange::Scorecard(change) => self.scorecard.apply(change),
+            StateChange::SetAdvice(key, Some(record)) => {
+                self.advice.insert(key, record);
+            }
+            StateChange::SetAdvice(key, None) => {
+                self.advice.remove(&key);
+            }
         }
     }
 }

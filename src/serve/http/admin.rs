@@ -62,10 +62,7 @@ pub(super) async fn suspend(
             SuspensionScope::Node(name) => known_node(plan, name)?,
             SuspensionScope::Channel(name) => known_channel(plan, name)?,
         }
-        let why = body.why.filter(|why| !why.is_empty());
-        if why.as_ref().is_some_and(|why| why.chars().count() > MAX_WHY) {
-            return Err(ApiError::bad(format!("why is longer than {MAX_WHY} characters")));
-        }
+        let why = reason(body.why)?;
         Ok(Order::Suspend(Suspend { scope, why, by }, reply))
     };
     let tell = |done: SuspendResult| answers::Suspended {
@@ -164,7 +161,7 @@ pub(super) async fn release(
 }
 
 /// Handles an order: authorises it, passes it on, and responds with its result.
-async fn ordered<B, T, A>(
+pub(super) async fn ordered<B, T, A>(
     state: &AppState,
     turns: ConcurrencyLimit,
     permit: Permission,
@@ -247,6 +244,17 @@ impl From<Denied> for ApiError {
             Denied::NotLoaded(_) => Self::not_yet(why),
             Denied::Unavailable(_) => Self::unavailable(why),
         }
+    }
+}
+
+/// An operator's reason; an empty one is none.
+pub(super) fn reason(why: Option<String>) -> Result<Option<String>, ApiError> {
+    let why = why.filter(|why| !why.is_empty());
+    match &why {
+        Some(why) if why.chars().count() > MAX_WHY => {
+            Err(ApiError::bad(format!("why is longer than {MAX_WHY} characters")))
+        }
+        _ => Ok(why),
     }
 }
 

@@ -6,6 +6,7 @@
 //! `INSTA_UPDATE=always cargo test --lib scrape` the recorded scrape. Nothing is added up here:
 //! totals and the top databases come with the snapshot.
 
+mod advice;
 mod advised;
 mod builds;
 mod couchdb;
@@ -28,6 +29,7 @@ mod smoosh;
 use super::{AppState, ConfigStatus, ProcessInfo, answer::in_pieces, guard::ConcurrencyLimit};
 use crate::{
     act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
+    advice::AdviceView,
     feeds::{feed_client, feed_server::FeedHandle},
     plan::Plan,
     scan,
@@ -58,6 +60,7 @@ use tokio::{
     task::JoinHandle,
     time,
 };
+use wall_clock::Moment;
 
 /// A scrape up to this many bytes is sent in one piece, with its length in the header.
 const MAX_UNCHUNKED_BYTES: usize = 256 << 10;
@@ -227,6 +230,8 @@ pub(super) struct Scrape {
     takeovers: Arc<Takeovers>,
     builds: Arc<IndexBuilds>,
     scorecard: Arc<ScorecardView>,
+    advice: Arc<AdviceView>,
+    now: Moment,
     changes: Arc<feed_client::FeedClientStatus>,
     feed: Option<FeedHandle>,
     journal: Option<Journal>,
@@ -247,6 +252,8 @@ impl Scrape {
             takeovers: Arc::clone(&state.takeovers.borrow()),
             builds: Arc::clone(&state.builds.borrow()),
             scorecard: Arc::clone(&state.scorecard.borrow()),
+            advice: Arc::clone(&state.advice.borrow()),
+            now: state.clock.now(),
             changes: Arc::clone(&state.changes.borrow()),
             feed: state.feed.clone(),
             journal: state.journal.clone(),
@@ -277,6 +284,7 @@ impl Scrape {
         }
         jobs::write(writer, plan, &self.counts);
         advised::write(writer, &self.scorecard);
+        advice::write(writer, &self.advice, self.now);
         metrics_text::write_gathered(writer, &self.registry.gather());
     }
 

@@ -5,8 +5,9 @@
 //! and forgets, the scanner sweeps. Dropping a reply tells the client that recliner is stopping.
 
 use crate::{
+    advice::MuteOrder,
     model::{
-        records::{JournalFailure, Suspension, SuspensionScope},
+        records::{JournalFailure, Mute, Suspension, SuspensionScope},
         target::{TargetId, TargetSelector},
     },
     plan::Refusal,
@@ -37,6 +38,8 @@ pub enum Order {
     Rescan(Reply<RescanResult>),
     /// Empties queues.
     Flush(FlushScope, Reply<FlushResult>),
+    /// Mutes advice, or ends that; the response is the mute in force.
+    MuteAdvice(MuteOrder, Reply<Option<Mute>>),
     /// Takes targets out of quarantine.
     Release(Release, Reply<ReleaseResult>),
 }
@@ -52,6 +55,7 @@ impl Order {
             Self::Resume(_, reply) => reply.send(Err(why)).is_err(),
             Self::Compact(_, reply) => reply.send(Err(why)).is_err(),
             Self::Rescan(reply) => reply.send(Err(why)).is_err(),
+            Self::MuteAdvice(_, reply) => reply.send(Err(why)).is_err(),
             Self::Flush(_, reply) => reply.send(Err(why)).is_err(),
             Self::Release(_, reply) => reply.send(Err(why)).is_err(),
         };

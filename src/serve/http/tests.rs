@@ -15,10 +15,13 @@ mod updates;
 
 use super::*;
 use crate::{
+    advice::{
+        AdviceView, Finding, Gain, Remedy, RuleResult, Severity, Subject, Surplus, rule_of_code,
+    },
     model::{
         channel::{Channels, Mode},
         facts::{FactFlags, FactSource, Facts, Measurement, OptionalU64},
-        records::{ScorecardHour, ScorecardSide, hour_begin, hour_of},
+        records::{AdviceKey, Mute, ScorecardHour, ScorecardSide, hour_begin, hour_of},
         target::TargetState,
     },
     plan::{Conditions, Queues},
@@ -140,6 +143,29 @@ fn entries() -> Arc<[EntryStatus]> {
 }
 
 /// Two hours of advice, the last ones before now.
+/// Advice with one finding that is muted and one that is not.
+fn advice() -> AdviceView {
+    let finding = |db: &str| Finding {
+        severity: Severity::Info,
+        subject: Subject::Database(db.to_owned()),
+        says: format!("2 shard files of {db} belong to no database."),
+        evidence: vec![("files", 2_u64.into()), ("nodes", "n@a".to_owned().into())],
+        gain: Gain::Bytes(70 << 20),
+        remedy: vec![Remedy::recliner("List the files:", &["explain", db])],
+    };
+    let rule = rule_of_code("orphan_shards").unwrap();
+    let results = vec![RuleResult {
+        rule,
+        findings: vec![finding("old"), finding("older")],
+        surplus: Surplus::default(),
+    }];
+    let mute =
+        Mute { since: NOW, until: NOW.plus(Duration::from_secs(86_400)), by: None, why: None };
+    let mut view = AdviceView::found(results, NOW);
+    view.set_mute(AdviceKey::of(rule.code, "older".to_owned()), Some(mute));
+    view
+}
+
 fn scorecard() -> ScorecardView {
     let hour = |advised_seconds: u64, freed_bytes| ScorecardHour {
         advised_seconds,
@@ -214,6 +240,7 @@ impl Surface {
         let state = AppState {
             plan: plan_rx,
             scorecard: watch::channel(Arc::new(scorecard())).1,
+            advice: watch::channel(Arc::new(advice())).1,
             status: status_rx,
             couchdb: watch::channel(entries()).1,
             counts: watch::channel(Arc::default()).1,

@@ -1,6 +1,6 @@
 //! Orders of an operator, and what they are answered with.
 
-use super::RefusalLine;
+use super::{AdviceMute, RefusalLine, words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +69,41 @@ pub struct FlushOrder {
     pub node: Option<String>,
     /// Only queues of this channel.
     pub channel: Option<String>,
+}
+
+/// Mute advice: it stays in the list, marked, and counts in no metric.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MuteOrder {
+    /// What kind of advice.
+    #[schemars(with = "words::AdviceCode")]
+    pub code: String,
+    /// What it is about, by name; everything of this code where it is not given.
+    pub subject: Option<String>,
+    /// For how long, such as `30d`, which is the default; at most two years.
+    #[serde(rename = "for")]
+    pub span: Option<String>,
+    /// The reason, which is shown wherever the advice is.
+    #[schemars(length(max = 1000))]
+    pub why: Option<String>,
+}
+
+/// Count muted advice again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UnmuteOrder {
+    /// What kind of advice.
+    #[schemars(with = "words::AdviceCode")]
+    pub code: String,
+    /// What it is about, as it was muted.
+    pub subject: Option<String>,
+}
+
+/// What was ordered is in the journal and in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Muted {
+    /// The mute in force; null if there is none any more.
+    pub muted: Option<AdviceMute>,
 }
 
 /// Begin a sweep now. There is nothing to say about it.

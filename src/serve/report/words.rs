@@ -5,6 +5,7 @@
 
 use crate::{
     act::warmer,
+    advice,
     datadir::ReadProblem as HeaderProblem,
     model::{
         channel,
@@ -99,6 +100,16 @@ vocabularies! {
     BuildReason: warmer::BuildRefusal::ALL.map(warmer::BuildRefusal::label);
     /// What the scorecard of advice does.
     ScorecardState: scorecard::ScorecardState::ALL.map(scorecard::ScorecardState::label);
+    /// What kind of advice this is.
+    AdviceCode: advice::rules().map(|rule| rule.code).collect::<Vec<_>>();
+    /// How much advice matters.
+    Severity: advice::Severity::ALL.map(advice::Severity::label);
+    /// What advice is about.
+    AdviceSubjectKind: advice::Subject::KINDS;
+    /// What following advice is worth.
+    AdviceGainKind: advice::Gain::KINDS;
+    /// What kind of remedy this is.
+    RemedyKind: advice::RemedyKind::ALL.map(advice::RemedyKind::label);
     /// What kind of error this is.
     ErrorType: super::ERROR_TYPES;
 }

@@ -4,10 +4,11 @@ use super::{
     ClusterIdentity, EventProgress, FeedPosition, JournalEvent, JournalOpenError, MeasuredBlocks,
     OverriddenSetting, Storage, feed_tables, marks,
     tables::{
-        EVENTS, INTENTS, META, META_CALIBRATION, META_CLUSTER, META_CORRECTION_PREFIX, META_COUNTS,
-        META_LAST_BACKUP, META_POSITION, META_PROBE, META_SCHEMA, META_SCORECARD_HOUR_PREFIX,
-        META_SCORECARD_JOBS, META_SCORECARD_TARGET_PREFIX, META_VERSION, OUTCOMES,
-        OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA, SCHEMA, SUSPENSIONS, TARGET_RECORDS, TableCounts,
+        EVENTS, INTENTS, META, META_ADVICE_PREFIX, META_CALIBRATION, META_CLUSTER,
+        META_CORRECTION_PREFIX, META_COUNTS, META_LAST_BACKUP, META_POSITION, META_PROBE,
+        META_SCHEMA, META_SCORECARD_HOUR_PREFIX, META_SCORECARD_JOBS, META_SCORECARD_TARGET_PREFIX,
+        META_VERSION, OUTCOMES, OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA, SCHEMA, SUSPENSIONS,
+        TARGET_RECORDS, TableCounts,
     },
     write_tx::{OutcomeKey, WriteResult, WriteTx},
 };
@@ -234,6 +235,7 @@ impl JournalStore {
             targets: values_with_prefix(&meta, META_SCORECARD_TARGET_PREFIX)?,
             jobs: read_value(&meta, META_SCORECARD_JOBS)?.unwrap_or_default(),
         };
+        found.advice = values_with_prefix(&meta, META_ADVICE_PREFIX)?;
         // Outcomes are in the order in which jobs ended. Behind that many older ones, none is of this
         // hour.
         for entry in tx.open_table(OUTCOMES)?.iter()?.rev().take(RECENT_OUTCOMES.get()) {

@@ -74,6 +74,9 @@ pub(super) const META_SCORECARD_HOUR_PREFIX: &str = "scorecard_hour:";
 pub(super) const META_SCORECARD_TARGET_PREFIX: &str = "scorecard_target:";
 /// A list of [`crate::model::records::AdvisedJob`].
 pub(super) const META_SCORECARD_JOBS: &str = "scorecard_jobs";
+/// Begins the name of each [`crate::model::records::AdviceRecord`], before its code and its subject. Single
+/// values, as corrections are.
+pub(super) const META_ADVICE_PREFIX: &str = "advice:";
 /// [`TableCounts`].
 pub(super) const META_COUNTS: &str = "counts";
 /// [`super::FeedPosition`].

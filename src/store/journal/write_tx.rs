@@ -9,15 +9,17 @@ use super::{
     retained_table::RetainedTable,
     store::{RecentOutcomes, parse_entry},
     tables::{
-        DB_EVENTS, EVENTS, INTENTS, META, META_CALIBRATION, META_CORRECTION_PREFIX, META_COUNTS,
-        META_ERAS, META_SCORECARD_HOUR_PREFIX, META_SCORECARD_JOBS, META_SCORECARD_TARGET_PREFIX,
-        OUTCOMES, OVERRIDDEN_SETTINGS, SUSPENSIONS, TARGET_RECORDS, TableCounts,
+        DB_EVENTS, EVENTS, INTENTS, META, META_ADVICE_PREFIX, META_CALIBRATION,
+        META_CORRECTION_PREFIX, META_COUNTS, META_ERAS, META_SCORECARD_HOUR_PREFIX,
+        META_SCORECARD_JOBS, META_SCORECARD_TARGET_PREFIX, OUTCOMES, OVERRIDDEN_SETTINGS,
+        SUSPENSIONS, TARGET_RECORDS, TableCounts,
     },
 };
 use crate::model::{
     records::{
-        CompactionOrder, CorrectionKey, CorrectionRecord, Intent, IntentKey, Outcome,
-        ScorecardChange, StateChange, Suspension, SuspensionScope, TargetRecord,
+        AdviceKey, AdviceRecord, CompactionOrder, CorrectionKey, CorrectionRecord, Intent,
+        IntentKey, Outcome, ScorecardChange, StateChange, Suspension, SuspensionScope,
+        TargetRecord,
     },
     settings::work,
     target::TargetId,
@@ -130,6 +132,7 @@ impl<'tx> WriteTx<'tx> {
             StateChange::Calibrate(calibration) => self.put_meta(META_CALIBRATION, calibration),
             StateChange::SetCorrection(key, record) => self.set_correction(key, record.as_ref()),
             StateChange::Scorecard(change) => self.change_scorecard(change),
+            StateChange::SetAdvice(key, record) => self.set_advice(key, record.as_ref()),
         }
     }
 
@@ -140,6 +143,12 @@ impl<'tx> WriteTx<'tx> {
     ) -> Result<(), Error> {
         let CorrectionKey { db, suffix, kind } = key;
         let name = format!("{META_CORRECTION_PREFIX}{}:{db}{suffix}", kind.label());
+        self.set_meta(&name, record.map(|record| (key, record)).as_ref())
+    }
+
+    fn set_advice(&mut self, key: &AdviceKey, record: Option<&AdviceRecord>) -> Result<(), Error> {
+        let subject = key.subject.as_deref().map_or_else(String::new, |it| format!(":{it}"));
+        let name = format!("{META_ADVICE_PREFIX}{}{subject}", key.code);
         self.set_meta(&name, record.map(|record| (key, record)).as_ref())
     }
 

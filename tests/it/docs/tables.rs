@@ -7,6 +7,7 @@ use super::{
 use crate::monitoring::rules::{ALERTS, groups};
 use recliner::{
     act::warmer::BuildRefusal,
+    advice::{FAMILIES, Family, Rule},
     model::score::MissReason,
     plan::{RefusalEnd, RefusalReason},
     serve::http::{families, openapi},
@@ -57,6 +58,21 @@ fn the_book_has_the_alerts() {
     });
     let heads = ["alert", "severity", "fires after", "meaning"];
     hold("alerts.md", &[("alerts", table(heads, rows))]);
+}
+
+#[test]
+fn the_book_has_the_advice() {
+    let rule = |rule: &Rule| {
+        let severities = codes(rule.severities.iter().map(|it| it.label()));
+        let Rule { code, finds, because, .. } = rule;
+        format!("#### `{code}`\n\n{finds} Severity: {severities}.\n\n{because}\n\n")
+    };
+    let family = |family: &Family| {
+        let rules: String = family.rules.iter().map(rule).collect();
+        format!("### {}\n\n{rules}", family.title)
+    };
+    let families: String = FAMILIES.iter().map(family).collect();
+    hold("advice.md", &[("advice", families)]);
 }
 
 /// The paths of the router, as its source names them.

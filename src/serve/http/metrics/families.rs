@@ -7,8 +7,8 @@
 //! A family without a known value at a scrape is left out; a value known to be zero is shown.
 
 use super::{
-    advised, builds, couchdb, databases, decisions, disks, feeds, files, jobs, journal, nodes,
-    pressure, program, queues, scans, sizes, smoosh,
+    advice, advised, builds, couchdb, databases, decisions, disks, feeds, files, jobs, journal,
+    nodes, pressure, program, queues, scans, sizes, smoosh,
 };
 use metrics_text::FamilyDescription;
 
@@ -32,6 +32,7 @@ pub fn all() -> impl Iterator<Item = &'static FamilyDescription> {
         journal::ALL,
         jobs::ALL,
         advised::ALL,
+        advice::ALL,
     ]
     .into_iter()
     .flatten()

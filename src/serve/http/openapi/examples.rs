@@ -36,6 +36,11 @@ pub(super) fn answer(operation: &str) -> Option<Value> {
             "until": "2026-11-21T01:54:00Z",
         }),
         "release" => json!({ "targets": ["cleanup:orders"] }),
+        "muteAdvice" => json!({ "muted": {
+            "since": "2026-11-21T00:54:00Z", "until": "2026-12-21T00:54:00Z",
+            "by": "ann from 10.0.0.7", "why": "archived in December",
+        } }),
+        "unmuteAdvice" => json!({ "muted": null }),
         "rescan" => json!({ "begins": true }),
         "flush" => json!({ "targets": 7 }),
         "jobs" => json!({

@@ -15,8 +15,8 @@ use crate::{
             what_if::WhatIfQuery,
         },
         report::{
-            Configuration, DbUpdates, Events, Explanations, Jobs, Outcomes, Planned, Queues,
-            Scorecard, Status, Success, TargetGroup, Targets, WhatIf, orders,
+            Advice, Configuration, DbUpdates, Events, Explanations, Jobs, Outcomes, Planned,
+            Queues, Scorecard, Status, Success, TargetGroup, Targets, WhatIf, orders,
         },
     },
     sources::inventory::FactsPage,
@@ -279,6 +279,15 @@ fn watching_the_cluster() -> Vec<Operation> {
         .with_detail(
             "Two sides, `real` and `advised`: mean and peak waste, bytes freed and written anew, compactions, and the most extra space at a time; `conflicts` with other programs' compactions; the seconds that this covers, and those that are missing; and `says`, whether to switch to enforce. Null where nothing is known.",
         ),
+        read::<NoQuery, Advice>(
+            "/api/v1/advice",
+            "advice",
+            "What to do about the cluster, the worst and most valuable first.",
+            READ,
+        )
+        .with_detail(
+            "Each piece with what it rests on (`evidence`), what it is worth (`gain`), what to type (`remedy`), where to read on (`learn`), and since when. Of each code the most valuable twenty; `more` counts the rest. Muted pieces stay in the list and are marked. The rules are asked once a minute.",
+        ),
         read::<NoQuery, Jobs>(
             "/api/v1/jobs",
             "jobs",
@@ -383,6 +392,20 @@ fn ordering() -> Vec<Operation> {
         .with_detail(
             "Returns those `targets`.",
         ),
+        order::<orders::MuteOrder, orders::Muted>(
+            "/api/v1/advice/mute",
+            "muteAdvice",
+            "Count advice no more, for a time.",
+            json!({ "code": "orphan_shards", "for": "30d", "why": "archived in December" }),
+        )
+        .with_detail("Returns the mute. Without `subject`, everything of the code is muted."),
+        order::<orders::UnmuteOrder, orders::Muted>(
+            "/api/v1/advice/unmute",
+            "unmuteAdvice",
+            "Count muted advice again.",
+            json!({ "code": "orphan_shards" }),
+        )
+        .with_detail("Returns `muted`, which is null."),
         order::<orders::RescanOrder, orders::Rescanning>(
             "/api/v1/rescan",
             "rescan",

@@ -78,7 +78,8 @@ pub(super) fn chapters(record: &Record) -> (Vec<Chapter<'_>>, Vec<String>) {
             | StateChange::Resume { .. }
             | StateChange::Calibrate(_)
             | StateChange::SetCorrection(..)
-            | StateChange::Scorecard(..) => {}
+            | StateChange::Scorecard(..)
+            | StateChange::SetAdvice(..) => {}
         }
     }
     (chapters, broken)

@@ -1,0 +1,58 @@
+//! Advice: what an operator should do about the cluster, most valuable first.
+//!
+//! Owns the rules, one file each, and which of their findings are open, since when, and muted. A rule is a pure
+//! function of a [`Situation`]: it reads no clock, sends no request and changes nothing, and it is silent about
+//! what is not known. [`AdviceTask`] asks all rules once a minute and publishes an [`AdviceView`]; commands that
+//! read the cluster once call [`check`].
+//!
+//! To add a rule: write a file beside those in `rules/`, add its [`Rule`] to the list of its family, and run the
+//! tests. The book's page, the labels of the metrics and the words of the API come from that list.
+
+mod finding;
+mod findings;
+mod remedy;
+mod rules;
+mod situation;
+mod survey;
+mod task;
+#[cfg(test)]
+pub(crate) mod test_cluster;
+mod view;
+mod waste;
+
+pub use finding::{Evidence, EvidenceValue, Finding, Gain, Severity, Subject};
+pub use findings::{Findings, Surplus};
+pub use remedy::{Remedy, RemedyKind};
+pub use rules::{FAMILIES, Family, Rule, rule_of_code, rules};
+pub use situation::{AdviceInputs, Situation};
+pub use survey::{DbSurvey, Survey};
+pub use task::{AdviceHandle, AdviceSources, AdviceTask, MuteError, MuteOrder};
+pub use view::{AdviceView, Piece};
+pub use waste::Waste;
+
+use wall_clock::Moment;
+
+/// What one rule found.
+#[derive(Clone, Debug)]
+pub struct RuleResult {
+    /// The rule.
+    pub rule: &'static Rule,
+    /// The most valuable findings, best first.
+    pub findings: Vec<Finding>,
+    /// What else it found.
+    pub surplus: Surplus,
+}
+
+/// What every rule finds, in the order of the rules; rules that find nothing are left out.
+#[must_use]
+pub fn check(inputs: &AdviceInputs, now: Moment) -> Vec<RuleResult> {
+    let survey = Survey::of(&inputs.plan.snapshot);
+    let situation = Situation { inputs, survey: &survey, now };
+    let results = rules().map(|rule| {
+        let mut findings = Findings::default();
+        (rule.check)(&situation, &mut findings);
+        let (findings, surplus) = findings.into_parts();
+        RuleResult { rule, findings, surplus }
+    });
+    results.filter(|result| !result.findings.is_empty()).collect()
+}

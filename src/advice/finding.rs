@@ -1,0 +1,215 @@
+//! One finding of a rule.
+//!
+//! Owns the vocabulary that all rules speak. Rules make findings; the view, the API and the metrics read them.
+
+use super::Remedy;
+use crate::model::{rounding::to_bytes, target::TargetId};
+use std::{cmp::Ordering, fmt};
+
+/// How much it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Something can be gained; nothing is wrong.
+    Info,
+    /// Something is wrong, or will be.
+    Warning,
+    /// Data or service is at risk.
+    Critical,
+}
+
+impl Severity {
+    /// Every severity, the least first.
+    pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Critical];
+
+    /// The label in JSON, flags and metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// What a finding is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Subject {
+    /// The whole cluster.
+    Cluster,
+    /// A database, without the suffix of its files.
+    Database(String),
+    /// A design document, by database and id.
+    Design {
+        /// The database.
+        db: String,
+        /// The id, `_design/x`.
+        design: String,
+    },
+    /// A target.
+    Target(TargetId),
+    /// A node, by CouchDB's name.
+    Node(String),
+    /// A volume, by its name in the configuration.
+    Volume(String),
+    /// A channel of recliner's or of smoosh's.
+    Channel(String),
+    /// A setting of CouchDB or of recliner, such as `[smoosh] db_channels` or `limits.per_node`.
+    Setting(String),
+}
+
+impl Subject {
+    /// The labels of all kinds.
+    pub const KINDS: [&'static str; 8] =
+        ["cluster", "database", "design", "target", "node", "volume", "channel", "setting"];
+
+    /// The label of its kind.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Cluster => "cluster",
+            Self::Database(_) => "database",
+            Self::Design { .. } => "design",
+            Self::Target(_) => "target",
+            Self::Node(_) => "node",
+            Self::Volume(_) => "volume",
+            Self::Channel(_) => "channel",
+            Self::Setting(_) => "setting",
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    /// Its name, by which it is muted: `cluster`, or the name of what it is about.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster => out.write_str("cluster"),
+            Self::Design { db, design } => write!(out, "{db}/{design}"),
+            Self::Target(id) => id.fmt(out),
+            Self::Database(name)
+            | Self::Node(name)
+            | Self::Volume(name)
+            | Self::Channel(name)
+            | Self::Setting(name) => out.write_str(name),
+        }
+    }
+}
+
+/// What following the advice is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gain {
+    /// Bytes that become free.
+    Bytes(u64),
+    /// Seconds of a node's work that are spared.
+    Seconds(u64),
+    /// Bytes of data that are at risk of being lost, unreadable or not written.
+    Risk(u64),
+}
+
+/// Bytes that count as much as a second of a node's work: what a compaction writes in it.
+const BYTES_PER_SECOND: f64 = crate::what_if::ASSUMED_RATE;
+
+impl Gain {
+    /// The labels of all kinds.
+    pub const KINDS: [&'static str; 3] = ["bytes", "seconds", "risk"];
+
+    /// The label of its kind.
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Bytes(_) => "bytes",
+            Self::Seconds(_) => "seconds",
+            Self::Risk(_) => "risk",
+        }
+    }
+
+    /// Its number: bytes, or seconds.
+    #[must_use]
+    pub const fn value(self) -> u64 {
+        match self {
+            Self::Bytes(value) | Self::Seconds(value) | Self::Risk(value) => value,
+        }
+    }
+
+    /// Bytes that become free; zero for all other kinds.
+    #[must_use]
+    pub const fn freed_bytes(self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Seconds(_) | Self::Risk(_) => 0,
+        }
+    }
+
+    /// By which gains of different kinds are compared, in bytes.
+    #[must_use]
+    pub fn weight(self) -> u64 {
+        match self {
+            Self::Bytes(bytes) | Self::Risk(bytes) => bytes,
+            Self::Seconds(seconds) => to_bytes(seconds as f64 * BYTES_PER_SECOND),
+        }
+    }
+}
+
+/// A number or text that a finding rests on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EvidenceValue {
+    /// Bytes, seconds or a count, as the name says.
+    Number(u64),
+    /// A share of one or a ratio.
+    Fraction(f64),
+    /// A name, a version or a timestamp.
+    Text(String),
+}
+
+impl From<u64> for EvidenceValue {
+    fn from(value: u64) -> Self {
+        Self::Number(value)
+    }
+}
+
+impl From<u32> for EvidenceValue {
+    fn from(value: u32) -> Self {
+        Self::Number(value.into())
+    }
+}
+
+impl From<f64> for EvidenceValue {
+    fn from(value: f64) -> Self {
+        Self::Fraction(value)
+    }
+}
+
+impl From<String> for EvidenceValue {
+    fn from(value: String) -> Self {
+        Self::Text(value)
+    }
+}
+
+/// The numbers of a finding, by name; a name ends with its unit.
+pub type Evidence = Vec<(&'static str, EvidenceValue)>;
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// How much it matters.
+    pub severity: Severity,
+    /// What it is about.
+    pub subject: Subject,
+    /// One plain sentence with the numbers in it.
+    pub says: String,
+    /// The numbers.
+    pub evidence: Evidence,
+    /// What following it is worth.
+    pub gain: Gain,
+    /// What to do; the first one first, unless it says that it is a choice.
+    pub remedy: Vec<Remedy>,
+}
+
+impl Finding {
+    /// The order in which findings are shown: the worst first, then the most valuable.
+    #[must_use]
+    pub fn compare(&self, other: &Self) -> Ordering {
+        let rank = |it: &Self| (it.severity, it.gain.weight());
+        rank(other).cmp(&rank(self)).then_with(|| self.subject.cmp(&other.subject))
+    }
+}

@@ -1,0 +1,110 @@
+//! What one rule finds, bounded.
+//!
+//! Owns the choice of the findings that are shown in full. A rule may find a hundred thousand shards; only the
+//! most valuable are put into words, and the rest is counted.
+
+use super::{Finding, Gain, Severity};
+use std::cmp::Reverse;
+
+/// Maximum number of findings of one rule that are shown.
+const MAX_SHOWN: usize = 20;
+
+/// The findings of a rule that are not shown, and the sums of all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Surplus {
+    /// The number of findings that are not shown, by severity in the order of [`Severity::ALL`].
+    pub counts: [u64; Severity::ALL.len()],
+    /// Bytes that following those would free.
+    pub freed_bytes: u64,
+}
+
+impl Surplus {
+    /// Their number.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    const fn add(&mut self, severity: Severity, gain: Gain) {
+        self.counts[severity as usize] += 1;
+        self.freed_bytes = self.freed_bytes.saturating_add(gain.freed_bytes());
+    }
+}
+
+/// Collects what a rule finds.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// At most [`MAX_SHOWN`].
+    shown: Vec<Finding>,
+    surplus: Surplus,
+}
+
+impl Findings {
+    /// Adds a finding. It is only put into words if it is among the most valuable so far.
+    pub fn offer(&mut self, severity: Severity, gain: Gain, finding: impl FnOnce() -> Finding) {
+        let rank = |severity, gain: Gain| (severity, gain.weight());
+        if self.shown.len() < MAX_SHOWN {
+            self.shown.push(finding());
+            return;
+        }
+        let ranks = self.shown.iter().map(|it| rank(it.severity, it.gain)).enumerate();
+        match ranks.min_by_key(|(at, rank)| (*rank, Reverse(*at))) {
+            Some((at, least)) if least < rank(severity, gain) => {
+                let replaced = std::mem::replace(&mut self.shown[at], finding());
+                self.surplus.add(replaced.severity, replaced.gain);
+            }
+            _ => self.surplus.add(severity, gain),
+        }
+    }
+
+    /// Adds a finding that is already in words.
+    pub fn push(&mut self, finding: Finding) {
+        self.offer(finding.severity, finding.gain, || finding);
+    }
+
+    /// The most valuable, best first, and the rest.
+    #[must_use]
+    pub fn into_parts(mut self) -> (Vec<Finding>, Surplus) {
+        self.shown.sort_by(Finding::compare);
+        (self.shown, self.surplus)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::Subject;
+
+    fn finding(severity: Severity, bytes: u64) -> Finding {
+        Finding {
+            severity,
+            subject: Subject::Database(format!("db{bytes}")),
+            says: String::new(),
+            evidence: Vec::new(),
+            gain: Gain::Bytes(bytes),
+            remedy: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_worst_and_most_valuable_are_shown_and_the_rest_is_counted() {
+        let mut findings = Findings::default();
+        for bytes in 1..=100 {
+            findings.push(finding(Severity::Info, bytes));
+        }
+        findings.push(finding(Severity::Critical, 0));
+        let (shown, surplus) = findings.into_parts();
+        let bytes: Vec<u64> = shown.iter().map(|it| it.gain.value()).collect();
+        let expected: Vec<u64> = std::iter::once(0).chain((82..=100).rev()).collect();
+        assert_eq!(bytes, expected);
+        assert_eq!(surplus, Surplus { counts: [81, 0, 0], freed_bytes: 81 * 82 / 2 });
+    }
+
+    #[test]
+    fn what_is_not_shown_is_not_put_into_words() {
+        let mut findings = Findings::default();
+        (0..MAX_SHOWN).for_each(|_| findings.push(finding(Severity::Info, 5)));
+        findings.offer(Severity::Info, Gain::Bytes(4), || panic!("nobody reads it"));
+        assert_eq!(findings.into_parts().1.count(), 1);
+    }
+}

@@ -1,0 +1,8 @@
+//! Documents: deleted ones, and bytes that CouchDB hides.
+
+mod deleted_documents;
+
+use super::Family;
+
+/// The family.
+pub(super) const FAMILY: Family = Family { title: "Documents", rules: &[deleted_documents::RULE] };

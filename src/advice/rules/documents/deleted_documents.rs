@@ -1,0 +1,133 @@
+//! Databases that are mostly deleted documents.
+
+use super::super::Rule;
+use crate::{
+    advice::{DbSurvey, Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    model::correction::TOMBSTONE_BYTES,
+    table::{DbIx, DbName},
+    text::size::format_size_short,
+};
+use serde_json::json;
+
+pub(super) const RULE: Rule = Rule {
+    code: "deleted_documents",
+    finds: "Databases of which a large share of all documents is deleted.",
+    because: "CouchDB keeps an entry for every deleted document for good, in both trees of the database, so that deletions replicate; compaction keeps it too. An entry takes about 200 bytes in each copy (measured from 100 to 300), is read by every new index build and replication, and counts as live bytes. Only a purge, or a new database filled by a replication that leaves deletions out, removes it. It is a warning if nothing but deleted documents is left. The share is `advice.deleted_documents`.",
+    severities: &[Severity::Info, Severity::Warning],
+    check,
+};
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    for (ix, db) in situation.survey.dbs() {
+        let Some(share) = deleted_share(db) else { continue };
+        let bytes = db.deleted_docs.saturating_mul(TOMBSTONE_BYTES).min(db.counted_bytes);
+        let settings = situation.settings();
+        if share * 100.0 < settings.deleted_documents_percent || bytes < settings.min_bytes {
+            continue;
+        }
+        let severity = if db.docs == 0 { Severity::Warning } else { Severity::Info };
+        findings.offer(severity, Gain::Bytes(bytes), || {
+            finding(severity, situation, ix, db, (share, bytes))
+        });
+    }
+}
+
+/// The share of deleted documents; none while documents are not counted, and where there is none.
+fn deleted_share(db: &DbSurvey) -> Option<f64> {
+    let all = db.docs.saturating_add(db.deleted_docs);
+    (db.counted_shards > 0 && all > 0).then(|| db.deleted_docs as f64 / all as f64)
+}
+
+fn finding(
+    severity: Severity,
+    situation: &Situation<'_>,
+    ix: DbIx,
+    db: &DbSurvey,
+    (share, bytes): (f64, u64),
+) -> Finding {
+    let name = situation.snapshot().db_name(ix).unwrap_or(DbName { db: "", suffix: "" }).db;
+    let copies = situation.copies_of(ix);
+    let (deleted, docs) = (db.deleted_docs / copies, db.docs / copies);
+    let says = if docs == 0 {
+        format!(
+            "{name} has no documents but {deleted} deleted ones, which take about {} in all copies.",
+            format_size_short(bytes)
+        )
+    } else {
+        format!(
+            "{name} has {deleted} deleted documents beside {docs} others ({:.0} %), which take about {} in all copies.",
+            share * 100.0,
+            format_size_short(bytes)
+        )
+    };
+    let into = format!("{name}-new");
+    let replication = json!({
+        "source": format!("$COUCHDB_URL/{name}"), "target": format!("$COUCHDB_URL/{into}"),
+        "selector": { "_deleted": { "$exists": false } },
+    });
+    let mut remedy = vec![Remedy::choice(
+        "Decide whether any client still has to learn of these deletions; a replica that never hears of one keeps its document.",
+    )];
+    if docs == 0 {
+        remedy.push(Remedy::couchdb(
+            "If the database is not needed any more, delete it:",
+            "DELETE",
+            &[name],
+            None,
+        ));
+    }
+    remedy.push(Remedy::configuration(
+        format!("If not, copy the database without them with a document like this in _replicator, then switch clients to {into}:"),
+        replication.to_string(),
+    ));
+    Finding {
+        severity,
+        subject: Subject::Database(name.to_owned()),
+        says,
+        evidence: vec![
+            ("deleted_documents", deleted.into()),
+            ("documents", docs.into()),
+            ("deleted_share", share.into()),
+            ("deleted_bytes", bytes.into()),
+        ],
+        gain: Gain::Bytes(bytes),
+        remedy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::{Shard, TestCluster};
+
+    const MIB: u64 = 1 << 20;
+
+    fn found(docs: u64, deleted: u64) -> Vec<Finding> {
+        let shard = |node| Shard::new("orders", node, 0, 900 * MIB).with_docs(docs, deleted);
+        TestCluster::with_shards(&[shard("a"), shard("b")]).findings_of(&RULE)
+    }
+
+    #[test]
+    fn from_the_share_on_it_is_advice() {
+        let some = found(1_000_000, 1_000_000);
+        let [only] = &some[..] else { panic!("{some:?}") };
+        assert_eq!((only.severity, only.gain), (Severity::Info, Gain::Bytes(400_000_000)));
+        assert_eq!(
+            only.says,
+            "orders has 1000000 deleted documents beside 1000000 others (50 %), which take about 381 MiB in all copies."
+        );
+        assert_eq!(found(1_000_001, 1_000_000), []);
+        assert_eq!(found(100, 100_000), [], "they take too little");
+    }
+
+    #[test]
+    fn a_database_of_nothing_else_is_a_warning() {
+        assert_eq!(found(0, 1_000_000)[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn without_counts_it_is_silent() {
+        let shard = Shard::new("orders", "a", 0, 900 * MIB);
+        assert_eq!(TestCluster::with_shards(&[shard]).findings_of(&RULE), []);
+    }
+}

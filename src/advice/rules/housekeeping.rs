@@ -1,0 +1,36 @@
+//! Files that should not be there, and files that should.
+
+mod missing_copies;
+mod orphan_shards;
+
+use super::Family;
+use crate::{
+    advice::Situation,
+    table::{DbIx, TargetIx, TargetRef},
+    text::listed,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The family.
+pub(super) const FAMILY: Family = Family {
+    title: "Waste and missing files",
+    rules: &[missing_copies::RULE, orphan_shards::RULE],
+};
+
+/// Targets by their database instance.
+fn by_database<'a>(
+    situation: &Situation<'a>,
+    list: &'a [TargetIx],
+) -> BTreeMap<DbIx, Vec<TargetRef<'a>>> {
+    let mut dbs: BTreeMap<DbIx, Vec<TargetRef<'a>>> = BTreeMap::new();
+    for target in situation.listed(list) {
+        dbs.entry(target.db()).or_default().push(target);
+    }
+    dbs
+}
+
+/// The nodes of targets as text: `couchdb@a and couchdb@b`.
+fn nodes_of(targets: &[TargetRef<'_>]) -> String {
+    let nodes: BTreeSet<&str> = targets.iter().map(|target| target.node()).collect();
+    listed(&nodes.into_iter().map(ToOwned::to_owned).collect::<Vec<_>>())
+}

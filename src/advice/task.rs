@@ -1,0 +1,218 @@
+//! The task that asks the rules.
+//!
+//! Owns the [`AdviceView`] and publishes it. Nothing waits for it: it has a thread of its own, and while the
+//! journal cannot be written, what is remembered is stored later. A mute is answered when it is stored.
+
+use super::{AdviceInputs, AdviceView, check};
+use crate::{
+    model::{
+        records::{AdviceKey, AdviceRecord, Mute, StateChange, StateStore, StoreError},
+        settings::advice::AdviceSettings,
+    },
+    plan::Plan,
+    scan::ScanStatus,
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::{self, MissedTickBehavior},
+};
+use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
+
+/// Time from one look at the cluster to the next.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Time from one look to the next until there is something to look at.
+const FIRST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Orders are rare and answered at once, so a short queue is enough.
+const ORDER_QUEUE_LENGTH: usize = 8;
+
+/// An order to mute advice, or to end that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MuteOrder {
+    /// What is muted.
+    pub key: AdviceKey,
+    /// For how long; none to end it.
+    pub mute_for: Option<Duration>,
+    /// The operator's reason.
+    pub why: Option<String>,
+    /// Who ordered it, and from which address.
+    pub by: Option<String>,
+}
+
+/// Why such an order was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MuteError {
+    /// No advice is about this; the sentence names what there is.
+    #[error("{0}")]
+    Unknown(String),
+    /// It cannot be stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The task has ended, or has not loaded what the previous process left.
+    #[error("recliner is stopping, or has not loaded its state yet; try again")]
+    Unavailable,
+}
+
+type MuteReply = oneshot::Sender<Result<Option<Mute>, MuteError>>;
+
+/// Access to the advice.
+#[derive(Clone, Debug)]
+pub struct AdviceHandle {
+    /// The advice as it was worked out last.
+    pub view: watch::Receiver<Arc<AdviceView>>,
+    orders: mpsc::Sender<(MuteOrder, MuteReply)>,
+}
+
+impl AdviceHandle {
+    /// Mutes advice or ends that; returns the mute in force when it is stored.
+    ///
+    /// # Errors
+    /// If nothing like it was found, or it cannot be stored.
+    pub async fn mute(&self, order: MuteOrder) -> Result<Option<Mute>, MuteError> {
+        let (reply, answered) = oneshot::channel();
+        self.orders.try_send((order, reply)).map_err(|_| MuteError::Unavailable)?;
+        answered.await.unwrap_or(Err(MuteError::Unavailable))
+    }
+}
+
+/// What the task watches.
+#[derive(Clone, Debug)]
+pub struct AdviceSources {
+    /// The plan.
+    pub plans: watch::Receiver<Arc<Plan>>,
+    /// The scanner's state.
+    pub status: watch::Receiver<Arc<ScanStatus>>,
+    /// The thresholds.
+    pub settings: watch::Receiver<AdviceSettings>,
+}
+
+impl AdviceSources {
+    fn inputs(&self) -> AdviceInputs {
+        AdviceInputs {
+            plan: Arc::clone(&self.plans.borrow()),
+            status: Arc::clone(&self.status.borrow()),
+            settings: *self.settings.borrow(),
+        }
+    }
+}
+
+/// The task.
+#[derive(Debug)]
+pub struct AdviceTask {
+    clock: Clock,
+    sources: AdviceSources,
+    store: Arc<dyn StateStore>,
+    published: watch::Sender<Arc<AdviceView>>,
+    orders: mpsc::Receiver<(MuteOrder, MuteReply)>,
+    view: AdviceView,
+    /// What waits to be stored.
+    waiting: BTreeMap<AdviceKey, Option<AdviceRecord>>,
+}
+
+impl AdviceTask {
+    /// Makes the task and the access to what it publishes.
+    #[must_use]
+    pub fn new(
+        clock: Clock,
+        sources: AdviceSources,
+        store: Arc<dyn StateStore>,
+    ) -> (Self, AdviceHandle) {
+        let (published, view) = watch::channel(Arc::default());
+        let (orders, taken) = mpsc::channel(ORDER_QUEUE_LENGTH);
+        let handle = AdviceHandle { view, orders };
+        let (view, waiting) = (AdviceView::default(), BTreeMap::new());
+        (Self { clock, sources, store, published, orders: taken, view, waiting }, handle)
+    }
+
+    /// Waits for what the previous process left, then runs until `stop`. Ends if there is no usable state, as
+    /// the job state task does.
+    pub async fn run(
+        mut self,
+        recovering: oneshot::Receiver<BTreeMap<AdviceKey, AdviceRecord>>,
+        stop: CancellationToken,
+    ) {
+        let Some(Ok(records)) = stop.run_until_cancelled(recovering).await else { return };
+        self.view.records = records;
+        let mut tick = time::interval(FIRST_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_first = true;
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                Some((order, reply)) = self.orders.recv() => {
+                    let Some(done) = stop.run_until_cancelled(self.mute(order)).await else { return };
+                    // The client may have disconnected.
+                    let _gone = reply.send(done);
+                }
+                _ = tick.tick() => {
+                    if self.look() && is_first {
+                        is_first = false;
+                        tick = time::interval(INTERVAL);
+                        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                        tick.reset();
+                    }
+                    if stop.run_until_cancelled(self.store_changes()).await.is_none() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks all rules; returns whether there was a cluster to look at.
+    fn look(&mut self) -> bool {
+        let inputs = self.sources.inputs();
+        if !inputs.status.is_ready(inputs.plan.snapshot.version()) {
+            return false;
+        }
+        let now = self.clock.now();
+        for change in self.view.update(check(&inputs, now), now) {
+            if let StateChange::SetAdvice(key, record) = change {
+                self.waiting.insert(key, record);
+            }
+        }
+        self.publish();
+        true
+    }
+
+    fn publish(&self) {
+        self.published.send_replace(Arc::new(self.view.clone()));
+    }
+
+    async fn mute(&mut self, order: MuteOrder) -> Result<Option<Mute>, MuteError> {
+        let MuteOrder { key, mute_for, why, by } = order;
+        let now = self.clock.now();
+        if mute_for.is_some() {
+            self.view.check_known(&key).map_err(MuteError::Unknown)?;
+        } else if self.view.records.get(&key).is_none_or(|record| record.mute.is_none()) {
+            return Err(MuteError::Unknown(self.view.not_muted(&key)));
+        }
+        let mute = mute_for.map(|span| Mute { since: now, until: now.plus(span), by, why });
+        let before = self.view.records.get(&key).cloned();
+        let change = self.view.set_mute(key.clone(), mute.clone());
+        if let Err(why) = self.store.store(vec![change]).await {
+            match before {
+                Some(record) => self.view.records.insert(key, record),
+                None => self.view.records.remove(&key),
+            };
+            return Err(why.into());
+        }
+        self.waiting.remove(&key);
+        self.publish();
+        Ok(mute)
+    }
+
+    /// Stores what waits. The job state task reports a journal that cannot be written.
+    async fn store_changes(&mut self) {
+        let changes = self.waiting.iter();
+        let changes: Vec<StateChange> =
+            changes.map(|(key, it)| StateChange::SetAdvice(key.clone(), it.clone())).collect();
+        if !changes.is_empty() && self.store.store(changes).await.is_ok() {
+            self.waiting.clear();
+        }
+    }
+}

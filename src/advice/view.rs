@@ -1,0 +1,197 @@
+//! What is open, since when, and what of it is muted.
+//!
+//! Owns what is remembered of advice, as a value: it is told what the rules found and what an operator muted, and
+//! returns what to store. Its task does that.
+
+use super::{Finding, RuleResult, Severity, rule_of_code, rules};
+use crate::{
+    model::records::{AdviceKey, AdviceRecord, Mute, StateChange},
+    text::listed,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use wall_clock::Moment;
+
+/// How long it is remembered that advice is no longer given.
+const KEPT: Duration = Duration::from_secs(30 * 86_400);
+
+/// A finding of a rule, with what is remembered of it.
+#[derive(Clone, Debug)]
+pub struct Piece<'a> {
+    /// The rule and its findings.
+    pub result: &'a RuleResult,
+    /// The finding.
+    pub finding: &'a Finding,
+    /// When it was first found; none without a running recliner.
+    pub since: Option<Moment>,
+    /// By whom and until when it is muted, if it is.
+    pub muted: Option<&'a Mute>,
+}
+
+/// The advice as it was worked out last.
+#[derive(Clone, Debug, Default)]
+pub struct AdviceView {
+    /// When; none before the first time.
+    pub checked_at: Option<Moment>,
+    /// What the rules found.
+    pub results: Vec<RuleResult>,
+    /// What is remembered.
+    pub records: BTreeMap<AdviceKey, AdviceRecord>,
+}
+
+impl AdviceView {
+    /// What the rules found, without anything remembered.
+    #[must_use]
+    pub fn found(results: Vec<RuleResult>, now: Moment) -> Self {
+        Self { checked_at: Some(now), results, records: BTreeMap::new() }
+    }
+
+    /// Every finding that is shown, the worst first, then the most valuable.
+    #[must_use]
+    pub fn pieces(&self, now: Moment) -> Vec<Piece<'_>> {
+        let of_result = |result| self.pieces_of(result, now);
+        let mut pieces: Vec<Piece<'_>> = self.results.iter().flat_map(of_result).collect();
+        pieces.sort_by(|one, two| one.finding.compare(two.finding));
+        pieces
+    }
+
+    fn pieces_of<'a>(
+        &'a self,
+        result: &'a RuleResult,
+        now: Moment,
+    ) -> impl Iterator<Item = Piece<'a>> {
+        let whole = self.mute(&AdviceKey::of_code(result.rule.code), now);
+        result.findings.iter().map(move |finding| {
+            let key = AdviceKey::of(result.rule.code, finding.subject.to_string());
+            let since = self.records.get(&key).and_then(|record| record.first_seen);
+            Piece { result, finding, since, muted: whole.or_else(|| self.mute(&key, now)) }
+        })
+    }
+
+    /// Number of findings of a rule that nobody muted, by severity, and the bytes that following those would free.
+    #[must_use]
+    pub fn open_of(&self, code: &str, now: Moment) -> ([u64; Severity::ALL.len()], u64) {
+        let (mut counts, mut freed) = ([0; Severity::ALL.len()], 0_u64);
+        for result in self.results.iter().filter(|result| result.rule.code == code) {
+            for piece in self.pieces_of(result, now).filter(|piece| piece.muted.is_none()) {
+                counts[piece.finding.severity as usize] += 1;
+                freed = freed.saturating_add(piece.finding.gain.freed_bytes());
+            }
+            if self.mute(&AdviceKey::of_code(code), now).is_none() {
+                for (count, more) in counts.iter_mut().zip(result.surplus.counts) {
+                    *count += more;
+                }
+                freed = freed.saturating_add(result.surplus.freed_bytes);
+            }
+        }
+        (counts, freed)
+    }
+
+    /// The mute of a rule or of one of its findings that is in force.
+    fn mute(&self, key: &AdviceKey, now: Moment) -> Option<&Mute> {
+        let mute = self.records.get(key)?.mute.as_ref()?;
+        (now < mute.until).then_some(mute)
+    }
+
+    /// Takes over what the rules found now; returns what changed in what is remembered.
+    pub fn update(&mut self, results: Vec<RuleResult>, now: Moment) -> Vec<StateChange> {
+        self.results = results;
+        self.checked_at = Some(now);
+        let before = self.records.clone();
+        let mut found = BTreeSet::new();
+        for result in &self.results {
+            for finding in &result.findings {
+                found.insert(AdviceKey::of(result.rule.code, finding.subject.to_string()));
+            }
+        }
+        for key in &found {
+            let record = self.records.entry(key.clone()).or_default();
+            if record.first_seen.is_none() || record.gone_at.is_some() {
+                *record = AdviceRecord { first_seen: Some(now), gone_at: None, ..record.clone() };
+            }
+        }
+        // Findings that are only counted may be among those that were shown before.
+        let is_crowded = |code: &str| {
+            self.results.iter().any(|it| it.rule.code == code && it.surplus.count() > 0)
+        };
+        for (key, record) in &mut self.records {
+            let is_gone = !found.contains(key) && !is_crowded(&key.code);
+            if is_gone && record.first_seen.is_some() && record.gone_at.is_none() {
+                record.gone_at = Some(now);
+            }
+            record.mute = record.mute.take().filter(|mute| now < mute.until);
+        }
+        self.records.retain(|key, record| {
+            let is_kept = match (record.first_seen, record.gone_at) {
+                (None, _) => false,
+                (Some(_), None) => true,
+                (Some(_), Some(gone)) => gone.age(now) < KEPT,
+            };
+            record.mute.is_some() || (is_kept && rule_of_code(&key.code).is_some())
+        });
+        changes(&before, &self.records)
+    }
+
+    /// Whether there is such advice.
+    ///
+    /// # Errors
+    /// A sentence that says what there is, if there is none.
+    pub fn check_known(&self, key: &AdviceKey) -> Result<(), String> {
+        let AdviceKey { code, subject } = key;
+        if rule_of_code(code).is_none() {
+            let codes: Vec<String> = rules().map(|rule| rule.code.to_owned()).collect();
+            return Err(format!("no advice has the code {code:?}; codes: {}", listed(&codes)));
+        }
+        let Some(subject) = subject else { return Ok(()) };
+        let result = self.results.iter().find(|result| result.rule.code == code);
+        let known = result.map_or(&[][..], |result| &result.findings);
+        let is_shown = known.iter().any(|finding| finding.subject.to_string() == *subject);
+        if is_shown || result.is_some_and(|result| result.surplus.count() > 0) {
+            return Ok(());
+        }
+        let names: Vec<String> = known.iter().map(|finding| finding.subject.to_string()).collect();
+        Err(match &names[..] {
+            [] => format!("there is no advice {code} now, so none about {subject:?} to mute"),
+            names => {
+                format!("no advice {code} is about {subject:?}; it is about {}", listed(names))
+            }
+        })
+    }
+
+    /// The sentence for an order to end a mute that there is not.
+    #[must_use]
+    pub fn not_muted(&self, key: &AdviceKey) -> String {
+        let words = |key: &AdviceKey| match &key.subject {
+            Some(subject) => format!("{} about {subject}", key.code),
+            None => key.code.clone(),
+        };
+        let muted = self.records.iter().filter(|(_, record)| record.mute.is_some());
+        let muted: Vec<String> = muted.map(|(key, _)| words(key)).collect();
+        let muted = if muted.is_empty() { "nothing".to_owned() } else { listed(&muted) };
+        format!("{} is not muted; muted: {muted}", words(key))
+    }
+
+    /// Mutes a rule or one of its findings, or ends that; returns what to store.
+    pub fn set_mute(&mut self, key: AdviceKey, mute: Option<Mute>) -> StateChange {
+        let record = self.records.entry(key.clone()).or_default();
+        record.mute = mute;
+        let record = Some(record.clone()).filter(|it| *it != AdviceRecord::default());
+        if record.is_none() {
+            self.records.remove(&key);
+        }
+        StateChange::SetAdvice(key, record)
+    }
+}
+
+/// What has to be stored to get from one set of records to another.
+fn changes(
+    before: &BTreeMap<AdviceKey, AdviceRecord>,
+    after: &BTreeMap<AdviceKey, AdviceRecord>,
+) -> Vec<StateChange> {
+    let changed = after.iter().filter(|(key, record)| before.get(*key) != Some(*record));
+    let changed = changed.map(|(key, record)| (key, Some(record.clone())));
+    let removed = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key, None));
+    changed.chain(removed).map(|(key, it)| StateChange::SetAdvice(key.clone(), it)).collect()
+}

@@ -1,0 +1,19 @@
+//! `advice`: from when on recliner advises something.
+
+use crate::{
+    config::{
+        form::{Form, keys, section},
+        values::{bytes, percent_from},
+    },
+    model::settings::advice::AdviceSettings,
+};
+
+pub(super) fn form() -> Form<AdviceSettings> {
+    let keys = keys!(AdviceSettings {
+        "advice.min_bytes" => min_bytes, Live, bytes(),
+            "Advice that would free fewer bytes is not given.";
+        "advice.deleted_documents" => deleted_documents_percent, Live, percent_from(1),
+            "Share of deleted documents in a database from which on it is advised to be rid of them.";
+    });
+    section(keys, |_, _| {})
+}

@@ -1,0 +1,16 @@
+//! From when on recliner advises something.
+
+/// The thresholds of advice that are a judgement. All others follow from what CouchDB does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdviceSettings {
+    /// Advice that would free fewer bytes is not given.
+    pub min_bytes: u64,
+    /// Share of deleted documents from which on they are worth a purge or a new database, in percent.
+    pub deleted_documents_percent: f64,
+}
+
+impl Default for AdviceSettings {
+    fn default() -> Self {
+        Self { min_bytes: 64 << 20, deleted_documents_percent: 50.0 }
+    }
+}

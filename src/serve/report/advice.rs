@@ -1,0 +1,239 @@
+//! What to do about the cluster, as the API and the command `advise` say it.
+
+use super::words::{self, Word};
+use crate::{
+    advice::{AdviceView, EvidenceValue, Piece, Remedy, Waste, rules},
+    model::records::Mute,
+    text::{counted, size::format_size_short},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use wall_clock::Moment;
+
+/// What to do about the cluster, the worst first, then the most valuable.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Advice {
+    /// When the rules were asked; null before the first sweep has ended.
+    pub checked_at: Option<String>,
+    /// All of it in one sentence.
+    pub says: String,
+    /// Bytes of all files; null if unknown.
+    pub file_bytes: Option<u64>,
+    /// Bytes of those that nothing needs: what compactions would free, and files that nothing uses; null if
+    /// unknown.
+    pub waste_bytes: Option<u64>,
+    /// Bytes that following all advice would free; what is muted does not count.
+    pub gain_bytes: u64,
+    /// The pieces of advice; of each code the most valuable.
+    pub advice: Vec<AdviceLine>,
+    /// What else was found, by code.
+    pub more: Vec<MoreAdvice>,
+}
+
+/// One piece of advice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AdviceLine {
+    /// What kind of advice it is.
+    #[schemars(with = "words::AdviceCode")]
+    pub code: Word,
+    /// How much it matters.
+    #[schemars(with = "words::Severity")]
+    pub severity: Word,
+    /// What it is about.
+    pub subject: AdviceSubject,
+    /// The advice in one sentence.
+    pub says: String,
+    /// The numbers that it rests on; a name ends with its unit.
+    pub evidence: BTreeMap<String, serde_json::Value>,
+    /// What following it is worth.
+    pub gain: AdviceGain,
+    /// What to do: one after the other.
+    pub remedy: Vec<AdviceRemedy>,
+    /// Where the book explains it, as a path of this server.
+    pub learn: String,
+    /// When it was first found; null where no running recliner remembers.
+    pub since: Option<String>,
+    /// The operator's order not to count it; null if there is none.
+    pub muted: Option<AdviceMute>,
+}
+
+/// What a piece of advice is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AdviceSubject {
+    /// What kind of thing.
+    #[schemars(with = "words::AdviceSubjectKind")]
+    pub kind: Word,
+    /// Its name, by which the advice is muted.
+    pub name: String,
+}
+
+/// What following a piece of advice is worth.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AdviceGain {
+    /// Bytes that become free, seconds of a node's work that are spared, or bytes of data that are at risk.
+    #[schemars(with = "words::AdviceGainKind")]
+    pub kind: Word,
+    /// Bytes or seconds.
+    pub value: u64,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AdviceRemedy {
+    /// A line for a shell, lines of a configuration file, or a choice that a person makes.
+    #[schemars(with = "words::RemedyKind")]
+    pub kind: Word,
+    /// What it does, or what has to be decided.
+    pub says: String,
+    /// What to paste; null for a choice. `$COUCHDB_URL`, `$COUCHDB_USER` and `$COUCHDB_PASSWORD` are the
+    /// reader's.
+    pub text: Option<String>,
+}
+
+/// An order not to count advice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AdviceMute {
+    /// When it was given.
+    pub since: String,
+    /// When it ends.
+    pub until: String,
+    /// Who gave it, and from which address.
+    pub by: Option<String>,
+    /// The reason.
+    pub why: Option<String>,
+}
+
+/// Findings of one code that are not listed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MoreAdvice {
+    /// What kind of advice they are.
+    #[schemars(with = "words::AdviceCode")]
+    pub code: Word,
+    /// Their number.
+    pub count: u64,
+    /// Bytes that following them would free.
+    pub gain_bytes: u64,
+}
+
+impl AdviceMute {
+    pub(crate) fn of(mute: &Mute) -> Self {
+        Self {
+            since: mute.since.rfc3339(),
+            until: mute.until.rfc3339(),
+            by: mute.by.clone(),
+            why: mute.why.clone(),
+        }
+    }
+}
+
+impl AdviceLine {
+    fn of(piece: &Piece<'_>) -> Self {
+        let Piece { result, finding, since, muted } = piece;
+        let evidence = finding.evidence.iter().map(|(name, value)| {
+            let value = match value {
+                EvidenceValue::Number(number) => (*number).into(),
+                EvidenceValue::Fraction(number) => (*number).into(),
+                EvidenceValue::Text(text) => text.clone().into(),
+            };
+            ((*name).to_owned(), value)
+        });
+        let remedy = |it: &Remedy| AdviceRemedy {
+            kind: it.kind.label().into(),
+            says: it.says.clone(),
+            text: it.text.clone(),
+        };
+        Self {
+            code: result.rule.code.into(),
+            severity: finding.severity.label().into(),
+            subject: AdviceSubject {
+                kind: finding.subject.kind().into(),
+                name: finding.subject.to_string(),
+            },
+            says: finding.says.clone(),
+            evidence: evidence.collect(),
+            gain: AdviceGain { kind: finding.gain.kind().into(), value: finding.gain.value() },
+            remedy: finding.remedy.iter().map(remedy).collect(),
+            learn: result.rule.learn(),
+            since: since.map(Moment::rfc3339),
+            muted: muted.map(AdviceMute::of),
+        }
+    }
+}
+
+impl Advice {
+    /// The advice of a view; `waste` of its snapshot.
+    #[must_use]
+    pub fn of(view: &AdviceView, waste: Waste, now: Moment) -> Self {
+        let gain_bytes = rules().map(|rule| view.open_of(rule.code, now).1);
+        let more = view.results.iter().filter(|result| result.surplus.count() > 0);
+        let mut advice = Self {
+            checked_at: view.checked_at.map(Moment::rfc3339),
+            says: String::new(),
+            file_bytes: waste.file_bytes,
+            waste_bytes: waste.waste_bytes,
+            gain_bytes: gain_bytes.fold(0, u64::saturating_add),
+            advice: view.pieces(now).iter().map(AdviceLine::of).collect(),
+            more: more
+                .map(|result| MoreAdvice {
+                    code: result.rule.code.into(),
+                    count: result.surplus.count(),
+                    gain_bytes: result.surplus.freed_bytes,
+                })
+                .collect(),
+        };
+        advice.says = advice.summary();
+        advice
+    }
+
+    /// Pieces that nobody muted.
+    pub fn open(&self) -> impl Iterator<Item = &AdviceLine> {
+        self.advice.iter().filter(|line| line.muted.is_none())
+    }
+
+    fn summary(&self) -> String {
+        if self.checked_at.is_none() {
+            return "recliner has not read the whole cluster yet, so there is no advice."
+                .to_owned();
+        }
+        let waste = self.waste_bytes.zip(self.file_bytes).map(|(waste, all)| {
+            format!("You waste {} of {}; ", format_size_short(waste), format_size_short(all))
+        });
+        let waste = waste.unwrap_or_default();
+        let more: u64 = self.more.iter().map(|more| more.count).sum();
+        let open = self.open().count() as u64 + more;
+        let muted = self.advice.len() as u64 + more - open;
+        let mut says = match (open, self.gain_bytes) {
+            (0, _) => format!("{waste}there is no advice."),
+            (_, 0) => format!("{waste}there {} to do.", things(open, true)),
+            (_, gain) => {
+                format!(
+                    "{waste}{} to do, which free {}.",
+                    things(open, false),
+                    format_size_short(gain)
+                )
+            }
+        };
+        if muted > 0 {
+            says.push_str(&format!(" {muted} muted."));
+        }
+        says
+    }
+}
+
+/// `is one thing`, `seven things`: small numbers in words.
+fn things(count: u64, with_verb: bool) -> String {
+    const WORDS: [&str; 9] =
+        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
+    let at = usize::try_from(count).unwrap_or(usize::MAX).wrapping_sub(1);
+    let noun = if count == 1 { "thing" } else { "things" };
+    let text = match WORDS.get(at) {
+        Some(word) => format!("{word} {noun}"),
+        None => counted(count, "thing", "things"),
+    };
+    match (with_verb, count) {
+        (false, _) => text,
+        (true, 1) => format!("is {text}"),
+        (true, _) => format!("are {text}"),
+    }
+}
