@@ -216,3 +216,6 @@ impl AdviceTask {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -195,3 +195,6 @@ fn changes(
     let removed = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key, None));
     changed.chain(removed).map(|(key, it)| StateChange::SetAdvice(key.clone(), it)).collect()
 }
+
+#[cfg(test)]
+mod tests;

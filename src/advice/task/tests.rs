@@ -1,0 +1,129 @@
+//! The task on paused time, with a store that fails on request.
+
+use super::*;
+use crate::{
+    advice::test_cluster::{Shard, TestCluster},
+    model::records::InMemoryStore,
+};
+use futures::{FutureExt as _, future::BoxFuture};
+use std::sync::atomic::{AtomicBool, Ordering};
+use wall_clock::Moment;
+
+const MIB: u64 = 1 << 20;
+
+/// A store that can be broken.
+#[derive(Debug, Default)]
+struct Store {
+    kept: InMemoryStore,
+    is_broken: AtomicBool,
+}
+
+impl StateStore for Store {
+    fn store(&self, changes: Vec<StateChange>) -> BoxFuture<'static, Result<(), StoreError>> {
+        if self.is_broken.load(Ordering::Relaxed) {
+            let why = StoreError("the disk is full".to_owned());
+            return futures::future::ready(Err(why)).boxed();
+        }
+        self.kept.store(changes)
+    }
+}
+
+/// A running task over a cluster with an orphan.
+struct Rig {
+    handle: AdviceHandle,
+    store: Arc<Store>,
+    plans: watch::Sender<Arc<Plan>>,
+    _settings: watch::Sender<AdviceSettings>,
+    status: watch::Sender<Arc<ScanStatus>>,
+    _stop: tokio_util::sync::DropGuard,
+}
+
+fn plan(dbs: &[&'static str]) -> Arc<Plan> {
+    let shards: Vec<Shard> =
+        dbs.iter().map(|db| Shard::new(db, "a", 0, 100 * MIB).orphan()).collect();
+    TestCluster::with_shards(&shards).inputs().plan
+}
+
+impl Rig {
+    fn start(records: BTreeMap<AdviceKey, AdviceRecord>) -> Self {
+        let (plans, plans_rx) = watch::channel(plan(&["old"]));
+        let (status, status_rx) = watch::channel(Arc::new(ScanStatus::default()));
+        let (settings, settings_rx) = watch::channel(AdviceSettings::default());
+        let sources = AdviceSources { plans: plans_rx, status: status_rx, settings: settings_rx };
+        let store = Arc::new(Store::default());
+        let clock = Clock::anchored(Moment::from_unix(1_795_222_434));
+        let (task, handle) =
+            AdviceTask::new(clock, sources, Arc::<Store>::clone(&store) as Arc<dyn StateStore>);
+        let (left, recovering) = oneshot::channel();
+        left.send(records).unwrap();
+        let stop = CancellationToken::new();
+        tokio::spawn(task.run(recovering, stop.clone()));
+        Self { handle, store, plans, _settings: settings, status, _stop: stop.drop_guard() }
+    }
+
+    /// The first sweep has ended.
+    fn ready(&self) {
+        self.status.send_replace(Arc::new(ScanStatus { ready: true, ..ScanStatus::default() }));
+    }
+
+    fn subjects(&self) -> Vec<String> {
+        let view = self.handle.view.borrow();
+        let pieces = view.pieces(view.checked_at.unwrap_or_default());
+        pieces.iter().map(|piece| piece.finding.subject.to_string()).collect()
+    }
+
+    async fn mute(&self, mute_for: Option<Duration>) -> Result<Option<Mute>, MuteError> {
+        let key = AdviceKey::of("orphan_shards", "old".to_owned());
+        self.handle.mute(MuteOrder { key, mute_for, why: None, by: None }).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_looks_once_the_cluster_was_read_and_then_once_a_minute() {
+    let rig = Rig::start(BTreeMap::new());
+    time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(rig.handle.view.borrow().checked_at, None);
+    rig.ready();
+    time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(rig.subjects(), ["old"]);
+    rig.plans.send_replace(plan(&["old", "older"]));
+    time::sleep(Duration::from_secs(55)).await;
+    assert_eq!(rig.subjects(), ["old"]);
+    time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(rig.subjects(), ["old", "older"]);
+    assert_eq!(rig.store.kept.kept().advice.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mute_is_answered_when_it_is_stored_and_not_in_force_if_it_cannot_be() {
+    let rig = Rig::start(BTreeMap::new());
+    rig.ready();
+    time::sleep(Duration::from_secs(2)).await;
+    rig.store.is_broken.store(true, Ordering::Relaxed);
+    let day = Some(Duration::from_secs(86_400));
+    assert!(matches!(rig.mute(day).await, Err(MuteError::Store(_))));
+    let open = || {
+        let view = rig.handle.view.borrow();
+        view.open_of("orphan_shards", view.checked_at.unwrap()).0[0]
+    };
+    assert_eq!(open(), 1);
+    rig.store.is_broken.store(false, Ordering::Relaxed);
+    assert!(rig.mute(day).await.unwrap().is_some());
+    assert_eq!(open(), 0);
+    assert!(rig.store.kept.kept().advice.values().any(|record| record.mute.is_some()));
+    assert_eq!(rig.mute(None).await, Ok(None));
+    assert_eq!(open(), 1);
+    assert!(matches!(rig.mute(None).await, Err(MuteError::Unknown(_))), "it is not muted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_process_left_goes_on() {
+    let since = Moment::from_unix(1_795_000_000);
+    let key = AdviceKey::of("orphan_shards", "old".to_owned());
+    let record = AdviceRecord { first_seen: Some(since), ..AdviceRecord::default() };
+    let rig = Rig::start(BTreeMap::from([(key, record)]));
+    rig.ready();
+    time::sleep(Duration::from_secs(2)).await;
+    let view = rig.handle.view.borrow();
+    assert_eq!(view.pieces(view.checked_at.unwrap())[0].since, Some(since));
+}
