@@ -2,6 +2,7 @@
 //!
 //! Owns what a rule is and the order of the families. Each family is a folder with a file for each rule.
 
+mod compaction;
 mod documents;
 mod housekeeping;
 
@@ -48,7 +49,7 @@ impl Rule {
 }
 
 /// Every family, in the order of the book.
-pub const FAMILIES: [Family; 2] = [housekeeping::FAMILY, documents::FAMILY];
+pub const FAMILIES: &[Family] = &[compaction::FAMILY, housekeeping::FAMILY, documents::FAMILY];
 
 /// Every rule.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {

@@ -1,7 +1,7 @@
 //! How much of the cluster's disks nothing needs.
 
 use crate::{
-    model::target::TargetKind,
+    model::{rounding::to_bytes, target::TargetKind},
     table::{NodeIx, Snapshot},
 };
 
@@ -10,6 +10,8 @@ use crate::{
 pub struct Waste {
     /// Bytes of all files.
     pub file_bytes: Option<u64>,
+    /// What compactions would free.
+    pub compactable_bytes: Option<u64>,
     /// What compactions would free, and files that nothing uses: orphans, stale indexes, leftovers of
     /// compactions, and deleted files.
     pub waste_bytes: Option<u64>,
@@ -19,20 +21,26 @@ impl Waste {
     /// The waste of a snapshot; views count once, with all their files.
     #[must_use]
     pub fn of(snapshot: &Snapshot) -> Self {
-        let (mut files, mut waste, mut is_known) = (0.0, 0.0, false);
+        let (mut files, mut compactable, mut unused, mut is_known) = (0.0, 0.0, 0.0, false);
         for (at, node) in snapshot.nodes().iter().enumerate() {
             let Some(ix) = NodeIx::from_usize(at) else { continue };
             let kind = if ix == NodeIx::CLUSTER { TargetKind::View } else { TargetKind::Db };
             let sums = snapshot.totals().sums_of(ix, kind);
             let usage = node.disk_usage.unwrap_or_default();
-            let unused = usage.stale_index_bytes + usage.leftover_bytes + usage.trash_bytes;
-            files += sums.file_bytes.get().unwrap_or_default() + unused as f64;
-            waste += sums.reclaimable_bytes.get().unwrap_or_default() + unused as f64;
+            files += sums.file_bytes.get().unwrap_or_default();
+            compactable += sums.reclaimable_bytes.get().unwrap_or_default();
             // Compacting an orphan is no remedy: all of it is waste.
-            waste += sums.orphan_file.get().unwrap_or_default();
+            unused += sums.orphan_file.get().unwrap_or_default();
+            let deleted = usage.stale_index_bytes + usage.leftover_bytes + usage.trash_bytes;
+            files += deleted as f64;
+            unused += deleted as f64;
             is_known |= kind == TargetKind::Db && sums.file_bytes.get().is_some();
         }
-        let known = |bytes: f64| is_known.then(|| crate::model::rounding::to_bytes(bytes));
-        Self { file_bytes: known(files), waste_bytes: known(waste.min(files)) }
+        let known = |bytes: f64| is_known.then(|| to_bytes(bytes));
+        Self {
+            file_bytes: known(files),
+            compactable_bytes: known(compactable),
+            waste_bytes: known((compactable + unused).min(files)),
+        }
     }
 }

@@ -102,3 +102,72 @@ fn muted(line: &AdviceLine) -> String {
         why.unwrap_or_default()
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::report::{AdviceMute, AdviceSubject, MoreAdvice};
+
+    const COMMAND: &str = "curl -u \"$COUCHDB_USER:$COUCHDB_PASSWORD\" -X POST -H 'Content-Type: application/json' \"$COUCHDB_URL\"/orders/_sync_shards";
+
+    fn line(code: &'static str, severity: &'static str, db: &str, says: &str) -> AdviceLine {
+        let remedy = |kind: &'static str, says: &str, text: Option<&str>| AdviceRemedy {
+            kind: kind.into(),
+            says: says.to_owned(),
+            text: text.map(str::to_owned),
+        };
+        let choice = "Decide whether anybody still needs the data; delete the files in the data directory of each node if not.";
+        AdviceLine {
+            code: code.into(),
+            severity: severity.into(),
+            subject: AdviceSubject { kind: "database".into(), name: db.to_owned() },
+            says: says.to_owned(),
+            evidence: std::collections::BTreeMap::new(),
+            gain: AdviceGain { kind: "bytes".into(), value: 7 << 30 },
+            remedy: vec![
+                remedy("command", "Create the missing copies:", Some(COMMAND)),
+                remedy("choice", choice, None),
+                remedy(
+                    "configuration",
+                    "Or leave it to recliner:",
+                    Some("mode: enforce\nchannels: rent"),
+                ),
+            ],
+            learn: format!("/docs/advice.html#{code}"),
+            since: Some("2026-11-21T00:54:00Z".to_owned()),
+            muted: None,
+        }
+    }
+
+    #[test]
+    fn each_piece_fits_a_terminal_and_commands_can_be_pasted() {
+        let says = "orders lacks 2 shard copies of its 24 on couchdb@a and couchdb@b; the other copies of these ranges have 1.5 GiB.";
+        let first = line("missing_copies", "warning", "orders", says);
+        let hostile = line("orphan_shards", "info", "old\u{1b}[31m", "Old files.");
+        let mute = AdviceMute {
+            since: "2026-11-21T00:54:00Z".to_owned(),
+            until: "2026-12-21T00:54:00Z".to_owned(),
+            by: None,
+            why: Some("kept for the auditors".to_owned()),
+        };
+        let muted = AdviceLine { muted: Some(mute), ..hostile.clone() };
+        let answer = Advice {
+            checked_at: Some("2026-11-21T00:54:00Z".to_owned()),
+            says: "You waste 308 GiB of 2.1 TiB; 14 things to do, which free 290 GiB. 1 muted."
+                .to_owned(),
+            file_bytes: Some(2 << 40),
+            waste_bytes: Some(308 << 30),
+            gain_bytes: 290 << 30,
+            advice: vec![first, hostile, muted],
+            more: vec![MoreAdvice { code: "orphan_shards".into(), count: 12, gain_bytes: 3 << 30 }],
+        };
+        for width in [80, 160] {
+            let text = advice(&answer, width);
+            assert!(text.contains(COMMAND), "{text}");
+            for line in text.lines().filter(|line| !line.contains("curl")) {
+                assert!(line.chars().count() <= usize::from(width), "{line}");
+            }
+        }
+        insta::assert_snapshot!([80, 120].map(|width| advice(&answer, width)).join("\n"));
+    }
+}

@@ -5,12 +5,14 @@
 pub struct AdviceSettings {
     /// Advice that would free fewer bytes is not given.
     pub min_bytes: u64,
+    /// Share of all files from which on waste that no channel takes is worth other channels, in percent.
+    pub untaken_waste_percent: f64,
     /// Share of deleted documents from which on they are worth a purge or a new database, in percent.
     pub deleted_documents_percent: f64,
 }
 
 impl Default for AdviceSettings {
     fn default() -> Self {
-        Self { min_bytes: 64 << 20, deleted_documents_percent: 50.0 }
+        Self { min_bytes: 64 << 20, untaken_waste_percent: 20.0, deleted_documents_percent: 50.0 }
     }
 }

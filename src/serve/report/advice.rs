@@ -207,11 +207,9 @@ impl Advice {
             (0, _) => format!("{waste}there is no advice."),
             (_, 0) => format!("{waste}there {} to do.", things(open, true)),
             (_, gain) => {
-                format!(
-                    "{waste}{} to do, which free {}.",
-                    things(open, false),
-                    format_size_short(gain)
-                )
+                let free = if open == 1 { "frees" } else { "free" };
+                let gain = format_size_short(gain);
+                format!("{waste}{} to do, which {free} {gain}.", things(open, false))
             }
         };
         if muted > 0 {

@@ -11,8 +11,8 @@ use axum::{
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use recliner::serve::report::{
-    RefusalLine,
-    orders::{Compacting, Flushed, Released, Rescanning, Resumed, Suspended, Waits},
+    AdviceMute, RefusalLine,
+    orders::{Compacting, Flushed, Muted, Released, Rescanning, Resumed, Suspended, Waits},
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -339,5 +339,40 @@ async fn a_bad_file_of_users_is_refused_with_its_place() {
         assert_eq!((ran.code, ran.out.as_str()), (64, ""), "{ran:?}");
         let says = "anyone who reaches 0.0.0.0:0 could start compactions";
         assert!(ran.err.contains(says), "{}", ran.err);
+    }
+}
+
+#[tokio::test]
+async fn advice_is_muted_by_code_and_subject_and_counted_again() {
+    let mute = AdviceMute {
+        since: "2026-11-21T00:54:00Z".to_owned(),
+        until: "2027-02-19T00:54:00Z".to_owned(),
+        by: None,
+        why: Some("kept".to_owned()),
+    };
+    let muted = json!(Muted { muted: Some(mute) });
+    for (words, data, path, body, says) in [
+        (
+            &["--mute", "orphan_shards", "old", "--for", "90d", "--why", "kept"][..],
+            muted,
+            "mute",
+            json!({ "code": "orphan_shards", "subject": "old", "for": "90d", "why": "kept" }),
+            "Muted orphan_shards about old until 2027-02-19T00:54:00Z.\n",
+        ),
+        (
+            &["--unmute", "orphan_shards"],
+            json!(Muted { muted: None }),
+            "unmute",
+            json!({ "code": "orphan_shards", "subject": null }),
+            "orphan_shards counts again.\n",
+        ),
+    ] {
+        let mut fake = Fake::of(data).await;
+        let all = [&["advise"], words, &["--recliner.url", &fake.url]].concat();
+        let ran = recliner(&all, &[]).await;
+        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, says, ""), "{words:?}");
+        let asked = fake.asked.recv().await.unwrap();
+        assert_eq!(asked.path, format!("POST /api/v1/advice/{path}"));
+        assert_eq!(asked.body, body);
     }
 }

@@ -5,8 +5,9 @@ use crate::{
     advice::{DbSurvey, Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
     model::correction::TOMBSTONE_BYTES,
     table::{DbIx, DbName},
-    text::size::format_size_short,
+    text::{grouped, size::format_size_short},
 };
+use couchdb_names::encode_part;
 use serde_json::json;
 
 pub(super) const RULE: Rule = Rule {
@@ -50,19 +51,23 @@ fn finding(
     let (deleted, docs) = (db.deleted_docs / copies, db.docs / copies);
     let says = if docs == 0 {
         format!(
-            "{name} has no documents but {deleted} deleted ones, which take about {} in all copies.",
+            "{name} has no documents but {} deleted ones, which take about {} in all copies.",
+            grouped(deleted),
             format_size_short(bytes)
         )
     } else {
         format!(
-            "{name} has {deleted} deleted documents beside {docs} others ({:.0} %), which take about {} in all copies.",
-            share * 100.0,
+            "{name} has {} deleted documents beside {} others, which take about {} in all copies.",
+            grouped(deleted),
+            grouped(docs),
             format_size_short(bytes)
         )
     };
     let into = format!("{name}-new");
+    let login = json!({ "basic": { "username": "USER", "password": "PASSWORD" } });
+    let address = |db: &str| json!({ "url": format!("http://127.0.0.1:5984/{}", encode_part(db)), "auth": login });
     let replication = json!({
-        "source": format!("$COUCHDB_URL/{name}"), "target": format!("$COUCHDB_URL/{into}"),
+        "source": address(name), "target": address(&into), "create_target": true,
         "selector": { "_deleted": { "$exists": false } },
     });
     let mut remedy = vec![Remedy::choice(
@@ -76,9 +81,13 @@ fn finding(
             None,
         ));
     }
-    remedy.push(Remedy::configuration(
-        format!("If not, copy the database without them with a document like this in _replicator, then switch clients to {into}:"),
-        replication.to_string(),
+    remedy.push(Remedy::couchdb(
+        format!(
+            "Copy the database without them, with your own login, then switch clients to {into}:"
+        ),
+        "POST",
+        &["_replicate"],
+        Some(&replication),
     ));
     Finding {
         severity,
@@ -114,7 +123,7 @@ mod tests {
         assert_eq!((only.severity, only.gain), (Severity::Info, Gain::Bytes(400_000_000)));
         assert_eq!(
             only.says,
-            "orders has 1000000 deleted documents beside 1000000 others (50 %), which take about 381 MiB in all copies."
+            "orders has 1,000,000 deleted documents beside 1,000,000 others, which take about 381 MiB in all copies."
         );
         assert_eq!(found(1_000_001, 1_000_000), []);
         assert_eq!(found(100, 100_000), [], "they take too little");

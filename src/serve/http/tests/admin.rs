@@ -5,8 +5,9 @@
 
 use super::{super::orders::*, *};
 use crate::{
+    advice::MuteOrder,
     model::{
-        records::{JournalFailure, Suspension, SuspensionScope},
+        records::{AdviceKey, JournalFailure, Mute, Suspension, SuspensionScope},
         score::{Miss, MissReason},
         target::TargetId,
     },
@@ -325,4 +326,43 @@ async fn a_body_that_never_comes_is_not_waited_for() {
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     let failed: Failed = serde_json::from_slice(&body).unwrap();
     assert_eq!(failed.error, "the body did not arrive within 10 seconds");
+}
+
+#[tokio::test]
+async fn advice_is_muted_and_counted_again() {
+    let mut surface = Surface::new();
+    let body = r#"{"code": "orphan_shards", "subject": "old", "for": "90d", "why": "kept"}"#;
+    let answer = order(&mut surface, "advice/mute", body, |order| {
+        let Order::MuteAdvice(order, reply) = order else { panic!("it is another order") };
+        let MuteOrder { key, mute_for, why, by } = order;
+        assert_eq!(key, AdviceKey::of("orphan_shards", "old".to_owned()));
+        assert_eq!(mute_for, Some(Duration::from_secs(90 * 86_400)));
+        let mute = Mute { since: NOW, until: NOW.plus(mute_for.unwrap()), by, why };
+        reply.send(Ok(Some(mute))).unwrap();
+    });
+    let muted = json!({
+        "since": NOW.rfc3339(), "until": "2027-02-19T00:54:00Z", "by": "127.0.0.1", "why": "kept",
+    });
+    assert_eq!(answer.await, success(json!({ "muted": muted })));
+    let answer = order(&mut surface, "advice/unmute", r#"{"code": "orphan_shards"}"#, |order| {
+        let Order::MuteAdvice(order, reply) = order else { panic!("it is another order") };
+        assert_eq!((order.key, order.mute_for), (AdviceKey::of_code("orphan_shards"), None));
+        reply.send(Ok(None)).unwrap();
+    });
+    assert_eq!(answer.await, success(json!({ "muted": null })));
+}
+
+#[tokio::test]
+async fn a_mute_without_end_or_sense_is_refused() {
+    let mut surface = Surface::new();
+    for (body, says) in [
+        (r#"{"code": "orphan_shards", "for": "forever"}"#, "such as 30d"),
+        (r#"{"code": "orphan_shards", "for": "0s"}"#, "more than nothing"),
+        (r#"{"code": "orphan_shards", "for": "5000d"}"#, "at most"),
+        (r#"{"subject": "old"}"#, "code"),
+    ] {
+        let (status, answer) = order(&mut surface, "advice/mute", body, nobody).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+        assert!(answer["error"].as_str().unwrap().contains(says), "{body}: {answer}");
+    }
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::serve::report::{
-    CandidatesLine, Explanations, Failed, Planned, Queue, Queues, RefusedLine, Scorecard, Target,
-    Targets,
+    Advice, CandidatesLine, Explanations, Failed, Planned, Queue, Queues, RefusedLine, Scorecard,
+    Target, Targets,
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -358,4 +358,20 @@ async fn the_scorecard_has_both_sides_and_says_whether_to_switch() {
     assert!(failed.error.contains("\"soon\" is not a valid time"), "{}", failed.error);
     let (status, _) = failure(&surface, "/api/v1/scorecard?days=3").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn advice_is_listed_with_what_is_muted_and_summed_without_it() {
+    let found: Advice = Surface::new().answer("/api/v1/advice").await;
+    assert_eq!(
+        (found.says.as_str(), found.gain_bytes),
+        ("You waste 810 MiB of 810 MiB; one thing to do, which frees 70 MiB. 1 muted.", 70 << 20)
+    );
+    let names: Vec<(&str, bool)> =
+        found.advice.iter().map(|it| (it.subject.name.as_str(), it.muted.is_some())).collect();
+    assert_eq!(names, [("old", false), ("older", true)]);
+    let line = &found.advice[0];
+    assert_eq!(line.evidence["files"], 2);
+    assert_eq!(line.learn, "/docs/advice.html#orphan_shards");
+    assert_eq!(line.remedy[0].text.as_deref(), Some("recliner explain old"));
 }

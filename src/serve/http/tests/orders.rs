@@ -6,7 +6,9 @@ use crate::serve::report::Failed;
 const HOST: (&str, &str) = ("host", "127.0.0.1:10984");
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-const ORDERS: [&str; 6] = [
+const ORDERS: [&str; 8] = [
+    "/api/v1/advice/mute",
+    "/api/v1/advice/unmute",
     "/api/v1/suspend",
     "/api/v1/resume",
     "/api/v1/compact",

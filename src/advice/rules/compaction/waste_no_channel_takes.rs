@@ -1,0 +1,84 @@
+//! Waste below the thresholds of all channels.
+
+use super::{super::Rule, queues};
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject, Waste},
+    text::size::format_size_short,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "waste_no_channel_takes",
+    finds: "Much waste in files that no channel takes.",
+    because: "A ratio says how bloated a file is, not for how long its waste has been lying there: with smoosh's ratio of 2, a file that stopped growing at 1.9 keeps its waste for good. Channels by rent take such a file once its waste has cost as much as a compaction. The share of all files is `advice.untaken_waste`.",
+    severities: &[Severity::Info],
+    check,
+};
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let Waste { file_bytes: Some(all), compactable_bytes: Some(waste), .. } =
+        Waste::of(situation.snapshot())
+    else {
+        return;
+    };
+    let taken = queues(situation)
+        .fold(0_u64, |bytes, (queue, _)| bytes.saturating_add(queue.reclaimable_bytes));
+    let is_complete = queues(situation).all(|(queue, _)| queue.overflow == 0);
+    let left = waste.saturating_sub(taken);
+    let share = left as f64 / all.max(1) as f64;
+    let settings = situation.settings();
+    // Of what does not fit into a queue, only the number is known.
+    if !is_complete || left < settings.min_bytes || share * 100.0 < settings.untaken_waste_percent {
+        return;
+    }
+    findings.push(Finding {
+        severity: Severity::Info,
+        subject: Subject::Cluster,
+        says: format!(
+            "{} ({:.0} % of all files) are wasted in files that no channel takes.",
+            format_size_short(left),
+            share * 100.0
+        ),
+        evidence: vec![("reclaimable_bytes", left.into()), ("share_of_files", share.into())],
+        gain: Gain::Bytes(left),
+        remedy: vec![
+            Remedy::recliner(
+                "See what channels by rent would do with it:",
+                &["what-if", "--channels", "rent"],
+            ),
+            Remedy::configuration("If you like what you see:", "channels: rent"),
+        ],
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::{Shard, TestCluster};
+
+    /// A tenth of a file.
+    const TENTH: u64 = 90 << 20;
+
+    fn found(active: u64) -> Vec<Finding> {
+        let shard =
+            |db| Shard { active_bytes: Some(active * TENTH), ..Shard::new(db, "a", 0, 10 * TENTH) };
+        TestCluster::with_shards(&[shard("orders"), shard("users")]).findings_of(&RULE)
+    }
+
+    #[test]
+    fn from_the_share_on_it_is_advice() {
+        let some = found(6);
+        let [only] = &some[..] else { panic!("{some:?}") };
+        assert_eq!(
+            only.says,
+            "752 MiB (42 % of all files) are wasted in files that no channel takes."
+        );
+        assert_eq!(found(9), [], "less than a fifth");
+        assert_eq!(found(1), [], "a channel takes them");
+    }
+
+    #[test]
+    fn without_sizes_it_is_silent() {
+        let shard = Shard { active_bytes: None, ..Shard::new("orders", "a", 0, 10 * TENTH) };
+        assert_eq!(TestCluster::with_shards(&[shard]).findings_of(&RULE), []);
+    }
+}

@@ -1,0 +1,80 @@
+//! Waste that nobody frees because recliner only advises.
+
+use super::{super::Rule, queues};
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    model::channel::Mode,
+    text::{grouped, size::format_size_short},
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "waste_waits",
+    finds: "Waste in targets that some channel takes, where recliner only advises.",
+    because: "In advise mode recliner starts nothing, so this waste is left to CouchDB's smoosh, if that runs. smoosh looks at a database only when it is written to, keeps its queue in memory, and knows neither free space nor load, so in a quiet cluster such waste can stay for good.",
+    severities: &[Severity::Info],
+    check,
+};
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let waiting = queues(situation).filter(|(_, mode)| *mode == Mode::Advise);
+    let (bytes, targets) = waiting.fold((0_u64, 0_u64), |(bytes, targets), (queue, _)| {
+        let count = queue.queued().len() as u64 + queue.overflow as u64;
+        (bytes.saturating_add(queue.reclaimable_bytes), targets + count)
+    });
+    if bytes < situation.settings().min_bytes {
+        return;
+    }
+    findings.push(Finding {
+        severity: Severity::Info,
+        subject: Subject::Cluster,
+        says: format!(
+            "Compacting {} {} frees {}, but recliner only advises.",
+            grouped(targets),
+            if targets == 1 { "target that waits" } else { "targets that wait" },
+            format_size_short(bytes),
+        ),
+        evidence: vec![("reclaimable_bytes", bytes.into()), ("targets", targets.into())],
+        gain: Gain::Bytes(bytes),
+        remedy: vec![
+            Remedy::recliner("See what would start now, with the requests:", &["plan"]),
+            Remedy::recliner("See what enforcing would change in the next days:", &["what-if"]),
+            Remedy::configuration(
+                "When you agree, let recliner do it, within limits and only while space and load allow:",
+                "mode: enforce",
+            ),
+        ],
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::{Shard, TestCluster};
+
+    /// A tenth of a file.
+    const TENTH: u64 = 90 << 20;
+
+    fn found(mode: Mode, active_bytes: Option<u64>) -> Vec<Finding> {
+        let shard = Shard { active_bytes, ..Shard::new("orders", "a", 0, 10 * TENTH) };
+        let mut cluster = TestCluster::with_shards(&[shard]);
+        cluster.rules.mode = mode;
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn what_waits_is_worth_enforcing() {
+        let found = found(Mode::Advise, Some(2 * TENTH));
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "Compacting 1 target that waits frees 731 MiB, but recliner only advises."
+        );
+    }
+
+    #[test]
+    fn what_recliner_starts_itself_or_does_not_know_is_no_advice() {
+        assert_eq!(found(Mode::Enforce, Some(2 * TENTH)), []);
+        assert_eq!(found(Mode::Advise, Some(9 * TENTH)), [], "no channel takes it");
+        assert_eq!(found(Mode::Advise, None), []);
+    }
+}
