@@ -8,6 +8,7 @@
 //! To add a rule: write a file beside those in `rules/`, add its [`Rule`] to the list of its family, and run the
 //! tests. The book's page, the labels of the metrics and the words of the API come from that list.
 
+mod attribution;
 mod finding;
 mod findings;
 mod remedy;
@@ -20,6 +21,7 @@ pub(crate) mod test_cluster;
 mod view;
 mod waste;
 
+pub use attribution::{AttributeBy, Attributed, AttributedBytes, Attribution, attribute};
 pub use finding::{Evidence, EvidenceValue, Finding, Gain, Severity, Subject};
 pub use findings::{Findings, Surplus};
 pub use remedy::{Remedy, RemedyKind};

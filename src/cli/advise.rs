@@ -5,14 +5,15 @@ use super::{
     args::{AdviseArgs, Format},
     orders::until_carried_out,
     print, print_json, printable,
-    read_once::{self, AnswerSource},
+    read_once::{self, AnswerSource, ClusterReading},
     service_client::ServiceClient,
     table,
 };
 use crate::{
-    advice::{AdviceInputs, AdviceView, Severity, Waste, check},
+    advice::{AdviceInputs, AdviceView, AttributeBy, Severity, Waste, check},
+    model::settings::Settings,
     serve::report::{
-        Advice,
+        Advice, Usage,
         orders::{MuteOrder, Muted, UnmuteOrder},
     },
 };
@@ -32,13 +33,17 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
     if args.mute.is_some() || args.unmute.is_some() {
         return mute(&args).await;
     }
+    if let Some(by) = &args.by {
+        return usage(&args, by).await;
+    }
     let (advice, unseen) = match args.source.answer_source(args.recliner.as_deref(), &args.login)? {
         AnswerSource::Service(client) => (ask_service(&client).await?, None),
         AnswerSource::Default(client) => {
             (ask_service(&client).await.map_err(read_once::missing_source_error)?, None)
         }
         AnswerSource::Cluster => {
-            read_cluster(&args).await.map(|(advice, unseen)| (advice, Some(unseen)))?
+            let (reading, settings, unseen) = read_cluster(&args).await?;
+            (advice_of(reading, &settings), Some(unseen))
         }
     };
     let memory = unseen.is_none();
@@ -60,6 +65,35 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
     })
 }
 
+/// Databases or design documents that a table names.
+const NAMED: usize = 20;
+
+/// Whose bytes fill the disks.
+async fn usage(args: &AdviseArgs, by: &str) -> Result<Exit, CommandError> {
+    let query = [("by", by)];
+    let ask = async |client: &ServiceClient| -> Result<Usage, CommandError> {
+        client.get("/api/v1/usage", &query).await
+    };
+    let (usage, exit) = match args.source.answer_source(args.recliner.as_deref(), &args.login)? {
+        AnswerSource::Service(client) => (ask(&client).await?, Exit::Done),
+        AnswerSource::Default(client) => {
+            let asked = ask(&client).await;
+            (asked.map_err(read_once::missing_source_error)?, Exit::Done)
+        }
+        AnswerSource::Cluster => {
+            let (reading, _, exit) = read_cluster(args).await?;
+            let by = AttributeBy::ALL.into_iter().find(|it| it.label() == by);
+            let by = by.unwrap_or(AttributeBy::Database);
+            (Usage::of(&reading.plan.snapshot, by, NAMED), exit)
+        }
+    };
+    match args.format {
+        Format::Json => print_json(&usage)?,
+        Format::Table => print(&table::usage(&usage, table::width()))?,
+    }
+    Ok(exit)
+}
+
 /// Whether there is advice of this severity or worse that nobody muted.
 fn has_severity(advice: &Advice, least: &str) -> bool {
     let worse = Severity::ALL.map(Severity::label).into_iter().skip_while(|label| *label != least);
@@ -71,23 +105,25 @@ async fn ask_service(client: &ServiceClient) -> Result<Advice, CommandError> {
     client.get("/api/v1/advice", &[]).await
 }
 
-/// Reads the cluster; also returns whether part of it could not be read.
-async fn read_cluster(args: &AdviseArgs) -> Result<(Advice, Exit), CommandError> {
+/// Reads the cluster; also returns the settings, and whether part of it could not be read.
+async fn read_cluster(args: &AdviseArgs) -> Result<(ClusterReading, Settings, Exit), CommandError> {
     let loaded = read_once::load(&args.source.flags(), args.source.config_file.as_deref())?;
     read_once::start_log_if_asked(&args.source.log, &loaded.settings)?;
     let reading = read_once::read_cluster(&loaded.settings).await?;
-    let now = Clock::System.now();
     read_once::print_read_errors(&reading.status);
     let unseen = !reading.status.errors.is_empty();
+    let exit = if unseen { Exit::Incomplete } else { Exit::Done };
+    Ok((reading, loaded.settings, exit))
+}
+
+/// The advice of what was read once.
+fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
+    let now = Clock::System.now();
     let waste = Waste::of(&reading.plan.snapshot);
-    let inputs = AdviceInputs {
-        plan: reading.plan,
-        status: reading.status,
-        settings: loaded.settings.advice,
-    };
+    let inputs =
+        AdviceInputs { plan: reading.plan, status: reading.status, settings: settings.advice };
     let view = AdviceView::found(check(&inputs, now), now);
-    let advice = Advice::of(&view, waste, now);
-    Ok((advice, if unseen { Exit::Incomplete } else { Exit::Done }))
+    Advice::of(&view, waste, now)
 }
 
 /// Mutes advice, or ends that.

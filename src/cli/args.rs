@@ -382,11 +382,14 @@ pub(super) struct AdviseArgs {
     /// Exit with status 3 if there is advice of this severity or worse that nobody muted
     #[arg(long, value_name = "SEVERITY", value_parser = ["info", "warning", "critical"])]
     pub(super) fail_on: Option<String>,
+    /// Print instead whose bytes fill the disks: by database, or by design document
+    #[arg(long, value_name = "WHAT", value_parser = ["database", "design"], conflicts_with = "fail_on")]
+    pub(super) by: Option<String>,
     /// Tell a running recliner to count advice of this code no more, or only that about a subject
-    #[arg(long, num_args = 1..=2, value_names = ["CODE", "SUBJECT"], conflicts_with = "fail_on")]
+    #[arg(long, num_args = 1..=2, value_names = ["CODE", "SUBJECT"], conflicts_with_all = ["fail_on", "by"])]
     pub(super) mute: Option<Vec<String>>,
     /// Tell a running recliner to count it again
-    #[arg(long, num_args = 1..=2, value_names = ["CODE", "SUBJECT"], conflicts_with_all = ["fail_on", "mute"])]
+    #[arg(long, num_args = 1..=2, value_names = ["CODE", "SUBJECT"], conflicts_with_all = ["fail_on", "by", "mute"])]
     pub(super) unmute: Option<Vec<String>>,
     /// For how long to mute it [default: 30d]
     #[arg(long = "for", value_name = "DURATION", requires = "mute")]

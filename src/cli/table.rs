@@ -9,6 +9,7 @@ mod outlook;
 mod planned;
 mod scanned;
 mod scorecard;
+mod usage;
 
 pub(super) use advice::advice;
 pub(super) use explained::explained;
@@ -19,3 +20,4 @@ pub(super) use outlook::what_if;
 pub(super) use planned::planned;
 pub(super) use scanned::{disks, headline, nodes, queues, targets};
 pub(super) use scorecard::scorecard;
+pub(super) use usage::usage;

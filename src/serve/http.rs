@@ -204,6 +204,7 @@ pub fn router(state: AppState) -> Router {
         .route("/what-if", get(what_if::what_if).layer(Extension(what_if::Turns::default())))
         .route("/scorecard", get(scorecard::scorecard))
         .route("/advice", get(advice::advice))
+        .route("/usage", get(advice::usage))
         .route("/advice/mute", post(advice::mute))
         .route("/advice/unmute", post(advice::unmute))
         .route("/history", get(api::history))

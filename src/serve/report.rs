@@ -22,6 +22,7 @@ mod rent;
 mod scorecard;
 mod status;
 mod suspension;
+mod usage;
 mod volume;
 mod what_if;
 mod why;
@@ -46,6 +47,7 @@ pub use status::{
     ConfigLine, Configuration, EntryLine, Feeds, ReadErrors, Status, Sweep, TakeoverLine,
 };
 pub use suspension::SuspensionLine;
+pub use usage::{Usage, UsageBytes, UsageLine};
 pub use volume::VolumeLine;
 pub use what_if::{
     OutlookLine, ProposedHorizon, RentProposal, SmooshRules, VolumeOutlookLine, WhatIf,

@@ -1,27 +1,30 @@
-//! `/api/v1/advice`: what to do about the cluster, and orders to mute it.
+//! `/api/v1/advice`: what to do about the cluster, orders to mute it, and `/api/v1/usage`: whose bytes fill
+//! the disks.
 
 use super::{
     AppState, Order,
     admin::ordered,
-    api::{ApiError, success},
+    api::{ApiError, in_turn, success},
     guard::{ConcurrencyLimit, Permission},
     query::NoQuery,
 };
 use crate::{
-    advice::{MuteOrder, Waste},
+    advice::{AttributeBy, MuteOrder, Waste},
     model::records::{AdviceKey, Mute},
     plan::Plan,
     serve::{
         http::api::ValidQuery,
-        report::{Advice, AdviceMute, orders as answers},
+        report::{Advice, AdviceMute, Usage, orders as answers, words},
     },
     text::duration,
 };
 use axum::{
     Extension,
     extract::{self, Request},
-    response::Response,
+    response::{IntoResponse as _, Response},
 };
+use schemars::JsonSchema;
+use serde::Deserialize;
 use std::{sync::Arc, time::Duration};
 
 /// For how long advice is muted, unless the order says otherwise.
@@ -38,6 +41,41 @@ pub(super) async fn advice(
     let view = Arc::clone(&state.advice.borrow());
     let waste = Waste::of(&state.plan.borrow().snapshot);
     success(&Advice::of(&view, waste, state.clock.now()))
+}
+
+/// Databases or design documents to name, unless asked otherwise, and at most.
+const NAMED: usize = 20;
+const MAX_NAMED: usize = 10_000;
+
+/// What bytes are attributed to.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct UsageQuery {
+    /// `database`, which is the default, or `design`.
+    #[schemars(with = "words::AttributeBy")]
+    by: Option<String>,
+    /// The number to name; the rest is summed. Default 20, at most 10,000.
+    #[schemars(range(min = 1, max = 10_000))]
+    limit: Option<usize>,
+}
+
+/// Whose bytes fill the disks.
+pub(super) async fn usage(
+    extract::State(state): extract::State<AppState>,
+    Extension(turns): Extension<ConcurrencyLimit>,
+    ValidQuery(query): ValidQuery<UsageQuery>,
+) -> Response {
+    let label = query.by.as_deref().unwrap_or(AttributeBy::Database.label());
+    let Some(by) = AttributeBy::ALL.into_iter().find(|by| by.label() == label) else {
+        let why = format!("by is {label:?}; write database or design");
+        return ApiError::bad(why).into_response();
+    };
+    let limit = query.limit.unwrap_or(NAMED);
+    if !(1..=MAX_NAMED).contains(&limit) {
+        return ApiError::bad(format!("limit must be from 1 to {MAX_NAMED}")).into_response();
+    }
+    let usage = in_turn(&state, &turns, move |plan| Ok(Usage::of(&plan.snapshot, by, limit)));
+    usage.await.map_or_else(|refused| refused, |usage| success(&usage))
 }
 
 /// Mutes advice.

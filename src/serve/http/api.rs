@@ -164,7 +164,7 @@ pub(super) async fn not_found(uri: Uri) -> Response {
     let path = uri.path();
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
     ApiError::absent(format!(
-        "there is no /api/v1{path}; there are /api/v1/status, targets, facts, queue, plan, jobs, explain, what-if, scorecard, advice, history, events, config and backup, and the POST orders suspend, resume, compact, release, rescan, flush, advice/mute and advice/unmute"
+        "there is no /api/v1{path}; there are /api/v1/status, targets, facts, queue, plan, jobs, explain, what-if, scorecard, advice, usage, history, events, config and backup, and the POST orders suspend, resume, compact, release, rescan, flush, advice/mute and advice/unmute"
     ))
     .into_response()
 }

@@ -102,6 +102,8 @@ vocabularies! {
     ScorecardState: scorecard::ScorecardState::ALL.map(scorecard::ScorecardState::label);
     /// What kind of advice this is.
     AdviceCode: advice::rules().map(|rule| rule.code).collect::<Vec<_>>();
+    /// What bytes are attributed to.
+    AttributeBy: advice::AttributeBy::ALL.map(advice::AttributeBy::label);
     /// How much advice matters.
     Severity: advice::Severity::ALL.map(advice::Severity::label);
     /// What advice is about.

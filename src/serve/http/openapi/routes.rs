@@ -6,6 +6,7 @@ use super::{HTML, JSON, Schemas, TEXT};
 use crate::{
     serve::{
         http::{
+            advice::UsageQuery,
             docs,
             facts::FactsQuery,
             query::{
@@ -16,7 +17,7 @@ use crate::{
         },
         report::{
             Advice, Configuration, DbUpdates, Events, Explanations, Jobs, Outcomes, Planned,
-            Queues, Scorecard, Status, Success, TargetGroup, Targets, WhatIf, orders,
+            Queues, Scorecard, Status, Success, TargetGroup, Targets, Usage, WhatIf, orders,
         },
     },
     sources::inventory::FactsPage,
@@ -287,6 +288,15 @@ fn watching_the_cluster() -> Vec<Operation> {
         )
         .with_detail(
             "Each piece with what it rests on (`evidence`), what it is worth (`gain`), what to type (`remedy`), where to read on (`learn`), and since when. Of each code the most valuable twenty; `more` counts the rest. Muted pieces stay in the list and are marked. The rules are asked once a minute.",
+        ),
+        read::<UsageQuery, Usage>(
+            "/api/v1/usage",
+            "usage",
+            "Bytes on disk by database or by design document, the largest first.",
+            READ,
+        )
+        .with_detail(
+            "All copies of shards and all files of indexes count. By `design`, documents that share an index are one line.",
         ),
         read::<NoQuery, Jobs>(
             "/api/v1/jobs",

@@ -3,7 +3,7 @@
 use super::*;
 use crate::serve::report::{
     Advice, CandidatesLine, Explanations, Failed, Planned, Queue, Queues, RefusedLine, Scorecard,
-    Target, Targets,
+    Target, Targets, Usage,
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -374,4 +374,18 @@ async fn advice_is_listed_with_what_is_muted_and_summed_without_it() {
     assert_eq!(line.evidence["files"], 2);
     assert_eq!(line.learn, "/docs/advice.html#orphan_shards");
     assert_eq!(line.remedy[0].text.as_deref(), Some("recliner explain old"));
+}
+
+#[tokio::test]
+async fn bytes_are_attributed_to_databases_and_to_design_documents() {
+    let surface = Surface::new();
+    let found: Usage = surface.answer("/api/v1/usage?limit=1").await;
+    assert_eq!((found.by.as_ref(), found.largest.len()), ("database", 1));
+    assert!(found.others > 0 && found.largest[0].bytes.file_bytes > found.other_bytes.file_bytes);
+    let found: Usage = surface.answer("/api/v1/usage?by=design").await;
+    assert!(found.largest.iter().all(|line| !line.designs.is_empty()), "{found:?}");
+    for query in ["by=node", "limit=0", "limit=99999", "bye=design"] {
+        let (status, failed) = failure(&surface, &format!("/api/v1/usage?{query}")).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{query}: {}", failed.error);
+    }
 }

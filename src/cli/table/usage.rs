@@ -1,0 +1,40 @@
+//! Whose bytes fill the disks, as a table.
+
+use super::layout::{Grid, bytes};
+use crate::{
+    cli::printable,
+    serve::report::{Usage, UsageBytes},
+    text::grouped,
+};
+
+/// The disk usage as text.
+pub(in crate::cli) fn usage(answer: &Usage, width: u16) -> String {
+    let by_design = answer.by == "design";
+    let name = if by_design { "design document" } else { "database" };
+    let mut rows = Grid::new([name, "on disk", "views", "reclaimable", "unknown"], &[1, 2, 3, 4]);
+    let mut push = |name: String, sums: &UsageBytes| {
+        let unknown = if sums.unmeasured == 0 { String::new() } else { grouped(sums.unmeasured) };
+        rows.push([
+            printable(&name),
+            bytes(Some(sums.file_bytes)),
+            bytes(Some(sums.view_bytes)),
+            bytes(Some(sums.reclaimable_bytes)),
+            unknown,
+        ]);
+    };
+    for line in &answer.largest {
+        let name = match (by_design, line.designs.is_empty()) {
+            (false, _) => line.db.clone(),
+            (true, true) => format!("{} (no design document)", line.db),
+            (true, false) => format!("{}/{}", line.db, line.designs.join(" ")),
+        };
+        push(name, &line.bytes);
+    }
+    if answer.others > 0 {
+        push(format!("{} others", grouped(answer.others)), &answer.other_bytes);
+    }
+    if rows.is_empty() {
+        return "There are no files.\n".to_owned();
+    }
+    rows.one_line_each(width, |most| most * 2 / 3)
+}
