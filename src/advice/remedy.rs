@@ -79,7 +79,7 @@ impl Remedy {
         path: &[&str],
         body: Option<&serde_json::Value>,
     ) -> Self {
-        let mut line = "curl -u \"$COUCHDB_USER:$COUCHDB_PASSWORD\"".to_owned();
+        let mut line = "curl -u \"$COUCHDB_USER\"".to_owned();
         if method != "GET" {
             line.push_str(&format!(" -X {method} -H 'Content-Type: application/json'"));
         }
@@ -134,7 +134,7 @@ mod tests {
         let text = |remedy: Remedy| remedy.text.unwrap_or_default();
         assert_eq!(
             text(Remedy::couchdb("", "POST", &["a/b'c", "_view_cleanup"], None)),
-            "curl -u \"$COUCHDB_USER:$COUCHDB_PASSWORD\" -X POST -H 'Content-Type: application/json' \"$COUCHDB_URL\"/a%2Fb%27c/_view_cleanup"
+            "curl -u \"$COUCHDB_USER\" -X POST -H 'Content-Type: application/json' \"$COUCHDB_URL\"/a%2Fb%27c/_view_cleanup"
         );
         assert_eq!(
             text(Remedy::couchdb(
@@ -143,11 +143,11 @@ mod tests {
                 &["_reshard", "jobs"],
                 Some(&json!({"type": "split"}))
             )),
-            "curl -u \"$COUCHDB_USER:$COUCHDB_PASSWORD\" -X POST -H 'Content-Type: application/json' \"$COUCHDB_URL\"/_reshard/jobs -d '{\"type\":\"split\"}'"
+            "curl -u \"$COUCHDB_USER\" -X POST -H 'Content-Type: application/json' \"$COUCHDB_URL\"/_reshard/jobs -d '{\"type\":\"split\"}'"
         );
         assert_eq!(
             text(Remedy::couchdb("", "GET", &["db", "_design/a b"], None)),
-            "curl -u \"$COUCHDB_USER:$COUCHDB_PASSWORD\" \"$COUCHDB_URL\"/db/_design/a%20b"
+            "curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"/db/_design/a%20b"
         );
         assert_eq!(text(Remedy::recliner("", &["explain", "a b"])), "recliner explain 'a b'");
     }

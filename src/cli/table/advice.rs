@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::serve::report::{AdviceMute, AdviceSubject, MoreAdvice};
 
-    const COMMAND: &str = "curl -u \"$COUCHDB_USER:$COUCHDB_PASSWORD\" -X POST -H 'Content-Type: application/json' \"$COUCHDB_URL\"/orders/_sync_shards";
+    const COMMAND: &str = "curl -u \"$COUCHDB_USER\" -X POST -H 'Content-Type: application/json' \"$COUCHDB_URL\"/orders/_sync_shards";
 
     fn line(code: &'static str, severity: &'static str, db: &str, says: &str) -> AdviceLine {
         let remedy = |kind: &'static str, says: &str, text: Option<&str>| AdviceRemedy {

@@ -86,7 +86,7 @@ pub struct AdviceRemedy {
     pub kind: Word,
     /// What it does, or what has to be decided.
     pub says: String,
-    /// What to paste; null for a choice. `$COUCHDB_URL`, `$COUCHDB_USER` and `$COUCHDB_PASSWORD` are the
+    /// What to paste; null for a choice. `$COUCHDB_URL` and `$COUCHDB_USER` are the
     /// reader's.
     pub text: Option<String>,
 }
