@@ -138,6 +138,10 @@ pub struct OtherFileSums {
     pub files: u64,
     /// Files that CouchDB has deleted but that still exist.
     pub trash: u64,
+    /// The part of `trash` that is in `.delete` for less than an hour: CouchDB may be about to delete it.
+    pub recent_trash: u64,
+    /// The part of `trash` that `enable_database_recovery` keeps: databases with their indexes.
+    pub recoverable: u64,
     /// The part of `trash` that is among view indexes, if those have their own directory.
     pub trash_of_views: u64,
     /// Nouveau's indexes, if they are inside these directories.
@@ -152,10 +156,21 @@ pub struct OtherFileSums {
 
 impl OtherFileSums {
     fn add(&mut self, other: &Self) {
-        let Self { files, trash, trash_of_views, nouveau, clouseau, misplaced, other: foreign } =
-            other;
+        let Self {
+            files,
+            trash,
+            recent_trash,
+            recoverable,
+            trash_of_views,
+            nouveau,
+            clouseau,
+            misplaced,
+            other: foreign,
+        } = other;
         self.files += files;
         self.trash = self.trash.saturating_add(*trash);
+        self.recent_trash = self.recent_trash.saturating_add(*recent_trash);
+        self.recoverable = self.recoverable.saturating_add(*recoverable);
         self.trash_of_views = self.trash_of_views.saturating_add(*trash_of_views);
         self.nouveau = self.nouveau.saturating_add(*nouveau);
         self.clouseau = self.clouseau.saturating_add(*clouseau);

@@ -29,7 +29,9 @@ pub use draft::Draft;
 pub use index_set::IndexSet;
 pub use indexes::{DbIx, TargetIx};
 pub use name_table::DbName;
-pub use node::{DiskUsage, Node, NodeIx, NodeSmoosh, PriorityRange, SmooshChannel, VolumeUsage};
+pub use node::{
+    CompactionFiles, DiskUsage, Node, NodeIx, NodeSmoosh, PriorityRange, SmooshChannel, VolumeUsage,
+};
 pub use persisted::{DamagedBlock, TableBlock, UncompressedBlock};
 pub use projection::Projection;
 pub use published_state::{PublishedDbState, PublishedUpdateSeqs};

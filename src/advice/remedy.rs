@@ -71,6 +71,17 @@ impl Remedy {
         Self { kind: RemedyKind::Command, says: says.into(), text: Some(line.into()) }
     }
 
+    /// A search in the directories of a node, with `find`'s own tests; where the directories are unknown, in
+    /// the reader's `$COUCHDB_DATA`.
+    #[must_use]
+    pub fn find_files(says: impl Into<String>, directories: &[&str], tests: &str) -> Self {
+        let roots = match directories {
+            [] => "\"$COUCHDB_DATA\"".to_owned(),
+            known => known.iter().map(|root| quoted(root)).collect::<Vec<_>>().join(" "),
+        };
+        Self::command(says, format!("find {roots} {tests}"))
+    }
+
     /// A request to CouchDB: a method, the parts of the path, which are encoded, and the JSON to send.
     #[must_use]
     pub fn couchdb(
@@ -102,7 +113,7 @@ fn encoded(part: &str) -> String {
 }
 
 /// A word for a POSIX shell.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=@%,+".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

@@ -4,7 +4,10 @@
 //! adds a field here instead of another pass: a million targets take a tenth of a second each time.
 
 use crate::{
-    model::target::{TargetKind, TargetState},
+    model::{
+        correction::Correction,
+        target::{TargetKind, TargetState},
+    },
     table::{DbIx, Snapshot, TargetIx, TargetRef},
 };
 
@@ -29,6 +32,10 @@ pub struct DbSurvey {
     pub deleted_docs: u64,
     /// Live bytes of those whose documents are counted.
     pub counted_bytes: u64,
+    /// What compacting them would free although CouchDB counts it as live, as earlier compactions showed.
+    pub hidden_bytes: u64,
+    /// The shard copy that has most of it.
+    pub most_hidden: Option<(u64, TargetIx)>,
     /// The largest shard copy, by live bytes.
     pub largest: Option<(u64, TargetIx)>,
     /// Number of its view indexes.
@@ -47,6 +54,8 @@ pub struct Survey {
     pub orphans: Vec<TargetIx>,
     /// Shard copies in the shard map that are not on disk.
     pub missing: Vec<TargetIx>,
+    /// Cleanups of databases that have stale index files.
+    pub cleanups: Vec<TargetIx>,
 }
 
 impl Survey {
@@ -70,6 +79,9 @@ impl Survey {
             (TargetKind::Db, TargetState::Missing) => self.missing.push(target.ix()),
             (TargetKind::Db, _) => self.add_shard(target),
             (TargetKind::View, TargetState::Ok) if !target.is_part() => self.add_view(target),
+            (TargetKind::Cleanup, _) if target.facts().flags.evidence => {
+                self.cleanups.push(target.ix());
+            }
             (TargetKind::View | TargetKind::Cleanup | TargetKind::Search, _) => {}
         }
     }
@@ -91,6 +103,10 @@ impl Survey {
         db.file_bytes = db.file_bytes.saturating_add(file.unwrap_or_default());
         db.active_bytes = db.active_bytes.saturating_add(active.unwrap_or_default());
         let reclaimable = target.correction().reclaimable_bytes(TargetKind::Db, &facts);
+        let shown = Correction::NONE.reclaimable_bytes(TargetKind::Db, &facts);
+        let hidden = reclaimable.zip(shown).map_or(0, |(all, shown)| all.saturating_sub(shown));
+        db.hidden_bytes = db.hidden_bytes.saturating_add(hidden);
+        db.most_hidden = db.most_hidden.max((hidden > 0).then_some((hidden, target.ix())));
         db.reclaimable_bytes = db.reclaimable_bytes.saturating_add(reclaimable.unwrap_or_default());
         db.largest = db.largest.max(active.map(|bytes| (bytes, target.ix())));
         let counted = facts.docs.get().zip(facts.deleted_docs.get()).zip(active);

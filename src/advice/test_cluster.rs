@@ -4,13 +4,13 @@ use super::{AdviceInputs, Finding, Findings, Rule, Situation, Survey};
 use crate::{
     model::{
         channel::Channels,
-        facts::{FactSource, Facts, Measurement},
+        facts::{FactFlags, FactSource, Facts, Measurement},
         settings::advice::AdviceSettings,
         target::TargetState,
     },
     plan::{Conditions, Queues, Rules},
     scan::ScanStatus,
-    table::{DbName, Draft, ShardMapEntry},
+    table::{CompactionFiles, DbName, DiskUsage, Draft, ShardMapEntry},
 };
 use couchdb_names::Range;
 use std::{collections::BTreeMap, sync::Arc};
@@ -126,6 +126,30 @@ impl TestCluster {
         let ix = self.draft.get_or_add_shard(node, db, Some(range));
         self.draft.set_facts(ix, shard.facts());
         self.draft.set_state(ix, shard.state);
+    }
+
+    /// A cleanup of a database for which there is evidence, with the bytes of its stale index files.
+    pub(crate) fn add_cleanup(&mut self, db: &str, file_bytes: Option<u64>) {
+        let db = self.draft.get_or_add_db(DbName { db, suffix: ".1" });
+        let ix = self.draft.get_or_add_cleanup(db);
+        let flags = FactFlags { evidence: true, ..FactFlags::default() };
+        let measured_at = Some(Measurement { at: NOW, source: FactSource::Files });
+        let file_bytes = file_bytes.into();
+        self.draft.set_facts(ix, Facts { file_bytes, flags, measured_at, ..Facts::default() });
+    }
+
+    /// Makes a node one whose directories are read.
+    pub(crate) fn set_disk_usage(&mut self, node: &str, change: impl FnOnce(&mut DiskUsage)) {
+        let mut usage = DiskUsage { last_success: Some(NOW), ..DiskUsage::default() };
+        change(&mut usage);
+        let node = self.draft.get_or_add_node(node);
+        self.draft.update_node(node, |node| node.disk_usage = Some(usage));
+    }
+
+    /// Sets the files of compactions on a node.
+    pub(crate) fn add_compactions(&mut self, node: &str, files: Vec<CompactionFiles>) {
+        let node = self.draft.get_or_add_node(node);
+        self.draft.update_node(node, |node| node.compactions = files);
     }
 
     /// What the rules are asked about.

@@ -33,9 +33,10 @@ pub enum FileMeaning<'a> {
         /// The signature of that index.
         signature: Signature,
     },
-    /// Deleted by CouchDB but still there: files in `.delete`, and databases kept by
-    /// `enable_database_recovery` with their indexes.
+    /// Deleted by CouchDB but still there: files in `.delete`.
     Trash,
+    /// A deleted database that `enable_database_recovery` keeps, or one of its indexes.
+    Recoverable,
     /// Part of a Nouveau index.
     Nouveau,
     /// Part of a Clouseau index.
@@ -75,7 +76,7 @@ fn database_file(path: &str) -> Option<FileMeaning<'_>> {
     let shard = path.strip_suffix(".couch")?;
     if shard.strip_suffix(".deleted").is_some_and(|before| without_deletion_time(before).is_some())
     {
-        return Some(FileMeaning::Trash);
+        return Some(FileMeaning::Recoverable);
     }
     is_shard_name(shard).then_some(FileMeaning::Db { shard })
 }
@@ -88,12 +89,12 @@ fn index_file(path: &str) -> Option<FileMeaning<'_>> {
     // shard's keeps its extension: `.<date>.<time>.deleted.<suffix>_design`.
     if owner.strip_suffix(".deleted").is_some_and(|before| without_deletion_time(before).is_some())
     {
-        return Some(FileMeaning::Trash);
+        return Some(FileMeaning::Recoverable);
     }
     let shard = owner.strip_suffix("_design")?;
     let before = shard.rsplit_once('.').and_then(|(before, _)| before.strip_suffix(".deleted"));
     if before.is_some_and(|before| without_deletion_time(before).is_some()) {
-        return Some(FileMeaning::Trash);
+        return Some(FileMeaning::Recoverable);
     }
     if !is_shard_name(shard) {
         return None;
@@ -177,17 +178,17 @@ mod tests {
             ),
             (".delete/0123456789abcdef0123456789abcdef", FileMeaning::Trash),
             (".delete/deep/file", FileMeaning::Trash),
-            (&format!("{SHARD}.20261122.010203.deleted.couch"), FileMeaning::Trash),
-            ("local.20261122.010203.deleted.couch", FileMeaning::Trash),
+            (&format!("{SHARD}.20261122.010203.deleted.couch"), FileMeaning::Recoverable),
+            ("local.20261122.010203.deleted.couch", FileMeaning::Recoverable),
             (
                 &format!(
                     ".shards/00000000-7fffffff/app/orders.20261122.010203.deleted.1795222434_design/mrview/{SIGNATURE}.view"
                 ),
-                FileMeaning::Trash,
+                FileMeaning::Recoverable,
             ),
             (
                 &format!(".local_design.20261122.010203.deleted/mrview/{SIGNATURE}.view"),
-                FileMeaning::Trash,
+                FileMeaning::Recoverable,
             ),
             (&format!("nouveau/couchdb@a/{SHARD}/{SIGNATURE}/index/_0.cfs"), FileMeaning::Nouveau),
             (&format!("clouseau/{SHARD}/{SIGNATURE}/_0.cfs"), FileMeaning::Clouseau),

@@ -58,10 +58,14 @@ fn roots(root: &TempDir) -> NodeDirectories {
     NodeDirectories { data: root.path().to_owned(), views: None }
 }
 
+fn now() -> Moment {
+    wall_clock::Clock::System.now()
+}
+
 /// One walk on two threads, with its findings by name.
 fn walked(roots: &NodeDirectories, before: &WalkCache) -> (WalkResult, BTreeMap<String, WalkItem>) {
     let (sender, found) = mpsc::channel::<Vec<WalkItem>>();
-    let walked = walk(roots, before, 2, &|found| sender.send(found).is_ok()).unwrap();
+    let walked = walk(roots, before, 2, now(), &|found| sender.send(found).is_ok()).unwrap();
     drop(sender);
     let name = |found: &WalkItem| match found {
         WalkItem::Db { shard, .. } => shard.to_string(),
@@ -95,6 +99,8 @@ fn a_walk_finds_everything_once_with_the_values_of_its_header() {
     let sums = OtherFileSums {
         files: 10,
         trash: 1500,
+        recent_trash: 1000,
+        recoverable: 500,
         nouveau: 200,
         clouseau: 100,
         other: 4,
@@ -116,6 +122,14 @@ fn a_walk_finds_everything_once_with_the_values_of_its_header() {
         directory_owner(root.path()).as_deref(),
         expected("deletes.couch")["epochs"][0][0].as_str()
     );
+}
+
+#[test]
+fn what_stays_in_the_trash_is_no_longer_recent() {
+    let root = tree();
+    let later = now().plus(std::time::Duration::from_secs(3_601));
+    let sums = walk(&roots(&root), &WalkCache::default(), 1, later, &|_| true).unwrap().sums;
+    assert_eq!((sums.trash, sums.recent_trash, sums.recoverable), (1500, 0, 500));
 }
 
 #[test]
@@ -277,7 +291,10 @@ fn nested_data_and_view_directories_are_two_trees() {
         NodeDirectories { data: root.path().to_owned(), views: Some(root.path().join("gone")) };
     assert!(!walked(&gone, &WalkCache::default()).0.is_complete);
     let gone = NodeDirectories { data: root.path().join("gone"), views: None };
-    assert_eq!(walk(&gone, &WalkCache::default(), 2, &|_| true).unwrap_err(), ReadProblem::Io);
+    assert_eq!(
+        walk(&gone, &WalkCache::default(), 2, now(), &|_| true).unwrap_err(),
+        ReadProblem::Io
+    );
 }
 
 #[test]
@@ -286,7 +303,7 @@ fn a_receiver_that_stops_ends_the_walk_as_incomplete() {
     for at in 0..2000 {
         put(root.path(), &format!("shards/00000000-ffffffff/db.{at}.couch"), b"x");
     }
-    let walked = walk(&roots(&root), &WalkCache::default(), 2, &|_| false).unwrap();
+    let walked = walk(&roots(&root), &WalkCache::default(), 2, now(), &|_| false).unwrap();
     assert!(!walked.is_complete && walked.sums.files < 2000, "{:?}", walked.sums);
 }
 

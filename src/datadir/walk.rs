@@ -29,8 +29,13 @@ use std::{
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread,
+    time::Duration,
 };
 use wall_clock::Moment;
+
+/// How long CouchDB may take to delete what it moved to `.delete`: a file system takes seconds to minutes
+/// for a file of hundreds of gigabytes.
+const RECENT_TRASH: Duration = Duration::from_secs(3_600);
 
 /// Maximum depth below a directory. A database name has at most 238 bytes, half of them slashes.
 const MAX_DEPTH: usize = 160;
@@ -60,7 +65,7 @@ pub struct WalkResult {
 }
 
 /// Walks both directories on `threads` threads, at least one, and passes its findings to `take`
-/// until that returns false.
+/// until that returns false. `now` is when it begins.
 ///
 /// # Errors
 ///
@@ -70,6 +75,7 @@ pub fn walk(
     roots: &NodeDirectories,
     before: &WalkCache,
     threads: usize,
+    now: Moment,
     take: &(dyn Fn(Vec<WalkItem>) -> bool + Sync),
 ) -> Result<WalkResult, ReadProblem> {
     let data = open_root(&roots.data)?;
@@ -86,7 +92,7 @@ pub fn walk(
             .map(|_| {
                 let (batches, waiting) = sync_channel(MAX_QUEUED_BATCHES);
                 let stop = &stop;
-                let worker = WalkWorker::new(before, take, stop);
+                let worker = WalkWorker::new(before, take, stop, now);
                 (batches, scope.spawn(move || worker.run(&waiting)))
             })
             .unzip();
@@ -98,7 +104,7 @@ pub fn walk(
             buffers: Vec::new(),
             roots: places,
             is_complete: true,
-            worker: WalkWorker::new(before, take, &stop),
+            worker: WalkWorker::new(before, take, &stop, now),
         };
         let tree = if one_tree { DirectoryContent::Both } else { DirectoryContent::Databases };
         walker.walk_directory(&Arc::new(OpenDirectory { fd: data, path: Vec::new(), tree }), 0);
@@ -290,6 +296,8 @@ struct WalkWorker<'a> {
     before: &'a WalkCache,
     take: &'a (dyn Fn(Vec<WalkItem>) -> bool + Sync),
     stop: &'a AtomicBool,
+    /// When the walk began.
+    now: Moment,
     reader: FileReader,
     found: Vec<WalkItem>,
     sums: OtherFileSums,
@@ -308,11 +316,13 @@ impl<'a> WalkWorker<'a> {
         before: &'a WalkCache,
         take: &'a (dyn Fn(Vec<WalkItem>) -> bool + Sync),
         stop: &'a AtomicBool,
+        now: Moment,
     ) -> Self {
         Self {
             before,
             take,
             stop,
+            now,
             reader: FileReader::new(),
             found: Vec::new(),
             sums: OtherFileSums::default(),
@@ -401,10 +411,12 @@ impl<'a> WalkWorker<'a> {
                 self.sums.misplaced += file_bytes(item);
             }
             FileMeaning::Trash => {
-                let bytes = file_bytes(item);
-                self.sums.trash += bytes;
-                self.sums.trash_of_views += if tree == DirectoryContent::Views { bytes } else { 0 };
+                let bytes = self.add_trash(item);
+                if self.is_recent(item) {
+                    self.sums.recent_trash += bytes;
+                }
             }
+            FileMeaning::Recoverable => self.sums.recoverable += self.add_trash(item),
             FileMeaning::Nouveau => self.sums.nouveau += file_bytes(item),
             FileMeaning::Clouseau => self.sums.clouseau += file_bytes(item),
             FileMeaning::Db { .. } | FileMeaning::Compaction { .. } | FileMeaning::Other => {
@@ -412,6 +424,24 @@ impl<'a> WalkWorker<'a> {
             }
         }
         self.path = path;
+    }
+
+    /// Counts a file that CouchDB has deleted or set aside; returns its bytes.
+    fn add_trash(&mut self, item: &FileItem) -> u64 {
+        let bytes = file_bytes(item);
+        self.sums.trash += bytes;
+        let is_of_views = item.dir.tree == DirectoryContent::Views;
+        self.sums.trash_of_views += if is_of_views { bytes } else { 0 };
+        bytes
+    }
+
+    /// Whether a file in `.delete` was moved there a short time ago; a move sets the time of change.
+    fn is_recent(&self, item: &FileItem) -> bool {
+        let stat = statat(&item.dir.fd, &item.name, AtFlags::SYMLINK_NOFOLLOW);
+        stat.is_ok_and(|stat| {
+            let moved = Moment::from_unix(u64::try_from(stat.st_ctime).unwrap_or_default());
+            moved.age(self.now) < RECENT_TRASH
+        })
     }
 
     fn read_cached(

@@ -79,6 +79,29 @@ impl IndexTables {
         draft.set_facts(cleanup, facts.marked_from_files());
     }
 
+    /// A walk found no unused index file of a database that had some: somebody cleaned up, on all nodes.
+    pub(super) fn clear_stale(
+        &mut self,
+        draft: &mut Draft,
+        has_stale: impl Fn(DbIx) -> bool,
+        now: Moment,
+    ) {
+        for (db, known) in &self.dbs {
+            let Some(cleanup) = known.cleanup.filter(|_| known.designed.is_some()) else {
+                continue;
+            };
+            let Some(target) = draft.current().target(cleanup) else { continue };
+            let mut facts = target.facts();
+            if facts.file_bytes.get().is_none_or(|bytes| bytes == 0) || has_stale(*db) {
+                continue;
+            }
+            facts.flags.evidence = false;
+            facts.file_bytes = KnownNumber::new(0);
+            facts.measured_at = Some(Measurement { at: now, source: FactSource::Files });
+            draft.set_facts(cleanup, facts.marked_from_files());
+        }
+    }
+
     /// Finds the indexes of an earlier process in the tables.
     pub(super) fn restore(&mut self, tables: &Snapshot) {
         for target in tables.targets() {

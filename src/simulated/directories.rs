@@ -36,7 +36,10 @@ impl SimulatedDirectories {
         let node: Arc<str> = node.into();
         let sums = OtherFileSums {
             files: walk.files.len() as u64,
-            trash: walk.trash,
+            trash: walk.trash.saturating_add(walk.recoverable),
+            // The disk frees what was deleted within a minute.
+            recent_trash: walk.trash,
+            recoverable: walk.recoverable,
             ..OtherFileSums::default()
         };
         let files =
@@ -123,7 +126,7 @@ mod tests {
             bloat: 3.0,
             designs: vec![design.clone()],
             stale_index_bytes: 700,
-            interrupted: vec![Interrupted { range: 0, node: NODE.to_owned(), done: 0.3 }],
+            interrupted: vec![Interrupted::new(0, NODE, 0.3)],
             ..Database::new("orders")
         };
         Config {

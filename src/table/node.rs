@@ -67,6 +67,8 @@ pub struct Node {
     pub skipped_shards: bool,
     /// The content of its directories, if this process can read them.
     pub disk_usage: Option<DiskUsage>,
+    /// The largest files of compactions there, running or left behind.
+    pub compactions: Vec<CompactionFiles>,
     /// The volumes that hold these directories.
     pub volume_usage: Vec<VolumeUsage>,
     /// Targets for which CouchDB and files' headers disagree, if both were read.
@@ -89,6 +91,9 @@ pub struct DiskUsage {
     pub stale_index_bytes: u64,
     /// Number of such files.
     pub stale_index_files: u64,
+    /// The part of `stale_index_bytes` that no request to CouchDB removes: the shard of these files is gone, or
+    /// CouchDB does not look for indexes in their directory.
+    pub ownerless_index_bytes: u64,
     /// Whether design documents were known, so that signatures could be judged.
     pub designs_known: bool,
     /// Files left over from compactions.
@@ -97,12 +102,33 @@ pub struct DiskUsage {
     pub leftover_files: u64,
     /// Files that CouchDB has deleted but that still exist.
     pub trash_bytes: u64,
+    /// The part of `trash_bytes` that is younger than an hour, so that CouchDB may be about to delete it.
+    pub recent_trash_bytes: u64,
+    /// The part of `trash_bytes` that `enable_database_recovery` keeps.
+    pub recoverable_bytes: u64,
     /// Nouveau's indexes, if they are inside these directories.
     pub nouveau_bytes: u64,
     /// Clouseau's indexes, if they are inside these directories.
     pub clouseau_bytes: u64,
     /// Any file that does not belong to CouchDB.
     pub other_bytes: u64,
+}
+
+/// The files that compactions of one shard, or of its indexes, write or left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompactionFiles {
+    /// The shard, by CouchDB's name.
+    pub shard: Arc<str>,
+    /// Whether they are files of its indexes.
+    pub of_views: bool,
+    /// Whether nothing works on them any more.
+    pub is_leftover: bool,
+    /// Their number.
+    pub files: u64,
+    /// Their size.
+    pub bytes: u64,
+    /// The size of the shard's own file, where it is known.
+    pub shard_bytes: Option<u64>,
 }
 
 /// Bytes on one file system that nothing uses, at the last walk.

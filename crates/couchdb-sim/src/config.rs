@@ -170,6 +170,16 @@ pub struct Interrupted {
     pub node: String,
     /// The completed share, 0 to 1.
     pub done: f64,
+    /// The bytes of its files, if they grow beyond what it needs: they are still written.
+    pub grown_to: Option<u64>,
+}
+
+impl Interrupted {
+    /// One that no longer runs.
+    #[must_use]
+    pub fn new(range: u32, node: &str, done: f64) -> Self {
+        Self { range, node: node.to_owned(), done, grown_to: None }
+    }
 }
 
 impl Database {
@@ -294,6 +304,8 @@ pub struct Config {
     pub orphans: Vec<Orphan>,
     /// View indexes on disk whose shard, with this name, no longer exists.
     pub orphan_indexes: Vec<Orphan>,
+    /// Files of deleted databases that `enable_database_recovery` keeps.
+    pub recoverable: Vec<Orphan>,
     /// Design documents that are changed repeatedly.
     pub deploys: Vec<Deploy>,
     /// How often a compaction is killed, with the nodes taking turns; `None`: never.
@@ -326,6 +338,7 @@ impl Config {
             fleets: Vec::new(),
             orphans: Vec::new(),
             orphan_indexes: Vec::new(),
+            recoverable: Vec::new(),
             deploys: Vec::new(),
             killed_every: None,
             delete_rate: None,
@@ -401,7 +414,7 @@ impl Config {
             fleet.template.check()?;
             fleet.template.placed_on.iter().try_for_each(known)?;
         }
-        let orphans = self.orphans.iter().chain(&self.orphan_indexes);
+        let orphans = self.orphans.iter().chain(&self.orphan_indexes).chain(&self.recoverable);
         orphans.map(|orphan| &orphan.node).try_for_each(known)
     }
 }

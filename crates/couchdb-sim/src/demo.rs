@@ -42,6 +42,11 @@ pub fn demo_config() -> Config {
             file: "shards/00000000-ffffffff/campaign-2017.1489140600".to_owned(),
             bytes: 1_900_000_000,
         }],
+        recoverable: vec![Orphan {
+            node: NAMES[1].to_owned(),
+            file: "shards/00000000-ffffffff/campaign-2016.1457517000".to_owned(),
+            bytes: 2_600_000_000,
+        }],
         deploys: vec![Deploy {
             db: "catalog/eu".to_owned(),
             design: half_price(),
@@ -58,7 +63,7 @@ pub fn demo_config() -> Config {
 }
 
 fn interrupted(range: u32, node: &str, done: f64) -> Interrupted {
-    Interrupted { range, node: node.to_owned(), done }
+    Interrupted::new(range, node, done)
 }
 
 /// A design document that is changed repeatedly.
@@ -254,7 +259,17 @@ fn databases() -> Vec<Database> {
             interrupted: vec![interrupted(0, NAMES[2], 0.4)],
             ..db("tickets")
         },
-        Database { docs: 12_000, doc_bytes: 600, writes_per_second: 0.5, ..db("_users") },
+        // Its compaction sorts without end.
+        Database {
+            docs: 12_000,
+            doc_bytes: 600,
+            writes_per_second: 0.5,
+            interrupted: vec![Interrupted {
+                grown_to: Some(9_000_000_000),
+                ..interrupted(0, NAMES[0], 0.6)
+            }],
+            ..db("_users")
+        },
         Database { docs: 14, ..db("_replicator") },
     ]
 }

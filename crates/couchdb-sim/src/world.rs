@@ -50,6 +50,8 @@ struct FileChanges {
     leftover: u64,
     /// When those were last written, if after the start.
     leftover_written: Duration,
+    /// Whether they are still written.
+    leftover_grows: bool,
     /// The completed share of an interrupted compaction, 0 to 1.
     resume: f64,
     /// Index files that were built or compacted, by the position of their design document.

@@ -6,7 +6,7 @@ mod orphan_shards;
 use super::Family;
 use crate::{
     advice::Situation,
-    table::{DbIx, TargetIx, TargetRef},
+    table::{DbIx, Node, TargetIx, TargetRef},
     text::listed,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +27,11 @@ fn by_database<'a>(
         dbs.entry(target.db()).or_default().push(target);
     }
     dbs
+}
+
+/// The directories of a node, where they are known.
+fn directories_of(node: &Node) -> Vec<&str> {
+    node.volume_usage.iter().map(|usage| &*usage.volume.directory).collect()
 }
 
 /// The nodes of targets as text: `couchdb@a and couchdb@b`.

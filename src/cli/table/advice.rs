@@ -49,7 +49,9 @@ fn piece(line: &AdviceLine, width: u16) -> String {
     let severity = printable(&line.severity).to_uppercase();
     wrap(&mut text, &format!("{severity}  "), &printable(&line.says), width.into());
     let name = |name: &str| format!("  {name:NAMES$}");
-    wrap(&mut text, &name("gain"), &gain(&line.gain), width.into());
+    if line.gain.value > 0 {
+        wrap(&mut text, &name("gain"), &gain(&line.gain), width.into());
+    }
     for remedy in &line.remedy {
         wrap(&mut text, &name("do"), &printable(&remedy.says), width.into());
         for pasted in pasted(remedy) {

@@ -1,15 +1,18 @@
 //! Determines the unused files at the end of a sweep.
 
-use super::{Disk, OnNode};
+use super::{Disk, OnNode, db_and_range};
 use crate::{
     datadir::{DirectoryContent, DirectoryVolume, OtherFileSums},
     jobs,
     model::target::{TargetKind, TargetState},
     scan::{running_jobs::RunningJobs, targets::TargetTables, views::IndexTables},
     sources::inventory::CompactionFile,
-    table::{DbIx, DiskUsage, Draft, NodeIx, PartSums, TargetIx, TargetRef, View, VolumeUsage},
+    table::{
+        CompactionFiles, DbIx, DiskUsage, Draft, NodeIx, PartSums, TargetIx, TargetRef, View,
+        VolumeUsage,
+    },
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Duration};
 use wall_clock::Moment;
 
 /// How long a compaction's file must be unchanged to count as leftover, if running jobs are known: the
@@ -20,11 +23,16 @@ const LEFTOVER_AFTER: Duration = Duration::from_secs(600);
 /// a day with daily windows, and then continues them.
 const LEFTOVER_AFTER_UNPOLLED: Duration = Duration::from_secs(86_400);
 
+/// Maximum number of shards of a node whose compactions' files are listed.
+const MAX_LISTED_COMPACTIONS: usize = 16;
+
 /// Sums over one node's files.
 #[derive(Debug, Default)]
 struct Unused {
     stale_bytes: u64,
     stale_files: u64,
+    /// Bytes of those whose shard is gone.
+    ownerless_bytes: u64,
     designs_known: bool,
 }
 
@@ -60,7 +68,9 @@ impl Disk {
                 unused.stale_bytes = unused.stale_bytes.saturating_add(bytes);
                 unused.stale_files += 1;
                 // `_view_cleanup` does not remove index files whose shard is gone.
-                if has_shard != Some(false) {
+                if has_shard == Some(false) {
+                    unused.ownerless_bytes = unused.ownerless_bytes.saturating_add(bytes);
+                } else {
                     *stale_of.entry(db).or_default() += bytes;
                 }
             } else if let Some(of) = of
@@ -78,6 +88,9 @@ impl Disk {
             }
         }
         sum_up(draft, &parts_of);
+        if self.is_complete() {
+            views.clear_stale(draft, |db| stale_of.contains_key(&db), now);
+        }
         for (db, bytes) in stale_of {
             views.set_stale(draft, db, bytes, now);
         }
@@ -85,6 +98,12 @@ impl Disk {
             let unused = nodes.remove(at).unwrap_or_default();
             set_disk_totals(draft, *at, on_node, (&unused, jobs.tasks(*at)), now);
         }
+    }
+
+    /// Whether every directory was read whose files are known.
+    fn is_complete(&self) -> bool {
+        let is_whole = |node: &OnNode| node.ended.as_ref().is_some_and(|disk| disk.whole);
+        self.was_walked() && self.nodes.values().all(is_whole)
     }
 
     /// Whether the shard of a part exists; `None` if that is unknown.
@@ -124,6 +143,7 @@ fn set_disk_totals(
 ) {
     let Some(ended) = &on_node.ended else { return };
     let left = leftovers(&on_node.compactions, running, now);
+    let compactions = largest_compactions(draft, at, &on_node.compactions, running, now);
     let whole = ended.whole && on_node.unread == 0;
     let (sums, took) = (ended.sums, ended.took);
     let volumes = ended.volumes.iter().map(|volume| left.on(volume, &sums, unused));
@@ -131,6 +151,7 @@ fn set_disk_totals(
     draft.update_node(at, |node| {
         let before = node.disk_usage.unwrap_or_default();
         node.volume_usage = volumes;
+        node.compactions = compactions;
         node.disk_usage = Some(DiskUsage {
             last_success: if whole { Some(now) } else { before.last_success },
             oldest_fact: before.oldest_fact,
@@ -138,10 +159,13 @@ fn set_disk_totals(
             files: sums.files,
             stale_index_bytes: unused.stale_bytes.saturating_add(sums.misplaced),
             stale_index_files: unused.stale_files,
+            ownerless_index_bytes: unused.ownerless_bytes.saturating_add(sums.misplaced),
             designs_known: unused.designs_known,
             leftover_bytes: left.of_dbs.saturating_add(left.of_views),
             leftover_files: left.files,
             trash_bytes: sums.trash,
+            recent_trash_bytes: sums.recent_trash,
+            recoverable_bytes: sums.recoverable,
             nouveau_bytes: sums.nouveau,
             clouseau_bytes: sums.clouseau,
             other_bytes: sums.other,
@@ -212,19 +236,52 @@ impl Leftovers {
     }
 }
 
+/// Whether a compaction left this file behind, given the node's running jobs, if known.
+fn is_leftover(file: &CompactionFile, running: Option<&[jobs::RunningTask]>, now: Moment) -> bool {
+    match running {
+        Some(tasks) => {
+            file.changed.age(now) >= LEFTOVER_AFTER
+                && !tasks.iter().any(|task| *task.key.shard == *file.shard)
+        }
+        None => file.changed.age(now) >= LEFTOVER_AFTER_UNPOLLED,
+    }
+}
+
+/// The largest files of compactions on a node, summed by shard.
+fn largest_compactions(
+    draft: &Draft,
+    node: NodeIx,
+    files: &[CompactionFile],
+    running: Option<&[jobs::RunningTask]>,
+    now: Moment,
+) -> Vec<CompactionFiles> {
+    let mut sums: BTreeMap<(&str, bool, bool), (u64, u64)> = BTreeMap::new();
+    for file in files {
+        let key = (&*file.shard, file.of_view, is_leftover(file, running, now));
+        let (files, bytes) = sums.entry(key).or_default();
+        *files += 1;
+        *bytes = bytes.saturating_add(file.bytes);
+    }
+    let mut largest: Vec<_> = sums.into_iter().collect();
+    largest.sort_unstable_by_key(|(key, (_, bytes))| (Reverse(*bytes), *key));
+    largest.truncate(MAX_LISTED_COMPACTIONS);
+    let listed = largest.into_iter().map(|((shard, of_views, is_leftover), (files, bytes))| {
+        let (name, range) = db_and_range(shard);
+        let target = draft.find_db(name).and_then(|db| draft.find_shard(node, db, range));
+        let target = target.and_then(|ix| draft.current().target(ix));
+        let shard_bytes = target.and_then(TargetRef::file_bytes);
+        CompactionFiles { shard: shard.into(), of_views, is_leftover, files, bytes, shard_bytes }
+    });
+    listed.collect()
+}
+
 /// The files that compactions left behind, given the node's running jobs, if known.
 fn leftovers(
     files: &[CompactionFile],
     running: Option<&[jobs::RunningTask]>,
     now: Moment,
 ) -> Leftovers {
-    let left = files.iter().filter(|file| match running {
-        Some(tasks) => {
-            file.changed.age(now) >= LEFTOVER_AFTER
-                && !tasks.iter().any(|task| *task.key.shard == *file.shard)
-        }
-        None => file.changed.age(now) >= LEFTOVER_AFTER_UNPOLLED,
-    });
+    let left = files.iter().filter(|file| is_leftover(file, running, now));
     left.fold(Leftovers::default(), |mut all, file| {
         let bytes = if file.of_view { &mut all.of_views } else { &mut all.of_dbs };
         *bytes = bytes.saturating_add(file.bytes);

@@ -74,7 +74,7 @@ impl FilesSource {
             batches.blocking_send(disk).is_ok()
         };
         let threads = thread::available_parallelism().map_or(1, NonZero::get).clamp(2, MAX_THREADS);
-        let walked = datadir::walk(&self.roots, &before, threads, &take)
+        let walked = datadir::walk(&self.roots, &before, threads, at, &take)
             .map_err(|problem| unread(&self.roots.data.display().to_string(), problem))?;
         let WalkResult { sums, is_complete: whole, cache: known } = walked;
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(known);

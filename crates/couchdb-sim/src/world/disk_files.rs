@@ -18,6 +18,9 @@ use wall_clock::Moment;
 /// How long before the start the described compactions were interrupted.
 const LONG_AGO: Duration = Duration::from_secs(2 * 86_400);
 
+/// The first moment after the start.
+const SOON: Duration = Duration::from_nanos(1);
+
 /// The result of a walk over a node's directories.
 #[derive(Clone, Debug, Default)]
 pub struct DiskWalk {
@@ -25,6 +28,8 @@ pub struct DiskWalk {
     pub files: Vec<DiskFile>,
     /// Bytes of deleted files that are not freed yet.
     pub trash: u64,
+    /// Bytes of deleted databases that are kept for recovery.
+    pub recoverable: u64,
 }
 
 /// A file on a node's disk.
@@ -94,7 +99,9 @@ impl World {
                     left.done,
                 );
                 let touched = self.changed.entry(file).or_default();
-                (touched.leftover, touched.resume) = (bytes, left.done.min(0.99));
+                touched.leftover = left.grown_to.unwrap_or(bytes);
+                touched.leftover_grows = left.grown_to.is_some();
+                touched.resume = left.done.min(0.99);
             }
         }
     }
@@ -127,6 +134,13 @@ impl World {
         self.config.orphan_indexes.iter().filter(here)
     }
 
+    /// Bytes of deleted databases on a node that are kept for recovery.
+    pub(super) fn recoverable(&self, node: u32) -> u64 {
+        let kept = self.config.recoverable.iter();
+        let here = kept.filter(|file| self.node_position(&file.node) == Some(node));
+        here.map(|file| file.bytes).fold(0, u64::saturating_add)
+    }
+
     /// Bytes of temporary files on a node.
     pub(super) fn temporary(&self, node: u32) -> u64 {
         self.temporaries(node).map(|it| it.bytes).fold(0, u64::saturating_add)
@@ -144,7 +158,9 @@ impl World {
         let left = left.filter(move |(file, _)| here(**file) && !self.compacting(**file));
         let left = left.map(|(file, touched)| {
             let key = JobKey { file: *file, kind: JobKind::Shard };
-            TemporaryFile { key, bytes: touched.leftover, at: touched.leftover_written }
+            let at =
+                if touched.leftover_grows { self.now.max(SOON) } else { touched.leftover_written };
+            TemporaryFile { key, bytes: touched.leftover, at }
         });
         running.chain(left).filter(|it| it.bytes > 0)
     }
@@ -169,7 +185,7 @@ impl World {
             let Some(shard) = self.name_of(key.file) else { continue };
             files.push(DiskFile::Compaction { shard, bytes, changed });
         }
-        Some(DiskWalk { files, trash: self.trash(node) })
+        Some(DiskWalk { files, trash: self.trash(node), recoverable: self.recoverable(node) })
     }
 
     /// Adds a file and its indexes.

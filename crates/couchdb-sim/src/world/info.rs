@@ -65,7 +65,7 @@ pub struct ViewInfo {
 pub struct DiskUse {
     /// The disk's size; `None`: unlimited.
     pub capacity: Option<u64>,
-    /// Database and index files, orphans and stale indexes included.
+    /// Database and index files, orphans, stale indexes and what is kept for recovery included.
     pub files: u64,
     /// Temporary files of running and interrupted compactions.
     pub temporary: u64,

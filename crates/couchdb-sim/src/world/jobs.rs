@@ -399,6 +399,7 @@ impl World {
         let touched = self.changed.entry(key.file).or_default();
         touched.swap = Some(stock.compacted_file(job.base, held));
         touched.leftover = 0;
+        touched.leftover_grows = false;
         touched.resume = 0.0;
         self.record_end(key, true);
     }
@@ -440,6 +441,7 @@ impl World {
                 let touched = self.changed.entry(key.file).or_default();
                 touched.leftover = job.temporary(key.kind, self.now);
                 touched.leftover_written = self.now;
+                touched.leftover_grows = false;
                 touched.resume = done.min(0.99);
             }
             JobKind::Build(place) => {

@@ -263,6 +263,7 @@ impl World {
         let mut files = 0_u64;
         let mut add = |bytes: u64| files = files.saturating_add(bytes);
         add(self.orphan_indexes(node).map(|index| index.bytes).sum());
+        add(self.recoverable(node));
         for file in self.files_of(node) {
             add(self.sizes_of(file).map_or(0, |sizes| sizes.file));
             add(self.stale_of(file));

@@ -29,9 +29,10 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                 severity: Severity::Info,
                 subject: Subject::Database(name.db.to_owned()),
                 says: format!(
-                    "{files} of {name} ({}) on {} belong to no database.",
+                    "{files} of {name} ({}) on {} {} to no database.",
                     format_size_short(bytes),
                     nodes_of(&targets),
+                    if targets.len() == 1 { "belongs" } else { "belong" },
                 ),
                 evidence: vec![
                     ("files", (targets.len() as u64).into()),

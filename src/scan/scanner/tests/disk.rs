@@ -41,6 +41,8 @@ fn walked(node: &str, files: Vec<FoundFile>, whole: bool) -> Vec<Observation> {
         files: files.len() as u64,
         trash: 5,
         trash_of_views: 2,
+        recent_trash: 1,
+        recoverable: 3,
         ..OtherFileSums::default()
     };
     let disk = Ok(DiskWalk { sums, whole, took: Duration::from_millis(30), volumes: volumes() });
@@ -112,6 +114,7 @@ fn a_directory_without_couchdb_is_a_node_of_its_own() {
     assert_eq!((node.is_up, node.last_success, node.is_member), (None, None, true));
     let disk = node.disk_usage.unwrap();
     assert_eq!((disk.trash_bytes, disk.stale_index_bytes, disk.designs_known), (5, 0, false));
+    assert_eq!((disk.recent_trash_bytes, disk.recoverable_bytes), (1, 3));
     assert_eq!(disk.oldest_fact, Some(Moment::from_unix(900)));
     assert_eq!(disagreements(&snapshot, NODES[0]), None);
 
@@ -228,6 +231,7 @@ fn index_files_of_no_design_document_are_stale_and_evidence_for_a_cleanup() {
         (disk.stale_index_bytes, disk.stale_index_files, disk.designs_known),
         (160, 2, true)
     );
+    assert_eq!(disk.ownerless_index_bytes, 90);
     assert_eq!(
         useless(&snapshot, NODES[0]),
         [("/data".to_owned(), [0, 0, 3]), ("/views".to_owned(), [160, 0, 2])]
@@ -237,9 +241,25 @@ fn index_files_of_no_design_document_are_stale_and_evidence_for_a_cleanup() {
     let known = target(&snapshot, &format!("view:couchdb@a/{ID}/{}", "01".repeat(16)));
     assert_eq!(known.view().unwrap().designs.first().map(|id| &**id), Some("_design/x"));
 
+    // After somebody's cleanup nothing is left to clean up.
+    let without = |signature: u8| {
+        files.iter().filter(move |file| {
+        !matches!(file, FoundFile::View(part) if part.signature == Signature([signature; 16]))
+    })
+    };
+    for whole in [false, true] {
+        let cleaned = without(2).cloned().collect();
+        harness.cluster.send_modify(|cluster| cluster.disk = walked(NODES[0], cleaned, whole));
+        let snapshot = harness.sweep(if whole { 3 } else { 2 });
+        let cleanup = target(&snapshot, "cleanup:orders").facts();
+        let expected = if whole { (false, Some(0)) } else { (true, Some(70)) };
+        assert_eq!((cleanup.flags.evidence, cleanup.file_bytes.get()), expected);
+    }
+    harness.cluster.send_modify(|cluster| cluster.disk = walked(NODES[0], files, true));
+
     // Where not all documents could be read, no signature is judged.
     harness.cluster.send_modify(|cluster| cluster.signatures = None);
-    let snapshot = harness.sweep(2);
+    let snapshot = harness.sweep(4);
     assert_eq!(on_disk(&snapshot, NODES[0]).map(|disk| disk.stale_index_bytes), Some(90));
 }
 
@@ -348,6 +368,11 @@ fn a_compactions_file_is_left_over_once_nothing_runs_and_it_no_longer_changes() 
         compaction("_users", 90_000),
     ];
     let cluster = Cluster { compacting: vec![SHARD], ..Cluster::default() };
+    let listed = |snapshot: &Snapshot| -> Vec<(String, bool, u64, Option<u64>)> {
+        let node = snapshot.nodes().iter().find(|it| &*it.name == NODES[0]).unwrap();
+        let files = node.compactions.iter();
+        files.map(|it| (it.shard.to_string(), it.is_leftover, it.bytes, it.shard_bytes)).collect()
+    };
     let left = |disk: Vec<Observation>, alone: bool| {
         let cluster = Cluster { disk, alone, ..cluster.clone() };
         let mut harness = Harness::starting(cluster, vec![], None);
@@ -357,8 +382,19 @@ fn a_compactions_file_is_left_over_once_nothing_runs_and_it_no_longer_changes() 
         let left = on_disk(&snapshot, NODES[0]).map(|disk| disk.leftover_bytes);
         let by_volume = useless(&snapshot, NODES[0]).into_iter().map(|(_, [_, left, _])| left);
         assert!(by_volume.clone().all(|bytes| bytes == 0) || by_volume.eq([601, 90_000]));
-        left
+        (left, listed(&snapshot))
     };
-    assert_eq!(left(walked(NODES[0], files.clone(), true), false), Some(601 + 90_000));
-    assert_eq!(left(walked(NODES[0], files, true), true), Some(0), "nobody says what runs");
+    let (bytes, listed) = left(walked(NODES[0], files.clone(), true), false);
+    assert_eq!(bytes, Some(601 + 90_000));
+    assert_eq!(
+        listed,
+        [
+            ("_users".to_owned(), true, 90_000, None),
+            (SHARD.to_owned(), false, 700, Some(100)),
+            ("_dbs".to_owned(), true, 601, Some(100)),
+            ("_nodes".to_owned(), false, 599, None),
+        ]
+    );
+    let (bytes, _) = left(walked(NODES[0], files, true), true);
+    assert_eq!(bytes, Some(0), "nobody says what runs");
 }
