@@ -2,6 +2,7 @@
 
 mod missing_copies;
 mod orphan_shards;
+mod stale_indexes;
 
 use super::Family;
 use crate::{
@@ -14,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The family.
 pub(super) const FAMILY: Family = Family {
     title: "Waste and missing files",
-    rules: &[missing_copies::RULE, orphan_shards::RULE],
+    rules: &[missing_copies::RULE, orphan_shards::RULE, stale_indexes::RULE],
 };
 
 /// Targets by their database instance.

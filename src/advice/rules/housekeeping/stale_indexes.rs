@@ -1,0 +1,188 @@
+//! View index files that nothing uses.
+
+use super::{super::Rule, directories_of};
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    table::{Node, TargetRef},
+    text::{counted, listed, size::format_size_short},
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "stale_indexes",
+    finds: "View index files that no design document or no shard uses.",
+    because: "CouchDB names an index file after the functions of its design document. When these change, it builds a new file and keeps the old one until `_view_cleanup`; before 3.5.2 smoosh calls that only now and then, after it has compacted a view. No cleanup removes the index of a shard that is gone. Sizes are only known where recliner reads directories: over HTTP, it sees that an index has been replaced, but not the old file.",
+    severities: &[Severity::Info],
+    check,
+};
+
+/// Maximum number of databases that a sentence names.
+const MAX_NAMED: usize = 3;
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let min_bytes = situation.settings().min_bytes;
+    let (mut unsized_count, mut unsized_cleanups) = (0_u64, Vec::new());
+    for cleanup in situation.listed(&situation.survey.cleanups) {
+        match cleanup.file_bytes() {
+            Some(bytes) if bytes >= min_bytes => {
+                findings.offer(Severity::Info, Gain::Bytes(bytes), || of_database(cleanup, bytes));
+            }
+            Some(_) => {}
+            None => {
+                unsized_count += 1;
+                if unsized_cleanups.len() < MAX_NAMED {
+                    unsized_cleanups.push(cleanup);
+                }
+            }
+        }
+    }
+    if unsized_count > 0 {
+        findings.push(of_unknown_size(&unsized_cleanups, unsized_count));
+    }
+    for node in situation.snapshot().nodes() {
+        let Some(disk) = node.disk_usage else { continue };
+        if disk.ownerless_index_bytes >= min_bytes {
+            let bytes = disk.ownerless_index_bytes;
+            findings.offer(Severity::Info, Gain::Bytes(bytes), || of_node(node, bytes));
+        }
+    }
+}
+
+fn of_database(cleanup: TargetRef<'_>, bytes: u64) -> Finding {
+    let name = cleanup.db_name().db;
+    Finding {
+        severity: Severity::Info,
+        subject: Subject::Database(name.to_owned()),
+        says: format!(
+            "{name} has {} of view index files that no design document uses.",
+            format_size_short(bytes)
+        ),
+        evidence: vec![("stale_index_bytes", bytes.into())],
+        gain: Gain::Bytes(bytes),
+        remedy: cleanups(cleanup),
+    }
+}
+
+fn of_unknown_size(cleanups_named: &[TargetRef<'_>], count: u64) -> Finding {
+    let mut names: Vec<String> =
+        cleanups_named.iter().map(|cleanup| cleanup.db_name().db.to_owned()).collect();
+    let others = count - names.len() as u64;
+    if others > 0 {
+        names.push(format!("{others} more"));
+    }
+    Finding {
+        severity: Severity::Info,
+        subject: Subject::Cluster,
+        says: format!(
+            "{} ({}) {} an index that a design document no longer uses; the size of its files is not visible over HTTP.",
+            counted(count, "database", "databases"),
+            listed(&names),
+            if count == 1 { "had" } else { "each had" },
+        ),
+        evidence: vec![("databases", count.into())],
+        gain: Gain::Bytes(0),
+        remedy: cleanups_named.first().map(|first| cleanups(*first)).unwrap_or_default(),
+    }
+}
+
+/// The two ways to clean up a database.
+fn cleanups(cleanup: TargetRef<'_>) -> Vec<Remedy> {
+    let name = cleanup.db_name().db;
+    vec![
+        Remedy::recliner(
+            "Have a running recliner clean up, within its limits:",
+            &["compact", &cleanup.id().to_string()],
+        ),
+        Remedy::couchdb(
+            "Or ask CouchDB, which deletes these files on all nodes:",
+            "POST",
+            &[name, "_view_cleanup"],
+            None,
+        ),
+    ]
+}
+
+fn of_node(node: &Node, bytes: u64) -> Finding {
+    let name = &*node.name;
+    Finding {
+        severity: Severity::Info,
+        subject: Subject::Node(name.to_owned()),
+        says: format!(
+            "{name} has {} of view index files whose shard no longer exists there.",
+            format_size_short(bytes)
+        ),
+        evidence: vec![("ownerless_index_bytes", bytes.into())],
+        gain: Gain::Bytes(bytes),
+        remedy: vec![
+            Remedy::find_files(
+                "On the node, list all index files with the name of their shard:",
+                &directories_of(node),
+                "-path '*/mrview/*.view' -size +1M -ls",
+            ),
+            Remedy::choice(
+                "Nothing in CouchDB removes such files. Delete the directories of shards that the node has no `.couch` file of, after you have made sure that their database is deleted or complete elsewhere.",
+            ),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::{Shard, TestCluster};
+
+    const MIB: u64 = 1 << 20;
+
+    fn cluster() -> TestCluster {
+        TestCluster::with_shards(&[Shard::new("orders", "couchdb@a", 0, 5 * MIB)])
+    }
+
+    fn found(cleanups: &[(&'static str, Option<u64>)], ownerless: u64) -> Vec<Finding> {
+        let mut cluster = cluster();
+        for (db, bytes) in cleanups {
+            cluster.add_cleanup(db, *bytes);
+        }
+        cluster.set_disk_usage("couchdb@a", |disk| {
+            disk.stale_index_bytes = 900 * MIB;
+            disk.ownerless_index_bytes = ownerless;
+        });
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn each_byte_counts_once() {
+        let found = found(&[("orders", Some(600 * MIB)), ("tiny", Some(MIB))], 300 * MIB);
+        let says: Vec<&str> = found.iter().map(|it| &*it.says).collect();
+        assert_eq!(
+            says,
+            [
+                "orders has 600 MiB of view index files that no design document uses.",
+                "couchdb@a has 300 MiB of view index files whose shard no longer exists there.",
+            ]
+        );
+        let freed: u64 = found.iter().map(|it| it.gain.freed_bytes()).sum();
+        assert_eq!(freed, 900 * MIB);
+        let texts: Vec<&str> =
+            found[0].remedy.iter().filter_map(|remedy| remedy.text.as_deref()).collect();
+        assert_eq!(texts[0], "recliner compact cleanup:orders");
+        assert!(texts[1].ends_with("/orders/_view_cleanup"), "{texts:?}");
+    }
+
+    #[test]
+    fn little_is_no_advice() {
+        assert_eq!(found(&[("orders", Some(63 * MIB))], 63 * MIB), []);
+        assert_eq!(found(&[("orders", Some(64 * MIB))], 64 * MIB).len(), 2);
+    }
+
+    #[test]
+    fn without_directories_it_says_that_sizes_are_unknown() {
+        let dbs = [("a", None), ("b", None), ("c", None), ("d", None)];
+        let found = found(&dbs, 0);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(only.gain, Gain::Bytes(0));
+        assert_eq!(
+            only.says,
+            "4 databases (a, b, c and 1 more) each had an index that a design document no longer uses; the size of its files is not visible over HTTP."
+        );
+        assert_eq!(cluster().findings_of(&RULE), []);
+    }
+}
