@@ -1,5 +1,6 @@
 //! Files that should not be there, and files that should.
 
+mod compaction_leftovers;
 mod missing_copies;
 mod orphan_shards;
 mod stale_indexes;
@@ -15,7 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The family.
 pub(super) const FAMILY: Family = Family {
     title: "Waste and missing files",
-    rules: &[missing_copies::RULE, orphan_shards::RULE, stale_indexes::RULE],
+    rules: &[
+        missing_copies::RULE,
+        orphan_shards::RULE,
+        stale_indexes::RULE,
+        compaction_leftovers::RULE,
+    ],
 };
 
 /// Targets by their database instance.
