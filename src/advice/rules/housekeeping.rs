@@ -4,6 +4,7 @@ mod compaction_leftovers;
 mod missing_copies;
 mod orphan_shards;
 mod stale_indexes;
+mod trash_and_recovered;
 
 use super::Family;
 use crate::{
@@ -21,6 +22,7 @@ pub(super) const FAMILY: Family = Family {
         orphan_shards::RULE,
         stale_indexes::RULE,
         compaction_leftovers::RULE,
+        trash_and_recovered::RULE,
     ],
 };
 

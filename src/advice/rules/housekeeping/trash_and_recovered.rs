@@ -1,0 +1,134 @@
+//! Deleted files that stay on the disk.
+
+use super::{super::Rule, directories_of};
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    table::Node,
+    text::size::format_size_short,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "trash_and_recovered",
+    finds: "Files that CouchDB deleted or set aside and that are still on a node's disk.",
+    because: "CouchDB moves a file to `.delete` and then deletes it; what a crash leaves there, or what `[couchdb] delete_after_rename = false` keeps there, goes when the node starts. With `[couchdb] enable_database_recovery = true` a deleted database is only renamed, with its indexes, and nothing ever deletes it. Files in `.delete` count after an hour. Over HTTP all of them are invisible, so the rule is silent where no directory is read.",
+    severities: &[Severity::Info],
+    check,
+};
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    for node in situation.snapshot().nodes() {
+        let Some(disk) = node.disk_usage else { continue };
+        let deleted = disk.trash_bytes.saturating_sub(disk.recoverable_bytes);
+        let deleted = deleted.saturating_sub(disk.recent_trash_bytes);
+        let bytes = deleted.saturating_add(disk.recoverable_bytes);
+        if bytes >= situation.settings().min_bytes {
+            findings.offer(Severity::Info, Gain::Bytes(bytes), || {
+                finding(node, deleted, disk.recoverable_bytes)
+            });
+        }
+    }
+}
+
+fn finding(node: &Node, deleted: u64, recoverable: u64) -> Finding {
+    let name = &*node.name;
+    let (in_trash, kept) = (format_size_short(deleted), format_size_short(recoverable));
+    let says = match (deleted, recoverable) {
+        (_, 0) => {
+            format!("{name} has had {in_trash} of deleted files in .delete for over an hour.")
+        }
+        (0, _) => format!("{name} keeps {kept} of deleted databases for recovery."),
+        _ => format!(
+            "{name} keeps {kept} of deleted databases for recovery, and has had {in_trash} of deleted files in .delete for over an hour."
+        ),
+    };
+    let bytes = deleted.saturating_add(recoverable);
+    Finding {
+        severity: Severity::Info,
+        subject: Subject::Node(name.to_owned()),
+        says,
+        evidence: vec![
+            ("recoverable_bytes", recoverable.into()),
+            ("deleted_bytes", deleted.into()),
+        ],
+        gain: Gain::Bytes(bytes),
+        remedy: remedy(node, deleted, recoverable),
+    }
+}
+
+fn remedy(node: &Node, deleted: u64, recoverable: u64) -> Vec<Remedy> {
+    let directories = directories_of(node);
+    let mut remedy = Vec::new();
+    if recoverable > 0 {
+        remedy.push(Remedy::find_files(
+            "On the node, list the deleted databases and their indexes:",
+            &directories,
+            "-type f -path '*.deleted*' -ls",
+        ));
+        remedy.push(Remedy::choice(
+            "Delete those that nobody wants back. Nothing reads them; the name holds the time of deletion in UTC.",
+        ));
+    }
+    if deleted > 0 {
+        remedy.push(Remedy::find_files(
+            "On the node, list the files in .delete:",
+            &directories,
+            "-type f -path '*/.delete/*' -ls",
+        ));
+        remedy.push(Remedy::choice(
+            "Restart CouchDB on the node, which empties .delete, or delete these files; if [couchdb] delete_after_rename is false, set it to true.",
+        ));
+    }
+    remedy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::{Shard, TestCluster};
+
+    const MIB: u64 = 1 << 20;
+    const NODE: &str = "couchdb@a";
+
+    /// With this many MiB in `.delete`, of them recent, and for recovery.
+    fn found(trash: u64, recent: u64, recoverable: u64) -> Vec<Finding> {
+        let mut cluster = TestCluster::with_shards(&[Shard::new("orders", NODE, 0, 5 * MIB)]);
+        cluster.set_disk_usage(NODE, |disk| {
+            disk.trash_bytes = (trash + recoverable) * MIB;
+            disk.recent_trash_bytes = recent * MIB;
+            disk.recoverable_bytes = recoverable * MIB;
+        });
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn what_stays_is_advice() {
+        let some = found(100, 30, 200);
+        let [both] = &some[..] else { panic!("{some:?}") };
+        assert_eq!(both.gain, Gain::Bytes(270 * MIB));
+        assert_eq!(
+            both.says,
+            "couchdb@a keeps 200 MiB of deleted databases for recovery, and has had 70 MiB of deleted files in .delete for over an hour."
+        );
+        assert_eq!(
+            found(0, 0, 200)[0].says,
+            "couchdb@a keeps 200 MiB of deleted databases for recovery."
+        );
+        assert_eq!(
+            found(70, 0, 0)[0].says,
+            "couchdb@a has had 70 MiB of deleted files in .delete for over an hour."
+        );
+    }
+
+    #[test]
+    fn what_couchdb_is_about_to_delete_and_little_are_no_advice() {
+        assert_eq!(found(900, 837, 0), []);
+        assert_eq!(found(0, 0, 63), []);
+        assert_eq!(found(0, 0, 64).len(), 1);
+    }
+
+    #[test]
+    fn without_directories_it_is_silent() {
+        let shard = Shard::new("orders", NODE, 0, 5 * MIB);
+        assert_eq!(TestCluster::with_shards(&[shard]).findings_of(&RULE), []);
+    }
+}
