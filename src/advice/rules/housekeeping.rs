@@ -3,6 +3,7 @@
 mod compaction_leftovers;
 mod missing_copies;
 mod orphan_shards;
+mod oversized_compaction_file;
 mod stale_indexes;
 mod trash_and_recovered;
 
@@ -19,6 +20,7 @@ pub(super) const FAMILY: Family = Family {
     title: "Waste and missing files",
     rules: &[
         missing_copies::RULE,
+        oversized_compaction_file::RULE,
         orphan_shards::RULE,
         stale_indexes::RULE,
         compaction_leftovers::RULE,
