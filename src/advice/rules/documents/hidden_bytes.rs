@@ -1,0 +1,129 @@
+//! Dead data that CouchDB counts as live.
+
+use super::super::Rule;
+use crate::{
+    advice::{DbSurvey, Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    table::{DbIx, DbName},
+    text::size::format_size_short,
+};
+use std::cmp::Reverse;
+
+pub(super) const RULE: Rule = Rule {
+    code: "hidden_bytes",
+    finds: "Databases in which CouchDB counts data as live that a compaction removes.",
+    because: "Before 3.4.3, live bytes include attachments of replaced and deleted revisions, before 3.3 also their bodies (apache/couchdb#5346), and they stay wrong after an upgrade until the shard is compacted. smoosh ranks a file by its live bytes, so it comes to such a database too late or never. recliner learns from finished compactions how much they really removed; without any in the database, or in others where live bytes are known to mislead, the rule is silent; it is also silent about less than a tenth of the live bytes, which may be an error of the prediction. It has no gain of its own, because the rules about compaction count these bytes.",
+    severities: &[Severity::Info],
+    check,
+};
+
+/// Share of live bytes from which on they are dead data and not an error of the prediction, which is a few
+/// percent.
+const MIN_SHARE: f64 = 0.1;
+
+/// What the bytes are worth is counted with all other waste.
+const NO_GAIN: Gain = Gain::Bytes(0);
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let min_bytes = situation.settings().min_bytes;
+    let hides = |db: &DbSurvey| {
+        let share = db.hidden_bytes as f64 / db.active_bytes.max(1) as f64;
+        db.hidden_bytes >= min_bytes && share >= MIN_SHARE
+    };
+    let mut dbs: Vec<(DbIx, &DbSurvey)> =
+        situation.survey.dbs().filter(|(_, db)| hides(db)).collect();
+    // None has a gain of its own: waste of compactions is counted by the rules about compaction.
+    dbs.sort_by_key(|(ix, db)| (Reverse(db.hidden_bytes), *ix));
+    for (ix, db) in dbs {
+        findings.offer(Severity::Info, NO_GAIN, || finding(situation, ix, db));
+    }
+}
+
+fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey) -> Finding {
+    let snapshot = situation.snapshot();
+    let name = snapshot.db_name(ix).unwrap_or(DbName { db: "", suffix: "" }).db;
+    let bytes = db.hidden_bytes;
+    let most = db.most_hidden.and_then(|(bytes, at)| Some((bytes, snapshot.target(at)?)));
+    let mut remedy: Vec<Remedy> = most
+        .map(|(bytes, target)| {
+            let says = format!(
+                "Have a running recliner compact the copy that hides the most ({}):",
+                format_size_short(bytes)
+            );
+            Remedy::recliner(says, &["compact", &target.id().to_string()])
+        })
+        .into_iter()
+        .collect();
+    remedy.push(Remedy::configuration(
+        "Have recliner find all of them: this preset ranks by what a compaction would free:",
+        "channels: rent",
+    ));
+    remedy.push(Remedy::choice(
+        "Where CouchDB is older than 3.4.3, upgrade it: each shard's live bytes are right after its next compaction.",
+    ));
+    Finding {
+        severity: Severity::Info,
+        subject: Subject::Database(name.to_owned()),
+        says: format!(
+            "{name} hides {} in all copies: CouchDB counts them as live, but earlier compactions removed such data.",
+            format_size_short(bytes)
+        ),
+        evidence: vec![
+            ("hidden_bytes", bytes.into()),
+            ("active_bytes", db.active_bytes.into()),
+            ("file_bytes", db.file_bytes.into()),
+        ],
+        gain: NO_GAIN,
+        remedy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        advice::test_cluster::{NOW, Shard, TestCluster},
+        model::{
+            correction::{Correction, Corrections},
+            target::TargetKind,
+        },
+    };
+    use std::sync::Arc;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Two copies of 900 MiB, all live; by what compactions left, the documents of each take this many MiB.
+    fn found(documents: f32, trust: f32) -> Vec<Finding> {
+        let density = documents * 1_048.576;
+        let shard = |node| Shard::new("orders", node, 0, 900 * MIB).with_docs(1_000, 0);
+        let mut cluster = TestCluster::with_shards(&[shard("a"), shard("b")]);
+        let mut corrections = Corrections::default();
+        let learned = Correction { density, trust, trust_where_low: trust, is_confirmed: true };
+        corrections.set("orders", ".1", TargetKind::Db, learned);
+        cluster.draft.set_corrections(&Arc::new(corrections), Some(NOW));
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn what_compactions_taught_is_summed_over_all_copies() {
+        // The documents should take 300 MiB, and half of the difference is trusted.
+        let found = found(300.0, 0.5);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "orders hides 600 MiB in all copies: CouchDB counts them as live, but earlier compactions removed such data."
+        );
+        assert_eq!((only.gain, only.remedy.len()), (Gain::Bytes(0), 3));
+    }
+
+    #[test]
+    fn little_is_no_advice() {
+        assert_eq!(found(809.0, 1.0).len(), 1);
+        assert_eq!(found(811.0, 1.0), [], "less than a tenth");
+        assert_eq!(found(809.0, 0.3), []);
+    }
+
+    #[test]
+    fn without_anything_learned_it_is_silent() {
+        assert_eq!(found(0.0, 0.0), []);
+    }
+}
