@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn little_and_what_is_not_known_are_no_advice() {
         let orphan = Shard::new("old", "a", 0, 63 * MIB).orphan();
-        assert_eq!(found(&[orphan.clone()]), []);
+        assert_eq!(found(std::slice::from_ref(&orphan)), []);
         assert_eq!(found(&[Shard { file_bytes: None, ..orphan }]), []);
     }
 }
