@@ -27,7 +27,7 @@ pub use findings::{Findings, Surplus};
 pub use remedy::{Remedy, RemedyKind};
 pub use rules::{FAMILIES, Family, Rule, rule_of_code, rules};
 pub use situation::{AdviceInputs, Situation};
-pub use survey::{DbSurvey, Survey};
+pub use survey::{DbSurvey, GrowthSums, NodeSurvey, Survey};
 pub use task::{AdviceHandle, AdviceSources, AdviceTask, MuteError, MuteOrder};
 pub use view::{AdviceView, Piece};
 pub use waste::Waste;
@@ -48,7 +48,7 @@ pub struct RuleResult {
 /// What every rule finds, in the order of the rules; rules that find nothing are left out.
 #[must_use]
 pub fn check(inputs: &AdviceInputs, now: Moment) -> Vec<RuleResult> {
-    let survey = Survey::of(&inputs.plan.snapshot);
+    let survey = Survey::of(&inputs.plan.snapshot, now);
     let situation = Situation { inputs, survey: &survey, now };
     let results = rules().map(|rule| {
         let mut findings = Findings::default();

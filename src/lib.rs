@@ -48,7 +48,7 @@
 //!
 //! [`feed_server`](feeds::feed_server) serves database events from the journal to clients of [`http`](serve::http).
 //!
-//! [`smoosh_settings`](sources::smoosh_settings) reads how smoosh is set on each node, for what-if.
+//! [`node_settings`](sources::node_settings) reads how each node is set, as far as what-if and advice need it.
 //!
 //! The [`enforcer`](act::enforcer) is the only task that starts a compaction, the [`warmer`](act::warmer) the only one that has
 //! an index built, and [`takeover`](act::takeover) the only one that changes CouchDB's settings. A start is

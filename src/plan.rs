@@ -8,6 +8,7 @@
 
 mod admission;
 mod candidate_summary;
+mod compaction_space;
 mod conditions;
 mod db_copies;
 mod decision_counts;
@@ -33,6 +34,7 @@ mod start;
 mod target_activity;
 mod volume_space;
 
+pub use compaction_space::UsableSpace;
 pub use conditions::Conditions;
 pub use decision_counts::DecisionCounts;
 pub use freshness::Freshness;

@@ -231,7 +231,8 @@ impl Service {
         monitor.start_archive(journal.clone(), &mut tasks);
         monitor.start_recorder(journal.clone(), &mut tasks);
         monitor.start_scorecard(&mut tasks);
-        let advice = monitor.start_advice(&mut tasks);
+        let node_settings = monitor.start_node_settings(&mut tasks);
+        let advice = monitor.start_advice(node_settings.clone(), &mut tasks);
         let seed = u64::from(std::process::id()) ^ clock.now().unix();
         let warmer = monitor.start_warmer(Some(journal.clone()), seed, &mut tasks);
         // Leave enough descriptors for connections to CouchDB.
@@ -247,7 +248,6 @@ impl Service {
         });
         let changes = monitor.start_feed_client(Some(journal.clone()), &mut tasks);
         let takeover = monitor.start_takeover(Arc::new(journal.clone()), &mut tasks);
-        let smoosh_settings = monitor.start_smoosh_settings(&mut tasks);
         let couchdb = monitor.start_operator_log(&mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (certificates, certificates_rx) = latest::channel(monitor.client.certificate_ends());
@@ -264,7 +264,7 @@ impl Service {
             config: config_rx,
             changes: changes.status,
             takeovers: takeover.takeovers,
-            smoosh_settings,
+            node_settings,
             certificates: certificates_rx,
             builds: warmer.builds,
             registry,

@@ -5,8 +5,8 @@
 pub(crate) mod couchdb;
 pub(crate) mod fetch;
 pub mod inventory;
+pub mod node_settings;
 pub mod request_metrics;
-pub mod smoosh_settings;
 
 use crate::table::Snapshot;
 use std::{collections::BTreeSet, sync::Arc};

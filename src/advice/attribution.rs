@@ -197,7 +197,10 @@ mod tests {
         cluster
     }
 
-    fn rows(by: AttributeBy, limit: usize) -> (Vec<(String, Vec<String>, u64)>, u64, u64) {
+    /// A database or its design documents, with MiB of files.
+    type Row = (String, Vec<String>, u64);
+
+    fn rows(by: AttributeBy, limit: usize) -> (Vec<Row>, u64, u64) {
         let snapshot = cluster().draft.publish(NOW);
         let found = attribute(&snapshot, by, limit);
         let row = |it: Attributed| (it.db, it.designs, it.bytes.file_bytes() / MIB);

@@ -104,6 +104,8 @@ pub enum Gain {
     Seconds(u64),
     /// Bytes of data that are at risk of being lost, unreadable or not written.
     Risk(u64),
+    /// Something, and nobody knows how much.
+    Unknown,
 }
 
 /// Bytes that count as much as a second of a node's work: what a compaction writes in it.
@@ -111,7 +113,7 @@ const BYTES_PER_SECOND: f64 = crate::what_if::ASSUMED_RATE;
 
 impl Gain {
     /// The labels of all kinds.
-    pub const KINDS: [&'static str; 3] = ["bytes", "seconds", "risk"];
+    pub const KINDS: [&'static str; 4] = ["bytes", "seconds", "risk", "unknown"];
 
     /// The label of its kind.
     #[must_use]
@@ -120,14 +122,16 @@ impl Gain {
             Self::Bytes(_) => "bytes",
             Self::Seconds(_) => "seconds",
             Self::Risk(_) => "risk",
+            Self::Unknown => "unknown",
         }
     }
 
-    /// Its number: bytes, or seconds.
+    /// Its number, bytes or seconds, as far as it is known.
     #[must_use]
-    pub const fn value(self) -> u64 {
+    pub const fn value(self) -> Option<u64> {
         match self {
-            Self::Bytes(value) | Self::Seconds(value) | Self::Risk(value) => value,
+            Self::Bytes(value) | Self::Seconds(value) | Self::Risk(value) => Some(value),
+            Self::Unknown => None,
         }
     }
 
@@ -136,7 +140,7 @@ impl Gain {
     pub const fn freed_bytes(self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
-            Self::Seconds(_) | Self::Risk(_) => 0,
+            Self::Seconds(_) | Self::Risk(_) | Self::Unknown => 0,
         }
     }
 
@@ -146,6 +150,7 @@ impl Gain {
         match self {
             Self::Bytes(bytes) | Self::Risk(bytes) => bytes,
             Self::Seconds(seconds) => to_bytes(seconds as f64 * BYTES_PER_SECOND),
+            Self::Unknown => 0,
         }
     }
 }

@@ -94,7 +94,7 @@ mod tests {
         }
         findings.push(finding(Severity::Critical, 0));
         let (shown, surplus) = findings.into_parts();
-        let bytes: Vec<u64> = shown.iter().map(|it| it.gain.value()).collect();
+        let bytes: Vec<u64> = shown.iter().map(|it| it.gain.freed_bytes()).collect();
         let expected: Vec<u64> = std::iter::once(0).chain((82..=100).rev()).collect();
         assert_eq!(bytes, expected);
         assert_eq!(surplus, Surplus { counts: [81, 0, 0], freed_bytes: 81 * 82 / 2 });

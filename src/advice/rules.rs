@@ -5,6 +5,11 @@
 mod compaction;
 mod documents;
 mod housekeeping;
+mod service;
+mod settings;
+mod sharding;
+mod space;
+mod views;
 
 use super::{Findings, Severity, Situation};
 
@@ -49,7 +54,16 @@ impl Rule {
 }
 
 /// Every family, in the order of the book.
-pub const FAMILIES: &[Family] = &[compaction::FAMILY, housekeeping::FAMILY, documents::FAMILY];
+pub const FAMILIES: &[Family] = &[
+    compaction::FAMILY,
+    housekeeping::FAMILY,
+    documents::FAMILY,
+    views::FAMILY,
+    sharding::FAMILY,
+    space::FAMILY,
+    settings::FAMILY,
+    service::FAMILY,
+];
 
 /// Every rule.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {

@@ -5,7 +5,8 @@ use crate::{
     model::settings::advice::AdviceSettings,
     plan::Plan,
     scan::ScanStatus,
-    table::{DbIx, Snapshot, TargetIx, TargetRef},
+    sources::node_settings::NodeSettings,
+    table::{DbIx, NodeIx, Snapshot, TargetIx, TargetRef},
 };
 use std::sync::Arc;
 use wall_clock::Moment;
@@ -17,6 +18,8 @@ pub struct AdviceInputs {
     pub plan: Arc<Plan>,
     /// How the scanner fares.
     pub status: Arc<ScanStatus>,
+    /// How the nodes are set; none of them where settings are not read.
+    pub node_settings: Arc<NodeSettings>,
     /// The thresholds.
     pub settings: AdviceSettings,
 }
@@ -56,5 +59,28 @@ impl<'a> Situation<'a> {
     pub fn listed(&self, list: &'a [TargetIx]) -> impl Iterator<Item = TargetRef<'a>> {
         let snapshot = self.snapshot();
         list.iter().filter_map(|ix| snapshot.target(*ix))
+    }
+    /// The shard copies of a database that are in the shard map and on disk.
+    pub fn shards_of(&self, db: DbIx) -> impl Iterator<Item = TargetRef<'a>> {
+        let snapshot = self.snapshot();
+        self.survey.shards_of(db).filter_map(|row| snapshot.target_at(row))
+    }
+
+    /// The shard copies on a node that are in the shard map and on disk.
+    pub fn shards_on(&self, node: NodeIx) -> impl Iterator<Item = TargetRef<'a>> {
+        let snapshot = self.snapshot();
+        self.survey.shards_on(node).filter_map(|row| snapshot.target_at(row))
+    }
+
+    /// The view indexes of a database.
+    pub fn views_of(&self, db: DbIx) -> impl Iterator<Item = TargetRef<'a>> {
+        let snapshot = self.snapshot();
+        self.survey.views_of(db).filter_map(|row| snapshot.target_at(row))
+    }
+
+    /// The name of a database, without the suffix of its files.
+    #[must_use]
+    pub fn db_name(&self, db: DbIx) -> &'a str {
+        self.snapshot().db_name(db).map_or("", |name| name.db)
     }
 }

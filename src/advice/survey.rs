@@ -8,8 +8,10 @@ use crate::{
         correction::Correction,
         target::{TargetKind, TargetState},
     },
-    table::{DbIx, Snapshot, TargetIx, TargetRef},
+    table::{DbIx, NodeIx, Snapshot, TargetIx, TargetRef},
 };
+use std::time::Duration;
+use wall_clock::Moment;
 
 /// The sums of one database instance. Bytes are on disk; what is unknown adds nothing and is counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,12 +46,93 @@ pub struct DbSurvey {
     pub view_file_bytes: u64,
     /// The largest index, by live bytes of all its files.
     pub largest_view: Option<(u64, TargetIx)>,
+    /// The number of changes that the index furthest behind lacks.
+    pub most_pending: u64,
+    /// The number of views in its design document with the most.
+    pub most_views: usize,
 }
 
-/// The sums of all databases, and the targets that are listed one by one.
+/// The sums of one node over its shards, or, for the pseudo node, over the views of the cluster with all their
+/// copies.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeSurvey {
+    /// Number of shards in the shard map and on disk.
+    pub shards: u64,
+    /// Those of them whose live bytes are unknown.
+    pub unmeasured_shards: u64,
+    /// Live bytes of shards.
+    pub active_bytes: u64,
+    /// Those of them to which something was written in the last days, as far as growth is known.
+    pub written_shards: u64,
+    /// Bytes of files.
+    pub file_bytes: u64,
+    /// What compacting them would free.
+    pub reclaimable_bytes: u64,
+    /// Growth over the last days.
+    pub growth: GrowthSums,
+}
+
+/// How fast files grow, summed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GrowthSums {
+    /// Bytes a second that are appended to files.
+    pub file_rate: f64,
+    /// Bytes a second by which live bytes grow.
+    pub active_rate: f64,
+    /// Bytes of the files whose growth is known.
+    watched_bytes: f64,
+    /// Bytes of all files.
+    file_bytes: f64,
+    /// Bytes of files times the seconds for which they were watched.
+    byte_seconds: f64,
+}
+
+impl GrowthSums {
+    fn add_file(&mut self, target: TargetRef<'_>, file_bytes: u64, now: Moment) -> bool {
+        let (files, bytes) = (f64::from(target.file_count()), file_bytes as f64);
+        self.file_bytes += bytes;
+        let growth = target.growth();
+        let Some((file, active)) = growth.rates_of_days(now) else { return false };
+        self.file_rate = file.mul_add(files, self.file_rate);
+        self.active_rate = active.mul_add(files, self.active_rate);
+        self.watched_bytes += bytes;
+        let watched = growth.watched(now).unwrap_or_default();
+        self.byte_seconds = watched.as_secs_f64().mul_add(bytes, self.byte_seconds);
+        file >= MIN_WRITE_RATE
+    }
+
+    /// Adds a share of other sums.
+    pub fn add(&mut self, other: &Self, share: f64) {
+        self.file_rate += other.file_rate * share;
+        self.active_rate += other.active_rate * share;
+        self.watched_bytes += other.watched_bytes * share;
+        self.file_bytes += other.file_bytes * share;
+        self.byte_seconds += other.byte_seconds * share;
+    }
+
+    /// For how long the files were watched, as a mean over their bytes; none if the growth of most of them is
+    /// not known.
+    #[must_use]
+    pub fn watched(&self) -> Option<Duration> {
+        if self.watched_bytes <= 0.0 || self.watched_bytes < self.file_bytes / 2.0 {
+            return None;
+        }
+        Duration::try_from_secs_f64(self.byte_seconds / self.watched_bytes).ok()
+    }
+}
+
+/// A shard that grows by less is idle: a mean fades and is never zero again. About 90 KB a day.
+const MIN_WRITE_RATE: f64 = 1.0;
+
+/// The sums of all databases and nodes, and the targets that are listed one by one.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
+    now: Moment,
     dbs: Vec<DbSurvey>,
+    nodes: Vec<NodeSurvey>,
+    shards_by_db: Groups,
+    shards_by_node: Groups,
+    views_by_db: Groups,
     /// Shard copies on disk that no database owns.
     pub orphans: Vec<TargetIx>,
     /// Shard copies in the shard map that are not on disk.
@@ -61,8 +144,8 @@ pub struct Survey {
 impl Survey {
     /// Looks at every target of a snapshot.
     #[must_use]
-    pub fn of(snapshot: &Snapshot) -> Self {
-        let mut survey = Self::default();
+    pub fn of(snapshot: &Snapshot, now: Moment) -> Self {
+        let mut survey = Self { now, ..Self::default() };
         snapshot.targets().for_each(|target| survey.add(target));
         survey
     }
@@ -71,6 +154,36 @@ impl Survey {
     pub fn dbs(&self) -> impl Iterator<Item = (DbIx, &DbSurvey)> {
         let dbs = self.dbs.iter().enumerate().filter(|(_, db)| db.shards > 0 || db.views > 0);
         dbs.filter_map(|(at, db)| Some((DbIx::from_usize(at)?, db)))
+    }
+
+    /// The sums of a node, or of the views of the whole cluster for the pseudo node.
+    #[must_use]
+    pub fn node(&self, node: NodeIx) -> NodeSurvey {
+        self.nodes.get(node.as_usize()).copied().unwrap_or_default()
+    }
+
+    /// The shard copies of a database that are in the shard map and on disk.
+    pub(super) fn shards_of(&self, db: DbIx) -> impl Iterator<Item = usize> {
+        self.shards_by_db.rows_of(db.as_usize())
+    }
+
+    /// The shard copies on a node that are in the shard map and on disk.
+    pub(super) fn shards_on(&self, node: NodeIx) -> impl Iterator<Item = usize> {
+        self.shards_by_node.rows_of(node.as_usize())
+    }
+
+    /// The view indexes of a database.
+    pub(super) fn views_of(&self, db: DbIx) -> impl Iterator<Item = usize> {
+        self.views_by_db.rows_of(db.as_usize())
+    }
+
+    /// The growth of all files.
+    #[must_use]
+    pub fn growth(&self) -> GrowthSums {
+        self.nodes.iter().fold(GrowthSums::default(), |mut sums, node| {
+            sums.add(&node.growth, 1.0);
+            sums
+        })
     }
 
     fn add(&mut self, target: TargetRef<'_>) {
@@ -94,11 +207,34 @@ impl Survey {
         &mut self.dbs[at]
     }
 
+    /// Adds the bytes of a target's files: all of them, and what compacting it would free.
+    fn add_to_node(&mut self, target: TargetRef<'_>, file: Option<u64>, reclaimable: Option<u64>) {
+        let at = target.node_ix().as_usize();
+        if self.nodes.len() <= at {
+            self.nodes.resize(at + 1, NodeSurvey::default());
+        }
+        let (now, node) = (self.now, &mut self.nodes[at]);
+        let file = file.unwrap_or_default();
+        node.file_bytes = node.file_bytes.saturating_add(file);
+        node.reclaimable_bytes =
+            node.reclaimable_bytes.saturating_add(reclaimable.unwrap_or_default());
+        let is_written = node.growth.add_file(target, file, now);
+        if target.kind() == TargetKind::Db {
+            let active = target.active_bytes();
+            node.shards += 1;
+            node.unmeasured_shards += u64::from(active.is_none());
+            node.active_bytes = node.active_bytes.saturating_add(active.unwrap_or_default());
+            node.written_shards += u64::from(is_written);
+        }
+    }
+
     fn add_shard(&mut self, target: TargetRef<'_>) {
+        self.shards_by_db.add(target.db().as_usize(), target.ix());
+        self.shards_by_node.add(target.node_ix().as_usize(), target.ix());
         let facts = target.facts();
+        let (file, active) = (facts.file_bytes.get(), facts.active_bytes.get());
         let db = self.db(target);
         db.shards += 1;
-        let (file, active) = (facts.file_bytes.get(), facts.active_bytes.get());
         db.unmeasured_shards += u32::from(file.is_none() || active.is_none());
         db.file_bytes = db.file_bytes.saturating_add(file.unwrap_or_default());
         db.active_bytes = db.active_bytes.saturating_add(active.unwrap_or_default());
@@ -116,13 +252,68 @@ impl Survey {
             db.deleted_docs = db.deleted_docs.saturating_add(deleted);
             db.counted_bytes = db.counted_bytes.saturating_add(active);
         }
+        self.add_to_node(target, file, reclaimable);
     }
 
     fn add_view(&mut self, target: TargetRef<'_>) {
+        self.views_by_db.add(target.db().as_usize(), target.ix());
         let (file, active) = (target.file_bytes(), target.active_bytes());
+        let pending = target.facts().updates_pending.get().unwrap_or_default();
+        let functions = target.view().map_or(0, |view| view.functions.len());
         let db = self.db(target);
         db.views += 1;
+        db.most_pending = db.most_pending.max(pending);
+        db.most_views = db.most_views.max(functions);
         db.view_file_bytes = db.view_file_bytes.saturating_add(file.unwrap_or_default());
         db.largest_view = db.largest_view.max(active.map(|bytes| (bytes, target.ix())));
+        self.add_to_node(target, file, target.reclaimable_bytes());
+    }
+}
+
+/// Targets by group, as a link from the row of each to that of the one before it in its group: four bytes for
+/// each target, and no list for each of a million databases.
+#[derive(Clone, Debug, Default)]
+struct Groups {
+    /// By group, the last row plus one; zero for an empty group.
+    last: Vec<u32>,
+    /// By row, the row before it plus one.
+    before: Vec<u32>,
+}
+
+impl Groups {
+    fn add(&mut self, group: usize, ix: TargetIx) {
+        let place = ix.as_usize();
+        let Some(link) = u32::try_from(place).ok().and_then(|row| row.checked_add(1)) else {
+            return;
+        };
+        if self.last.len() <= group {
+            self.last.resize(group + 1, 0);
+        }
+        if self.before.len() <= place {
+            self.before.resize(place + 1, 0);
+        }
+        self.before[place] = std::mem::replace(&mut self.last[group], link);
+    }
+
+    /// The rows of a group, the last one first.
+    fn rows_of(&self, group: usize) -> impl Iterator<Item = usize> {
+        let place = |link: u32| link.checked_sub(1).map(|row| row as usize);
+        let last = self.last.get(group).copied().and_then(place);
+        std::iter::successors(last, move |row| self.before.get(*row).copied().and_then(place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_target_is_in_its_group_once() {
+        let mut groups = Groups::default();
+        for (row, group) in [(0, 2), (3, 0), (4, 2), (7, 2)] {
+            groups.add(group, TargetIx::from_usize(row).unwrap());
+        }
+        let rows = |group| groups.rows_of(group).collect::<Vec<_>>();
+        assert_eq!((rows(0), rows(1), rows(2), rows(9)), (vec![3], vec![], vec![7, 4, 0], vec![]));
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     },
     plan::Plan,
     scan::ScanStatus,
+    sources::node_settings::NodeSettings,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{
@@ -85,6 +86,8 @@ pub struct AdviceSources {
     pub plans: watch::Receiver<Arc<Plan>>,
     /// The scanner's state.
     pub status: watch::Receiver<Arc<ScanStatus>>,
+    /// How the nodes are set.
+    pub node_settings: watch::Receiver<Arc<NodeSettings>>,
     /// The thresholds.
     pub settings: watch::Receiver<AdviceSettings>,
 }
@@ -94,6 +97,7 @@ impl AdviceSources {
         AdviceInputs {
             plan: Arc::clone(&self.plans.borrow()),
             status: Arc::clone(&self.status.borrow()),
+            node_settings: Arc::clone(&self.node_settings.borrow()),
             settings: *self.settings.borrow(),
         }
     }

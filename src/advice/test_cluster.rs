@@ -2,17 +2,27 @@
 
 use super::{AdviceInputs, Finding, Findings, Rule, Situation, Survey};
 use crate::{
+    jobs::{Job, JobKey, JobKind, JobPhase},
     model::{
         channel::Channels,
         facts::{FactFlags, FactSource, Facts, Measurement},
+        records::JobOwner,
         settings::advice::AdviceSettings,
-        target::TargetState,
+        target::{TargetKind, TargetState},
     },
-    plan::{Conditions, Queues, Rules},
+    plan::{
+        Conditions, Queues, Rules,
+        disk::{Disks, Volume, VolumeSpace},
+    },
     scan::ScanStatus,
-    table::{CompactionFiles, DbName, DiskUsage, Draft, ShardMapEntry},
+    sources::node_settings::NodeSettings,
+    table::{
+        CompactionFiles, DbName, DiskUsage, Draft, IndexQuery, NodeIx, ShardMapEntry, TargetRef,
+        View,
+    },
 };
-use couchdb_names::Range;
+use compaction_settings::NodeConfig;
+use couchdb_names::{Range, Signature};
 use std::{collections::BTreeMap, sync::Arc};
 use wall_clock::Moment;
 
@@ -32,6 +42,8 @@ pub(crate) struct Shard {
     pub(crate) active_bytes: Option<u64>,
     pub(crate) docs: Option<(u64, u64)>,
     pub(crate) state: TargetState,
+    /// Seconds ago, and its bytes and live bytes then.
+    pub(crate) before: Option<(u64, u64, u64)>,
 }
 
 impl Shard {
@@ -44,7 +56,8 @@ impl Shard {
     ) -> Self {
         let bytes = Some(file_bytes);
         let state = TargetState::Ok;
-        Self { db, node, range, file_bytes: bytes, active_bytes: bytes, docs: None, state }
+        let (file_bytes, active_bytes) = (bytes, bytes);
+        Self { db, node, range, file_bytes, active_bytes, docs: None, state, before: None }
     }
 
     pub(crate) const fn orphan(self) -> Self {
@@ -53,6 +66,15 @@ impl Shard {
 
     pub(crate) const fn missing(self) -> Self {
         Self { state: TargetState::Missing, file_bytes: None, active_bytes: None, ..self }
+    }
+
+    pub(crate) const fn with_active(self, active_bytes: u64) -> Self {
+        Self { active_bytes: Some(active_bytes), ..self }
+    }
+
+    /// Its size and live bytes so many seconds ago.
+    pub(crate) const fn grown_from(self, seconds: u64, file: u64, active: u64) -> Self {
+        Self { before: Some((seconds, file, active)), ..self }
     }
 
     pub(crate) const fn with_docs(self, docs: u64, deleted: u64) -> Self {
@@ -71,6 +93,57 @@ impl Shard {
     }
 }
 
+/// The index of one design document; sizes are those of one copy.
+#[derive(Clone, Debug)]
+pub(crate) struct Index {
+    pub(crate) db: &'static str,
+    pub(crate) design: &'static str,
+    pub(crate) signature: u8,
+    /// The size of its file, all of it live.
+    pub(crate) bytes: Option<u64>,
+    pub(crate) pending: Option<u64>,
+    pub(crate) functions: Vec<u64>,
+    pub(crate) build_query: Option<IndexQuery>,
+}
+
+impl Index {
+    /// An index of 100 MiB in each copy, with the view `all`.
+    pub(crate) fn new(db: &'static str, design: &'static str, signature: u8) -> Self {
+        let build_query = IndexQuery { design: design.into(), view: "all".into() };
+        Self {
+            db,
+            design,
+            signature,
+            bytes: Some(100 << 20),
+            pending: Some(0),
+            functions: Vec::new(),
+            build_query: Some(build_query),
+        }
+    }
+}
+
+/// A build on the first node that someone else started, without progress for some seconds.
+pub(crate) fn build_job(db: &str, design: &str, seconds: u64) -> Job {
+    let at = Moment::from_unix(NOW.unix() - seconds);
+    let kind = JobKind::BuildView(design.into());
+    let shard = format!("shards/00000000-1ffffffe/{db}.1").into();
+    let node = NodeIx::from_usize(1).unwrap();
+    Job {
+        key: JobKey { node, shard, kind },
+        target: None,
+        target_kind: TargetKind::View,
+        owner: JobOwner::Other,
+        channel: None,
+        started_at: at,
+        phase: JobPhase::Running,
+        progress: Some(0.5),
+        last_progress_at: at,
+        reserved_bytes: 0,
+        file_bytes: Some(50 << 20),
+        predicted_bytes: None,
+    }
+}
+
 /// A cluster under construction.
 #[derive(Debug)]
 pub(crate) struct TestCluster {
@@ -79,6 +152,7 @@ pub(crate) struct TestCluster {
     pub(crate) conditions: Conditions,
     pub(crate) rules: Rules,
     pub(crate) status: ScanStatus,
+    pub(crate) node_settings: NodeSettings,
     pub(crate) settings: AdviceSettings,
 }
 
@@ -90,6 +164,7 @@ impl TestCluster {
             conditions: Conditions::default(),
             rules: Rules::default(),
             status: ScanStatus::default(),
+            node_settings: NodeSettings::default(),
             settings: AdviceSettings::default(),
         }
     }
@@ -124,6 +199,16 @@ impl TestCluster {
         let from = shard.range * width;
         let range = Range { from, to: from + (width - 1) };
         let ix = self.draft.get_or_add_shard(node, db, Some(range));
+        if let Some((seconds, file, active)) = shard.before {
+            let at = Moment::from_unix(NOW.unix() - seconds);
+            let earlier = Facts {
+                file_bytes: Some(file).into(),
+                active_bytes: Some(active).into(),
+                measured_at: Some(Measurement { at, source: FactSource::Http }),
+                ..shard.facts()
+            };
+            self.draft.set_facts(ix, earlier);
+        }
         self.draft.set_facts(ix, shard.facts());
         self.draft.set_state(ix, shard.state);
     }
@@ -152,6 +237,74 @@ impl TestCluster {
         self.draft.update_node(node, |node| node.compactions = files);
     }
 
+    /// Gives each of these nodes a volume of its own, named after it, without a known size.
+    pub(crate) fn set_free_space(&mut self, nodes: &[(&str, Option<u64>)]) {
+        let volume = |(node, available): &(&str, Option<u64>)| Volume {
+            name: format!("data-{node}").into(),
+            nodes: vec![Arc::from(*node)],
+            space: available.map(|available| VolumeSpace {
+                available,
+                size: None,
+                measured_at: NOW,
+            }),
+            falling_since: None,
+            problem: None,
+        };
+        self.conditions.disks = Arc::new(Disks { volumes: nodes.iter().map(volume).collect() });
+    }
+
+    pub(crate) fn add_index(&mut self, index: &Index) {
+        let db = self.draft.get_or_add_db(DbName { db: index.db, suffix: ".1" });
+        let view = View {
+            signature: Signature([index.signature; 16]),
+            designs: Arc::new([index.design.into()]),
+            functions: index.functions.clone().into(),
+            build_query: index.build_query.clone(),
+            ..View::default()
+        };
+        let ix = self.draft.add_view(db, view);
+        let facts = Facts {
+            file_bytes: index.bytes.into(),
+            active_bytes: index.bytes.into(),
+            updates_pending: index.pending.into(),
+            measured_at: Some(Measurement { at: NOW, source: FactSource::Http }),
+            ..Facts::default()
+        };
+        self.draft.set_facts(ix, facts);
+    }
+
+    /// Adds a running job; if it is one of an index, of the index of that design document.
+    pub(crate) fn add_job(&mut self, mut job: Job) {
+        if let JobKind::BuildView(design) | JobKind::CompactView(design) = &job.key.kind {
+            let index = self.draft.current().targets().find(|it| {
+                it.view().is_some_and(|view| view.designs.iter().any(|id| id == design))
+            });
+            job.target = index.map(TargetRef::ix);
+        }
+        Arc::make_mut(&mut self.conditions.jobs).list.push(job);
+    }
+
+    /// From now on the running jobs of every node are known.
+    pub(crate) fn poll_all_nodes(&mut self) {
+        let nodes = 1..self.draft.current().nodes().len();
+        let polled = nodes.filter_map(|at| Some((NodeIx::from_usize(at)?, NOW)));
+        Arc::make_mut(&mut self.conditions.jobs).polled_nodes = polled.collect();
+    }
+
+    /// A node's settings, as section, key and value; also makes the node.
+    pub(crate) fn set(&mut self, node: &str, settings: &[(&str, &str, &str)]) {
+        let ix = self.draft.get_or_add_node(node);
+        self.draft.update_node(ix, |node| (node.is_member, node.is_served) = (true, true));
+        let config = self.node_settings.nodes.entry(node.to_owned()).or_insert_with(|| {
+            let (node, version) = (node.to_owned(), "3.5.0".to_owned());
+            NodeConfig { node, version, ..NodeConfig::default() }
+        });
+        for (section, key, value) in settings {
+            let keys = config.sections.entry((*section).to_owned()).or_default();
+            keys.insert((*key).to_owned(), (*value).to_owned());
+        }
+    }
+
     /// What the rules are asked about.
     pub(crate) fn inputs(mut self) -> AdviceInputs {
         let snapshot = self.draft.publish(NOW);
@@ -163,6 +316,7 @@ impl TestCluster {
         AdviceInputs {
             plan: Arc::new(plan),
             status: Arc::new(self.status),
+            node_settings: Arc::new(self.node_settings),
             settings: self.settings,
         }
     }
@@ -170,7 +324,7 @@ impl TestCluster {
     /// What one rule finds, best first.
     pub(crate) fn findings_of(self, rule: &Rule) -> Vec<Finding> {
         let inputs = self.inputs();
-        let survey = Survey::of(&inputs.plan.snapshot);
+        let survey = Survey::of(&inputs.plan.snapshot, NOW);
         let mut findings = Findings::default();
         (rule.check)(&Situation { inputs: &inputs, survey: &survey, now: NOW }, &mut findings);
         findings.into_parts().0

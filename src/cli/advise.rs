@@ -18,6 +18,7 @@ use crate::{
     },
 };
 use serde::Serialize;
+use std::sync::Arc;
 use wall_clock::Clock;
 
 /// The advice, as JSON.
@@ -120,8 +121,12 @@ async fn read_cluster(args: &AdviseArgs) -> Result<(ClusterReading, Settings, Ex
 fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
     let now = Clock::System.now();
     let waste = Waste::of(&reading.plan.snapshot);
-    let inputs =
-        AdviceInputs { plan: reading.plan, status: reading.status, settings: settings.advice };
+    let inputs = AdviceInputs {
+        plan: reading.plan,
+        status: reading.status,
+        node_settings: Arc::default(),
+        settings: settings.advice,
+    };
     let view = AdviceView::found(check(&inputs, now), now);
     Advice::of(&view, waste, now)
 }

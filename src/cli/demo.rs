@@ -22,7 +22,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use wall_clock::Clock;
 
 /// Intervals are shorter than is sensible for a real CouchDB, so that a newcomer sees numbers
-/// change, and nodes do not rest. It enforces because nothing can be harmed. The simulation answers in place of the
+/// change, and nodes do not rest; advice judges by minutes what takes days elsewhere. It enforces because nothing can be harmed. The simulation answers in place of the
 /// configured Prometheus, with the node's disk named in the query. The journal is in memory, so it
 /// keeps little.
 pub const CONFIG: &str = "mode: enforce
@@ -41,6 +41,7 @@ smoosh:
     - upgrade_dbs
     - upgrade_views
 couchdb: {cold_reads_per_second: off}
+advice: {min_watched: 10m, max_backlog: 5m}
 journal:
   events: {keep: 1d, max_size: 4MiB}
   outcomes: {keep: 7d, max_size: 2MiB}

@@ -90,7 +90,7 @@ impl NodeFindings {
     /// Adds what was found in the settings themselves.
     pub(super) fn extend(&mut self, findings: Vec<read::Finding>) {
         self.0.extend(findings.into_iter().map(
-            |read::Finding { severity, section, key, message }| NodeFinding {
+            |read::Finding { severity, section, key, message, .. }| NodeFinding {
                 severity: severity.into(),
                 section,
                 key,

@@ -167,6 +167,23 @@ impl Growth {
         Some((expected(self.file), expected(self.active)))
     }
 
+    /// The rates of its file and of its live bytes over the last days, in bytes a second; none while it was
+    /// watched for too short a time.
+    ///
+    /// The same as in [`expected`](Self::expected), for sums over many targets, most of which never change.
+    #[must_use]
+    pub fn rates_of_days(self, now: Moment) -> Option<(f64, f64)> {
+        let watched = self.watched(now).filter(|watched| *watched >= MIN_WATCHED)?;
+        if self.file == RateMeans::default() && self.active == RateMeans::default() {
+            return Some((0.0, 0.0));
+        }
+        let scale = DAYS.as_secs_f64();
+        let kept = (-self.updated_at.age(now).as_secs_f64() / scale).exp();
+        let counted = -(-watched.as_secs_f64() / scale).exp_m1();
+        let rate = |means: RateMeans| f64::from(means.days) * kept / counted;
+        Some((rate(self.file), rate(self.active)))
+    }
+
     /// The stored form: four means, and the two times.
     #[must_use]
     pub const fn parts(self) -> ([f32; 4], [Moment; 2]) {
@@ -234,6 +251,18 @@ mod tests {
         assert_eq!(growth(&[reading(0, 9, 9)]).expected(at(599)), None);
         let idle = growth(&[reading(0, 9, 9)]).expected(at(600)).unwrap();
         assert_eq!(idle, (ExpectedRate::default(), ExpectedRate::default()));
+    }
+
+    #[test]
+    fn the_rates_of_days_are_those_that_are_expected_in_the_end() {
+        let steps = [(0, 0), (HOUR, 9_000), (5 * HOUR, 90_000), (20 * HOUR, 91_000)];
+        let growth = growth(&steps.map(|(at, size)| reading(at, size, size / 2)));
+        for after in [20, 21, 90] {
+            let (file, active) = growth.expected(at(after * HOUR)).unwrap();
+            let (days, live) = growth.rates_of_days(at(after * HOUR)).unwrap();
+            assert!(near(file.days, days) && near(active.days, live) && days > 0.0, "{days}");
+        }
+        assert_eq!(Growth::default().rates_of_days(at(9_000_000)), None);
     }
 
     #[test]

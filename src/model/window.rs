@@ -15,6 +15,7 @@ use jiff::{
     civil::{self, DateTime},
     tz::{AmbiguousOffset, TimeZone},
 };
+use std::time::Duration;
 use wall_clock::Moment;
 
 /// How far ahead a change is searched: every state of a weekly rule occurs within this span, even
@@ -100,7 +101,7 @@ impl Window {
                 Err(_) => break,
             }
         }
-        let horizon = now.plus(std::time::Duration::from_secs(86_400 * HORIZON_DAYS));
+        let horizon = now.plus(Duration::from_secs(86_400 * HORIZON_DAYS));
         if let Ok(start) = Timestamp::from_second(i64::try_from(now.unix()).unwrap_or(i64::MAX)) {
             for jump in self.zone.following(start) {
                 if jump.timestamp().as_second() > i64::try_from(horizon.unix()).unwrap_or(i64::MAX)
@@ -125,6 +126,25 @@ pub fn any_open_at(windows: &[Window], now: Moment) -> bool {
 pub fn next_change(windows: &[Window], now: Moment) -> Option<Moment> {
     let open = any_open_at(windows, now);
     edges_after(windows, now).into_iter().find(|at| any_open_at(windows, *at) != open)
+}
+
+/// The longest time without a break in which [`any_open_at`] holds, within the next two weeks; none if it
+/// holds all the time.
+#[must_use]
+pub fn longest_opening(windows: &[Window], now: Moment) -> Option<Duration> {
+    let mut since = any_open_at(windows, now).then_some(now);
+    let (mut longest, mut closes) = (Duration::ZERO, since.is_none());
+    for at in edges_after(windows, now) {
+        match (since, any_open_at(windows, at)) {
+            (Some(opened), false) => {
+                longest = longest.max(opened.age(at));
+                (since, closes) = (None, true);
+            }
+            (None, true) => since = Some(at),
+            (Some(_), true) | (None, false) => {}
+        }
+    }
+    closes.then_some(longest)
 }
 
 /// When the result of [`any_open_at`] last changed. `None` if it did not change for a week and more.

@@ -184,13 +184,14 @@ impl SpaceLedger {
 }
 
 fn volume_balance(volume: &Volume, reserved: u64, keep_free_percent: f64) -> VolumeBalance {
-    let room = volume.space.map(|space| {
-        space
-            .available
-            .saturating_sub(min_free_bytes(space, keep_free_percent))
-            .saturating_sub(reserved)
-    });
+    let room =
+        volume.space.map(|space| usable_bytes(space, keep_free_percent).saturating_sub(reserved));
     VolumeBalance { free_bytes: room, planned_bytes: 0, falling_since: volume.falling_since }
+}
+
+/// Free bytes of a volume that compactions may use.
+pub(super) fn usable_bytes(space: VolumeSpace, keep_free_percent: f64) -> u64 {
+    space.available.saturating_sub(min_free_bytes(space, keep_free_percent))
 }
 
 /// Bytes of a volume that starts must leave free; none where its size is unknown.

@@ -293,8 +293,10 @@ impl DbViews {
         unread: &mut Vec<ReadError>,
     ) -> Option<TargetIx> {
         let designs: Arc<[Arc<str>]> = answer.designs.iter().map(|id| Arc::from(&**id)).collect();
+        let functions: Arc<[u64]> = answer.functions.into();
         let view = |signature, collators: &[String], exact_range| View {
             signature,
+            functions: Arc::clone(&functions),
             designs: Arc::clone(&designs),
             language: answer.language.as_str().into(),
             collators: collators.iter().map(|version| Arc::from(&**version)).collect(),
@@ -387,6 +389,7 @@ mod tests {
             designs: vec![format!("_design/{signature}")],
             language: "javascript".into(),
             built_by: None,
+            functions: vec![],
             index: if read { Ok(index) } else { Err(unread()) },
             unaddressable: false,
         }

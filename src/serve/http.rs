@@ -41,7 +41,7 @@ use crate::{
     model::channel::Mode,
     plan::Plan,
     scan,
-    sources::smoosh_settings::SmooshSettings,
+    sources::node_settings::NodeSettings,
     store::journal::Journal,
     tasks::unwrap_join,
     what_if::scorecard::ScorecardView,
@@ -168,8 +168,8 @@ pub struct AppState {
     pub changes: watch::Receiver<Arc<feed_client::FeedClientStatus>>,
     /// The smoosh channels that are taken over.
     pub takeovers: watch::Receiver<Arc<Takeovers>>,
-    /// How smoosh is set on the nodes.
-    pub smoosh_settings: watch::Receiver<Arc<SmooshSettings>>,
+    /// How the nodes are set.
+    pub node_settings: watch::Receiver<Arc<NodeSettings>>,
     /// When the certificates for connections to CouchDB expire.
     pub certificates: watch::Receiver<CertificateEnds>,
     /// Indexes that lag, and their builds.

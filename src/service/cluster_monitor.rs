@@ -24,8 +24,8 @@ use crate::{
         inventory::{
             Directories, FilesSource, HttpSettings, HttpSource, PeersSource, Source, Sources,
         },
+        node_settings::{NodeSettings, NodeSettingsTask},
         request_metrics::RequestMetrics,
-        smoosh_settings::{SmooshSettings, SmooshSettingsTask},
     },
     store::{journal::Journal, measurement_archive, queue_recorder},
     what_if::scorecard::{ScorecardTask, ScorecardView},
@@ -331,10 +331,15 @@ impl ClusterMonitor {
     }
 
     /// Starts the task that works out advice, once.
-    pub fn start_advice(&mut self, tasks: &mut TaskSet) -> AdviceHandle {
+    pub fn start_advice(
+        &mut self,
+        node_settings: latest::Receiver<Arc<NodeSettings>>,
+        tasks: &mut TaskSet,
+    ) -> AdviceHandle {
         let sources = AdviceSources {
             plans: self.planner.plan.clone(),
             status: self.scanner.status.clone(),
+            node_settings,
             settings: self.advice_settings.subscribe(),
         };
         let (task, handle) = AdviceTask::new(self.clock, sources, Arc::clone(&self.store));
@@ -392,17 +397,14 @@ impl ClusterMonitor {
         handle
     }
 
-    /// Starts the task that reads how smoosh is set on the nodes.
-    pub fn start_smoosh_settings(
-        &self,
-        tasks: &mut TaskSet,
-    ) -> latest::Receiver<Arc<SmooshSettings>> {
+    /// Starts the task that reads how the nodes are set.
+    pub fn start_node_settings(&self, tasks: &mut TaskSet) -> latest::Receiver<Arc<NodeSettings>> {
         let (client, snapshots) = (self.handles.client.subscribe(), self.scanner.snapshots.clone());
-        let (task, settings) = SmooshSettingsTask::new(client, snapshots);
+        let (task, settings) = NodeSettingsTask::new(client, snapshots);
         let ended = self.stop.clone();
         tasks.spawn(async move {
             task.run(ended).await;
-            "reader of smoosh's settings"
+            "reader of node settings"
         });
         settings
     }

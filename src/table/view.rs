@@ -25,6 +25,8 @@ pub struct View {
     /// The query that makes CouchDB build it; none if its documents leave building to readers'
     /// queries (`autoupdate`), and until they were read.
     pub build_query: Option<IndexQuery>,
+    /// A hash of each of its views' functions and options, sorted; empty until its design documents were read.
+    pub functions: Arc<[u64]>,
     /// The attributes of a search index; its `signature` has no meaning.
     pub search_index: Option<SearchAttributes>,
 }
@@ -61,6 +63,7 @@ impl Default for View {
             collators: Arc::new([]),
             exact_range: false,
             build_query: None,
+            functions: Arc::default(),
             search_index: None,
         }
     }

@@ -25,6 +25,15 @@ impl Severity {
     }
 }
 
+/// What is wrong with a channel as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChannelFault {
+    /// Its own bounds leave nothing for it to take, or only files without live bytes.
+    NeverMatches,
+    /// A channel before it takes everything that it would take.
+    Shadowed,
+}
+
 /// One statement about the settings of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -36,6 +45,8 @@ pub struct Finding {
     pub key: Option<String>,
     /// The statement, as one lowercase fragment.
     pub message: String,
+    /// What is wrong with the section's channel, where the statement is about that.
+    pub fault: Option<ChannelFault>,
 }
 
 impl fmt::Display for Finding {
@@ -61,7 +72,13 @@ impl Findings {
         message: impl Into<String>,
     ) {
         let (section, key) = (section.to_owned(), key.into().map(str::to_owned));
-        self.0.push(Finding { severity, section, key, message: message.into() });
+        self.0.push(Finding { severity, section, key, message: message.into(), fault: None });
+    }
+
+    /// Adds a warning about a channel as a whole.
+    pub(crate) fn add_fault(&mut self, fault: ChannelFault, section: String, message: String) {
+        let (severity, fault) = (Severity::Warning, Some(fault));
+        self.0.push(Finding { severity, section, key: None, message, fault });
     }
 
     /// Each finding once, the gravest first, then by section and key.

@@ -124,6 +124,9 @@ pub struct Database {
     pub docs: u64,
     /// The number of deleted documents at the start.
     pub deleted_docs: u64,
+    /// How many times the documents of each other range its first range has at the start, as with one large
+    /// partition; `docs` are those of all ranges if it is 1.
+    pub first_range: f64,
     /// Live bytes of a document in the file, without attachments.
     pub doc_bytes: u64,
     /// Live attachment bytes of a document. Where `bloat` is above one, nodes before 3.4.3 also count dead
@@ -191,6 +194,7 @@ impl Database {
             q: 2,
             n: 3,
             docs: 1_000,
+            first_range: 1.0,
             deleted_docs: 0,
             doc_bytes: 1_000,
             attachment_bytes: 0,
@@ -430,6 +434,7 @@ impl Database {
             _ if !factor(self.bloat) => wrong("bloat"),
             _ if !share(self.compacted) => wrong("compacted"),
             _ if !(0.1..=2.0).contains(&self.compacts_to) => wrong("compacts_to"),
+            _ if !(0.0..=1_000.0).contains(&self.first_range) => wrong("first_range"),
             _ if !(self.writes_per_second >= 0.0 && self.writes_per_second <= 1e6) => {
                 wrong("writes_per_second")
             }

@@ -22,11 +22,10 @@ const KILLED_EVERY: Duration = Duration::from_secs(75 * 60);
 /// Three nodes with databases of every kind, from a few MiB to hundreds of GiB.
 #[must_use]
 pub fn demo_config() -> Config {
-    let nouveau = || ("nouveau".to_owned(), "enable".to_owned(), "true".to_owned());
     let node = |name: &&str| Node {
         disk: Some(DISK),
         smoosh: true,
-        settings: vec![nouveau()],
+        settings: settings(name),
         ..Node::new(name)
     };
     Config {
@@ -60,6 +59,20 @@ pub fn demo_config() -> Config {
         records: 256,
         ..Config::new(&NAMES)
     }
+}
+
+/// What an operator set on a node: a channel with its two sizes the wrong way round, and on the last node what
+/// was once tried out and forgotten.
+fn settings(node: &str) -> Vec<(String, String, String)> {
+    let everywhere = [
+        ("nouveau", "enable", "true"),
+        ("smoosh", "db_channels", "big_dbs"),
+        ("smoosh.big_dbs", "min_size", "107374182400"),
+        ("smoosh.big_dbs", "max_size", "10737418240"),
+    ];
+    let tried = (node == NAMES[2]).then_some(("couchdb", "file_compression", "none"));
+    let all = everywhere.into_iter().chain(tried);
+    all.map(|(section, key, value)| (section.into(), key.into(), value.into())).collect()
 }
 
 fn interrupted(range: u32, node: &str, done: f64) -> Interrupted {
@@ -136,9 +149,21 @@ fn profiles() -> Database {
             },
             // As after a restart: nothing builds it before the next write.
             Design { built: 0.6, views: views(&["by_login"]), ..Design::new("logins") },
+            people(),
             Design { views: Vec::new(), ..Design::new("rules") },
         ],
         ..Database::new("profiles")
+    }
+}
+
+/// One document for everything: it repeats the view of the logins, and emits whole documents.
+fn people() -> Design {
+    let fields =
+        ["age", "city", "country", "email", "login", "name", "phone", "plan", "role", "team"];
+    Design {
+        bytes_per_doc: 3_600,
+        views: fields.iter().map(|field| format!("by_{field}")).collect(),
+        ..Design::new("people")
     }
 }
 
@@ -208,9 +233,11 @@ fn databases() -> Vec<Database> {
             designs: vec![Design { views: views(&["expires"]), ..design("expiry") }],
             ..db("sessions")
         },
+        // Its first range holds most of its data.
         Database {
             q: 4,
-            docs: 20_000_000,
+            docs: 10_000_000,
+            first_range: 5.0,
             doc_bytes: 600,
             bloat: 1.25,
             compacted: 0.7,

@@ -5,6 +5,7 @@
 
 use super::{CONCURRENCY_KEY, STOPPED_CONCURRENCY, channel_section as section_of};
 use crate::model::settings::work::MARK_SECTION;
+pub(super) use crate::model::settings::work::mark_key;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wall_clock::Moment;
@@ -25,11 +26,6 @@ impl TakeoverMark {
         // Serialising strings and numbers cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
-}
-
-/// Configuration key of a channel's mark.
-pub(super) fn mark_key(channel: &str) -> String {
-    format!("smoosh.{channel}.{CONCURRENCY_KEY}")
 }
 
 /// The marks in a section, by channel. An unreadable mark still shows that the channel is taken

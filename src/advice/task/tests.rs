@@ -7,6 +7,7 @@ use crate::{
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::task::JoinSet;
 use wall_clock::Moment;
 
 const MIB: u64 = 1 << 20;
@@ -35,6 +36,7 @@ struct Rig {
     plans: watch::Sender<Arc<Plan>>,
     _settings: watch::Sender<AdviceSettings>,
     status: watch::Sender<Arc<ScanStatus>>,
+    _tasks: JoinSet<()>,
     _stop: tokio_util::sync::DropGuard,
 }
 
@@ -49,7 +51,13 @@ impl Rig {
         let (plans, plans_rx) = watch::channel(plan(&["old"]));
         let (status, status_rx) = watch::channel(Arc::new(ScanStatus::default()));
         let (settings, settings_rx) = watch::channel(AdviceSettings::default());
-        let sources = AdviceSources { plans: plans_rx, status: status_rx, settings: settings_rx };
+        let node_settings = watch::channel(Arc::default()).1;
+        let sources = AdviceSources {
+            plans: plans_rx,
+            status: status_rx,
+            node_settings,
+            settings: settings_rx,
+        };
         let store = Arc::new(Store::default());
         let clock = Clock::anchored(Moment::from_unix(1_795_222_434));
         let (task, handle) =
@@ -57,8 +65,17 @@ impl Rig {
         let (left, recovering) = oneshot::channel();
         left.send(records).unwrap();
         let stop = CancellationToken::new();
-        tokio::spawn(task.run(recovering, stop.clone()));
-        Self { handle, store, plans, _settings: settings, status, _stop: stop.drop_guard() }
+        let mut tasks = JoinSet::new();
+        tasks.spawn(task.run(recovering, stop.clone()));
+        Self {
+            handle,
+            store,
+            plans,
+            _settings: settings,
+            status,
+            _tasks: tasks,
+            _stop: stop.drop_guard(),
+        }
     }
 
     /// The first sweep has ended.

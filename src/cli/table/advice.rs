@@ -49,8 +49,8 @@ fn piece(line: &AdviceLine, width: u16) -> String {
     let severity = printable(&line.severity).to_uppercase();
     wrap(&mut text, &format!("{severity}  "), &printable(&line.says), width.into());
     let name = |name: &str| format!("  {name:NAMES$}");
-    if line.gain.value > 0 {
-        wrap(&mut text, &name("gain"), &gain(&line.gain), width.into());
+    if let Some(gain) = gain(&line.gain) {
+        wrap(&mut text, &name("gain"), &gain, width.into());
     }
     for remedy in &line.remedy {
         wrap(&mut text, &name("do"), &printable(&remedy.says), width.into());
@@ -80,16 +80,15 @@ fn pasted(remedy: &AdviceRemedy) -> impl Iterator<Item = String> {
     remedy.text.iter().flat_map(|text| text.lines()).map(printable)
 }
 
-/// What a piece is worth.
-fn gain(gain: &AdviceGain) -> String {
-    match &*gain.kind {
-        "bytes" => format!("{} become free", format_size_short(gain.value)),
-        "seconds" => {
-            format!("{} of work", duration::format_rounded(Duration::from_secs(gain.value)))
-        }
-        "risk" => format!("{} at risk", format_size_short(gain.value)),
-        other => format!("{} {}", gain.value, printable(other)),
-    }
+/// What a piece is worth, as far as it is known.
+fn gain(gain: &AdviceGain) -> Option<String> {
+    let value = gain.value?;
+    Some(match &*gain.kind {
+        "bytes" => format!("{} become free", format_size_short(value)),
+        "seconds" => format!("{} of work", duration::format_rounded(Duration::from_secs(value))),
+        "risk" => format!("{} at risk", format_size_short(value)),
+        other => format!("{value} {}", printable(other)),
+    })
 }
 
 /// A muted piece in one line.
@@ -125,7 +124,7 @@ mod tests {
             subject: AdviceSubject { kind: "database".into(), name: db.to_owned() },
             says: says.to_owned(),
             evidence: std::collections::BTreeMap::new(),
-            gain: AdviceGain { kind: "bytes".into(), value: 7 << 30 },
+            gain: AdviceGain { kind: "bytes".into(), value: Some(7 << 30) },
             remedy: vec![
                 remedy("command", "Create the missing copies:", Some(COMMAND)),
                 remedy("choice", choice, None),

@@ -63,6 +63,12 @@ impl Default for Smoosh {
 /// took over.
 pub const MARK_SECTION: &str = "recliner";
 
+/// The key of a channel's mark in that section.
+#[must_use]
+pub fn mark_key(channel: &str) -> String {
+    format!("smoosh.{channel}.concurrency")
+}
+
 /// Whether smoosh keeps working alongside this program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SmooshMode {

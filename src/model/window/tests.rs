@@ -116,6 +116,26 @@ fn zones_are_found_by_name_and_errors_suggest_the_nearest() {
     assert!(parse_zone("../../etc/passwd").is_err());
 }
 
+#[test]
+fn the_longest_opening_is_that_of_adjacent_windows_together() {
+    let time = |hour| civil::Time::new(hour, 0, 0, 0).unwrap();
+    let window = |days, from, to| Window {
+        days,
+        from: time(from),
+        to: time(to),
+        zone: parse_zone("UTC").unwrap(),
+    };
+    // A Wednesday, shortly after midnight.
+    let now = Moment::from_unix(1_770_163_300);
+    let hours =
+        |windows: &[Window]| longest_opening(windows, now).map(|span| span.as_secs() / 3_600);
+    assert_eq!(hours(&[]), None);
+    assert_eq!(hours(&[window(Days::ALL, 7, 7)]), None);
+    assert_eq!(hours(&[window(Days::ALL, 20, 6)]), Some(10));
+    assert_eq!(hours(&[window(Days::ALL, 20, 0), window(Days::ALL, 0, 6)]), Some(10));
+    assert_eq!(hours(&[window("sat".parse().unwrap(), 1, 5), window(Days::ALL, 2, 4)]), Some(4));
+}
+
 prop_compose! {
     fn any_window()(
         bits in 1u8..128,
@@ -152,7 +172,7 @@ proptest! {
         // The next change is the last change at that moment and until the following one.
         if let Some(next) = walked {
             prop_assert_eq!(last_change(&windows, next), Some(next));
-            prop_assert_eq!(last_change(&windows, next.plus(std::time::Duration::from_secs(30))), Some(next));
+            prop_assert_eq!(last_change(&windows, next.plus(Duration::from_secs(30))), Some(next));
             let before = Moment::from_unix(next.unix() - 1);
             prop_assert!(last_change(&windows, before) < Some(next));
         }

@@ -122,6 +122,7 @@ impl Cluster {
             designs: vec!["_design/x".into()],
             language: "javascript".into(),
             built_by: None,
+            functions: vec![],
             index: Ok(IndexAnswer {
                 signature: Signature([self.signature; 16]),
                 facts: Facts { update_seq: self.view_seq.into(), ..facts(50, 5) },

@@ -249,7 +249,7 @@ impl Surface {
             config: config_rx,
             changes: watch::channel(Arc::default()).1,
             takeovers: watch::channel(Arc::default()).1,
-            smoosh_settings: watch::channel(Arc::default()).1,
+            node_settings: watch::channel(Arc::default()).1,
             certificates: watch::channel(CertificateEnds::default()).1,
             builds: watch::channel(Arc::default()).1,
             registry: prometheus::Registry::new(),

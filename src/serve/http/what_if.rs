@@ -89,7 +89,7 @@ pub(super) async fn what_if(
         Err(refused) => return refused.into_response(),
     };
     drop(plan);
-    let (clock, settings) = (state.clock, state.smoosh_settings.clone());
+    let (clock, settings) = (state.clock, state.node_settings.clone());
     let work = move |plan: Arc<Plan>| {
         let smoosh = KnownSmoosh::of(&settings.borrow());
         proposed.answer(&plan, smoosh, clock.now(), span)

@@ -71,11 +71,12 @@ pub struct AdviceSubject {
 /// What following a piece of advice is worth.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdviceGain {
-    /// Bytes that become free, seconds of a node's work that are spared, or bytes of data that are at risk.
+    /// Bytes that become free, seconds of a node's work that are spared, bytes of data that are at risk,
+    /// or a gain that is not known.
     #[schemars(with = "words::AdviceGainKind")]
     pub kind: Word,
-    /// Bytes or seconds.
-    pub value: u64,
+    /// Bytes or seconds; null where it is not known.
+    pub value: Option<u64>,
 }
 
 /// One thing to do.

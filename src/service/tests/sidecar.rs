@@ -91,6 +91,7 @@ impl Source for ClusterSource {
                     designs: vec!["_design/x".to_owned()],
                     language: "javascript".to_owned(),
                     built_by: None,
+                    functions: vec![],
                     index: Ok(IndexAnswer {
                         signature: signature().parse().unwrap(),
                         facts: crate::model::facts::Facts::default(),

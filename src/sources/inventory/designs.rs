@@ -17,6 +17,8 @@ pub struct Design {
     /// Everything that determines the index's signature, as one text: equal texts share an index.
     /// (`couch_mrview_util:ddoc_to_mrst/2` hashes views, language, options and lib.)
     pub definition: String,
+    /// A hash of each view's functions and options, sorted.
+    pub functions: Vec<u64>,
 }
 
 /// Design documents of one database that share an index.
@@ -30,6 +32,8 @@ pub struct DesignGroup {
     pub built_by: Option<IndexQuery>,
     /// Their definition.
     pub definition: String,
+    /// A hash of each view's functions and options, sorted.
+    pub functions: Vec<u64>,
 }
 
 /// Whether there is a query server for this language. For others `_info` reports an index that lags
@@ -44,27 +48,26 @@ pub fn served(language: &str, languages: &[String]) -> bool {
 /// A document without views has no index, although `_info` reports one.
 #[must_use]
 pub fn groups(designs: Vec<Design>, languages: &[String]) -> Vec<DesignGroup> {
-    type Sharing = Vec<(String, Option<String>)>;
+    type Sharing = (Vec<(String, Option<String>)>, Vec<u64>);
     let mut groups: BTreeMap<(String, String), Sharing> = BTreeMap::new();
     for design in designs.into_iter().filter(|design| design.has_views) {
         let language = design.language.unwrap_or_else(|| "javascript".to_owned());
         if served(&language, languages) {
-            groups
-                .entry((language, design.definition))
-                .or_default()
-                .push((design.id, design.query));
+            let group = groups.entry((language, design.definition)).or_default();
+            group.0.push((design.id, design.query));
+            group.1 = design.functions;
         }
     }
     groups
         .into_iter()
-        .map(|((language, definition), mut designs)| {
+        .map(|((language, definition), (mut designs, functions))| {
             designs.sort_unstable();
             let query = |(id, view): &(String, Option<String>)| {
                 Some(IndexQuery { design: id.as_str().into(), view: view.as_deref()?.into() })
             };
             let built_by = designs.iter().find_map(query);
             let ids = designs.into_iter().map(|(id, _)| id).collect();
-            DesignGroup { ids, language, built_by, definition }
+            DesignGroup { ids, language, built_by, definition, functions }
         })
         .collect()
 }
@@ -80,6 +83,7 @@ mod tests {
             has_views: !definition.is_empty(),
             query: (id != "_design/a").then(|| "v".into()),
             definition: definition.into(),
+            functions: vec![definition.len() as u64],
         }
     }
 
@@ -99,6 +103,7 @@ mod tests {
         );
         let ids: Vec<_> = found.iter().map(|group| group.ids.join(" ")).collect();
         assert_eq!(ids, ["_design/a _design/b", "_design/c", "_design/mango"]);
+        assert_eq!(found[0].functions, [1]);
         // The first of the two does not allow automatic builds.
         let built_by = IndexQuery { design: "_design/b".into(), view: "v".into() };
         assert_eq!(found[0].built_by, Some(built_by));

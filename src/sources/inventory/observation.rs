@@ -252,6 +252,8 @@ pub struct ViewAnswer {
     pub language: String,
     /// The query that makes CouchDB build it, if its documents allow that.
     pub built_by: Option<IndexQuery>,
+    /// A hash of each view's functions and options, sorted.
+    pub functions: Vec<u64>,
     /// The result of reading it.
     pub index: Result<IndexAnswer, ReadError>,
     /// Whether no request can carry the documents' names.

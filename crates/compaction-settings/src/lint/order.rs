@@ -1,7 +1,7 @@
 //! Channels against each other: the first that takes a target has it, whether or not it
 //! ever starts anything (`smoosh_server:find_channel/3`).
 
-use crate::{Priority, Severity, SmooshChannel, finding::Findings, number::BEYOND};
+use crate::{ChannelFault, Priority, Severity, SmooshChannel, finding::Findings, number::BEYOND};
 
 /// Looks through the channels of one kind, in the order they are tried.
 pub(crate) fn order(channels: &[SmooshChannel], findings: &mut Findings) {
@@ -9,17 +9,16 @@ pub(crate) fn order(channels: &[SmooshChannel], findings: &mut Findings) {
         let (before, after) = channels.split_at(at);
         let after = after.get(1..).unwrap_or_default();
         if let Some(why) = takes_nothing(one) {
-            findings.add(Severity::Warning, &one.section(), None, why);
+            findings.add_fault(ChannelFault::NeverMatches, one.section(), why);
             continue;
         }
         if let Some(why) = one.never_starts {
             findings.add(Severity::Warning, &one.section(), None, held(one, why, after));
         }
         if let Some(first) = before.iter().find(|first| takes_all_of(first, one)) {
-            findings.add(
-                Severity::Warning,
-                &one.section(),
-                None,
+            findings.add_fault(
+                ChannelFault::Shadowed,
+                one.section(),
                 format!(
                     "takes nothing: {} is tried first and takes all of the same targets",
                     first.shown()

@@ -236,9 +236,10 @@ impl World {
                 let part = |count| share(crate::growth::times(count, scale), description.q, range);
                 let counts_dead = self.version(node) < Version::ACTIVE_WITHOUT_OLD_ATTACHMENTS;
                 let dead = description.attachment_bytes > 0;
+                let skew = if range == 0 { description.first_range } else { 1.0 };
                 let key = mix(mix(self.catalog.key(db), u64::from(range)), u64::from(node));
                 Some(ShardModel {
-                    docs: part(description.docs),
+                    docs: crate::growth::times(part(description.docs), skew),
                     deleted: part(description.deleted_docs),
                     counts_dead,
                     dead_at_start: if dead { (description.bloat - 1.0) * 0.8 } else { 0.0 },

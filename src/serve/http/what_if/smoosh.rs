@@ -9,7 +9,7 @@ use crate::{
     import::{Group, Imported, import_smoosh},
     model::channel::Channels,
     serve::report::SmooshRules,
-    sources::smoosh_settings::SmooshSettings,
+    sources::node_settings::NodeSettings,
     text,
 };
 use compaction_settings::NodeConfig;
@@ -23,7 +23,7 @@ pub(super) struct KnownSmoosh {
 }
 
 impl KnownSmoosh {
-    pub(super) fn of(settings: &SmooshSettings) -> Self {
+    pub(super) fn of(settings: &NodeSettings) -> Self {
         if settings.nodes.is_empty() {
             let why = match settings.problems.first_key_value() {
                 Some((_, why)) => format!("its settings cannot be read: {why}"),
@@ -48,7 +48,7 @@ impl KnownSmoosh {
         Self { channels: Channels::default(), rules }
     }
 
-    fn as_set(imported: Imported, settings: &SmooshSettings) -> Self {
+    fn as_set(imported: Imported, settings: &NodeSettings) -> Self {
         let names = |group: &Group| -> Vec<String> {
             group.nodes.iter().map(|(node, _)| node.clone()).collect()
         };
@@ -85,7 +85,7 @@ impl KnownSmoosh {
 }
 
 /// The channels that a recliner has taken over on these nodes.
-fn taken_over(nodes: &[String], settings: &SmooshSettings) -> BTreeSet<String> {
+fn taken_over(nodes: &[String], settings: &NodeSettings) -> BTreeSet<String> {
     let configs = nodes.iter().filter_map(|node| settings.nodes.get(node));
     let stopped = configs.flat_map(|config| takeover::undo_takeovers(&mut config.sections.clone()));
     stopped.map(|stopped| stopped.channel).collect()
@@ -118,7 +118,7 @@ mod tests {
         keys.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
-    fn settings(nodes: &[(&str, Sections)], problems: &[(&str, &str)]) -> SmooshSettings {
+    fn settings(nodes: &[(&str, Sections)], problems: &[(&str, &str)]) -> NodeSettings {
         let config = |(node, sections): &(&str, Sections)| {
             let config = NodeConfig {
                 node: (*node).to_owned(),
@@ -128,7 +128,7 @@ mod tests {
             };
             ((*node).to_owned(), config)
         };
-        SmooshSettings { nodes: nodes.iter().map(config).collect(), problems: section(problems) }
+        NodeSettings { nodes: nodes.iter().map(config).collect(), problems: section(problems) }
     }
 
     fn ratio(least: &str) -> Sections {
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn without_settings_it_is_the_defaults_and_why() {
-        let known = KnownSmoosh::of(&SmooshSettings::default());
+        let known = KnownSmoosh::of(&NodeSettings::default());
         assert_eq!(known.channels, Channels::default());
         assert_eq!(&*known.rules.settings, "defaults");
         assert_eq!(

@@ -18,7 +18,10 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
-use std::sync::Arc;
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
 
 /// The number of databases whose views are read concurrently: each costs a request to every range.
 const CONCURRENT_DATABASES: usize = 4;
@@ -127,6 +130,7 @@ impl HttpSource {
             designs: group.ids,
             language: group.language,
             built_by: group.built_by,
+            functions: group.functions,
         }
     }
 
@@ -202,7 +206,28 @@ fn design(doc: &wire::DesignDoc) -> Option<Design> {
         has_views: doc.has_views(),
         query: views.and_then(|views| views.first.clone()).filter(|_| doc.autoupdate.views),
         definition: format!("{:?}{}", doc.options, views.map_or("", |views| &views.text)),
+        functions: views.map_or_else(Vec::new, |views| functions(doc, views)),
     })
+}
+
+/// A hash of each view with everything that decides what it indexes, but not its name; sorted, and equal in every
+/// document and sweep of one process.
+fn functions(doc: &wire::DesignDoc, views: &wire::Views) -> Vec<u64> {
+    let Ok(defined) = serde_json::from_str::<serde_json::Map<_, serde_json::Value>>(&views.text)
+    else {
+        return Vec::new();
+    };
+    let lib = defined.get("lib").map(ToString::to_string);
+    let options = format!("{:?}", doc.options);
+    let hash = |view: &serde_json::Value| {
+        let mut hasher = DefaultHasher::new();
+        (doc.language(), &options, &lib, view.to_string()).hash(&mut hasher);
+        hasher.finish()
+    };
+    let maps = defined.values().filter(|view| view.get("map").is_some());
+    let mut functions: Vec<u64> = maps.map(hash).collect();
+    functions.sort_unstable();
+    functions
 }
 
 /// Every name that an index file of these documents may have: CouchDB 3's, and the previous one, which
@@ -236,4 +261,31 @@ fn merged(views: Vec<ViewAnswer>) -> Vec<ViewAnswer> {
         }
     }
     merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn functions_of(views: &str, language: Option<&str>) -> Vec<u64> {
+        let doc = wire::DesignDoc { language: language.map(Into::into), ..Default::default() };
+        functions(&doc, &wire::Views { text: views.to_owned(), first: None })
+    }
+
+    #[test]
+    fn views_are_recognised_by_what_they_index_and_not_by_their_names() {
+        let one = functions_of(r#"{"a":{"map":"m"},"b":{"map":"n","reduce":"_sum"}}"#, None);
+        assert_eq!(one.len(), 2);
+        let renamed = r#"{"x":{"map":"n","reduce":"_sum"},"y":{"map":"m"}}"#;
+        assert_eq!(functions_of(renamed, Some("javascript")), one);
+        for other in [
+            r#"{"a":{"map":"m"},"b":{"map":"n"}}"#,
+            r#"{"a":{"map":"m"},"b":{"map":"n","reduce":"_sum"},"lib":{"l":"1"}}"#,
+        ] {
+            assert_eq!(functions_of(other, None).len(), 2);
+            assert_ne!(functions_of(other, None), one, "{other}");
+        }
+        assert_ne!(functions_of(renamed, Some("erlang")), one);
+        assert!(functions_of(r#"{"lib":{"l":"1"}}"#, None).is_empty());
+    }
 }

@@ -16,7 +16,7 @@ struct Rig {
     cluster: Cluster,
     draft: Draft,
     snapshots: watch::Sender<Arc<Snapshot>>,
-    settings: watch::Receiver<Arc<SmooshSettings>>,
+    settings: watch::Receiver<Arc<NodeSettings>>,
     _client: watch::Sender<Client>,
     _tasks: JoinSet<()>,
 }
@@ -45,13 +45,13 @@ impl Rig {
         }
         let (snapshots, snapshots_rx) = watch::channel(draft.publish(START));
         let (client, client_rx) = watch::channel(client);
-        let (task, settings) = SmooshSettingsTask::new(client_rx, snapshots_rx);
+        let (task, settings) = NodeSettingsTask::new(client_rx, snapshots_rx);
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
         Self { cluster, draft, snapshots, settings, _client: client, _tasks: tasks }
     }
 
-    async fn next(&mut self) -> Arc<SmooshSettings> {
+    async fn next(&mut self) -> Arc<NodeSettings> {
         let changed = time::timeout(2 * INTERVAL, self.settings.changed()).await;
         changed.expect("it reads in time").expect("the task lives");
         Arc::clone(&self.settings.borrow_and_update())
@@ -59,12 +59,14 @@ impl Rig {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_settings_of_smoosh_are_read_and_no_others() {
+async fn what_advice_needs_is_read_and_nothing_else_is_kept() {
     let mut rig = Rig::start("admin");
     rig.cluster.world(|world| {
         world.set(A, "smoosh", "db_channels", "big");
         world.set(A, "smoosh.big", "min_size", "7");
         world.set(A, "chttpd_auth", "secret", "s3kr3t");
+        world.set(A, "couchdb", "max_dbs_open", "100");
+        world.set(A, "couchdb", "uuid", "0123");
         world.set(B, "smoosh.ratio_dbs", "concurrency", "0");
         world.set(B, MARK_SECTION, "smoosh.ratio_dbs.concurrency", "{}");
     });
@@ -79,7 +81,8 @@ async fn the_settings_of_smoosh_are_read_and_no_others() {
     assert!(asked.iter().all(Exchange::is_reading));
     assert!(asked.iter().all(|exchange| !exchange.path.ends_with("/_config")));
     assert!(asked.iter().all(|exchange| !exchange.path.contains("chttpd_auth")));
-    assert_eq!(a.sections.keys().collect::<Vec<_>>(), ["smoosh", "smoosh.big"]);
+    assert_eq!(a.sections.keys().collect::<Vec<_>>(), ["couchdb", "smoosh", "smoosh.big"]);
+    assert_eq!(a.sections["couchdb"], BTreeMap::from([("max_dbs_open".into(), "100".into())]));
 
     // They are read again after a while.
     rig.cluster.world(|world| {

@@ -1,9 +1,9 @@
-//! How smoosh is set on each node.
+//! How each node is set, as far as advice and what-if need it.
 //!
-//! Owns the settings as they were last read: the sections that decide what smoosh does, and the marks
-//! of a takeover, by which a reader finds the values from before it. Asks for no other section, because
-//! those hold secrets, and never changes anything. A node that does not answer keeps its settings and
-//! delays no other.
+//! Owns the settings as they were last read: the sections that decide what smoosh does, the marks
+//! of a takeover, by which a reader finds the values from before it, and a few keys of two other
+//! sections. Asks for no section that may hold secrets, and never changes anything. A node that does
+//! not answer keeps its settings and delays no other.
 
 use super::{couchdb::describe, nodes_changed};
 use crate::{model::settings::work::MARK_SECTION, table::Snapshot};
@@ -21,12 +21,16 @@ use tokio_util::sync::CancellationToken;
 /// Time between two reads of all nodes.
 const INTERVAL: Duration = Duration::from_secs(300);
 
+/// Sections of which only these keys are kept: whatever else somebody wrote there is none of our business.
+const KEPT_KEYS: [(&str, [&str; 2]); 2] =
+    [("couchdb", ["file_compression", "max_dbs_open"]), ("cluster", ["n", "q"])];
+
 /// Time limit for one node.
 const NODE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How smoosh is set on the nodes.
+/// How the nodes are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SmooshSettings {
+pub struct NodeSettings {
     /// The settings of each node that was ever read, by its name.
     pub nodes: BTreeMap<String, NodeConfig>,
     /// Why a node could not be read the last time, by its name.
@@ -35,19 +39,19 @@ pub struct SmooshSettings {
 
 /// The task that reads them.
 #[derive(Debug)]
-pub struct SmooshSettingsTask {
+pub struct NodeSettingsTask {
     client: watch::Receiver<Client>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
-    settings: watch::Sender<Arc<SmooshSettings>>,
+    settings: watch::Sender<Arc<NodeSettings>>,
 }
 
-impl SmooshSettingsTask {
+impl NodeSettingsTask {
     /// Creates the task; the receiver has what it read last.
     #[must_use]
     pub fn new(
         client: watch::Receiver<Client>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
-    ) -> (Self, watch::Receiver<Arc<SmooshSettings>>) {
+    ) -> (Self, watch::Receiver<Arc<NodeSettings>>) {
         let (settings, reader) = watch::channel(Arc::default());
         (Self { client, snapshots, settings }, reader)
     }
@@ -78,7 +82,7 @@ impl SmooshSettingsTask {
             let members = snapshot.nodes().iter().filter(|node| node.is_member);
             members.map(|node| node.name.to_string()).collect()
         };
-        let mut settings = SmooshSettings::clone(&self.settings.borrow());
+        let mut settings = NodeSettings::clone(&self.settings.borrow());
         settings.problems.clear();
         for (node, result) in read {
             match result {
@@ -114,6 +118,11 @@ async fn read(client: &Client, node: &str) -> Result<NodeConfig, Error> {
     for section in smoosh_sections(&config) {
         let keys = client.config_section(node, &section).await?;
         config.sections.insert(section, keys);
+    }
+    for (section, kept) in KEPT_KEYS {
+        let mut keys = client.config_section(node, section).await?;
+        keys.retain(|key, _| kept.contains(&key.as_str()));
+        config.sections.insert(section.to_owned(), keys);
     }
     marks.extend(client.config_section(node, MARK_SECTION).await?);
     config.sections.insert(MARK_SECTION.to_owned(), marks);

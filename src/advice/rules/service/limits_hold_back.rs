@@ -1,0 +1,226 @@
+//! Limits under which the work that waits grows.
+
+use super::{super::Rule, enforces, queued, served_nodes};
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    model::{rounding::to_bytes, settings::limits::Limits},
+    plan::Plan,
+    text::{duration::format_rounded, size::format_size_short},
+};
+use std::time::Duration;
+
+pub(super) const RULE: Rule = Rule {
+    code: "limits_hold_back",
+    finds: "Limits so low that compactions cannot keep up with what is written, or need weeks for what waits.",
+    because: "recliner compacts no more than its limits allow: bytes an hour, jobs at a time, and the share of a node's time in which compactions run. What they allow is worked out at best: every slot is busy, windows and pressure hold nothing back, and compactions run at the rate that recliner's own ones had. If waste grows faster even then, what waits grows for ever, which is a warning; a backlog longer than `advice.max_backlog` is information. Growth counts once it was measured for `advice.min_watched`. Limits of 0 are meant to stop recliner and are not advice.",
+    severities: &[Severity::Info, Severity::Warning],
+    check,
+};
+
+const DAY: f64 = 86_400.0;
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let plan = &*situation.inputs.plan;
+    let backlog = Backlog::of(plan);
+    if backlog.reclaimable < situation.settings().min_bytes {
+        return;
+    }
+    let Some(limit) = tightest_limit(plan, &backlog) else { return };
+    let growth = waste_per_day(situation).filter(|growth| *growth >= limit.freed_per_day);
+    let days = backlog.reclaimable as f64 / limit.freed_per_day;
+    let takes = Duration::try_from_secs_f64(days * DAY).unwrap_or(Duration::MAX);
+    if growth.is_none() && takes <= situation.settings().max_backlog {
+        return;
+    }
+    let severity = if growth.is_some() { Severity::Warning } else { Severity::Info };
+    findings
+        .offer(severity, Gain::Unknown, || finding(severity, &backlog, &limit, (growth, takes)));
+}
+
+/// What waits and may be started.
+#[derive(Clone, Copy, Debug, Default)]
+struct Backlog {
+    file: u64,
+    reclaimable: u64,
+}
+
+impl Backlog {
+    fn of(plan: &Plan) -> Self {
+        let mut backlog = Self::default();
+        for (_, target) in queued(plan).filter(|(queue, _)| enforces(plan, queue)) {
+            let sizes = target.file_bytes().zip(target.reclaimable_bytes());
+            let Some((file, reclaimable)) = sizes else { continue };
+            backlog.file = backlog.file.saturating_add(file);
+            backlog.reclaimable = backlog.reclaimable.saturating_add(reclaimable);
+        }
+        backlog
+    }
+}
+
+/// The limit that allows least.
+#[derive(Clone, Debug)]
+struct TightestLimit {
+    setting: &'static str,
+    value: String,
+    /// Bytes that can be freed a day.
+    freed_per_day: f64,
+}
+
+/// None if a limit stops everything.
+fn tightest_limit(plan: &Plan, backlog: &Backlog) -> Option<TightestLimit> {
+    let Limits { per_node, cluster, bytes_per_hour, duty_percent, .. } = plan.rules.limits;
+    let on_nodes = per_node.saturating_mul(served_nodes(plan).count());
+    let jobs = on_nodes.min(cluster);
+    if jobs == 0 || bytes_per_hour == 0 || backlog.file == 0 {
+        return None;
+    }
+    let (file, freed) = (backlog.file as f64, backlog.reclaimable as f64);
+    let by_budget = TightestLimit {
+        setting: "limits.bytes_per_hour",
+        value: format_size_short(bytes_per_hour),
+        freed_per_day: 24.0 * bytes_per_hour as f64 * freed / file,
+    };
+    let measured = plan.conditions.constraints.rewrite_bytes_per_second;
+    let by_time = measured.filter(|rate| *rate > 0.0).map(|rate| {
+        let (setting, value) = if duty_percent < 100.0 {
+            ("limits.duty", format!("{duty_percent} %"))
+        } else if cluster < on_nodes {
+            ("limits.cluster", cluster.to_string())
+        } else {
+            ("limits.per_node", per_node.to_string())
+        };
+        let rewritten_per_day = rate * DAY * jobs as f64 * duty_percent / 100.0;
+        let freed_per_day = rewritten_per_day * freed / (file - freed).max(1.0);
+        TightestLimit { setting, value, freed_per_day }
+    });
+    let tighter = by_time.filter(|limit| limit.freed_per_day < by_budget.freed_per_day);
+    Some(tighter.unwrap_or(by_budget))
+}
+
+/// Bytes of waste that come with a day's writes; none until they were measured for long enough.
+fn waste_per_day(situation: &Situation<'_>) -> Option<f64> {
+    let growth = situation.survey.growth();
+    growth.watched().filter(|watched| *watched >= situation.settings().min_watched)?;
+    Some((growth.file_rate - growth.active_rate).max(0.0) * DAY)
+}
+
+fn finding(
+    severity: Severity,
+    backlog: &Backlog,
+    limit: &TightestLimit,
+    (growth, takes): (Option<f64>, Duration),
+) -> Finding {
+    let waits = format_size_short(backlog.reclaimable);
+    let allowed = to_bytes(limit.freed_per_day);
+    let begins = format!(
+        "Under {} ({}) at most {} a day can be freed",
+        limit.setting,
+        limit.value,
+        format_size_short(allowed)
+    );
+    let says = match growth {
+        Some(growth) => format!(
+            "{begins}, but waste grows by {} a day, so what waits ({waits} now) never ends.",
+            format_size_short(to_bytes(growth))
+        ),
+        None => format!("{begins}, so the {waits} that wait take {}.", format_rounded(takes)),
+    };
+    let mut evidence = vec![
+        ("waiting_file_bytes", backlog.file.into()),
+        ("waiting_reclaimable_bytes", backlog.reclaimable.into()),
+        ("freed_bytes_per_day", allowed.into()),
+        ("backlog_seconds", takes.as_secs().into()),
+    ];
+    if let Some(growth) = growth {
+        evidence.push(("waste_bytes_per_day", to_bytes(growth).into()));
+    }
+    Finding {
+        severity,
+        subject: Subject::Setting(limit.setting.to_owned()),
+        says,
+        evidence,
+        // All of it is freed either way; later.
+        gain: Gain::Unknown,
+        remedy: vec![
+            Remedy::choice(format!(
+                "Decide whether the nodes bear more compaction, raise {}, and watch the latency of requests; or accept more waste with a higher min_priority.",
+                limit.setting
+            )),
+            Remedy::recliner(
+                "Compare the present rules with those of a changed recliner.yml:",
+                &["what-if", "--config.file", "recliner.yml"],
+            ),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        advice::test_cluster::{Shard, TestCluster},
+        jobs::TargetConstraints,
+        model::channel::{Channel, Mode},
+    };
+    use std::sync::Arc;
+
+    const GIB: u64 = 1 << 30;
+
+    /// 400 GiB of which 306 can be freed, under a limit of so many GiB an hour.
+    fn cluster(budget: u64) -> TestCluster {
+        let shard = Shard::new("orders", "a", 0, 400 * GIB).with_active(100 * GIB);
+        cluster_of(shard, budget)
+    }
+
+    fn cluster_of(shard: Shard, budget: u64) -> TestCluster {
+        let mut cluster = TestCluster::with_shards(&[shard]);
+        cluster.rules.mode = Mode::Enforce;
+        let mode = Mode::Enforce;
+        cluster.channels = cluster.channels.map(|channel| Channel { mode, ..channel.clone() });
+        cluster.rules.limits.bytes_per_hour = budget;
+        cluster
+    }
+
+    #[test]
+    fn a_backlog_of_weeks_is_told_with_the_limit() {
+        let found = cluster(2 * GIB).findings_of(&RULE);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(only.severity, Severity::Info);
+        assert_eq!(only.subject.to_string(), "limits.bytes_per_hour");
+        assert_eq!(
+            only.says,
+            "Under limits.bytes_per_hour (2 GiB) at most 36.7 GiB a day can be freed, so the 306 GiB that wait take 8d 8h."
+        );
+        assert_eq!(cluster(3 * GIB).findings_of(&RULE), [], "less than a week");
+        assert_eq!(cluster(0).findings_of(&RULE), [], "it is stopped on purpose");
+    }
+
+    #[test]
+    fn waste_that_grows_faster_is_a_warning() {
+        let shard = Shard::new("orders", "a", 0, 400 * GIB).with_active(100 * GIB);
+        let growing = shard.grown_from(5 * 86_400, 100 * GIB, 100 * GIB);
+        let found = cluster_of(growing, 3 * GIB).findings_of(&RULE);
+        assert_eq!(found[0].severity, Severity::Warning);
+        assert_eq!(
+            found[0].says,
+            "Under limits.bytes_per_hour (3 GiB) at most 55 GiB a day can be freed, but waste grows by 60 GiB a day, so what waits (306 GiB now) never ends."
+        );
+    }
+
+    #[test]
+    fn a_measured_rate_shows_what_the_pauses_cost() {
+        let mut cluster = cluster(500 * GIB);
+        cluster.conditions.constraints = Arc::new(TargetConstraints {
+            rewrite_bytes_per_second: Some(100_000.0),
+            ..TargetConstraints::default()
+        });
+        assert_eq!(cluster.findings_of(&RULE)[0].subject.to_string(), "limits.duty");
+    }
+
+    #[test]
+    fn who_only_advises_holds_nothing_back() {
+        let mut cluster = cluster(2 * GIB);
+        cluster.rules.mode = Mode::Advise;
+        assert_eq!(cluster.findings_of(&RULE), []);
+    }
+}

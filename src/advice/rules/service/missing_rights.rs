@@ -1,0 +1,101 @@
+//! Parts of the cluster that the login may not read.
+
+use super::super::Rule;
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    sources::couchdb::NO_USER,
+    text::counted,
+};
+use serde_json::json;
+
+pub(super) const RULE: Rule = Rule {
+    code: "missing_rights",
+    finds: "Parts of the cluster that recliner cannot read because CouchDB refuses its login.",
+    because: "What cannot be read has no score, no queue and no advice: the cluster looks smaller and better than it is. Nodes' own interfaces, the shard map and the list of running tasks are for server admins only; a database is also for its members. The `_metrics` role opens none of them (tried on CouchDB 3.5.0).",
+    severities: &[Severity::Warning],
+    check,
+};
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let rights = &situation.inputs.status.missing_rights;
+    if rights.is_empty() {
+        return;
+    }
+    let gain = Gain::Unknown;
+    findings.offer(Severity::Warning, gain, || {
+        let refused: Vec<&str> = rights.iter().map(String::as_str).collect();
+        let refused = refused.join("; ");
+        let kinds = counted(rights.len() as u64, "reason", "reasons");
+        Finding {
+            severity: Severity::Warning,
+            subject: Subject::Setting("couchdb.username".to_owned()),
+            says: format!("recliner does not see the whole cluster, for {kinds}: {refused}."),
+            evidence: vec![
+                ("missing_rights", (rights.len() as u64).into()),
+                ("refused", refused.clone().into()),
+            ],
+            gain,
+            remedy: remedy(rights.contains(NO_USER), &refused),
+        }
+    });
+}
+
+fn remedy(has_no_user: bool, refused: &str) -> Vec<Remedy> {
+    let mut remedy = Vec::new();
+    if has_no_user || refused.contains("server admin") {
+        remedy.push(Remedy::couchdb(
+            "On each node, log in as an admin and create a server admin for recliner (CouchDB stores a hash of the password):",
+            "PUT",
+            &["_node", "_local", "_config", "admins", "recliner"],
+            Some(&json!("a long random password")),
+        ));
+        remedy.push(Remedy::configuration(
+            "Then give that login to recliner:",
+            "couchdb:\n  username: recliner\n  password_file: /etc/recliner/couchdb.password",
+        ));
+    }
+    if refused.contains("member") {
+        remedy.push(Remedy::choice(
+            "If recliner should not be a server admin, add its login to the members in `_security` of each database that it should see.",
+        ));
+    }
+    remedy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::TestCluster;
+
+    fn found(rights: &[&str]) -> Vec<Finding> {
+        let mut cluster = TestCluster::new();
+        cluster.status.missing_rights = rights.iter().map(|right| (*right).to_owned()).collect();
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_what_to_grant() {
+        let found = found(&[
+            "smoosh's status (/_smoosh/status) requires a server admin",
+            "some databases cannot be read, because the login is not a member of them",
+        ]);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "recliner does not see the whole cluster, for 2 reasons: smoosh's status (/_smoosh/status) requires a server admin; some databases cannot be read, because the login is not a member of them."
+        );
+        let first = only.remedy[0].text.as_deref().unwrap_or_default();
+        assert!(first.contains("/_node/_local/_config/admins/recliner"), "{first}");
+        assert_eq!(only.remedy.len(), 3);
+    }
+
+    #[test]
+    fn without_a_user_one_is_created_and_no_member_is_needed() {
+        assert_eq!(found(&[NO_USER])[0].remedy.len(), 2);
+    }
+
+    #[test]
+    fn a_login_that_reads_everything_needs_nothing() {
+        assert_eq!(found(&[]), []);
+    }
+}

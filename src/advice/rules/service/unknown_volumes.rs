@@ -1,0 +1,148 @@
+//! Nodes whose free space nobody told recliner how to measure.
+
+use super::{super::Rule, gain_of_waste, queued, served_nodes};
+use crate::{
+    advice::{Finding, Findings, Remedy, Severity, Situation, Subject},
+    plan::Plan,
+    table::NodeIx,
+    text::{counted, listed, size::format_size_short},
+};
+use std::collections::BTreeSet;
+
+pub(super) const RULE: Rule = Rule {
+    code: "unknown_volumes",
+    finds: "Nodes for whose volumes no free space is measured, so that their large files are never compacted.",
+    because: "CouchDB 3.x compacts without a look at free space and does not report it over HTTP, so recliner needs another source: the node's own directory, a Prometheus query or a fixed number. Without one it starts nothing larger than `headroom.blind_limit` there, because a compaction that fills the disk stops the node's writes.",
+    severities: &[Severity::Info],
+    check,
+};
+
+/// Nodes for which lines are written out.
+const MAX_LINES: usize = 5;
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let plan = &*situation.inputs.plan;
+    let nodes = unknown_nodes(plan);
+    if nodes.is_empty() {
+        return;
+    }
+    let limit = plan.rules.headroom.blind_limit;
+    let (mut count, mut bytes) = (0_u64, 0_u64);
+    for (queue, target) in queued(plan) {
+        // A view of the cluster needs space on all nodes.
+        let is_there =
+            queue.node == NodeIx::CLUSTER || nodes.iter().any(|(ix, _)| *ix == queue.node);
+        if is_there && target.facts().file_bytes.get().is_some_and(|file| file > limit) {
+            count += 1;
+            bytes = bytes.saturating_add(target.reclaimable_bytes().unwrap_or_default());
+        }
+    }
+    if count == 0 || bytes < situation.settings().min_bytes {
+        return;
+    }
+    let gain = gain_of_waste(plan, bytes);
+    findings.offer(Severity::Info, gain, || {
+        let names: Vec<String> = nodes.iter().map(|(_, name)| (*name).to_owned()).collect();
+        let targets = counted(count, "file or index waits", "files and indexes wait");
+        Finding {
+            severity: Severity::Info,
+            subject: Subject::Setting("headroom.volumes".to_owned()),
+            says: format!(
+                "recliner does not know how much space is free on {}, so nothing larger than {} is compacted there: {targets} ({} to free).",
+                listed(&names),
+                format_size_short(limit),
+                format_size_short(bytes),
+            ),
+            evidence: vec![
+                ("nodes", listed(&names).into()),
+                ("blind_limit_bytes", limit.into()),
+                ("waiting", count.into()),
+                ("reclaimable_bytes", bytes.into()),
+            ],
+            gain,
+            remedy: vec![
+                Remedy::configuration(
+                    "Say where free space is known from, with the labels and the mount point of your node_exporter:",
+                    configuration(&names),
+                ),
+                Remedy::choice(
+                    "Without Prometheus, run a recliner with files.data_dir beside each of these nodes, or give a fixed number with `available`.",
+                ),
+            ],
+        }
+    });
+}
+
+/// The nodes without any volume.
+///
+/// A command that reads the cluster once measures nothing, so the settings count as well; and where no volume at
+/// all is measured, a directory that is read here is one that a service would measure.
+fn unknown_nodes(plan: &Plan) -> Vec<(NodeIx, &str)> {
+    let disks = &plan.conditions.disks;
+    let configured = plan.rules.headroom.volumes.iter().flat_map(|volume| &volume.nodes);
+    let configured: BTreeSet<&str> = configured.map(String::as_str).collect();
+    let unknown = served_nodes(plan).filter(|(_, node)| {
+        let is_read_here = disks.volumes.is_empty() && node.disk_usage.is_some();
+        !configured.contains(&*node.name)
+            && !is_read_here
+            && disks.of_node(&node.name).next().is_none()
+    });
+    unknown.map(|(ix, node)| (ix, &*node.name)).collect()
+}
+
+fn configuration(nodes: &[String]) -> String {
+    let mut lines = "headroom:\n  volumes:".to_owned();
+    for node in nodes.iter().take(MAX_LINES) {
+        let host = node.split_once('@').map_or(&**node, |(_, host)| host);
+        lines.push_str(&format!(
+            "\n    - nodes: [{node}]\n      prometheus:\n        url: http://prometheus:9090\n        query: 'node_filesystem_avail_bytes{{instance=\"{host}:9100\",mountpoint=\"/opt/couchdb/data\"}}'"
+        ));
+    }
+    if let Some(more) = nodes.len().checked_sub(MAX_LINES).filter(|more| *more > 0) {
+        lines.push_str(&format!("\n    # and so on for {}", counted(more as u64, "node", "nodes")));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        advice::test_cluster::{Shard, TestCluster},
+        model::settings::limits::{Free, VolumeSettings},
+    };
+
+    const GIB: u64 = 1 << 30;
+
+    fn cluster(file_bytes: u64) -> TestCluster {
+        let shard = |node, range| Shard::new("orders", node, range, file_bytes);
+        let shards = [shard("couchdb@a", 0), shard("couchdb@b", 1)];
+        TestCluster::with_shards(&shards.map(|shard| shard.with_active(GIB / 4)))
+    }
+
+    #[test]
+    fn large_files_wait_for_lines_of_configuration() {
+        let found = cluster(5 * GIB / 4).findings_of(&RULE);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "recliner does not know how much space is free on couchdb@a and couchdb@b, so nothing larger than 1 GiB is compacted there: 2 files and indexes wait (2 GiB to free)."
+        );
+        let lines = only.remedy[0].text.as_deref().unwrap_or_default();
+        assert!(lines.starts_with("headroom:\n  volumes:\n    - nodes: [couchdb@a]\n"), "{lines}");
+        assert!(lines.contains("instance=\"b:9100\""), "{lines}");
+    }
+
+    #[test]
+    fn files_below_the_limit_start_anyway() {
+        assert_eq!(cluster(GIB).findings_of(&RULE), []);
+    }
+
+    #[test]
+    fn a_configured_volume_is_known_even_to_a_command_that_measures_nothing() {
+        let mut cluster = cluster(5 * GIB / 4);
+        let nodes = vec!["couchdb@a".to_owned(), "couchdb@b".to_owned()];
+        cluster.rules.headroom.volumes.push(VolumeSettings { nodes, free: Free::Available(GIB) });
+        assert_eq!(cluster.findings_of(&RULE), []);
+    }
+}

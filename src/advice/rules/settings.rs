@@ -1,0 +1,115 @@
+//! CouchDB's settings, and its versions, on the nodes.
+
+mod mixed_versions;
+mod no_file_compression;
+mod settings_differ;
+mod smoosh_channel_never_matches;
+mod smoosh_channel_shadowed;
+mod smoosh_channel_stopped;
+mod smoosh_falls_behind;
+mod too_few_open_databases;
+mod version_with_compaction_fault;
+
+use super::Family;
+use crate::{
+    advice::Situation,
+    model::settings::work::{MARK_SECTION, mark_key},
+    table::{Node, NodeIx},
+    text::{counted, listed},
+};
+use compaction_settings::{ChannelFault, NodeConfig, read_smoosh};
+use couchdb_names::Version;
+use std::collections::BTreeMap;
+
+/// The family.
+pub(super) const FAMILY: Family = Family {
+    title: "CouchDB's settings and versions",
+    rules: &[
+        smoosh_channel_never_matches::RULE,
+        smoosh_channel_shadowed::RULE,
+        smoosh_channel_stopped::RULE,
+        smoosh_falls_behind::RULE,
+        no_file_compression::RULE,
+        too_few_open_databases::RULE,
+        settings_differ::RULE,
+        mixed_versions::RULE,
+        version_with_compaction_fault::RULE,
+    ],
+};
+
+/// CouchDB's `max_dbs_open` where none is set.
+const DEFAULT_MAX_DBS_OPEN: u64 = 500;
+
+/// The settings of all nodes that were read, in the order of their names.
+fn configs<'a>(situation: &Situation<'a>) -> impl Iterator<Item = &'a NodeConfig> {
+    situation.inputs.node_settings.nodes.values()
+}
+
+/// The value of a key, if it is set.
+fn value<'a>(config: &'a NodeConfig, section: &str, key: &str) -> Option<&'a str> {
+    config.sections.get(section)?.get(key).map(String::as_str)
+}
+
+/// The members of the cluster whose names these are, with their indexes.
+fn node<'a>(situation: &Situation<'a>, name: &str) -> Option<(NodeIx, &'a Node)> {
+    let mut nodes = situation.snapshot().nodes().iter().enumerate().skip(1);
+    let (at, node) = nodes.find(|(_, node)| &*node.name == name && node.is_member)?;
+    Some((NodeIx::from_usize(at)?, node))
+}
+
+/// Whether some recliner stopped a channel because it compacts in its place.
+fn is_taken_over(config: &NodeConfig, channel: &str) -> bool {
+    value(config, MARK_SECTION, &mark_key(channel)).is_some()
+}
+
+/// The channels of smoosh with a fault: what is wrong, and the nodes.
+fn channels_with(
+    situation: &Situation<'_>,
+    fault: ChannelFault,
+) -> BTreeMap<String, (String, Vec<String>)> {
+    let mut channels: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
+    for config in configs(situation) {
+        for found in read_smoosh(config).findings {
+            let Some(channel) = found.section.strip_prefix("smoosh.") else { continue };
+            if found.fault == Some(fault) {
+                let (_, nodes) =
+                    channels.entry(channel.to_owned()).or_insert((found.message, Vec::new()));
+                nodes.push(config.node.clone());
+            }
+        }
+    }
+    channels
+}
+
+/// The known versions of nodes.
+fn versions(situation: &Situation<'_>) -> BTreeMap<Version, Vec<String>> {
+    let mut versions: BTreeMap<Version, Vec<String>> = BTreeMap::new();
+    let members = situation.snapshot().nodes().iter().skip(1).filter(|node| node.is_member);
+    for node in members {
+        let settings = situation.inputs.node_settings.nodes.get(&*node.name);
+        let read = || settings.and_then(|config| config.version.parse().ok());
+        if let Some(version) = node.version.or_else(read) {
+            versions.entry(version).or_default().push(node.name.to_string());
+        }
+    }
+    versions
+}
+
+/// `on a and b`, or `on every node` of several whose settings were read.
+fn on_nodes(situation: &Situation<'_>, names: &[String]) -> String {
+    if names.len() > 1 && names.len() == situation.inputs.node_settings.nodes.len() {
+        return "on every node".to_owned();
+    }
+    format!("on {}", nodes_in_words(names))
+}
+
+/// Names of nodes in a sentence; of many, the first ones and their number.
+fn nodes_in_words(names: &[String]) -> String {
+    const MAX: usize = 5;
+    if names.len() <= MAX {
+        return listed(names);
+    }
+    let mut first = names.get(..MAX - 1).unwrap_or_default().to_vec();
+    first.push(counted((names.len() - first.len()) as u64, "more node", "more nodes"));
+    listed(&first)
+}

@@ -1,0 +1,75 @@
+//! Nodes of one cluster that run different versions of CouchDB.
+
+use super::{super::Rule, nodes_in_words, versions};
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    text::listed,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "mixed_versions",
+    finds: "Nodes of one cluster that run different versions of CouchDB.",
+    because: "A rolling upgrade passes through this state and should not stay in it. What counts as live bytes, how smoosh orders its channels and when index files are deleted changed between versions (3.2, 3.3, 3.4.3, 3.5.2), so copies of one shard are judged and compacted differently, and a fix works on some nodes only. Since when it is so is shown with the advice.",
+    severities: &[Severity::Info],
+    check,
+};
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let versions = versions(situation);
+    let Some((newest, _)) = versions.last_key_value().filter(|_| versions.len() > 1) else {
+        return;
+    };
+    let words = versions.iter().rev();
+    let words = words.map(|(version, nodes)| format!("{version} on {}", nodes_in_words(nodes)));
+    let words: Vec<String> = words.collect();
+    findings.push(Finding {
+        severity: Severity::Info,
+        subject: Subject::Cluster,
+        says: format!("The nodes run different versions of CouchDB: {}.", words.join("; ")),
+        evidence: vec![
+            ("versions", (versions.len() as u64).into()),
+            ("nodes", listed(&words).into()),
+        ],
+        gain: Gain::Unknown,
+        remedy: vec![Remedy::choice(format!(
+            "Finish the upgrade: bring all nodes to {newest} or a newer version, one after the other."
+        ))],
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::TestCluster;
+
+    fn found(versions: [&str; 2]) -> Vec<Finding> {
+        let mut cluster = TestCluster::new();
+        for (node, version) in ["a", "b"].into_iter().zip(versions) {
+            cluster.set(node, &[]);
+            let ix = cluster.draft.get_or_add_node(node);
+            cluster.draft.update_node(ix, |node| node.version = version.parse().ok());
+            cluster.node_settings.nodes.clear();
+        }
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn two_versions_are_told_the_newest_first() {
+        let found = found(["3.4.2", "3.5.0"]);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "The nodes run different versions of CouchDB: 3.5.0 on b; 3.4.2 on a."
+        );
+    }
+
+    #[test]
+    fn builds_of_one_version_are_one() {
+        assert_eq!(found(["3.5.0-rc.1", "3.5.0"]), []);
+    }
+
+    #[test]
+    fn an_unknown_version_differs_from_nothing() {
+        assert_eq!(found(["", "3.5.0"]), []);
+    }
+}

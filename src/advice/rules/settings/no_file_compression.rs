@@ -1,0 +1,103 @@
+//! Nodes that write their files uncompressed.
+
+use super::{super::Rule, configs, node, nodes_in_words, value};
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    text::size::format_size_short,
+};
+use serde_json::json;
+
+pub(super) const RULE: Rule = Rule {
+    code: "no_file_compression",
+    finds: "Nodes on which CouchDB writes documents and indexes without compression.",
+    because: "With `[couchdb] file_compression = none` every block of a database and index is written as it is; CouchDB's default is snappy, which costs little time. Files that exist stay as they are until they are compacted, because a file may mix methods. How much smaller they become depends on the documents, so no gain is given. Attachments are not concerned: they are compressed by type.",
+    severities: &[Severity::Info],
+    check,
+};
+
+/// Nodes for which a command is written out.
+const MAX_COMMANDS: usize = 3;
+
+const KEY: (&str, &str) = ("couchdb", "file_compression");
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let is_off = |config: &&_| value(config, KEY.0, KEY.1).is_some_and(|it| it.trim() == "none");
+    let nodes: Vec<String> = configs(situation).filter(is_off).map(|it| it.node.clone()).collect();
+    let bytes = nodes
+        .iter()
+        .filter_map(|name| Some(node(situation, name)?.0))
+        .fold(0, |sum, ix| situation.survey.node(ix).file_bytes.saturating_add(sum));
+    if nodes.is_empty() || bytes < situation.settings().min_bytes {
+        return;
+    }
+    findings.push(Finding {
+        severity: Severity::Info,
+        subject: Subject::Setting("[couchdb] file_compression".to_owned()),
+        says: format!(
+            "{} without compression (file_compression is none), with {} of databases.",
+            match &nodes[..] {
+                [one] => format!("{one} writes its files"),
+                many => format!("{} write their files", nodes_in_words(many)),
+            },
+            format_size_short(bytes)
+        ),
+        evidence: vec![
+            ("nodes", nodes_in_words(&nodes).into()),
+            ("database_file_bytes", bytes.into()),
+        ],
+        gain: Gain::Unknown,
+        remedy: remedy(&nodes),
+    });
+}
+
+fn remedy(nodes: &[String]) -> Vec<Remedy> {
+    let compress = |node: &String| {
+        Remedy::couchdb(
+            "Compress what is written from now on, and what is compacted:",
+            "PUT",
+            &["_node", node, "_config", KEY.0, KEY.1],
+            Some(&json!("snappy")),
+        )
+    };
+    let mut remedy: Vec<Remedy> = nodes.iter().take(MAX_COMMANDS).map(compress).collect();
+    remedy.push(Remedy::choice(
+        "Compact one shard first and compare its size before and after with `recliner history`, then decide about the rest.",
+    ));
+    remedy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::{Shard, TestCluster};
+
+    const GIB: u64 = 1 << 30;
+
+    fn found(method: Option<&str>, bytes: u64) -> Vec<Finding> {
+        let mut cluster = TestCluster::with_shards(&[Shard::new("orders", "a", 0, bytes)]);
+        let method = method.map(|method| (KEY.0, KEY.1, method));
+        cluster.set("a", method.as_slice());
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn none_is_advice() {
+        let found = found(Some("none"), 5 * GIB);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "a writes its files without compression (file_compression is none), with 5 GiB of databases."
+        );
+    }
+
+    #[test]
+    fn compressed_or_small_is_silent() {
+        assert_eq!(found(Some("deflate_6"), 5 * GIB), []);
+        assert_eq!(found(Some("none"), 1 << 20), []);
+    }
+
+    #[test]
+    fn where_it_is_not_set_the_default_holds() {
+        assert_eq!(found(None, 5 * GIB), []);
+    }
+}

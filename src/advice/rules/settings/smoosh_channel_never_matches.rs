@@ -1,0 +1,74 @@
+//! Channels of smoosh that can take nothing by their own bounds.
+
+use super::{super::Rule, channels_with, nodes_in_words, on_nodes};
+use crate::advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject};
+use compaction_settings::ChannelFault;
+
+pub(super) const RULE: Rule = Rule {
+    code: "smoosh_channel_never_matches",
+    finds: "Channels of CouchDB's smoosh whose bounds contradict each other, so that they take nothing.",
+    because: "smoosh takes a file that is strictly larger than `min_size` and at most `max_size`, with a priority strictly above `min_priority` and at most `max_priority` (`smoosh_server:get_priority/4`). It reports nothing about a channel that no file can reach: what it was made for is left to other channels, or to none. A channel is sometimes switched off like this on purpose.",
+    severities: &[Severity::Info],
+    check,
+};
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    for (channel, (why, nodes)) in channels_with(situation, ChannelFault::NeverMatches) {
+        findings.push(Finding {
+            severity: Severity::Info,
+            says: format!("smoosh's channel {channel} {} {why}.", on_nodes(situation, &nodes)),
+            evidence: vec![("nodes", nodes_in_words(&nodes).into()), ("reason", why.into())],
+            gain: Gain::Unknown,
+            remedy: vec![
+                Remedy::couchdb(
+                    "Look at its settings on each node, and correct or delete them:",
+                    "GET",
+                    &["_node", "_local", "_config", &format!("smoosh.{channel}")],
+                    None,
+                ),
+                Remedy::command(
+                    "See all that is odd about smoosh's settings, and what they mean:",
+                    "recliner import smoosh --couchdb.url \"$COUCHDB_URL\"",
+                ),
+            ],
+            subject: Subject::Channel(channel),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::TestCluster;
+
+    fn found(min_size: &str) -> Vec<Finding> {
+        let mut cluster = TestCluster::new();
+        for node in ["a", "b"] {
+            let channel = "smoosh.big_dbs";
+            let bounds = [(channel, "min_size", min_size), (channel, "max_size", "1073741824")];
+            cluster.set(node, &[("smoosh", "db_channels", "big_dbs"), bounds[0], bounds[1]]);
+        }
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn contradicting_bounds_are_told_once_for_all_nodes() {
+        let found = found("1073741824");
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(only.subject.to_string(), "big_dbs");
+        assert_eq!(
+            only.says,
+            "smoosh's channel big_dbs on every node takes nothing: no file is both larger than min_size, 1073741824 bytes, and no larger than max_size, 1073741824 bytes."
+        );
+    }
+
+    #[test]
+    fn bounds_that_leave_a_byte_are_silent() {
+        assert_eq!(found("1073741823"), []);
+    }
+
+    #[test]
+    fn without_settings_nothing_is_said() {
+        assert_eq!(TestCluster::new().findings_of(&RULE), []);
+    }
+}

@@ -1,0 +1,68 @@
+//! Channels of smoosh that another one leaves nothing.
+
+use super::{super::Rule, channels_with, nodes_in_words, on_nodes};
+use crate::advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject};
+use compaction_settings::ChannelFault;
+
+pub(super) const RULE: Rule = Rule {
+    code: "smoosh_channel_shadowed",
+    finds: "Channels of CouchDB's smoosh that get nothing because a channel before them takes all of it.",
+    because: "smoosh gives a file to the first channel that takes it and asks no other (`smoosh_server:find_channel/3`). Since CouchDB 3.3 channels are tried in the order of their names, whatever the order in the settings, and the built-in ones cannot be removed. A channel that is meant to treat some files differently has to come first by name and be narrower than those after it.",
+    severities: &[Severity::Info],
+    check,
+};
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    for (channel, (why, nodes)) in channels_with(situation, ChannelFault::Shadowed) {
+        findings.push(Finding {
+            severity: Severity::Info,
+            says: format!("smoosh's channel {channel} {} {why}.", on_nodes(situation, &nodes)),
+            evidence: vec![("nodes", nodes_in_words(&nodes).into()), ("reason", why.into())],
+            gain: Gain::Unknown,
+            remedy: vec![
+                Remedy::choice(format!(
+                    "Give {channel} a name that comes before the other one in the alphabet, or make the other one narrower, or remove {channel}."
+                )),
+                Remedy::command(
+                    "See in which order channels are tried and what each takes:",
+                    "recliner import smoosh --couchdb.url \"$COUCHDB_URL\"",
+                ),
+            ],
+            subject: Subject::Channel(channel),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::TestCluster;
+
+    fn found(name: &str) -> Vec<Finding> {
+        let section = format!("smoosh.{name}");
+        let mut cluster = TestCluster::new();
+        let bounds = [(&*section, "priority", "ratio"), (&*section, "min_priority", "3.0")];
+        cluster.set("a", &[("smoosh", "db_channels", name), bounds[0], bounds[1]]);
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn a_channel_after_a_wider_one_gets_nothing() {
+        let found = found("urgent_dbs");
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "smoosh's channel urgent_dbs on a takes nothing: ratio_dbs is tried first and takes all of the same targets."
+        );
+    }
+
+    #[test]
+    fn the_same_channel_before_it_gets_its_share() {
+        assert_eq!(found("asap_dbs"), []);
+    }
+
+    #[test]
+    fn without_settings_nothing_is_said() {
+        assert_eq!(TestCluster::new().findings_of(&RULE), []);
+    }
+}

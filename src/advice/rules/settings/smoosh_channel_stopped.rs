@@ -1,0 +1,133 @@
+//! Channels of smoosh that take files and never start a compaction.
+
+use super::{super::Rule, configs, is_taken_over, node, nodes_in_words, on_nodes};
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    model::channel::Mode,
+    table::NodeIx,
+    text::size::format_size_short,
+};
+use compaction_settings::read_smoosh;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "smoosh_channel_stopped",
+    finds: "Channels of CouchDB's smoosh with concurrency 0 that no recliner has taken over.",
+    because: "A channel with `concurrency = 0` takes files and never starts one, and the channels after it never see them; its queue grows without any message. It is CouchDB's own way to pause a channel, often forgotten after maintenance. A recliner that takes a channel over leaves a mark in the section `[recliner]`; without it nobody is known to compact in its place. It is a warning unless this recliner enforces.",
+    severities: &[Severity::Info, Severity::Warning],
+    check,
+};
+
+/// Nodes for which a command is written out.
+const MAX_COMMANDS: usize = 3;
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let mut stopped: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for config in configs(situation) {
+        let channels = read_smoosh(config).channels.into_iter();
+        for channel in channels.filter(|it| it.concurrency == 0 && it.never_starts.is_some()) {
+            if !is_taken_over(config, &channel.name) {
+                stopped.entry(channel.name).or_default().push(config.node.clone());
+            }
+        }
+    }
+    let is_enforcing = situation.inputs.plan.rules.mode == Mode::Enforce;
+    let severity = if is_enforcing { Severity::Info } else { Severity::Warning };
+    for (channel, nodes) in stopped {
+        let bytes = waiting_bytes(situation, &channel, &nodes);
+        findings.offer(severity, Gain::Unknown, || {
+            let waits = match bytes {
+                0 => String::new(),
+                bytes => format!("; {} of what it would take can be freed", format_size_short(bytes)),
+            };
+            let start = |node: &String| {
+                Remedy::couchdb(
+                    "Start it again, with the number of compactions that it ran before:",
+                    "PUT",
+                    &["_node", node, "_config", &format!("smoosh.{channel}"), "concurrency"],
+                    Some(&json!("1")),
+                )
+            };
+            let mut remedy = vec![Remedy::choice(
+                "Ask who stopped it. If it is meant to be, because something else compacts, mute this advice.",
+            )];
+            remedy.extend(nodes.iter().take(MAX_COMMANDS).map(start));
+            Finding {
+                severity,
+                says: format!(
+                    "smoosh's channel {channel} {} starts nothing, because its concurrency is 0, and no recliner has taken it over{waits}.",
+                    on_nodes(situation, &nodes)
+                ),
+                evidence: vec![
+                    ("nodes", nodes_in_words(&nodes).into()),
+                    ("reclaimable_bytes", bytes.into()),
+                ],
+                // What waits may be in several channels, and is counted as waste that waits.
+                gain: Gain::Unknown,
+                remedy,
+                subject: Subject::Channel(channel.clone()),
+            }
+        });
+    }
+}
+
+/// What recliner's channel of the same name could free there; views of the cluster count for all nodes.
+fn waiting_bytes(situation: &Situation<'_>, channel: &str, nodes: &[String]) -> u64 {
+    let plan = &situation.inputs.plan;
+    let Some((at, _)) = plan.channels.find(channel) else { return 0 };
+    let named = nodes.iter().filter_map(|name| Some(node(situation, name)?.0));
+    let queues = named.chain([NodeIx::CLUSTER]).filter_map(|node| plan.queue(node, at));
+    queues.fold(0, |sum, queue| sum.saturating_add(queue.reclaimable_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::{Shard, TestCluster};
+
+    const GIB: u64 = 1 << 30;
+
+    fn cluster(concurrency: &str) -> TestCluster {
+        let shard = Shard::new("orders", "a", 0, 10 * GIB).with_active(GIB);
+        let mut cluster = TestCluster::with_shards(&[shard]);
+        cluster.set("a", &[("smoosh.ratio_dbs", "concurrency", concurrency)]);
+        cluster
+    }
+
+    #[test]
+    fn a_stopped_channel_is_told_with_what_waits() {
+        let found = cluster("0").findings_of(&RULE);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(only.severity, Severity::Warning);
+        assert_eq!(
+            only.says,
+            "smoosh's channel ratio_dbs on a starts nothing, because its concurrency is 0, and no recliner has taken it over; 9.1 GiB of what it would take can be freed."
+        );
+        let command = only.remedy[1].text.as_deref().unwrap_or_default();
+        assert!(
+            command.ends_with("/_node/a/_config/smoosh.ratio_dbs/concurrency -d '\"1\"'"),
+            "{command}"
+        );
+    }
+
+    #[test]
+    fn beside_an_enforcing_recliner_it_is_information() {
+        let mut cluster = cluster("0");
+        cluster.rules.mode = Mode::Enforce;
+        assert_eq!(cluster.findings_of(&RULE)[0].severity, Severity::Info);
+    }
+
+    #[test]
+    fn a_channel_that_runs_or_was_taken_over_is_silent() {
+        assert_eq!(cluster("1").findings_of(&RULE), []);
+        let mut cluster = cluster("0");
+        cluster.set("a", &[("recliner", "smoosh.ratio_dbs.concurrency", "{}")]);
+        assert_eq!(cluster.findings_of(&RULE), []);
+    }
+
+    #[test]
+    fn without_settings_nothing_is_said() {
+        assert_eq!(TestCluster::new().findings_of(&RULE), []);
+    }
+}

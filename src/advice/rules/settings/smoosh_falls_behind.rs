@@ -1,0 +1,185 @@
+//! Channels of smoosh whose queues take days.
+
+use super::{super::Rule, is_taken_over, node};
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    table::{NodeIx, NodeSmoosh},
+    text::{counted, duration::format_rounded, listed, size::format_size_short},
+};
+use compaction_settings::{SmooshChannel, read_smoosh};
+use serde_json::json;
+use std::{collections::BTreeMap, time::Duration};
+
+pub(super) const RULE: Rule = Rule {
+    code: "smoosh_falls_behind",
+    finds: "Channels of CouchDB's smoosh that would need days for what waits in them.",
+    because: "Each channel runs `concurrency` compactions on a node, one by default, whatever waits; the queue is never shown in bytes. Files that smoosh itself reports as waiting are counted, and the time is that of the bytes that compacting the files of recliner's channel of the same name would write, at the rate that recliner's own compactions had and with every slot busy. Without a measured rate, and before CouchDB 3.4, nothing is said. The limit is `advice.max_backlog`.",
+    severities: &[Severity::Warning],
+    check,
+};
+
+/// Nodes for which a command is written out.
+const MAX_COMMANDS: usize = 3;
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let plan = &situation.inputs.plan;
+    let measured = plan.conditions.constraints.rewrite_bytes_per_second;
+    let Some(rate) = measured.filter(|rate| *rate > 0.0) else { return };
+    let mut behind: BTreeMap<String, Vec<Behind>> = BTreeMap::new();
+    for config in super::configs(situation) {
+        for channel in read_smoosh(config).channels {
+            if channel.concurrency == 0 || is_taken_over(config, &channel.name) {
+                continue;
+            }
+            let Some(found) = Behind::of(situation, &config.node, &channel, rate) else { continue };
+            if found.takes > situation.settings().max_backlog {
+                behind.entry(channel.name).or_default().push(found);
+            }
+        }
+    }
+    for (channel, nodes) in behind {
+        let bytes = nodes.iter().fold(0_u64, |sum, it| sum.saturating_add(it.reclaimable));
+        findings.offer(Severity::Warning, Gain::Unknown, || finding(channel, &nodes, bytes));
+    }
+}
+
+/// A channel on one node.
+struct Behind {
+    node: String,
+    waiting: u64,
+    concurrency: usize,
+    reclaimable: u64,
+    takes: Duration,
+}
+
+impl Behind {
+    /// None if nothing waits, or if it is not known how many bytes.
+    fn of(
+        situation: &Situation<'_>,
+        name: &str,
+        channel: &SmooshChannel,
+        rate: f64,
+    ) -> Option<Self> {
+        let plan = &situation.inputs.plan;
+        let (ix, node) = node(situation, name)?;
+        let NodeSmoosh::Channels(reported) = &node.smoosh else { return None };
+        let waiting = reported.iter().find(|it| *it.name == *channel.name)?.waiting;
+        let (at, _) = plan.channels.find(&channel.name).filter(|_| waiting > 0)?;
+        let members = situation.snapshot().nodes().iter().skip(1).filter(|node| node.is_member);
+        let share = 1.0 / members.count().max(1) as f64;
+        let (mut rewritten, mut reclaimable) = (0.0, 0.0);
+        for (queue, share) in [(plan.queue(ix, at), 1.0), (plan.queue(NodeIx::CLUSTER, at), share)]
+        {
+            for target in queue.into_iter().flat_map(|queue| queue.queued()) {
+                let Some(target) = situation.snapshot().target(target) else { continue };
+                rewritten += target.predicted_bytes().unwrap_or_default() as f64 * share;
+                reclaimable += target.reclaimable_bytes().unwrap_or_default() as f64 * share;
+            }
+        }
+        let seconds = rewritten / (rate * channel.concurrency as f64);
+        Some(Self {
+            node: name.to_owned(),
+            waiting,
+            concurrency: channel.concurrency,
+            reclaimable: crate::model::rounding::to_bytes(reclaimable),
+            takes: Duration::try_from_secs_f64(seconds).ok()?,
+        })
+    }
+}
+
+fn finding(channel: String, nodes: &[Behind], bytes: u64) -> Finding {
+    let longest = nodes.iter().map(|node| node.takes).max().unwrap_or_default();
+    let waiting = nodes.iter().map(|node| node.waiting).sum();
+    let names: Vec<String> = nodes.iter().map(|node| node.node.clone()).collect();
+    let faster = |node: &Behind| {
+        Remedy::couchdb(
+            "Or let it run more compactions at a time:",
+            "PUT",
+            &["_node", &node.node, "_config", &format!("smoosh.{channel}"), "concurrency"],
+            Some(&json!((node.concurrency + 1).to_string())),
+        )
+    };
+    let mut remedy = vec![Remedy::choice(
+        "Let recliner enforce in place of this channel (smoosh.mode: takeover), which compacts what frees most first.",
+    )];
+    remedy.extend(nodes.iter().take(MAX_COMMANDS).map(faster));
+    Finding {
+        severity: Severity::Warning,
+        says: format!(
+            "smoosh's channel {channel} would take {} for what waits on {}: {}, {} to free.",
+            format_rounded(longest),
+            listed(&names),
+            counted(waiting, "file", "files"),
+            format_size_short(bytes),
+        ),
+        evidence: vec![
+            ("waiting", waiting.into()),
+            ("longest_backlog_seconds", longest.as_secs().into()),
+            ("reclaimable_bytes", bytes.into()),
+            ("nodes", listed(&names).into()),
+        ],
+        // All of it is freed either way; later.
+        gain: Gain::Unknown,
+        remedy,
+        subject: Subject::Channel(channel),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        advice::test_cluster::{Shard, TestCluster},
+        jobs::TargetConstraints,
+        table,
+    };
+    use std::sync::Arc;
+
+    const GIB: u64 = 1 << 30;
+
+    /// 94 GiB to write, with so many files waiting in smoosh.
+    fn found(waiting: u64, gib_per_day: Option<u64>) -> Vec<Finding> {
+        let shard = Shard::new("orders", "a", 0, 400 * GIB).with_active(100 * GIB);
+        let mut cluster = TestCluster::with_shards(&[shard]);
+        cluster.set("a", &[]);
+        let ix = cluster.draft.get_or_add_node("a");
+        cluster.draft.update_node(ix, |node| {
+            node.smoosh = NodeSmoosh::Channels(vec![table::SmooshChannel {
+                name: "ratio_dbs".into(),
+                active: 1,
+                starting: 0,
+                waiting,
+                priority_range: None,
+            }]);
+        });
+        let rate = gib_per_day.map(|gib| (gib * GIB) as f64 / 86_400.0);
+        cluster.conditions.constraints = Arc::new(TargetConstraints {
+            rewrite_bytes_per_second: rate,
+            ..TargetConstraints::default()
+        });
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn a_queue_of_more_than_a_week_is_told() {
+        let found = found(3, Some(10));
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "smoosh's channel ratio_dbs would take 9d 11h for what waits on a: 3 files, 306 GiB to free."
+        );
+        let faster = only.remedy[1].text.as_deref().unwrap_or_default();
+        assert!(faster.ends_with("-d '\"2\"'"), "{faster}");
+    }
+
+    #[test]
+    fn a_few_days_are_silent_and_so_is_an_empty_queue() {
+        assert_eq!(found(3, Some(14)), []);
+        assert_eq!(found(0, Some(10)), []);
+    }
+
+    #[test]
+    fn an_unknown_rate_says_nothing() {
+        assert_eq!(found(3, None), []);
+    }
+}

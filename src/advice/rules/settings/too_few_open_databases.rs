@@ -1,0 +1,98 @@
+//! Nodes that write to more shards than they may keep open.
+
+use super::{super::Rule, DEFAULT_MAX_DBS_OPEN, configs, node, value};
+use crate::advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject};
+use serde_json::json;
+
+pub(super) const RULE: Rule = Rule {
+    code: "too_few_open_databases",
+    finds: "Nodes that write to more shards in a few days than CouchDB keeps open at a time.",
+    because: "CouchDB keeps at most `[couchdb] max_dbs_open` shards open, 500 by default. Above that it closes the one that was used least recently for each one that it opens, and each open costs an fsync (measured: a sweep over closed shards runs at half the speed); if all of them are in use, requests fail with `all_dbs_active`. Shards that nobody writes to are not counted, and nothing is said before writes were measured for `advice.min_watched`. Each open shard needs a file handle and some memory, so the limit of open files of CouchDB's user has to be higher.",
+    severities: &[Severity::Warning],
+    check,
+};
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    for config in configs(situation) {
+        let set = value(config, "couchdb", "max_dbs_open");
+        let limit = set.map_or(Some(DEFAULT_MAX_DBS_OPEN), |text| text.trim().parse().ok());
+        let Some((limit, (ix, _))) = limit.zip(node(situation, &config.node)) else { continue };
+        let sums = situation.survey.node(ix);
+        let enough = situation.settings().min_watched;
+        let is_known = sums.growth.watched().is_some_and(|watched| watched >= enough);
+        if !is_known || sums.written_shards <= limit {
+            continue;
+        }
+        // Half as many again, so that it is not due for another change soon.
+        let better = (sums.written_shards + sums.written_shards / 2).div_ceil(100) * 100;
+        findings.offer(Severity::Warning, Gain::Unknown, || Finding {
+            severity: Severity::Warning,
+            subject: Subject::Node(config.node.clone()),
+            says: format!(
+                "{} writes to {} of its {} shards but keeps at most {limit} open (max_dbs_open).",
+                config.node, sums.written_shards, sums.shards
+            ),
+            evidence: vec![
+                ("written_shards", sums.written_shards.into()),
+                ("shards", sums.shards.into()),
+                ("max_dbs_open", limit.into()),
+            ],
+            gain: Gain::Unknown,
+            remedy: vec![
+                Remedy::choice(format!(
+                    "See that CouchDB's user may open at least {} files on that node (ulimit -n, LimitNOFILE).",
+                    4 * better
+                )),
+                Remedy::couchdb(
+                    "Then let it keep more shards open:",
+                    "PUT",
+                    &["_node", &config.node, "_config", "couchdb", "max_dbs_open"],
+                    Some(&json!(better.to_string())),
+                ),
+            ],
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::{Shard, TestCluster};
+
+    const MIB: u64 = 1 << 20;
+
+    /// Three shards that grow and one that does not.
+    fn found(limit: &str, watched: bool) -> Vec<Finding> {
+        let shard = |range| Shard::new("orders", "a", range, 90 * MIB);
+        let grown = |range| shard(range).grown_from(86_400, MIB, MIB);
+        let idle = shard(3).grown_from(86_400, 90 * MIB, 90 * MIB);
+        let shards = [grown(0), grown(1), grown(2), idle];
+        let shards = shards.map(|it| if watched { it } else { Shard { before: None, ..it } });
+        let mut cluster = TestCluster::with_shards(&shards);
+        cluster.set("a", &[("couchdb", "max_dbs_open", limit)]);
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn more_written_shards_than_may_be_open_are_a_warning() {
+        let found = found("2", true);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "a writes to 3 of its 4 shards but keeps at most 2 open (max_dbs_open)."
+        );
+        let command = only.remedy[1].text.as_deref().unwrap_or_default();
+        assert!(command.ends_with("/couchdb/max_dbs_open -d '\"100\"'"), "{command}");
+    }
+
+    #[test]
+    fn idle_shards_do_not_count() {
+        assert_eq!(found("3", true), []);
+    }
+
+    #[test]
+    fn unknown_growth_or_an_odd_value_says_nothing() {
+        assert_eq!(found("2", false), []);
+        assert_eq!(found("many", true), []);
+    }
+}

@@ -1,0 +1,297 @@
+//! Shards for whose compaction their volume will never have room.
+
+use super::{super::Rule, split, split_progress};
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    model::{
+        rounding::to_bytes,
+        target::{TargetKind, TargetState},
+    },
+    plan::UsableSpace,
+    table::{DbIx, NodeIx, TargetRef},
+    text::{counted, size::format_size_short},
+};
+use couchdb_names::Range;
+use std::{collections::BTreeSet, time::Duration};
+
+pub(super) const RULE: Rule = Rule {
+    code: "shard_too_large_to_compact",
+    finds: "Shards whose compaction needs more space than their volume has, even after everything else on it is compacted.",
+    because: "A compaction writes a new file beside the old one, and a database's also sorts its document ids in another: the peak is predicted as `headroom.factor` times the live bytes, or as much as compactions here really needed. What `headroom.keep_free` keeps is left free. Such a shard can never be compacted again, so its file only grows until the volume is full. A split writes only the live data once more and leaves two shards that need half as much each; it has to happen while there is room for that. The date is by the shard's own growth, as measured, and assumes that nothing else on the volume grows.",
+    severities: &[Severity::Critical],
+    check,
+};
+
+/// Maximum number of split requests that are listed one by one.
+const MAX_SPLITS: usize = 8;
+
+/// How far ahead a date is looked for, in days.
+const MAX_DAYS: u64 = 3_650;
+
+/// The space of a node's fullest volume.
+#[derive(Clone, Copy, Debug)]
+struct Room<'a> {
+    usable: UsableSpace<'a>,
+    /// What may become free there besides: by all other compactions, and by unused files.
+    freeable: u64,
+}
+
+impl Room<'_> {
+    const fn limit(&self) -> u64 {
+        self.usable.bytes.saturating_add(self.freeable)
+    }
+}
+
+/// A shard copy that does not fit.
+#[derive(Clone, Copy, Debug)]
+struct Stuck<'a> {
+    target: TargetRef<'a>,
+    live_bytes: u64,
+    peak_bytes: u64,
+    room: Room<'a>,
+}
+
+impl Stuck<'_> {
+    const fn lacking(&self) -> u64 {
+        self.peak_bytes.saturating_sub(self.room.limit())
+    }
+
+    /// The days until not even its live data fits beside it, by its growth; none if growth is unknown or too slow.
+    fn days_until_no_split_fits(&self, situation: &Situation<'_>) -> Option<u64> {
+        let (file, active) = self.target.growth().expected(situation.now)?;
+        let room = self.room.limit() as f64;
+        (0..=MAX_DAYS).find(|days| {
+            let span = Duration::from_secs(days * 86_400);
+            let (file, active) = (file.bytes_within(span), active.bytes_within(span));
+            self.live_bytes as f64 + active > room - file.max(0.0)
+        })
+    }
+}
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let rooms = rooms(situation);
+    let Some(least) = rooms.iter().flatten().map(Room::limit).min() else { return };
+    let plan = &situation.inputs.plan;
+    for (ix, db) in situation.survey.dbs() {
+        let Some((_, largest)) = db.largest else { continue };
+        let largest = situation.snapshot().target(largest);
+        if largest.and_then(|it| plan.compaction_peak(it)).is_none_or(|peak| peak <= least) {
+            continue;
+        }
+        let stuck: Vec<Stuck<'_>> =
+            situation.shards_of(ix).filter_map(|it| stuck(situation, &rooms, it)).collect();
+        let Some(worst) = stuck.iter().max_by_key(|it| it.lacking()) else { continue };
+        let bytes = stuck.iter().filter_map(|it| it.target.file_bytes());
+        let gain = Gain::Risk(bytes.fold(0, u64::saturating_add));
+        findings.offer(Severity::Critical, gain, || finding(situation, ix, &stuck, worst, gain));
+    }
+}
+
+/// The shard, if it can never be compacted; none while it is unknown whether it can, and during a split.
+fn stuck<'a>(
+    situation: &Situation<'a>,
+    rooms: &[Option<Room<'a>>],
+    target: TargetRef<'a>,
+) -> Option<Stuck<'a>> {
+    let room = rooms.get(target.node_ix().as_usize()).copied().flatten()?;
+    let live_bytes = target.active_bytes()?;
+    let peak_bytes = situation.inputs.plan.compaction_peak(target)?;
+    let room = Room {
+        freeable: room.freeable.saturating_sub(target.reclaimable_bytes().unwrap_or_default()),
+        ..room
+    };
+    let is_stuck = target.state() == TargetState::Ok
+        && live_bytes >= situation.settings().min_bytes
+        && peak_bytes > room.limit();
+    is_stuck.then_some(Stuck { target, live_bytes, peak_bytes, room })
+}
+
+/// By node, the space of its fullest volume.
+fn rooms<'a>(situation: &Situation<'a>) -> Vec<Option<Room<'a>>> {
+    let nodes = 0..situation.snapshot().nodes().len();
+    let room = |at| {
+        let node = NodeIx::from_usize(at)?;
+        let usable = situation.inputs.plan.usable_space(node)?;
+        Some(Room { usable, freeable: freeable(situation, &usable) })
+    };
+    nodes.map(room).collect()
+}
+
+/// What compactions and cleanups may free on a volume at most: of indexes, whose place is not known over HTTP, the
+/// node's share of the cluster's.
+fn freeable(situation: &Situation<'_>, usable: &UsableSpace<'_>) -> u64 {
+    let (plan, snapshot) = (&situation.inputs.plan, situation.snapshot());
+    let members = snapshot.nodes().iter().filter(|node| node.is_member && node.is_served);
+    let views = snapshot.totals().sums_of(NodeIx::CLUSTER, TargetKind::View).reclaimable_bytes;
+    let views_of_node = views.get().unwrap_or_default() / members.count().max(1) as f64;
+    let mut bytes = 0.0;
+    for (at, node) in snapshot.nodes().iter().enumerate() {
+        let Some(ix) = NodeIx::from_usize(at).filter(|_| usable.volume.nodes.contains(&node.name))
+        else {
+            continue;
+        };
+        let shards = snapshot.totals().sums_of(ix, TargetKind::Db).reclaimable_bytes;
+        let unused = node.disk_usage.unwrap_or_default();
+        let unused = unused.stale_index_bytes + unused.leftover_bytes + unused.trash_bytes;
+        bytes += shards.get().unwrap_or_default() + views_of_node + unused as f64;
+    }
+    // What a running compaction has written is not free now, and will be part of the file that it leaves.
+    let running = usable.volume.jobs(&plan.conditions.jobs, snapshot);
+    let written = running.filter_map(|job| job.predicted_bytes.or(job.file_bytes));
+    written.fold(to_bytes(bytes), u64::saturating_add)
+}
+
+fn finding(
+    situation: &Situation<'_>,
+    ix: DbIx,
+    stuck: &[Stuck<'_>],
+    worst: &Stuck<'_>,
+    gain: Gain,
+) -> Finding {
+    let db = situation.db_name(ix);
+    let days = worst.days_until_no_split_fits(situation);
+    let split_fits = worst.live_bytes <= worst.room.limit();
+    let date = days.map(|days| situation.now.plus(Duration::from_secs(days * 86_400)).rfc3339());
+    let date = date.filter(|_| split_fits).map(|date| date[..10].to_owned());
+    let until = match &date {
+        _ if !split_fits => " Not even a split fits any more.".to_owned(),
+        Some(date) => format!(" As it grows now, not even a split fits from {date} on."),
+        None => String::new(),
+    };
+    let copies = counted(stuck.len() as u64, "shard copy", "shard copies");
+    let says = format!(
+        "{copies} of {db} can never be compacted: the one on {} needs {} beside its file, and volume {} has {} for compactions, at most {} after everything else on it is compacted.{until}",
+        worst.target.node(),
+        format_size_short(worst.peak_bytes),
+        worst.room.usable.volume.name,
+        format_size_short(worst.room.usable.bytes),
+        format_size_short(worst.room.limit()),
+    );
+    let mut evidence = vec![
+        ("shard_copies", (stuck.len() as u64).into()),
+        ("needed_bytes", worst.peak_bytes.into()),
+        ("usable_bytes", worst.room.usable.bytes.into()),
+        ("usable_bytes_after_all_else", worst.room.limit().into()),
+        ("live_bytes", worst.live_bytes.into()),
+        ("volume", worst.room.usable.volume.name.to_string().into()),
+        ("shard", worst.target.shard_name().unwrap_or_default().into()),
+    ];
+    evidence.extend(date.map(|date| ("no_split_fits_from", date.into())));
+    Finding {
+        severity: Severity::Critical,
+        subject: Subject::Database(db.to_owned()),
+        says,
+        evidence,
+        gain,
+        remedy: remedy(situation, ix, stuck, worst),
+    }
+}
+
+fn remedy(
+    situation: &Situation<'_>,
+    ix: DbIx,
+    stuck: &[Stuck<'_>],
+    worst: &Stuck<'_>,
+) -> Vec<Remedy> {
+    let volume = &worst.room.usable.volume.name;
+    if worst.live_bytes > worst.room.limit() {
+        return vec![Remedy::choice(format!(
+            "Enlarge the volume {volume}, or move shards away from it; then split the shard, so that its compactions need less."
+        ))];
+    }
+    let mut steps = Vec::new();
+    if worst.live_bytes > worst.room.usable.bytes {
+        steps.push(Remedy::choice(format!(
+            "Compact everything else on the volume {volume} first: only then is there room for a split."
+        )));
+    }
+    let db = situation.db_name(ix);
+    let ranges: BTreeSet<Range> = stuck.iter().filter_map(|it| it.target.range()).collect();
+    if ranges.len() > MAX_SPLITS
+        || ranges.len() == situation.snapshot().shard_map(ix).ranges as usize
+    {
+        steps.push(split("Split every range of the database in two:", db, None));
+    } else {
+        let splits = ranges.into_iter();
+        steps.extend(splits.map(|it| split("Split the range, in all its copies:", db, Some(it))));
+    }
+    steps.push(split_progress());
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::{Shard, TestCluster};
+    use std::sync::Arc;
+
+    const GIB: u64 = 1 << 30;
+
+    fn found(shards: &[Shard], free_gib: Option<u64>) -> Vec<Finding> {
+        let mut cluster = TestCluster::with_shards(shards);
+        let free = free_gib.map(|free| free * GIB);
+        cluster.set_free_space(&[("a", free), ("b", Some(9_000 * GIB))]);
+        cluster.findings_of(&RULE)
+    }
+
+    fn shards() -> [Shard; 3] {
+        let shard = |node, range| Shard::new("orders", node, range, 100 * GIB);
+        [shard("a", 0), shard("b", 0), Shard::new("small", "a", 0, GIB)]
+    }
+
+    #[test]
+    fn a_shard_that_needs_more_than_its_volume_has_is_critical() {
+        let found = found(&shards(), Some(219));
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "1 shard copy of orders can never be compacted: the one on a needs 220 GiB beside its file, and volume data-a has 219 GiB for compactions, at most 219 GiB after everything else on it is compacted."
+        );
+        assert_eq!((only.severity, only.gain), (Severity::Critical, Gain::Risk(100 * GIB)));
+        let text = only.remedy[0].text.as_deref().unwrap_or_default();
+        assert!(text.ends_with(r#"-d '{"db":"orders","type":"split"}'"#), "{text}");
+    }
+
+    #[test]
+    fn one_that_fits_after_the_others_are_compacted_is_none() {
+        assert_eq!(found(&shards(), Some(221)), []);
+        let [first, second, small] = shards();
+        let bloated = Shard { file_bytes: Some(3 * GIB), ..small };
+        assert_eq!(found(&[first, second, bloated], Some(219)), []);
+    }
+
+    #[test]
+    fn what_is_kept_free_is_not_there_for_compactions() {
+        let of_size = |size_gib: u64| {
+            let mut cluster = TestCluster::with_shards(&shards());
+            cluster.set_free_space(&[("a", Some(300 * GIB)), ("b", Some(9_000 * GIB))]);
+            let disks = Arc::make_mut(&mut cluster.conditions.disks);
+            let space = disks.volumes[0].space.as_mut().unwrap();
+            space.size = Some(size_gib * GIB);
+            cluster.findings_of(&RULE).len()
+        };
+        assert_eq!((of_size(1_000), of_size(700)), (1, 0));
+    }
+
+    #[test]
+    fn by_its_growth_it_says_from_when_on_not_even_a_split_fits() {
+        let [first, second, _] = shards();
+        let growing = first.grown_from(10 * 86_400, 90 * GIB, 90 * GIB);
+        let says = found(&[growing.clone(), second.clone()], Some(121))[0].says.clone();
+        assert!(
+            says.ends_with(" As it grows now, not even a split fits from 2026-12-02 on."),
+            "{says}"
+        );
+        let late = &found(&[growing, second], Some(99))[0];
+        assert!(late.says.ends_with(" Not even a split fits any more."), "{}", late.says);
+        assert_eq!(late.remedy.len(), 1);
+    }
+
+    #[test]
+    fn without_free_space_or_sizes_it_is_silent() {
+        assert_eq!(found(&shards(), None), []);
+        let [first, ..] = shards();
+        assert_eq!(found(&[Shard { active_bytes: None, ..first }], Some(1)), []);
+        assert_eq!(TestCluster::with_shards(&shards()).findings_of(&RULE), []);
+    }
+}

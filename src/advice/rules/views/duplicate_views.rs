@@ -1,0 +1,147 @@
+//! Views that two indexes of a database build alike.
+
+use super::{super::super::Rule, DesignName};
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation},
+    table::TargetRef,
+    text::{counted, size::format_size_short},
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "duplicate_views",
+    finds: "Design documents whose views another design document of the database has too, in another index.",
+    because: "CouchDB shares an index between design documents only if all their views are equal, with their names and in their order: then both have one signature. A view that was renamed, or a document that repeats some of another's views, is another signature. The same map and reduce functions then run twice for each change, and their rows are stored twice in every copy. Functions are compared as text, with language, options and library; their names do not count.",
+    severities: &[Severity::Info],
+    check,
+};
+
+/// An index all of whose views are in another one.
+#[derive(Clone, Copy, Debug)]
+struct Duplicate<'a> {
+    index: TargetRef<'a>,
+    other: TargetRef<'a>,
+    bytes: u64,
+}
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let min_bytes = situation.settings().min_bytes;
+    for (ix, db) in situation.survey.dbs() {
+        if db.views < 2 || db.most_views == 0 || db.view_file_bytes < min_bytes {
+            continue;
+        }
+        let mut indexes: Vec<(u64, TargetRef<'_>)> = situation
+            .views_of(ix)
+            .filter(|index| !functions(*index).is_empty())
+            .filter_map(|index| Some((index.file_bytes()?, index)))
+            .collect();
+        // The smaller one of two is the duplicate.
+        indexes
+            .sort_unstable_by_key(|(bytes, index)| (functions(*index).len(), *bytes, index.ix()));
+        for (at, &(bytes, index)) in indexes.iter().enumerate() {
+            let mut others = indexes.iter().skip(at + 1).map(|(_, other)| *other);
+            let other = others.find(|other| is_contained(functions(index), functions(*other)));
+            let Some(other) = other.filter(|_| bytes >= min_bytes) else { continue };
+            let Some(name) = DesignName::of(index) else { continue };
+            let duplicate = Duplicate { index, other, bytes };
+            findings.offer(Severity::Info, Gain::Bytes(bytes), || finding(name, duplicate));
+        }
+    }
+}
+
+fn functions(index: TargetRef<'_>) -> &[u64] {
+    index.view().map_or(&[], |view| &view.functions)
+}
+
+/// Whether a sorted list has all of another sorted list's entries.
+fn is_contained(few: &[u64], many: &[u64]) -> bool {
+    let mut many = many.iter();
+    few.iter().all(|one| many.any(|other| other == one))
+}
+
+fn finding(name: DesignName, Duplicate { index, other, bytes }: Duplicate<'_>) -> Finding {
+    let count = functions(index).len() as u64;
+    let other = DesignName::of(other).map_or_else(String::new, |other| other.design);
+    Finding {
+        severity: Severity::Info,
+        says: format!(
+            "{} of {name} {} the same functions as in {other}, and both are indexed: {} in all copies.",
+            counted(count, "view", "views"),
+            if count == 1 { "has" } else { "have" },
+            format_size_short(bytes),
+        ),
+        evidence: vec![
+            ("views", count.into()),
+            ("file_bytes", bytes.into()),
+            ("also_in", other.clone().into()),
+        ],
+        gain: Gain::Bytes(bytes),
+        remedy: vec![
+            name.show("See its views:"),
+            Remedy::choice(format!(
+                "Let the clients of these views query {other} instead, then delete {}; recliner cannot see who reads a view.",
+                name.design
+            )),
+            Remedy::couchdb(
+                "Then delete the files of its index:",
+                "POST",
+                &[&name.db, "_view_cleanup"],
+                None,
+            ),
+        ],
+        subject: name.subject(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::{Index, Shard, TestCluster};
+
+    const MIB: u64 = 1 << 20;
+
+    fn found(indexes: &[(&'static str, &[u64], Option<u64>)]) -> Vec<Finding> {
+        let shard = |node| Shard::new("orders", node, 0, 500 * MIB);
+        let mut cluster = TestCluster::with_shards(&[shard("a"), shard("b")]);
+        for (signature, (design, functions, mib)) in (1..).zip(indexes) {
+            let index = Index::new("orders", design, signature);
+            let bytes = mib.map(|mib| mib * MIB);
+            cluster.add_index(&Index { functions: functions.to_vec(), bytes, ..index });
+        }
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn an_index_whose_views_are_all_in_another_is_found() {
+        let found =
+            found(&[("_design/all", &[1, 4, 9], Some(300)), ("_design/old", &[4], Some(50))]);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "1 view of orders/_design/old has the same functions as in _design/all, and both are indexed: 100 MiB in all copies."
+        );
+        assert_eq!((only.severity, only.gain), (Severity::Info, Gain::Bytes(100 * MIB)));
+        assert_eq!(only.subject.to_string(), "orders/_design/old");
+    }
+
+    #[test]
+    fn of_two_with_the_same_views_the_smaller_one_is_the_duplicate() {
+        let found = found(&[("_design/b", &[1, 4], Some(90)), ("_design/a", &[1, 4], Some(80))]);
+        let subjects: Vec<String> = found.iter().map(|it| it.subject.to_string()).collect();
+        assert_eq!(subjects, ["orders/_design/a"]);
+    }
+
+    #[test]
+    fn views_that_differ_and_indexes_that_take_little_are_not() {
+        assert_eq!(
+            found(&[("_design/a", &[1, 5], Some(90)), ("_design/b", &[1, 4], Some(80))]),
+            []
+        );
+        assert_eq!(found(&[("_design/a", &[1], Some(90)), ("_design/b", &[1], Some(31))]), []);
+    }
+
+    #[test]
+    fn without_functions_or_sizes_it_is_silent() {
+        assert_eq!(found(&[("_design/a", &[], Some(90)), ("_design/b", &[], Some(80))]), []);
+        assert_eq!(found(&[("_design/a", &[1], None), ("_design/b", &[1], None)]), []);
+    }
+}

@@ -1,0 +1,141 @@
+//! Indexes far behind their database that nothing builds.
+
+use super::{super::super::Rule, DesignName};
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation},
+    jobs::JobKind,
+    table::TargetRef,
+    text::{grouped, size::format_size_short},
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "lagging_index",
+    finds: "View indexes that are many changes behind their database while no build of them runs.",
+    because: "CouchDB builds an index when a view is queried, and by itself (ken) only after writes, never right after a restart. The next reader of an index that lags waits until all its changes are indexed, often longer than its timeout, and every retry waits again. A lag is known for the copy that was read, or as the sum of one copy of each range, so it is a lower bound. A document with `autoupdate: false` leaves building to its readers, and is left out. The limit is `advice.lagging_index`. The gain is the size of the index: data that cannot be read until it is built.",
+    severities: &[Severity::Warning],
+    check,
+};
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let limit = situation.settings().lagging_index_updates.max(1);
+    if !knows_all_jobs(situation) {
+        return;
+    }
+    for (ix, db) in situation.survey.dbs() {
+        if db.most_pending < limit {
+            continue;
+        }
+        for index in situation.views_of(ix) {
+            let pending = index.facts().updates_pending.get().filter(|pending| *pending >= limit);
+            let Some(pending) = pending.filter(|_| !is_building(situation, index)) else {
+                continue;
+            };
+            let query = index.view().and_then(|view| view.build_query.as_ref());
+            let Some((name, query)) = DesignName::of(index).zip(query) else { continue };
+            let bytes = index.file_bytes().unwrap_or_default();
+            findings.offer(Severity::Warning, Gain::Risk(bytes), || {
+                finding(name, &query.view, pending, bytes)
+            });
+        }
+    }
+}
+
+/// Whether the running jobs of every member of the cluster are known.
+fn knows_all_jobs(situation: &Situation<'_>) -> bool {
+    let polled = &situation.inputs.plan.conditions.jobs.polled_nodes;
+    let nodes = situation.snapshot().nodes().iter().enumerate().skip(1);
+    let mut members = nodes.filter(|(_, node)| node.is_member);
+    members.all(|(at, _)| polled.iter().any(|(node, _)| node.as_usize() == at))
+}
+
+fn is_building(situation: &Situation<'_>, index: TargetRef<'_>) -> bool {
+    let jobs = &situation.inputs.plan.conditions.jobs.list;
+    let builds = |kind: &JobKind| matches!(kind, JobKind::BuildView(_));
+    index.facts().flags.updater_running
+        || jobs.iter().any(|job| job.target == Some(index.ix()) && builds(&job.key.kind))
+}
+
+fn finding(name: DesignName, view: &str, pending: u64, bytes: u64) -> Finding {
+    Finding {
+        severity: Severity::Warning,
+        says: format!(
+            "The index of {name} ({}) is at least {} changes behind its database, and no build of it runs; its next reader waits for all of them.",
+            format_size_short(bytes),
+            grouped(pending),
+        ),
+        evidence: vec![("updates_pending", pending.into()), ("file_bytes", bytes.into())],
+        gain: Gain::Risk(bytes),
+        remedy: vec![
+            Remedy::couchdb(
+                "Have it built now; the request may time out, the build goes on:",
+                "GET",
+                &[&name.db, &name.design, "_view", view],
+                None,
+            ),
+            Remedy::configuration(
+                "Or have recliner, in enforce mode, build indexes that lag:",
+                "warmer: {enabled: true}",
+            ),
+        ],
+        subject: name.subject(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        advice::test_cluster::{Index, Shard, TestCluster, build_job},
+        table::IndexQuery,
+    };
+
+    const MIB: u64 = 1 << 20;
+
+    fn cluster(pending: Option<u64>) -> TestCluster {
+        let shard = |node| Shard::new("orders", node, 0, 500 * MIB);
+        let mut cluster = TestCluster::with_shards(&[shard("a"), shard("b")]);
+        let index = Index { pending, ..Index::new("orders", "_design/reports", 1) };
+        cluster.add_index(&index);
+        cluster.poll_all_nodes();
+        cluster
+    }
+
+    #[test]
+    fn an_index_far_behind_that_nothing_builds_is_found() {
+        let found = cluster(Some(100_000)).findings_of(&RULE);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "The index of orders/_design/reports (200 MiB) is at least 100,000 changes behind its database, and no build of it runs; its next reader waits for all of them."
+        );
+        assert_eq!((only.severity, only.gain), (Severity::Warning, Gain::Risk(200 * MIB)));
+        assert_eq!(
+            only.remedy[0].text.as_deref().unwrap_or_default(),
+            "curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"/orders/_design/reports/_view/all"
+        );
+    }
+
+    #[test]
+    fn one_that_lags_less_or_is_built_is_not() {
+        assert_eq!(cluster(Some(99_999)).findings_of(&RULE), []);
+        let mut building = cluster(Some(100_000));
+        building.add_job(build_job("orders", "_design/reports", 0));
+        assert_eq!(building.findings_of(&RULE), []);
+    }
+
+    #[test]
+    fn without_its_lag_or_the_running_jobs_it_is_silent() {
+        assert_eq!(cluster(None).findings_of(&RULE), []);
+        let mut unpolled = cluster(Some(100_000));
+        unpolled.conditions.jobs = std::sync::Arc::default();
+        assert_eq!(unpolled.findings_of(&RULE), []);
+    }
+
+    #[test]
+    fn one_that_only_readers_may_build_is_left_to_them() {
+        let mut cluster = cluster(None);
+        let index = Index { pending: Some(100_000), ..Index::new("orders", "_design/lazy", 2) };
+        cluster.add_index(&Index { build_query: None::<IndexQuery>, ..index });
+        assert_eq!(cluster.findings_of(&RULE), []);
+    }
+}

@@ -1,0 +1,104 @@
+//! Design documents with so many views that a change of one rebuilds much.
+
+use super::{super::super::Rule, DesignName, seconds_to_write};
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation},
+    text::{duration::format_rounded, size::format_size_short},
+};
+use std::time::Duration;
+
+pub(super) const RULE: Rule = Rule {
+    code: "many_views_in_one_design",
+    finds: "Design documents with many views and a large index.",
+    because: "All views of a design document are in one index. Adding a view, or changing one, changes the signature, and CouchDB builds all of them again, beside the old index until the new one is done. In documents of their own, only the changed view is built. On the other hand, one document's views share one reading of each changed document, so views that change together belong together. The gain is the time that writing the other views takes when one changes. The number is `advice.views_in_one_design`.",
+    severities: &[Severity::Info],
+    check,
+};
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let settings = situation.settings();
+    let limit = settings.views_in_one_design.max(2);
+    for (ix, db) in situation.survey.dbs() {
+        if (db.most_views as u64) < limit || db.view_file_bytes < settings.min_bytes {
+            continue;
+        }
+        for index in situation.views_of(ix) {
+            let views = index.view().map_or(0, |view| view.functions.len() as u64);
+            let bytes = index.active_bytes().filter(|bytes| *bytes >= settings.min_bytes);
+            let Some(bytes) = bytes.filter(|_| views >= limit) else { continue };
+            let Some(name) = DesignName::of(index) else { continue };
+            let others = bytes - bytes / views;
+            let seconds = seconds_to_write(situation, others);
+            findings.offer(Severity::Info, Gain::Seconds(seconds), || {
+                finding(name, views, bytes, seconds)
+            });
+        }
+    }
+}
+
+fn finding(name: DesignName, views: u64, bytes: u64, seconds: u64) -> Finding {
+    let time = match seconds {
+        0..60 => String::new(),
+        seconds => {
+            let minutes = Duration::from_secs(seconds / 60 * 60);
+            format!(", {} of writing for views that did not change", format_rounded(minutes))
+        }
+    };
+    Finding {
+        severity: Severity::Info,
+        says: format!(
+            "{name} has {views} views in one index of {} in all copies; a change of any of them builds all of it again{time}.",
+            format_size_short(bytes)
+        ),
+        evidence: vec![
+            ("views", views.into()),
+            ("index_live_bytes", bytes.into()),
+            ("seconds_of_writing", seconds.into()),
+        ],
+        gain: Gain::Seconds(seconds),
+        remedy: vec![
+            name.show("See its views:"),
+            Remedy::choice(
+                "At the next change, move the views that change often, and those that nobody waits for, to design documents of their own.",
+            ),
+        ],
+        subject: name.subject(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::{Index, Shard, TestCluster};
+
+    fn found(views: u64, bytes: Option<u64>) -> Vec<Finding> {
+        let shard = |node| Shard::new("orders", node, 0, 500 << 20);
+        let mut cluster = TestCluster::with_shards(&[shard("a"), shard("b")]);
+        let index = Index::new("orders", "_design/all", 1);
+        cluster.add_index(&Index { functions: (0..views).collect(), bytes, ..index });
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn ten_views_in_a_large_index_are_many() {
+        let found = found(10, Some(50 << 30));
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "orders/_design/all has 10 views in one index of 100 GiB in all copies; a change of any of them builds all of it again, 1h 20m of writing for views that did not change."
+        );
+        assert_eq!(only.severity, Severity::Info);
+    }
+
+    #[test]
+    fn nine_views_and_a_small_index_are_not() {
+        assert_eq!(found(9, Some(50 << 30)), []);
+        assert_eq!(found(10, Some(31 << 20)), []);
+    }
+
+    #[test]
+    fn without_functions_or_size_it_is_silent() {
+        assert_eq!(found(0, Some(50 << 30)), []);
+        assert_eq!(found(10, None), []);
+    }
+}

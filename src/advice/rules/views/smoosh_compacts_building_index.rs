@@ -1,0 +1,115 @@
+//! Compactions of indexes that are being built.
+
+use super::{super::super::Rule, DesignName, builds_by_design, seconds_to_write};
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation},
+    jobs::{Job, JobKey, JobKind, Jobs},
+    model::records::JobOwner,
+    text::{counted, listed},
+};
+use std::collections::BTreeSet;
+
+pub(super) const RULE: Rule = Rule {
+    code: "smoosh_compacts_building_index",
+    finds: "Compactions of a view index that others started while the same index is being built.",
+    because: "An index that is built writes much that is soon replaced, so smoosh finds it worth compacting while the build runs. The compaction copies an index that is outdated when it ends, indexes what came meanwhile again, and slows the build down for hours (cht-core#9989); then smoosh finds the index worth compacting again. recliner never compacts an index that is being built. CouchDB offers no way to stop a running compaction.",
+    severities: &[Severity::Warning],
+    check,
+};
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let jobs = &situation.inputs.plan.conditions.jobs;
+    for (name, builds) in builds_by_design(situation, |_| true) {
+        let compactions: Vec<&Job> =
+            builds.iter().filter_map(|build| foreign_compaction(jobs, build)).collect();
+        if compactions.is_empty() {
+            continue;
+        }
+        let sizes = compactions.iter().filter_map(|job| job.predicted_bytes.or(job.file_bytes));
+        let gain = Gain::Seconds(seconds_to_write(situation, sizes.fold(0, u64::saturating_add)));
+        findings.offer(Severity::Warning, gain, || finding(situation, name, &compactions, gain));
+    }
+}
+
+/// The compaction of the index that a job builds, if others started it.
+fn foreign_compaction<'a>(jobs: &'a Jobs, build: &Job) -> Option<&'a Job> {
+    let JobKind::BuildView(design) = &build.key.kind else { return None };
+    let key = JobKey { kind: JobKind::CompactView(design.clone()), ..build.key.clone() };
+    jobs.list.iter().find(|job| job.owner == JobOwner::Other && job.key == key)
+}
+
+fn finding(
+    situation: &Situation<'_>,
+    name: DesignName,
+    compactions: &[&Job],
+    gain: Gain,
+) -> Finding {
+    let node = |job: &&Job| situation.snapshot().node(job.key.node).map(|it| it.name.to_string());
+    let nodes: BTreeSet<String> = compactions.iter().filter_map(node).collect();
+    let nodes = listed(&nodes.into_iter().collect::<Vec<_>>());
+    Finding {
+        severity: Severity::Warning,
+        says: format!(
+            "{} of the index of {name} on {nodes} that recliner did not start {} while the index is built.",
+            counted(compactions.len() as u64, "compaction", "compactions"),
+            if compactions.len() == 1 { "runs" } else { "run" },
+        ),
+        evidence: vec![("compactions", (compactions.len() as u64).into()), ("nodes", nodes.into())],
+        gain,
+        remedy: vec![
+            Remedy::configuration(
+                "Let recliner compact views instead of smoosh, in enforce mode:",
+                "smoosh:\n  mode: takeover\n  takeover: [ratio_views, slack_views, upgrade_views]",
+            ),
+            Remedy::configuration(
+                "Or stop smoosh's view channels on every node while a large index is built:",
+                "[smoosh.ratio_views]\nconcurrency = 0\n\n[smoosh.slack_views]\nconcurrency = 0",
+            ),
+        ],
+        subject: name.subject(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::{Shard, TestCluster, build_job};
+
+    fn compaction(owner: JobOwner) -> Job {
+        let build = build_job("orders", "_design/reports", 0);
+        let kind = JobKind::CompactView("_design/reports".into());
+        Job { owner, key: JobKey { kind, ..build.key.clone() }, ..build }
+    }
+
+    fn found(jobs: Vec<Job>) -> Vec<Finding> {
+        let shard = Shard::new("orders", "a", 0, 1 << 20);
+        let mut cluster = TestCluster::with_shards(&[shard]);
+        jobs.into_iter().for_each(|job| cluster.add_job(job));
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn a_compaction_by_others_during_the_build_is_found() {
+        let build = build_job("orders", "_design/reports", 0);
+        let found = found(vec![compaction(JobOwner::Other), build]);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "1 compaction of the index of orders/_design/reports on a that recliner did not start runs while the index is built."
+        );
+        assert_eq!(only.severity, Severity::Warning);
+    }
+
+    #[test]
+    fn one_of_recliners_own_or_of_another_index_is_not() {
+        let build = build_job("orders", "_design/reports", 0);
+        assert_eq!(found(vec![compaction(JobOwner::Recliner), build]), []);
+        let other = build_job("orders", "_design/other", 0);
+        assert_eq!(found(vec![compaction(JobOwner::Other), other]), []);
+    }
+
+    #[test]
+    fn without_a_known_build_it_is_silent() {
+        assert_eq!(found(vec![compaction(JobOwner::Other)]), []);
+    }
+}

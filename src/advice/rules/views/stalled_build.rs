@@ -1,0 +1,109 @@
+//! Index builds without progress.
+
+use super::{super::super::Rule, DesignName, builds_by_design};
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation},
+    jobs::{Job, JobPhase},
+    text::{counted, duration::format_rounded, listed},
+};
+use std::{collections::BTreeSet, time::Duration};
+
+pub(super) const RULE: Rule = Rule {
+    code: "stalled_build",
+    finds: "Builds of view indexes that report no progress.",
+    because: "An indexer reports its progress every few seconds while documents go through its map functions. One that stops waits for its query server, for a shard that does not answer, or for a disk. Readers of the view wait with it, and the lag grows. `[couchdb] os_process_timeout` (5 s by default) ends a map function that never returns, unless it was raised. The time is `advice.stalled_build`.",
+    severities: &[Severity::Warning],
+    check,
+};
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let limit = situation.settings().stalled_build;
+    let is_stalled = |job: &Job| {
+        job.phase == JobPhase::Running && job.last_progress_at.age(situation.now) >= limit
+    };
+    for (name, jobs) in builds_by_design(situation, is_stalled) {
+        let ages = jobs.iter().map(|job| job.last_progress_at.age(situation.now));
+        let Some(longest) = ages.max() else { continue };
+        let bytes = jobs.iter().filter_map(|job| job.file_bytes).fold(0, u64::saturating_add);
+        findings.offer(Severity::Warning, Gain::Risk(bytes), || {
+            finding(situation, name, (&jobs, longest), Gain::Risk(bytes))
+        });
+    }
+}
+
+fn finding(
+    situation: &Situation<'_>,
+    name: DesignName,
+    (jobs, longest): (&[&Job], Duration),
+    gain: Gain,
+) -> Finding {
+    let node = |job: &&Job| situation.snapshot().node(job.key.node).map(|it| it.name.to_string());
+    let nodes: BTreeSet<String> = jobs.iter().filter_map(node).collect();
+    let nodes: Vec<String> = nodes.into_iter().collect();
+    let first = nodes.first().cloned().unwrap_or_default();
+    Finding {
+        severity: Severity::Warning,
+        says: format!(
+            "{} of {name} on {} without progress for {}.",
+            counted(jobs.len() as u64, "index build", "index builds"),
+            listed(&nodes),
+            format_rounded(longest),
+        ),
+        evidence: vec![
+            ("builds", (jobs.len() as u64).into()),
+            ("seconds_without_progress", longest.as_secs().into()),
+            ("nodes", listed(&nodes).into()),
+        ],
+        gain,
+        remedy: vec![
+            Remedy::couchdb(
+                "See how far its tasks are, and whether their process_status is waiting:",
+                "GET",
+                &["_node", &first, "_active_tasks"],
+                None,
+            ),
+            name.show("Look for a map function that takes long or loops:"),
+            Remedy::choice(
+                "Look in the node's log for os_process errors and timeouts of this design document, and at the load and the disks of the node. Ending the couchjs process makes CouchDB start the build again from its last checkpoint.",
+            ),
+        ],
+        subject: name.subject(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::{Shard, TestCluster, build_job};
+
+    fn found(seconds: u64, phase: JobPhase) -> Vec<Finding> {
+        let shard = Shard::new("orders", "a", 0, 1 << 20);
+        let mut cluster = TestCluster::with_shards(&[shard]);
+        let job = build_job("orders", "_design/reports", seconds);
+        cluster.add_job(Job { phase, ..job });
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn half_an_hour_without_progress_is_stalled() {
+        let found = found(1_800, JobPhase::Running);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "1 index build of orders/_design/reports on a without progress for 30m."
+        );
+        assert_eq!((only.severity, only.gain), (Severity::Warning, Gain::Risk(50 << 20)));
+    }
+
+    #[test]
+    fn a_little_less_and_one_that_is_suspended_is_not() {
+        assert_eq!(found(1_799, JobPhase::Running), []);
+        assert_eq!(found(9_999, JobPhase::Suspended), []);
+    }
+
+    #[test]
+    fn without_jobs_it_is_silent() {
+        let shard = Shard::new("orders", "a", 0, 1 << 20);
+        assert_eq!(TestCluster::with_shards(&[shard]).findings_of(&RULE), []);
+    }
+}

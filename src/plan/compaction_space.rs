@@ -1,0 +1,39 @@
+//! The space that a shard's compaction needs, and what its node's volumes have for it when nothing else runs.
+//!
+//! Answers for any shard, queued or not, by the numbers that admission uses. Advice asks.
+
+use super::{Plan, candidate_summary::CandidateSummary, disk::Volume, volume_space};
+use crate::table::{NodeIx, TargetRef};
+
+/// What compactions may use of the fullest volume of a node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UsableSpace<'a> {
+    /// The volume.
+    pub volume: &'a Volume,
+    /// Free bytes apart from `headroom.keep_free`; running jobs still use some of them for a while.
+    pub bytes: u64,
+}
+
+impl Plan {
+    /// Bytes that compacting one file of a target needs beside that file, at its peak.
+    #[must_use]
+    pub fn compaction_peak(&self, target: TargetRef<'_>) -> Option<u64> {
+        CandidateSummary::of(target).peak_bytes(self.conditions.headroom_factor(&self.rules))
+    }
+
+    /// What compactions may use of the fullest volume of a node; none while the free space of any of them is
+    /// unknown.
+    #[must_use]
+    pub fn usable_space(&self, node: NodeIx) -> Option<UsableSpace<'_>> {
+        let name = &self.snapshot.node(node)?.name;
+        let keep_free = self.rules.headroom.keep_free_percent;
+        let mut least: Option<UsableSpace<'_>> = None;
+        for volume in self.conditions.disks.of_node(name) {
+            let bytes = volume_space::usable_bytes(volume.space?, keep_free);
+            if least.is_none_or(|least| bytes < least.bytes) {
+                least = Some(UsableSpace { volume, bytes });
+            }
+        }
+        least
+    }
+}
