@@ -18,6 +18,7 @@ use std::{
 };
 use tempfile::TempDir;
 use tokio::time::Instant;
+use wall_clock::Clock;
 
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
@@ -91,7 +92,7 @@ fn walked(
 ) -> Result<(Duration, WalkCache, usize), Failure> {
     let found = AtomicUsize::new(0);
     let began = Instant::now();
-    let walked = walk(roots, before, THREADS, &|batch| {
+    let walked = walk(roots, before, THREADS, Clock::System.now(), &|batch| {
         found.fetch_add(batch.len(), Ordering::Relaxed);
         true
     });
