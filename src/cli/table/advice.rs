@@ -59,12 +59,11 @@ fn piece(line: &AdviceLine, width: u16) -> String {
         }
     }
     let since = line.since.as_deref().map(|since| format!(", since {}", printable(since)));
-    let about = format!(
-        "{} {}{}",
-        printable(&line.subject.kind),
-        printable(&line.subject.name),
-        since.unwrap_or_default()
-    );
+    let subject = match &*line.subject.kind {
+        "cluster" => "the whole cluster".to_owned(),
+        kind => format!("{} {}", printable(kind), printable(&line.subject.name)),
+    };
+    let about = format!("{subject}{}", since.unwrap_or_default());
     wrap(&mut text, &name("about"), &about, width.into());
     wrap(
         &mut text,

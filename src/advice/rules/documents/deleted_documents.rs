@@ -47,7 +47,9 @@ fn finding(
     (share, bytes): (f64, u64),
 ) -> Finding {
     let name = situation.snapshot().db_name(ix).unwrap_or(DbName { db: "", suffix: "" }).db;
-    let copies = situation.copies_of(ix);
+    // A process may see only some of the copies, such as those on its node.
+    let ranges = situation.snapshot().shard_map(ix).ranges.max(1);
+    let copies = u64::from((db.counted_shards / ranges).max(1));
     let (deleted, docs) = (db.deleted_docs / copies, db.docs / copies);
     let says = if docs == 0 {
         format!(
@@ -127,6 +129,16 @@ mod tests {
         );
         assert_eq!(found(1_000_001, 1_000_000), []);
         assert_eq!(found(100, 100_000), [], "they take too little");
+    }
+
+    #[test]
+    fn a_process_that_sees_one_copy_counts_each_document_once() {
+        let shard = |range| Shard::new("orders", "a", range, 900 * MIB);
+        let counted = |range| shard(range).with_docs(500_000, 500_000);
+        let others = |range| Shard { node: "b", ..shard(range) };
+        let shards = [counted(0), counted(1), others(0), others(1)];
+        let found = TestCluster::with_shards(&shards).findings_of(&RULE);
+        assert!(found[0].says.starts_with("orders has 1,000,000 deleted"), "{}", found[0].says);
     }
 
     #[test]

@@ -38,10 +38,15 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
-/// The sections and keys of a node's settings.
+/// A directory of each node's own.
+const OF_ONE_NODE: (&str, &str) = ("smoosh", "state_dir");
+
+/// The sections and keys of a node's settings that should be the same on all nodes.
 fn places(node: &NodeConfig) -> impl Iterator<Item = (&str, &str)> {
     let sections = node.sections.iter().filter(|(section, _)| *section != MARK_SECTION);
-    sections.flat_map(|(section, keys)| keys.keys().map(|key| (section.as_str(), key.as_str())))
+    sections
+        .flat_map(|(section, keys)| keys.keys().map(|key| (section.as_str(), key.as_str())))
+        .filter(|place| *place != OF_ONE_NODE)
 }
 
 fn finding(section: &str, key: &str, values: &BTreeMap<Option<&str>, Vec<String>>) -> Finding {
@@ -132,6 +137,15 @@ mod tests {
         assert_eq!(cluster([Some("2"); 3]).findings_of(&RULE), []);
         let mut cluster = cluster([Some("2"), Some("2"), Some("0")]);
         cluster.set("c", &[("recliner", "smoosh.ratio_dbs.concurrency", "{}")]);
+        assert_eq!(cluster.findings_of(&RULE), []);
+    }
+
+    #[test]
+    fn each_node_has_a_directory_of_its_own() {
+        let mut cluster = TestCluster::new();
+        for (node, directory) in [("a", "/data/a"), ("b", "/data/b")] {
+            cluster.set(node, &[("smoosh", "state_dir", directory)]);
+        }
         assert_eq!(cluster.findings_of(&RULE), []);
     }
 
