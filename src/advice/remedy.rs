@@ -82,6 +82,12 @@ impl Remedy {
         Self::command(says, format!("find {roots} {tests}"))
     }
 
+    /// The request by which CouchDB deletes the index files of a database that no design document uses.
+    #[must_use]
+    pub fn view_cleanup(says: impl Into<String>, db: &str) -> Self {
+        Self::couchdb(says, "POST", &[db, "_view_cleanup"], None)
+    }
+
     /// A request to CouchDB: a method, the parts of the path, which are encoded, and the JSON to send.
     #[must_use]
     pub fn couchdb(

@@ -189,6 +189,19 @@ impl TestCluster {
         cluster
     }
 
+    /// Two nodes, `a` and `b`, that run these versions; an empty one is unknown.
+    pub(crate) fn with_versions(versions: [&str; 2]) -> Self {
+        let mut cluster = Self::new();
+        for (node, version) in ["a", "b"].into_iter().zip(versions) {
+            let ix = cluster.draft.get_or_add_node(node);
+            cluster.draft.update_node(ix, |node| {
+                (node.is_member, node.is_served) = (true, true);
+                node.version = version.parse().ok();
+            });
+        }
+        cluster
+    }
+
     pub(crate) fn add_shard(&mut self, shard: &Shard) {
         let node = self.draft.get_or_add_node(shard.node);
         self.draft.update_node(node, |node| {

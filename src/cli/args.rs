@@ -406,7 +406,7 @@ pub(super) struct AdviseArgs {
     pub(super) format: Format,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Flags)]
 pub(super) struct WhatIfArgs {
     /// Propose one of the ready lists of channels, with everything else as it is in force, or with
     /// smoosh-as-rent channels by rent that keep the mean waste of smoosh

@@ -12,7 +12,7 @@ mod version_with_compaction_fault;
 
 use super::Family;
 use crate::{
-    advice::Situation,
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
     model::settings::work::{MARK_SECTION, mark_key},
     table::{Node, NodeIx},
     text::{counted, listed},
@@ -79,6 +79,31 @@ fn channels_with(
         }
     }
     channels
+}
+
+/// Offers what is wrong with channels of smoosh that have a fault, each once for all nodes.
+fn offer_faulty_channels(
+    situation: &Situation<'_>,
+    findings: &mut Findings,
+    fault: ChannelFault,
+    remedy: impl Fn(&str) -> Remedy,
+) {
+    for (channel, (why, nodes)) in channels_with(situation, fault) {
+        findings.push(Finding {
+            severity: Severity::Info,
+            says: format!("smoosh's channel {channel} {} {why}.", on_nodes(situation, &nodes)),
+            evidence: vec![("nodes", nodes_in_words(&nodes).into()), ("reason", why.into())],
+            gain: Gain::Unknown,
+            remedy: vec![
+                remedy(&channel),
+                Remedy::command(
+                    "See what each channel takes, in which order, and what is odd about it:",
+                    "recliner import smoosh --couchdb.url \"$COUCHDB_URL\"",
+                ),
+            ],
+            subject: Subject::Channel(channel),
+        });
+    }
 }
 
 /// The known versions of nodes.

@@ -92,12 +92,7 @@ fn cleanups(cleanup: TargetRef<'_>) -> Vec<Remedy> {
             "Have a running recliner clean up, within its limits:",
             &["compact", &cleanup.id().to_string()],
         ),
-        Remedy::couchdb(
-            "Or ask CouchDB, which deletes these files on all nodes:",
-            "POST",
-            &[name, "_view_cleanup"],
-            None,
-        ),
+        Remedy::view_cleanup("Or ask CouchDB, which deletes these files on all nodes:", name),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! Channels of smoosh that can take nothing by their own bounds.
 
-use super::{super::Rule, channels_with, nodes_in_words, on_nodes};
-use crate::advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject};
+use super::{super::Rule, offer_faulty_channels};
+use crate::advice::{Findings, Remedy, Severity, Situation};
 use compaction_settings::ChannelFault;
 
 pub(super) const RULE: Rule = Rule {
@@ -13,33 +13,20 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
-    for (channel, (why, nodes)) in channels_with(situation, ChannelFault::NeverMatches) {
-        findings.push(Finding {
-            severity: Severity::Info,
-            says: format!("smoosh's channel {channel} {} {why}.", on_nodes(situation, &nodes)),
-            evidence: vec![("nodes", nodes_in_words(&nodes).into()), ("reason", why.into())],
-            gain: Gain::Unknown,
-            remedy: vec![
-                Remedy::couchdb(
-                    "Look at its settings on each node, and correct or delete them:",
-                    "GET",
-                    &["_node", "_local", "_config", &format!("smoosh.{channel}")],
-                    None,
-                ),
-                Remedy::command(
-                    "See all that is odd about smoosh's settings, and what they mean:",
-                    "recliner import smoosh --couchdb.url \"$COUCHDB_URL\"",
-                ),
-            ],
-            subject: Subject::Channel(channel),
-        });
-    }
+    offer_faulty_channels(situation, findings, ChannelFault::NeverMatches, |channel| {
+        Remedy::couchdb(
+            "Look at its settings on each node, and correct or delete them:",
+            "GET",
+            &["_node", "_local", "_config", &format!("smoosh.{channel}")],
+            None,
+        )
+    });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::test_cluster::TestCluster;
+    use crate::advice::{Finding, test_cluster::TestCluster};
 
     fn found(min_size: &str) -> Vec<Finding> {
         let mut cluster = TestCluster::new();

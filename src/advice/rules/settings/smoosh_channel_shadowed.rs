@@ -1,7 +1,7 @@
 //! Channels of smoosh that another one leaves nothing.
 
-use super::{super::Rule, channels_with, nodes_in_words, on_nodes};
-use crate::advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject};
+use super::{super::Rule, offer_faulty_channels};
+use crate::advice::{Findings, Remedy, Severity, Situation};
 use compaction_settings::ChannelFault;
 
 pub(super) const RULE: Rule = Rule {
@@ -13,30 +13,17 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
-    for (channel, (why, nodes)) in channels_with(situation, ChannelFault::Shadowed) {
-        findings.push(Finding {
-            severity: Severity::Info,
-            says: format!("smoosh's channel {channel} {} {why}.", on_nodes(situation, &nodes)),
-            evidence: vec![("nodes", nodes_in_words(&nodes).into()), ("reason", why.into())],
-            gain: Gain::Unknown,
-            remedy: vec![
-                Remedy::choice(format!(
-                    "Give {channel} a name that comes before the other one in the alphabet, or make the other one narrower, or remove {channel}."
-                )),
-                Remedy::command(
-                    "See in which order channels are tried and what each takes:",
-                    "recliner import smoosh --couchdb.url \"$COUCHDB_URL\"",
-                ),
-            ],
-            subject: Subject::Channel(channel),
-        });
-    }
+    offer_faulty_channels(situation, findings, ChannelFault::Shadowed, |channel| {
+        Remedy::choice(format!(
+            "Give {channel} a name that comes before the other one in the alphabet, or make the other one narrower, or remove {channel}."
+        ))
+    });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::test_cluster::TestCluster;
+    use crate::advice::{Finding, test_cluster::TestCluster};
 
     fn found(name: &str) -> Vec<Finding> {
         let section = format!("smoosh.{name}");

@@ -65,14 +65,7 @@ mod tests {
     use crate::advice::test_cluster::TestCluster;
 
     fn found(versions: [&str; 2]) -> Vec<Finding> {
-        let mut cluster = TestCluster::new();
-        for (node, version) in ["a", "b"].into_iter().zip(versions) {
-            cluster.set(node, &[]);
-            let ix = cluster.draft.get_or_add_node(node);
-            cluster.draft.update_node(ix, |node| node.version = version.parse().ok());
-            cluster.node_settings.nodes.clear();
-        }
-        cluster.findings_of(&RULE)
+        TestCluster::with_versions(versions).findings_of(&RULE)
     }
 
     #[test]

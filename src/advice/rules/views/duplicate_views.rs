@@ -81,12 +81,7 @@ fn finding(name: DesignName, Duplicate { index, other, bytes }: Duplicate<'_>) -
                 "Let the clients of these views query {other} instead, then delete {}; recliner cannot see who reads a view.",
                 name.design
             )),
-            Remedy::couchdb(
-                "Then delete the files of its index:",
-                "POST",
-                &[&name.db, "_view_cleanup"],
-                None,
-            ),
+            Remedy::view_cleanup("Then delete the files of its index:", &name.db),
         ],
         subject: name.subject(),
     }

@@ -61,11 +61,9 @@ fn finding(name: DesignName, (index, database): (u64, u64), gain: Gain) -> Findi
             Remedy::choice(
                 "Emit null, or only the fields that readers need, and let them query with include_docs=true. The changed document builds a new index beside the old one, so do it while there is room, then clean up.",
             ),
-            Remedy::couchdb(
+            Remedy::view_cleanup(
                 "Delete the files of the old index once the new one is built:",
-                "POST",
-                &[&name.db, "_view_cleanup"],
-                None,
+                &name.db,
             ),
         ],
         subject: name.subject(),
