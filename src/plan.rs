@@ -51,7 +51,7 @@ pub use start::{Caveat, CompactionRequest, PlannedStart};
 
 use crate::{
     model::{
-        channel::{Channel, Channels},
+        channel::{Channel, Channels, Mode},
         records::CompactionOrder,
         score::{Miss, RentNow},
         target::TargetKind,
@@ -225,6 +225,13 @@ impl Plan {
         })
     }
 
+    /// The mode that holds for the targets of a queue: the more careful of the settings' and its channel's.
+    #[must_use]
+    pub fn mode_of(&self, queue: &QueueView) -> Mode {
+        let channel = self.channels.list.get(queue.channel_index);
+        channel.map_or(Mode::Advise, |channel| self.rules.mode.more_cautious(channel.mode))
+    }
+
     /// The queue of a channel on a node.
     #[must_use]
     pub fn queue(&self, node: NodeIx, channel: usize) -> Option<&QueueView> {
@@ -362,7 +369,7 @@ impl<'a> Selected<'a> {
             copies: &copies_by_node,
         };
         let mut admission = Admission::new(&present, running_targets.iter().copied());
-        let rate = conditions.constraints.rewrite_bytes_per_second.filter(|rate| *rate > 0.0);
+        let rate = conditions.constraints.measured_rate();
         let context = SelectionContext {
             snapshot,
             channels,

@@ -88,6 +88,25 @@ impl Remedy {
         Self::couchdb(says, "POST", &[db, "_view_cleanup"], None)
     }
 
+    /// The request by which a node gets a value of its configuration.
+    #[must_use]
+    pub fn set_config(
+        says: impl Into<String>,
+        node: &str,
+        place: (&str, &str),
+        value: &str,
+    ) -> Self {
+        let path = ["_node", node, "_config", place.0, place.1];
+        Self::couchdb(says, "PUT", &path, Some(&value.into()))
+    }
+
+    /// The request by which a node returns to the default of a value of its configuration.
+    #[must_use]
+    pub fn unset_config(says: impl Into<String>, node: &str, place: (&str, &str)) -> Self {
+        let path = ["_node", node, "_config", place.0, place.1];
+        Self::couchdb(says, "DELETE", &path, None)
+    }
+
     /// A request to CouchDB: a method, the parts of the path, which are encoded, and the JSON to send.
     #[must_use]
     pub fn couchdb(

@@ -60,6 +60,7 @@ impl<'a> Situation<'a> {
         let snapshot = self.snapshot();
         list.iter().filter_map(|ix| snapshot.target(*ix))
     }
+
     /// The shard copies of a database that are in the shard map and on disk.
     pub fn shards_of(&self, db: DbIx) -> impl Iterator<Item = TargetRef<'a>> {
         let snapshot = self.snapshot();

@@ -113,7 +113,7 @@ pub struct AdviceTask {
     orders: mpsc::Receiver<(MuteOrder, MuteReply)>,
     view: AdviceView,
     /// What waits to be stored.
-    waiting: BTreeMap<AdviceKey, Option<AdviceRecord>>,
+    waiting: BTreeMap<AdviceKey, StateChange>,
 }
 
 impl AdviceTask {
@@ -175,8 +175,8 @@ impl AdviceTask {
         }
         let now = self.clock.now();
         for change in self.view.update(check(&inputs, now), now) {
-            if let StateChange::SetAdvice(key, record) = change {
-                self.waiting.insert(key, record);
+            if let StateChange::SetAdvice(key, _) = &change {
+                self.waiting.insert(key.clone(), change);
             }
         }
         self.publish();
@@ -212,9 +212,7 @@ impl AdviceTask {
 
     /// Stores what waits. The job state task reports a journal that cannot be written.
     async fn store_changes(&mut self) {
-        let changes = self.waiting.iter();
-        let changes: Vec<StateChange> =
-            changes.map(|(key, it)| StateChange::SetAdvice(key.clone(), it.clone())).collect();
+        let changes: Vec<StateChange> = self.waiting.values().cloned().collect();
         if !changes.is_empty() && self.store.store(changes).await.is_ok() {
             self.waiting.clear();
         }

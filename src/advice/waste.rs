@@ -26,14 +26,13 @@ impl Waste {
             let Some(ix) = NodeIx::from_usize(at) else { continue };
             let kind = if ix == NodeIx::CLUSTER { TargetKind::View } else { TargetKind::Db };
             let sums = snapshot.totals().sums_of(ix, kind);
-            let usage = node.disk_usage.unwrap_or_default();
             files += sums.file_bytes.get().unwrap_or_default();
             compactable += sums.reclaimable_bytes.get().unwrap_or_default();
             // Compacting an orphan is no remedy: all of it is waste.
             unused += sums.orphan_file.get().unwrap_or_default();
-            let deleted = usage.stale_index_bytes + usage.leftover_bytes + usage.trash_bytes;
-            files += deleted as f64;
-            unused += deleted as f64;
+            let of_nobody = node.disk_usage.unwrap_or_default().unused_bytes() as f64;
+            files += of_nobody;
+            unused += of_nobody;
             is_known |= kind == TargetKind::Db && sums.file_bytes.get().is_some();
         }
         let known = |bytes: f64| is_known.then(|| to_bytes(bytes));

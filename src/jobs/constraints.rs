@@ -41,3 +41,11 @@ pub struct TargetConstraints {
     /// Since when the journal cannot be used, and why.
     pub journal_failure: Option<(Moment, JournalFailure)>,
 }
+
+impl TargetConstraints {
+    /// Bytes of new files that a compaction writes in a second; none before any was measured.
+    #[must_use]
+    pub fn measured_rate(&self) -> Option<f64> {
+        self.rewrite_bytes_per_second.filter(|rate| *rate > 0.0)
+    }
+}

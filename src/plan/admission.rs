@@ -104,7 +104,7 @@ impl Admission {
         );
         let gate_inputs =
             GateInputs { rules, conditions, now, running_compactions: slots.cluster_jobs() };
-        let rate = conditions.constraints.rewrite_bytes_per_second.filter(|rate| *rate > 0.0);
+        let rate = conditions.constraints.measured_rate();
         let time_left = channels.list.iter().zip(window_states).map(|(channel, window_state)| {
             let until =
                 window_state.until.filter(|_| channel.strict_window && window_state.is_open)?;

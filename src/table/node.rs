@@ -29,6 +29,13 @@ impl NodeIx {
 }
 
 impl Snapshot {
+    /// The members of the cluster, whether or not this process serves them.
+    pub fn members(&self) -> impl Iterator<Item = (NodeIx, &Node)> {
+        let nodes = self.nodes().iter().enumerate().skip(1);
+        let members = nodes.filter(|(_, node)| node.is_member);
+        members.filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &**node)))
+    }
+
     /// The names of the served nodes that can be asked: members that are not known to be down.
     #[must_use]
     pub fn reachable_nodes(&self) -> BTreeSet<String> {
@@ -129,6 +136,14 @@ pub struct CompactionFiles {
     pub bytes: u64,
     /// The size of the shard's own file, where it is known.
     pub shard_bytes: Option<u64>,
+}
+
+impl DiskUsage {
+    /// Bytes of files that nothing uses.
+    #[must_use]
+    pub const fn unused_bytes(&self) -> u64 {
+        self.stale_index_bytes.saturating_add(self.leftover_bytes).saturating_add(self.trash_bytes)
+    }
 }
 
 /// Bytes on one file system that nothing uses, at the last walk.

@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 
 /// How long a start takes, at the measured rate or the assumed one.
 pub(super) fn duration_of(start: &PlannedStart, constraints: &TargetConstraints) -> Duration {
-    let rate = constraints.rewrite_bytes_per_second.filter(|rate| *rate > 0.0);
+    let rate = constraints.measured_rate();
     let seconds = start.rewrite_bytes.unwrap_or_default() as f64 / rate.unwrap_or(ASSUMED_RATE);
     Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).clamp(SHORTEST, LONGEST)
 }

@@ -63,6 +63,12 @@ impl Moment {
         jiff::Timestamp::from_second(i64::from(self.0))
             .map_or_else(|_| self.0.to_string(), |stamp| stamp.to_string())
     }
+
+    /// Its day in UTC, `2026-11-21`.
+    #[must_use]
+    pub fn date(self) -> String {
+        self.rfc3339().chars().take(10).collect()
+    }
 }
 
 /// Tells the present moment in place of the system's clock.

@@ -13,8 +13,5 @@ pub(super) const FAMILY: Family =
 /// Queues in which something waits, each with whether recliner may start it.
 fn queues<'a>(situation: &Situation<'a>) -> impl Iterator<Item = (&'a QueueView, Mode)> {
     let plan = &situation.inputs.plan;
-    plan.queues.iter().filter_map(|queue| {
-        let channel = plan.channels.list.get(queue.channel_index)?;
-        Some((&**queue, plan.rules.mode.more_cautious(channel.mode)))
-    })
+    plan.queues.iter().map(|queue| (&**queue, plan.mode_of(queue)))
 }

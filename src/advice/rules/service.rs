@@ -33,8 +33,7 @@ fn queued(plan: &Plan) -> impl Iterator<Item = (&QueueView, TargetRef<'_>)> {
 
 /// Whether the channel of a queue may start anything.
 fn enforces(plan: &Plan, queue: &QueueView) -> bool {
-    let channel = plan.channels.list.get(queue.channel_index);
-    plan.rules.mode == Mode::Enforce && channel.is_some_and(|it| it.mode == Mode::Enforce)
+    plan.mode_of(queue) == Mode::Enforce
 }
 
 /// What freeing waste is worth that recliner would compact but for this finding. While it only advises, all that
@@ -45,7 +44,5 @@ fn gain_of_waste(plan: &Plan, bytes: u64) -> Gain {
 
 /// The nodes that this process serves, without the pseudo node.
 fn served_nodes(plan: &Plan) -> impl Iterator<Item = (NodeIx, &crate::table::Node)> {
-    let nodes = plan.snapshot.nodes().iter().enumerate().skip(1);
-    let served = nodes.filter(|(_, node)| node.is_member && node.is_served);
-    served.filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &**node)))
+    plan.snapshot.members().filter(|(_, node)| node.is_served)
 }

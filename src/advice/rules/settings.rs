@@ -37,6 +37,9 @@ pub(super) const FAMILY: Family = Family {
     ],
 };
 
+/// Nodes for which a command is written out.
+const MAX_COMMANDS: usize = 3;
+
 /// CouchDB's `max_dbs_open` where none is set.
 const DEFAULT_MAX_DBS_OPEN: u64 = 500;
 
@@ -50,11 +53,9 @@ fn value<'a>(config: &'a NodeConfig, section: &str, key: &str) -> Option<&'a str
     config.sections.get(section)?.get(key).map(String::as_str)
 }
 
-/// The members of the cluster whose names these are, with their indexes.
+/// The member of the cluster with this name.
 fn node<'a>(situation: &Situation<'a>, name: &str) -> Option<(NodeIx, &'a Node)> {
-    let mut nodes = situation.snapshot().nodes().iter().enumerate().skip(1);
-    let (at, node) = nodes.find(|(_, node)| &*node.name == name && node.is_member)?;
-    Some((NodeIx::from_usize(at)?, node))
+    situation.snapshot().members().find(|(_, node)| &*node.name == name)
 }
 
 /// Whether some recliner stopped a channel because it compacts in its place.
@@ -109,8 +110,7 @@ fn offer_faulty_channels(
 /// The known versions of nodes.
 fn versions(situation: &Situation<'_>) -> BTreeMap<Version, Vec<String>> {
     let mut versions: BTreeMap<Version, Vec<String>> = BTreeMap::new();
-    let members = situation.snapshot().nodes().iter().skip(1).filter(|node| node.is_member);
-    for node in members {
+    for (_, node) in situation.snapshot().members() {
         let settings = situation.inputs.node_settings.nodes.get(&*node.name);
         let read = || settings.and_then(|config| config.version.parse().ok());
         if let Some(version) = node.version.or_else(read) {

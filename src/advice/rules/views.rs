@@ -78,7 +78,7 @@ fn builds_by_design<'a>(
 
 /// How long writing takes, at the rate of the compactions here or at the usual one.
 fn seconds_to_write(situation: &Situation<'_>, bytes: u64) -> u64 {
-    let measured = situation.inputs.plan.conditions.constraints.rewrite_bytes_per_second;
-    let rate = measured.filter(|rate| *rate > 0.0).unwrap_or(ASSUMED_RATE);
+    let measured = situation.inputs.plan.conditions.constraints.measured_rate();
+    let rate = measured.unwrap_or(ASSUMED_RATE);
     to_bytes(bytes as f64 / rate)
 }

@@ -4,7 +4,7 @@ use super::super::Rule;
 use crate::{
     advice::{DbSurvey, Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
     model::correction::TOMBSTONE_BYTES,
-    table::{DbIx, DbName},
+    table::DbIx,
     text::{grouped, size::format_size_short},
 };
 use couchdb_names::encode_part;
@@ -46,7 +46,7 @@ fn finding(
     db: &DbSurvey,
     (share, bytes): (f64, u64),
 ) -> Finding {
-    let name = situation.snapshot().db_name(ix).unwrap_or(DbName { db: "", suffix: "" }).db;
+    let name = situation.db_name(ix);
     // A process may see only some of the copies, such as those on its node.
     let ranges = situation.snapshot().shard_map(ix).ranges.max(1);
     let copies = u64::from((db.counted_shards / ranges).max(1));

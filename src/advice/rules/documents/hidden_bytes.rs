@@ -3,7 +3,7 @@
 use super::super::Rule;
 use crate::{
     advice::{DbSurvey, Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
-    table::{DbIx, DbName},
+    table::DbIx,
     text::size::format_size_short,
 };
 use std::cmp::Reverse;
@@ -39,8 +39,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 }
 
 fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey) -> Finding {
-    let snapshot = situation.snapshot();
-    let name = snapshot.db_name(ix).unwrap_or(DbName { db: "", suffix: "" }).db;
+    let (snapshot, name) = (situation.snapshot(), situation.db_name(ix));
     let bytes = db.hidden_bytes;
     let most = db.most_hidden.and_then(|(bytes, at)| Some((bytes, snapshot.target(at)?)));
     let mut remedy: Vec<Remedy> = most

@@ -7,7 +7,6 @@ use crate::{
     table::{CompactionFiles, Node},
     text::size::format_size_short,
 };
-use serde_json::json;
 
 pub(super) const RULE: Rule = Rule {
     code: "oversized_compaction_file",
@@ -73,16 +72,11 @@ fn finding(
 }
 
 fn remedy(node: &Node, shard: &str) -> Vec<Remedy> {
-    let setting = ["_node", &*node.name, "_config", "smoosh.ignore", shard];
+    let ignored = ("smoosh.ignore", shard);
     let files = format!("-path {}", quoted(&format!("*/{shard}.couch.compact.*")));
     let directories = directories_of(node);
     vec![
-        Remedy::couchdb(
-            "Keep smoosh from starting it again:",
-            "PUT",
-            &setting,
-            Some(&json!("true")),
-        ),
+        Remedy::set_config("Keep smoosh from starting it again:", &node.name, ignored, "true"),
         Remedy::choice(
             "Restart CouchDB on the node: it offers no request that stops a compaction. If recliner enforces, add the shard to `ignore` first.",
         ),
@@ -96,7 +90,7 @@ fn remedy(node: &Node, shard: &str) -> Vec<Remedy> {
             &directories,
             &format!("{files} -delete"),
         ),
-        Remedy::couchdb("Then let smoosh compact it again:", "DELETE", &setting, None),
+        Remedy::unset_config("Then let smoosh compact it again:", &node.name, ignored),
     ]
 }
 

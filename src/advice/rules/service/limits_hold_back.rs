@@ -80,8 +80,7 @@ fn tightest_limit(plan: &Plan, backlog: &Backlog) -> Option<TightestLimit> {
         value: format_size_short(bytes_per_hour),
         freed_per_day: 24.0 * bytes_per_hour as f64 * freed / file,
     };
-    let measured = plan.conditions.constraints.rewrite_bytes_per_second;
-    let by_time = measured.filter(|rate| *rate > 0.0).map(|rate| {
+    let by_time = plan.conditions.constraints.measured_rate().map(|rate| {
         let (setting, value) = if duty_percent < 100.0 {
             ("limits.duty", format!("{duty_percent} %"))
         } else if cluster < on_nodes {

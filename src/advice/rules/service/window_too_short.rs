@@ -20,8 +20,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let plan = &*situation.inputs.plan;
-    let measured = plan.conditions.constraints.rewrite_bytes_per_second;
-    let Some(rate) = measured.filter(|rate| *rate > 0.0) else { return };
+    let Some(rate) = plan.conditions.constraints.measured_rate() else { return };
     for (at, channel) in plan.channels.list.iter().enumerate() {
         let Some(opening) = window::longest_opening(&channel.windows, situation.now) else {
             continue;

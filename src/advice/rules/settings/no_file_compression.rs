@@ -1,11 +1,10 @@
 //! Nodes that write their files uncompressed.
 
-use super::{super::Rule, configs, node, nodes_in_words, value};
+use super::{super::Rule, MAX_COMMANDS, configs, node, nodes_in_words, value};
 use crate::{
     advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
     text::size::format_size_short,
 };
-use serde_json::json;
 
 pub(super) const RULE: Rule = Rule {
     code: "no_file_compression",
@@ -14,9 +13,6 @@ pub(super) const RULE: Rule = Rule {
     severities: &[Severity::Info],
     check,
 };
-
-/// Nodes for which a command is written out.
-const MAX_COMMANDS: usize = 3;
 
 const KEY: (&str, &str) = ("couchdb", "file_compression");
 
@@ -52,12 +48,8 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 
 fn remedy(nodes: &[String]) -> Vec<Remedy> {
     let compress = |node: &String| {
-        Remedy::couchdb(
-            "Compress what is written from now on, and what is compacted:",
-            "PUT",
-            &["_node", node, "_config", KEY.0, KEY.1],
-            Some(&json!("snappy")),
-        )
+        let says = "Compress what is written from now on, and what is compacted:";
+        Remedy::set_config(says, node, KEY, "snappy")
     };
     let mut remedy: Vec<Remedy> = nodes.iter().take(MAX_COMMANDS).map(compress).collect();
     remedy.push(Remedy::choice(

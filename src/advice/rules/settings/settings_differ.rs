@@ -1,12 +1,11 @@
 //! Nodes of one cluster with different settings.
 
-use super::{super::Rule, configs, is_taken_over, nodes_in_words, value};
+use super::{super::Rule, MAX_COMMANDS, configs, is_taken_over, nodes_in_words, value};
 use crate::{
     advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
     model::settings::work::MARK_SECTION,
 };
 use compaction_settings::NodeConfig;
-use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
@@ -16,9 +15,6 @@ pub(super) const RULE: Rule = Rule {
     severities: &[Severity::Info],
     check,
 };
-
-/// Nodes for which a command is written out.
-const MAX_COMMANDS: usize = 3;
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let nodes: Vec<&NodeConfig> = configs(situation).collect();
@@ -62,24 +58,17 @@ fn finding(section: &str, key: &str, values: &BTreeMap<Option<&str>, Vec<String>
     let (common, others) =
         groups.split_first().map_or((None, &[][..]), |((it, _), rest)| (*it, rest));
     let others = others.iter().flat_map(|(_, nodes)| nodes.iter()).take(MAX_COMMANDS);
-    let remedy = match common {
+    let settle = |node: &String| match common {
         Some(common) => {
-            let set = |node| {
-                let path = ["_node", node, "_config", section, key];
-                let says = "Decide on one value; to set that of most nodes on another:";
-                Remedy::couchdb(says, "PUT", &path, Some(&json!(common)))
-            };
-            others.map(|node| set(node)).collect()
+            let says = "Decide on one value; to set that of most nodes on another:";
+            Remedy::set_config(says, node, (section, key), common)
         }
         None => {
-            let delete = |node| {
-                let path = ["_node", node, "_config", section, key];
-                let says = "Decide on one value; to return to CouchDB's default on a node:";
-                Remedy::couchdb(says, "DELETE", &path, None)
-            };
-            others.map(|node| delete(node)).collect()
+            let says = "Decide on one value; to return to CouchDB's default on a node:";
+            Remedy::unset_config(says, node, (section, key))
         }
     };
+    let remedy = others.map(settle).collect();
     Finding {
         severity: Severity::Info,
         subject: Subject::Setting(format!("[{section}] {key}")),

@@ -1,6 +1,6 @@
 //! Channels of smoosh that take files and never start a compaction.
 
-use super::{super::Rule, configs, is_taken_over, node, nodes_in_words, on_nodes};
+use super::{super::Rule, MAX_COMMANDS, configs, is_taken_over, node, nodes_in_words, on_nodes};
 use crate::{
     advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
     model::channel::Mode,
@@ -8,7 +8,6 @@ use crate::{
     text::size::format_size_short,
 };
 use compaction_settings::read_smoosh;
-use serde_json::json;
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -18,9 +17,6 @@ pub(super) const RULE: Rule = Rule {
     severities: &[Severity::Info, Severity::Warning],
     check,
 };
-
-/// Nodes for which a command is written out.
-const MAX_COMMANDS: usize = 3;
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let mut stopped: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -42,12 +38,8 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                 bytes => format!("; {} of what it would take can be freed", format_size_short(bytes)),
             };
             let start = |node: &String| {
-                Remedy::couchdb(
-                    "Start it again, with the number of compactions that it ran before:",
-                    "PUT",
-                    &["_node", node, "_config", &format!("smoosh.{channel}"), "concurrency"],
-                    Some(&json!("1")),
-                )
+                let says = "Start it again, with the number of compactions that it ran before:";
+                Remedy::set_config(says, node, (&format!("smoosh.{channel}"), "concurrency"), "1")
             };
             let mut remedy = vec![Remedy::choice(
                 "Ask who stopped it. If it is meant to be, because something else compacts, mute this advice.",

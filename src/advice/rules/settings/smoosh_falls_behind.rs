@@ -1,13 +1,12 @@
 //! Channels of smoosh whose queues take days.
 
-use super::{super::Rule, is_taken_over, node};
+use super::{super::Rule, MAX_COMMANDS, is_taken_over, node};
 use crate::{
     advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
     table::{NodeIx, NodeSmoosh},
     text::{counted, duration::format_rounded, listed, size::format_size_short},
 };
 use compaction_settings::{SmooshChannel, read_smoosh};
-use serde_json::json;
 use std::{collections::BTreeMap, time::Duration};
 
 pub(super) const RULE: Rule = Rule {
@@ -18,13 +17,9 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Nodes for which a command is written out.
-const MAX_COMMANDS: usize = 3;
-
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let plan = &situation.inputs.plan;
-    let measured = plan.conditions.constraints.rewrite_bytes_per_second;
-    let Some(rate) = measured.filter(|rate| *rate > 0.0) else { return };
+    let Some(rate) = plan.conditions.constraints.measured_rate() else { return };
     let mut behind: BTreeMap<String, Vec<Behind>> = BTreeMap::new();
     for config in super::configs(situation) {
         for channel in read_smoosh(config).channels {
@@ -65,8 +60,7 @@ impl Behind {
         let NodeSmoosh::Channels(reported) = &node.smoosh else { return None };
         let waiting = reported.iter().find(|it| *it.name == *channel.name)?.waiting;
         let (at, _) = plan.channels.find(&channel.name).filter(|_| waiting > 0)?;
-        let members = situation.snapshot().nodes().iter().skip(1).filter(|node| node.is_member);
-        let share = 1.0 / members.count().max(1) as f64;
+        let share = 1.0 / situation.snapshot().members().count().max(1) as f64;
         let (mut rewritten, mut reclaimable) = (0.0, 0.0);
         for (queue, share) in [(plan.queue(ix, at), 1.0), (plan.queue(NodeIx::CLUSTER, at), share)]
         {
@@ -92,12 +86,9 @@ fn finding(channel: String, nodes: &[Behind], bytes: u64) -> Finding {
     let waiting = nodes.iter().map(|node| node.waiting).sum();
     let names: Vec<String> = nodes.iter().map(|node| node.node.clone()).collect();
     let faster = |node: &Behind| {
-        Remedy::couchdb(
-            "Or let it run more compactions at a time:",
-            "PUT",
-            &["_node", &node.node, "_config", &format!("smoosh.{channel}"), "concurrency"],
-            Some(&json!((node.concurrency + 1).to_string())),
-        )
+        let (section, more) = (format!("smoosh.{channel}"), (node.concurrency + 1).to_string());
+        let says = "Or let it run more compactions at a time:";
+        Remedy::set_config(says, &node.node, (&section, "concurrency"), &more)
     };
     let mut remedy = vec![Remedy::choice(
         "Let recliner enforce in place of this channel (smoosh.mode: takeover), which compacts what frees most first.",

@@ -2,7 +2,6 @@
 
 use super::{super::Rule, DEFAULT_MAX_DBS_OPEN, configs, node, value};
 use crate::advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject};
-use serde_json::json;
 
 pub(super) const RULE: Rule = Rule {
     code: "too_few_open_databases",
@@ -43,11 +42,11 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                     "See that CouchDB's user may open at least {} files on that node (ulimit -n, LimitNOFILE).",
                     4 * better
                 )),
-                Remedy::couchdb(
+                Remedy::set_config(
                     "Then let it keep more shards open:",
-                    "PUT",
-                    &["_node", &config.node, "_config", "couchdb", "max_dbs_open"],
-                    Some(&json!(better.to_string())),
+                    &config.node,
+                    ("couchdb", "max_dbs_open"),
+                    &better.to_string(),
                 ),
             ],
         });

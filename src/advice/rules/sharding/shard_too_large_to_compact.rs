@@ -121,7 +121,7 @@ fn rooms<'a>(situation: &Situation<'a>) -> Vec<Option<Room<'a>>> {
 /// node's share of the cluster's.
 fn freeable(situation: &Situation<'_>, usable: &UsableSpace<'_>) -> u64 {
     let (plan, snapshot) = (&situation.inputs.plan, situation.snapshot());
-    let members = snapshot.nodes().iter().filter(|node| node.is_member && node.is_served);
+    let members = snapshot.members().filter(|(_, node)| node.is_served);
     let views = snapshot.totals().sums_of(NodeIx::CLUSTER, TargetKind::View).reclaimable_bytes;
     let views_of_node = views.get().unwrap_or_default() / members.count().max(1) as f64;
     let mut bytes = 0.0;
@@ -131,8 +131,7 @@ fn freeable(situation: &Situation<'_>, usable: &UsableSpace<'_>) -> u64 {
             continue;
         };
         let shards = snapshot.totals().sums_of(ix, TargetKind::Db).reclaimable_bytes;
-        let unused = node.disk_usage.unwrap_or_default();
-        let unused = unused.stale_index_bytes + unused.leftover_bytes + unused.trash_bytes;
+        let unused = node.disk_usage.unwrap_or_default().unused_bytes();
         bytes += shards.get().unwrap_or_default() + views_of_node + unused as f64;
     }
     // What a running compaction has written is not free now, and will be part of the file that it leaves.
@@ -151,8 +150,8 @@ fn finding(
     let db = situation.db_name(ix);
     let days = worst.days_until_no_split_fits(situation);
     let split_fits = worst.live_bytes <= worst.room.limit();
-    let date = days.map(|days| situation.now.plus(Duration::from_secs(days * 86_400)).rfc3339());
-    let date = date.filter(|_| split_fits).map(|date| date[..10].to_owned());
+    let date = days.map(|days| situation.now.plus(Duration::from_secs(days * 86_400)).date());
+    let date = date.filter(|_| split_fits);
     let until = match &date {
         _ if !split_fits => " Not even a split fits any more.".to_owned(),
         Some(date) => format!(" As it grows now, not even a split fits from {date} on."),

@@ -65,12 +65,11 @@ struct Imbalance {
 impl Imbalance {
     /// None if the nodes are even, if only some of the cluster is known, and while any shard's size is unknown.
     fn of(situation: &Situation<'_>) -> Option<Self> {
-        let nodes = situation.snapshot().nodes().iter().enumerate().skip(1);
-        let members = nodes.filter(|(_, node)| node.is_member);
+        let members = situation.snapshot().members();
         let nodes: Vec<NodeIx> = members
-            .map(|(at, node)| {
+            .map(|(ix, node)| {
                 let is_known = node.is_served && !node.files_only && node.is_up == Some(true);
-                NodeIx::from_usize(at).filter(|_| is_known)
+                is_known.then_some(ix)
             })
             .collect::<Option<_>>()?;
         let surveys: Vec<_> = nodes.iter().map(|node| situation.survey.node(*node)).collect();

@@ -50,16 +50,15 @@ impl VolumeCourse {
     fn of(situation: &Situation<'_>, volume: &Volume) -> Option<Self> {
         let available = volume.space?.available;
         let disks = &situation.inputs.plan.conditions.disks;
-        let nodes = situation.snapshot().nodes().iter().enumerate().skip(1);
-        let members: Vec<_> = nodes.filter(|(_, node)| node.is_member).collect();
+        let members: Vec<_> = situation.snapshot().members().collect();
         let (mut growth, mut reclaimable) = (GrowthSums::default(), 0.0);
         let views = situation.survey.node(NodeIx::CLUSTER);
         for name in &volume.nodes {
-            let (at, _) = members.iter().find(|(_, node)| node.name == *name && node.is_served)?;
+            let (ix, _) = members.iter().find(|(_, node)| node.name == *name && node.is_served)?;
             if disks.of_node(name).count() != 1 {
                 return None;
             }
-            let node = situation.survey.node(NodeIx::from_usize(*at)?);
+            let node = situation.survey.node(*ix);
             let share = 1.0 / members.len() as f64;
             growth.add(&node.growth, 1.0);
             growth.add(&views.growth, share);
@@ -179,7 +178,7 @@ fn when(now: Moment, time: Option<Duration>) -> String {
 }
 
 fn date(now: Moment, time: Duration) -> String {
-    now.plus(time).rfc3339().chars().take(10).collect()
+    now.plus(time).date()
 }
 
 #[cfg(test)]

@@ -43,9 +43,8 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 /// Whether the running jobs of every member of the cluster are known.
 fn knows_all_jobs(situation: &Situation<'_>) -> bool {
     let polled = &situation.inputs.plan.conditions.jobs.polled_nodes;
-    let nodes = situation.snapshot().nodes().iter().enumerate().skip(1);
-    let mut members = nodes.filter(|(_, node)| node.is_member);
-    members.all(|(at, _)| polled.iter().any(|(node, _)| node.as_usize() == at))
+    let mut members = situation.snapshot().members();
+    members.all(|(member, _)| polled.iter().any(|(node, _)| *node == member))
 }
 
 fn is_building(situation: &Situation<'_>, index: TargetRef<'_>) -> bool {
