@@ -1,4 +1,4 @@
-//! The HTTP server: metrics, the JSON API, probes, a page for people and the book.
+//! The HTTP server: metrics, the JSON API, probes, the console and the book.
 //!
 //! Owns only routes: it reads the published plan and the published states of other tasks and never
 //! asks CouchDB, so it responds at once whatever CouchDB does. Orders go to the service, if the
@@ -9,13 +9,13 @@ mod advice;
 mod answer;
 mod api;
 mod backup;
+mod console;
 mod docs;
 mod facts;
 mod guard;
 mod metrics;
 mod openapi;
 pub(crate) mod orders;
-mod page;
 mod peer;
 mod probes;
 mod query;
@@ -193,6 +193,7 @@ pub struct AppState {
 /// The routes.
 pub fn router(state: AppState) -> Router {
     let web = state.web.clone();
+    let turns = ConcurrencyLimit::new(ANSWERS);
     let api = Router::new()
         .route("/status", get(api::status))
         .route("/targets", get(api::targets))
@@ -218,11 +219,11 @@ pub fn router(state: AppState) -> Router {
         .route("/release", post(admin::release))
         .route("/rescan", post(admin::rescan))
         .route("/flush", post(admin::flush))
-        .layer(Extension(ConcurrencyLimit::new(ANSWERS)))
+        .layer(Extension(turns.clone()))
         .fallback(api::not_found)
         .method_not_allowed_fallback(api::wrong_method);
     Router::new()
-        .route("/", get(page::landing))
+        .merge(console::routes(turns.clone(), console::LivePages::default()))
         .route("/docs", get(docs::with_slash))
         .route("/docs/", get(docs::first_page))
         .route("/docs/{page}", get(docs::one_page))

@@ -75,7 +75,7 @@ pub(super) async fn usage(
         return ApiError::bad(format!("limit must be from 1 to {MAX_NAMED}")).into_response();
     }
     let usage = in_turn(&state, &turns, move |plan| Ok(Usage::of(&plan.snapshot, by, limit)));
-    usage.await.map_or_else(|refused| refused, |usage| success(&usage))
+    usage.await.map_or_else(ApiError::into_response, |usage| success(&usage))
 }
 
 /// Mutes advice.

@@ -1,6 +1,6 @@
 //! The JSON API, in Prometheus's envelope.
 
-mod journal;
+pub(super) mod journal;
 
 pub(super) use journal::{events, history};
 
@@ -21,6 +21,7 @@ use crate::{
         TakeoverLine, Target, Targets, Wanted, WholeViews,
     },
     table::TargetIx,
+    tasks::unwrap_join,
 };
 use axum::{
     Extension,
@@ -117,28 +118,25 @@ pub(super) async fn worked_out(
 ) -> Response {
     match in_turn(state, &turns, |plan| work(plan).map(StreamedData::begin)).await {
         Ok(begun) => begun.sent(turns),
-        Err(refused) => refused,
+        Err(refused) => refused.into_response(),
     }
 }
 
-/// What `work` makes of the plan of the moment at which its turn comes, on a blocking thread; or the
-/// response that says why there is nothing.
+/// What `work` makes of the plan of the moment at which its turn comes, on a blocking thread.
 pub(super) async fn in_turn<T: Send + 'static>(
     state: &AppState,
     turns: &ConcurrencyLimit,
     work: impl FnOnce(Arc<Plan>) -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, Response> {
-    let Some(turn) = turns.clone().acquire().await else {
-        return Err(ApiError::stopping().into_response());
-    };
+) -> Result<T, ApiError> {
+    let turn = turns.clone().acquire().await.ok_or_else(ApiError::stopping)?;
     let plan = Arc::clone(&state.plan.borrow());
     let work = move || {
         // The permit is freed when the work ends, not when the client disconnects.
         let _turn = turn;
         work(plan)
     };
-    let done = tokio::task::spawn_blocking(work).await.map_err(super::lost)?;
-    done.map_err(IntoResponse::into_response)
+    let done = tokio::task::spawn_blocking(work).await;
+    unwrap_join(done).unwrap_or_else(|| Err(ApiError::stopping()))
 }
 
 /// The query of a request. An invalid query is refused before the handler runs.
@@ -184,11 +182,15 @@ pub(super) async fn status(
     extract::State(state): extract::State<AppState>,
     ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
 ) -> Response {
-    let plan = Arc::clone(&state.plan.borrow());
+    success(&status_of(&state, &state.plan.borrow().clone()))
+}
+
+/// The state of recliner beside this plan.
+pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
     let status = Arc::clone(&state.status.borrow());
     let config = Arc::clone(&state.config.borrow());
     let journal_failure = plan.conditions.constraints.journal_failure.as_ref();
-    success(&Status {
+    Status {
         version: state.about.version.to_owned(),
         revision: state.about.revision.to_owned(),
         date: state.about.date.to_owned(),
@@ -196,11 +198,11 @@ pub(super) async fn status(
         simulated: state.about.simulated,
         simulation: state.about.simulation(config.mode).map(ToOwned::to_owned),
         mode: config.mode.label().into(),
-        ready: status.is_ready(plan.snapshot.version()) && probes::other_cluster(&plan).is_none(),
+        ready: status.is_ready(plan.snapshot.version()) && probes::other_cluster(plan).is_none(),
         generated_at: plan.snapshot.generated_at().rfc3339(),
         couchdb: state.couchdb.borrow().iter().map(EntryLine::from).collect(),
-        nodes: report::nodes(&plan).collect(),
-        suspensions: SuspensionLine::all(&plan),
+        nodes: report::nodes(plan).collect(),
+        suspensions: SuspensionLine::all(plan),
         sweep: Sweep::from(&*status),
         errors: ReadErrors::all(&status),
         last_error: status.last_error.clone(),
@@ -215,7 +217,7 @@ pub(super) async fn status(
             needs_restart: config.needs_restart.clone(),
             web_problem: state.web.problem().as_deref().map(ToOwned::to_owned),
         },
-    })
+    }
 }
 
 /// Running compactions and index builds, and when each node last reported its tasks.
@@ -235,16 +237,16 @@ pub(super) async fn targets(
 ) -> Response {
     worked_out(&state, turns, move |plan| {
         let PageRange { offset, limit } = query.page().map_err(ApiError::bad)?;
-        let found = query.select(&plan).map_err(ApiError::bad)?;
+        let (total, shown) = query.select(&plan).map_err(ApiError::bad)?;
         let head = Targets {
             generated_at: plan.snapshot.generated_at().rfc3339(),
-            total: found.len(),
+            total,
             offset,
             limit,
             targets: Vec::new(),
         };
-        let shown = PageRange { offset, limit }.of(&found).to_vec().into_iter();
-        let lines = shown.filter_map(move |ix| Some(Target::of(&plan, plan.snapshot.target(ix)?)));
+        let lines = shown.into_iter();
+        let lines = lines.filter_map(move |ix| Some(Target::of(&plan, plan.snapshot.target(ix)?)));
         Ok(StreamedData::with_list(&head, lines))
     })
     .await
@@ -354,7 +356,7 @@ pub(super) async fn explain(
 ///
 /// An id that was pasted into a URL as printed has lost one layer of encoding, and a plus sign was
 /// decoded as a space; then the text as written in the URL is used.
-fn meant<'a>(plan: &Plan, text: &'a str, raw: Option<&'a str>) -> (&'a str, Found) {
+pub(super) fn meant<'a>(plan: &Plan, text: &'a str, raw: Option<&'a str>) -> (&'a str, Found) {
     let found = report::find(plan, text);
     let Some(written) = raw.and_then(|raw| written(raw, "target")).filter(|_| found == Found::None)
     else {

@@ -4,8 +4,11 @@
 //! before and after. The pages are [`book`]'s. Nothing here depends on the cluster; whoever may see the
 //! page at `/` may read.
 
-use super::{guard, page, updates};
-use crate::book::{self, Chapter, Heading, Page};
+use super::{guard, updates};
+use crate::{
+    book::{self, Chapter, Heading, Page},
+    serve::console,
+};
 use axum::{
     body::{Body, Bytes},
     http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
@@ -17,34 +20,6 @@ use std::{
     sync::{LazyLock, OnceLock},
 };
 use xxhash_rust::xxh3::xxh3_64;
-
-/// What the book needs in addition to the page at `/`.
-const STYLE: &str = "
-body { max-width: none; margin: 0; padding: 0; }
-a { color: #1a5fb4; } @media (prefers-color-scheme: dark) { a { color: #8ab4f8; } }
-header { padding: .6rem 1rem; border-bottom: 1px solid var(--line); } header a { color: inherit; }
-.book { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0 2.5rem; max-width: 88rem; margin: 0 auto; padding: 0 1rem; }
-main { max-width: 52rem; padding-bottom: 2rem; }
-nav { font-size: .9rem; } nav ul { list-style: none; margin: 0 0 1rem; padding: 0; } nav .part { margin: 1rem 0 .25rem; color: var(--quiet); }
-nav a { text-decoration: none; } nav a:hover { text-decoration: underline; } nav [aria-current] { font-weight: 600; }
-.toc { order: -1; max-height: 14rem; overflow-y: auto; border-bottom: 1px solid var(--line); } .toc ul { columns: 15rem; } .depth3 { padding-left: 1rem; }
-.anchor { color: inherit; text-decoration: none; } .anchor:hover { text-decoration: underline; }
-main h1 { margin: 1.5rem 0 1rem; } main h2 { font-size: 1.3rem; } main h3 { margin: 1.5rem 0 .5rem; font-size: 1.1rem; }
-main img { max-width: 100%; height: auto; }
-main th, main td { white-space: normal; vertical-align: top; padding-right: 1rem; } main td:first-child { min-width: 8rem; overflow-wrap: anywhere; }
-pre { overflow-x: auto; padding: .6rem .8rem; border: 1px solid var(--line); border-radius: 4px; line-height: 1.35; }
-blockquote { margin: 1rem 0; border-left: 4px solid var(--line); padding: 0 .8rem; }
-.turn { display: flex; justify-content: space-between; gap: 1rem; border-top: 1px solid var(--line); padding-top: 1rem; margin-top: 2rem; }
-@media (min-width: 62rem) {
-  .book { grid-template-columns: 15rem minmax(0, 1fr); grid-template-rows: auto 1fr; }
-  .toc { grid-area: 1 / 2; } main { grid-area: 2 / 2; } .to-contents { display: none; }
-  .chapters { grid-area: 1 / 1 / span 2; position: sticky; top: 0; align-self: start; max-height: 100vh; overflow-y: auto; padding: .5rem 0; }
-}
-@media (min-width: 82rem) {
-  .book { grid-template-columns: 15rem minmax(0, 1fr) 15rem; grid-template-rows: auto; }
-  .chapters { grid-area: 1 / 1; } main { grid-area: 1 / 2; }
-  .toc { grid-area: 1 / 3; position: sticky; top: 0; align-self: start; max-height: 100vh; border: 0; } .toc ul { columns: auto; }
-}";
 
 /// Browsers keep what they got, and ask whether it is still right: another recliner may answer next.
 const CACHING: HeaderValue = HeaderValue::from_static("no-cache");
@@ -130,7 +105,12 @@ fn render(name: &str) -> Option<RenderedPage> {
 }
 
 /// A response that the client keeps; without a body if it has it already.
-fn cached(content_type: &'static str, body: Body, hash: u64, headers: &HeaderMap) -> Response {
+pub(super) fn cached(
+    content_type: &'static str,
+    body: Body,
+    hash: u64,
+    headers: &HeaderMap,
+) -> Response {
     let tag = format!("\"{hash:016x}\"");
     let is_known = updates::has(headers, &tag);
     let mut response = match is_known {
@@ -139,7 +119,7 @@ fn cached(content_type: &'static str, body: Body, hash: u64, headers: &HeaderMap
     };
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, CACHING);
-    headers.insert(header::CONTENT_SECURITY_POLICY, guard::policy_with_images());
+    guard::allow_own_files(headers);
     if let Ok(tag) = HeaderValue::try_from(tag) {
         headers.insert(header::ETAG, tag);
     }
@@ -153,7 +133,9 @@ fn no_such_page() -> Response {
     };
     let text = framed("not found", None, &body, &[]).into_string();
     let content_type = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
-    (StatusCode::NOT_FOUND, content_type, text).into_response()
+    let mut response = (StatusCode::NOT_FOUND, content_type, text).into_response();
+    guard::allow_own_files(response.headers_mut());
+    response
 }
 
 /// A page with everything around it.
@@ -161,9 +143,8 @@ fn framed(title: &str, current: Option<&Chapter>, body: &Markup, headings: &[Hea
     let second = headings.iter().filter(|heading| (2..=3).contains(&heading.depth));
     let second: Vec<&Heading> = second.collect();
     let body = html! {
-        header { a href="../" { "recliner" } " " (env!("CARGO_PKG_VERSION")) span.to-contents { " · " a href="#contents" { "Contents" } } }
-        div.book {
-            main { (body) }
+        div.chaptered {
+            main #page-content { (body) }
             (chapters(current))
             @if second.len() > 1 {
                 nav.toc aria-label="On this page" {
@@ -177,7 +158,7 @@ fn framed(title: &str, current: Option<&Chapter>, body: &Markup, headings: &[Hea
             }
         }
     };
-    page::document(&format!("{title} - recliner"), STYLE, &body)
+    console::book_document(title, &body)
 }
 
 /// The list of all chapters.

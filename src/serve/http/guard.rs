@@ -6,46 +6,42 @@
 mod host_port;
 mod order_check;
 
-pub(super) use order_check::{OrderRefused, Permission, authorize_order};
+pub(super) use order_check::{OrderRefused, Permission, authorize_order, check_form, may_order};
 
 use axum::{
-    http::{HeaderValue, header},
+    http::{HeaderMap, HeaderValue, header},
     response::Response,
 };
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Nothing but styles within the page, and what is named.
-macro_rules! content_security_policy {
-    ($allowed:literal) => {
-        concat!(
-            "default-src 'none'; style-src 'unsafe-inline'; ",
-            $allowed,
-            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-        )
-    };
-}
+/// What a page may load and do: files of this server alone. Whatever a name holds, no script in it runs.
+const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+);
 
-/// The page has no scripts, forms or images, and only one inline style sheet.
-const CONTENT_SECURITY_POLICY: &str = content_security_policy!("");
+/// What a response that is no page may load and do.
+const NOTHING: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
 
-/// The same for pages with images from this server.
-pub(super) const fn policy_with_images() -> HeaderValue {
-    HeaderValue::from_static(content_security_policy!("img-src 'self'; "))
+/// Lets a page load this server's style sheet, script and images, and send its forms. Their origin is
+/// needed to check orders, so it is told to this server, and to no other.
+pub(super) fn allow_own_files(headers: &mut HeaderMap) {
+    headers.insert(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY);
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
 }
 
 /// Adds the headers that every response has. A response without a caching rule is not stored.
 pub(super) async fn add_security_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
-    for (name, value) in [
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::X_FRAME_OPTIONS, "DENY"),
-        (header::REFERRER_POLICY, "no-referrer"),
-    ] {
+    for (name, value) in
+        [(header::X_CONTENT_TYPE_OPTIONS, "nosniff"), (header::X_FRAME_OPTIONS, "DENY")]
+    {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    let policy = HeaderValue::from_static(CONTENT_SECURITY_POLICY);
-    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(policy);
+    headers.entry(header::REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(NOTHING);
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }

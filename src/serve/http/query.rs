@@ -3,14 +3,15 @@
 use crate::{
     model::{
         records::JobResult,
-        target::{TargetKind, TargetState},
+        target::{TargetId, TargetKind, TargetState},
     },
-    plan::Plan,
-    serve::report::words,
+    plan::{Decision, Plan, RefusalReason},
+    serve::report::{self, words},
     store::journal::{EventType, EventsQuery, HistoryQuery},
     table::{TargetIx, TargetRef},
-    text::duration,
+    text::{duration, size},
 };
+use hashbrown::HashMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use std::{borrow::Cow, time::Duration};
@@ -44,9 +45,21 @@ pub(super) struct TargetQuery {
     db: Option<String>,
     /// Only targets that this channel takes.
     channel: Option<String>,
-    /// The field to sort by, largest first. Without it, the order is internal.
+    /// Only targets that wait for this reason.
+    #[schemars(with = "Option<words::RefusalReason>")]
+    reason: Option<String>,
+    /// Only targets with this text in the name of their database or of a design document, whatever its case;
+    /// or the target with this id.
+    search: Option<String>,
+    /// Only targets with at least so many bytes on disk, such as `100MiB`.
+    min_size: Option<String>,
+    /// The field to sort by; what is unknown comes last. Without it, the order is internal.
     #[schemars(with = "Option<SortName>")]
     sort: Option<String>,
+    /// `asc`, the least first, or `desc`, the greatest first. Without it, numbers begin with the greatest and
+    /// names with the first.
+    #[schemars(with = "Option<OrderName>")]
+    order: Option<String>,
     /// The maximum number of targets; default 100.
     #[schemars(range(max = LARGEST))]
     limit: Option<usize>,
@@ -130,22 +143,32 @@ pub(super) struct EventsParameters {
     wait: Option<String>,
 }
 
-/// The fields by which a list of targets can be sorted, for the OpenAPI document.
-struct SortName;
+/// A parameter that takes one of a few words, for the OpenAPI document.
+macro_rules! words_of_parameter {
+    ($name:ident, $title:literal, $words:expr) => {
+        struct $name;
 
-impl JsonSchema for SortName {
-    fn inline_schema() -> bool {
-        true
-    }
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
 
-    fn schema_name() -> Cow<'static, str> {
-        "Sort".into()
-    }
+            fn schema_name() -> Cow<'static, str> {
+                $title.into()
+            }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "enum": Sort::ALL.map(Sort::label) })
-    }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "enum": $words })
+            }
+        }
+    };
 }
+
+words_of_parameter!(SortName, "Sort", Sort::ALL.map(Sort::label));
+words_of_parameter!(OrderName, "Order", [ASCENDING, DESCENDING]);
+
+const ASCENDING: &str = "asc";
+const DESCENDING: &str = "desc";
 
 /// A page of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,17 +177,30 @@ pub(super) struct PageRange {
     pub(super) limit: usize,
 }
 
-/// The sort order of a list of targets, largest first.
+/// What a list of targets is sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
     Reclaimable,
     File,
     Ratio,
     Priority,
+    Db,
+    Node,
+    Kind,
+    Channel,
 }
 
 impl Sort {
-    const ALL: [Self; 4] = [Self::Reclaimable, Self::File, Self::Ratio, Self::Priority];
+    const ALL: [Self; 8] = [
+        Self::Reclaimable,
+        Self::File,
+        Self::Ratio,
+        Self::Priority,
+        Self::Db,
+        Self::Node,
+        Self::Kind,
+        Self::Channel,
+    ];
 
     const fn label(self) -> &'static str {
         match self {
@@ -172,7 +208,16 @@ impl Sort {
             Self::File => "file_bytes",
             Self::Ratio => "ratio",
             Self::Priority => "priority",
+            Self::Db => "db",
+            Self::Node => "node",
+            Self::Kind => "kind",
+            Self::Channel => "channel",
         }
+    }
+
+    /// Whether it begins with the greatest unless asked otherwise.
+    const fn is_of_numbers(self) -> bool {
+        matches!(self, Self::Reclaimable | Self::File | Self::Ratio | Self::Priority)
     }
 }
 
@@ -284,11 +329,54 @@ impl TargetQuery {
         PageRange::new(self.offset, self.limit)
     }
 
-    /// The requested targets, sorted.
+    /// How many targets are requested, and those of the requested page, sorted.
     ///
     /// # Errors
     /// A filter with an invalid value.
-    pub(super) fn select(&self, plan: &Plan) -> Result<Vec<TargetIx>, String> {
+    pub(super) fn select(&self, plan: &Plan) -> Result<(usize, Vec<TargetIx>), String> {
+        let page = self.page()?;
+        let found = self.filter(plan)?;
+        let total = found.len();
+        let Some((sort, ascending)) = self.sort()? else {
+            return Ok((total, page.of(&found).to_vec()));
+        };
+        let ranks = Ranks::of(plan, sort);
+        let mut keyed: Vec<(f64, TargetIx)> = found
+            .into_iter()
+            .filter_map(|ix| Some((ranks.key(plan, plan.snapshot.target(ix)?, ascending), ix)))
+            .collect();
+        // Equal keys keep the order of the tables, so that pages do not overlap.
+        let order = |one: &(f64, TargetIx), other: &(f64, TargetIx)| {
+            one.0.total_cmp(&other.0).then(one.1.cmp(&other.1))
+        };
+        let end = page.offset.saturating_add(page.limit);
+        // A page needs no more than its own end sorted.
+        if end < keyed.len() {
+            keyed.select_nth_unstable_by(end, order);
+            keyed.truncate(end);
+        }
+        keyed.sort_unstable_by(order);
+        Ok((total, page.of(&keyed).iter().map(|(_, ix)| *ix).collect()))
+    }
+
+    /// What to sort by, and whether the least comes first.
+    fn sort(&self) -> Result<Option<(Sort, bool)>, String> {
+        let order = match self.order.as_deref() {
+            None => None,
+            Some(ASCENDING) => Some(true),
+            Some(DESCENDING) => Some(false),
+            Some(other) => return Err(format!("order is {other:?}: use asc or desc")),
+        };
+        let Some(label) = self.sort.as_deref() else { return Ok(None) };
+        let sort = Sort::ALL.into_iter().find(|sort| sort.label() == label).ok_or_else(|| {
+            let known = Sort::ALL.map(Sort::label).join(", ");
+            format!("cannot sort by {label:?}: use one of {known}")
+        })?;
+        Ok(Some((sort, order.unwrap_or_else(|| !sort.is_of_numbers()))))
+    }
+
+    /// All requested targets, in the order of the tables.
+    fn filter(&self, plan: &Plan) -> Result<Vec<TargetIx>, String> {
         let kind = self.kind.as_deref().map(|kind| {
             TargetKind::from_label(kind)
                 .ok_or_else(|| format!("{kind:?} is not a kind: db, view, cleanup or search"))
@@ -300,17 +388,20 @@ impl TargetQuery {
                 )
             })
         });
-        let (kind, state) = (kind.transpose()?, state.transpose()?);
-        check_channel(plan, self.channel.as_deref())?;
-        let sort = self.sort.as_deref().map(|label| {
-            Sort::ALL.into_iter().find(|sort| sort.label() == label).ok_or_else(|| {
-                format!(
-                    "cannot sort by {label:?}: use reclaimable_bytes, file_bytes, ratio or priority"
-                )
+        let reason = self.reason.as_deref().map(|label| {
+            RefusalReason::ALL.into_iter().find(|reason| reason.label() == label).ok_or_else(|| {
+                let known = RefusalReason::ALL.map(RefusalReason::label).join(", ");
+                format!("{label:?} is not a reason for which targets wait; reasons: {known}")
             })
         });
-        let sort = sort.transpose()?;
-        let wanted = |target: &TargetRef<'_>| {
+        let min_size = self.min_size.as_deref().map(|text| {
+            size::parse(text).map_err(|why| format!("min_size={text:?} is not a size: {why}"))
+        });
+        let (kind, state) = (kind.transpose()?, state.transpose()?);
+        let (reason, min_size) = (reason.transpose()?, min_size.transpose()?);
+        check_channel(plan, self.channel.as_deref())?;
+        let mut search = self.search.as_deref().map(|text| Search::new(plan, text));
+        let mut wanted = |target: &TargetRef<'_>| {
             self.node.as_deref().is_none_or(|node| target.node() == node)
                 && kind.is_none_or(|kind| target.kind() == kind)
                 && state.is_none_or(|state| target.state() == state)
@@ -318,26 +409,122 @@ impl TargetQuery {
                 && self.channel.as_deref().is_none_or(|channel| {
                     plan.placement(target.ix()).is_some_and(|(has, _)| *has.name == *channel)
                 })
+                && min_size.is_none_or(|least| target.file_bytes() >= Some(least))
+                && search.as_mut().is_none_or(|search| search.accepts(target))
+                && reason.is_none_or(|reason| refused_for(plan, *target) == Some(reason))
         };
-        let found = plan.snapshot.targets().filter(wanted);
-        let Some(sort) = sort else { return Ok(found.map(TargetRef::ix).collect()) };
-        let mut keyed: Vec<_> =
-            found.map(|target| (key(plan, target, sort), target.ix())).collect();
-        keyed.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-        Ok(keyed.into_iter().map(|(_, ix)| ix).collect())
+        Ok(plan.snapshot.targets().filter(&mut wanted).map(TargetRef::ix).collect())
     }
 }
 
-/// The sort key of a target; unknown sorts last.
-fn key(plan: &Plan, target: TargetRef<'_>, sort: Sort) -> f64 {
-    let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
-    let key = match sort {
-        Sort::Reclaimable => bytes(target.reclaimable_bytes()),
-        Sort::File => bytes(target.file_bytes()),
-        Sort::Ratio => target.facts().ratio(),
-        Sort::Priority => plan.placement(target.ix()).map(|(_, placement)| placement.priority),
-    };
-    key.unwrap_or(f64::NEG_INFINITY)
+/// Why a target that a channel takes does not start.
+fn refused_for(plan: &Plan, target: TargetRef<'_>) -> Option<RefusalReason> {
+    match plan.decision(target) {
+        Decision::Refused(refusal) => Some(refusal.reason),
+        Decision::Start | Decision::NotTaken => None,
+    }
+}
+
+/// A text that names of databases and design documents are searched for.
+struct Search {
+    lowercase: String,
+    /// The target whose id the text is.
+    named: Option<TargetIx>,
+    /// Whether each database's name has the text, once it was looked at.
+    dbs: Vec<Option<bool>>,
+}
+
+impl Search {
+    fn new(plan: &Plan, text: &str) -> Self {
+        let named = text.parse::<TargetId>().ok().map(|_| report::find(plan, text).all());
+        let named = named.and_then(|found| found.first().copied());
+        Self { lowercase: text.to_lowercase(), named, dbs: Vec::new() }
+    }
+
+    fn accepts(&mut self, target: &TargetRef<'_>) -> bool {
+        let at = target.db().as_usize();
+        if self.dbs.len() <= at {
+            self.dbs.resize(at + 1, None);
+        }
+        let has = |name: &str| name.to_lowercase().contains(&self.lowercase);
+        let in_db = match self.dbs.get(at).copied().flatten() {
+            Some(known) => known,
+            None => has(target.db_name().db),
+        };
+        if let Some(known) = self.dbs.get_mut(at) {
+            *known = Some(in_db);
+        }
+        in_db
+            || self.named == Some(target.ix())
+            || target.view().is_some_and(|view| view.designs.iter().any(|design| has(design)))
+    }
+}
+
+/// The sort keys of targets: numbers, or the places of names in their order.
+struct Ranks {
+    sort: Sort,
+    /// The place of each database's, node's or channel's name.
+    places: Vec<f64>,
+}
+
+impl Ranks {
+    fn of(plan: &Plan, sort: Sort) -> Self {
+        let names: Vec<(usize, &str)> = match sort {
+            Sort::Db => {
+                let named = plan.snapshot.targets();
+                let named = named.map(|target| (target.db().as_usize(), target.db_name().db));
+                let known: HashMap<usize, &str> = named.collect();
+                known.into_iter().collect()
+            }
+            Sort::Node => {
+                plan.snapshot.nodes().iter().map(|node| &*node.name).enumerate().collect()
+            }
+            Sort::Channel => {
+                plan.channels.list.iter().map(|channel| &*channel.name).enumerate().collect()
+            }
+            Sort::Reclaimable | Sort::File | Sort::Ratio | Sort::Priority | Sort::Kind => vec![],
+        };
+        Self { sort, places: places(names) }
+    }
+
+    /// A key by which a sort from the least puts targets in order; unknown is last in both directions.
+    fn key(&self, plan: &Plan, target: TargetRef<'_>, ascending: bool) -> f64 {
+        let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+        let place = |at: usize| self.places.get(at).copied();
+        let placement = || plan.placement(target.ix());
+        let key = match self.sort {
+            Sort::Reclaimable => bytes(target.reclaimable_bytes()),
+            Sort::File => bytes(target.file_bytes()),
+            Sort::Ratio => target.facts().ratio(),
+            Sort::Priority => placement().map(|(_, placed)| placed.priority),
+            Sort::Db => place(target.db().as_usize()),
+            Sort::Node => place(target.node_ix().as_usize()),
+            Sort::Kind => Some(f64::from(target.kind() as u8)),
+            Sort::Channel => {
+                let named = placement().map(|(channel, _)| &channel.name);
+                let mut list = plan.channels.list.iter();
+                named.and_then(|name| list.position(|it| it.name == *name)).and_then(place)
+            }
+        };
+        match key {
+            Some(key) if ascending => key,
+            Some(key) => -key,
+            None => f64::INFINITY,
+        }
+    }
+}
+
+/// The place of each name in their order, by index.
+fn places(mut names: Vec<(usize, &str)>) -> Vec<f64> {
+    names.sort_unstable_by_key(|(_, name)| *name);
+    let end = names.iter().map(|(at, _)| at + 1).max().unwrap_or(0);
+    let mut places = vec![f64::INFINITY; end];
+    for (place, (at, _)) in names.into_iter().enumerate() {
+        if let Some(of) = places.get_mut(at) {
+            *of = place as f64;
+        }
+    }
+    places
 }
 
 fn check_channel(plan: &Plan, channel: Option<&str>) -> Result<(), String> {

@@ -3,12 +3,12 @@
 mod admin;
 mod answers;
 mod backup;
+mod console;
 mod docs;
 mod hostile;
 mod journal;
 mod openapi;
 mod orders;
-mod page;
 mod scrape;
 mod suspended;
 mod updates;

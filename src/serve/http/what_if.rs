@@ -96,7 +96,7 @@ pub(super) async fn what_if(
     };
     match in_turn(&state, &turns, work).await {
         Ok(answer) => success(&answer),
-        Err(refused) => refused,
+        Err(refused) => refused.into_response(),
     }
 }
 

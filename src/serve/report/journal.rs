@@ -9,6 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use wall_clock::Moment;
 
+const HOUR: u64 = 3_600;
+
 /// How jobs ended, the newest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outcomes {
@@ -93,6 +95,44 @@ impl OutcomeLine {
             result: outcome.ending.label().into(),
             why: outcome.why.clone(),
         }
+    }
+}
+
+/// What compactions did in one hour, whoever started them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HourLine {
+    /// When the hour began.
+    pub from: String,
+    /// How many ended in it.
+    pub compactions: u64,
+    /// Bytes that they freed, as far as sizes are known.
+    pub freed_bytes: u64,
+    /// Bytes that they wrote, as far as sizes are known.
+    pub rewritten_bytes: u64,
+}
+
+impl HourLine {
+    /// The last hours up to `now`, the oldest first.
+    #[must_use]
+    pub fn all(outcomes: &[(u64, Outcome)], hours: u64, now: Moment) -> Vec<Self> {
+        let first = (now.unix() / HOUR + 1).saturating_sub(hours);
+        let empty = |at: u64| Self {
+            from: Moment::from_unix((first + at) * HOUR).rfc3339(),
+            compactions: 0,
+            freed_bytes: 0,
+            rewritten_bytes: 0,
+        };
+        let mut lines: Vec<Self> = (0..hours).map(empty).collect();
+        for (_, outcome) in outcomes {
+            let at = (outcome.ended_at.unix() / HOUR).checked_sub(first);
+            let at = at.and_then(|at| usize::try_from(at).ok());
+            let Some(line) = at.and_then(|at| lines.get_mut(at)) else { continue };
+            let freed = outcome.freed_bytes().and_then(|freed| u64::try_from(freed).ok());
+            line.compactions += 1;
+            line.freed_bytes += freed.unwrap_or(0);
+            line.rewritten_bytes += outcome.after_bytes.unwrap_or(0);
+        }
+        lines
     }
 }
 

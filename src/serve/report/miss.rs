@@ -8,6 +8,8 @@ use crate::{
         rounding::to_bytes,
         score::{Miss, MissReason},
     },
+    plan::Plan,
+    table::TargetRef,
     text::size,
 };
 use schemars::JsonSchema;
@@ -34,6 +36,55 @@ pub struct MissLine {
     #[serde(default)]
     #[schemars(with = "Option<words::MissUnit>")]
     pub unit: Option<Cow<'static, str>>,
+}
+
+/// Where a target stands in one channel. Unknown is null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChannelScore {
+    /// The channel.
+    pub channel: String,
+    /// How the channel ranks targets.
+    #[schemars(with = "words::Priority")]
+    pub priority: Cow<'static, str>,
+    /// Its priority there, per file, where the channel got as far as comparing it.
+    pub score: Option<f64>,
+    /// The channel takes targets with more than this.
+    pub min_priority: f64,
+    /// Whether both are `bytes`; else they have no unit.
+    pub in_bytes: bool,
+    /// Why the channel does not take it, in words; null where it does or an earlier channel did.
+    pub miss: Option<String>,
+}
+
+impl ChannelScore {
+    /// A target's place in every channel for its kind, in their order.
+    #[must_use]
+    pub fn all(plan: &Plan, target: TargetRef<'_>) -> Vec<Self> {
+        let taken = plan.placement(target.ix());
+        let misses: Vec<(&Channel, Miss)> = plan.misses(target).collect();
+        let channels = plan.channels.list.iter().filter(|it| it.kind == target.kind());
+        channels
+            .map(|channel| {
+                let miss = misses.iter().find(|(of, _)| of.name == channel.name);
+                let compared = miss.filter(|(_, miss)| {
+                    matches!(
+                        miss.reason,
+                        MissReason::BelowMinPriority | MissReason::AboveMaxPriority
+                    )
+                });
+                let own = taken.filter(|(of, _)| of.name == channel.name);
+                let score = own.map(|(_, placed)| placed.priority);
+                Self {
+                    channel: channel.name.to_string(),
+                    priority: channel.priority.label().into(),
+                    score: score.or_else(|| compared?.1.value).filter(|score| score.is_finite()),
+                    min_priority: channel.min_priority,
+                    in_bytes: channel.priority.unit() == Some(PriorityUnit::Bytes),
+                    miss: miss.map(|(of, miss)| MissLine::new(of, *miss).says()),
+                }
+            })
+            .collect()
+    }
 }
 
 impl MissLine {

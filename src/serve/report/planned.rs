@@ -145,6 +145,9 @@ pub struct GateLine {
 pub struct RefusedLine {
     /// The target's id.
     pub id: String,
+    /// What it is called in a sentence: its shard, its view, or its database.
+    #[serde(default)]
+    pub title: String,
     /// The node, or `_cluster`.
     pub node: String,
     /// The channel that takes it.
@@ -296,6 +299,7 @@ impl RefusedLine {
         let Decision::Refused(refusal) = plan.decision(target) else { return None };
         Some(Self {
             id: target.id().to_string(),
+            title: super::title(target),
             node: target.node().to_owned(),
             channel: channel.name.to_string(),
             priority: Some(placed.priority).filter(|it| it.is_finite()),

@@ -334,13 +334,13 @@ async fn answered(answer: impl Future<Output = Result<Response, ApiError>>) -> R
     answer.await.unwrap_or_else(|refused| refused.into_response())
 }
 
-fn journal_of(state: &AppState) -> Result<&Journal, ApiError> {
+pub(in crate::serve::http) fn journal_of(state: &AppState) -> Result<&Journal, ApiError> {
     let why = "this recliner keeps no journal, so it has no history";
     state.journal.as_ref().ok_or_else(|| ApiError::absent(why))
 }
 
 /// Reads the journal within the concurrency limit: a filter may read all of it.
-async fn in_turn<T>(
+pub(in crate::serve::http) async fn in_turn<T>(
     turns: &ConcurrencyLimit,
     ask: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, ApiError> {

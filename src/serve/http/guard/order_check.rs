@@ -100,6 +100,16 @@ pub(in crate::serve::http) fn authorize_order(
     permit: Permission,
     request: &Request,
 ) -> Result<String, OrderRefused> {
+    check_content_type(request.headers(), permit)?;
+    may_order(allow, permit, request)
+}
+
+/// Checks whether who sends this request may give an order; returns its user and address for the log.
+pub(in crate::serve::http) fn may_order(
+    allow: &Allow,
+    permit: Permission,
+    request: &Request,
+) -> Result<String, OrderRefused> {
     let connection = request.extensions().get::<Connection>();
     let owner = connection.is_some_and(|it| it.peer.is_owner());
     match permit {
@@ -122,7 +132,6 @@ pub(in crate::serve::http) fn authorize_order(
     let listed = |name: &str| {
         allow.names.iter().any(|own| own.eq_ignore_ascii_case(name)) || certified(name)
     };
-    check_content_type(headers, permit)?;
     if owner {
         // Browsers cannot reach the socket. A browser's request that a proxy forwards is not the owner's.
         if headers.contains_key(header::ORIGIN) || headers.contains_key(SEC_FETCH_SITE) {
@@ -141,6 +150,20 @@ pub(in crate::serve::http) fn authorize_order(
 
 /// The header in which browsers name the relation between a page and its request.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Checks that a form was sent by a page of this server. Any page can send a form, so the browser must say
+/// where it comes from; [`authorize_order`] checks the rest.
+pub(in crate::serve::http) fn check_form(request: &Request) -> Result<(), OrderRefused> {
+    let headers = request.headers();
+    let same_site = headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "same-origin");
+    // Older browsers send the origin alone; whether it is this server's is checked with the order.
+    let origin = headers.get(header::ORIGIN).is_some_and(|origin| origin != "null");
+    if same_site || (origin && !headers.contains_key(SEC_FETCH_SITE)) {
+        Ok(())
+    } else {
+        Err(OrderRefused::ForeignOrigin)
+    }
+}
 
 /// Checks that the body's content type is JSON, which no HTML form can send.
 fn check_content_type(headers: &HeaderMap, permit: Permission) -> Result<(), OrderRefused> {

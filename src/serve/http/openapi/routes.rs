@@ -479,7 +479,10 @@ fn pages() -> Vec<Operation> {
         Operation {
             answer: "The page.",
             answers: |_| vec![(HTML, json!({ "type": "string" }))],
-            ..plain("/", "page", "A page for people.", &[BUSY])
+            detail: Some(
+                "Its other pages, such as `/targets` and `/queue`, are for people and may change; programs use the routes of the API, which have all that these pages show.",
+            ),
+            ..plain("/", "page", "The console's first page.", &[BUSY])
         },
         Operation {
             answer: "The page.",

@@ -1,0 +1,84 @@
+//! The console: pages for people, rendered on the server.
+//!
+//! Owns how answers look: words, tables, pictures, one style sheet and one script. Pure: a page is a
+//! function of the API's own answers ([`report`](super::report)) and of the time, so it shows
+//! nothing that a program could not ask for. It never decides, asks CouchDB, or changes anything; a form
+//! leads to an order of the API. The HTTP server gathers the answers, serves the pages, and keeps
+//! open ones up to date by rendering them again.
+
+mod advice;
+mod cells;
+mod chart;
+mod configuration;
+mod confirm;
+mod database;
+mod events;
+mod frame;
+mod jobs;
+mod nodes;
+mod overview;
+mod queue;
+mod status;
+mod target;
+mod targets;
+
+pub(super) use advice::advice;
+pub(super) use cells::link;
+pub(super) use configuration::configuration;
+pub(super) use confirm::{Confirmation, confirmation, done};
+pub(super) use database::{DatabaseAnswers, database};
+pub(super) use events::{EventFilter, events};
+use frame::Screen;
+pub(super) use frame::{Around, asset, book_document, document, failed};
+pub(super) use jobs::{JobAnswers, jobs};
+pub(super) use nodes::nodes;
+pub(super) use overview::{OverviewAnswers, overview};
+pub(super) use queue::{QueueAnswers, queue};
+pub(super) use status::status;
+pub(super) use target::{TargetAnswers, target};
+pub(super) use targets::{TargetFilter, targets};
+
+use maud::Markup;
+
+/// A page without its frame.
+#[derive(Debug)]
+pub(super) struct Page {
+    /// What it is called, in the window's title too.
+    pub title: String,
+    /// The entry of the navigation that it belongs to.
+    screen: Option<Screen>,
+    /// Its parts, in order.
+    pub parts: Vec<Part>,
+    /// Whether it changes while it is open.
+    pub is_live: bool,
+}
+
+/// A part of a page that is sent again when it has changed.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// Its name in the page.
+    pub id: &'static str,
+    /// What it shows.
+    pub html: Markup,
+}
+
+impl Page {
+    /// A page that changes while it is open.
+    fn live(screen: Screen, title: impl Into<String>, parts: Vec<Part>) -> Self {
+        Self { title: title.into(), screen: Some(screen), parts, is_live: true }
+    }
+
+    /// A page that stays as it is.
+    fn still(screen: Option<Screen>, title: impl Into<String>, parts: Vec<Part>) -> Self {
+        Self { title: title.into(), screen, parts, is_live: false }
+    }
+}
+
+impl Part {
+    const fn new(id: &'static str, html: Markup) -> Self {
+        Self { id, html }
+    }
+}
+
+#[cfg(test)]
+mod tests;

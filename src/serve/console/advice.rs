@@ -1,0 +1,80 @@
+//! What to do about the cluster, the most valuable first.
+
+use super::{
+    Page, Part, Screen,
+    cells::{ago, bytes, link, name, seconds, words},
+};
+use crate::{
+    serve::report::{Advice, AdviceLine},
+    text::counted,
+};
+use maud::{Markup, html};
+use wall_clock::Moment;
+
+/// The page at `/advice`.
+pub(in crate::serve) fn advice(advice: &Advice, now: Moment) -> Page {
+    let (open, muted): (Vec<_>, Vec<_>) =
+        advice.advice.iter().partition(|line| line.muted.is_none());
+    let list = html! {
+        p { (advice.says) }
+        @for line in open { (piece(line, now)) }
+        @if !advice.more.is_empty() {
+            h2 { "More of the same" }
+            ul { @for more in &advice.more { li { (words(&more.code)) ": " (counted(more.count, "finding", "findings")) } } }
+        }
+        @if !muted.is_empty() {
+            h2 { "Muted" }
+            @for line in muted { (piece(line, now)) }
+        }
+    };
+    Page::live(Screen::Advice, "Advice", vec![Part::new("list", list)])
+}
+
+/// The class of a severity's colour.
+pub(super) fn class_of(severity: &str) -> &'static str {
+    match severity {
+        "critical" => "severity bad",
+        "warning" => "severity warn",
+        _ => "severity quiet",
+    }
+}
+
+fn piece(line: &AdviceLine, now: Moment) -> Markup {
+    let subject = [("code", &*line.code), ("subject", &*line.subject.name)];
+    let to = |order| link("act", &[[("order", order)].as_slice(), &subject].concat());
+    html! {
+        h3 { span class=(class_of(&line.severity)) { (line.severity) } " " (name(&line.subject.name)) }
+        p { (name(&line.says)) }
+        p.quiet {
+            @match (&*line.gain.kind, line.gain.value) {
+                ("bytes", Some(gain)) => { "It would free " (bytes(Some(gain))) ". " }
+                ("seconds", Some(gain)) => { "It would spare " (seconds(Some(gain as f64))) " of a node's work. " }
+                ("risk", Some(gain)) => { "At risk: " (bytes(Some(gain))) ". " }
+                _ => {}
+            }
+            @if let Some(since) = &line.since { "Found " (ago(since, now)) ". " }
+            @if let Some(muted) = &line.muted {
+                "Muted until " (ago(&muted.until, now))
+                @if let Some(by) = &muted.by { " by " (name(by)) }
+                @if let Some(why) = &muted.why { ": " (name(why)) }
+                ". "
+            }
+            a href=(line.learn.trim_start_matches('/')) { "In the book" }
+        }
+        details {
+            summary { "What to do" }
+            @for step in &line.remedy {
+                p { (name(&step.says)) }
+                @if let Some(text) = &step.text { pre tabindex="0" { (crate::text::escape::escape_lines(text)) } }
+            }
+            h4 { "Evidence" }
+            dl.facts { @for (key, value) in &line.evidence {
+                dt { (words(key)) }
+                dd { @match value.as_u64().filter(|_| key.ends_with("bytes")) { Some(exact) => { (bytes(Some(exact))) } None => { @match value.as_str() { Some(text) => { (name(text)) } None => { (value.to_string()) } } } } }
+            } }
+            p.actions {
+                @if line.muted.is_none() { a.button href=(to("mute")) { "Mute …" } } @else { a.button href=(to("unmute")) { "Unmute …" } }
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Words and numbers as all pages write them: names, bytes, times, links.
+
+use crate::{
+    model::rounding::to_bytes,
+    text::{duration, escape, size},
+};
+use maud::{Markup, html};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use std::time::Duration;
+use wall_clock::Moment;
+
+/// A name that somebody else chose: its direction ends with it, and it cannot control anything.
+pub(super) fn name(text: &str) -> Markup {
+    html! { bdi { (escape::escape_line(text)) } }
+}
+
+/// Bytes, or that they are unknown.
+pub(super) fn bytes(bytes: Option<u64>) -> Markup {
+    match bytes {
+        Some(exact) => html! { span title=(with_commas(exact)) { (size::format_size(exact)) } },
+        None => unknown(),
+    }
+}
+
+/// What is not known is never zero.
+pub(super) fn unknown() -> Markup {
+    html! { span.quiet title="unknown" { "?" } }
+}
+
+/// Exact bytes in groups of three digits.
+fn with_commas(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out + " bytes"
+}
+
+/// A count in groups of three digits.
+pub(super) fn count(number: impl TryInto<u64>) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
+    with_commas(number).trim_end_matches(" bytes").to_owned()
+}
+
+/// How long ago a time of the API was; its exact value is a tooltip.
+pub(super) fn ago(time: &str, now: Moment) -> Markup {
+    let words = match Moment::parse(time) {
+        Some(then) if then <= now => {
+            format!("{} ago", duration::format_rounded(then.age(now)))
+        }
+        Some(then) => format!("in {}", duration::format_rounded(now.age(then))),
+        None => time.to_owned(),
+    };
+    html! { time.one datetime=(time) title=(time) { (words) } }
+}
+
+/// How long since a time of the API.
+pub(super) fn span_since(time: Option<&str>, now: Moment) -> Markup {
+    let Some(then) = time.and_then(Moment::parse) else { return unknown() };
+    html! { time.one datetime=[time] title=[time] { (duration::format_rounded(then.age(now))) } }
+}
+
+/// A span of seconds.
+pub(super) fn seconds(seconds: Option<f64>) -> Markup {
+    let span = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok());
+    match span {
+        Some(span) => html! { span.one { (duration::format_rounded(span)) } },
+        None => unknown(),
+    }
+}
+
+/// A share from 0 to 1 in percent.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.0}%", (share * 100.0).clamp(0.0, 100.0))
+}
+
+/// A label of the API as words.
+pub(super) fn words(label: &str) -> String {
+    label.replace('_', " ")
+}
+
+/// A relative link with a query.
+pub(in crate::serve) fn link(page: &str, query: &[(&str, &str)]) -> String {
+    let pairs = query.iter().map(|(key, value)| [encoded(key), encoded(value)].join("="));
+    let pairs: Vec<String> = pairs.collect();
+    let mark = if pairs.is_empty() { "" } else { "?" };
+    [page, mark, &pairs.join("&")].concat()
+}
+
+/// Percent-encodes everything that a query could take for its own.
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// A link to a database's page.
+pub(super) fn database_link(db: &str) -> Markup {
+    html! { a href=(link("database", &[("name", db)])) { (name(db)) } }
+}
+
+/// A link to a target's page, by a name that a person reads: its shard file, its view, its database.
+pub(super) fn id_link(id: &str, ddoc: Option<&str>) -> Markup {
+    target_link(id, &short(id, ddoc))
+}
+
+/// An id without its kind, node and encoding. The signature of a view gives way to its design document, or
+/// is cut short.
+fn short(id: &str, ddoc: Option<&str>) -> String {
+    let (kind, rest) = id.split_once(':').unwrap_or(("", id));
+    let rest =
+        if kind == "cleanup" { rest } else { rest.split_once('/').map_or(rest, |(_, rest)| rest) };
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    match (kind, rest.rsplit_once('/'), ddoc) {
+        ("view", Some((of, _)), Some(ddoc)) => format!("{}/{ddoc}", decoded(of)),
+        ("view", Some((of, signature)), None) => {
+            let begin: String = signature.chars().take(8).collect();
+            format!("{}, view {begin}…", decoded(of))
+        }
+        ("cleanup", ..) => format!("index files of {}", decoded(rest)),
+        _ => decoded(rest),
+    }
+}
+
+/// A link to a target's page.
+pub(super) fn target_link(id: &str, text: &str) -> Markup {
+    html! { a href=(link("target", &[("id", id)])) { (name(text)) } }
+}
+
+/// A number that may be missing.
+pub(super) fn number(number: Option<f64>) -> Markup {
+    match number {
+        Some(number) if number.abs() >= 1e6 => html! { (format!("{number:.3e}")) },
+        Some(number) => html! { (format!("{number:.2}")) },
+        None => unknown(),
+    }
+}
+
+/// A priority with its unit.
+pub(super) fn score(score: Option<f64>, in_bytes: bool) -> Markup {
+    match score {
+        Some(score) if in_bytes => bytes(Some(to_bytes(score.max(0.0)))),
+        score => number(score),
+    }
+}

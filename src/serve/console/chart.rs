@@ -1,0 +1,129 @@
+//! Pictures in SVG, drawn on the server. Each has its numbers in words for who cannot see it.
+
+use maud::{Markup, html};
+
+/// One segment of a bar: the class of its colour, and its size.
+pub(super) struct Segment {
+    pub(super) class: &'static str,
+    pub(super) size: f64,
+}
+
+/// A bar of segments over its whole width; what is left is empty. `says` are its numbers in words.
+pub(super) fn stacked(class: &str, segments: &[Segment], whole: f64, says: &str) -> Markup {
+    let scale = if whole > 0.0 { 1000.0 / whole } else { 0.0 };
+    let mut from = 0.0;
+    html! {
+        svg class=(class) viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label=(says) {
+            rect.free x="0" y="0" width="1000" height="20" {}
+            @for segment in segments {
+                @let width = (segment.size.max(0.0) * scale).clamp(0.0, 1000.0 - from);
+                rect class=(segment.class) x=(round(from)) y="0" width=(round(width)) height="20" {}
+                @let () = from += width;
+            }
+        }
+    }
+}
+
+/// A share from 0 to 1 as a bar.
+pub(super) fn share(share: f64, says: &str) -> Markup {
+    stacked("bar-chart", &[Segment { class: "live", size: share }], 1.0, says)
+}
+
+/// Columns of two numbers each, such as bytes freed and rewritten in an hour.
+pub(super) fn columns(
+    pairs: &[(f64, f64)],
+    first: &str,
+    last: &str,
+    top: &str,
+    says: &str,
+) -> Markup {
+    const HEIGHT: f64 = 90.0;
+    let highest = pairs.iter().fold(0.0_f64, |most, (one, other)| most.max(*one).max(*other));
+    let step = 600.0 / pairs.len().max(1) as f64;
+    let tall = |value: f64| if highest > 0.0 { value / highest * HEIGHT } else { 0.0 };
+    html! {
+        svg.chart viewBox="0 0 600 120" role="img" aria-label=(says) {
+            line.axis x1="0" y1="100" x2="600" y2="100" {}
+            @for (at, (one, other)) in pairs.iter().enumerate() {
+                @let x = at as f64 * step;
+                rect.live x=(round(x + step * 0.1)) y=(round(100.0 - tall(*one))) width=(round(step * 0.38)) height=(round(tall(*one))) {}
+                rect.waste x=(round(x + step * 0.5)) y=(round(100.0 - tall(*other))) width=(round(step * 0.38)) height=(round(tall(*other))) {}
+            }
+            text x="0" y="10" { (top) }
+            text x="0" y="115" { (first) }
+            text x="600" y="115" text-anchor="end" { (last) }
+        }
+    }
+}
+
+/// Where a score stands against the least with which a channel takes a target, on a scale by powers of ten.
+pub(super) fn against_threshold(score: f64, least: f64, says: &str) -> Markup {
+    let place = |value: f64| {
+        if value <= 0.0 || least <= 0.0 {
+            return 0.0;
+        }
+        (200.0 + (value / least).log10() * 100.0).clamp(2.0, 398.0)
+    };
+    let at = place(score);
+    html! {
+        svg.scale viewBox="0 0 400 26" role="img" aria-label=(says) {
+            line.axis x1="0" y1="12" x2="400" y2="12" {}
+            rect.live x="0" y="9" width=(round(at)) height="6" {}
+            line.mark x1="200" y1="2" x2="200" y2="22" {}
+            circle.dot cx=(round(at)) cy="12" r="5" {}
+        }
+    }
+}
+
+/// Points of predicted against real bytes, on scales by powers of ten; the line is where both are equal.
+pub(super) fn scatter(points: &[(f64, f64)], says: &str) -> Markup {
+    let known = points.iter().flat_map(|(one, other)| [*one, *other]).filter(|value| *value > 0.0);
+    let (least, most) = known
+        .fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)));
+    let (low, high) = (least.log10().floor(), most.log10().ceil());
+    let place =
+        |value: f64| if high > low { (value.log10() - low) / (high - low) * 280.0 } else { 140.0 };
+    let end = |power: f64| {
+        crate::text::size::format_size_short(crate::model::rounding::to_bytes(10.0_f64.powf(power)))
+    };
+    html! {
+        @if points.is_empty() || !least.is_finite() {
+            p.quiet { "No compaction whose sizes are known has ended yet." }
+        } @else {
+            svg.chart viewBox="0 0 600 320" role="img" aria-label=(says) {
+                line.axis x1="40" y1="290" x2="320" y2="290" {}
+                line.axis x1="40" y1="10" x2="40" y2="290" {}
+                line.axis x1="40" y1="290" x2="320" y2="10" {}
+                @for (predicted, real) in points.iter().filter(|(one, other)| *one > 0.0 && *other > 0.0) {
+                    circle.dot cx=(round(40.0 + place(*predicted))) cy=(round(290.0 - place(*real))) r="3" {}
+                }
+                text x="40" y="306" { (end(low)) }
+                text x="320" y="306" text-anchor="end" { (end(high)) " predicted" }
+                text x="44" y="16" { (end(high)) " real" }
+            }
+        }
+    }
+}
+
+/// A week from Monday, hour by hour: whether something may start. `now` is the present hour of the week.
+pub(super) fn week(open: &[bool], now: f64, says: &str) -> Markup {
+    let step = 560.0 / open.len().max(1) as f64;
+    html! {
+        svg.chart viewBox="0 0 560 34" role="img" aria-label=(says) {
+            @for (at, open) in open.iter().enumerate() {
+                rect class=(if *open { "open" } else { "closed" }) x=(round(at as f64 * step)) y="0" width=(round(step)) height="16" {}
+            }
+            @for (at, day) in ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"].iter().enumerate() {
+                line.axis x1=(at * 80) y1="0" x2=(at * 80) y2="20" {}
+                text x=(at * 80 + 3) y="30" { (day) }
+            }
+            line.now x1=(round(now / 168.0 * 560.0)) y1="0" x2=(round(now / 168.0 * 560.0)) y2="20" {}
+        }
+    }
+}
+
+/// A coordinate with one decimal: more cannot be seen and only makes the page longer.
+fn round(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+}

@@ -1,0 +1,145 @@
+//! One database: all its copies, ranges and design documents, and where copies differ.
+
+use super::{
+    Page, Part, Screen, advice,
+    cells::{bytes, count, link, name, number, target_link, unknown, words},
+    chart::{self, Segment},
+    events, jobs,
+};
+use crate::{
+    serve::report::{AdviceLine, EventLine, Explained, OutcomeLine, Target},
+    text::{counted, size::format_size_short},
+};
+use maud::{Markup, html};
+use std::collections::BTreeMap;
+use wall_clock::Moment;
+
+/// What the page shows.
+pub(in crate::serve) struct DatabaseAnswers {
+    pub(in crate::serve) db: String,
+    /// Its targets, as many as are shown.
+    pub(in crate::serve) targets: Vec<Explained>,
+    pub(in crate::serve) total: usize,
+    pub(in crate::serve) outcomes: Vec<OutcomeLine>,
+    pub(in crate::serve) events: Vec<EventLine>,
+    pub(in crate::serve) advice: Vec<AdviceLine>,
+    pub(in crate::serve) now: Moment,
+}
+
+/// The page at `/database`.
+pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
+    let now = answers.now;
+    let parts = vec![
+        Part::new("sums", sums(answers)),
+        Part::new(
+            "advice",
+            html! { @if !answers.advice.is_empty() { h2 { "Advice" } ul { @for line in &answers.advice { li { span class=(advice::class_of(&line.severity)) { (line.severity) } " " (name(&line.says)) } } } p { a href="advice" { "What to do" } } } },
+        ),
+        Part::new("copies", copies(answers)),
+        Part::new(
+            "jobs",
+            html! { h2 { "How its jobs ended" } (jobs::ended(&answers.outcomes, now)) },
+        ),
+        Part::new("events", html! { h2 { "What happened" } (events::list(&answers.events, now)) }),
+    ];
+    Page::live(Screen::Targets, answers.db.clone(), parts)
+}
+
+/// Shards and views of the whole cluster: parts of views are counted in these.
+fn whole(targets: &[Explained]) -> impl Iterator<Item = &Explained> {
+    targets.iter().filter(|it| it.part_of.is_none() && it.target.kind != "cleanup")
+}
+
+fn sums(answers: &DatabaseAnswers) -> Markup {
+    let (mut documents, mut views, mut waste, mut unmeasured) = (0_u64, 0_u64, 0_u64, 0_u64);
+    for Explained { target, .. } in whole(&answers.targets) {
+        let waste_here = target.reclaimable_bytes.unwrap_or(0);
+        let Some(file) = target.file_bytes else {
+            unmeasured += 1;
+            continue;
+        };
+        let live = file.saturating_sub(waste_here);
+        waste += waste_here;
+        if target.kind == "db" { documents += live } else { views += live }
+    }
+    let all = documents + views + waste;
+    let says = format!(
+        "{} of documents, {} of views, {} reclaimable, in all copies",
+        format_size_short(documents),
+        format_size_short(views),
+        format_size_short(waste)
+    );
+    let segments = [("live", documents), ("other", views), ("waste", waste)];
+    let segments = segments.map(|(class, size)| Segment { class, size: size as f64 });
+    html! {
+        p { (says) @if unmeasured > 0 { "; " (counted(unmeasured, "file is", "files are")) " not measured yet" } "." }
+        p.quiet { span.key.live {} "documents" span.key.other {} "views" span.key.waste {} "reclaimable" }
+        (chart::stacked("volume", &segments, all as f64, &says))
+        p { a href=(link("targets", &[("db", &answers.db), ("sort", "reclaimable_bytes")])) { "As a list of targets" } }
+    }
+}
+
+/// Targets by range and design document: the copies of one stand together.
+fn copies(answers: &DatabaseAnswers) -> Markup {
+    let mut groups: BTreeMap<(u8, String), Vec<&Target>> = BTreeMap::new();
+    for Explained { target, .. } in &answers.targets {
+        let order = match &*target.kind {
+            "db" => 0,
+            "view" => 1,
+            "search" => 2,
+            _ => 3,
+        };
+        let title = match order {
+            0 => target.range.clone().unwrap_or_else(|| "whole".to_owned()),
+            _ => target.ddoc.clone().unwrap_or_else(|| target.kind.to_string()),
+        };
+        groups.entry((order, title)).or_default().push(target);
+    }
+    html! {
+        h2 { "Copies, ranges and design documents" }
+        @if answers.total > answers.targets.len() { p.quiet { "The first " (count(answers.targets.len())) " of " (count(answers.total)) " targets." } }
+        div.wide { table {
+            thead { tr { th { "range or design document" } th { "node" } th.n { "on disk" } th.n { "reclaimable" } th.n.rest { "ratio" } th.n.rest { "documents" } th.n.rest { "deleted" } th.rest { "channel" } th.rest { "why it waits" } } }
+            @for ((_, title), group) in &groups { tbody {
+                @for (at, line) in group.iter().enumerate() { tr {
+                    td.named { @if at == 0 { b { (name(title)) } } @else if line.kind == "db" { span.quiet { "same" } }
+                        @if let Some(range) = line.range.as_ref().filter(|_| line.kind != "db") { " " span.quiet { (name(range)) } } }
+                    td { (target_link(&line.id, &line.node)) @if line.state != "ok" { " " span.warn { (line.state) } } }
+                    td.n { (bytes(line.file_bytes)) (differs(group, line)) }
+                    td.n { (bytes(line.reclaimable_bytes)) }
+                    td.n.rest { (number(line.ratio)) }
+                    td.n.rest { (documents(line.docs, group, |it| it.docs)) }
+                    td.n.rest { (documents(line.deleted_docs, group, |it| it.deleted_docs)) }
+                    td.rest { @if let Some(channel) = &line.channel { (name(channel)) } }
+                    td.rest { @if let Some(refusal) = &line.refusal { (words(&refusal.reason)) } }
+                } }
+            } }
+        } }
+        p.quiet { span.warn { "≠" } " marks copies of one range whose files differ by more than half, or that count documents differently." }
+    }
+}
+
+/// Marks a copy that is more than half larger than its smallest sibling.
+fn differs(group: &[&Target], line: &Target) -> Markup {
+    let siblings = group.iter().filter(|it| it.kind == "db").filter_map(|it| it.file_bytes);
+    let least = siblings.min();
+    let much = line
+        .file_bytes
+        .zip(least)
+        .is_some_and(|(file, least)| line.kind == "db" && file > least + least / 2);
+    html! { @if much { span.warn title="more than half larger than its smallest sibling" { " ≠" } } }
+}
+
+fn documents(
+    number: Option<u64>,
+    group: &[&Target],
+    of: impl Fn(&Target) -> Option<u64>,
+) -> Markup {
+    let mut known = group.iter().filter_map(|it| of(it));
+    let first = known.next();
+    let differ = known.any(|other| Some(other) != first);
+    html! {
+        @match number { Some(number) => { (count(number)) } None => { (unknown()) } }
+        @if differ && number.is_some() { span.warn title="copies of this range count differently" { " ≠" } }
+    }
+}

@@ -1,0 +1,115 @@
+//! What happened: the journal's events, filtered by type and target.
+
+use super::{
+    Page, Part, Screen,
+    cells::{ago, id_link, link, name, words},
+    jobs,
+};
+use crate::serve::report::{EventLine, Events};
+use maud::{Markup, html};
+use wall_clock::Moment;
+
+/// The filter in force, by the parameters of `/api/v1/events`.
+pub(in crate::serve) struct EventFilter {
+    pub(in crate::serve) given: Vec<(String, String)>,
+    /// Every type of event.
+    pub(in crate::serve) types: Vec<&'static str>,
+}
+
+/// The page at `/events`: the newest first.
+pub(in crate::serve) fn events(
+    filter: &EventFilter,
+    found: &Result<Events, String>,
+    now: Moment,
+) -> Page {
+    let shown = match found {
+        Err(why) => html! { p.note { (why) } },
+        Ok(found) => html! {
+            (list(&found.events.iter().rev().cloned().collect::<Vec<_>>(), now))
+            @if found.more { p.quiet { "There are more since then: choose a later time, or read " a href=(link("api/v1/events", &pairs(filter))) { "all of them as JSON" } "." } }
+        },
+    };
+    Page::live(
+        Screen::Events,
+        "Events",
+        vec![Part::new("filter", form(filter)), Part::new("list", shown)],
+    )
+}
+
+fn pairs(filter: &EventFilter) -> Vec<(&str, &str)> {
+    filter.given.iter().map(|(key, value)| (&**key, &**value)).collect()
+}
+
+fn form(filter: &EventFilter) -> Markup {
+    let get = |key: &str| {
+        filter.given.iter().find(|(given, _)| given == key).map_or("", |(_, value)| value)
+    };
+    html! {
+        form.filter action="events" {
+            label { "type" select name="types" {
+                option value="" { "any" }
+                @for kind in &filter.types { option value=(kind) selected[get("types") == *kind] { (words(kind)) } }
+            } }
+            label { "target" input name="target" value=(get("target")) placeholder="database or id"; }
+            label { "since" input name="since" value=(get("since")) placeholder="2h" size="8"; }
+            button { "Show" }
+        }
+    }
+}
+
+/// A table of events, in the order given.
+pub(super) fn list(events: &[EventLine], now: Moment) -> Markup {
+    html! {
+        @if events.is_empty() { p.quiet { "Nothing, as far as the journal knows." } } @else {
+            div.wide { table {
+                thead { tr { th { "when" } th { "what" } th { "about" } th { "details" } } }
+                tbody { @for event in events { tr {
+                    td.one { (ago(&event.at, now)) }
+                    td.one { (words(&event.event_type)) }
+                    td.named { (about(event)) }
+                    td.text { (details(event)) }
+                } } }
+            } }
+        }
+    }
+}
+
+fn about(event: &EventLine) -> Markup {
+    html! {
+        @if let Some(target) = &event.target { (id_link(target, None)) }
+        @else if let Some(db) = &event.db { (super::cells::database_link(db)) }
+        @else if let Some(scope) = &event.scope { (name(scope)) }
+        @if let Some(targets) = event.targets { span.quiet { " and " (targets.saturating_sub(1)) " more" } }
+    }
+}
+
+/// The fields of an event that say something, in the order of a sentence.
+fn details(event: &EventLine) -> Markup {
+    let texts = [
+        ("on ", &event.node),
+        ("channel ", &event.channel),
+        ("ordered by ", &event.ordered_by),
+        ("by ", &event.by),
+        ("section ", &event.section),
+        ("key ", &event.key),
+    ];
+    let known =
+        texts.iter().filter_map(|(before, text)| Some(format!("{before}{}", text.as_ref()?)));
+    let labels = [
+        ("", event.reason.as_deref()),
+        ("of ", event.of.as_deref()),
+        ("started by ", event.owner.as_deref()),
+        ("", event.result.as_deref()),
+        ("", event.class.as_deref()),
+    ];
+    let labels =
+        labels.iter().filter_map(|(before, text)| Some(format!("{before}{}", words((*text)?))));
+    let said: Vec<String> = known.chain(labels).collect();
+    html! {
+        (name(&said.join(", ")))
+        @if let Some(freed) = event.freed_bytes { ", freed " (jobs::signed(freed)) }
+        @if let Some(failures) = event.failures { ", " (failures) " failures in a row" }
+        @if let Some(count) = event.count { ", " (count) " times more" }
+        @if let Some(why) = &event.why { ": " (name(why)) }
+    }
+}

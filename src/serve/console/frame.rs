@@ -1,0 +1,192 @@
+//! What is around every page: navigation, search, keys, footer; and the files that pages load.
+
+use super::{Page, cells::name};
+use crate::text::escape;
+use maud::{DOCTYPE, Markup, html};
+use std::sync::LazyLock;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A page of the navigation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Screen {
+    Overview,
+    Targets,
+    Queue,
+    Jobs,
+    Events,
+    Nodes,
+    Advice,
+    Configuration,
+    Status,
+}
+
+impl Screen {
+    /// All of them, in the navigation's order.
+    pub(super) const ALL: [Self; 9] = [
+        Self::Overview,
+        Self::Targets,
+        Self::Queue,
+        Self::Jobs,
+        Self::Events,
+        Self::Nodes,
+        Self::Advice,
+        Self::Configuration,
+        Self::Status,
+    ];
+
+    /// Its name in the navigation, and its relative link. The letter after `g` is the same in the script.
+    pub(super) const fn entry(self) -> (&'static str, &'static str, char) {
+        match self {
+            Self::Overview => ("Overview", "./", 'o'),
+            Self::Targets => ("Targets", "targets", 't'),
+            Self::Queue => ("Queue", "queue", 'q'),
+            Self::Jobs => ("Jobs", "jobs", 'j'),
+            Self::Events => ("Events", "events", 'e'),
+            Self::Nodes => ("Nodes", "nodes", 'n'),
+            Self::Advice => ("Advice", "advice", 'a'),
+            Self::Configuration => ("Configuration", "configuration", 'c'),
+            Self::Status => ("Status", "status", 's'),
+        }
+    }
+}
+
+/// What every page says about the process.
+#[derive(Clone, Debug)]
+pub(in crate::serve) struct Around {
+    /// recliner's version.
+    pub version: &'static str,
+    /// `advise` or `enforce`.
+    pub mode: &'static str,
+    /// The notice about a simulated cluster.
+    pub simulation: Option<&'static str>,
+}
+
+/// A file that pages load.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::serve) struct Asset {
+    pub(in crate::serve) content_type: &'static str,
+    pub(in crate::serve) text: &'static str,
+    /// Of its text, so that browsers load a changed file.
+    pub(in crate::serve) hash: u64,
+}
+
+static ASSETS: LazyLock<[(&str, Asset); 2]> = LazyLock::new(|| {
+    let asset = |content_type, text: &'static str| Asset {
+        content_type,
+        text,
+        hash: xxh3_64(text.as_bytes()),
+    };
+    [
+        ("console.css", asset("text/css; charset=utf-8", include_str!("assets/console.css"))),
+        ("console.js", asset("text/javascript; charset=utf-8", include_str!("assets/console.js"))),
+    ]
+});
+
+/// The file of this name, if pages load it.
+pub(in crate::serve) fn asset(wanted: &str) -> Option<Asset> {
+    ASSETS.iter().find(|(name, _)| *name == wanted).map(|(_, asset)| *asset)
+}
+
+/// The whole document of a page.
+pub(in crate::serve) fn document(page: &Page, around: &Around) -> Markup {
+    let body = html! {
+        (bar("", page.screen, false))
+        main #page-content {
+            @if let Some(says) = around.simulation { p.note { (says) } }
+            h1 { (name(&page.title)) }
+            @for part in &page.parts {
+                section id=(part.id) { (part.html) }
+            }
+        }
+        footer {
+            "recliner " (around.version) ", mode " (around.mode)
+            @if page.is_live {
+                " · this page: " span.state #live-state role="status" { "as of its loading" }
+                " " button #live-pause type="button" hidden aria-pressed="false" { "Pause" }
+            }
+            " · press " kbd { "?" } " for keys"
+        }
+        (keys())
+    };
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(&page.title, ""))
+            body data-live=[page.is_live.then_some("")] data-root="" { (body) }
+        }
+    }
+}
+
+/// The whole document of a page of the book, which lies one directory lower.
+pub(in crate::serve) fn book_document(title: &str, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(title, "../"))
+            body.book data-root="../" { (bar("../", None, true)) (body) (keys()) }
+        }
+    }
+}
+
+/// What the document says of itself. Links begin with `root`, since a proxy may serve all of this below a path.
+fn head(title: &str, root: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            title { (escape::escape_line(title)) " - recliner" }
+            link rel="stylesheet" href={ (root) "assets/console.css" };
+            link rel="icon" href="data:,";
+            script src={ (root) "assets/console.js" } defer {}
+        }
+    }
+}
+
+/// The bar with the navigation and the search.
+fn bar(root: &str, current: Option<Screen>, in_book: bool) -> Markup {
+    let here = |it: bool| it.then_some("page");
+    html! {
+        a.skip href="#page-content" { "Skip to the content" }
+        header.bar {
+            a.name href={ (root) "./" } { "recliner" }
+            nav aria-label="Pages" {
+                ul {
+                    @for screen in Screen::ALL {
+                        @let (title, link, _) = screen.entry();
+                        li { a href={ (root) (link) } aria-current=[here(current == Some(screen))] { (title) } }
+                    }
+                    li { a href={ (root) "docs/" } aria-current=[in_book.then_some("true")] { "Book" } }
+                }
+            }
+            form role="search" action={ (root) "targets" } {
+                input #page-search type="search" name="search" placeholder="Database or id ( / )" aria-label="Search for a database, design document or id";
+            }
+        }
+    }
+}
+
+fn keys() -> Markup {
+    html! {
+        dialog #page-keys aria-label="Keys" {
+            h2 { "Keys" }
+            dl {
+                dt { kbd { "/" } } dd { "search" }
+                @for screen in Screen::ALL {
+                    @let (title, _, letter) = screen.entry();
+                    dt { kbd { "g" } " " kbd { (letter) } } dd { (title.to_lowercase()) }
+                }
+                dt { kbd { "?" } } dd { "this list" }
+            }
+            form method="dialog" { button { "Close" } }
+        }
+    }
+}
+
+/// The page that says why there is no page.
+pub(in crate::serve) fn failed(title: &str, why: &str) -> Page {
+    let html = html! {
+        p.banner.worst { (name(why)) }
+        p { a href="./" { "To the overview" } }
+    };
+    Page::still(None, title, vec![super::Part::new("why", html)])
+}

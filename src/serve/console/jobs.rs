@@ -1,0 +1,160 @@
+//! What runs, whoever started it, and how jobs ended.
+
+use super::{
+    Page, Part, Screen,
+    cells::{
+        ago, bytes, id_link, link, name, number, percent, seconds, span_since, target_link,
+        unknown, words,
+    },
+    chart,
+};
+use crate::{
+    serve::report::{JobLine, Jobs, OutcomeLine, Outcomes},
+    text::size::format_size_short,
+};
+use maud::{Markup, html};
+use wall_clock::Moment;
+
+/// What the page shows.
+pub(in crate::serve) struct JobAnswers {
+    pub(in crate::serve) jobs: Jobs,
+    /// How jobs ended, or why that is not known.
+    pub(in crate::serve) outcomes: Result<Outcomes, String>,
+    /// The filter in force, by the parameters of `/api/v1/history`.
+    pub(in crate::serve) given: Vec<(String, String)>,
+    /// Every result that a job can have.
+    pub(in crate::serve) results: Vec<&'static str>,
+    pub(in crate::serve) now: Moment,
+}
+
+/// The page at `/jobs`.
+pub(in crate::serve) fn jobs(answers: &JobAnswers) -> Page {
+    let now = answers.now;
+    let history = match &answers.outcomes {
+        Err(why) => html! { p.note { (why) } },
+        Ok(outcomes) => html! {
+            (ended(&outcomes.outcomes, now))
+            @if let Some(before) = outcomes.next_before { p.turn { a rel="next" href=(older(&answers.given, before)) { "older →" } } }
+            h2 { "Predicted and real size" }
+            p.quiet { "Each point is a compaction listed above; on the line the prediction was right." }
+            (chart::scatter(&points(&outcomes.outcomes), "predicted against real sizes after compactions"))
+        },
+    };
+    let parts = vec![
+        Part::new("running", html! { h2 { "Running" } (running(&answers.jobs, now)) }),
+        Part::new("filter", html! { h2 { "How jobs ended" } (form(answers)) }),
+        Part::new("ended", history),
+    ];
+    Page::live(Screen::Jobs, "Jobs", parts)
+}
+
+fn older(given: &[(String, String)], before: u64) -> String {
+    let before = before.to_string();
+    let kept =
+        given.iter().filter(|(key, _)| key != "before").map(|(key, value)| (&**key, &**value));
+    link("jobs", &kept.chain([("before", &*before)]).collect::<Vec<_>>())
+}
+
+fn points(outcomes: &[OutcomeLine]) -> Vec<(f64, f64)> {
+    let both = |line: &OutcomeLine| Some((line.predicted_bytes? as f64, line.after_bytes? as f64));
+    outcomes.iter().filter_map(both).collect()
+}
+
+fn form(answers: &JobAnswers) -> Markup {
+    let get = |key: &str| {
+        answers.given.iter().find(|(given, _)| given == key).map_or("", |(_, value)| value)
+    };
+    html! {
+        form.filter action="jobs" {
+            label { "target" input name="target" value=(get("target")) placeholder="database or id"; }
+            label { "result" select name="result" {
+                option value="" { "any" }
+                @for result in &answers.results { option value=(result) selected[get("result") == *result] { (result) } }
+            } }
+            label { "node" input name="node" value=(get("node")); }
+            label { "since" input name="since" value=(get("since")) placeholder="7d" size="8"; }
+            button { "Show" }
+        }
+    }
+}
+
+/// A table of running jobs.
+pub(super) fn running(jobs: &Jobs, now: Moment) -> Markup {
+    html! {
+        @if jobs.jobs.is_empty() { p.quiet { "No compaction and no index build runs, as far as the nodes report." } } @else {
+            div.wide { table {
+                thead { tr { th { "what" } th { "node" } th { "done" } th.rest { "for" } th.rest { "ends in" } th.n { "size" } th.n.rest { "after" } th.rest { "started by" } } }
+                tbody { @for line in &jobs.jobs { (row(line, now)) } }
+            } }
+        }
+    }
+}
+
+fn row(line: &JobLine, now: Moment) -> Markup {
+    let what = match &line.ddoc {
+        Some(ddoc) => format!("{}/{ddoc}", line.shard),
+        None => line.shard.clone(),
+    };
+    html! { tr {
+        td.named {
+            @if line.work == "build" { "build of " }
+            @match &line.target { Some(id) => { (target_link(id, &what)) } None => { (name(&what)) } }
+        }
+        td { @match &line.node { Some(node) => { (name(node)) } None => { (unknown()) } } }
+        td.one { @match line.progress {
+            Some(done) => { (chart::share(done, &percent(done))) " " (percent(done)) }
+            None => { span.quiet { (words(&line.phase)) } }
+        } }
+        td.rest { (span_since(Some(&line.since), now)) }
+        td.rest { (seconds(remaining(line, now))) }
+        td.n { (bytes(line.file_bytes)) }
+        td.n.rest { (bytes(line.predicted_bytes)) }
+        td.rest { (words(&line.owner)) }
+    } }
+}
+
+/// How many seconds a job still takes at its mean pace.
+fn remaining(line: &JobLine, now: Moment) -> Option<f64> {
+    let done = line.progress.filter(|done| *done > 0.01)?;
+    let taken = Moment::parse(&line.since)?.age(now).as_secs_f64();
+    Some(taken / done * (1.0 - done))
+}
+
+/// A table of jobs that ended, the newest first.
+pub(super) fn ended(outcomes: &[OutcomeLine], now: Moment) -> Markup {
+    html! {
+        @if outcomes.is_empty() { p.quiet { "No such job has ended, as far as the journal knows." } } @else {
+            div.wide { table {
+                thead { tr { th { "ended" } th { "target" } th.rest { "node" } th { "result" } th.n { "before" } th.n.rest { "after" } th.n { "freed" } th.n.rest { "took" } th.n.rest title="bytes after, divided by those predicted" { "real / predicted" } th.rest { "started by" } } }
+                tbody { @for line in outcomes { tr {
+                    td.one { (ago(&line.ended_at, now)) }
+                    td.named { (id_link(&line.target, line.ddoc.as_deref())) }
+                    td.rest { (name(&line.node)) }
+                    td { span class=(class_of(&line.result)) { (words(&line.result)) } @if let Some(why) = &line.why { details { summary { "why" } (name(why)) } } }
+                    td.n { (bytes(line.before_bytes)) }
+                    td.n.rest { (bytes(line.after_bytes)) }
+                    td.n { (signed(line.freed_bytes)) }
+                    td.n.rest { (seconds(Some(line.duration_seconds as f64))) }
+                    td.n.rest { (number(line.estimate_ratio)) }
+                    td.rest { (words(&line.owner)) @if let Some(by) = &line.ordered_by { span.quiet { ", ordered by " (name(by)) } } }
+                } } }
+            } }
+        }
+    }
+}
+
+/// Bytes freed; a file that grew has a minus.
+pub(super) fn signed(freed: Option<i64>) -> Markup {
+    match freed {
+        Some(freed) if freed < 0 => html! { "-" (format_size_short(freed.unsigned_abs())) },
+        freed => bytes(freed.map(i64::unsigned_abs)),
+    }
+}
+
+fn class_of(result: &str) -> &'static str {
+    match result {
+        "freed" => "one good",
+        "failed" | "lost" => "one bad",
+        _ => "one",
+    }
+}

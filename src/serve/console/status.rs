@@ -1,0 +1,72 @@
+//! How recliner itself is: its sweeps, what it could not read, what its login may not do.
+
+use super::{
+    Page, Part, Screen,
+    cells::{ago, count, name, seconds, unknown, words},
+};
+use crate::serve::report::Status;
+use maud::{Markup, html};
+use wall_clock::Moment;
+
+/// The page at `/status`.
+pub(in crate::serve) fn status(status: &Status, now: Moment) -> Page {
+    let parts = vec![
+        Part::new("process", process(status)),
+        Part::new("sweep", sweep(status, now)),
+        Part::new("errors", errors(status)),
+    ];
+    Page::live(Screen::Status, "Status", parts)
+}
+
+fn process(status: &Status) -> Markup {
+    html! {
+        dl.facts {
+            dt { "version" } dd { (status.version) " of " (status.date) ", " code { (status.revision) } }
+            dt { "mode" } dd { (status.mode) }
+            dt { "ready" } dd { @if status.ready { "yes" } @else { span.warn { "no" } } }
+            @if let Some(problem) = &status.problem { dt { "problem" } dd.bad { (name(problem)) } }
+            @if let Some(problem) = &status.journal_problem { dt { "journal" } dd.bad { (name(problem)) } }
+        }
+        @if !status.missing_rights.is_empty() {
+            h2 { "Rights that the login lacks" }
+            ul { @for right in &status.missing_rights { li { (name(right)) } } }
+        }
+        h2 { "For programs" }
+        ul {
+            li { a href="metrics" { "metrics" } " for Prometheus, " a href="sd" { "sd" } " for its service discovery" }
+            li { a href="api/v1/openapi.json" { "api/v1/openapi.json" } ": the JSON API; all that these pages show" }
+            li { a href="_db_updates" { "_db_updates" } ": changed databases, as in CouchDB" }
+            li { a href="-/ready" { "-/ready" } " and " a href="-/healthy" { "-/healthy" } " for supervisors" }
+        }
+    }
+}
+
+fn sweep(status: &Status, now: Moment) -> Markup {
+    let sweep = &status.sweep;
+    html! {
+        h2 { "Sweeps" }
+        dl.facts {
+            dt { "ended" } dd { (count(sweep.ended)) }
+            dt { "last end" } dd { @match &sweep.last_end { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
+            dt { "last that read everything" } dd { @match &sweep.last_success { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
+            dt { "the last took" } dd { (seconds(sweep.last_duration_seconds)) }
+            @if let Some(since) = &sweep.running_since { dt { "one runs since" } dd { (ago(since, now)) @if let (Some(done), Some(total)) = (sweep.done, sweep.total) { ": " (count(done)) " of " (count(total)) } } }
+            dt { "shards asked for" } dd { (count(sweep.shards.asked)) }
+            dt { "unchanged, so not asked for" } dd { (count(sweep.shards.spared)) }
+            dt { "of which known by feeds" } dd { (count(sweep.shards.followed)) }
+        }
+    }
+}
+
+fn errors(status: &Status) -> Markup {
+    html! {
+        h2 { "What could not be read since the start" }
+        @if status.errors.is_empty() { p.quiet { "Nothing failed." } } @else {
+            @if let Some(last) = &status.last_error { p { "The last: " (name(last)) } }
+            div.wide { table {
+                thead { tr { th { "node" } th { "why" } th.n { "how often" } } }
+                tbody { @for line in &status.errors { tr { td { (name(&line.node)) } td { (words(&line.reason)) } td.n { (count(line.count)) } } } }
+            } }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! All targets: searched, filtered, sorted, page by page.
+
+use super::{
+    Page, Part, Screen,
+    cells::{bytes, count, database_link, link, name, number, score, target_link, words},
+    target,
+};
+use crate::{
+    serve::report::{Target, Targets},
+    text::escape,
+};
+use maud::{Markup, html};
+use std::collections::BTreeSet;
+
+/// The filter in force, by the parameters of `/api/v1/targets`.
+pub(in crate::serve) struct TargetFilter {
+    /// Parameters that were given and are not empty.
+    pub(in crate::serve) given: Vec<(String, String)>,
+    /// Words to choose from, by parameter.
+    pub(in crate::serve) choices: Vec<(&'static str, Vec<String>)>,
+    /// Channels whose priorities are bytes.
+    pub(in crate::serve) in_bytes: BTreeSet<String>,
+}
+
+impl TargetFilter {
+    fn get(&self, key: &str) -> &str {
+        let given = self.given.iter().find(|(given, _)| given == key);
+        given.map_or("", |(_, value)| value)
+    }
+
+    /// The same filter with other values; an empty value takes a parameter away.
+    fn with(&self, page: &str, changes: &[(&str, &str)]) -> String {
+        let kept = self.given.iter().map(|(key, value)| (&**key, &**value));
+        let kept = kept.filter(|(key, _)| changes.iter().all(|(changed, _)| changed != key));
+        let changed = changes.iter().copied().filter(|(_, value)| !value.is_empty());
+        link(page, &kept.chain(changed).collect::<Vec<_>>())
+    }
+}
+
+/// Columns that can be sorted by: title, parameter, whether it is a number.
+const COLUMNS: [(&str, &str, bool); 8] = [
+    ("database", "db", false),
+    ("node", "node", false),
+    ("kind", "kind", false),
+    ("on disk", "file_bytes", true),
+    ("reclaimable", "reclaimable_bytes", true),
+    ("ratio", "ratio", true),
+    ("channel", "channel", false),
+    ("priority", "priority", true),
+];
+
+/// The page at `/targets`.
+pub(in crate::serve) fn targets(filter: &TargetFilter, found: &Targets) -> Page {
+    let list = html! {
+        p { (summary(found)) " " a.quiet href=(filter.with("api/v1/targets", &[])) { "JSON" } }
+        @if !found.targets.is_empty() { (table(filter, &found.targets)) (turn(filter, found)) }
+    };
+    Page::live(
+        Screen::Targets,
+        "Targets",
+        vec![Part::new("filter", form(filter)), Part::new("list", list)],
+    )
+}
+
+fn summary(found: &Targets) -> String {
+    if found.total == 0 {
+        return "No target matches.".to_owned();
+    }
+    let to = found.offset + found.targets.len();
+    format!(
+        "{} to {} of {} targets",
+        count((found.offset + 1).min(to)),
+        count(to),
+        count(found.total)
+    )
+}
+
+fn form(filter: &TargetFilter) -> Markup {
+    html! {
+        form.filter action="targets" {
+            label { "search" input type="search" name="search" value=(filter.get("search")) placeholder="name or id"; }
+            @for (key, words) in &filter.choices {
+                label {
+                    (key)
+                    select name=(key) {
+                        option value="" { "any" }
+                        @for word in words { option value=(word) selected[filter.get(key) == word] { (escape::escape_line(word)) } }
+                    }
+                }
+            }
+            label { "database" input name="db" value=(filter.get("db")); }
+            label { "at least" input name="min_size" value=(filter.get("min_size")) placeholder="100MiB" size="8"; }
+            @for key in ["sort", "order"] {
+                @if !filter.get(key).is_empty() { input type="hidden" name=(key) value=(filter.get(key)); }
+            }
+            button { "Show" }
+            @if !filter.given.is_empty() { a href="targets" { "Clear" } }
+        }
+    }
+}
+
+fn table(filter: &TargetFilter, list: &[Target]) -> Markup {
+    html! {
+        div.wide { table {
+            thead { tr {
+                th { "target" }
+                @for (title, key, is_number) in COLUMNS { (heading(filter, title, key, is_number)) }
+                th.rest { "why it waits" }
+            } }
+            tbody { @for line in list { tr {
+                td.named { (target_link(&line.id, &target::title(line))) }
+                td.rest { (database_link(&line.db)) }
+                td.rest { (name(&line.node)) }
+                td.rest { (line.kind) @if line.state != "ok" { " " span.warn { (line.state) } } }
+                td.n { (bytes(line.file_bytes)) }
+                td.n { (bytes(line.reclaimable_bytes)) }
+                td.n.rest { (number(line.ratio)) }
+                td.rest { @match &line.channel { Some(channel) => { (name(channel)) } None => { span.quiet { "none" } } } }
+                td.n.rest { @match &line.channel { Some(channel) => { (score(line.priority, filter.in_bytes.contains(channel))) } None => {} } }
+                td.rest { @if let Some(refusal) = &line.refusal { a href={ "docs/why.html#" (refusal.reason) } { (words(&refusal.reason)) } } }
+            } } }
+        } }
+    }
+}
+
+/// A heading that sorts by its column, and turns the order round when it already does.
+fn heading(filter: &TargetFilter, title: &str, key: &str, is_number: bool) -> Markup {
+    let by_default = if is_number { "desc" } else { "asc" };
+    let sorted = filter.get("sort") == key;
+    let order = match filter.get("order") {
+        "" => by_default,
+        given => given,
+    };
+    let other = if order == "asc" { "desc" } else { "asc" };
+    let next = if sorted { other } else { by_default };
+    let to = filter.with("targets", &[("sort", key), ("order", next), ("offset", "")]);
+    let class = match (is_number, key) {
+        (true, "file_bytes" | "reclaimable_bytes") => "n",
+        (true, _) => "n rest",
+        (false, _) => "rest",
+    };
+    let direction = if order == "asc" { "ascending" } else { "descending" };
+    html! {
+        th class=(class) aria-sort=[sorted.then_some(direction)] {
+            a href=(to) { (title) @if sorted { span aria-hidden="true" { @if order == "asc" { " ↑" } @else { " ↓" } } } }
+        }
+    }
+}
+
+fn turn(filter: &TargetFilter, found: &Targets) -> Markup {
+    let before = found.offset.saturating_sub(found.limit).to_string();
+    let after = (found.offset + found.limit).to_string();
+    html! {
+        p.turn {
+            @if found.offset > 0 { a rel="prev" href=(filter.with("targets", &[("offset", &before)])) { "← before" } }
+            @if found.offset + found.targets.len() < found.total { a rel="next" href=(filter.with("targets", &[("offset", &after)])) { "after →" } }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Pictures and cells, and what every page has.
+
+use super::{
+    cells::{count, link, name},
+    chart::{self, Segment},
+    *,
+};
+
+const HOSTILE: &str = "<script>alert(\"1\")</script>&'\u{202e}evil\u{7}";
+
+#[test]
+fn a_name_is_text_whatever_it_holds() {
+    let shown = name(HOSTILE).into_string();
+    assert!(
+        !shown.contains("<script") && !shown.contains('\u{7}') && !shown.contains('\u{202e}'),
+        "{shown}"
+    );
+    assert!(shown.starts_with("<bdi>"), "{shown}");
+}
+
+#[test]
+fn a_link_keeps_every_letter_of_a_name_apart_from_its_own() {
+    let to = link("database", &[("name", "a&b=c#d/e+f %é"), ("x", "")]);
+    assert_eq!(to, "database?name=a%26b%3Dc%23d%2Fe%2Bf%20%25%C3%A9&x=");
+}
+
+#[test]
+fn an_id_is_shown_by_what_a_person_knows_it_by() {
+    for (id, ddoc, expected) in [
+        (
+            "db:couchdb@a/shards%2F00000000-7fffffff%2Fa%252Fb.17",
+            None,
+            "shards/00000000-7fffffff/a%2Fb.17",
+        ),
+        ("view:_cluster/orders.17/3e0edd1b61ed8b43", Some("_design/x"), "orders.17/_design/x"),
+        ("view:_cluster/orders.17/3e0edd1b61ed8b43", None, "orders.17, view 3e0edd1b…"),
+        ("cleanup:app%2Feu", None, "index files of app/eu"),
+        ("nothing", None, "nothing"),
+    ] {
+        let shown = cells::id_link(id, ddoc).into_string();
+        assert!(shown.contains(&format!("<bdi>{expected}</bdi>")), "{shown}");
+    }
+}
+
+#[test]
+fn counts_are_in_groups_of_three_digits() {
+    for (number, shown) in [(0_u64, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")]
+    {
+        assert_eq!(count(number), shown);
+    }
+}
+
+#[test]
+fn a_bar_is_never_wider_than_itself_and_says_its_numbers() {
+    let segments = [("live", 80.0), ("waste", 50.0), ("other", f64::NAN)];
+    let segments = segments.map(|(class, size)| Segment { class, size });
+    let bar = chart::stacked("volume", &segments, 100.0, "80 live").into_string();
+    let widths = bar.split("width=\"").skip(2).map(|rest| rest.split('"').next().unwrap());
+    let sum: f64 = widths.map(|width| width.parse::<f64>().unwrap()).sum();
+    assert!(sum <= 1000.0, "{bar}");
+    assert!(bar.contains("aria-label=\"80 live\""), "{bar}");
+}
+
+#[test]
+fn pictures_of_nothing_are_pictures() {
+    for picture in [
+        chart::stacked("volume", &[], 0.0, "nothing"),
+        chart::columns(&[], "", "", "", "nothing"),
+        chart::scatter(&[], "nothing"),
+        chart::scatter(&[(0.0, 5.0)], "nothing"),
+        chart::against_threshold(0.0, 0.0, "nothing"),
+        chart::against_threshold(f64::INFINITY, 2.0, "nothing"),
+    ] {
+        let text = picture.into_string();
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    }
+}
+
+#[test]
+fn every_letter_after_g_is_one_screens_own_and_the_script_knows_it() {
+    let script = asset("console.js").unwrap().text;
+    for screen in Screen::ALL {
+        let (title, to, letter) = screen.entry();
+        assert!(script.contains(&format!("{letter}: \"{to}\"")), "{title}");
+    }
+}
+
+#[test]
+fn nothing_in_a_document_needs_more_than_this_servers_files() {
+    let page = failed("Not found", HOSTILE);
+    let around = Around { version: "0.1.0", mode: "advise", simulation: Some("a simulation") };
+    let text = document(&page, &around).into_string();
+    for refused in [" style=", "onclick", "http://", "https://", "<style", "javascript:"] {
+        assert!(!text.contains(refused), "{refused} in {text}");
+    }
+    assert_eq!(text.matches("<script").count(), 1, "{text}");
+}

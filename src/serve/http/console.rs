@@ -1,0 +1,503 @@
+//! The console's routes: which answers each page needs, and where they come from.
+//!
+//! Owns the way from a path to a page; how it looks is [`console`]'s. A page is gathered the same way
+//! whether a browser loads it or keeps it open: [`live`] renders it again, [`act`] leads to orders.
+
+mod act;
+mod live;
+
+pub(super) use live::LivePages;
+
+use super::{
+    AppState,
+    api::{
+        ApiError, in_turn,
+        journal::{self, journal_of},
+        meant, no_match, status_of,
+    },
+    docs,
+    guard::{self, ConcurrencyLimit},
+    query::{EventsParameters, HistoryParameters, TargetQuery},
+};
+use crate::{
+    advice::Waste,
+    config,
+    model::{
+        priority::PriorityUnit,
+        records::JobResult,
+        settings::Settings,
+        target::{TargetKind, TargetSelector, TargetState},
+    },
+    plan::{Plan, RefusalReason},
+    serve::{
+        console::{
+            self, Around, DatabaseAnswers, EventFilter, JobAnswers, OverviewAnswers, Page,
+            QueueAnswers, TargetAnswers, TargetFilter,
+        },
+        report::{
+            self, Advice, AdviceLine, ChannelScore, ChannelWeek, EventLine, Events, Explained,
+            Found, HourLine, Jobs, LimitLine, OutcomeLine, Outcomes, Planned, Queue, Scorecard,
+            SpaceLine, Target, Targets, Wanted, WholeViews,
+        },
+    },
+    store::journal::{EventType, EventsQuery, HistoryQuery},
+};
+use axum::{
+    Extension, Router,
+    body::Body,
+    extract::{self, Query},
+    http::{HeaderMap, StatusCode, Uri, header},
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use couchdb_client::ClientSettings;
+use maud::Markup;
+use serde::de::DeserializeOwned;
+use std::{collections::BTreeSet, sync::Arc};
+use wall_clock::Moment;
+
+/// Targets, jobs and events on a page.
+const SHOWN: usize = 100;
+
+/// Jobs and events on the page of a database or target.
+const SHOWN_OF_ONE: usize = 20;
+
+/// Targets on the page of a database.
+const COPIES: usize = 500;
+
+/// Hours that the overview looks back, and the jobs that it counts at most.
+const HOURS: u64 = 48;
+const MAX_COUNTED: usize = 10_000;
+
+const WEEK: u64 = 7 * 86_400;
+
+/// The pages, by path.
+const PAGES: [&str; 12] = [
+    "/",
+    "/targets",
+    "/target",
+    "/database",
+    "/queue",
+    "/jobs",
+    "/events",
+    "/nodes",
+    "/advice",
+    "/configuration",
+    "/status",
+    "/act",
+];
+
+/// The routes of the console.
+pub(super) fn routes(turns: ConcurrencyLimit, live: LivePages) -> Router<AppState> {
+    let mut router = Router::new();
+    for path in PAGES {
+        let page = match path {
+            "/act" => get(act::ask).post(act::act),
+            _ => get(show),
+        };
+        router = router.route(path, page);
+    }
+    router
+        .route("/live", get(live::live))
+        .route("/assets/{name}", get(asset))
+        .layer(Extension(live))
+        .layer(Extension(turns))
+}
+
+/// A page.
+async fn show(
+    extract::State(state): extract::State<AppState>,
+    Extension(turns): Extension<ConcurrencyLimit>,
+    uri: Uri,
+) -> Response {
+    match gather(&state, &turns, &uri).await {
+        Ok(page) => response(&state, StatusCode::OK, &page),
+        Err(refused) => failed(&state, &refused),
+    }
+}
+
+/// A page as it is sent.
+fn response(state: &AppState, code: StatusCode, page: &Page) -> Response {
+    let mode = state.config.borrow().mode;
+    let around = Around {
+        version: state.about.version,
+        mode: mode.label(),
+        simulation: state.about.simulation(mode),
+    };
+    html(code, &console::document(page, &around))
+}
+
+/// The page that says why there is no page.
+fn failed(state: &AppState, refused: &ApiError) -> Response {
+    let title = if refused.code == StatusCode::NOT_FOUND { "Not found" } else { "Not possible" };
+    let mut response = response(state, refused.code, &console::failed(title, &refused.why));
+    if let Some(pause) = &refused.retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, pause.clone());
+    }
+    response
+}
+
+fn html(code: StatusCode, text: &Markup) -> Response {
+    let content_type = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
+    let mut response = (code, content_type, text.0.clone()).into_response();
+    guard::allow_own_files(response.headers_mut());
+    response
+}
+
+/// A style sheet or script.
+async fn asset(extract::Path(name): extract::Path<String>, headers: HeaderMap) -> Response {
+    match console::asset(&name) {
+        Some(found) => {
+            docs::cached(found.content_type, Body::from(found.text), found.hash, &headers)
+        }
+        None => (StatusCode::NOT_FOUND, "the console has no such file\n").into_response(),
+    }
+}
+
+/// The page of a path and query.
+async fn gather(state: &AppState, turns: &ConcurrencyLimit, uri: &Uri) -> Result<Page, ApiError> {
+    let given = given(uri)?;
+    match uri.path() {
+        "/" => overview(state, turns).await,
+        "/targets" => targets(state, turns, given).await,
+        "/target" => target(state, turns, &wanted(&given, "id")?).await,
+        "/database" => database(state, turns, &wanted(&given, "name")?).await,
+        "/queue" => queue(state, turns).await,
+        "/jobs" => jobs(state, turns, given).await,
+        "/events" => events(state, turns, given).await,
+        "/nodes" => {
+            let page = |plan: &Plan, state: &AppState| {
+                let planned = Planned::outline(plan, Wanted::default()).0;
+                console::nodes(&status_of(state, plan), &planned, state.clock.now())
+            };
+            with_plan(state, turns, page).await
+        }
+        "/advice" => Ok(console::advice(&advice_of(state), state.clock.now())),
+        "/configuration" => {
+            let page = |plan: &Plan, state: &AppState| {
+                let shown = Arc::clone(&state.config.borrow());
+                let line = status_of(state, plan).config;
+                let defaults = config::to_json(&Settings::new(ClientSettings::new(Vec::new())));
+                console::configuration(&shown.shown, &defaults, &line, state.clock.now())
+            };
+            with_plan(state, turns, page).await
+        }
+        "/status" => {
+            let page = |plan: &Plan, state: &AppState| {
+                console::status(&status_of(state, plan), state.clock.now())
+            };
+            with_plan(state, turns, page).await
+        }
+        path => Err(ApiError::absent(format!("there is no page at {path}"))),
+    }
+}
+
+/// The parameters of a query, without those that are empty: forms send all of their fields.
+fn given(uri: &Uri) -> Result<Vec<(String, String)>, ApiError> {
+    let Query(mut given) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+        .map_err(|why| ApiError::bad(why.body_text()))?;
+    given.retain(|(_, value)| !value.is_empty());
+    Ok(given)
+}
+
+fn wanted(given: &[(String, String)], key: &str) -> Result<String, ApiError> {
+    let found = given.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
+    found.ok_or_else(|| ApiError::bad(format!("the link lacks {key}=")))
+}
+
+/// Parameters as one of the API's own queries; `more` is used where they have no such parameter.
+fn parsed<Q: DeserializeOwned>(
+    given: &[(String, String)],
+    more: &[(&str, &str)],
+) -> Result<Q, ApiError> {
+    let missing = more.iter().filter(|(key, _)| given.iter().all(|(name, _)| name != key));
+    let pairs = given.iter().map(|(key, value)| (&**key, &**value)).chain(missing.copied());
+    let text = console::link("/", &pairs.collect::<Vec<_>>());
+    let uri: Uri = text.parse().map_err(ApiError::bad)?;
+    let Query(query) = Query::try_from_uri(&uri).map_err(|why| {
+        let text = why.body_text();
+        let prefix = "Failed to deserialize query string: ";
+        ApiError::bad(text.strip_prefix(prefix).unwrap_or(&text))
+    })?;
+    Ok(query)
+}
+
+/// A page made of the plan alone, on a blocking thread.
+async fn with_plan(
+    state: &AppState,
+    turns: &ConcurrencyLimit,
+    page: impl FnOnce(&Plan, &AppState) -> Page + Send + 'static,
+) -> Result<Page, ApiError> {
+    let owned = state.clone();
+    in_turn(state, turns, move |plan| Ok(page(&plan, &owned))).await
+}
+
+fn advice_of(state: &AppState) -> Advice {
+    let view = Arc::clone(&state.advice.borrow());
+    let waste = Waste::of(&state.plan.borrow().snapshot);
+    Advice::of(&view, waste, state.clock.now())
+}
+
+async fn overview(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, ApiError> {
+    let now = state.clock.now();
+    let since = Moment::from_unix(now.unix().saturating_sub(HOURS * 3_600));
+    let hours = match &state.journal {
+        None => Vec::new(),
+        Some(kept) => {
+            let query =
+                HistoryQuery { since: Some(since), limit: MAX_COUNTED, ..HistoryQuery::default() };
+            // A journal that cannot be read is said by the status; the rest of the page stays useful.
+            let found = journal::in_turn(turns, kept.history(query)).await;
+            let entries = found.map(|page| page.entries).unwrap_or_default();
+            match entries.is_empty() {
+                true => Vec::new(),
+                false => HourLine::all(&entries, HOURS, now),
+            }
+        }
+    };
+    let advice = advice_of(state);
+    let week = Moment::from_unix(now.unix().saturating_sub(WEEK));
+    let scorecard = Scorecard::of(&state.scorecard.borrow(), week, now);
+    let page = move |plan: &Plan, state: &AppState| {
+        console::overview(&OverviewAnswers {
+            status: status_of(state, plan),
+            space: SpaceLine::of(plan),
+            jobs: Jobs::of(plan),
+            planned: Planned::outline(plan, Wanted::default()).0,
+            advice,
+            scorecard,
+            hours,
+            now,
+        })
+    };
+    with_plan(state, turns, page).await
+}
+
+async fn targets(
+    state: &AppState,
+    turns: &ConcurrencyLimit,
+    given: Vec<(String, String)>,
+) -> Result<Page, ApiError> {
+    let query: TargetQuery = parsed(&given, &[("sort", "reclaimable_bytes")])?;
+    in_turn(state, turns, move |plan| {
+        let page = query.page().map_err(ApiError::bad)?;
+        let (total, shown) = query.select(&plan).map_err(ApiError::bad)?;
+        let lines =
+            shown.iter().filter_map(|ix| Some(Target::of(&plan, plan.snapshot.target(*ix)?)));
+        let found = Targets {
+            generated_at: plan.snapshot.generated_at().rfc3339(),
+            total,
+            offset: page.offset,
+            limit: page.limit,
+            targets: lines.collect(),
+        };
+        let filter = TargetFilter {
+            given: shown_filter(given),
+            choices: choices(&plan),
+            in_bytes: ranked_by_bytes(&plan),
+        };
+        Ok(console::targets(&filter, &found))
+    })
+    .await
+}
+
+/// The filter as the page shows it: with the order that is in force.
+fn shown_filter(mut given: Vec<(String, String)>) -> Vec<(String, String)> {
+    if given.iter().all(|(key, _)| key != "sort") {
+        given.push(("sort".to_owned(), "reclaimable_bytes".to_owned()));
+    }
+    given
+}
+
+/// What the filter offers to choose from.
+fn choices(plan: &Plan) -> Vec<(&'static str, Vec<String>)> {
+    let words = |list: &mut dyn Iterator<Item = &str>| list.map(ToOwned::to_owned).collect();
+    vec![
+        ("kind", words(&mut TargetKind::ALL.map(TargetKind::label).into_iter())),
+        ("node", words(&mut plan.snapshot.nodes().iter().map(|node| &*node.name))),
+        ("channel", words(&mut plan.channels.list.iter().map(|channel| &*channel.name))),
+        ("state", words(&mut TargetState::ALL.map(TargetState::label).into_iter())),
+        ("reason", words(&mut RefusalReason::ALL.map(RefusalReason::label).into_iter())),
+    ]
+}
+
+fn ranked_by_bytes(plan: &Plan) -> BTreeSet<String> {
+    let channels = plan.channels.list.iter();
+    let of_bytes = channels.filter(|it| it.priority.unit() == Some(PriorityUnit::Bytes));
+    of_bytes.map(|channel| channel.name.to_string()).collect()
+}
+
+/// Targets that a text means, with what is decided about each.
+struct Meant {
+    explained: Vec<Explained>,
+    scores: Vec<ChannelScore>,
+    total: usize,
+    selector: TargetSelector,
+    /// Ids of the targets, by which advice is found.
+    subjects: BTreeSet<String>,
+}
+
+async fn find(
+    state: &AppState,
+    turns: &ConcurrencyLimit,
+    text: &str,
+    limit: usize,
+) -> Result<Meant, ApiError> {
+    let (text, status) = (text.to_owned(), Arc::clone(&state.status.borrow()));
+    in_turn(state, turns, move |plan| {
+        let (text, found) = meant(&plan, &text, None);
+        if found == Found::None {
+            return Err(no_match(&plan, &status, text));
+        }
+        let all = found.all();
+        let shown: Vec<_> = all.iter().copied().take(limit).collect();
+        let views = WholeViews::of(&plan, &shown);
+        let of = |ix: &_| Some(Explained::of(&plan, plan.snapshot.target(*ix)?, &views));
+        let explained: Vec<Explained> = shown.iter().filter_map(of).collect();
+        let first = all.first().and_then(|ix| plan.snapshot.target(*ix));
+        Ok(Meant {
+            subjects: explained.iter().map(|it| it.target.id.clone()).collect(),
+            scores: first.map(|target| ChannelScore::all(&plan, target)).unwrap_or_default(),
+            selector: report::selector(&plan, text),
+            total: all.len(),
+            explained,
+        })
+    })
+    .await
+}
+
+/// The last jobs and events of some targets; none where there is no journal.
+async fn remembered(
+    state: &AppState,
+    turns: &ConcurrencyLimit,
+    selector: TargetSelector,
+) -> Result<(Vec<OutcomeLine>, Vec<EventLine>), ApiError> {
+    let Some(kept) = &state.journal else { return Ok((Vec::new(), Vec::new())) };
+    let target = Some(selector);
+    let query =
+        HistoryQuery { target: target.clone(), limit: SHOWN_OF_ONE, ..HistoryQuery::default() };
+    let outcomes = journal::in_turn(turns, kept.history(query)).await?;
+    let outcomes = outcomes.entries.iter().map(|(seq, outcome)| OutcomeLine::of(*seq, outcome));
+    let query = EventsQuery { target, limit: SHOWN_OF_ONE, ..EventsQuery::default() };
+    let events = newest_events(state, turns, query).await?;
+    Ok((outcomes.collect(), events.events.into_iter().rev().collect()))
+}
+
+/// The events of a query; without a time or number, the newest.
+async fn newest_events(
+    state: &AppState,
+    turns: &ConcurrencyLimit,
+    mut query: EventsQuery,
+) -> Result<Events, ApiError> {
+    let kept = journal_of(state)?;
+    let last_seq = kept.health().borrow().last_seq;
+    let newest = query.after_seq.is_none() && query.from.is_none();
+    if newest {
+        let first = journal::in_turn(turns, kept.first_of_newest_events(query.clone())).await?;
+        query.after_seq = Some(first.map_or(last_seq, |first| first.saturating_sub(1)));
+    }
+    let limit = query.limit;
+    let found = journal::in_turn(turns, kept.events(query)).await?;
+    let events = found.entries.iter().map(|(seq, event)| EventLine::of(*seq, event));
+    Ok(Events { limit, events: events.collect(), more: found.has_more && !newest, last_seq })
+}
+
+async fn target(state: &AppState, turns: &ConcurrencyLimit, id: &str) -> Result<Page, ApiError> {
+    let mut found = find(state, turns, id, 1).await?;
+    let (outcomes, events) = remembered(state, turns, found.selector).await?;
+    let explained =
+        found.explained.pop().ok_or_else(|| ApiError::absent(format!("{id:?} is gone")))?;
+    let now = state.clock.now();
+    Ok(console::target(&TargetAnswers { explained, scores: found.scores, outcomes, events, now }))
+}
+
+async fn database(state: &AppState, turns: &ConcurrencyLimit, db: &str) -> Result<Page, ApiError> {
+    let found = find(state, turns, db, COPIES).await?;
+    let (outcomes, events) = remembered(state, turns, found.selector).await?;
+    let design = format!("{db}/");
+    let about = |line: &AdviceLine| {
+        let subject = &line.subject.name;
+        line.muted.is_none()
+            && (subject == db || subject.starts_with(&design) || found.subjects.contains(subject))
+    };
+    let advice = advice_of(state).advice.into_iter().filter(about).collect();
+    Ok(console::database(&DatabaseAnswers {
+        db: db.to_owned(),
+        targets: found.explained,
+        total: found.total,
+        outcomes,
+        events,
+        advice,
+        now: state.clock.now(),
+    }))
+}
+
+async fn queue(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, ApiError> {
+    let page = |plan: &Plan, state: &AppState| {
+        let now = state.clock.now();
+        let queues = plan.queues.iter().filter_map(|queue| {
+            let node = plan.snapshot.node(queue.node)?;
+            let channel = plan.channels.list.get(queue.channel_index)?;
+            Some(Queue::of(&node.name, &channel.name, queue))
+        });
+        let queues = queues.collect();
+        let planned = Planned::of(plan, Wanted { limit: SHOWN, ..Wanted::default() });
+        let (weeks, limits) = (ChannelWeek::all(plan, now), LimitLine::all(plan));
+        let in_bytes = ranked_by_bytes(plan);
+        console::queue(&QueueAnswers { planned, queues, weeks, limits, in_bytes, now })
+    };
+    with_plan(state, turns, page).await
+}
+
+/// What the targets named in a filter are in the journal.
+async fn selected(
+    state: &AppState,
+    turns: &ConcurrencyLimit,
+    text: Option<String>,
+) -> Result<Option<TargetSelector>, ApiError> {
+    let Some(text) = text else { return Ok(None) };
+    in_turn(state, turns, move |plan| Ok(Some(report::selector(&plan, &text)))).await
+}
+
+async fn jobs(
+    state: &AppState,
+    turns: &ConcurrencyLimit,
+    given: Vec<(String, String)>,
+) -> Result<Page, ApiError> {
+    let now = state.clock.now();
+    let parameters: HistoryParameters = parsed(&given, &[])?;
+    let target = selected(state, turns, parameters.target.clone()).await?;
+    let query = HistoryQuery { target, ..parameters.read(now).map_err(ApiError::bad)? };
+    let limit = query.limit;
+    let outcomes = match journal_of(state) {
+        Err(none) => Err(none.why),
+        Ok(kept) => {
+            let found = journal::in_turn(turns, kept.history(query)).await?;
+            let last = found.entries.last().map(|(seq, _)| *seq);
+            let lines = found.entries.iter().map(|(seq, outcome)| OutcomeLine::of(*seq, outcome));
+            let next_before = last.filter(|_| found.has_more);
+            Ok(Outcomes { limit, outcomes: lines.collect(), next_before })
+        }
+    };
+    let results = JobResult::ALL.map(JobResult::label).to_vec();
+    let jobs = Jobs::of(&state.plan.borrow().clone());
+    Ok(console::jobs(&JobAnswers { jobs, outcomes, given, results, now }))
+}
+
+async fn events(
+    state: &AppState,
+    turns: &ConcurrencyLimit,
+    given: Vec<(String, String)>,
+) -> Result<Page, ApiError> {
+    let now = state.clock.now();
+    let parameters: EventsParameters = parsed(&given, &[])?;
+    let target = selected(state, turns, parameters.target.clone()).await?;
+    let (query, _) = parameters.read(now).map_err(ApiError::bad)?;
+    let query = EventsQuery { target, ..query };
+    let found = match journal_of(state) {
+        Err(none) => Err(none.why),
+        Ok(_) => Ok(newest_events(state, turns, query).await?),
+    };
+    let types = EventType::ALL.map(EventType::label).to_vec();
+    Ok(console::events(&EventFilter { given, types }, &found, now))
+}

@@ -1,0 +1,267 @@
+//! Orders from a page: what a person is asked before, the order itself, and how it went.
+//!
+//! Owns the way from a form to an order of the API. A form is sent only by a page of this server, which
+//! the guard checks more strictly than for programs; everything else, the permissions too, is the API's.
+
+use super::{failed, given, response};
+use crate::{
+    plan::Plan,
+    serve::{
+        console::{self, Confirmation},
+        http::{
+            AppState, admin, advice,
+            api::{ApiError, in_turn},
+            guard::{self, ConcurrencyLimit, Permission},
+        },
+        report::{self, StartLine},
+    },
+};
+use axum::{
+    Extension,
+    body::{self, Body},
+    extract::{self, Query, Request},
+    http::{HeaderValue, StatusCode, Uri, header},
+    response::Response,
+};
+use serde_json::{Map, Value};
+
+/// The longest form and the longest answer to an order, in bytes.
+const MAX_FORM: usize = 1 << 16;
+const MAX_ANSWER: usize = 1 << 22;
+
+/// A field that a person fills in: its key, what to write, an example.
+type Asked = (&'static str, &'static str, &'static str);
+
+const WHY: Asked = ("why", "Why (kept in the journal):", "a backup runs");
+const FORCE: Asked = ("force", "Even though no channel takes it, or although it rests:", "");
+const FOR: Asked = ("for", "For how long:", "30d");
+
+/// The values of a form's or a link's fields.
+type Fields<'a> = &'a dyn Fn(&str) -> String;
+
+/// An order that a page offers.
+struct Offer {
+    /// Its route in the API, without the prefix.
+    order: &'static str,
+    permission: Permission,
+    /// Fields that the link gives.
+    fields: &'static [&'static str],
+    asks: &'static [Asked],
+    /// What it does.
+    does: fn(Fields<'_>) -> String,
+}
+
+const OFFERS: [Offer; 8] = [
+    Offer {
+        order: "suspend",
+        permission: Permission::Suspend,
+        fields: &["scope"],
+        asks: &[WHY],
+        does: |of| {
+            format!(
+                "Nothing starts any more in the scope {:?} until somebody resumes it. Running compactions go on.",
+                of("scope")
+            )
+        },
+    },
+    Offer {
+        order: "resume",
+        permission: Permission::Suspend,
+        fields: &["scope"],
+        asks: &[],
+        does: |of| format!("Starts in the scope {:?} are allowed again.", of("scope")),
+    },
+    Offer {
+        order: "compact",
+        permission: Permission::Admin,
+        fields: &["target"],
+        asks: &[FORCE],
+        does: |of| {
+            format!(
+                "{} is compacted before everything that waits, as soon as its limits and the space on its volume allow.",
+                of("target")
+            )
+        },
+    },
+    Offer {
+        order: "release",
+        permission: Permission::Admin,
+        fields: &["target", "all"],
+        asks: &[],
+        does: |of| match &*of("target") {
+            "" => "All targets that failed too often may start again.".to_owned(),
+            target => format!("{target} may start again although it failed before."),
+        },
+    },
+    Offer {
+        order: "rescan",
+        permission: Permission::Admin,
+        fields: &[],
+        asks: &[],
+        does: |_| "A sweep over all targets begins now.".to_owned(),
+    },
+    Offer {
+        order: "flush",
+        permission: Permission::Admin,
+        fields: &["node", "channel"],
+        asks: &[],
+        does: |_| {
+            "The queues are emptied; what is still worth compacting waits anew when it is read again.".to_owned()
+        },
+    },
+    Offer {
+        order: "advice/mute",
+        permission: Permission::Admin,
+        fields: &["code", "subject"],
+        asks: &[FOR, WHY],
+        does: |of| {
+            format!(
+                "The advice {} about {} does not count any more for that time.",
+                of("code"),
+                of("subject")
+            )
+        },
+    },
+    Offer {
+        order: "advice/unmute",
+        permission: Permission::Admin,
+        fields: &["code", "subject"],
+        asks: &[],
+        does: |of| format!("The advice {} about {} counts again.", of("code"), of("subject")),
+    },
+];
+
+/// The offer of a name; pages call orders about advice by their last word.
+fn offer(given: &[(String, String)]) -> Result<&'static Offer, ApiError> {
+    let wanted = value(given, "order");
+    let named = |offer: &&Offer| {
+        offer.order == wanted || offer.order.strip_prefix("advice/") == Some(&wanted)
+    };
+    OFFERS.iter().find(named).ok_or_else(|| {
+        let known: Vec<&str> = OFFERS.iter().map(|offer| offer.order).collect();
+        ApiError::bad(format!("{wanted:?} is not an order; orders: {}", known.join(", ")))
+    })
+}
+
+fn value(given: &[(String, String)], key: &str) -> String {
+    given.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone()).unwrap_or_default()
+}
+
+/// Asks whether an order should be carried out.
+pub(super) async fn ask(
+    extract::State(state): extract::State<AppState>,
+    Extension(turns): Extension<ConcurrencyLimit>,
+    request: Request,
+) -> Response {
+    // Who asks is settled before anything is awaited.
+    let asked = given(request.uri()).and_then(|given| {
+        let offer = offer(&given)?;
+        let refused = guard::may_order(&state.allow, offer.permission, &request).err();
+        Ok((offer, given, refused))
+    });
+    let asked = async {
+        let (offer, given, refused) = asked?;
+        let start = match offer.order {
+            "compact" => start_of(&state, &turns, value(&given, "target")).await?,
+            _ => None,
+        };
+        let fields = offer.fields.iter().filter(|key| !value(&given, key).is_empty());
+        Ok(Confirmation {
+            order: offer.order.to_owned(),
+            does: (offer.does)(&|key| value(&given, key)),
+            fields: fields.map(|key| ((*key).to_owned(), value(&given, key))).collect(),
+            asks: offer.asks.to_vec(),
+            start,
+            refused: refused.map(|why| why.to_string()),
+        })
+    };
+    match asked.await {
+        Ok(asked) => response(&state, StatusCode::OK, &console::confirmation(&asked)),
+        Err(refused) => failed(&state, &refused),
+    }
+}
+
+/// What compacting a target would send and do, if the plan starts it; else nothing is known beforehand.
+async fn start_of(
+    state: &AppState,
+    turns: &ConcurrencyLimit,
+    text: String,
+) -> Result<Option<StartLine>, ApiError> {
+    in_turn(state, turns, move |plan: std::sync::Arc<Plan>| {
+        let found = report::find(&plan, &text).all();
+        let [ix] = found.as_slice() else { return Ok(None) };
+        Ok(plan.start(*ix).and_then(|start| StartLine::of(&plan, start)))
+    })
+    .await
+}
+
+/// Carries out the order of a form.
+pub(super) async fn act(
+    extract::State(state): extract::State<AppState>,
+    Extension(turns): Extension<ConcurrencyLimit>,
+    request: Request,
+) -> Response {
+    if let Err(refused) = guard::check_form(&request) {
+        return failed(&state, &ApiError::forbidden(refused));
+    }
+    let (mut parts, form) = request.into_parts();
+    let read = async {
+        let form = body::to_bytes(form, MAX_FORM).await.map_err(ApiError::bad)?;
+        let text = std::str::from_utf8(&form).map_err(ApiError::bad)?;
+        let uri: Uri = ["/act?", text].concat().parse().map_err(ApiError::bad)?;
+        let Query(given) = Query::<Vec<(String, String)>>::try_from_uri(&uri)
+            .map_err(|why| ApiError::bad(why.body_text()))?;
+        Ok((offer(&given)?, given))
+    };
+    let (offer, given) = match read.await {
+        Ok(read) => read,
+        Err(refused) => return failed(&state, &refused),
+    };
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    parts.headers.remove(header::CONTENT_LENGTH);
+    let order = Request::from_parts(parts, Body::from(json(offer, &given).to_string()));
+    let (shown, turns) = (extract::State(state.clone()), Extension(turns));
+    let answer = match offer.order {
+        "suspend" => admin::suspend(shown, turns, order).await,
+        "resume" => admin::resume(shown, turns, order).await,
+        "compact" => admin::compact(shown, turns, order).await,
+        "release" => admin::release(shown, turns, order).await,
+        "rescan" => admin::rescan(shown, turns, order).await,
+        "flush" => admin::flush(shown, turns, order).await,
+        "advice/mute" => advice::mute(shown, turns, order).await,
+        _ => advice::unmute(shown, turns, order).await,
+    };
+    let code = answer.status();
+    let target = value(&given, "target");
+    let target = (!target.is_empty()).then_some(&*target);
+    let page = console::done(offer.order, target, &said(answer).await);
+    response(&state, code, &page)
+}
+
+/// The body of the order that a form means.
+fn json(offer: &Offer, given: &[(String, String)]) -> Value {
+    let asked = offer.asks.iter().map(|(key, ..)| *key);
+    let keys = offer.fields.iter().copied().chain(asked);
+    let field = |key: &str| match (key, &*value(given, key)) {
+        (_, "") => None,
+        ("force" | "all", text) => Some((key.to_owned(), Value::Bool(text == "true"))),
+        (_, text) => Some((key.to_owned(), Value::String(text.to_owned()))),
+    };
+    Value::Object(keys.filter_map(field).collect::<Map<_, _>>())
+}
+
+/// What the API answered: its data, or why not.
+async fn said(answer: Response) -> Result<Value, String> {
+    let is_done = answer.status().is_success();
+    let bytes =
+        body::to_bytes(answer.into_body(), MAX_ANSWER).await.map_err(|why| why.to_string())?;
+    let answer: Value = serde_json::from_slice(&bytes).map_err(|why| why.to_string())?;
+    match is_done {
+        true => Ok(answer.get("data").cloned().unwrap_or(Value::Null)),
+        false => Err(answer
+            .get("error")
+            .and_then(Value::as_str)
+            .unwrap_or("the order failed")
+            .to_owned()),
+    }
+}

@@ -1,0 +1,251 @@
+//! Open pages: the parts that changed, over one stream of server-sent events a page.
+//!
+//! Owns one renderer for each distinct page that somebody has open: it renders that page again when
+//! something was published, at most once a second and with at most a small share of a core, and all readers
+//! of the page share what it rendered. A slow reader gets the newest state, never a backlog.
+
+use super::{gather, given};
+use crate::{
+    serve::{
+        console::Page,
+        http::{AppState, api::ApiError, guard::ConcurrencyLimit},
+    },
+    tasks::unwrap_join,
+};
+use axum::{
+    Extension,
+    body::Body,
+    extract,
+    http::{HeaderValue, Uri, header},
+    response::{IntoResponse as _, Response},
+};
+use futures::{StreamExt as _, stream};
+use hashbrown::HashMap;
+use serde_json::{Map, Value};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{self, Instant},
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The shortest time between two renderings of a page.
+const PACE: Duration = Duration::from_secs(1);
+
+/// A page that takes long to render rests so many times as long as that took.
+const REST: u32 = 50;
+
+/// Distinct pages that may be open at a time.
+const DISTINCT: usize = 256;
+
+/// A stream without news says so this often, so that its end is noticed.
+const BEAT: Duration = Duration::from_secs(15);
+
+/// The parts of a page as last rendered.
+type Rendered = Arc<[RenderedPart]>;
+
+#[derive(Debug)]
+struct RenderedPart {
+    id: &'static str,
+    hash: u64,
+    html: String,
+}
+
+/// The pages that are open.
+#[derive(Clone, Debug, Default)]
+pub(in crate::serve::http) struct LivePages(Arc<Mutex<OpenPages>>);
+
+#[derive(Debug, Default)]
+struct OpenPages {
+    /// What was rendered last of each, as long as somebody follows it.
+    rendered: HashMap<String, Weak<watch::Sender<Rendered>>>,
+    renderers: JoinSet<()>,
+}
+
+impl LivePages {
+    /// What is rendered of a page; the first reader starts its renderer.
+    fn follow(
+        &self,
+        page: String,
+        uri: Uri,
+        state: &AppState,
+        turns: &ConcurrencyLimit,
+    ) -> Result<(Arc<watch::Sender<Rendered>>, watch::Receiver<Rendered>), ApiError> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A panic of a renderer goes on here.
+        while open.renderers.try_join_next().map(unwrap_join).is_some() {}
+        if let Some(sender) = open.rendered.get(&page).and_then(Weak::upgrade) {
+            let receiver = sender.subscribe();
+            return Ok((sender, receiver));
+        }
+        open.rendered.retain(|_, sender| sender.strong_count() > 0);
+        if open.rendered.len() >= DISTINCT {
+            return Err(ApiError::unavailable(format!(
+                "{DISTINCT} different pages are open already; this one does not follow changes"
+            )));
+        }
+        let (sender, receiver) = watch::channel(Rendered::from([]));
+        let sender = Arc::new(sender);
+        open.rendered.insert(page, Arc::downgrade(&sender));
+        let (state, turns) = (state.clone(), turns.clone());
+        open.renderers.spawn(render_while_followed(Arc::downgrade(&sender), uri, state, turns));
+        Ok((sender, receiver))
+    }
+}
+
+/// The stream of one open page: `?page=` is its path and query, relative to the console.
+pub(super) async fn live(
+    extract::State(state): extract::State<AppState>,
+    Extension(turns): Extension<ConcurrencyLimit>,
+    Extension(pages): Extension<LivePages>,
+    uri: Uri,
+) -> Response {
+    let followed = given(&uri).and_then(|given| {
+        let page = given.into_iter().find(|(key, _)| key == "page");
+        let page = ["/", &page.map(|(_, page)| page).unwrap_or_default()].concat();
+        let page_uri: Uri = page.parse().map_err(ApiError::bad)?;
+        pages.follow(page, page_uri, &state, &turns)
+    });
+    match followed {
+        Ok((sender, receiver)) => events(sender, receiver, &state),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+/// Renders a page again and again, until nobody follows it.
+async fn render_while_followed(
+    sender: Weak<watch::Sender<Rendered>>,
+    uri: Uri,
+    state: AppState,
+    turns: ConcurrencyLimit,
+) {
+    let mut changes = Changes::of(&state);
+    loop {
+        let begun = Instant::now();
+        // A page that is refused now may be possible later: its target may come back.
+        let page = gather(&state, &turns, &uri).await.ok();
+        let Some(sender) = sender.upgrade() else { return };
+        if let Some(page) = page {
+            let rendered = rendered(page);
+            sender.send_if_modified(|before| {
+                let same = before.len() == rendered.len()
+                    && before.iter().zip(rendered.iter()).all(|(old, new)| old.hash == new.hash);
+                *before = rendered;
+                !same
+            });
+        }
+        drop(sender);
+        let rest = (begun.elapsed() * REST).max(PACE);
+        tokio::select! {
+            () = state.stop.cancelled() => return,
+            () = time::sleep_until(begun + rest) => {}
+        }
+        tokio::select! {
+            () = state.stop.cancelled() => return,
+            () = changes.next() => {}
+            // Times on the page go on.
+            () = time::sleep(BEAT) => {}
+        }
+    }
+}
+
+fn rendered(page: Page) -> Rendered {
+    let part = |part: crate::serve::console::Part| {
+        let html = part.html.into_string();
+        RenderedPart { id: part.id, hash: xxh3_64(html.as_bytes()), html }
+    };
+    page.parts.into_iter().map(part).collect()
+}
+
+/// Everything whose publication may change a page.
+struct Changes {
+    plan: watch::Receiver<Arc<crate::plan::Plan>>,
+    status: watch::Receiver<Arc<crate::scan::ScanStatus>>,
+    advice: watch::Receiver<Arc<crate::advice::AdviceView>>,
+    config: watch::Receiver<Arc<crate::serve::http::ConfigStatus>>,
+}
+
+impl Changes {
+    fn of(state: &AppState) -> Self {
+        Self {
+            plan: state.plan.clone(),
+            status: state.status.clone(),
+            advice: state.advice.clone(),
+            config: state.config.clone(),
+        }
+    }
+
+    /// Waits for the next one. A task that has ended publishes nothing more.
+    async fn next(&mut self) {
+        tokio::select! {
+            Ok(()) = self.plan.changed() => {}
+            Ok(()) = self.status.changed() => {}
+            Ok(()) = self.advice.changed() => {}
+            Ok(()) = self.config.changed() => {}
+            else => std::future::pending().await,
+        }
+    }
+}
+
+/// What a reader was sent so far.
+struct Reader {
+    /// Keeps the renderer at work.
+    _sender: Arc<watch::Sender<Rendered>>,
+    receiver: watch::Receiver<Rendered>,
+    sent: HashMap<&'static str, u64>,
+    state: AppState,
+}
+
+fn events(
+    sender: Arc<watch::Sender<Rendered>>,
+    mut receiver: watch::Receiver<Rendered>,
+    state: &AppState,
+) -> Response {
+    // What is there already is sent at once.
+    receiver.mark_changed();
+    let reader = Reader { _sender: sender, receiver, sent: HashMap::new(), state: state.clone() };
+    // The first bytes tell the browser that the stream is open.
+    let opened =
+        stream::once(std::future::ready(Ok::<_, Infallible>("retry: 5000\n\n".to_owned())));
+    let parts = stream::unfold(reader, async |mut reader| {
+        let text = reader.next().await?;
+        Some((Ok(text), reader))
+    });
+    let mut response = Response::new(Body::from_stream(opened.chain(parts)));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    response
+}
+
+impl Reader {
+    /// The next text to send; none when the server stops.
+    async fn next(&mut self) -> Option<String> {
+        loop {
+            tokio::select! {
+                () = self.state.stop.cancelled() => return None,
+                changed = self.receiver.changed() => changed.ok()?,
+                () = time::sleep(BEAT) => return Some(": no news\n\n".to_owned()),
+            }
+            let newest = Arc::clone(&self.receiver.borrow_and_update());
+            if let Some(text) = self.changed_parts(&newest) {
+                return Some(text);
+            }
+        }
+    }
+
+    /// The parts that this reader does not have, as an event.
+    fn changed_parts(&mut self, newest: &Rendered) -> Option<String> {
+        let mut parts = Map::new();
+        for part in newest.iter() {
+            if self.sent.insert(part.id, part.hash) != Some(part.hash) {
+                parts.insert(part.id.to_owned(), Value::String(part.html.clone()));
+            }
+        }
+        (!parts.is_empty()).then(|| format!("event: parts\ndata: {}\n\n", Value::Object(parts)))
+    }
+}

@@ -1,0 +1,280 @@
+//! The console: every page, forms, and open pages.
+
+use super::*;
+use crate::serve::console::link;
+
+/// Start tags without an end, as HTML has them.
+const VOID: [&str; 7] = ["meta", "!DOCTYPE", "br", "img", "hr", "input", "link"];
+
+/// Fails where tags do not nest: enough of HTML for pages.
+pub(super) fn assert_nested(html: &str) {
+    let mut open = Vec::new();
+    for part in html.split('<').skip(1) {
+        let (tag, _) = part.split_once('>').expect("every < begins a tag");
+        let name = tag.split([' ', '/']).find(|word| !word.is_empty()).unwrap();
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "in {html}");
+        } else if !VOID.contains(&name) {
+            open.push(name);
+        }
+    }
+    assert_eq!(open, [""; 0]);
+}
+
+/// Every page of the console, each with answers in it.
+const PAGES: [&str; 15] = [
+    "/",
+    "/targets",
+    "/targets?search=ORD&kind=db&node=&sort=db&order=desc&min_size=1MiB",
+    "/target?id=db%3Acouchdb%40a%2Fshards%252F00000000-ffffffff%252Forders.17",
+    "/database?name=orders",
+    "/database?name=app%2F_design%2Fx%2By%281%29%24",
+    "/queue",
+    "/jobs",
+    "/jobs?target=orders&result=&since=7d",
+    "/events",
+    "/nodes",
+    "/advice",
+    "/configuration",
+    "/status",
+    "/act?order=suspend&scope=all",
+];
+
+/// What a page shows: its text without tags, whose values a form sends back as they are.
+fn outside_tags(html: &str) -> String {
+    html.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect()
+}
+
+fn assert_harmless(path: &str, page: &Answer) {
+    assert_eq!(page.header("content-type"), "text/html; charset=utf-8", "{path}");
+    assert_eq!(page.header("cache-control"), "no-store", "{path}");
+    let policy = page.header("content-security-policy");
+    assert!(!policy.contains("unsafe") && policy.contains("script-src 'self'"), "{path}: {policy}");
+    let text = page.text();
+    assert!(text.starts_with("<!DOCTYPE html><html lang=\"en\">"), "{path}");
+    assert_nested(text);
+    assert_eq!(text.matches("<script").count(), 1, "{path}: {text}");
+    for refused in [" style=", "<style", "<img"] {
+        assert!(!text.contains(refused), "{path}: {refused} in {text}");
+    }
+}
+
+#[tokio::test]
+async fn every_page_is_a_page_and_loads_this_servers_files_alone() {
+    let surface = Surface::new();
+    for path in PAGES {
+        let page = surface.get(path).await;
+        assert_eq!(page.status, StatusCode::OK, "{path}: {}", page.text());
+        assert_harmless(path, &page);
+        assert!(page.text().len() < 100_000, "{path}");
+    }
+    for (path, wanted) in [
+        ("/", "couchdb@b does not answer"),
+        ("/queue", "ratio_dbs"),
+        ("/nodes", "3.5.0"),
+        ("/targets?search=ORD&kind=db", "shards"),
+        ("/database?name=orders", "_design/clients"),
+        ("/advice", "2 shard files of old belong to no database."),
+        ("/status", "connect"),
+        ("/jobs", "keeps no journal"),
+    ] {
+        let page = surface.get(path).await;
+        assert!(page.text().contains(wanted), "{path} lacks {wanted}: {}", page.text());
+    }
+    for asset in ["/assets/console.css", "/assets/console.js"] {
+        let answer = surface.get(asset).await;
+        assert_eq!(answer.status, StatusCode::OK, "{asset}");
+        let again =
+            surface.ask(Method::GET, asset, &[("if-none-match", answer.header("etag"))]).await;
+        assert_eq!((again.status, again.body.len()), (StatusCode::NOT_MODIFIED, 0), "{asset}");
+    }
+    assert_eq!(surface.get("/assets/other.js").await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn what_is_not_there_or_not_possible_is_said_on_a_page() {
+    let surface = Surface::new();
+    for (path, status, says) in [
+        ("/database?name=ordres", StatusCode::NOT_FOUND, "ordres"),
+        ("/database", StatusCode::BAD_REQUEST, "name="),
+        ("/target?id=db%3Ano", StatusCode::NOT_FOUND, "no"),
+        ("/targets?kind=table", StatusCode::BAD_REQUEST, "is not a kind"),
+        ("/targets?colour=red", StatusCode::BAD_REQUEST, "unknown field"),
+        ("/targets?sort=mood", StatusCode::BAD_REQUEST, "cannot sort by"),
+        ("/targets?order=up", StatusCode::BAD_REQUEST, "use asc or desc"),
+        ("/targets?min_size=big", StatusCode::BAD_REQUEST, "is not a size"),
+        ("/jobs?since=yesterday", StatusCode::BAD_REQUEST, "is not a valid time"),
+        ("/act?order=explode", StatusCode::BAD_REQUEST, "is not an order"),
+    ] {
+        let page = surface.get(path).await;
+        assert_eq!(page.status, status, "{path}: {}", page.text());
+        assert_harmless(path, &page);
+        assert!(page.text().contains(says), "{path} lacks {says}: {}", page.text());
+    }
+}
+
+#[tokio::test]
+async fn whatever_others_named_is_text_on_every_page() {
+    let hostile = "<script>alert(\"1\")</script>&<img src=x onerror='x'>\u{202e}";
+    let mut surface = Surface::new();
+    let mut draft = Draft::new(1);
+    let node = draft.get_or_add_node(hostile);
+    draft.update_node(node, |node| node.is_member = true);
+    let db = draft.get_or_add_db(DbName { db: hostile, suffix: "" });
+    let ix: TargetIx = draft.get_or_add_shard(node, db, None);
+    draft.set_facts(ix, facts(100 * MIB, MIB));
+    surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
+    surface.status.send_replace(Arc::new(ScanStatus {
+        problem: Some(hostile.to_owned()),
+        last_error: Some(hostile.to_owned()),
+        missing_rights: [hostile.to_owned()].into(),
+        progress: Some(Progress { since: NOW, done: 3, total: Some(10) }),
+        ..ScanStatus::default()
+    }));
+    let about = ProcessInfo { simulated: true, ..(*surface.state.about).clone() };
+    surface.state.about = Arc::new(about);
+    let one = [
+        link("/database", &[("name", hostile)]),
+        link("/act", &[("order", "suspend"), ("scope", hostile)]),
+    ];
+    for path in PAGES.into_iter().map(str::to_owned).chain(one) {
+        let page = surface.get(&path).await;
+        assert_harmless(&path, &page);
+        assert!(page.text().contains("simulation"), "{path}");
+        assert!(!outside_tags(page.text()).contains('\u{202e}'), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn pages_of_nothing_are_pages() {
+    let surface = Surface::new();
+    surface.plan.send_replace(Arc::default());
+    surface.status.send_replace(Arc::default());
+    for path in PAGES {
+        let page = surface.get(path).await;
+        assert_harmless(path, &page);
+    }
+    assert!(surface.get("/").await.text().contains("The first sweep has not ended yet"));
+}
+
+/// Sends a form of the console.
+async fn form(surface: &Surface, body: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = Request::post("/act")
+        .header("host", "127.0.0.1:10984")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .extension(HERE);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Body::from(body.to_owned())).unwrap();
+    let answer = surface.router().oneshot(request).await.unwrap();
+    let (parts, body) = answer.into_parts();
+    let body = body.collect().await.unwrap().to_bytes().to_vec();
+    Answer { status: parts.status, headers: parts.headers, body }
+}
+
+#[tokio::test]
+async fn only_a_page_of_this_server_gives_an_order() {
+    let mut surface = Surface::new();
+    let order = "order=rescan";
+    for headers in [
+        &[][..],
+        &[("origin", "null")],
+        &[("origin", "http://evil.example")],
+        &[("origin", "http://127.0.0.1:10985")],
+        &[("sec-fetch-site", "cross-site"), ("origin", "http://127.0.0.1:10984")],
+        &[("sec-fetch-site", "same-site")],
+        &[("sec-fetch-site", "none")],
+        &[("sec-fetch-site", "same-origin"), ("origin", "http://evil.example")],
+    ] {
+        let answer = form(&surface, order, headers).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{headers:?}: {}", answer.text());
+        assert!(answer.text().contains("another origin"), "{headers:?}: {}", answer.text());
+        assert_harmless("/act", &answer);
+    }
+    assert!(surface.orders.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn an_order_of_a_form_is_the_apis_and_its_answer_is_shown() {
+    let own = [("sec-fetch-site", "same-origin"), ("origin", "http://127.0.0.1:10984")];
+    let mut surface = Surface::new();
+    let orders = std::mem::replace(&mut surface.orders, mpsc::channel(1).1);
+    let carried_out = async move {
+        let mut orders = orders;
+        let Some(Order::Suspend(what, reply)) = orders.recv().await else { panic!("no order") };
+        let suspension = crate::model::records::Suspension {
+            since: NOW,
+            by: Some(what.by.clone()),
+            why: what.why.clone(),
+        };
+        let done = crate::serve::http::orders::SuspendResult {
+            suspension,
+            already: false,
+            running: Some(2),
+        };
+        reply.send(Ok(done)).unwrap();
+        (what.scope.to_string(), what.why)
+    };
+    let body = "order=suspend&scope=node%3Acouchdb%40a&why=a+backup+runs&colour=red";
+    let (answer, (scope, why)) = tokio::join!(form(&surface, body, &own), carried_out);
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    assert_harmless("/act", &answer);
+    assert!(answer.text().contains("a backup runs"), "{}", answer.text());
+    assert_eq!((&*scope, why.as_deref()), ("node:couchdb@a", Some("a backup runs")));
+}
+
+#[tokio::test]
+async fn where_orders_are_not_allowed_the_page_says_what_to_set() {
+    let mut surface = Surface::new();
+    surface.state.allow.admin = false;
+    for order in ["suspend&scope=all", "compact&target=orders", "rescan", "flush", "mute&code=x"] {
+        let page = surface.get(&format!("/act?order={order}")).await;
+        assert_eq!(page.status, StatusCode::OK, "{order}");
+        assert!(page.text().contains("--web.enable-admin-api"), "{order}: {}", page.text());
+        assert!(!page.text().contains("Do it"), "{order}: {}", page.text());
+    }
+}
+
+/// The next event of an open page: which parts changed.
+async fn parts(stream: &mut Body) -> Value {
+    loop {
+        let frame = stream.frame().await.expect("the stream goes on").unwrap();
+        let text = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
+        if let Some(data) = text.strip_prefix("event: parts\ndata: ") {
+            return serde_json::from_str(data.trim()).unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_page_gets_what_changed_and_nothing_else() {
+    let surface = Surface::new();
+    let request = |page: &str| {
+        let uri = format!("/live?page={page}");
+        Request::get(uri).extension(HERE).body(Body::empty()).unwrap()
+    };
+    let router = surface.router();
+    let open = async |page: &str| router.clone().oneshot(request(page)).await.unwrap();
+    let answer = open("status").await;
+    assert_eq!(answer.headers()["content-type"], "text/event-stream");
+    let mut stream = answer.into_body();
+    let first = parts(&mut stream).await;
+    assert_eq!(first.as_object().unwrap().len(), 3, "{first}");
+    let status = ScanStatus { sweeps: 7, ..(**surface.status.borrow()).clone() };
+    surface.status.send_replace(Arc::new(status));
+    let next = parts(&mut stream).await;
+    let changed: Vec<&String> = next.as_object().unwrap().keys().collect();
+    assert_eq!(changed, ["sweep"], "{next}");
+    assert!(next["sweep"].as_str().unwrap().contains('7'), "{next}");
+    // A second reader of the same page gets all of it at once.
+    let mut second = open("status").await.into_body();
+    assert_eq!(parts(&mut second).await.as_object().unwrap().len(), 3);
+    // A page that is not there is a stream without news.
+    let refused = open("%2Fno%2Fsuch").await;
+    assert_eq!(refused.status(), StatusCode::OK);
+    surface.state.stop.cancel();
+    while let Some(rest) = stream.frame().await {
+        rest.unwrap();
+    }
+}
