@@ -8,6 +8,7 @@ use std::{
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 /// Name of the database file.
@@ -135,9 +136,12 @@ pub trait Storage: Debug + Send {
     /// Size in bytes, if known.
     fn bytes(&self) -> Option<u64>;
 
-    /// Where a copy of the database is written; nothing else uses this name.
+    /// Where a copy of the database is written; nothing else uses this name. A journal asks once.
     fn copy_path(&self) -> PathBuf {
-        env::temp_dir().join(format!("recliner-{}.redb.copy", process::id()))
+        // One process may have several journals, as tests do.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        env::temp_dir().join(format!("recliner-{}-{number}.redb.copy", process::id()))
     }
 
     /// The file that has the database's name now; `None` for storage that is not a file.
