@@ -75,11 +75,20 @@ pub(super) struct Scrapes {
     turns: ConcurrencyLimit,
     /// Notified when another client waits for a turn.
     turn_wanted: Arc<Notify>,
+    /// After this time without reading, a client may lose its turn.
+    stalled_after: Duration,
+    /// The longest wait for a turn.
+    max_wait: Duration,
 }
 
 impl Scrapes {
     pub(super) fn new(at_a_time: usize) -> Self {
-        Self { turns: ConcurrencyLimit::new(at_a_time), turn_wanted: Arc::default() }
+        Self {
+            turns: ConcurrencyLimit::new(at_a_time),
+            turn_wanted: Arc::default(),
+            stalled_after: STALLED_CLIENT_TIMEOUT,
+            max_wait: STALLED_CLIENT_TIMEOUT,
+        }
     }
 
     /// Takes a turn: a free one, or that of a client that has stalled.
@@ -88,7 +97,7 @@ impl Scrapes {
             return Some(turn);
         }
         self.turn_wanted.notify_waiters();
-        time::timeout(STALLED_CLIENT_TIMEOUT, self.turns.clone().acquire()).await.ok().flatten()
+        time::timeout(self.max_wait, self.turns.clone().acquire()).await.ok().flatten()
     }
 }
 
@@ -104,11 +113,10 @@ pub(super) async fn metrics(
     let gzip = accepts_gzip(list(&headers, header::ACCEPT_ENCODING).as_deref());
     let coding = if gzip { Encoding::Gzip } else { Encoding::Identity };
     let (sender, pieces) = mpsc::channel(1);
-    let turn_wanted = Arc::clone(&scrapes.turn_wanted);
     let rendering = tokio::task::spawn_blocking(move || {
         // The thread holds the turn until it has finished.
         let _turn = turn;
-        Scrape::of(&state).render(format, coding, sink(sender, turn_wanted))
+        Scrape::of(&state).render(format, coding, sink(sender, scrapes))
     });
     let body = match (Rendered { pieces, rendering }).body().await {
         Ok(body) => body,
@@ -167,24 +175,24 @@ impl Rendered {
     }
 }
 
-fn sink(sender: mpsc::Sender<Vec<u8>>, turn_wanted: Arc<Notify>) -> PieceSink {
-    Box::new(move |piece| send_piece(&sender, &turn_wanted, piece))
+fn sink(sender: mpsc::Sender<Vec<u8>>, scrapes: Scrapes) -> PieceSink {
+    Box::new(move |piece| send_piece(&sender, &scrapes, piece))
 }
 
 /// Waits until the client has read the piece before, then sends this one. Returns whether to go
 /// on: not when the client is gone, or has stalled while another one waits.
-fn send_piece(sender: &mpsc::Sender<Vec<u8>>, turn_wanted: &Notify, piece: Vec<u8>) -> bool {
+fn send_piece(sender: &mpsc::Sender<Vec<u8>>, scrapes: &Scrapes, piece: Vec<u8>) -> bool {
     let piece = match sender.try_send(piece) {
         Ok(()) => return true,
         Err(TrySendError::Closed(_)) => return false,
         Err(TrySendError::Full(piece)) => piece,
     };
     Handle::current().block_on(async {
-        let slot = match time::timeout(STALLED_CLIENT_TIMEOUT, sender.reserve()).await {
+        let slot = match time::timeout(scrapes.stalled_after, sender.reserve()).await {
             Ok(slot) => slot.ok(),
             Err(_) => tokio::select! {
                 slot = sender.reserve() => slot.ok(),
-                () = turn_wanted.notified() => None,
+                () = scrapes.turn_wanted.notified() => None,
             },
         };
         slot.map(|slot| slot.send(piece)).is_some()
@@ -350,17 +358,31 @@ mod tests {
         assert!(short.size_hint().exact().is_some());
     }
 
+    /// Two clients that have read the first piece of a scrape and nothing more, while these are all turns.
+    async fn two_that_pause(surface: &Surface, scrapes: &Scrapes) -> [Body; 2] {
+        let mut bodies = [Body::empty(), Body::empty()];
+        for body in &mut bodies {
+            *body = scrape(surface, scrapes, false).await.into_body();
+            body.frame().await.unwrap().unwrap();
+        }
+        bodies
+    }
+
+    #[tokio::test]
+    async fn a_client_that_has_only_just_paused_keeps_its_turn() {
+        let max_wait = Duration::from_millis(10);
+        let stalled_after = Duration::from_secs(3_600);
+        let (surface, scrapes) = (large(), Scrapes { stalled_after, max_wait, ..Scrapes::new(2) });
+        let _paused = two_that_pause(&surface, &scrapes).await;
+        assert_eq!(scrape(&surface, &scrapes, false).await.status(), 503);
+    }
+
     #[tokio::test]
     async fn a_stalled_client_loses_its_turn_and_gets_an_error() {
-        let (surface, scrapes) = (large(), Scrapes::new(2));
-        let mut stalled = Vec::new();
-        for _ in 0..2 {
-            let mut body = scrape(&surface, &scrapes, false).await.into_body();
-            body.frame().await.unwrap().unwrap();
-            stalled.push(body);
-        }
-        // A client that has only just paused keeps its turn.
-        assert_eq!(scrape(&surface, &scrapes, false).await.status(), 503);
+        // However long it takes, these have stalled.
+        let (stalled_after, max_wait) = (Duration::ZERO, Duration::from_millis(50));
+        let (surface, scrapes) = (large(), Scrapes { stalled_after, max_wait, ..Scrapes::new(2) });
+        let stalled = two_that_pause(&surface, &scrapes).await;
         let served = async {
             loop {
                 let answer = scrape(&surface, &scrapes, false).await;
