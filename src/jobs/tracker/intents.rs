@@ -13,12 +13,16 @@ use crate::{
     model::{
         correction::Correction,
         records::{AfterCompaction, Intent, IntentKey, JobOwner, JobResult, Outcome},
-        target::TargetKind,
+        target::{TargetId, TargetKind},
     },
     table::{Snapshot, TargetIx, TargetRef},
 };
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 use wall_clock::Moment;
+
+/// Until this long after the start of this process, a start may follow from a plan without the jobs of an
+/// earlier process: the enforcer reads for up to fifteen seconds between a plan and its start.
+const KNOWN_TO_PLANS_AFTER: Duration = Duration::from_secs(16);
 
 const NEVER_RAN: &str = "there is no evidence that it ever ran";
 
@@ -44,6 +48,9 @@ pub enum StartRejected {
     /// A job is working on one of the target's files.
     #[error("a compaction of it is already running")]
     AlreadyRunning,
+    /// An earlier process started a compaction of another copy, and the plan may not know it yet.
+    #[error("an earlier process was compacting another copy of its range")]
+    OtherCopyAdopted,
     /// The tables do not contain its node or database.
     #[error("its node or database is no longer known")]
     UnknownTarget,
@@ -58,6 +65,8 @@ pub(super) struct OpenIntent {
     job_count: usize,
     /// When this process learned of the intent.
     tracked_since: Moment,
+    /// Whether an earlier process recorded it.
+    is_adopted: bool,
     /// Why it is uncertain whether the request arrived, if it is.
     uncertainty: Option<String>,
     failure: Option<String>,
@@ -77,7 +86,11 @@ impl JobTracker {
     pub(crate) fn adopt(&mut self, intents: impl IntoIterator<Item = Intent>, now: Moment) {
         for intent in intents {
             let doubt = "the process that started it ended before the job did".to_owned();
-            let open = OpenIntent { uncertainty: Some(doubt), ..OpenIntent::new(intent, now) };
+            let open = OpenIntent {
+                uncertainty: Some(doubt),
+                is_adopted: true,
+                ..OpenIntent::new(intent, now)
+            };
             self.open_intents.insert(open.intent.key(), open);
         }
     }
@@ -100,11 +113,27 @@ impl JobTracker {
         if keys.iter().any(|key| self.jobs.contains_key(key)) {
             return Err(StartRejected::AlreadyRunning);
         }
+        if self.has_adopted_copy_of(&intent.target, now) {
+            return Err(StartRejected::OtherCopyAdopted);
+        }
         let mut open = OpenIntent::new(intent, now);
         self.expect_jobs(&mut open, keys, JobStage::Starting, tables, now);
         self.open_intents.insert(key, open);
         self.starts_accepted += 1;
         Ok(())
+    }
+
+    /// Whether an earlier process was compacting another copy of a shard, and plans may not show that yet:
+    /// they show it some moments after the tables know its file.
+    fn has_adopted_copy_of(&self, target: &TargetId, now: Moment) -> bool {
+        let TargetId::Db { node, shard } = target else { return false };
+        self.open_intents.values().filter(|open| open.is_adopted).any(|open| {
+            let is_new =
+                open.pending_jobs.is_none() || open.tracked_since.age(now) <= KNOWN_TO_PLANS_AFTER;
+            let is_copy = matches!(&open.intent.target, TargetId::Db { node: other, shard: same }
+                if same == shard && other != node);
+            is_new && is_copy
+        })
     }
 
     /// Applies the result of the request.
@@ -268,6 +297,7 @@ impl OpenIntent {
             pending_jobs: None,
             job_count: 0,
             tracked_since: now,
+            is_adopted: false,
             uncertainty: None,
             failure: None,
             lost_reason: None,

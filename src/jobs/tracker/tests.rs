@@ -304,6 +304,29 @@ fn a_refusal_is_a_failure_and_an_unsent_request_has_no_outcome() {
 }
 
 #[test]
+fn after_a_restart_no_other_copy_starts_until_plans_know_what_runs() {
+    let other_copy = |line: &Scenario, seconds| {
+        let target = line.draft.current().target(line.dbs[1]).unwrap().id();
+        Intent { target, node: NODES[1].into(), ..line.intent(seconds) }
+    };
+    let mut line = Scenario::new();
+    line.tracker.adopt([line.intent(0)], at(10));
+    let rejected = Err(StartRejected::OtherCopyAdopted);
+    assert_eq!(line.start(other_copy(&line, 10)), rejected, "its file is not known yet");
+    line.poll(15, [Some(&[shown(5, 200)]), Some(&[])]);
+    assert_eq!(line.start(other_copy(&line, 16)), rejected, "a plan may be older");
+    // From here on the plan decides: settings may allow it.
+    assert_eq!(line.start(other_copy(&line, 27)), Ok(()));
+
+    let mut line = Scenario::new();
+    line.tracker.adopt([line.intent(0)], at(10));
+    line.poll(15, [Some(&[]), Some(&[])]);
+    line.poll(20, [Some(&[]), Some(&[])]);
+    line.read(line.dbs[0], facts(21, 110, 100, 50, 50));
+    assert_eq!(line.start(other_copy(&line, 22)), Ok(()), "it has ended");
+}
+
+#[test]
 fn after_a_restart_running_jobs_are_adopted_and_others_are_judged() {
     // (what the first poll shows, what the file shows, how it ends)
     for (running, after, ending) in [
