@@ -37,6 +37,7 @@ mod volume_space;
 pub use compaction_space::UsableSpace;
 pub use conditions::Conditions;
 pub use decision_counts::DecisionCounts;
+pub(crate) use duty::{MAX_COUNTED_WORK, rest_after};
 pub use freshness::Freshness;
 pub use gates::{Gate, WindowState};
 pub use horizon::{HorizonFactor, HorizonFactors, ScarceVolume};

@@ -1,13 +1,26 @@
 //! Rest: how long a node rests after compactions of this process ran on it (`limits.duty`).
 //!
 //! Pure. After a busy period of `d` seconds nothing starts on the node for `d · (1 / duty − 1)`
-//! seconds. While a period lasts, further jobs may join until its first job has ended: otherwise
+//! seconds, where an hour counts at most ([`MAX_COUNTED_WORK`]). While a period lasts, further jobs may join until its first job has ended: otherwise
 //! each could begin before the one before it ends, and the node would never rest.
 
 use super::{Refusal, RefusalReason, slots::is_recent};
-use crate::jobs::BusyPeriod;
+use crate::{jobs::BusyPeriod, model::settings::limits::BUDGET_PERIOD};
 use std::time::Duration;
 use wall_clock::Moment;
+
+/// The most of a busy period that counts.
+///
+/// A job may stall for hours without much reading and writing, and the period ends with the last of its
+/// jobs. A rest as long would stop a node for half a day because of a job that was no load. The hour is that of
+/// `limits.bytes_per_hour`: limits look back for an hour. It is long enough for what waits on the node,
+/// and `pressure` holds starts back if it is not.
+pub(crate) const MAX_COUNTED_WORK: Duration = BUDGET_PERIOD;
+
+/// How long a node rests after so much work.
+pub(crate) fn rest_after(work: Duration, duty_percent: f64) -> Duration {
+    work.min(MAX_COUNTED_WORK).mul_f64(rest_ratio(duty_percent).max(0.0))
+}
 
 /// Seconds of rest for each second of work.
 fn rest_ratio(duty_percent: f64) -> f64 {
@@ -17,7 +30,7 @@ fn rest_ratio(duty_percent: f64) -> f64 {
 /// Seconds for which a node rests after a period; none while it lasts.
 fn rest_seconds(period: &BusyPeriod, duty_percent: f64) -> Option<f64> {
     let ended_at = period.ended_at?;
-    Some(period.length(ended_at).as_secs_f64() * rest_ratio(duty_percent))
+    Some(rest_after(period.length(ended_at), duty_percent).as_secs_f64())
 }
 
 /// The rest in whole seconds, as far as a clock of whole seconds can tell that it is over.
@@ -48,7 +61,7 @@ pub(super) fn rested_at(period: &BusyPeriod, duty_percent: f64) -> Option<Moment
 
 impl Refusal {
     /// How long compactions ran on the node before the rest of a refusal as
-    /// [`Duty`](RefusalReason::Duty); none while they still run.
+    /// [`Duty`](RefusalReason::Duty), as far as it counts; none while they still run.
     #[must_use]
     pub fn busy_before_rest(&self, duty_percent: f64) -> Option<Duration> {
         let rest = self.limit.filter(|_| self.reason == RefusalReason::Duty)?;
@@ -88,7 +101,7 @@ mod tests {
             (40, 80.0, 10, 10.0),
             (40, 90.0, 5, 40.0 / 9.0),
             (3, 1.0, 297, 297.0),
-            (36_000, 50.0, 36_000, 36_000.0),
+            (3_600, 50.0, 3_600, 3_600.0),
         ] {
             let ended = 1_000 + worked;
             let period = period(Some(ended), Some(ended));
@@ -102,6 +115,20 @@ mod tests {
             }
             assert_eq!(refused(rests), None, "{worked} s at {duty} %");
             assert_eq!(rested_at(&period, duty), Some(at(ended + rests)));
+        }
+    }
+
+    #[test]
+    fn no_more_than_an_hour_counts() {
+        for (duty, rests) in [(50.0, 3_600), (25.0, 3 * 3_600), (90.0, 400)] {
+            for worked in [3_600, 3_601, 36_000, 30 * 86_400] {
+                let ended = 1_000 + worked;
+                let period = period(Some(1_030), Some(ended));
+                assert_eq!(rested_at(&period, duty), Some(at(ended + rests)), "{worked} s");
+                let refused = refusal(&period, duty, at(ended + rests - 1)).expect("it rests");
+                assert_eq!(refused.busy_before_rest(duty), Some(MAX_COUNTED_WORK));
+                assert_eq!(refusal(&period, duty, at(ended + rests)), None);
+            }
         }
     }
 

@@ -303,7 +303,7 @@ impl RefusalReason {
             Self::Window => "the next window opens.",
             Self::Ramp => "enough time has passed, and the node has reported.",
             Self::Duty => {
-                "it has rested: at `50%` for as long as they ran, at `25%` for three times as long."
+                "it has rested: at `50%` for as long as they ran, at `25%` for three times as long, where an hour counts at most."
             }
             Self::Pressure => {
                 "every signal under `pressure` is down to its low mark, or `pressure.hold_at_most` is over."

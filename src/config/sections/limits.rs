@@ -20,7 +20,7 @@ pub(super) fn form() -> Form<Limits> {
         "limits.wait" => wait, Live, duration(Duration::ZERO),
             "Shortest time from one start on a node to the next.";
         "limits.duty" => duty_percent, Live, percent_from(1),
-            "Largest share of a node's time in which recliner's compactions run: after they ran for a minute, the node rests for a minute at 50%, for three at 25%, not at all at 100%.";
+            "Largest share of a node's time in which recliner's compactions run: after they ran for a minute, the node rests for a minute at 50%, for three at 25%, not at all at 100%. More than an hour counts as an hour.";
         "limits.one_copy_of_a_range" => one_copy_of_a_range, Live, boolean(),
             "Compact only one copy of a shard range at a time.";
     });

@@ -20,7 +20,7 @@ pub struct Limits {
     /// From one start on a node to the next, at least.
     pub wait: Duration,
     /// The largest share of a node's time in which compactions of this process run, in percent,
-    /// from 1 to 100. With 100 a node never rests.
+    /// from 1 to 100. With 100 a node never rests. More than [`BUDGET_PERIOD`] at a stretch counts as that.
     pub duty_percent: f64,
     /// Whether only one copy of a shard range is compacted at a time.
     pub one_copy_of_a_range: bool,

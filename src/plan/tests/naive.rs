@@ -316,7 +316,7 @@ impl Naive<'_> {
             (None, _) => false,
             (Some(_), None) => true,
             (Some(_), Some(ended)) => {
-                let worked = ended.unix() - period.since.unix();
+                let worked = (ended.unix() - period.since.unix()).min(3_600);
                 let rested = self.plan.planned_at.unix() - ended.unix();
                 rested * duty < worked * (100 - duty)
             }

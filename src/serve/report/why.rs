@@ -7,7 +7,7 @@ use crate::{
         records::{Backoff, JournalFailure},
         rounding::to_bytes,
     },
-    plan::{Plan, Refusal, RefusalReason, SlotReservation},
+    plan::{MAX_COUNTED_WORK, Plan, Refusal, RefusalReason, SlotReservation},
     table::TargetRef,
     text::{duration, size},
 };
@@ -276,8 +276,9 @@ fn rest(refusal: &Refusal, duty_percent: f64) -> String {
     let share = format!("may use {duty_percent}% of its time (limits.duty)");
     match (refusal.busy_before_rest(duty_percent), refusal.value, refusal.limit) {
         (Some(busy), Some(rested), Some(rest)) => format!(
-            "compactions ran on the node for {} and {share}: the next one may start in {}",
+            "compactions ran on the node for {}{} and {share}: the next one may start in {}",
             duration::format_rounded(busy),
+            if busy < MAX_COUNTED_WORK { "" } else { " or longer" },
             seconds(Some((rest - rested).ceil()))
         ),
         _ => format!(
