@@ -111,6 +111,11 @@ impl ScorecardTask {
                     }
                     let plan = Arc::clone(&self.plans.borrow_and_update());
                     self.scorecard.see(&plan, self.clock.now());
+                    // It need not wait for a minute to go on with what an earlier process left.
+                    let is_first = self.stepped_at.is_none();
+                    if is_first && plan.snapshot.sweep_duration().is_some() {
+                        tick.reset_immediately();
+                    }
                 }
             }
         }

@@ -6,8 +6,10 @@ use crate::seeded::random_numbers;
 use couchdb_sim::{Config, StartedBy};
 use recliner::{
     act::takeover::MARK_SECTION,
-    model::records::{JobOwner, JobResult, Outcome},
-    serve::report::{Outcomes, Planned},
+    model::records::{
+        JobOwner, JobResult, Outcome, ScorecardHour, ScorecardRecords, ScorecardSide,
+    },
+    serve::report::{Outcomes, Planned, Scorecard},
     store::journal::{
         ClusterIdentity, DirectoryStorage, EventDetails, EventsQuery, HistoryQuery,
         JournalSettings, JournalTask,
@@ -121,6 +123,7 @@ struct Kept {
     outcomes: Vec<Outcome>,
     /// Compactions that predictions learned from, by database.
     learned: BTreeMap<String, f64>,
+    scorecard: ScorecardRecords,
 }
 
 /// Reads a copy of the journal, as it was left; none where none was made yet.
@@ -169,6 +172,7 @@ async fn kept(dir: &Path) -> Option<Kept> {
     let nodes = NODES.iter().map(|node| (*node).to_owned()).collect();
     let cluster = ClusterIdentity { uuids: BTreeSet::new(), nodes };
     let state = journal.claim(cluster).await.expect("it is this cluster's");
+    kept.scorecard = state.scorecard;
     kept.learned =
         state.corrections.into_iter().map(|(key, it)| (key.db.into(), it.outcomes)).collect();
     stop.cancel();
@@ -321,23 +325,35 @@ async fn killed_at_any_moment_it_starts_nothing_twice_and_loses_nothing() {
     assert!(!log.contains("panicked") && !log.contains(PASSWORD), "{log}");
 }
 
+/// The API of the life that logged last.
+struct Api<'a> {
+    log: &'a Log<'a>,
+    http: reqwest::Client,
+}
+
+impl<'a> Api<'a> {
+    fn new(log: &'a Log<'a>) -> Self {
+        let _again = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder().no_proxy().build().expect("the library is sound");
+        Self { log, http }
+    }
+
+    /// An answer; none while it does not serve yet.
+    async fn get(&self, path: &str) -> Option<String> {
+        let log = self.log.read();
+        let last = log.lines().rev().find_map(|line| line.split_once("address=")).map(|it| it.1);
+        let address = last.and_then(|rest| rest.split_whitespace().next())?;
+        let answer = self.http.get(format!("http://{address}/api/v1/{path}")).send().await.ok()?;
+        if answer.status().is_success() { answer.text().await.ok() } else { None }
+    }
+}
+
 /// Waits until every target has its outcome, and looks at the plan meanwhile.
 async fn to_its_end(log: &Log<'_>) {
-    let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().expect("the library is sound");
-    let address = || {
-        let log = log.read();
-        let last = log.lines().rev().find_map(|line| line.split_once("address=")).map(|it| it.1);
-        last.and_then(|rest| rest.split_whitespace().next()).map(ToOwned::to_owned)
-    };
-    let get = async |path: &str| -> Option<String> {
-        let answer = http.get(format!("http://{}/api/v1/{path}", address()?)).send().await.ok()?;
-        // Anything else says that it does not serve yet.
-        if answer.status().is_success() { answer.text().await.ok() } else { None }
-    };
+    let api = Api::new(log);
     until("over", async || {
         time::sleep(Duration::from_millis(50)).await;
-        let Some(plan) = get("plan?limit=1000").await else { return false };
+        let Some(plan) = api.get("plan?limit=1000").await else { return false };
         let plan: Planned = data_of(&plan);
         let starts = plan.starts.iter().map(|line| &line.id);
         let decided: Vec<&String> =
@@ -345,8 +361,81 @@ async fn to_its_end(log: &Log<'_>) {
         let once: BTreeSet<&String> = decided.iter().copied().collect();
         assert_eq!(once.len(), decided.len(), "decided once each: {plan:?}");
         assert_eq!(plan.refused.len(), plan.total, "each of them");
-        let Some(history) = get("history?result=freed&limit=1000").await else { return false };
+        let history = api.get("history?result=freed&limit=1000").await;
+        let Some(history) = history else { return false };
         data_of::<Outcomes>(&history).outcomes.len() >= TARGETS
     })
     .await;
+}
+
+/// How often a process that advises is killed.
+const ADVISING_LIVES: usize = 12;
+
+/// What it would have done, in a world in which no one writes: each file is compacted once.
+fn check_scorecard(kept: &ScorecardRecords, before: &ScorecardRecords) -> ScorecardSide {
+    let sum = |records: &ScorecardRecords| {
+        let mut sum = ScorecardHour::default();
+        records.hours.values().for_each(|hour| sum.add(hour));
+        sum.advised
+    };
+    let (now, earlier) = (sum(kept), sum(before));
+    assert_eq!(now.compactions, kept.targets.len() as u64, "each counts once: {kept:?}");
+    let freed: u64 = kept.targets.values().map(|it| it.file_bytes - it.left_bytes).sum();
+    assert_eq!(now.freed_bytes, freed, "by its bytes as well");
+    assert!(before.targets.iter().all(|(id, it)| kept.targets.get(id) == Some(it)), "none is lost");
+    assert!(earlier.compactions <= now.compactions && earlier.freed_bytes <= now.freed_bytes);
+    let running: BTreeSet<_> = kept.jobs.iter().map(|job| &job.target).collect();
+    assert_eq!(running.len(), kept.jobs.len(), "none runs twice: {:?}", kept.jobs);
+    assert!(running.iter().all(|id| !kept.targets.contains_key(id)), "none runs again: {kept:?}");
+    // What ran either ended and was counted, or still runs.
+    let goes_on = |id| kept.targets.contains_key(id) || running.contains(id);
+    assert!(before.jobs.iter().all(|job| goes_on(&job.target)), "{before:?} and then {kept:?}");
+    now
+}
+
+#[tokio::test]
+async fn killed_at_any_moment_the_scorecard_of_advice_goes_on() {
+    let mut random = random_numbers(seed());
+    let mut below = |most: u8| random().to_le_bytes()[7] % most;
+    let site = Site::open(world()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let log = Log(dir);
+    let api = Api::new(&log);
+    fs::write(dir.join("recliner.yml"), enforcing().replace("mode: enforce", "mode: advise"))
+        .unwrap();
+
+    let mut before = ScorecardRecords::default();
+    for life in 0..ADVISING_LIVES {
+        let advising = Life::begin(&site, dir);
+        let lived = log.read().matches("address=").count();
+        if life % 4 == 3 {
+            // Some are killed before they get to it.
+            time::sleep(Duration::from_millis(u64::from(below(250)) * 2)).await;
+        } else {
+            until("advised anything", async || {
+                time::sleep(Duration::from_millis(5)).await;
+                if log.read().matches("address=").count() == lived {
+                    return false;
+                }
+                let card = api.get("scorecard").await.map(|body| data_of::<Scorecard>(&body));
+                card.is_some_and(|card| card.state == "advising")
+            })
+            .await;
+            time::sleep(Duration::from_millis(u64::from(below(100)))).await;
+        }
+        advising.kill().await;
+        // Jobs take a second, so that the next life finds them ended.
+        time::sleep(Duration::from_millis(700)).await;
+        if let Some(kept) = kept(dir).await {
+            check_scorecard(&kept.scorecard, &before);
+            before = kept.scorecard;
+        }
+    }
+    let advised = check_scorecard(&before, &before);
+    println!("{} of {TARGETS} compactions were advised", advised.compactions);
+    assert!(advised.compactions as usize >= TARGETS / 10, "{advised:?}");
+    assert_eq!(site.cluster.write_requests().len(), 0, "nothing was sent");
+    let log = log.read();
+    assert!(!log.contains("panicked") && !log.contains(PASSWORD), "{log}");
 }
