@@ -11,11 +11,13 @@
 //! rows a second; one of them looks into each.
 
 mod measured;
+mod memory;
 mod readers;
 
 use axum::{Router, body::Body, extract::Query, routing::get};
 use measured::{Failure, cpu, say};
-use readers::{READERS, Readers, STALLED, resident};
+use memory::resident;
+use readers::{READERS, Readers, STALLED};
 use recliner::{
     feeds::feed_server::{self, FeedHandle, FeedRequest},
     model::settings::work,

@@ -15,11 +15,13 @@
 //! readings of one shard.
 
 mod measured;
+mod memory;
 mod readers;
 
 use couchdb_sim::{Cluster, Config, Database, Fleet};
 use measured::{Failure, cpu, say};
-use readers::{READERS, Readers, STALLED, resident};
+use memory::resident;
+use readers::{READERS, Readers, STALLED};
 use std::{
     collections::BTreeMap,
     fs,

@@ -1,13 +1,15 @@
-//! How long it takes to look seven days ahead, and one step of the scorecard of advice, for 10,000 and for
-//! 1,000,000 targets, and what they find.
+//! How long it takes to look seven days ahead, what memory that takes beside the tables, and how long one step
+//! of the scorecard of advice takes, for 10,000 and for 1,000,000 targets, and what they find.
 //!
 //! ```text
 //! cargo bench --bench what_if
 //! ```
 
+mod memory;
 #[path = "../tests/seeded/mod.rs"]
 mod seeded;
 
+use memory::resident;
 use recliner::{
     model::{
         channel::{ChannelPreset, Channels},
@@ -21,7 +23,7 @@ use recliner::{
     },
 };
 use seeded::random_numbers;
-use std::{io::Write as _, sync::Arc, time::Duration};
+use std::{fs, io::Write as _, process, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use wall_clock::Moment;
 
@@ -141,13 +143,18 @@ fn main() -> Result<(), Failure> {
         let present = present(targets);
         for proposal in proposals() {
             let name = proposal.name.clone();
+            // Forgets the most memory so far.
+            fs::write("/proc/self/clear_refs", "5")?;
+            let (before, _) = resident(process::id())?;
             let began = Instant::now();
             let Answer { outlooks, .. } = outlooks(&present, &[proposal], WEEK)?;
             let took = began.elapsed();
+            let (_, peak) = resident(process::id())?;
             for outlook in outlooks {
                 say(&format!(
-                    "{targets} targets, {name}: {:.2} s; mean waste {:.0} GB, {:.0} GB written, {} compactions{}",
+                    "{targets} targets, {name}: {:.2} s, {:.0} MB more than {before:.0}; mean waste {:.0} GB, {:.0} GB written, {} compactions{}",
                     took.as_secs_f64(),
+                    peak - before,
                     outlook.mean_waste() as f64 / 1e9,
                     outlook.rewritten_bytes as f64 / 1e9,
                     outlook.compactions,

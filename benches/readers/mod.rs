@@ -1,9 +1,8 @@
 //! Readers of `/_db_updates` over sockets: most take everything, some never take a byte, and one
-//! looks into each row. And what a process that is read from holds in memory.
+//! looks into each row.
 
 use super::measured::Failure;
 use std::{
-    fs,
     net::SocketAddr,
     sync::{
         Arc,
@@ -112,14 +111,4 @@ async fn look(mut stream: TcpStream, taken: Arc<Taken>) -> Result<(), Failure> {
             taken.rows.fetch_add(1, Ordering::Relaxed);
         }
     }
-}
-
-/// Resident memory of a process now and at most, in MB.
-pub(crate) fn resident(process: u32) -> Result<(f64, f64), Failure> {
-    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let of = |name: &str| -> Option<f64> {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(line.split_whitespace().next()?.parse::<f64>().ok()? * 1024.0 / 1e6)
-    };
-    of("VmRSS:").zip(of("VmHWM:")).ok_or_else(|| "no resident memory in status".into())
 }
