@@ -20,12 +20,13 @@ pub use keep_waste::{KeptHorizon, KeptWaste, WasteFit};
 use crate::{
     model::{
         channel::{Channel, Channels},
+        growth::TimeAhead,
         rounding::to_bytes,
         settings::limits::{Headroom, Limits},
         target::TargetKind,
     },
     plan::{
-        Conditions, Rules,
+        Conditions, RefusalReason, Rules,
         disk::{Volume, VolumeSpace},
     },
     table::{NodeIx, Snapshot, TargetRef},
@@ -143,6 +144,17 @@ pub struct VolumeOutlook {
     pub full_at: Option<Moment>,
 }
 
+/// The targets that wait at the end of an outlook for one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undone {
+    /// The planner's reason.
+    pub reason: RefusalReason,
+    /// The targets.
+    pub targets: u64,
+    /// What compacting them would free.
+    pub bytes: u64,
+}
+
 /// What would happen under one proposal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlook {
@@ -160,10 +172,8 @@ pub struct Outlook {
     pub compactions: u64,
     /// The longest time from being queued to the start, or to the end of the outlook.
     pub longest_wait: Option<Duration>,
-    /// Targets that wait at the end.
-    pub undone_targets: u64,
-    /// What compacting them would free.
-    pub undone_bytes: u64,
+    /// What waits at the end by the reason, the most bytes first.
+    pub undone: Vec<Undone>,
     /// Whether more had to be decided than could be decided one by one.
     pub is_coarse: bool,
 }
@@ -179,6 +189,18 @@ impl Outlook {
     #[must_use]
     pub fn mean_waste_of(&self, kind: TargetKind) -> u64 {
         mean(&self.samples, |sample| sample.waste_of(kind))
+    }
+
+    /// Targets that wait at the end.
+    #[must_use]
+    pub fn undone_targets(&self) -> u64 {
+        self.undone.iter().map(|undone| undone.targets).sum()
+    }
+
+    /// What compacting them would free.
+    #[must_use]
+    pub fn undone_bytes(&self) -> u64 {
+        self.undone.iter().map(|undone| undone.bytes).fold(0, u64::saturating_add)
     }
 
     /// The most bytes wasted at a time.
@@ -312,12 +334,13 @@ impl Unchecked {
         let nodes = present.snapshot.nodes().len();
         let mut samples = vec![Sample::default(); SAMPLES];
         let mut by_node = vec![vec![0.0; nodes]; SAMPLES];
-        let times: Vec<Duration> = (0..SAMPLES).map(|at| sample_time(span, at)).collect();
+        let times: Vec<TimeAhead> =
+            (0..SAMPLES).map(|at| TimeAhead::after(sample_time(span, at))).collect();
         for target in files(&present.snapshot) {
             let count = u64::from(target.file_count());
             let places = nodes_of(&present.snapshot, target);
             let course = TargetCourse::of(present, target);
-            let always = course.is_idle().then(|| course.sizes_after(Duration::ZERO));
+            let always = course.is_idle().then(|| course.sizes_after(TimeAhead::default()));
             for ((sample, row), after) in samples.iter_mut().zip(&mut by_node).zip(&times) {
                 let (file, waste) = always.unwrap_or_else(|| course.sizes_after(*after));
                 sample.file_bytes = sample.file_bytes.saturating_add(file * count);
@@ -363,8 +386,7 @@ impl Unchecked {
             freed_bytes: 0,
             compactions: 0,
             longest_wait: None,
-            undone_targets: 0,
-            undone_bytes: 0,
+            undone: Vec::new(),
             is_coarse: false,
         }
     }

@@ -47,19 +47,38 @@ pub struct ExpectedRate {
     pub days: f64,
 }
 
+/// A time from now on, as rates need it: worked out once for all targets.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TimeAhead {
+    /// The time.
+    pub span: Duration,
+    seconds: f64,
+    /// How many seconds of the rate of the last hours count within it, because that rate fades.
+    fading_seconds: f64,
+}
+
+impl TimeAhead {
+    /// The time after this span.
+    #[must_use]
+    pub fn after(span: Duration) -> Self {
+        let (seconds, scale) = (span.as_secs_f64(), HOURS.as_secs_f64());
+        Self { span, seconds, fading_seconds: scale * -(-seconds / scale).exp_m1() }
+    }
+}
+
 impl ExpectedRate {
     /// The bytes that come within a time; negative where live bytes shrink.
     #[must_use]
     pub fn bytes_within(self, span: Duration) -> f64 {
-        let seconds = span.as_secs_f64();
-        self.days.mul_add(seconds, (self.hours - self.days) * fading_seconds(seconds))
+        self.bytes_between(TimeAhead::default(), TimeAhead::after(span))
     }
-}
 
-/// How many seconds of the rate of the last hours count within a time, because it fades.
-fn fading_seconds(seconds: f64) -> f64 {
-    let scale = HOURS.as_secs_f64();
-    scale * -(-seconds / scale).exp_m1()
+    /// The bytes that come between two times; negative where live bytes shrink.
+    #[must_use]
+    pub fn bytes_between(self, from: TimeAhead, to: TimeAhead) -> f64 {
+        let fading = to.fading_seconds - from.fading_seconds;
+        self.days.mul_add(to.seconds - from.seconds, (self.hours - self.days) * fading)
+    }
 }
 
 /// What one reading of a file tells about its size.

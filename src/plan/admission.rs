@@ -91,7 +91,7 @@ impl Admission {
         let &AdmissionInputs { snapshot, channels, conditions, rules, now, window_states, .. } =
             present;
         let concurrency = channels.list.iter().map(|channel| channel.concurrency).collect();
-        let mut slots = JobSlots::new(rules.limits, concurrency, snapshot.nodes().len());
+        let mut slots = JobSlots::new(rules, concurrency, snapshot.nodes().len());
         slots.count_spent(&conditions.constraints.recent_starts, now);
         let activity = TargetActivity::new(
             snapshot,

@@ -25,6 +25,9 @@ pub struct Rules {
     pub views: EnforceViews,
     /// The age up to which facts count as fresh.
     pub fresh_for: Duration,
+    /// How many views may have all their copies compacted at once. It is no setting; only what-if
+    /// decides for more than one moment.
+    pub whole_views: usize,
 }
 
 impl Default for Rules {
@@ -36,6 +39,7 @@ impl Default for Rules {
             rent: RentSettings::default(),
             views: EnforceViews::default(),
             fresh_for: Duration::from_secs(20 * 60),
+            whole_views: 1,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Limits: running jobs by node, channel and cluster, and bytes spent of the hourly budget.
 
-use super::{Refusal, RefusalReason, SlotReservation, db_copies::NodeCopies, queue_bounds};
+use super::{Refusal, RefusalReason, Rules, SlotReservation, db_copies::NodeCopies, queue_bounds};
 use crate::{
     model::settings::limits::{BUDGET_PERIOD, Limits},
     table::NodeIx,
@@ -15,6 +15,8 @@ const LARGE_FILE_DIVISOR: u64 = 8;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct JobSlots {
     limits: Limits,
+    /// Views whose copies may all be compacted at once.
+    whole_views: usize,
     /// By node index.
     jobs_by_node: Vec<usize>,
     /// Targets by node, then channel, regardless of the number of files of each on the node.
@@ -92,9 +94,10 @@ pub(super) struct SlotRequest<'a> {
 }
 
 impl JobSlots {
-    pub(super) fn new(limits: Limits, channel_limits: Vec<usize>, nodes: usize) -> Self {
+    pub(super) fn new(rules: &Rules, channel_limits: Vec<usize>, nodes: usize) -> Self {
         Self {
-            limits,
+            limits: rules.limits,
+            whole_views: rules.whole_views,
             jobs_by_node: vec![0; nodes],
             targets_by_queue: vec![0; nodes.saturating_mul(channel_limits.len())],
             channel_limits,
@@ -190,7 +193,8 @@ impl JobSlots {
         )?;
         if all_copies {
             let held = usize::from(reserved.all_copies);
-            check_limit(RefusalReason::ClusterLimit, self.all_copies_jobs, held, 1, 1)?;
+            let (running, limit) = (self.all_copies_jobs, self.whole_views);
+            check_limit(RefusalReason::ClusterLimit, running, held, 1, limit)?;
         }
         let bytes = file.saturating_mul(u64::try_from(all).unwrap_or(u64::MAX));
         self.check_budget(reserved.budget_bytes, bytes)
@@ -226,7 +230,7 @@ impl JobSlots {
     ) -> bool {
         let all =
             files_by_node(copies_by_node).map(|(_, copies)| copies).fold(0, usize::saturating_add);
-        !(all_copies && self.all_copies_jobs > 0)
+        !(all_copies && self.all_copies_jobs >= self.whole_views)
             && self.channel_limits.get(channel).is_some_and(|limit| *limit > 0)
             && files_by_node(copies_by_node).all(|(_, copies)| copies <= self.limits.per_node)
             && all <= self.limits.cluster

@@ -54,7 +54,7 @@ pub use suspension::SuspensionLine;
 pub use usage::{Usage, UsageBytes, UsageLine};
 pub use volume::VolumeLine;
 pub use what_if::{
-    OutlookLine, ProposedHorizon, RentProposal, SmooshRules, VolumeOutlookLine, WhatIf,
+    OutlookLine, ProposedHorizon, RentProposal, SmooshRules, UndoneLine, VolumeOutlookLine, WhatIf,
 };
 pub use why::why;
 

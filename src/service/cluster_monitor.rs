@@ -604,6 +604,7 @@ fn plan_settings(settings: &Settings) -> planner::PlannerSettings {
             rent: settings.rent,
             views: settings.views.enforce,
             fresh_for: settings.scan.fresh_for,
+            ..Rules::default()
         },
     }
 }

@@ -5,7 +5,8 @@
 
 use crate::{
     model::{channel::Channels, settings::limits::Limits},
-    table::NodeIx,
+    plan::{PlannedStart, rest_after},
+    table::{NodeIx, TargetRef},
 };
 use hashbrown::HashMap;
 use std::time::Duration;
@@ -14,8 +15,44 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     Cluster,
+    /// Views whose copies are all compacted at once run one after another.
+    WholeViews,
     Node(NodeIx),
     Channel(NodeIx, usize),
+}
+
+/// The slots that a compaction needs.
+#[derive(Clone, Debug)]
+pub(super) struct SlotNeed<'a> {
+    nodes: &'a [NodeIx],
+    channel: usize,
+    /// Files on each of the nodes.
+    files: usize,
+    is_whole_view: bool,
+}
+
+impl<'a> SlotNeed<'a> {
+    /// What a start needs on these nodes.
+    pub(super) fn of(start: &PlannedStart, target: TargetRef<'_>, nodes: &'a [NodeIx]) -> Self {
+        let is_everywhere = start.node == NodeIx::CLUSTER;
+        let copies = if is_everywhere { target.file_count() as usize } else { 1 };
+        Self {
+            nodes,
+            channel: start.channel,
+            files: copies.div_ceil(nodes.len().max(1)),
+            is_whole_view: is_everywhere && target.shard_map().ranges > 1,
+        }
+    }
+
+    /// The slots, with how many of each.
+    fn owners(&self) -> impl Iterator<Item = (Owner, usize)> {
+        let of_node = |node: &NodeIx| {
+            [(Owner::Node(*node), self.files), (Owner::Channel(*node, self.channel), 1)]
+        };
+        let all = (Owner::Cluster, self.files.saturating_mul(self.nodes.len()));
+        let view = self.is_whole_view.then_some((Owner::WholeViews, 1));
+        self.nodes.iter().flat_map(of_node).chain([all]).chain(view)
+    }
 }
 
 /// When the slots become free.
@@ -24,7 +61,7 @@ pub(super) struct BatchSlots {
     limits: Limits,
     /// By channel.
     concurrency: Vec<usize>,
-    /// The ends of the compactions that had a slot last.
+    /// The ends of the compactions that had a slot last, the first to end first.
     taken_until: HashMap<Owner, Vec<Duration>>,
 }
 
@@ -35,32 +72,29 @@ impl BatchSlots {
         Self { limits, concurrency, taken_until: HashMap::new() }
     }
 
-    /// Takes a slot of everything that a compaction on these nodes needs, for so long; returns when
-    /// it begins. None if that is not before the next plan.
+    /// Takes the slots that a compaction needs, for so long; returns when it begins. None if that is not
+    /// before the next plan.
     pub(super) fn take(
         &mut self,
-        nodes: &[NodeIx],
-        channel: usize,
+        need: &SlotNeed<'_>,
         (now, next): (Duration, Duration),
         takes: Duration,
     ) -> Option<Duration> {
-        let of_node = |node: &NodeIx| [Owner::Node(*node), Owner::Channel(*node, channel)];
-        let owners = || nodes.iter().flat_map(of_node).chain([Owner::Cluster]);
         let mut begins = now;
-        for owner in owners() {
-            begins = begins.max(self.free_at(owner)?);
+        for (owner, count) in need.owners() {
+            begins = begins.max(self.free_at(owner, count)?);
         }
         if begins >= next {
             return None;
         }
-        // A node rests in proportion to the work.
-        let rest = 100.0 / self.limits.duty_percent.clamp(1.0, 100.0);
-        for owner in owners() {
+        let ends = begins.saturating_add(takes);
+        let rested = ends.saturating_add(rest_after(takes, self.limits.duty_percent));
+        for (owner, count) in need.owners() {
             let until = match owner {
-                Owner::Node(_) => begins.saturating_add(takes.mul_f64(rest)),
-                Owner::Cluster | Owner::Channel(..) => begins.saturating_add(takes),
+                Owner::Node(_) => rested,
+                Owner::Cluster | Owner::WholeViews | Owner::Channel(..) => ends,
             };
-            self.occupy(owner, until);
+            self.occupy(owner, count, until);
         }
         Some(begins)
     }
@@ -70,31 +104,33 @@ impl BatchSlots {
             Owner::Channel(_, channel) => self.concurrency.get(channel).copied().unwrap_or(0),
             Owner::Node(_) => self.limits.per_node,
             Owner::Cluster => self.limits.cluster,
+            Owner::WholeViews => 1,
         }
     }
 
-    /// When a slot is free; none if there are none.
-    fn free_at(&self, owner: Owner) -> Option<Duration> {
+    /// When so many slots are free; none if there are not so many.
+    fn free_at(&self, owner: Owner, count: usize) -> Option<Duration> {
         let capacity = self.capacity(owner);
         let taken = self.taken_until.get(&owner).map_or(&[][..], Vec::as_slice);
-        if taken.len() < capacity {
-            return Some(Duration::ZERO);
+        let free = capacity.saturating_sub(taken.len());
+        if count > capacity {
+            return None;
         }
-        taken.iter().min().copied().filter(|_| capacity > 0)
+        let wanted = count.saturating_sub(free);
+        Some(wanted.checked_sub(1).and_then(|at| taken.get(at)).copied().unwrap_or_default())
     }
 
-    fn occupy(&mut self, owner: Owner, until: Duration) {
+    fn occupy(&mut self, owner: Owner, count: usize, until: Duration) {
         // Without a limit there is nothing to remember.
         let capacity = self.capacity(owner);
         if capacity == usize::MAX {
             return;
         }
         let taken = self.taken_until.entry(owner).or_default();
-        if taken.len() < capacity {
-            taken.push(until);
-        } else if let Some(first) = taken.iter_mut().min() {
-            *first = until;
-        }
+        let free = capacity.saturating_sub(taken.len());
+        taken.drain(..count.saturating_sub(free).min(taken.len()));
+        let at = taken.partition_point(|end| *end <= until);
+        taken.splice(at..at, std::iter::repeat_n(until, count));
     }
 }
 
@@ -112,7 +148,8 @@ mod tests {
         let mut slots = BatchSlots::new(limits, &channels);
         let node = |at| NodeIx::from_usize(at).unwrap();
         let mut take = |node, channel, takes| {
-            slots.take(&[node], channel, (second(100), second(200)), second(takes))
+            let need = SlotNeed { nodes: &[node], channel, files: 1, is_whole_view: false };
+            slots.take(&need, (second(100), second(200)), second(takes))
         };
         assert_eq!(take(node(1), 0, 10), Some(second(100)));
         assert_eq!(take(node(1), 0, 10), Some(second(110)), "one of the channel at a time");
@@ -126,5 +163,25 @@ mod tests {
         assert_eq!(take(node(3), 0, 500), Some(second(120)));
         assert_eq!(take(node(4), 0, 500), Some(second(130)));
         assert_eq!(take(node(5), 0, 5), None);
+    }
+
+    #[test]
+    fn a_view_with_all_its_copies_takes_a_slot_for_each_and_runs_alone() {
+        let second = Duration::from_secs;
+        let list = ChannelPreset::Rent.channels();
+        let channels = Channels { list, ..Channels::default() };
+        let limits = Limits { per_node: 2, cluster: 8, duty_percent: 100.0, ..Limits::default() };
+        let mut slots = BatchSlots::new(limits, &channels);
+        let nodes: Vec<NodeIx> = (1..4).filter_map(NodeIx::from_usize).collect();
+        let mut take = |nodes: &[NodeIx], channel, files, takes| {
+            let is_whole_view = channel == 1;
+            let need = SlotNeed { nodes, channel, files, is_whole_view };
+            slots.take(&need, (second(100), second(200)), second(takes))
+        };
+        assert_eq!(take(&nodes, 1, 3, 10), None, "a node runs two at a time");
+        assert_eq!(take(&nodes[..1], 0, 1, 30), Some(second(100)));
+        assert_eq!(take(&nodes, 1, 2, 10), Some(second(130)), "both slots of the first node");
+        assert_eq!(take(&nodes[1..], 1, 1, 5), Some(second(140)), "after the other view");
+        assert_eq!(take(&nodes[..1], 2, 1, 5), Some(second(140)));
     }
 }

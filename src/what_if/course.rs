@@ -3,9 +3,9 @@
 use super::Present;
 use crate::{
     model::{
-        correction::{Correction, active_bytes_of_new_file},
+        correction::{Correction, active_bytes_of_new_file, changes_since_compaction},
         facts::{Facts, Measurement, OptionalU64},
-        growth::ExpectedRate,
+        growth::{ExpectedRate, TimeAhead},
         rent::{Rent, WasteReading},
         rounding::to_bytes,
         target::TargetKind,
@@ -13,7 +13,6 @@ use crate::{
     table::{TargetIx, TargetRef},
 };
 use hashbrown::HashMap;
-use std::time::Duration;
 use wall_clock::Moment;
 
 /// The sizes of one target at any time from a reading or a compaction on. Bytes are per file.
@@ -24,9 +23,13 @@ pub(super) struct TargetCourse {
     /// The present moment.
     now: Moment,
     /// The time of the facts below.
-    begin: Duration,
+    begin: TimeAhead,
     facts: Facts,
     rent: Rent,
+    /// Changes of a database for each byte that its file grows.
+    changes_per_byte: f64,
+    /// What the last compaction left; none before the first.
+    left: Option<u64>,
     /// The rates of its file and of its live bytes; none if it stays as it is.
     rates: Option<(ExpectedRate, ExpectedRate)>,
 }
@@ -36,20 +39,36 @@ impl TargetCourse {
     pub(super) fn of(present: &Present, target: TargetRef<'_>) -> Self {
         let grows = |rate: &ExpectedRate| *rate != ExpectedRate::default();
         let rates = target.growth().expected(present.now);
-        let facts = target.facts();
+        let rates = rates.filter(|(file, active)| grows(file) || grows(active));
+        Self::with_rates(present, target, rates)
+    }
+
+    fn with_rates(
+        present: &Present,
+        target: TargetRef<'_>,
+        rates: Option<(ExpectedRate, ExpectedRate)>,
+    ) -> Self {
+        let facts = without_passing_work(target.facts());
         let measured = facts.measured_at;
         Self {
             kind: target.kind(),
             correction: target.correction(),
             now: present.now,
-            begin: Duration::ZERO,
+            begin: TimeAhead::default(),
             facts: Facts {
                 measured_at: measured.map(|it| Measurement { at: present.now, ..it }),
                 ..facts
             },
             rent: target.rent(),
-            rates: rates.filter(|(file, active)| grows(file) || grows(active)),
+            changes_per_byte: changes_per_byte(target.kind(), &facts),
+            left: None,
+            rates,
         }
+    }
+
+    /// The course as it would be if nothing were compacted.
+    pub(super) fn without_compactions(&self, present: &Present, target: TargetRef<'_>) -> Self {
+        Self::with_rates(present, target, self.rates)
     }
 
     /// Whether its sizes stay as they are.
@@ -58,7 +77,7 @@ impl TargetCourse {
     }
 
     /// The facts after this time.
-    pub(super) fn facts_after(&self, after: Duration) -> Facts {
+    pub(super) fn facts_after(&self, after: TimeAhead) -> Facts {
         let mut facts = self.facts;
         facts.measured_at =
             facts.measured_at.map(|it| Measurement { at: self.moment(after), ..it });
@@ -66,28 +85,28 @@ impl TargetCourse {
         let (Some((file_rate, active_rate)), Some((file, active))) = (self.rates, known) else {
             return facts;
         };
-        let between = |rate: ExpectedRate| rate.bytes_within(after) - rate.bytes_within(self.begin);
+        let between = |rate: ExpectedRate| rate.bytes_between(self.begin, after);
         let (more, live) = (between(file_rate), between(active_rate));
         let grown = file.saturating_add(to_bytes(more));
         facts.file_bytes = OptionalU64::new(grown);
         facts.active_bytes = OptionalU64::new(to_bytes(active as f64 + live).min(grown));
         // Changes as large as those before, so that what needs changes or lacks them is right.
         if let Some(changes) = facts.update_seq.get().filter(|_| self.kind == TargetKind::Db) {
-            let new = more * changes as f64 / file.max(1) as f64;
+            let new = more * self.changes_per_byte;
             facts.update_seq = OptionalU64::new(changes.saturating_add(to_bytes(new)));
         }
         facts
     }
 
     /// Bytes of one file after this time, and what compacting it would free; zero where unknown.
-    pub(super) fn sizes_after(&self, after: Duration) -> (u64, u64) {
+    pub(super) fn sizes_after(&self, after: TimeAhead) -> (u64, u64) {
         let facts = self.facts_after(after);
         let waste = self.correction.reclaimable_bytes(self.kind, &facts);
         (facts.file_bytes.get().unwrap_or_default(), waste.unwrap_or_default())
     }
 
     /// The facts after this time, and the rent.
-    pub(super) fn state_after(&self, after: Duration) -> (Facts, Rent) {
+    pub(super) fn state_after(&self, after: TimeAhead) -> (Facts, Rent) {
         let facts = self.facts_after(after);
         let waste = |facts| WasteReading::of(self.kind, facts, self.correction);
         let rent = self.rent.after_reading(waste(&self.facts).as_ref(), waste(&facts).as_ref());
@@ -95,10 +114,11 @@ impl TargetCourse {
     }
 
     /// The course after a compaction, with the sizes before and after it; none if a size is unknown.
-    fn compacted(&self, after: Duration) -> Option<(Self, u64, u64)> {
+    fn compacted(&self, after: TimeAhead) -> Option<(Self, u64, u64)> {
         let facts = self.facts_after(after);
-        let (file, left) =
+        let (file, predicted) =
             (facts.file_bytes.get()?, self.correction.predicted_bytes(self.kind, &facts)?);
+        let left = predicted.max(self.least_left(after).min(file));
         let is_db = self.kind == TargetKind::Db;
         let facts = Facts {
             file_bytes: OptionalU64::new(left),
@@ -107,12 +127,48 @@ impl TargetCourse {
             ..facts
         };
         let rent = Rent::from_parts(0.0, self.moment(after));
-        Some((Self { begin: after, facts, rent, ..*self }, file, left))
+        Some((Self { begin: after, facts, rent, left: Some(left), ..*self }, file, left))
     }
 
-    fn moment(&self, after: Duration) -> Moment {
-        self.now.plus(after)
+    /// The least that a compaction leaves: what the one before left, unless live bytes shrink.
+    ///
+    /// A prediction takes off what rewriting has left in the live trees since the last compaction. The rate of
+    /// live bytes may have been measured without it, so that taking it off again and again would make a file
+    /// vanish that is compacted often.
+    fn least_left(&self, after: TimeAhead) -> u64 {
+        let Some(left) = self.left else { return 0 };
+        let live = self.rates.map_or(0.0, |(_, live)| live.bytes_between(self.begin, after));
+        to_bytes(left as f64 + live.min(0.0))
     }
+
+    fn moment(&self, after: TimeAhead) -> Moment {
+        self.now.plus(after.span)
+    }
+}
+
+/// Changes of a database for each byte that its file grows: by what was written since its last
+/// compaction, or by all of its file, whichever tells of larger changes.
+fn changes_per_byte(kind: TargetKind, facts: &Facts) -> f64 {
+    let share = |changes: Option<u64>, bytes: Option<u64>| {
+        let (changes, bytes) = (changes? as f64, bytes.filter(|bytes| *bytes > 0)? as f64);
+        (changes > 0.0).then_some(changes / bytes)
+    };
+    let written = facts.file_bytes.get().zip(facts.active_bytes.get());
+    let written = written.map(|(file, active)| file.saturating_sub(active));
+    let of_all = share(facts.update_seq.get(), facts.file_bytes.get());
+    let of_late = share(changes_since_compaction(kind, facts), written);
+    of_all.into_iter().chain(of_late).fold(f64::INFINITY, f64::min).min(1.0)
+}
+
+/// The facts without the compaction and the build that run at the moment: a course knows its own
+/// compactions, and both end long before most of the time that is looked at.
+const fn without_passing_work(mut facts: Facts) -> Facts {
+    facts.flags.compact_running = false;
+    if facts.flags.updater_running {
+        facts.flags.updater_running = false;
+        facts.updates_pending = OptionalU64::new(0);
+    }
+    facts
 }
 
 /// What a compaction does to one file of a target.
@@ -154,7 +210,7 @@ impl<'a> Courses<'a> {
     pub(super) fn compact(
         &mut self,
         target: TargetRef<'_>,
-        at: Duration,
+        at: TimeAhead,
     ) -> Option<CompactedCourse> {
         let before = self.of(target);
         let (after, file, left) = before.compacted(at)?;

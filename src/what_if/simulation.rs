@@ -1,16 +1,17 @@
 //! One policy through time: what is due, what the planner starts, and what that leaves.
 
 use super::{
-    Outlook, Policy, Present, SAMPLES, Sample, Unchecked,
-    batch_slots::BatchSlots,
+    Outlook, Policy, Present, SAMPLES, Sample, Unchecked, Undone,
+    batch_slots::{BatchSlots, SlotNeed},
     compaction::{self, ImaginedJob},
     course::{CompactedCourse, Courses, TargetCourse},
     nodes_of, volume_outlooks,
 };
 use crate::{
-    jobs::{BusyPeriod, Jobs, TargetConstraints},
+    jobs::{BusyPeriod, Job, Jobs, TargetConstraints},
     model::{
         channel::{Channel, Channels},
+        growth::TimeAhead,
         records::Backoff,
         rounding::to_bytes,
         score::RentNow,
@@ -18,7 +19,8 @@ use crate::{
         target::TargetKind,
     },
     plan::{
-        Conditions, HorizonFactors, Plan, PlannedStart, Queues, Rules, disk::Disks, first_channel,
+        Conditions, Decision, HorizonFactors, Plan, PlannedStart, Queues, RefusalReason, Rules,
+        disk::Disks, first_channel,
     },
     table::{NodeIx, Projection, TargetIx, TargetRef},
 };
@@ -49,6 +51,15 @@ const KNOWN_JOBS: u64 = 50;
 /// Prices that changed by more than this share make targets due at other times.
 const PRICE_TOLERANCE: f64 = 0.1;
 
+/// The time at which a target becomes due is found within this share of the time until then, and within
+/// this time.
+const DUE_PRECISION: f64 = 1.0 / 32.0;
+const DUE_ACCURACY: Duration = Duration::from_secs(1);
+
+/// The first of the times at which a target is looked at where a later one tells nothing, because channels
+/// leave out what is too large; each further one is twice as far.
+const FIRST_LOOK: Duration = Duration::from_secs(60);
+
 /// How many targets at the head of each queue are read again in each step.
 const READ_AGAIN: usize = 100;
 
@@ -57,7 +68,8 @@ const READ_AGAIN: usize = 100;
 struct RunningJob {
     ends: Duration,
     start: PlannedStart,
-    nodes: Vec<NodeIx>,
+    /// It on each of its nodes, as the planner sees it.
+    on_nodes: Vec<Job>,
 }
 
 /// The sums of an outlook.
@@ -75,8 +87,10 @@ struct Sums {
 #[derive(Debug)]
 pub(super) struct Simulation<'a> {
     present: &'a Present,
+    policy: &'a Policy,
     unchecked: &'a Unchecked,
     span: Duration,
+    /// The policy's channels and rules, as far as plans here may follow them.
     channels: Arc<Channels>,
     rules: Arc<Rules>,
     courses: Courses<'a>,
@@ -108,7 +122,7 @@ pub(super) struct Simulation<'a> {
 impl<'a> Simulation<'a> {
     pub(super) fn new(
         present: &'a Present,
-        policy: &Policy,
+        policy: &'a Policy,
         unchecked: &'a Unchecked,
         span: Duration,
     ) -> Self {
@@ -119,9 +133,10 @@ impl<'a> Simulation<'a> {
             ..channel.clone()
         };
         let channels = Arc::new(policy.channels.map(shorter));
-        let rules = Rules { fresh_for: Duration::MAX, ..policy.rules.clone() };
+        let rules = always_fresh(&policy.rules);
         Self {
             present,
+            policy,
             unchecked,
             span,
             queues: Queues::new(Arc::clone(&channels)),
@@ -174,32 +189,38 @@ impl<'a> Simulation<'a> {
     /// changes.
     fn advance(&mut self, at: Duration, end: Duration) -> Duration {
         self.end_jobs(at);
+        self.plan_at(at);
+        let starts = Arc::clone(&self.plan.starts);
+        for start in starts.iter() {
+            self.begin(start, at);
+        }
+        if self.batches.is_some() {
+            return (at + self.tick).min(end);
+        }
+        let now = self.moment(at);
+        self.update_busy_periods(&[], now);
+        let job_end = self.jobs.iter().map(|job| job.ends).min();
+        let due = self.due.peek().map(|Reverse((seconds, _))| Duration::from_secs(*seconds));
+        let waits = self.plan.queues.iter().any(|queue| queue.queued().len() > 0);
+        let change = self.plan.next_change.filter(|_| waits).map(|change| at + now.age(change));
+        // The plan does not know yet that its own starts hold others back for a moment.
+        let wait = self.rules.limits.wait;
+        let wait_over = (waits && !starts.is_empty() && !wait.is_zero()).then(|| at + wait);
+        let next = [job_end, due, change, wait_over].into_iter().flatten().min().unwrap_or(end);
+        next.max(at + self.tick).min(end)
+    }
+
+    /// Makes the plan of a time from what is due, runs and is free then.
+    fn plan_at(&mut self, at: Duration) {
         self.apply_due(at);
         let now = self.moment(at);
         self.conditions.disks = Arc::new(self.disks_after(at));
         self.conditions.jobs = Arc::new(self.running_jobs());
         let constraints = Arc::make_mut(&mut self.conditions.constraints);
         constraints.recent_starts.retain(|(at, _)| at.age(now) < BUDGET_PERIOD);
-        self.update_busy_periods(&Arc::clone(&self.conditions.jobs), now);
         let snapshot = self.projection.publish(now);
         self.queues.apply_snapshot(&snapshot, now);
         self.plan = self.queues.make_plan(&snapshot, &self.conditions, &self.rules, now);
-        let starts = Arc::clone(&self.plan.starts);
-        for start in starts.iter() {
-            self.begin(start, at);
-        }
-        if !starts.is_empty() {
-            self.update_busy_periods(&self.running_jobs(), now);
-        }
-        if self.batches.is_some() {
-            return (at + self.tick).min(end);
-        }
-        let job_end = self.jobs.iter().map(|job| job.ends).min();
-        let due = self.due.peek().map(|Reverse((seconds, _))| Duration::from_secs(*seconds));
-        let waits = self.plan.queues.iter().any(|queue| queue.queued().len() > 0);
-        let change = self.plan.next_change.filter(|_| waits).map(|change| at + now.age(change));
-        let next = [job_end, due, change].into_iter().flatten().min().unwrap_or(end);
-        next.max(at + self.tick).min(end)
     }
 
     fn moment(&self, after: Duration) -> Moment {
@@ -239,23 +260,14 @@ impl<'a> Simulation<'a> {
         let horizon_factor = self.prices.product_on(target.node_ix());
         let correction = target.correction();
         let is_taken = |after: Duration| {
-            let (facts, rent) = course.state_after(after);
+            let (facts, rent) = course.state_after(TimeAhead::after(after));
             let rent = RentNow { rent, now: self.moment(after), horizon_factor, correction };
             first_channel(&self.channels, target, &facts, rent).is_some()
         };
-        let (mut before, mut due) = (from, self.span);
-        if !is_taken(due) {
-            return;
+        let looks = looks(from, self.span, has_maximum(&self.channels));
+        if let Some(due) = first_time(from, looks, is_taken) {
+            self.due.push(Reverse((due.as_secs_f64().ceil() as u64, target.ix())));
         }
-        if is_taken(before) {
-            due = before;
-        }
-        let exact = self.span.mul_f64(1.0 / ((SAMPLES - 1) * STEPS_PER_SAMPLE) as f64);
-        while due - before > exact {
-            let middle = before + (due - before) / 2;
-            if is_taken(middle) { due = middle } else { before = middle }
-        }
-        self.due.push(Reverse((due.as_secs(), target.ix())));
     }
 
     fn apply_due(&mut self, at: Duration) {
@@ -277,7 +289,7 @@ impl<'a> Simulation<'a> {
 
     fn read_again(&mut self, ix: TargetIx, at: Duration) {
         if let Some(target) = self.target(ix) {
-            let (facts, rent) = self.courses.of(target).state_after(at);
+            let (facts, rent) = self.courses.of(target).state_after(TimeAhead::after(at));
             self.projection.set(ix, &facts, rent);
         }
     }
@@ -291,8 +303,12 @@ impl<'a> Simulation<'a> {
         };
         let takes = compaction::duration_of(start, &self.conditions.constraints);
         let begins = match &mut self.batches {
-            None => Some(at),
-            Some(slots) => slots.take(&nodes, start.channel, (at, at + self.tick), takes),
+            Some(slots) if kind != TargetKind::Cleanup => {
+                let needs = SlotNeed::of(start, target, &nodes);
+                slots.take(&needs, (at, at + self.tick), takes)
+            }
+            // Deleting index files takes no slot.
+            Some(_) | None => Some(at),
         };
         let Some(begins) = begins else { return };
         let waited = self.plan.placement(start.ix).map(|(_, placed)| placed.queued_since.age(now));
@@ -307,10 +323,20 @@ impl<'a> Simulation<'a> {
         }
         self.sums.compactions += 1;
         self.sums.job_seconds += takes.as_secs_f64();
+        let channel = self.channels.list.get(start.channel);
+        let imagined = ImaginedJob {
+            shard: start.shard.clone(),
+            design: start.design.clone(),
+            channel: channel.map(|channel| Arc::clone(&channel.name)),
+            started_at: self.moment(begins),
+            peak_bytes: start.peak_bytes,
+            file_bytes: start.file_bytes,
+            rewrite_bytes: start.rewrite_bytes,
+        };
         self.jobs.push(RunningJob {
             ends: begins.saturating_add(takes),
             start: start.clone(),
-            nodes,
+            on_nodes: nodes.iter().map(|node| imagined.on(target, *node)).collect(),
         });
     }
 
@@ -320,8 +346,11 @@ impl<'a> Simulation<'a> {
             std::mem::take(&mut self.jobs).into_iter().partition(|job| job.ends <= at);
         self.jobs = running;
         over.sort_by_key(|job| job.ends);
-        for job in over {
-            self.end_job(&job);
+        for (at, job) in over.iter().enumerate() {
+            self.end_job(job);
+            // A node rests from the end of its work on, not from the plan that comes after it.
+            let still_running = over.get(at + 1..).unwrap_or_default();
+            self.update_busy_periods(still_running, self.moment(job.ends));
         }
     }
 
@@ -334,10 +363,11 @@ impl<'a> Simulation<'a> {
             self.add_rewritten(job.start.rewrite_bytes.unwrap_or_default());
             return;
         }
-        let Some(compacted) = self.courses.compact(target, job.ends) else { return };
+        let ends = TimeAhead::after(job.ends);
+        let Some(compacted) = self.courses.compact(target, ends) else { return };
         let CompactedCourse { before, after, file, left } = compacted;
         if before.is_idle() {
-            self.saved_for_good.add(target, &before, &after, job.ends);
+            self.saved_for_good.add(target, &before, &after, ends);
         }
         let count = u64::from(target.file_count());
         self.add_rewritten(if is_copy { left } else { left.saturating_mul(count) });
@@ -359,30 +389,18 @@ impl<'a> Simulation<'a> {
     }
 
     fn running_jobs(&self) -> Jobs {
-        let one = |job: &RunningJob, node: NodeIx| {
-            let target = self.target(job.start.ix)?;
-            let channel = self.channels.list.get(job.start.channel);
-            let imagined = ImaginedJob {
-                shard: job.start.shard.clone(),
-                design: job.start.design.clone(),
-                channel: channel.map(|channel| Arc::clone(&channel.name)),
-                started_at: self.present.now,
-                peak_bytes: job.start.peak_bytes,
-                file_bytes: job.start.file_bytes,
-                rewrite_bytes: job.start.rewrite_bytes,
-            };
-            Some(imagined.on(target, node))
-        };
-        let list = self
-            .jobs
-            .iter()
-            .flat_map(|job| job.nodes.iter().filter_map(move |node| one(job, *node)))
-            .collect();
+        let list = self.jobs.iter().flat_map(|job| job.on_nodes.iter().cloned()).collect();
         Jobs { list, ..Jobs::default() }
     }
 
-    fn update_busy_periods(&mut self, jobs: &Jobs, now: Moment) {
-        let running = jobs.list.iter().map(|job| &job.key).collect();
+    /// Follows for how long nodes have been busy, where they rest from it: with the jobs that run, and
+    /// others that are still to be ended.
+    fn update_busy_periods(&mut self, others: &[RunningJob], now: Moment) {
+        if self.rules.limits.duty_percent >= 100.0 {
+            return;
+        }
+        let jobs = self.jobs.iter().chain(others);
+        let running = jobs.flat_map(|job| &job.on_nodes).map(|job| &job.key).collect();
         let constraints = Arc::make_mut(&mut self.conditions.constraints);
         BusyPeriod::update_all(&mut constraints.busy_periods, &running, now);
     }
@@ -405,8 +423,9 @@ impl<'a> Simulation<'a> {
             return;
         };
         let mut saved = self.saved_for_good;
+        let time = TimeAhead::after(at);
         for (target, course) in self.courses.growing() {
-            saved.add(target, &TargetCourse::of(self.present, target), course, at);
+            saved.add(target, &course.without_compactions(self.present, target), course, time);
         }
         let freed: f64 = self.freed_on.iter().sum();
         let less = |bytes: u64, by: f64| to_bytes(bytes as f64 - by);
@@ -419,19 +438,27 @@ impl<'a> Simulation<'a> {
     }
 
     /// From now on, each plan starts as many compactions as fit until the next one.
+    ///
+    /// The planner's own limits are for one moment. They are widened to what may run from one plan to the next,
+    /// and [`BatchSlots`] holds to them.
     fn decide_in_batches(&mut self) {
         let limits = self.rules.limits;
+        let tick = self.tick.as_secs_f64();
+        // While some run, the next are chosen.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-        let fit = (self.tick.as_secs_f64() / self.mean_job_seconds()).ceil().max(1.0) as usize;
+        let fit = (tick / self.mean_job_seconds()).ceil().max(1.0) as usize + 1;
         self.batches = Some(BatchSlots::new(limits, &self.channels));
+        let periods = (tick / BUDGET_PERIOD.as_secs_f64()).max(1.0);
         let limits = Limits {
             per_node: limits.per_node.saturating_mul(fit),
             cluster: limits.cluster.saturating_mul(fit),
+            bytes_per_hour: to_bytes(limits.bytes_per_hour as f64 * periods),
             wait: Duration::ZERO,
             duty_percent: 100.0,
-            ..limits
+            one_copy_of_a_range: false,
         };
-        self.rules = Arc::new(Rules { limits, ..(*self.rules).clone() });
+        let rules = Rules { limits, whole_views: fit, ..(*self.rules).clone() };
+        self.rules = Arc::new(rules);
         let more = |channel: &Channel| Channel {
             concurrency: channel.concurrency.saturating_mul(fit),
             ..channel.clone()
@@ -444,15 +471,12 @@ impl<'a> Simulation<'a> {
         self.sums.job_seconds / (self.sums.compactions.max(1) as f64)
     }
 
-    fn outlook(self, name: &str) -> Outlook {
-        let end = self.moment(self.span);
-        let queues = || self.plan.queues.iter();
-        let waiting = queues().filter_map(|queue| queue.oldest_queued_at).min();
-        let waiting = waiting.map(|oldest| oldest.age(end));
+    fn outlook(mut self, name: &str) -> Outlook {
         let volumes = volume_outlooks(self.present, self.span, |node, at| {
             let freed = self.freed_at_samples.get(at).and_then(|row| row.get(node.as_usize()));
             self.unchecked.grown_by_sample(node, at) - freed.copied().unwrap_or(0.0)
         });
+        let (undone, waiting) = self.undone();
         Outlook {
             name: name.to_owned(),
             samples: self.samples,
@@ -461,11 +485,88 @@ impl<'a> Simulation<'a> {
             freed_bytes: self.sums.freed_bytes,
             compactions: self.sums.compactions,
             longest_wait: self.sums.longest_wait.max(waiting),
-            undone_targets: queues().map(|it| (it.queued().len() + it.overflow) as u64).sum(),
-            undone_bytes: queues().map(|queue| queue.reclaimable_bytes).sum(),
+            undone,
             is_coarse: self.batches.is_some(),
         }
     }
+
+    /// What waits at the end by the reason, the most bytes first, and the longest of these waits.
+    fn undone(&mut self) -> (Vec<Undone>, Option<Duration>) {
+        // The reasons are those of the policy itself: not of limits for a batch, nor of shorter queues.
+        self.rules = Arc::new(always_fresh(&self.policy.rules));
+        self.channels = Arc::clone(&self.policy.channels);
+        self.queues.reconfigure(Arc::clone(&self.channels));
+        self.plan_at(self.span);
+        let (end, time) = (self.moment(self.span), TimeAhead::after(self.span));
+        let mut by_reason =
+            RefusalReason::ALL.map(|reason| Undone { reason, targets: 0, bytes: 0 });
+        let mut longest_wait = None;
+        for target in self.plan.snapshot.targets() {
+            let Some((_, placement)) = self.plan.placement(target.ix()) else { continue };
+            let Decision::Refused(refusal) = self.plan.decision(target) else { continue };
+            let Some(target) = self.target(target.ix()) else { continue };
+            let undone = by_reason.get_mut(refusal.reason as usize);
+            let Some(undone) = undone.filter(|it| it.reason != RefusalReason::Running) else {
+                continue;
+            };
+            let waste = self.courses.of(target).sizes_after(time).1;
+            undone.targets += 1;
+            undone.bytes =
+                undone.bytes.saturating_add(waste.saturating_mul(target.file_count().into()));
+            longest_wait = longest_wait.max(Some(placement.queued_since.age(end)));
+        }
+        let mut undone: Vec<Undone> = by_reason.into_iter().filter(|it| it.targets > 0).collect();
+        undone.sort_by_key(|it| Reverse((it.bytes, it.targets)));
+        (undone, longest_wait)
+    }
+}
+
+/// The same rules without an age of facts: those here are worked out for each moment.
+fn always_fresh(rules: &Rules) -> Rules {
+    Rules { fresh_for: Duration::MAX, ..rules.clone() }
+}
+
+/// Whether a channel leaves out what is too large or too bloated, so that a target that it takes may be
+/// one that it does not take later.
+fn has_maximum(channels: &Channels) -> bool {
+    let limited = |it: &Channel| it.max_size.is_some() || it.max_priority.is_finite();
+    channels.list.iter().any(limited)
+}
+
+/// The times from `from` to `end` at which a target is looked at, to find when it becomes due: the last
+/// alone, if what is due stays so.
+fn looks(from: Duration, end: Duration, has_maximum: bool) -> impl Iterator<Item = Duration> {
+    let first = if has_maximum { from } else { end };
+    std::iter::successors(Some(first), move |at| {
+        let next = at.saturating_sub(from).saturating_mul(2).max(FIRST_LOOK);
+        (*at < end).then(|| from.saturating_add(next).min(end))
+    })
+}
+
+/// The first time from `from` on at which something holds; none if it holds at none of these looks.
+fn first_time(
+    from: Duration,
+    looks: impl Iterator<Item = Duration>,
+    holds: impl Fn(Duration) -> bool,
+) -> Option<Duration> {
+    let mut before = from;
+    let mut first = None;
+    for look in looks {
+        if holds(look) {
+            first = Some(look);
+            break;
+        }
+        before = look;
+    }
+    let mut first = first?;
+    if before == from && holds(from) {
+        return Some(from);
+    }
+    while first - before > DUE_ACCURACY.max((first - from).mul_f64(DUE_PRECISION)) {
+        let middle = before + (first - before) / 2;
+        if holds(middle) { first = middle } else { before = middle }
+    }
+    Some(first)
 }
 
 /// Wasted bytes that targets do not have because they were compacted.
@@ -483,7 +584,7 @@ impl SavedWaste {
         target: TargetRef<'_>,
         without: &TargetCourse,
         course: &TargetCourse,
-        at: Duration,
+        at: TimeAhead,
     ) {
         let waste = |course: &TargetCourse| course.sizes_after(at).1 as f64;
         let bytes = (waste(without) - waste(course)) * f64::from(target.file_count());

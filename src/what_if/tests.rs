@@ -7,10 +7,12 @@ use crate::{
     model::{
         channel::ChannelPreset,
         facts::{FactSource, Facts, Measurement, OptionalU64},
+        window::{Days, Window, WindowEnd, parse_time, parse_zone},
     },
     plan::disk::{Disks, Volume, VolumeSpace},
-    table::{DbName, Draft, TargetIx},
+    table::{DbName, Draft, ShardMapEntry, TargetIx, View},
 };
+use couchdb_names::{Range, Signature};
 
 const NOW: u64 = 1_795_222_434;
 const DAY: Duration = Duration::from_secs(86_400);
@@ -137,7 +139,7 @@ fn a_ratio_of_two_wastes_half_of_the_data_and_rewrites_what_is_written() {
     assert_near(outlook.mean_waste(), 256.0, 0.1, "mean waste");
     let each = 512.0 / 500.0;
     assert_near(outlook.rewritten_bytes, 1_000.0 * (20.0_f64 / each).floor(), 0.06, "rewritten");
-    assert_eq!(outlook.undone_targets, 0);
+    assert_eq!(outlook.undone, []);
     assert!(!outlook.is_coarse);
 }
 
@@ -165,10 +167,152 @@ fn what_does_not_fit_into_limits_stays_undone() {
     let roomy = by("roomy", ChannelPreset::Smoosh.channels());
     let answer = outlooks(&present, &[tight, roomy], 2 * DAY).unwrap();
     let [tight, roomy] = &answer.outlooks[..] else { panic!("two") };
-    assert!(tight.undone_targets > 10 && tight.undone_bytes > 0, "{tight:?}");
+    assert!(tight.undone_targets() > 10 && tight.undone_bytes() > 0, "{tight:?}");
+    let reasons: Vec<_> = tight.undone.iter().map(|undone| undone.reason).collect();
+    assert!(reasons.contains(&RefusalReason::Budget), "{reasons:?}");
     assert!(tight.longest_wait.unwrap() > Duration::from_secs(10 * 3_600));
     assert!(tight.mean_waste() > 2 * roomy.mean_waste());
     assert!(tight.rewritten_bytes < roomy.rewritten_bytes);
+}
+
+/// Three nodes with databases of two ranges and three copies, each with a view; sizes and growth differ
+/// by two decades, and every copy wastes at the same rate.
+fn cluster(databases: u64, facts_of_first: impl Fn(&mut Facts)) -> Present {
+    let mut draft = Draft::new(5);
+    let names = ["couchdb@a", "couchdb@b", "couchdb@c"];
+    let nodes = names.map(|name| {
+        let node = draft.get_or_add_node(name);
+        draft.update_node(node, |node| node.is_member = true);
+        node
+    });
+    for at in 0..databases {
+        let live = 5 << (at % 7);
+        let garbage = live << (at % 5);
+        let name = format!("db{at}");
+        let db = draft.get_or_add_db(DbName { db: &name, suffix: ".17" });
+        let middle = u32::MAX / 2;
+        for node in nodes {
+            for range in [Range { from: 0, to: middle }, Range { from: middle + 1, to: u32::MAX }] {
+                let ix = draft.get_or_add_shard(node, db, Some(range));
+                watch(&mut draft, ix, (live, garbage, 0));
+                if at == 0 {
+                    let mut facts = facts(live * MIB, live * MIB / 2, NOW);
+                    facts_of_first(&mut facts);
+                    draft.set_facts(ix, facts);
+                }
+            }
+        }
+        let designs = [Arc::from("_design/app")].into();
+        let view = View { signature: Signature([7; 16]), designs, ..View::default() };
+        let ix = draft.add_view(db, view);
+        draft.set_shard_map(db, ShardMapEntry { copies: 6, ranges: 2 }, &[ix]);
+        watch(&mut draft, ix, (live, garbage / 4, 0));
+    }
+    published(draft, None)
+}
+
+/// recliner's own limits, with short horizons.
+fn short_horizons(minutes: u64) -> Proposal {
+    let mut channels = ChannelPreset::Rent.channels();
+    for channel in &mut channels {
+        channel.horizon = Duration::from_secs(60 * minutes);
+    }
+    let Proposal { policy: Some(policy), .. } = by("rent", channels) else {
+        panic!("it has a policy")
+    };
+    let limits = Limits { bytes_per_hour: u64::MAX, ..Limits::default() };
+    let rules = Rules { limits, ..policy.rules.clone() };
+    Proposal { name: "rent".to_owned(), policy: Some(Policy { rules, ..policy }) }
+}
+
+fn compactions_a_day(present: &Present, proposal: Proposal, days: u32) -> f64 {
+    let outlook = only(present, proposal, days * DAY);
+    println!(
+        "{days} days: {} compactions, coarse: {}, {:?}",
+        outlook.compactions, outlook.is_coarse, outlook.undone
+    );
+    outlook.compactions as f64 / f64::from(days)
+}
+
+#[test]
+fn compactions_a_day_do_not_depend_on_how_far_one_looks_ahead() {
+    for (databases, minutes) in [(8, 10), (8, 120), (30, 10)] {
+        let present = cluster(databases, |_| {});
+        let a_day = |days| compactions_a_day(&present, short_horizons(minutes), days);
+        let expected = a_day(1);
+        assert!(expected > 20.0, "{expected}");
+        for days in [2, 4, 7] {
+            let found = a_day(days);
+            let what = format!("{databases} databases, {minutes} minutes, {days} days");
+            assert!((found / expected - 1.0).abs() < 0.1, "{what}: {found}, not {expected}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_compacted_often_does_not_shrink() {
+    let present = cluster(4, |_| {});
+    let outlook = only(&present, short_horizons(10), 7 * DAY);
+    let files = |at: usize| outlook.samples[at].file_bytes;
+    let live: u64 = (0..4).map(|at| (5 << at) * 12 * MIB).sum();
+    for at in SAMPLES / 2..SAMPLES {
+        assert!((live..2 * live).contains(&files(at)), "{} of {live} at {at}", files(at));
+    }
+}
+
+#[test]
+fn what_is_compacted_at_the_moment_of_the_question_holds_nothing_back() {
+    let busy = cluster(8, |facts| facts.flags.compact_running = true);
+    let idle = cluster(8, |_| {});
+    let [busy, idle] = [busy, idle].map(|it| compactions_a_day(&it, short_horizons(60), 2));
+    assert!((busy / idle - 1.0).abs() < 0.02, "{busy}, not {idle}");
+}
+
+#[test]
+fn a_target_that_outgrows_a_channel_is_found_while_the_channel_takes_it() {
+    let present = present(&[("a", 1_000, 900, 0)], None);
+    let mut channels = ChannelPreset::Smoosh.channels();
+    channels.iter_mut().for_each(|channel| channel.max_size = Some(2_000 * MIB));
+    let outlook = only(&present, by("smoosh", channels), 20 * DAY);
+    assert!(outlook.compactions > 20, "{}", outlook.compactions);
+}
+
+#[test]
+fn what_stays_undone_says_why() {
+    let names: Vec<String> = (0..6).map(|at| format!("db{at}")).collect();
+    let dbs: Vec<_> = names.iter().map(|name| (name.as_str(), 1_000, 900, 0)).collect();
+    let reasons = |present: &Present, change: &dyn Fn(&mut Policy)| -> Vec<(RefusalReason, u64)> {
+        let Proposal { name, policy } = by("smoosh", ChannelPreset::Smoosh.channels());
+        let mut policy = policy.unwrap();
+        change(&mut policy);
+        let outlook = only(present, Proposal { name, policy: Some(policy) }, 5 * DAY);
+        assert!(outlook.undone.is_sorted_by_key(|undone| std::cmp::Reverse(undone.bytes)));
+        let sums: u64 = outlook.undone.iter().map(|undone| undone.bytes).sum();
+        assert_eq!(outlook.undone_bytes(), sums);
+        let waste = outlook.samples.last().unwrap().waste_bytes;
+        assert!(sums <= waste, "{sums} of {waste}");
+        outlook.undone.iter().map(|undone| (undone.reason, undone.targets)).collect()
+    };
+    let roomy = present(&dbs, Some((90_000, 100_000)));
+    assert_eq!(reasons(&roomy, &|_| {}), []);
+    let none = |policy: &mut Policy| policy.rules.limits.per_node = 0;
+    assert_eq!(reasons(&roomy, &none), [(RefusalReason::NodeLimit, 6)]);
+    let full = present(&dbs, Some((1_500, 100_000)));
+    let keep_free = |policy: &mut Policy| policy.rules.headroom.keep_free_percent = 10.0;
+    assert_eq!(reasons(&full, &keep_free), [(RefusalReason::Headroom, 6)]);
+    // They end at 00:53, when each has been due since the window closed the day before.
+    let closed = |policy: &mut Policy| {
+        let window = Window {
+            days: Days::ALL,
+            from: parse_time("01:00", WindowEnd::From).unwrap(),
+            to: parse_time("01:30", WindowEnd::To).unwrap(),
+            zone: parse_zone("UTC").unwrap(),
+        };
+        let at_night =
+            |channel: &Channel| Channel { windows: vec![window.clone()], ..channel.clone() };
+        policy.channels = Arc::new(policy.channels.map(at_night));
+    };
+    assert_eq!(reasons(&roomy, &closed), [(RefusalReason::Window, 6)]);
 }
 
 #[test]

@@ -20,6 +20,10 @@ pub(in crate::cli) fn what_if(answer: &WhatIf, width: u16) -> String {
     let mut text = paragraph(&begin, width);
     text.push('\n');
     text.push_str(&rules(answer, width));
+    let undone = reasons(answer, width);
+    if !undone.is_empty() {
+        text.push_str(&format!("\nWhy targets are undone at the end:\n{undone}"));
+    }
     text.push_str("\nWasted bytes over time, all on one scale:\n");
     text.push_str(&waste_lines(answer));
     let volumes = volumes(answer, width);
@@ -70,6 +74,22 @@ fn undone(outlook: &OutlookLine) -> String {
         0 => "nothing".to_owned(),
         targets => format!("{targets}, {}", bytes(Some(outlook.undone_bytes))),
     }
+}
+
+/// Why targets are undone, the reason with the most bytes first.
+fn reasons(answer: &WhatIf, width: u16) -> String {
+    let mut table = Grid::new(["rules", "targets", "reclaimable", "because"], &[1, 2]);
+    for outlook in &answer.outlooks {
+        for (row, undone) in outlook.undone.iter().enumerate() {
+            table.push([
+                if row == 0 { printable(&outlook.name) } else { String::new() },
+                undone.targets.to_string(),
+                bytes(Some(undone.reclaimable_bytes)),
+                printable(&undone.says),
+            ]);
+        }
+    }
+    if table.is_empty() { String::new() } else { table.wrapped(width) }
 }
 
 fn rounded(number: f64) -> String {
@@ -123,11 +143,23 @@ fn volumes(answer: &WhatIf, width: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::report::{SmooshRules, VolumeOutlookLine};
+    use crate::{
+        plan::RefusalReason,
+        serve::report::{SmooshRules, UndoneLine, VolumeOutlookLine},
+    };
 
     const GIB: u64 = 1 << 30;
 
     fn outlook(name: &str, waste: [u64; 3]) -> OutlookLine {
+        let undone = |(reason, targets, gib): (RefusalReason, u64, u64)| UndoneLine {
+            reason: reason.label().into(),
+            says: reason.meaning().to_owned(),
+            targets,
+            reclaimable_bytes: gib * GIB,
+        };
+        let reasons = [(RefusalReason::Headroom, 7, 3), (RefusalReason::Window, 12, 1)];
+        let undone: Vec<_> =
+            reasons.into_iter().filter(|_| name == "in force").map(undone).collect();
         OutlookLine {
             name: name.to_owned(),
             mean_waste_bytes: waste.iter().sum::<u64>() / 3,
@@ -136,8 +168,9 @@ mod tests {
             freed_bytes: GIB,
             compactions_per_day: 7.25,
             longest_wait_seconds: Some(5_400),
-            undone_targets: u64::from(name == "in force"),
-            undone_bytes: GIB,
+            undone_targets: undone.iter().map(|it| it.targets).sum(),
+            undone_bytes: undone.iter().map(|it| it.reclaimable_bytes).sum(),
+            undone,
             coarse: false,
             waste_bytes: waste.into(),
             file_bytes: waste.into(),

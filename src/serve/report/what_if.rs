@@ -4,7 +4,7 @@ use super::{words, words::Word};
 use crate::{
     model::{channel::Channels, target::TargetKind},
     text::{duration, size},
-    what_if::{Answer, Evidence, KeptHorizon, Outlook, SAMPLES, VolumeOutlook, WasteFit},
+    what_if::{Answer, Evidence, KeptHorizon, Outlook, SAMPLES, Undone, VolumeOutlook, WasteFit},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -101,6 +101,8 @@ pub struct OutlookLine {
     pub undone_targets: u64,
     /// What compacting them would free.
     pub undone_bytes: u64,
+    /// Why they wait, the reason with the most bytes first.
+    pub undone: Vec<UndoneLine>,
     /// Whether there were so many compactions that they were decided in batches.
     pub coarse: bool,
     /// The bytes that compactions would free, over time.
@@ -109,6 +111,20 @@ pub struct OutlookLine {
     pub file_bytes: Vec<u64>,
     /// The volumes whose free space is known.
     pub volumes: Vec<VolumeOutlookLine>,
+}
+
+/// The targets that wait at the end for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UndoneLine {
+    /// Why they do not start.
+    #[schemars(with = "words::RefusalReason")]
+    pub reason: Word,
+    /// The same in words.
+    pub says: String,
+    /// The targets.
+    pub targets: u64,
+    /// What compacting them would free.
+    pub reclaimable_bytes: u64,
 }
 
 /// The free space of a volume.
@@ -233,12 +249,24 @@ impl OutlookLine {
             freed_bytes: outlook.freed_bytes,
             compactions_per_day: outlook.compactions as f64 / days,
             longest_wait_seconds: outlook.longest_wait.map(|wait| wait.as_secs()),
-            undone_targets: outlook.undone_targets,
-            undone_bytes: outlook.undone_bytes,
+            undone_targets: outlook.undone_targets(),
+            undone_bytes: outlook.undone_bytes(),
+            undone: outlook.undone.iter().map(UndoneLine::from).collect(),
             coarse: outlook.is_coarse,
             waste_bytes: outlook.samples.iter().map(|sample| sample.waste_bytes).collect(),
             file_bytes: outlook.samples.iter().map(|sample| sample.file_bytes).collect(),
             volumes: outlook.volumes.iter().map(VolumeOutlookLine::from).collect(),
+        }
+    }
+}
+
+impl From<&Undone> for UndoneLine {
+    fn from(&Undone { reason, targets, bytes }: &Undone) -> Self {
+        Self {
+            reason: reason.label().into(),
+            says: reason.meaning().to_owned(),
+            targets,
+            reclaimable_bytes: bytes,
         }
     }
 }

@@ -1,11 +1,7 @@
 //! Horizons that keep waste, compared with the law of the square root.
 
 use super::*;
-use crate::{
-    model::{priority::PriorityKind, rounding::to_bytes},
-    table::{ShardMapEntry, View},
-};
-use couchdb_names::{Range, Signature};
+use crate::model::{priority::PriorityKind, rounding::to_bytes};
 use proptest::prelude::*;
 
 /// A view of a database of its own: live bytes and garbage a day, in MiB.
