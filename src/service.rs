@@ -157,6 +157,21 @@ fn dependencies(
     }
 }
 
+/// Checks after each reload that the journal is still the cluster's own.
+fn start_claim_guard(
+    monitor: &ClusterMonitor,
+    journal: &Journal,
+    tasks: &mut TaskSet,
+    stop: &CancellationToken,
+) {
+    let guard = journal_claim::keep_claimed(journal.clone(), monitor.clients());
+    let stopped = stop.clone();
+    tasks.spawn(async move {
+        stopped.run_until_cancelled(guard).await;
+        "journal's claim"
+    });
+}
+
 /// What HTTP clients connect to.
 #[derive(Debug)]
 struct HttpEntrances {
@@ -227,6 +242,7 @@ impl Service {
         let mut monitor = ClusterMonitor::start(
             &settings, transport, clock, &registry, &mut tasks, &stop, needs,
         )?;
+        start_claim_guard(&monitor, &journal, &mut tasks, &stop);
         monitor.start_enforcer(&mut tasks);
         monitor.start_archive(journal.clone(), &mut tasks);
         monitor.start_recorder(journal.clone(), &mut tasks);

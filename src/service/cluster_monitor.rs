@@ -397,9 +397,15 @@ impl ClusterMonitor {
         handle
     }
 
+    /// The client of CouchDB: another one after each reload.
+    #[must_use]
+    pub fn clients(&self) -> latest::Receiver<Client> {
+        self.handles.client.subscribe()
+    }
+
     /// Starts the task that reads how the nodes are set.
     pub fn start_node_settings(&self, tasks: &mut TaskSet) -> latest::Receiver<Arc<NodeSettings>> {
-        let (client, snapshots) = (self.handles.client.subscribe(), self.scanner.snapshots.clone());
+        let (client, snapshots) = (self.clients(), self.scanner.snapshots.clone());
         let (task, settings) = NodeSettingsTask::new(client, snapshots);
         let ended = self.stop.clone();
         tasks.spawn(async move {

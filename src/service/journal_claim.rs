@@ -1,4 +1,5 @@
-//! Claims the journal for the observed cluster and loads the state of the previous process.
+//! Claims the journal for the observed cluster, loads the state of the previous process, and checks
+//! after each reload that CouchDB is still that cluster.
 
 use crate::{
     model::records::{JournalFailure, RecoveredState, StoreError},
@@ -61,9 +62,7 @@ pub(super) async fn claim_and_recover(
         });
         if is_new {
             match failure {
-                JournalFailure::OtherCluster(why) => {
-                    tracing::error!(why, "nothing starts: the journal belongs to another cluster");
-                }
+                JournalFailure::OtherCluster(why) => log_other_cluster(&why),
                 JournalFailure::NotLoaded(why) | JournalFailure::NotWritable(why) => {
                     tracing::warn!("{why}");
                 }
@@ -71,6 +70,42 @@ pub(super) async fn claim_and_recover(
         }
         time::sleep(RETRY_DELAY).await;
     }
+}
+
+/// Claims the journal again whenever the client was replaced: a reload may have led to another
+/// cluster, whose records must not mix with those of the first.
+pub(super) async fn keep_claimed(journal: Journal, mut clients: latest::Receiver<Client>) {
+    let mut is_ours = true;
+    while clients.changed().await.is_ok() {
+        let identity = loop {
+            let client = clients.borrow_and_update().clone();
+            match cluster_identity(&client).await {
+                Ok(identity) => break identity,
+                // The scanner reports problems with CouchDB.
+                Err(_) => time::sleep(RETRY_DELAY).await,
+            }
+        };
+        match journal.claim(identity).await {
+            Ok(_) if is_ours => {}
+            Ok(_) => {
+                is_ours = true;
+                tracing::info!("CouchDB is the journal's own cluster again: it is used again");
+            }
+            Err(ClaimError::OtherCluster { .. }) if !is_ours => {}
+            Err(why @ ClaimError::OtherCluster { .. }) => {
+                is_ours = false;
+                log_other_cluster(&why.to_string());
+            }
+            Err(ClaimError::Store(why)) => tracing::warn!(%why, "the journal cannot be claimed"),
+        }
+    }
+}
+
+fn log_other_cluster(why: &str) {
+    tracing::error!(
+        why,
+        "nothing is recorded and nothing starts: the journal belongs to another cluster"
+    );
 }
 
 async fn load_measurements(journal: &Journal) -> Result<EarlierProcess, StoreError> {

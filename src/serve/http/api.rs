@@ -12,7 +12,7 @@ use super::{
     query::{ExplainQuery, NoQuery, PageRange, QueueQuery, TargetQuery, written},
 };
 use crate::{
-    model::target::TargetId,
+    model::{records::JournalFailure, target::TargetId},
     plan::Plan,
     scan,
     serve::report::{
@@ -189,7 +189,8 @@ pub(super) async fn status(
 pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
     let status = Arc::clone(&state.status.borrow());
     let config = Arc::clone(&state.config.borrow());
-    let journal_failure = plan.conditions.constraints.journal_failure.as_ref();
+    let journal_failure = probes::journal_failure(plan, state.journal.as_ref());
+    let is_ours = !matches!(journal_failure, Some(JournalFailure::OtherCluster(_)));
     Status {
         version: state.about.version.to_owned(),
         revision: state.about.revision.to_owned(),
@@ -198,7 +199,7 @@ pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
         simulated: state.about.simulated,
         simulation: state.about.simulation(config.mode).map(ToOwned::to_owned),
         mode: config.mode.label().into(),
-        ready: status.is_ready(plan.snapshot.version()) && probes::other_cluster(plan).is_none(),
+        ready: status.is_ready(plan.snapshot.version()) && is_ours,
         generated_at: plan.snapshot.generated_at().rfc3339(),
         couchdb: state.couchdb.borrow().iter().map(EntryLine::from).collect(),
         nodes: report::nodes(plan).collect(),
@@ -207,7 +208,7 @@ pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
         errors: ReadErrors::all(&status),
         last_error: status.last_error.clone(),
         problem: status.problem.clone(),
-        journal_problem: journal_failure.map(|(_, why)| why.to_string()),
+        journal_problem: journal_failure.map(|why| why.to_string()),
         missing_rights: status.missing_rights.iter().cloned().collect(),
         feeds: Feeds::from(&**state.changes.borrow()),
         smoosh: TakeoverLine::all(&state.takeovers.borrow()),

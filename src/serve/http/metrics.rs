@@ -288,7 +288,7 @@ impl Scrape {
         disks::write(writer, &conditions.disks, &conditions.jobs, &plan.snapshot);
         feeds::write(writer, &self.changes, self.feed.as_ref());
         if let Some(journal) = &self.journal {
-            journal::write(writer, journal);
+            journal::write(writer, plan, journal);
         }
         jobs::write(writer, plan, &self.counts);
         advised::write(writer, &self.scorecard);

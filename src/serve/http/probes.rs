@@ -4,7 +4,7 @@ use super::{
     AppState, Order,
     guard::{self, OrderRefused, Permission},
 };
-use crate::{model::records::JournalFailure, plan::Plan};
+use crate::{model::records::JournalFailure, plan::Plan, store::journal::Journal};
 use axum::{
     extract::{self, Request},
     http::{Method, StatusCode},
@@ -26,18 +26,19 @@ pub(super) async fn healthy() -> &'static str {
 /// Succeeds after the first sweep over the nodes that answer, unless the journal is another
 /// cluster's: then this process watches a cluster that it was not set up for.
 pub(super) async fn ready(extract::State(state): extract::State<AppState>) -> TextResponse {
-    if let Some(why) = other_cluster(&state.plan.borrow()) {
+    let failure = journal_failure(&state.plan.borrow(), state.journal.as_ref());
+    if let Some(why @ JournalFailure::OtherCluster(_)) = failure {
         return (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"));
     }
     unready(&state).unwrap_or_else(|| (StatusCode::OK, "recliner is ready\n".into()))
 }
 
-/// That the journal belongs to another cluster, if it does.
-pub(super) fn other_cluster(plan: &Plan) -> Option<&str> {
-    match plan.conditions.constraints.journal_failure.as_ref()? {
-        (_, JournalFailure::OtherCluster(why)) => Some(why),
-        (_, JournalFailure::NotLoaded(_) | JournalFailure::NotWritable(_)) => None,
-    }
+/// Why the journal cannot be used, if it cannot. The plan knows what its own writes met, and only
+/// the journal knows the rest: in advise mode there may be no such write for days.
+pub(super) fn journal_failure(plan: &Plan, journal: Option<&Journal>) -> Option<JournalFailure> {
+    let known = journal.and_then(|journal| journal.health().borrow().failure.clone());
+    let (_, why) = known.or_else(|| plan.conditions.constraints.journal_failure.clone())?;
+    Some(why)
 }
 
 /// The response of routes that need a first sweep, until it has ended.

@@ -6,6 +6,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
+/// More than any step takes on the paused clock.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A client of a cluster of one node on this host.
 fn client(host: &str, seed: u64) -> Client {
     let clock = Clock::anchored(Moment::from_unix(1_800_000_000));
@@ -16,13 +19,51 @@ fn client(host: &str, seed: u64) -> Client {
     Client::builder(settings).transport(Transport::in_process(cluster.by_host())).open().unwrap()
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_address_that_is_corrected_later_is_noticed() {
+/// A journal in memory, and its task.
+fn journal() -> (Journal, JoinSet<()>) {
     let (_settings, settings) = latest::channel(JournalSettings::default());
     let clock = Clock::anchored(Moment::from_unix(1_800_000_000));
     let (task, journal) = JournalTask::open(InMemory, clock, settings).unwrap();
     let mut tasks = JoinSet::new();
     tasks.spawn(task.run(CancellationToken::new()));
+    (journal, tasks)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_that_leads_to_another_cluster_mixes_nothing() {
+    let (journal, _tasks) = journal();
+    let (first, second) = (client("sim-1.local", 1), client("sim-2.local", 2));
+    journal.claim(cluster_identity(&first).await.unwrap()).await.unwrap();
+    let (clients, current) = latest::channel(first.clone());
+    let mut guard = JoinSet::new();
+    guard.spawn(keep_claimed(journal.clone(), current));
+    let mut health = journal.health();
+
+    for _ in 0..2 {
+        clients.send_replace(second.clone());
+        let refused = health.wait_for(|health| health.failure.is_some());
+        let (_, why) = time::timeout(PATIENCE, refused)
+            .await
+            .expect("it is noticed")
+            .unwrap()
+            .failure
+            .clone()
+            .unwrap();
+        let JournalFailure::OtherCluster(why) = why else { panic!("{why}") };
+        assert!(why.contains("belongs to the cluster of couchdb@sim-1.local"), "{why}");
+        assert!(why.contains("use a separate --storage.path"), "{why}");
+        assert_eq!(journal.marks().await.unwrap_err().0, why);
+
+        clients.send_replace(first.clone());
+        let well = health.wait_for(|health| health.failure.is_none());
+        time::timeout(PATIENCE, well).await.expect("it is noticed").unwrap();
+        assert!(journal.marks().await.is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_is_corrected_later_is_noticed() {
+    let (journal, _tasks) = journal();
     let (wrong, right) = (client("sim-1.local", 1), client("sim-2.local", 2));
     journal.claim(cluster_identity(&right).await.unwrap()).await.unwrap();
 

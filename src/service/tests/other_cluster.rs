@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    model::records::JournalFailure,
+    model::{channel::Mode, records::JournalFailure},
     store::journal::{ClusterIdentity, DirectoryStorage, EventDetails, JournalTask},
 };
 use serde_json::Value;
@@ -26,11 +26,20 @@ async fn journal_of_another_cluster() -> tempfile::TempDir {
 }
 
 #[tokio::test]
-async fn the_reason_is_said_everywhere_and_nothing_of_the_journal_is_used() {
+async fn the_reason_is_said_everywhere_and_nothing_of_the_journal_is_used_while_it_enforces() {
+    the_reason_is_said_and_nothing_of_the_journal_is_used(Mode::Enforce).await;
+}
+
+#[tokio::test]
+async fn the_reason_is_said_everywhere_and_nothing_of_the_journal_is_used_while_it_advises() {
+    the_reason_is_said_and_nothing_of_the_journal_is_used(Mode::Advise).await;
+}
+
+async fn the_reason_is_said_and_nothing_of_the_journal_is_used(mode: Mode) {
     let dir = journal_of_another_cluster().await;
     let file = dir.path().join("journal.redb");
     let flags = Flags { web_enable_admin_api: true, ..flags() };
-    let settings = loaded(&flags, &format!("mode: enforce\n{FILE}")).unwrap().settings;
+    let settings = loaded(&flags, &format!("mode: {}\n{FILE}", mode.label())).unwrap().settings;
     let storage = DirectoryStorage::new(dir.path());
     let mut running = RunningService::start_with(settings, storage, []).await;
     let is_refused = |plan: &Arc<crate::plan::Plan>| {
@@ -51,12 +60,19 @@ async fn the_reason_is_said_everywhere_and_nothing_of_the_journal_is_used() {
     assert_eq!(ready.status().as_u16(), 503);
     assert!(ready.text().await.unwrap().contains(whose));
     let page = running.get("/").await;
-    assert!(page.contains("Nothing starts, because the journal cannot be used: "), "{page}");
+    assert!(
+        page.contains("The journal cannot be used, so nothing is recorded and nothing starts: "),
+        "{page}"
+    );
     assert!(page.contains(whose), "{page}");
-    let gate = "recliner_gate_open{node=\"couchdb@sim-1.local\",gate=\"journal\"} 0";
+    assert!(running.has("recliner_journal_usable 0").await);
+    // A gate holds starts back, and whoever advises starts nothing anyway.
+    let is_open = u8::from(mode == Mode::Advise);
+    let gate =
+        format!("recliner_gate_open{{node=\"couchdb@sim-1.local\",gate=\"journal\"}} {is_open}");
     let closed = running.watch.1.plan.wait_for(|plan| plan.snapshot.nodes().len() > 1);
     drop(time::timeout(PATIENCE, closed).await.expect("nodes are known").unwrap());
-    assert!(running.has(gate).await);
+    assert!(running.has(&gate).await);
 
     // What the other cluster did is not shown as this one's.
     for path in ["/api/v1/history", "/api/v1/events", "/_db_updates"] {

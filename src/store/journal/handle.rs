@@ -9,7 +9,9 @@ use super::{
     request::{JournalRequest, Query},
 };
 use crate::{
-    model::records::{Outcome, RecoveredState, StateChange, StateStore, StoreError},
+    model::records::{
+        JournalFailure, Outcome, RecoveredState, StateChange, StateStore, StoreError,
+    },
     table::{PublishedDbState, TableBlock},
     tasks::unwrap_join,
 };
@@ -31,8 +33,8 @@ use wall_clock::Moment;
 pub struct JournalHealth {
     /// Number of the newest stored entry.
     pub last_seq: u64,
-    /// Since when the journal cannot be written, and why.
-    pub failure: Option<(Moment, StoreError)>,
+    /// Since when the journal cannot be used, and why.
+    pub failure: Option<(Moment, JournalFailure)>,
     /// Size of the file in bytes, if known.
     pub file_bytes: Option<u64>,
     /// When the last backup was made, by this process or an earlier one.

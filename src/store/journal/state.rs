@@ -12,7 +12,7 @@ use super::{
     request::{JournalRequest, Query, Reply, WriteAnswer},
     store::WriteBatch,
 };
-use crate::model::records::StoreError;
+use crate::model::records::{JournalFailure, StoreError};
 use std::{collections::VecDeque, time::Duration};
 use tokio::time::Instant;
 use wall_clock::Moment;
@@ -82,8 +82,8 @@ pub(super) enum Effect {
     CheckFile,
     /// Try whether the file can be written again.
     Retry,
-    /// Publish the health, with the failure of the file, if any.
-    PublishHealth(Option<(Moment, StoreError)>),
+    /// Publish the health, with the reason why the journal cannot be used, if any.
+    PublishHealth(Option<(Moment, JournalFailure)>),
     /// Send stored events to the subscribers.
     SendStored(Vec<(u64, JournalEvent)>),
     /// Count this many dropped events.
@@ -133,8 +133,14 @@ enum Claim {
     /// Nobody has claimed it yet: what it contains can be read, but nothing is written.
     Open,
     Claimed,
-    /// It belongs to another cluster, so that its content would mislead.
-    Refused(StoreError),
+    /// It has been found to belong to another cluster since then, so that its content would mislead.
+    Refused(Moment, StoreError),
+}
+
+impl Claim {
+    const fn is_refused(&self) -> bool {
+        matches!(self, Self::Refused(..))
+    }
 }
 
 /// Everything the journal knows besides what the file contains.
@@ -186,11 +192,18 @@ impl JournalState {
                 effects.push(Effect::Reply(reply));
             }
             Event::Claimed(reply) => {
-                self.claim = Claim::Claimed;
+                if std::mem::replace(&mut self.claim, Claim::Claimed).is_refused() {
+                    effects.push(self.publish_health());
+                }
                 effects.push(Effect::Reply(reply));
             }
             Event::ClaimRefused(why, reply) => {
-                self.claim = Claim::Refused(why);
+                let since = match self.claim {
+                    Claim::Refused(since, _) => since,
+                    Claim::Open | Claim::Claimed => now.wall,
+                };
+                self.claim = Claim::Refused(since, why);
+                effects.push(self.publish_health());
                 effects.push(Effect::Reply(reply));
             }
             Event::FileChecked(result) => self.check_result(result, now, &mut effects),
@@ -364,8 +377,15 @@ impl JournalState {
     }
 
     fn publish_health(&self) -> Effect {
-        let failure = self.failure.as_ref();
-        Effect::PublishHealth(failure.map(|failure| (failure.since, failure.cause.why.clone())))
+        Effect::PublishHealth(match (&self.claim, &self.failure) {
+            (Claim::Refused(since, why), _) => {
+                Some((*since, JournalFailure::OtherCluster(why.0.clone())))
+            }
+            (Claim::Open | Claim::Claimed, Some(failure)) => {
+                Some((failure.since, JournalFailure::NotWritable(failure.cause.why.0.clone())))
+            }
+            (Claim::Open | Claim::Claimed, None) => None,
+        })
     }
 
     /// Why a query cannot be served now, if so.
@@ -378,7 +398,7 @@ impl JournalState {
                 self.claim_refusal().or(unreadable)
             }
             Query::BeginRead(_) => match &self.claim {
-                Claim::Refused(why) => Some(why.clone()),
+                Claim::Refused(_, why) => Some(why.clone()),
                 Claim::Open | Claim::Claimed => unreadable,
             },
             Query::Claim(..) => unreadable,
@@ -397,7 +417,7 @@ impl JournalState {
         match &self.claim {
             Claim::Claimed => None,
             Claim::Open => Some(StoreError(why.to_owned())),
-            Claim::Refused(why) => Some(why.clone()),
+            Claim::Refused(_, why) => Some(why.clone()),
         }
     }
 }

@@ -9,7 +9,10 @@ use super::{
     store::JournalStore,
 };
 use crate::{
-    model::{records::StoreError, settings::work},
+    model::{
+        records::{JournalFailure, StoreError},
+        settings::work,
+    },
     tasks::publish_if_changed,
 };
 use std::sync::{
@@ -179,7 +182,7 @@ impl JournalTask {
         }
     }
 
-    fn publish_health(&self, failure: Option<(Moment, StoreError)>) {
+    fn publish_health(&self, failure: Option<(Moment, JournalFailure)>) {
         let (known, last_backup) = {
             let health = self.health.borrow();
             (health.last_seq, health.last_backup)

@@ -1,9 +1,11 @@
 //! The journal on disk.
 
-use crate::store::journal::Journal;
+use crate::{plan::Plan, serve::http::probes::journal_failure, store::journal::Journal};
 use metrics_text::{Writer, families};
 
 families! {
+    JOURNAL_USABLE: Gauge None "recliner_journal_usable" []
+        "1 if the journal is used, 0 if it belongs to another cluster, cannot be written, or is not loaded yet.";
     JOURNAL_LAST_SEQ: Gauge None "recliner_journal_last_seq" []
         "Sequence number of the newest journal entry that is safely on disk; do not add it up.";
     JOURNAL_LAST_BACKUP_TIMESTAMP: Gauge Seconds
@@ -13,12 +15,14 @@ families! {
         "Events that were not written to the journal because it was full or could not be written.";
 }
 
-pub(super) fn write(writer: &mut Writer, journal: &Journal) {
+pub(super) fn write(writer: &mut Writer, plan: &Plan, journal: &Journal) {
     let (last_seq, last_backup) = {
         let health = journal.health();
         let health = health.borrow();
         (health.last_seq, health.last_backup)
     };
+    let is_usable = journal_failure(plan, Some(journal)).is_none();
+    writer.family(&JOURNAL_USABLE).sample(&[], is_usable);
     writer.family(&JOURNAL_LAST_SEQ).sample(&[], last_seq);
     let mut backups = writer.family(&JOURNAL_LAST_BACKUP_TIMESTAMP);
     if let Some(at) = last_backup {

@@ -157,6 +157,31 @@ fn nothing_is_written_before_the_claim_and_the_next_request_may_be() {
 }
 
 #[test]
+fn a_claimed_journal_is_used_no_more_once_couchdb_is_another_cluster_until_it_is_its_own_again() {
+    let mut driven = Driven::claimed();
+    let since = driven.now.wall;
+    for _ in 0..2 {
+        let (answer, _) = oneshot::channel::<()>();
+        let refused = Event::ClaimRefused(StoreError("theirs".to_owned()), Reply::new(answer, ()));
+        let effects = driven.handle(refused);
+        assert_eq!(names(&effects), ["unhealthy: theirs", "reply"]);
+        let Effect::PublishHealth(Some(failure)) = &effects[0] else { panic!("{effects:?}") };
+        assert_eq!(failure, &(since, JournalFailure::OtherCluster("theirs".to_owned())));
+        driven.pass(Duration::from_secs(1));
+    }
+    let ((change, mut written), (query, mut read)) = (change(), query());
+    let effects = driven.request([change, query]);
+    assert_eq!(names(&effects), ["reply", "reply"]);
+    send_replies(effects);
+    let why = || StoreError("theirs".to_owned());
+    assert_eq!((written.try_recv(), read.try_recv()), (Ok(Err(why())), Ok(Err(why()))));
+
+    let (answer, _) = oneshot::channel::<()>();
+    let claimed = Event::Claimed(Reply::new(answer, ()));
+    assert_eq!(names(&driven.handle(claimed)), ["healthy", "reply"]);
+}
+
+#[test]
 fn a_failed_write_is_published_before_it_is_answered() {
     let mut driven = Driven::claimed();
     let (change, mut answer) = change();
@@ -204,7 +229,7 @@ fn retries_slow_down_and_the_start_of_the_failure_stays() {
         let [Effect::PublishHealth(Some((published, why)))] = &effects[..] else {
             panic!("{effects:?}")
         };
-        assert_eq!((*published, why.0.as_str()), (since, "two"));
+        assert_eq!((*published, why.to_string().as_str()), (since, "two"));
     }
     driven.pass(Duration::from_secs(30));
     assert_eq!(names(&driven.handle(Event::Wake)), ["retry"]);

@@ -1,4 +1,5 @@
 use super::{disk::Disk, *};
+use crate::model::records::JournalFailure;
 use std::io;
 
 const NOTE: fn() -> EventDetails = || EventDetails::Released { target: target(1) };
@@ -35,7 +36,7 @@ async fn a_full_disk_is_reported_and_writing_continues_when_space_is_free() {
         "{why}"
     );
     let health = wait_for_health(&running, false).await;
-    assert_eq!(health.failure.unwrap().1, why);
+    assert_eq!(health.failure.unwrap().1, JournalFailure::NotWritable(why.0.clone()));
 
     // Acknowledged entries can be read; others are refused, and events are counted.
     assert_eq!(running.history().await.len(), usize::try_from(count).unwrap());
@@ -136,9 +137,9 @@ async fn a_moved_file_is_detected_and_writing_continues_when_it_is_back() {
 
     std::fs::rename(&file, &aside).unwrap();
     // The check happens even if nothing is written.
-    let why = wait_for_health(&running, false).await.failure.unwrap().1;
-    assert!(why.0.contains("it was deleted or moved away while it was open"), "{why}");
-    assert_eq!(running.keep(vec![ended(2)]).await, Err(why));
+    let why = wait_for_health(&running, false).await.failure.unwrap().1.to_string();
+    assert!(why.contains("it was deleted or moved away while it was open"), "{why}");
+    assert_eq!(running.keep(vec![ended(2)]).await, Err(StoreError(why)));
     assert_eq!(running.history().await, [outcome(1)], "stored entries can still be read");
     assert!(!file.exists(), "no new file is created");
 
@@ -165,7 +166,7 @@ async fn a_replaced_file_is_not_accepted() {
     assert!(why.0.contains("it was replaced by another file"), "{why}");
     time::sleep(Duration::from_secs(3600)).await;
     let failure = running.journal.health().borrow().failure.clone();
-    assert_eq!(failure.map(|(_, why)| why), Some(why));
+    assert_eq!(failure.map(|(_, why)| why), Some(JournalFailure::NotWritable(why.0)));
     running.stop_and_wait().await;
 
     // The next process uses the file it finds.
