@@ -4,6 +4,7 @@
 //! job state task updates it from the scanner's polls; `plan` counts limits and disk space by it;
 //! metrics and the API display it.
 
+mod build_meter;
 mod busy_period;
 mod constraints;
 mod progress;
@@ -12,6 +13,7 @@ mod totals;
 mod tracker;
 mod verdict;
 
+pub(crate) use build_meter::BuildMeter;
 pub(crate) use busy_period::BusyPeriod;
 pub(crate) use constraints::TargetConstraints;
 pub(crate) use running_tasks::{NodePoll, Running, RunningTask};

@@ -3,10 +3,13 @@
 
 use super::BusyPeriod;
 use crate::{
-    model::records::{Backoff, CompactionOrder, JournalFailure, Suspensions},
+    model::records::{Backoff, BuildSpeed, CompactionOrder, JournalFailure, Suspensions},
     table::{NodeIx, TargetIx},
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 use wall_clock::Moment;
 
 /// All remembered constraints at one moment.
@@ -38,6 +41,8 @@ pub struct TargetConstraints {
     pub learned_headroom_factor: Option<f64>,
     /// Measured rewrite rate of this process's jobs, in bytes per second.
     pub rewrite_bytes_per_second: Option<f64>,
+    /// How fast indexes were built, the newest first.
+    pub build_speeds: Arc<[BuildSpeed]>,
     /// Since when the journal cannot be used, and why.
     pub journal_failure: Option<(Moment, JournalFailure)>,
 }

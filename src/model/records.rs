@@ -7,6 +7,7 @@
 
 mod advice;
 mod backoff;
+mod build_speed;
 mod calibration;
 mod correction;
 mod journal_failure;
@@ -18,6 +19,7 @@ mod suspension;
 
 pub use advice::{AdviceKey, AdviceRecord, Mute};
 pub use backoff::{AfterCompaction, Backoff, Futile, TargetRecord};
+pub use build_speed::{BuildSpeed, BuildSpeeds};
 pub use calibration::Calibration;
 pub use correction::{CorrectionKey, CorrectionRecord, LearnedCorrections};
 pub use journal_failure::JournalFailure;

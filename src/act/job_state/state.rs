@@ -4,8 +4,8 @@
 use super::{JobCounters, JobStateSettings, NotStarted, pending_rereads::PendingRereads};
 use crate::{
     jobs::{
-        BusyPeriod, CompactionTotals, EndedJob, JobTracker, Jobs, RequestResult, Running,
-        StartRejected, TargetConstraints, TrackerChanges, TrackerInputs,
+        BuildMeter, BusyPeriod, CompactionTotals, EndedJob, JobTracker, Jobs, RequestResult,
+        Running, StartRejected, TargetConstraints, TrackerChanges, TrackerInputs,
     },
     model::{
         correction::Corrections,
@@ -39,6 +39,7 @@ const CLOCK_JUMP_THRESHOLD: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub(super) struct JobState {
     tracker: JobTracker,
+    build_meter: BuildMeter,
     target_records: BTreeMap<TargetId, TargetRecord>,
     suspensions: Suspensions,
     calibration: Calibration,
@@ -85,6 +86,7 @@ impl JobState {
         tracker.adopt(recovered.intents, now);
         Self {
             tracker,
+            build_meter: BuildMeter::default(),
             target_records: recovered.remembered,
             suspensions: Suspensions(recovered.suspensions),
             calibration: recovered.calibration,
@@ -145,7 +147,13 @@ impl JobState {
         let headroom_factor = settings.headroom_factor.max(learned);
         let rules = TrackerInputs { headroom_factor, channel_of: &channel_of };
         let step = self.tracker.apply_poll(running, tables, &rules, now);
-        self.effects_of(step, settings)
+        let mut effects = self.effects_of(step, settings);
+        let speeds = self.build_meter.apply_poll(running, tables, now);
+        if !speeds.is_empty() {
+            speeds.into_iter().for_each(|speed| self.calibration.builds.add(speed));
+            effects.changes.push(StateChange::Calibrate(self.calibration.clone()));
+        }
+        effects
     }
 
     pub(super) fn apply_facts(
@@ -359,7 +367,7 @@ impl JobState {
             self.clear_pending(&id);
         }
         if self.calibration.learn(outcome, ended.copied_bytes) {
-            changes.push(StateChange::Calibrate(self.calibration));
+            changes.push(StateChange::Calibrate(self.calibration.clone()));
         }
         changes.push(StateChange::JobEnded { outcome: ended.outcome, closes: ended.closed_intent });
         if let Some((key, evidence)) = ended.evidence {
@@ -487,6 +495,7 @@ impl JobState {
             enforcing_since: self.enforcing_since,
             learned_headroom_factor: self.calibration.headroom_factor,
             rewrite_bytes_per_second: self.calibration.rate,
+            build_speeds: self.calibration.builds.0.as_slice().into(),
             journal_failure: trouble
                 .cloned()
                 .map(|(at, why)| (at, JournalFailure::NotWritable(why))),

@@ -1,7 +1,7 @@
 //! Values learned from outcomes: the space a compaction needs, its speed, and the error of the
-//! estimates.
+//! estimates; and the speed of index builds.
 
-use super::{JobResult, Outcome};
+use super::{BuildSpeeds, JobResult, Outcome};
 use crate::model::target::TargetKind;
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ const MAX_PEAK_FACTOR: f64 = 10.0;
 const MIN_ACTIVE_BYTES: u64 = 16 << 20;
 
 /// The values learned so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Calibration {
     /// The largest observed peak of a database job, as a multiple of the active bytes before it.
@@ -35,13 +35,16 @@ pub struct Calibration {
     pub db_ratio: Option<f64>,
     /// The same for views.
     pub view_ratio: Option<f64>,
+    /// How fast indexes were built.
+    #[serde(skip_serializing_if = "BuildSpeeds::is_empty")]
+    pub builds: BuildSpeeds,
 }
 
 impl Calibration {
     /// Learns from the outcome of a job that had `active` bytes to copy; returns whether anything
     /// changed. Jobs that ended without a new file teach nothing.
     pub fn learn(&mut self, outcome: &Outcome, active: Option<u64>) -> bool {
-        let before = *self;
+        let before = self.clone();
         if !matches!(outcome.ending, JobResult::Freed | JobResult::NothingFreed | JobResult::Grew) {
             return false;
         }

@@ -458,6 +458,7 @@ impl WorldSpec {
             busy_periods: busy.collect(),
             enforcing_since: self.enforcing_ago.map(at_ago),
             learned_headroom_factor: None,
+            build_speeds: Arc::default(),
             rewrite_bytes_per_second: self.rate.map(|rate| rate as f64 * 1_000.0),
             journal_failure: self
                 .journal_trouble

@@ -266,6 +266,7 @@ fn contents_of_0_1_0() -> Contents {
         rate: Some(1.5),
         db_ratio: Some(1.25),
         view_ratio: Some(0.5),
+        ..Calibration::default()
     };
     let others = [
         StateChange::StartIntended(open_start(21)),
