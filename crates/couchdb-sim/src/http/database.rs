@@ -147,10 +147,15 @@ fn design_docs(inner: &Inner, ask: &ParsedRequest, db: &str) -> Answer {
     let mut designs: Vec<&Design> =
         inner.world.description(db).map_or_else(Vec::new, |like| like.designs.iter().collect());
     designs.sort_by(|a, b| a.name.cmp(&b.name));
+    let total = designs.len();
+    let start = ask.json_text(&["startkey", "start_key"]).unwrap_or_default();
+    let limit = ask.number("limit").ok().flatten().and_then(|limit| usize::try_from(limit).ok());
     let rows: Vec<Value> = designs
         .iter()
-        .map(|design| {
-            let id = format!("_design/{}", design.name);
+        .map(|design| (design, format!("_design/{}", design.name)))
+        .filter(|(_, id)| *id >= start)
+        .take(limit.unwrap_or(usize::MAX))
+        .map(|(design, id)| {
             let rev = revision(&id);
             let mut row = value!({"id": id, "key": id, "value": {"rev": rev}});
             if let Some(row) = row.as_object_mut().filter(|_| ask.is_true("include_docs")) {
@@ -159,7 +164,7 @@ fn design_docs(inner: &Inner, ask: &ParsedRequest, db: &str) -> Answer {
             row
         })
         .collect();
-    json(200, &value!({"total_rows": rows.len(), "offset": 0, "rows": rows})).chunked()
+    json(200, &value!({"total_rows": total, "offset": 0, "rows": rows})).chunked()
 }
 
 fn view_info(inner: &Inner, db: &str, ddoc: &str) -> Answer {
