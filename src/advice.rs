@@ -3,7 +3,7 @@
 //! Owns the rules, one file each, and which of their findings are open, since when, and muted. A rule is a pure
 //! function of a [`Situation`]: it reads no clock, sends no request and changes nothing, and it is silent about
 //! what is not known. [`AdviceTask`] asks all rules once a minute and publishes an [`AdviceView`]; commands that
-//! read the cluster once call [`check`].
+//! read the cluster once call [`check`]. [`preflight`] is asked about one design document.
 //!
 //! To add a rule: write a file beside those in `rules/`, add its [`Rule`] to the list of its family, and run the
 //! tests. The book's page, the labels of the metrics and the words of the API come from that list.
@@ -11,6 +11,7 @@
 mod attribution;
 mod finding;
 mod findings;
+pub mod preflight;
 mod remedy;
 mod rules;
 mod situation;

@@ -1,0 +1,69 @@
+//! How long a build takes, from the builds that recliner has seen.
+
+use super::{DesignDocument, Spread, node_space::Placement};
+use crate::{model::records::BuildSpeed, plan::Plan};
+
+/// A range around the builds of the same database: other functions take longer or shorter.
+const AROUND_OWN: f64 = 1.5;
+
+/// The same around builds of other databases, whose documents are others.
+const AROUND_OTHERS: f64 = 4.0;
+
+/// Seconds until all copies are built, with the number of builds on which that rests; none if none was measured in
+/// this language, or the number of changes is unknown.
+pub(super) fn seconds(
+    plan: &Plan,
+    db: &str,
+    design: &DesignDocument,
+    placed: &[Placement],
+) -> Option<(Spread, usize)> {
+    let speeds = &plan.conditions.constraints.build_speeds;
+    let is_alike = |speed: &&BuildSpeed| {
+        speed.language.as_ref().is_none_or(|language| *language == design.language)
+    };
+    let own: Vec<&BuildSpeed> = speeds.iter().filter(is_alike).filter(|it| it.db == db).collect();
+    let (measured, factor) = match own.is_empty() {
+        false => (own, AROUND_OWN),
+        true => (speeds.iter().filter(is_alike).collect(), AROUND_OTHERS),
+    };
+    let rate = rate(&measured, design.views.len(), factor)?;
+    let indexers = measured.iter().map(|it| it.indexers).max()?.max(1);
+    let mut seconds = Spread::ZERO;
+    for node in placed {
+        seconds = seconds.max(seconds_on(node, rate, indexers)?);
+    }
+    Some((seconds, measured.len()))
+}
+
+/// Changes that one indexer processes in a second.
+///
+/// Reading a document and handing it to the functions takes a part of the time, and each function another; so a
+/// document with more views is slower by at most their number.
+fn rate(measured: &[&BuildSpeed], views: usize, factor: f64) -> Option<Spread> {
+    let (mut slow, mut even, mut fast) = (Vec::new(), Vec::new(), Vec::new());
+    for speed in measured {
+        let ratio = speed.views.map_or(1.0, |known| f64::from(known) / views.max(1) as f64);
+        slow.push(speed.rate() * ratio.min(1.0));
+        even.push(speed.rate() * ratio.sqrt());
+        fast.push(speed.rate() * ratio.max(1.0));
+    }
+    Some(Spread {
+        low: Spread::around(&mut slow, factor)?.low,
+        likely: Spread::around(&mut even, factor)?.likely,
+        high: Spread::around(&mut fast, factor)?.high,
+    })
+}
+
+/// Seconds until the copies on a node are built.
+///
+/// At best each copy has an indexer that is as fast as those that were measured; at worst the node does no more at a
+/// time than it did when the most indexers ran.
+fn seconds_on(node: &Placement, rate: Spread, indexers: u32) -> Option<Spread> {
+    let (largest, all) = (node.largest_changes? as f64, node.changes?);
+    let at_worst = largest.max(all / f64::from(indexers.min(node.copies).max(1)));
+    Some(Spread {
+        low: largest / rate.high,
+        likely: (largest * at_worst).sqrt() / rate.likely,
+        high: at_worst / rate.low,
+    })
+}

@@ -1,0 +1,351 @@
+//! A design document as somebody wants to deploy it, and what it changes.
+//!
+//! CouchDB computes one signature from all views, language, options and library of a document, and keeps all its
+//! views in the one index that this signature names (`couch_mrview_util:ddoc_to_mrst/2`). So one changed view is
+//! the rebuild of all; validation, filters, shows, updates and the document's other fields are not in it.
+
+use crate::text::listed;
+use couchdb_files::Design;
+use couchdb_names::Signature;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What ids of design documents begin with.
+const PREFIX: &str = "_design/";
+
+/// A design document.
+#[derive(Clone, Debug)]
+pub struct DesignDocument {
+    /// Its id, `_design/x`.
+    pub id: String,
+    /// The language of its views, with CouchDB's default.
+    pub language: String,
+    /// The signature of its index.
+    pub signature: Signature,
+    /// Its views that have a map function, by name.
+    pub views: BTreeMap<String, Value>,
+    /// Whether its indexes are built before anybody queries them.
+    pub is_updated_automatically: bool,
+    pub(super) lib: Option<Value>,
+    pub(super) options: Option<Value>,
+}
+
+/// Why a text is not a design document that CouchDB could index. Each follows the name of its file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DesignProblem {
+    /// It is not JSON.
+    #[error("is not JSON: {0}")]
+    NotJson(String),
+    /// It is not an object.
+    #[error("is not a design document: it is not a JSON object")]
+    NotAnObject,
+    /// Nothing in it says that it is a design document.
+    #[error("is not a design document: it has neither views nor an _id that begins with _design/")]
+    NoDesign,
+    /// It is another kind of document.
+    #[error(
+        "is not a design document: its _id is {0:?}; ids of design documents begin with _design/"
+    )]
+    OtherId(String),
+    /// Its id is missing, and nothing else names it.
+    #[error("has no _id; add \"_id\": \"_design/NAME\"")]
+    NoId,
+    /// CouchDB has nothing that runs its functions.
+    #[error("has views in the language {language:?}, which CouchDB does not build; it builds {}", listed(.built))]
+    Language {
+        /// The language.
+        language: String,
+        /// Those that are built.
+        built: Vec<String>,
+    },
+    /// A part of it is not what CouchDB takes.
+    #[error("is not a design document that CouchDB takes: {0}")]
+    Invalid(String),
+}
+
+/// How a view differs from the present document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ViewChange {
+    /// The present document does not have it.
+    Added,
+    /// The new document does not have it.
+    Removed,
+    /// These parts of it differ: `map`, `reduce`, `options`.
+    Changed(Vec<&'static str>),
+    /// It is the same.
+    Same,
+}
+
+impl ViewChange {
+    /// Every label.
+    pub const LABELS: [&'static str; 4] = ["added", "removed", "changed", "same"];
+
+    /// The label in JSON.
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Removed => "removed",
+            Self::Changed(_) => "changed",
+            Self::Same => "same",
+        }
+    }
+}
+
+/// What differs between two documents.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Difference {
+    pub(super) views: Vec<(String, ViewChange)>,
+    /// Changes that concern all views, as sentences.
+    pub(super) document: Vec<String>,
+}
+
+impl DesignDocument {
+    /// Reads a document's JSON text, exactly as it will be sent: the order of keys is part of the signature. `id`
+    /// counts if the text has none.
+    ///
+    /// # Errors
+    /// If CouchDB would not take it as a design document.
+    pub fn parse(text: &str, id: Option<&str>) -> Result<Self, DesignProblem> {
+        let document: Value =
+            serde_json::from_str(text).map_err(|why| DesignProblem::NotJson(why.to_string()))?;
+        let Value::Object(document) = document else { return Err(DesignProblem::NotAnObject) };
+        let id = id_of(&document, id)?;
+        let (views, lib) = views_of(&document)?;
+        let language = match document.get("language") {
+            None => "javascript".to_owned(),
+            Some(Value::String(language)) => language.clone(),
+            Some(_) => return Err(invalid("language is not a text")),
+        };
+        let signature = Design::parse(text).map_err(|why| invalid(&why.to_string()))?.signature;
+        let autoupdate = document.get("autoupdate");
+        let off = |value: &Value| *value == false || value.get("views") == Some(&false.into());
+        Ok(Self {
+            id,
+            language,
+            signature,
+            views,
+            is_updated_automatically: !autoupdate.is_some_and(off),
+            lib,
+            options: document.get("options").cloned(),
+        })
+    }
+
+    /// Checks that CouchDB builds its views.
+    ///
+    /// # Errors
+    /// If it has views in a language that is not among these.
+    pub fn check_language(&self, built: &BTreeSet<String>) -> Result<(), DesignProblem> {
+        if self.views.is_empty() || built.contains(&self.language) {
+            return Ok(());
+        }
+        let built = built.iter().cloned().collect();
+        Err(DesignProblem::Language { language: self.language.clone(), built })
+    }
+
+    /// What is different from the present document; everything is new without one.
+    pub(super) fn difference(&self, present: Option<&Self>) -> Difference {
+        let none = BTreeMap::new();
+        let before = present.map_or(&none, |present| &present.views);
+        let names: BTreeSet<&String> = before.keys().chain(self.views.keys()).collect();
+        let views = names.into_iter().map(|name| {
+            let change = match (before.get(name), self.views.get(name)) {
+                (None, _) => ViewChange::Added,
+                (Some(_), None) => ViewChange::Removed,
+                (Some(old), Some(new)) => view_change(old, new),
+            };
+            (name.clone(), change)
+        });
+        let mut found = Difference { views: views.collect(), document: Vec::new() };
+        let Some(present) = present else { return found };
+        if self.language != present.language {
+            found.document.push(format!(
+                "The language changes from {} to {}.",
+                present.language, self.language
+            ));
+        }
+        if self.options != present.options {
+            found.document.push("The options of the document change.".to_owned());
+        }
+        if self.lib != present.lib {
+            found
+                .document
+                .push("The library (views.lib) changes, which all views share.".to_owned());
+        }
+        let are_same = found.views.iter().all(|(_, change)| *change == ViewChange::Same);
+        if self.signature != present.signature && are_same && found.document.is_empty() {
+            found.document.push(
+                "The views are the same in another order, or the keys of their options are; the order is part of the signature. Keep the present order, and nothing is built."
+                    .to_owned(),
+            );
+        }
+        found
+    }
+}
+
+fn invalid(why: &str) -> DesignProblem {
+    DesignProblem::Invalid(why.to_owned())
+}
+
+fn id_of(document: &Map<String, Value>, given: Option<&str>) -> Result<String, DesignProblem> {
+    let is_named = |id: &str| id.len() > PREFIX.len() && id.starts_with(PREFIX);
+    match (document.get("_id"), given) {
+        (Some(Value::String(id)), _) if is_named(id) => Ok(id.clone()),
+        (Some(Value::String(id)), _) => Err(DesignProblem::OtherId(id.clone())),
+        (Some(_), _) => Err(invalid("_id is not a text")),
+        (None, _) if !document.contains_key("views") => Err(DesignProblem::NoDesign),
+        (None, Some(id)) if is_named(id) => Ok(id.to_owned()),
+        (None, Some(id)) => Err(DesignProblem::OtherId(id.to_owned())),
+        (None, None) => Err(DesignProblem::NoId),
+    }
+}
+
+/// The views with map functions, and the library.
+fn views_of(
+    document: &Map<String, Value>,
+) -> Result<(BTreeMap<String, Value>, Option<Value>), DesignProblem> {
+    let mut found = BTreeMap::new();
+    let views = match document.get("views") {
+        None => return Ok((found, None)),
+        Some(Value::Object(views)) => views,
+        Some(_) => return Err(invalid("views is not an object")),
+    };
+    for (name, view) in views.iter().filter(|(name, _)| *name != "lib") {
+        let Value::Object(parts) = view else {
+            return Err(invalid(&format!("the view {name:?} is not an object")));
+        };
+        match parts.get("map") {
+            Some(Value::String(_) | Value::Object(_)) => found.insert(name.clone(), view.clone()),
+            Some(_) => return Err(invalid(&format!("the map of the view {name:?} is not a text"))),
+            None => return Err(invalid(&format!("the view {name:?} has no map"))),
+        };
+    }
+    Ok((found, views.get("lib").cloned()))
+}
+
+fn view_change(old: &Value, new: &Value) -> ViewChange {
+    let differs = |part: &&str| {
+        // A reduce that is null is none.
+        let part = |view: &Value| view.get(*part).filter(|value| !value.is_null()).cloned();
+        part(old) != part(new)
+    };
+    let parts: Vec<&str> = ["map", "reduce", "options"].into_iter().filter(differs).collect();
+    if parts.is_empty() { ViewChange::Same } else { ViewChange::Changed(parts) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<DesignDocument, DesignProblem> {
+        DesignDocument::parse(text, None)
+    }
+
+    fn design(views: &str) -> DesignDocument {
+        parse(&format!(r#"{{"_id":"_design/x","views":{views}}}"#)).unwrap()
+    }
+
+    #[test]
+    fn what_is_no_design_document_is_named() {
+        for (text, says) in [
+            ("{", "is not JSON: EOF while parsing an object at line 1 column 1"),
+            ("[]", "is not a design document: it is not a JSON object"),
+            (
+                "{}",
+                "is not a design document: it has neither views nor an _id that begins with _design/",
+            ),
+            (
+                r#"{"_id":"order:7"}"#,
+                "is not a design document: its _id is \"order:7\"; ids of design documents begin with _design/",
+            ),
+            (
+                r#"{"_id":"_design/","views":{}}"#,
+                "is not a design document: its _id is \"_design/\"; ids of design documents begin with _design/",
+            ),
+            (r#"{"views":{}}"#, "has no _id; add \"_id\": \"_design/NAME\""),
+            (
+                r#"{"_id":"_design/x","views":[]}"#,
+                "is not a design document that CouchDB takes: views is not an object",
+            ),
+            (
+                r#"{"_id":"_design/x","views":{"a":{"reduce":"_sum"}}}"#,
+                "is not a design document that CouchDB takes: the view \"a\" has no map",
+            ),
+            (
+                r#"{"_id":"_design/x","views":{"a":{"map":3}}}"#,
+                "is not a design document that CouchDB takes: the map of the view \"a\" is not a text",
+            ),
+            (
+                r#"{"_id":"_design/x","views":{"a":{"map":""}},"options":3}"#,
+                "is not a design document that CouchDB takes: options of the design document is not an object",
+            ),
+        ] {
+            assert_eq!(parse(text).map(|it| it.id).unwrap_err().to_string(), says, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_given_counts_only_if_the_text_has_none() {
+        let given = |text| DesignDocument::parse(text, Some("_design/file")).map(|it| it.id);
+        assert_eq!(given(r#"{"views":{}}"#).unwrap(), "_design/file");
+        assert_eq!(given(r#"{"_id":"_design/x","views":{}}"#).unwrap(), "_design/x");
+    }
+
+    #[test]
+    fn a_language_that_nothing_builds_is_named() {
+        let built = ["erlang", "javascript"].map(str::to_owned).into();
+        let check = |views| {
+            let text =
+                format!(r#"{{"_id":"_design/x","language":"coffeescript","views":{views}}}"#);
+            parse(&text).unwrap().check_language(&built).map_err(|why| why.to_string())
+        };
+        assert_eq!(check("{}"), Ok(()));
+        let says = "has views in the language \"coffeescript\", which CouchDB does not build; it builds erlang and javascript";
+        assert_eq!(check(r#"{"a":{"map":"->"}}"#), Err(says.to_owned()));
+        assert_eq!(design(r#"{"a":{"map":"m"}}"#).check_language(&built), Ok(()));
+    }
+
+    #[test]
+    fn only_what_is_in_the_signature_is_a_change() {
+        let present = design(r#"{"a":{"map":"m"},"b":{"map":"n","reduce":"_sum"}}"#);
+        let text = r#"{"_id":"_design/x","_rev":"3-x","filters":{"f":"x"},
+            "views":{"a":{"map":"m","reduce":null},"b":{"map":"n","reduce":"_sum"}}}"#;
+        let same = parse(text).unwrap();
+        assert_eq!(same.signature, present.signature);
+        let difference = same.difference(Some(&present));
+        assert!(difference.views.iter().all(|(_, change)| *change == ViewChange::Same));
+        assert!(difference.document.is_empty(), "{difference:?}");
+    }
+
+    #[test]
+    fn changes_are_named_by_view_and_part() {
+        let present = design(
+            r#"{"a":{"map":"m"},"b":{"map":"n","reduce":"_sum"},"gone":{"map":"g"},"lib":{"l":"1"}}"#,
+        );
+        let new = design(
+            r#"{"a":{"map":"m2"},"b":{"map":"n","reduce":"_count"},"more":{"map":"g"},"lib":{"l":"2"}}"#,
+        );
+        let difference = new.difference(Some(&present));
+        let views: Vec<_> =
+            difference.views.iter().map(|(name, it)| (name.as_str(), it.label())).collect();
+        assert_eq!(
+            views,
+            [("a", "changed"), ("b", "changed"), ("gone", "removed"), ("more", "added")]
+        );
+        assert_eq!(difference.views[1].1, ViewChange::Changed(vec!["reduce"]));
+        assert_eq!(
+            difference.document,
+            ["The library (views.lib) changes, which all views share."]
+        );
+    }
+
+    #[test]
+    fn another_order_of_views_with_one_map_is_a_rebuild_that_can_be_avoided() {
+        let present = design(r#"{"a":{"map":"m"},"b":{"map":"m"}}"#);
+        let new = design(r#"{"b":{"map":"m"},"a":{"map":"m"}}"#);
+        assert_ne!(present.signature, new.signature);
+        let difference = new.difference(Some(&present));
+        assert_eq!(difference.document.len(), 1, "{difference:?}");
+        assert!(difference.document[0].contains("order is part of the signature"));
+    }
+}

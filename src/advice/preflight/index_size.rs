@@ -1,0 +1,248 @@
+//! How large an index becomes, from what the indexes that are built cost for each document and view.
+
+use super::{DesignDocument, Spread};
+use crate::{
+    advice::{DbSurvey, Survey},
+    model::{
+        rounding::to_bytes,
+        target::{TargetKind, TargetState},
+    },
+    table::{DbIx, Snapshot, TargetRef},
+    text::{counted, size::format_size_short},
+};
+
+/// The size of a file when a build in one go ends, as a multiple of its live bytes: every batch of changes writes the
+/// inner nodes of its trees anew. Measured on CouchDB 3.5.0; the book has the figures.
+pub(super) const BUILT_IN_ONE_GO: Spread = Spread { low: 2.0, likely: 4.5, high: 10.0 };
+
+/// A range around one index of the same database: its views may emit much more, or almost nothing.
+const AROUND_ONE: f64 = 4.0;
+
+/// The same around two.
+const AROUND_TWO: f64 = 3.0;
+
+/// The same around more, which show how views differ in this database.
+const AROUND_SEVERAL: f64 = 2.0;
+
+/// The same around the indexes of other databases, whose documents are others.
+const AROUND_OTHERS: f64 = 6.0;
+
+/// The largest share of a document that a view stores of it, where only indexes of other databases tell: rows that are
+/// larger than two documents are rare, whatever the documents.
+const MAX_ROW: f64 = 2.0;
+
+/// What a row takes in an index besides, in bytes, however small its document is.
+const MAX_ROW_OVERHEAD: f64 = 200.0;
+
+/// What a view that emits whole documents stores of each, as a multiple of the live bytes of the document's database.
+const WHOLE_DOCUMENTS: Spread = Spread { low: 0.4, likely: 0.9, high: 1.6 };
+
+/// The largest share of changes that an index may lack and still count as built.
+const MAX_PENDING_SHARE: f64 = 0.05;
+
+/// Maximum number of indexes that are named.
+const MAX_SIBLINGS: usize = 10;
+
+/// What a size rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeBasis {
+    /// Other indexes of the same database.
+    Siblings,
+    /// Indexes of other databases.
+    Cluster,
+}
+
+impl SizeBasis {
+    /// Every basis.
+    pub const ALL: [Self; 2] = [Self::Siblings, Self::Cluster];
+
+    /// The label in JSON.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Siblings => "siblings",
+            Self::Cluster => "cluster",
+        }
+    }
+}
+
+/// A built index on which the size rests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sibling {
+    /// Its database.
+    pub db: String,
+    /// Its design documents.
+    pub designs: Vec<String>,
+    /// Number of its views.
+    pub views: usize,
+    /// Its live bytes for each document and view.
+    pub bytes_per_row: f64,
+}
+
+/// The size of an index that is not built yet, in bytes of all copies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexSize {
+    /// After its first compaction.
+    pub live: Spread,
+    /// When its build in one go ends.
+    pub built: Spread,
+    /// What it rests on.
+    pub basis: SizeBasis,
+    /// Number of indexes on which it rests.
+    pub measured: usize,
+    /// Those that come nearest to the middle first.
+    pub siblings: Vec<Sibling>,
+    /// Live bytes for each document, all views together.
+    pub bytes_per_doc: Spread,
+}
+
+impl IndexSize {
+    /// The size of a document's index; none if no built index tells what a document costs, or the number of
+    /// documents is unknown.
+    pub(super) fn of(
+        survey: &Survey,
+        snapshot: &Snapshot,
+        db: DbIx,
+        design: &DesignDocument,
+    ) -> Option<Self> {
+        let (_, sums) = survey.dbs().find(|(ix, _)| *ix == db)?;
+        let own: Vec<Sibling> =
+            survey.views_of(db).filter_map(|row| sibling(snapshot.target_at(row)?, sums)).collect();
+        let (basis, measured) = match own.is_empty() {
+            false => (SizeBasis::Siblings, own),
+            true => (SizeBasis::Cluster, others(survey, snapshot)),
+        };
+        let factor = match (basis, measured.len()) {
+            (SizeBasis::Cluster, _) => AROUND_OTHERS,
+            (SizeBasis::Siblings, 1) => AROUND_ONE,
+            (SizeBasis::Siblings, 2) => AROUND_TWO,
+            (SizeBasis::Siblings, _) => AROUND_SEVERAL,
+        };
+        let mut rows: Vec<f64> = measured.iter().map(|it| it.bytes_per_row).collect();
+        let mut row = Spread::around(&mut rows, factor)?;
+        let (copies_of_docs, document) = (copies_of_docs(sums)?, bytes_per_document(sums));
+        if let (SizeBasis::Cluster, Some(document)) = (basis, document) {
+            let most = document.mul_add(MAX_ROW, MAX_ROW_OVERHEAD);
+            row.high = row.high.min(most.max(row.likely));
+        }
+        let bytes_per_doc = bytes_per_doc(design, row, document);
+        let live = bytes_per_doc.scaled(copies_of_docs);
+        Some(Self {
+            live,
+            built: live.times(BUILT_IN_ONE_GO),
+            basis,
+            measured: measured.len(),
+            siblings: nearest(measured, row.likely),
+            bytes_per_doc,
+        })
+    }
+
+    /// What it rests on, as a sentence.
+    #[must_use]
+    pub fn says(&self) -> String {
+        let Spread { low, high, .. } = self.bytes_per_doc;
+        let cost = format!(
+            "{} to {} of live data for each document",
+            format_size_short(to_bytes(low)),
+            format_size_short(to_bytes(high.ceil()))
+        );
+        let indexes = counted(self.measured as u64, "built index", "built indexes");
+        match self.basis {
+            SizeBasis::Siblings => {
+                format!("The size assumes {cost}, as {indexes} of this database cost, with room.")
+            }
+            SizeBasis::Cluster => format!(
+                "The size assumes {cost}: this database has no built index, so the range is around {indexes} of other databases, and wide."
+            ),
+        }
+    }
+}
+
+/// Documents of all copies; where some copies are not counted, as many as in the others.
+pub(super) fn copies_of_docs(sums: &DbSurvey) -> Option<f64> {
+    let counted = f64::from(sums.counted_shards);
+    (sums.counted_shards > 0).then(|| sums.docs as f64 * f64::from(sums.shards) / counted)
+}
+
+/// Live bytes of the database for each of its documents.
+fn bytes_per_document(sums: &DbSurvey) -> Option<f64> {
+    (sums.docs > 0).then(|| sums.counted_bytes as f64 / sums.docs as f64)
+}
+
+/// What all views of a document store for each document.
+fn bytes_per_doc(design: &DesignDocument, row: Spread, document: Option<f64>) -> Spread {
+    let views = design.views.values().map(|view| match document {
+        Some(document) if emits_documents(view) => WHOLE_DOCUMENTS.scaled(document).max(row),
+        Some(_) | None => row,
+    });
+    views.fold(Spread::ZERO, Spread::plus)
+}
+
+/// Whether a view's map function hands the whole document to `emit`, as far as its text shows.
+fn emits_documents(view: &serde_json::Value) -> bool {
+    let map = view.get("map").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let text: String = map.chars().filter(|letter| !letter.is_whitespace()).collect();
+    text.split("emit(")
+        .skip(1)
+        .any(|call| call.split(';').next().is_some_and(|call| call.contains(",doc)")))
+}
+
+/// The cost of a built index; none if it is not built, or what it costs is unknown.
+fn sibling(index: TargetRef<'_>, sums: &DbSurvey) -> Option<Sibling> {
+    let view = index.view()?;
+    let (live, docs) = (index.active_bytes()?, copies_of_docs(sums)?);
+    let is_index = index.kind() == TargetKind::View && index.state() == TargetState::Ok;
+    if !is_index || view.functions.is_empty() || docs < 1.0 || !is_built(index) {
+        return None;
+    }
+    let views = view.functions.len();
+    let bytes_per_row = live as f64 / (docs * views as f64);
+    let designs = view.designs.iter().map(ToString::to_string).collect();
+    let sibling = Sibling { db: index.db_name().db.to_owned(), designs, views, bytes_per_row };
+    (bytes_per_row > 0.0).then_some(sibling)
+}
+
+/// Whether it has processed almost all changes, as far as is known.
+fn is_built(index: TargetRef<'_>) -> bool {
+    let facts = index.facts();
+    let Some(pending) = facts.updates_pending.get() else { return false };
+    let indexed = facts.update_seq.get().unwrap_or(pending);
+    let all = (indexed.saturating_add(pending)).max(1);
+    pending == 0 || pending as f64 / all as f64 <= MAX_PENDING_SHARE
+}
+
+/// The built indexes of all databases.
+fn others(survey: &Survey, snapshot: &Snapshot) -> Vec<Sibling> {
+    let of_db = |(db, sums): (DbIx, &DbSurvey)| {
+        let sums = *sums;
+        survey.views_of(db).filter_map(move |row| sibling(snapshot.target_at(row)?, &sums))
+    };
+    survey.dbs().flat_map(of_db).collect()
+}
+
+/// Some of them, those with the most likely cost first.
+fn nearest(mut measured: Vec<Sibling>, likely: f64) -> Vec<Sibling> {
+    let distance = |it: &Sibling| (it.bytes_per_row / likely).ln().abs();
+    measured.sort_by(|one, other| distance(one).total_cmp(&distance(other)));
+    measured.truncate(MAX_SIBLINGS);
+    measured
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_view_that_emits_documents_is_recognised() {
+        for (map, expected) in [
+            ("function(doc) { emit(doc.day, doc); }", true),
+            ("function (doc) { emit([doc.a, doc.b],\n doc ); }", true),
+            ("function(doc) { emit(doc.day, doc.total); }", false),
+            ("function(doc) { emit(doc._id, null); log(x, doc); }", false),
+            ("function(doc) { if (f(1, doc)) { emit(1, 2) } }", false),
+        ] {
+            assert_eq!(emits_documents(&json!({ "map": map })), expected, "{map}");
+        }
+    }
+}

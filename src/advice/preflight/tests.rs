@@ -1,0 +1,324 @@
+//! A document before its deployment, in a small cluster.
+
+use super::*;
+use crate::{
+    advice::test_cluster::{Index, NOW, Shard, TestCluster},
+    model::{records::BuildSpeed, settings::limits::Headroom},
+};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// `orders` on nodes `a` and `b`, two copies on each, a million documents in each.
+fn shards(docs: u64) -> Vec<Shard> {
+    let copy = |(node, range)| Shard::new("orders", node, range, GIB).with_docs(docs, docs / 10);
+    [("a", 0), ("a", 1), ("b", 0), ("b", 1)].map(copy).to_vec()
+}
+
+fn cluster() -> TestCluster {
+    TestCluster::with_shards(&shards(1_000_000))
+}
+
+/// An index whose file has so many MiB in each copy.
+fn index(design: &'static str, signature: u8, mib: u64, views: u64) -> Index {
+    let functions = (0..views).collect();
+    Index { bytes: Some(mib * MIB), functions, ..Index::new("orders", design, signature) }
+}
+
+fn document(views: &str) -> DesignDocument {
+    let text = format!(r#"{{"_id":"_design/by_day","views":{views}}}"#);
+    DesignDocument::parse(&text, None).unwrap()
+}
+
+const BY_DAY: &str = r#"{"by_day":{"map":"function(doc){emit(doc.day,1)}"}}"#;
+
+fn asked(cluster: TestCluster, design: &DesignDocument, present: &PresentDesign) -> Preflight {
+    let inputs = cluster.inputs();
+    let plan = &*inputs.plan;
+    let db = database_called(&plan.snapshot, "orders", NOW).unwrap();
+    preflight(&PreflightInputs { plan, db, design, present, now: NOW })
+}
+
+fn new(cluster: TestCluster) -> Preflight {
+    asked(cluster, &document(BY_DAY), &PresentDesign::Absent)
+}
+
+fn known(views: &str) -> PresentDesign {
+    PresentDesign::Known(Box::new(document(views)))
+}
+
+fn speed(db: &str, changes: u64, language: &str) -> BuildSpeed {
+    BuildSpeed {
+        db: db.to_owned(),
+        design: "_design/x".to_owned(),
+        node: "a".to_owned(),
+        language: Some(language.to_owned()),
+        views: Some(1),
+        changes,
+        seconds: 100,
+        indexers: 2,
+        at: NOW,
+    }
+}
+
+#[test]
+fn siblings_tell_what_a_document_costs() {
+    let mut cluster = cluster();
+    cluster.add_index(&index("_design/one", 1, 100, 1));
+    cluster.add_index(&index("_design/two", 2, 400, 4));
+    cluster.add_index(&index("_design/three", 3, 50, 1));
+    let found = new(cluster);
+    let size = found.size.unwrap();
+    assert_eq!((size.basis, size.measured), (SizeBasis::Siblings, 3));
+    // 100 MiB for a million documents in each of four copies; half to double of the extremes.
+    let expected = [100.0, 400.0, 800.0].map(|mib| mib * MIB as f64);
+    let live = [size.live.low, size.live.likely, size.live.high];
+    assert!(live.iter().zip(expected).all(|(one, other)| (one - other).abs() < 1.0), "{live:?}");
+    assert_eq!((found.kind, found.docs), (BuildKind::New, Some(2_000_000)));
+}
+
+#[test]
+fn more_views_cost_more_and_a_whole_document_costs_at_least_its_bytes() {
+    let cost = |views: &str| {
+        let mut cluster = cluster();
+        cluster.add_index(&index("_design/one", 1, 100, 1));
+        asked(cluster, &document(views), &PresentDesign::Absent).size.unwrap().live
+    };
+    let one = cost(BY_DAY);
+    let two = cost(r#"{"a":{"map":"function(doc){emit(1,2)}"},"b":{"map":"x"}}"#);
+    assert!((two.likely / one.likely - 2.0).abs() < 1e-9);
+    let whole = cost(r#"{"a":{"map":"function(doc){emit(doc.day, doc)}"}}"#);
+    // Four copies of 1 GiB.
+    assert!(whole.likely > 3.0 * GIB as f64 && whole.low > one.low, "{whole:?}");
+}
+
+#[test]
+fn indexes_that_are_not_built_or_not_measured_tell_nothing() {
+    for unusable in [
+        Index { pending: Some(900_000), ..index("_design/one", 1, 100, 1) },
+        Index { pending: None, ..index("_design/one", 1, 100, 1) },
+        Index { bytes: None, ..index("_design/one", 1, 100, 1) },
+        index("_design/one", 1, 100, 0),
+    ] {
+        let mut cluster = cluster();
+        cluster.add_index(&unusable);
+        let found = new(cluster);
+        assert_eq!(found.size, None, "{unusable:?}");
+        assert!(found.notes[0].starts_with("How large the index becomes is unknown"));
+        assert!(found.nodes.iter().all(|node| node.verdict == SpaceVerdict::Unknown));
+    }
+}
+
+#[test]
+fn without_siblings_other_databases_tell_with_a_wider_range() {
+    let with_other = |own: bool| {
+        let mut all = shards(1_000_000);
+        all.push(Shard::new("users", "a", 0, GIB).with_docs(1_000_000, 0));
+        let mut cluster = TestCluster::with_shards(&all);
+        let other = Index { db: "users", ..index("_design/u", 9, 100, 1) };
+        cluster.add_index(&other);
+        if own {
+            cluster.add_index(&index("_design/one", 1, 100, 1));
+        }
+        new(cluster).size.unwrap()
+    };
+    let (own, other) = (with_other(true), with_other(false));
+    assert_eq!((own.basis, other.basis), (SizeBasis::Siblings, SizeBasis::Cluster));
+    assert!(other.live.low < own.live.low && other.live.high > own.live.high);
+    assert!(other.says().contains("no built index"), "{}", other.says());
+}
+
+#[test]
+fn uncounted_documents_leave_everything_unknown() {
+    let uncounted: Vec<Shard> =
+        shards(0).into_iter().map(|it| Shard { docs: None, ..it }).collect();
+    let mut cluster = TestCluster::with_shards(&uncounted);
+    cluster.add_index(&index("_design/one", 1, 100, 1));
+    cluster.conditions.constraints = Arc::new(crate::jobs::TargetConstraints {
+        build_speeds: [speed("orders", 50_000, "javascript")].into(),
+        ..crate::jobs::TargetConstraints::default()
+    });
+    let found = new(cluster);
+    assert_eq!((found.docs, found.size, found.seconds), (None, None, None));
+}
+
+#[test]
+fn what_is_built_depends_on_the_signatures() {
+    let other = r#"{"by_day":{"map":"function(doc){emit(doc.month,1)}"}}"#;
+    let unread = || PresentDesign::Unread("a node is down".to_owned());
+    for (text, present, expected) in [
+        (BY_DAY, PresentDesign::Absent, BuildKind::New),
+        (BY_DAY, known(other), BuildKind::Rebuild),
+        (BY_DAY, known("{}"), BuildKind::New),
+        (BY_DAY, known(BY_DAY), BuildKind::Unchanged),
+        (BY_DAY, unread(), BuildKind::Unknown),
+        ("{}", PresentDesign::Absent, BuildKind::NoViews),
+        ("{}", known(BY_DAY), BuildKind::NoViews),
+        (r#"{"lib":{"a":"b"}}"#, known(BY_DAY), BuildKind::NoViews),
+    ] {
+        let found = asked(cluster(), &document(text), &present);
+        assert_eq!(found.kind, expected, "{text} {present:?}");
+        assert_eq!(found.nodes.is_empty(), !expected.builds());
+    }
+}
+
+#[test]
+fn an_index_of_the_same_signature_is_shared() {
+    let mut cluster = cluster();
+    let design = document(BY_DAY);
+    let shared = Index { functions: vec![1], ..Index::new("orders", "_design/other", 0) };
+    cluster.add_index(&shared);
+    let inputs = cluster.inputs();
+    let same = DesignDocument { signature: Signature([0; 16]), ..design };
+    let plan = &*inputs.plan;
+    let db = database_called(&plan.snapshot, "orders", NOW).unwrap();
+    let present = PresentDesign::Absent;
+    let found =
+        preflight(&PreflightInputs { plan, db, design: &same, present: &present, now: NOW });
+    assert_eq!(found.kind, BuildKind::Shared);
+    assert_eq!(found.shared_with, ["_design/other"]);
+}
+
+/// The present index, as the cluster has it, and the document that is there.
+fn replaced(shared: bool) -> Preflight {
+    let mut cluster = cluster();
+    let present =
+        DesignDocument { signature: Signature([7; 16]), ..document(r#"{"by_day":{"map":"old"}}"#) };
+    cluster.add_index(&index("_design/by_day", 7, 100, 1));
+    if shared {
+        // One index has all its design documents.
+        let ix = cluster.draft.current().targets().find(|it| it.view().is_some()).unwrap().ix();
+        let view = cluster.draft.current().target(ix).unwrap().view().unwrap().clone();
+        let designs = Arc::new(["_design/by_day".into(), "_design/other".into()]);
+        let db = cluster.draft.get_or_add_db(crate::table::DbName { db: "orders", suffix: ".1" });
+        cluster.draft.add_view(db, crate::table::View { designs, ..view });
+    }
+    asked(cluster, &document(BY_DAY), &PresentDesign::Known(Box::new(present)))
+}
+
+#[test]
+fn the_old_index_stays_beside_the_new_one_until_a_cleanup() {
+    let found = replaced(false);
+    assert_eq!(found.kind, BuildKind::Rebuild);
+    let old: Vec<_> = found.nodes.iter().map(|node| node.old_bytes).collect();
+    assert_eq!(old, [Some(200 * MIB), Some(200 * MIB)]);
+    let pasted: Vec<_> = found.remedy.iter().filter_map(|it| it.text.as_deref()).collect();
+    assert!(pasted.iter().any(|line| line.ends_with("/orders/_view_cleanup")), "{pasted:?}");
+    assert!(pasted.contains(&"recliner compact orders/_design/by_day"), "{pasted:?}");
+}
+
+#[test]
+fn an_index_that_another_document_uses_too_does_not_become_stale() {
+    let found = replaced(true);
+    assert!(found.nodes.iter().all(|node| node.old_bytes.is_none()), "{:?}", found.nodes);
+}
+
+#[test]
+fn a_node_has_room_apart_from_what_stays_free_and_what_runs() {
+    let verdicts = |free: [Option<u64>; 2], keep_free_percent: f64| {
+        let mut cluster = cluster();
+        cluster.add_index(&index("_design/one", 1, 100, 1));
+        cluster.set_free_space(&[("a", free[0]), ("b", free[1])]);
+        cluster.rules.headroom = Headroom { keep_free_percent, ..cluster.rules.headroom.clone() };
+        new(cluster).nodes.into_iter().map(|node| node.verdict).collect::<Vec<_>>()
+    };
+    use SpaceVerdict::{DoesNotFit, Fits, MayNotFit, Unknown};
+    // Two copies of 25 to 400 MiB of live data, up to eight times that as built, and a compaction beside it.
+    assert_eq!(verdicts([Some(20 * GIB), Some(GIB)], 0.0), [Fits, MayNotFit]);
+    assert_eq!(verdicts([Some(100 * MIB), None], 0.0), [DoesNotFit, Unknown]);
+}
+
+#[test]
+fn nodes_on_one_volume_need_their_space_together() {
+    let verdict = |is_shared: bool| {
+        let mut cluster = cluster();
+        cluster.add_index(&index("_design/one", 1, 100, 1));
+        cluster.set_free_space(&[("a", Some(8 * GIB))]);
+        if is_shared {
+            let disks = Arc::make_mut(&mut cluster.conditions.disks);
+            disks.volumes[0].nodes.push("b".into());
+        }
+        new(cluster).nodes[0].verdict
+    };
+    assert_eq!((verdict(false), verdict(true)), (SpaceVerdict::Fits, SpaceVerdict::MayNotFit));
+}
+
+fn seconds_with(speeds: &[BuildSpeed]) -> Option<Spread> {
+    let mut cluster = cluster();
+    cluster.conditions.constraints = Arc::new(crate::jobs::TargetConstraints {
+        build_speeds: speeds.into(),
+        ..crate::jobs::TargetConstraints::default()
+    });
+    new(cluster).seconds
+}
+
+#[test]
+fn time_follows_the_measured_builds_of_the_language() {
+    assert_eq!(seconds_with(&[]), None);
+    assert_eq!(seconds_with(&[speed("orders", 50_000, "query")]), None);
+    let own = seconds_with(&[speed("orders", 50_000, "javascript")]).unwrap();
+    // 1.1 million changes in each copy at 500 a second, as many at a time as were measured.
+    assert!((own.likely - 2_200.0).abs() < 1.0, "{own:?}");
+    assert!(own.low < own.likely && own.likely < own.high);
+    let other = seconds_with(&[speed("users", 50_000, "javascript")]).unwrap();
+    assert!(other.low < own.low && other.high > own.high, "{other:?}");
+}
+
+#[test]
+fn what_could_not_be_read_is_said() {
+    let why = PresentDesign::Unread("a node is down".to_owned());
+    let found = asked(cluster(), &document(BY_DAY), &why);
+    assert!(found.notes[0].contains("a node is down"), "{:?}", found.notes);
+    assert!(matches!(PresentDesign::of(Ok(Some("[]".to_owned()))), PresentDesign::Unread(_)));
+}
+
+#[test]
+fn only_databases_with_shards_are_found() {
+    let mut cluster = cluster();
+    cluster.add_shard(&Shard::new("gone", "a", 0, GIB).orphan());
+    let inputs = cluster.inputs();
+    let find = |name| database_called(&inputs.plan.snapshot, name, NOW).is_some();
+    assert_eq!(["orders", "gone", "order"].map(find), [true, false, false]);
+}
+
+proptest! {
+    #[test]
+    fn ranges_are_ordered_and_more_documents_never_cost_less(
+        docs in 1_u64..1_000_000_000,
+        more in 0_u64..1_000_000_000,
+        cost in 1_u64..10_000,
+        rate in 1_u64..1_000_000,
+        views in 1_usize..5,
+    ) {
+        let views: Vec<String> =
+            (0..views).map(|at| format!(r#""v{at}":{{"map":"m{at}"}}"#)).collect();
+        let design = document(&format!("{{{}}}", views.join(",")));
+        let asked_of = |docs: u64| {
+            let mut all = shards(docs);
+            // What a document costs is known from another database, so it stays the same.
+            all.push(Shard::new("users", "a", 0, GIB).with_docs(1 << 20, 0));
+            let mut cluster = TestCluster::with_shards(&all);
+            cluster.add_index(&Index { db: "users", ..index("_design/u", 9, cost, 1) });
+            cluster.conditions.constraints = Arc::new(crate::jobs::TargetConstraints {
+                build_speeds: [speed("users", rate, "javascript")].into(),
+                ..crate::jobs::TargetConstraints::default()
+            });
+            asked(cluster, &design, &PresentDesign::Absent)
+        };
+        let (few, many) = (asked_of(docs), asked_of(docs + more));
+        let spreads = |found: &Preflight| {
+            let size = found.size.clone().unwrap();
+            let mut all = vec![size.live, size.built, found.seconds.unwrap()];
+            all.extend(found.nodes.iter().filter_map(|node| node.peak));
+            all
+        };
+        for (few, many) in spreads(&few).into_iter().zip(spreads(&many)) {
+            for spread in [few, many] {
+                prop_assert!(spread.low <= spread.likely && spread.likely <= spread.high);
+            }
+            prop_assert!(few.low <= many.low && few.likely <= many.likely && few.high <= many.high);
+        }
+    }
+}
