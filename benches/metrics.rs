@@ -8,6 +8,7 @@ use axum::{
 };
 use couchdb_names::Range;
 use criterion::{Criterion, criterion_group, criterion_main};
+use futures::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use recliner::{
     model::{
@@ -16,7 +17,7 @@ use recliner::{
     },
     plan::{Conditions, Queues},
     serve::http::{self, Allow, AppState, ConfigStatus, ProcessInfo, WebAccess},
-    sources::request_metrics::RequestMetrics,
+    sources::{present_design::DesignReader, request_metrics::RequestMetrics},
     table::{DbName, Draft},
 };
 use std::{hint::black_box, sync::Arc};
@@ -32,6 +33,20 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const NOW: Moment = Moment::from_unix(1_795_222_440);
 const NODES: usize = 3;
 const RANGES: u32 = 8;
+
+/// No scrape reads a design document.
+#[derive(Debug)]
+struct NoDesigns;
+
+impl DesignReader for NoDesigns {
+    fn design<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, String>> {
+        Box::pin(async { Ok(None) })
+    }
+}
 
 /// A surface over `dbs` databases of eight shards, of which `top` are exported whole.
 /// Returns the senders too: they keep the channels open.
@@ -94,6 +109,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
         changes: watch::channel(Arc::default()).1,
         takeovers: watch::channel(Arc::default()).1,
         node_settings: watch::channel(Arc::default()).1,
+        designs: Arc::new(NoDesigns),
         builds: watch::channel(Arc::default()).1,
         certificates: watch::channel(couchdb_client::CertificateEnds::default()).1,
         couchdb: watch::channel(Arc::from([])).1,

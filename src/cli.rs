@@ -22,6 +22,7 @@ mod next_step;
 mod orders;
 mod output;
 mod plan;
+mod preflight;
 mod read_once;
 mod restore_smoosh;
 mod scan;
@@ -185,6 +186,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             Command::Explain(args) => explain::run(args).await,
             Command::WhatIf(args) => what_if::run(args).await,
             Command::Advise(args) => advise::run(args).await,
+            Command::Preflight(args) => preflight::run(args).await,
             Command::History(args) => journal::history(args).await,
             Command::Events(args) => journal::events(args).await,
             Command::Health(args) => health::run(args).await,

@@ -281,6 +281,7 @@ impl Service {
             changes: changes.status,
             takeovers: takeover.takeovers,
             node_settings,
+            designs: monitor.design_reader(),
             certificates: certificates_rx,
             builds: warmer.builds,
             registry,

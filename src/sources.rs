@@ -6,6 +6,7 @@ pub(crate) mod couchdb;
 pub(crate) mod fetch;
 pub mod inventory;
 pub mod node_settings;
+pub mod present_design;
 pub mod request_metrics;
 
 use crate::table::Snapshot;

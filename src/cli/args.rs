@@ -72,6 +72,14 @@ pub(super) enum Command {
     /// knows how fast files grow, since when something is so, and what was muted; if a cluster or a directory
     /// is named, it is read once, without that.
     Advise(AdviseArgs),
+    /// Print what a design document will cost before it is deployed: time, disk on each node, and whether
+    /// it fits.
+    ///
+    /// It compares the document with the one that the database has, and says which views change and whether
+    /// an index is built at all. All numbers are ranges, from the indexes that are built and from builds that
+    /// recliner has seen. Nothing is changed. A running recliner remembers builds; if a cluster or a directory
+    /// is named, it is read once.
+    Preflight(PreflightArgs),
     /// Print how jobs ended, from a running recliner's journal.
     History(HistoryArgs),
     /// Print what would happen in the next days under several rules, from a running recliner.
@@ -397,6 +405,27 @@ pub(super) struct AdviseArgs {
     /// Why it is muted, shown to anyone who sees the advice
     #[arg(long, value_name = "TEXT", requires = "mute")]
     pub(super) why: Option<String>,
+    #[command(flatten)]
+    pub(super) login: ServiceLogin,
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+    /// A table for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct PreflightArgs {
+    /// The database
+    pub(super) db: String,
+    /// The design document as it will be sent to CouchDB; without an _id, the file's name is the
+    /// document's
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(super) file: PathBuf,
+    /// Ask this running recliner instead of reading the cluster; only it knows how fast indexes were
+    /// built [default, if no CouchDB is named: http://127.0.0.1:10984]
+    #[arg(long = "recliner.url", value_name = "URL")]
+    pub(super) recliner: Option<String>,
     #[command(flatten)]
     pub(super) login: ServiceLogin,
     #[command(flatten)]

@@ -122,6 +122,11 @@ pub(super) struct Connected {
 pub(super) fn connect(source: &SourceArgs) -> Result<Connected, CommandError> {
     let settings = load(&source.flags(), source.config_file.as_deref())?.settings;
     start_log_if_asked(&source.log, &settings)?;
+    connect_with(settings)
+}
+
+/// The same with settings that were read.
+pub(super) fn connect_with(settings: Settings) -> Result<Connected, CommandError> {
     let couchdb = settings.couchdb.clone();
     let built = Client::builder(couchdb).user_agent(USER_AGENT).build();
     let (client, task) = built.map_err(|why| CommandError::usage(SetupError(why)))?;

@@ -304,6 +304,11 @@ impl ServiceClient {
         Ok(length)
     }
 
+    /// Its name in messages: its URL, or its Unix socket.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Asks a route whose status is the whole answer.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The HTTP server: metrics, the JSON API, probes, the console and the book.
 //!
-//! Owns only routes: it reads the published plan and the published states of other tasks and never
-//! asks CouchDB, so it responds at once whatever CouchDB does. Orders go to the service, if the
+//! Owns only routes: it reads the published plan and the published states of other tasks and does not
+//! ask CouchDB, so it responds at once whatever CouchDB does; only `preflight` has one document read for it. Orders go to the service, if the
 //! operator allowed them, and are answered when they have been carried out.
 
 mod admin;
@@ -17,6 +17,7 @@ mod metrics;
 mod openapi;
 pub(crate) mod orders;
 mod peer;
+mod preflight;
 mod probes;
 mod query;
 mod scorecard;
@@ -41,7 +42,7 @@ use crate::{
     model::channel::Mode,
     plan::Plan,
     scan,
-    sources::node_settings::NodeSettings,
+    sources::{node_settings::NodeSettings, present_design::DesignReader},
     store::journal::Journal,
     tasks::unwrap_join,
     what_if::scorecard::ScorecardView,
@@ -170,6 +171,8 @@ pub struct AppState {
     pub takeovers: watch::Receiver<Arc<Takeovers>>,
     /// How the nodes are set.
     pub node_settings: watch::Receiver<Arc<NodeSettings>>,
+    /// Reads design documents.
+    pub designs: Arc<dyn DesignReader>,
     /// When the certificates for connections to CouchDB expire.
     pub certificates: watch::Receiver<CertificateEnds>,
     /// Indexes that lag, and their builds.
@@ -206,6 +209,7 @@ pub fn router(state: AppState) -> Router {
         .route("/scorecard", get(scorecard::scorecard))
         .route("/advice", get(advice::advice))
         .route("/usage", get(advice::usage))
+        .route("/preflight", preflight::route())
         .route("/advice/mute", post(advice::mute))
         .route("/advice/unmute", post(advice::unmute))
         .route("/history", get(api::history))

@@ -18,6 +18,7 @@ mod miss;
 mod ordered;
 pub mod orders;
 mod planned;
+mod preflight;
 mod rent;
 mod room;
 mod scorecard;
@@ -36,13 +37,17 @@ pub use advice::{
 pub use builds::{BuildLine, Builds};
 pub use discovery::{DbUpdates, TargetGroup, TargetLabels};
 pub use envelope::{Conflict, CouchDbError, ERROR_TYPES, Failed, Success};
-pub use find::{Found, find, no_match, selector};
+pub use find::{Found, find, no_database, no_match, selector};
 pub use jobs::{JobLine, Jobs};
 pub use journal::{EventLine, Events, HourLine, OutcomeLine, Outcomes};
 pub use lists::{Explanations, Listing, Queue, Queues, Targets};
 pub use miss::{ChannelScore, MissLine, not_taken};
 pub use ordered::OrderLine;
 pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
+pub use preflight::{
+    MeasuredIndex, Preflight, PreflightNode, PreflightQuestion, PreflightView, QuestionError,
+    ResolvedQuestion, SpreadLine,
+};
 pub use rent::RentLine;
 pub use room::{ChannelWeek, LimitLine};
 pub use scorecard::{Scorecard, ScorecardLine};

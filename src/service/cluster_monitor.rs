@@ -25,6 +25,7 @@ use crate::{
             Directories, FilesSource, HttpSettings, HttpSource, PeersSource, Source, Sources,
         },
         node_settings::{NodeSettings, NodeSettingsTask},
+        present_design::{CurrentClient, DesignReader},
         request_metrics::RequestMetrics,
     },
     store::{journal::Journal, measurement_archive, queue_recorder},
@@ -401,6 +402,12 @@ impl ClusterMonitor {
     #[must_use]
     pub fn clients(&self) -> latest::Receiver<Client> {
         self.handles.client.subscribe()
+    }
+
+    /// Reads design documents with the client that is in force.
+    #[must_use]
+    pub fn design_reader(&self) -> Arc<dyn DesignReader> {
+        Arc::new(CurrentClient(self.handles.client.subscribe()))
     }
 
     /// Starts the task that reads how the nodes are set.

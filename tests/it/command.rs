@@ -13,6 +13,7 @@ mod killed;
 mod manual;
 mod mixin;
 mod orders;
+mod preflight;
 mod rent;
 pub(crate) mod service;
 mod socket;

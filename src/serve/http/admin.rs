@@ -23,7 +23,7 @@ use crate::{
 };
 use axum::{
     Extension,
-    body::to_bytes,
+    body::{Bytes, to_bytes},
     extract::{self, Request},
     response::{IntoResponse as _, Response},
 };
@@ -160,6 +160,25 @@ pub(super) async fn release(
     ordered(&state, turns, Permission::Admin, request, make, tell).await
 }
 
+/// The body of a request, as long as it arrives in time.
+pub(super) async fn read_body(request: Request, max: usize) -> Result<Bytes, ApiError> {
+    match time::timeout(BODY, to_bytes(request.into_body(), max)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(why)) => Err(ApiError::bad(format!("the body cannot be read: {why}"))),
+        Err(_) => Err(ApiError::late(BODY)),
+    }
+}
+
+/// What a body says.
+pub(super) fn parse_object<B: DeserializeOwned>(body: &[u8]) -> Result<B, ApiError> {
+    let wrong = |why: &dyn Display| ApiError::bad(format!("the body is not valid: {why}"));
+    // A list would be accepted as the fields in order.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(wrong(&"it is not a JSON object"));
+    }
+    serde_json::from_slice(body).map_err(|why| wrong(&why))
+}
+
 /// Handles an order: authorises it, passes it on, and responds with its result.
 pub(super) async fn ordered<B, T, A>(
     state: &AppState,
@@ -179,12 +198,9 @@ where
         Err(refused) => return ApiError::forbidden(refused).into_response(),
     };
     let path = request.uri().path().to_owned();
-    let body = match time::timeout(BODY, to_bytes(request.into_body(), MAX_BODY)).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(why)) => {
-            return ApiError::bad(format!("the body cannot be read: {why}")).into_response();
-        }
-        Err(_) => return ApiError::late(BODY).into_response(),
+    let body = match read_body(request, MAX_BODY).await {
+        Ok(body) => body,
+        Err(refused) => return refused.into_response(),
     };
     let Some(turn) = turns.acquire().await else {
         return ApiError::stopping().into_response();
@@ -195,13 +211,7 @@ where
     let made = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         let body = if body.is_empty() { &b"{}"[..] } else { &body };
-        let wrong = |why: &dyn Display| ApiError::bad(format!("the body is not valid: {why}"));
-        // A list would be accepted as the fields in order.
-        if body.trim_ascii_start().first() != Some(&b'{') {
-            return Err(wrong(&"it is not a JSON object"));
-        }
-        let body = serde_json::from_slice(body).map_err(|why| wrong(&why))?;
-        make(body, &plan, who, reply)
+        make(parse_object(body)?, &plan, who, reply)
     });
     let order = match made.await {
         Ok(Ok(order)) => order,

@@ -162,7 +162,7 @@ pub(super) async fn not_found(uri: Uri) -> Response {
     let path = uri.path();
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
     ApiError::absent(format!(
-        "there is no /api/v1{path}; there are /api/v1/status, targets, facts, queue, plan, jobs, explain, what-if, scorecard, advice, usage, history, events, config and backup, and the POST orders suspend, resume, compact, release, rescan, flush, advice/mute and advice/unmute"
+        "there is no /api/v1{path}; there are /api/v1/status, targets, facts, queue, plan, jobs, explain, what-if, scorecard, advice, usage, history, events, config and backup, the POST question preflight, and the POST orders suspend, resume, compact, release, rescan, flush, advice/mute and advice/unmute"
     ))
     .into_response()
 }
@@ -170,9 +170,9 @@ pub(super) async fn not_found(uri: Uri) -> Response {
 /// The response to a wrong method: reads accept GET and HEAD, orders POST.
 pub(super) async fn wrong_method(method: Method) -> Response {
     let why = if method == Method::GET || method == Method::HEAD {
-        "this is an order: send it by POST, with a JSON body".to_owned()
+        "this is an order or a question: send it by POST, with a JSON body".to_owned()
     } else {
-        format!("{method} is not supported: use GET or HEAD; only orders use POST")
+        format!("{method} is not supported: use GET or HEAD; only orders and preflight use POST")
     };
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why).into_response()
 }

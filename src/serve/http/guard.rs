@@ -6,7 +6,9 @@
 mod host_port;
 mod order_check;
 
-pub(super) use order_check::{OrderRefused, Permission, authorize_order, check_form, may_order};
+pub(super) use order_check::{
+    OrderRefused, Permission, authorize_order, check_form, may_order, require_json,
+};
 
 use axum::{
     http::{HeaderMap, HeaderValue, header},

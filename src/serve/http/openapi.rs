@@ -46,7 +46,7 @@ pub fn document(channels: &[&str]) -> Value {
         "info": {
             "title": "recliner",
             "summary": "What waits for compaction in a CouchDB cluster, and what it would free.",
-            "description": "Answers under /api/v1/ are in Prometheus's envelope. What is not known is null. Nothing here waits for CouchDB.",
+            "description": "Answers under /api/v1/ are in Prometheus's envelope. What is not known is null. Nothing here waits for CouchDB but preflight.",
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },

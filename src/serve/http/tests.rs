@@ -9,6 +9,7 @@ mod hostile;
 mod journal;
 mod openapi;
 mod orders;
+mod preflight;
 mod scrape;
 mod suspended;
 mod updates;
@@ -38,6 +39,7 @@ use axum::{
 };
 use couchdb_client::{self, EntryStatus, OwnAddress};
 use couchdb_names::{Range, Signature, Version};
+use futures::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -63,6 +65,21 @@ fn facts(file: u64, active: u64) -> Facts {
             source: FactSource::Http,
         }),
         ..Facts::default()
+    }
+}
+
+/// The design document that every database has, or why it cannot be read.
+#[derive(Debug)]
+struct Designs(Result<Option<&'static str>, &'static str>);
+
+impl DesignReader for Designs {
+    fn design<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, String>> {
+        let read = self.0.map(|text| text.map(str::to_owned)).map_err(str::to_owned);
+        Box::pin(async { read })
     }
 }
 
@@ -250,6 +267,7 @@ impl Surface {
             changes: watch::channel(Arc::default()).1,
             takeovers: watch::channel(Arc::default()).1,
             node_settings: watch::channel(Arc::default()).1,
+            designs: Arc::new(Designs(Ok(None))),
             certificates: watch::channel(CertificateEnds::default()).1,
             builds: watch::channel(Arc::default()).1,
             registry: prometheus::Registry::new(),

@@ -128,6 +128,16 @@ impl AdviceMute {
     }
 }
 
+impl AdviceRemedy {
+    pub(super) fn of(remedy: &Remedy) -> Self {
+        Self {
+            kind: remedy.kind.label().into(),
+            says: remedy.says.clone(),
+            text: remedy.text.clone(),
+        }
+    }
+}
+
 impl AdviceLine {
     fn of(piece: &Piece<'_>) -> Self {
         let Piece { result, finding, since, muted } = piece;
@@ -139,11 +149,6 @@ impl AdviceLine {
             };
             ((*name).to_owned(), value)
         });
-        let remedy = |it: &Remedy| AdviceRemedy {
-            kind: it.kind.label().into(),
-            says: it.says.clone(),
-            text: it.text.clone(),
-        };
         Self {
             code: result.rule.code.into(),
             severity: finding.severity.label().into(),
@@ -154,7 +159,7 @@ impl AdviceLine {
             says: finding.says.clone(),
             evidence: evidence.collect(),
             gain: AdviceGain { kind: finding.gain.kind().into(), value: finding.gain.value() },
-            remedy: finding.remedy.iter().map(remedy).collect(),
+            remedy: finding.remedy.iter().map(AdviceRemedy::of).collect(),
             learn: result.rule.learn(),
             since: since.map(Moment::rfc3339),
             muted: muted.map(AdviceMute::of),

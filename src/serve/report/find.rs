@@ -53,12 +53,21 @@ pub fn no_match(plan: &Plan, text: &str) -> String {
             Err(why) => why.to_string(),
         };
     }
-    let hint = nearest(plan, text).map(|name| format!("; did you mean {name:?}?"));
-    format!("no database, view or shard matches {text:?}{}", hint.unwrap_or_default())
+    format!("no database, view or shard matches {text:?}{}", hint(nearest(plan, text, true)))
 }
 
-/// The database or design document whose name is most like a text, if one is.
-fn nearest(plan: &Plan, text: &str) -> Option<String> {
+/// Says that no database has a name, with what may have been meant.
+#[must_use]
+pub fn no_database(plan: &Plan, text: &str) -> String {
+    format!("no database is called {text:?}{}", hint(nearest(plan, text, false)))
+}
+
+fn hint(nearest: Option<String>) -> String {
+    nearest.map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
+}
+
+/// The database, or also the design document, whose name is most like a text, if one is.
+fn nearest(plan: &Plan, text: &str, with_designs: bool) -> Option<String> {
     let typed = text.to_lowercase();
     let alike = |name: &str| {
         let (one, other) = (name.chars().count(), typed.chars().count());
@@ -79,7 +88,7 @@ fn nearest(plan: &Plan, text: &str) -> Option<String> {
         if last.replace(target.db()) != Some(target.db()) {
             offer(alike(db), &|| db.to_owned());
         }
-        let views = target.view().filter(|_| !target.is_part());
+        let views = target.view().filter(|_| with_designs && !target.is_part());
         for design in views.iter().flat_map(|view| view.designs.iter()) {
             // People leave `_design/` out, or the database.
             let name = design.strip_prefix("_design/").unwrap_or(design);

@@ -112,6 +112,14 @@ vocabularies! {
     AdviceGainKind: advice::Gain::KINDS;
     /// What kind of remedy this is.
     RemedyKind: advice::RemedyKind::ALL.map(advice::RemedyKind::label);
+    /// What deploying a design document builds.
+    PreflightBuild: advice::preflight::BuildKind::ALL.map(advice::preflight::BuildKind::label);
+    /// What the size of a new index rests on.
+    PreflightBasis: advice::preflight::SizeBasis::ALL.map(advice::preflight::SizeBasis::label);
+    /// How a view differs from the present document.
+    ViewChange: advice::preflight::ViewChange::LABELS;
+    /// Whether a new index fits on a node.
+    SpaceVerdict: advice::preflight::SpaceVerdict::ALL.map(advice::preflight::SpaceVerdict::label);
     /// What kind of error this is.
     ErrorType: super::ERROR_TYPES;
 }

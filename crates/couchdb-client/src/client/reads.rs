@@ -310,6 +310,17 @@ impl Client {
         }
     }
 
+    /// One design document, without its code; `None` if the database has none with this id.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn design_doc(&self, db: &str, id: &str) -> Result<Option<wire::DesignDoc>, Error> {
+        let route = Route::DesignDocs { db, from: Some(id), limit: 1 };
+        let page: wire::DesignRows = self.get(route, ServerChoice::Any).await?;
+        let row = page.rows.into_iter().next().filter(|row| row.id.as_deref() == Some(id));
+        Ok(row.and_then(|row| row.doc()))
+    }
+
     /// A view index over the cluster: sums over one copy of each range. It makes CouchDB
     /// create an index that was never built, so ask sparingly.
     ///

@@ -167,18 +167,28 @@ pub(in crate::serve::http) fn check_form(request: &Request) -> Result<(), OrderR
 
 /// Checks that the body's content type is JSON, which no HTML form can send.
 fn check_content_type(headers: &HeaderMap, permit: Permission) -> Result<(), OrderRefused> {
+    // Reload and quit have no body, as in Prometheus, and a backup is a GET.
+    let has_body = match permit {
+        Permission::Admin | Permission::Suspend => true,
+        Permission::Lifecycle | Permission::Backup => false,
+    };
+    if !has_body && !headers.contains_key(header::CONTENT_TYPE) {
+        Ok(())
+    } else {
+        require_json(headers)
+    }
+}
+
+/// Checks that the body's content type is JSON. A page of another site cannot send such a body: the browser asks
+/// first, and nothing here allows it.
+pub(in crate::serve::http) fn require_json(headers: &HeaderMap) -> Result<(), OrderRefused> {
     let json = |value: &HeaderValue| {
         let value = value.to_str().unwrap_or_default();
         let kind = value.split(';').next().unwrap_or_default().trim();
         kind.eq_ignore_ascii_case("application/json")
     };
     let mut types = headers.get_all(header::CONTENT_TYPE).iter().peekable();
-    // Reload and quit have no body, as in Prometheus, and a backup is a GET.
-    let has_body = match permit {
-        Permission::Admin | Permission::Suspend => true,
-        Permission::Lifecycle | Permission::Backup => false,
-    };
-    if (has_body && types.peek().is_none()) || !types.all(json) {
+    if types.peek().is_none() || !types.all(json) {
         return Err(OrderRefused::ContentType);
     }
     Ok(())

@@ -17,7 +17,8 @@ use crate::{
         },
         report::{
             Advice, Configuration, DbUpdates, Events, Explanations, Jobs, Outcomes, Planned,
-            Queues, Scorecard, Status, Success, TargetGroup, Targets, Usage, WhatIf, orders,
+            Preflight, PreflightQuestion, Queues, Scorecard, Status, Success, TargetGroup, Targets,
+            Usage, WhatIf, orders,
         },
     },
     sources::inventory::FactsPage,
@@ -103,6 +104,15 @@ const ORDER: &[(u16, &str)] = &[
     WRONG_TYPE,
     (500, "The order was tried and failed."),
     NOT_TRIED,
+];
+
+/// The errors of preflight.
+const PREFLIGHT: &[(u16, &str)] = &[
+    (400, "The body is not what it should be, or holds no design document that CouchDB takes."),
+    (404, "No database has this name."),
+    (408, "The body did not arrive within 10 seconds."),
+    WRONG_TYPE,
+    (503, "recliner is stopping, or the first sweep has not ended. Try again."),
 ];
 
 /// The errors of what-if.
@@ -217,6 +227,33 @@ pub(super) fn all() -> Vec<Operation> {
     all.into_iter().flatten().collect()
 }
 
+/// The question about a design document: a read, although it is a POST.
+fn before_a_deployment() -> Operation {
+    Operation {
+            method: "post",
+            parameters: |_| Vec::new(),
+            body: Some(Body {
+                schema: Schemas::read::<PreflightQuestion>,
+                example: json!({
+                    "db": "orders",
+                    "design": {
+                        "_id": "_design/by_day",
+                        "views": { "by_day": { "map": "function (doc) { emit(doc.day, 1); }", "reduce": "_sum" } },
+                    },
+                }),
+            }),
+            ..read::<NoQuery, Preflight>(
+                "/api/v1/preflight",
+                "preflight",
+                "What a design document will cost before it is deployed.",
+                PREFLIGHT,
+            )
+        }
+        .with_detail(
+            "A POST that changes nothing, for anyone who may read: recliner reads the present document of this id, and nothing else is asked of CouchDB. The answer says which views change and what is built (`build`), bytes of the new index and seconds of its build as ranges, what each node needs beside all that is there (`peak_bytes`) and whether it fits (`verdict`), what that rests on, and what to do afterwards.",
+        )
+}
+
 /// What recliner sees and decides now, or expects.
 fn watching_the_cluster() -> Vec<Operation> {
     vec![
@@ -289,6 +326,7 @@ fn watching_the_cluster() -> Vec<Operation> {
         .with_detail(
             "Each piece with what it rests on (`evidence`), what it is worth (`gain`), what to type (`remedy`), where to read on (`learn`), and since when. Of each code the most valuable twenty; `more` counts the rest. Muted pieces stay in the list and are marked. The rules are asked once a minute.",
         ),
+        before_a_deployment(),
         read::<UsageQuery, Usage>(
             "/api/v1/usage",
             "usage",

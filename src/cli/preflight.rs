@@ -1,0 +1,121 @@
+//! `recliner preflight`: what a design document will cost before it is deployed.
+
+use super::{
+    CommandError, Exit,
+    args::{Format, PreflightArgs},
+    print, print_json, printable,
+    read_once::{self, AnswerSource},
+    service_client::ServiceClient,
+    table,
+};
+use crate::{
+    advice::preflight::{DesignDocument, PresentDesign},
+    serve::report::{Preflight, PreflightQuestion},
+    sources::present_design::read_design,
+};
+use serde_json::value::RawValue;
+use std::{fs, path::Path};
+use wall_clock::Clock;
+
+/// The largest file that is read: CouchDB takes documents of up to 8 MB, and a service questions of 2 MiB.
+const MAX_FILE: u64 = 8 << 20;
+
+pub(super) async fn run(args: PreflightArgs) -> Result<Exit, CommandError> {
+    let question = question(&args)?;
+    let (answer, exit) = match args.source.answer_source(args.recliner.as_deref(), &args.login)? {
+        AnswerSource::Service(client) => (ask_service(&client, &question).await?, Exit::Done),
+        AnswerSource::Default(client) => {
+            let asked = ask_service(&client, &question).await;
+            (asked.map_err(read_once::missing_source_error)?, Exit::Done)
+        }
+        AnswerSource::Cluster => ask_cluster(&args, &question).await?,
+    };
+    match args.format {
+        Format::Json => print_json(&answer)?,
+        Format::Table => print(&table::preflight(&answer, table::width()))?,
+    }
+    Ok(exit)
+}
+
+/// The document in the file, checked before anything is asked.
+fn question(args: &PreflightArgs) -> Result<PreflightQuestion, CommandError> {
+    let name = printable(&args.file.display().to_string());
+    let text = read(&args.file)
+        .map_err(|why| CommandError::usage(format!("{name} cannot be read: {why}")))?;
+    let id = id_of_file(&args.file);
+    let wrong = |why: &dyn std::fmt::Display| CommandError::usage(format!("{name} {why}"));
+    DesignDocument::parse(&text, id.as_deref()).map_err(|why| wrong(&why))?;
+    let design =
+        RawValue::from_string(text).map_err(|why| wrong(&format!("is not JSON: {why}")))?;
+    Ok(PreflightQuestion { db: args.db.clone(), design, id })
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    let size = fs::metadata(file).map_err(|why| why.to_string())?.len();
+    if size > MAX_FILE {
+        return Err(format!("it has {size} bytes, and a design document at most {MAX_FILE}"));
+    }
+    let bytes = fs::read(file).map_err(|why| why.to_string())?;
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
+}
+
+/// The id of a document without one: `by_day.json` has `_design/by_day`.
+fn id_of_file(file: &Path) -> Option<String> {
+    let stem = file.file_stem()?.to_str().filter(|stem| !stem.is_empty())?;
+    Some(format!("_design/{stem}"))
+}
+
+async fn ask_service(
+    client: &ServiceClient,
+    question: &PreflightQuestion,
+) -> Result<Preflight, CommandError> {
+    client.post("/api/v1/preflight", question).await.map_err(|failure| {
+        // A service without this route says which it has.
+        match failure.why.starts_with("there is no /api/v1/preflight") {
+            true => CommandError::failed(format!(
+                "the recliner at {} is older than this command and has no preflight; upgrade it, or name the cluster with --couchdb.url",
+                client.name()
+            )),
+            false => failure,
+        }
+    })
+}
+
+/// Reads the cluster, and the document that the database has now.
+async fn ask_cluster(
+    args: &PreflightArgs,
+    question: &PreflightQuestion,
+) -> Result<(Preflight, Exit), CommandError> {
+    let loaded = read_once::load(&args.source.flags(), args.source.config_file.as_deref())?;
+    read_once::start_log_if_asked(&args.source.log, &loaded.settings)?;
+    let reading = read_once::read_cluster(&loaded.settings).await?;
+    read_once::print_read_errors(&reading.status);
+    let now = Clock::System.now();
+    let resolved = question.resolve(&reading.plan, now).map_err(CommandError::failed)?;
+    let read = match loaded.settings.couchdb.urls.is_empty() {
+        true => Err("only files were read; name a CouchDB with --couchdb.url".to_owned()),
+        false => {
+            let connected = read_once::connect_with(loaded.settings)?;
+            read_design(&connected.client, &question.db, &resolved.design.id).await
+        }
+    };
+    let unseen = !reading.status.errors.is_empty();
+    let exit = if unseen { Exit::Incomplete } else { Exit::Done };
+    Ok((resolved.answer(&reading.plan, &PresentDesign::of(read), now), exit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_without_an_id_has_that_of_its_file() {
+        for (file, id) in [
+            ("by_day.json", Some("_design/by_day")),
+            ("/tmp/views/orders.by.day.json", Some("_design/orders.by.day")),
+            ("..", None),
+        ] {
+            assert_eq!(id_of_file(Path::new(file)).as_deref(), id, "{file}");
+        }
+    }
+}

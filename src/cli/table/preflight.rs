@@ -1,0 +1,202 @@
+//! What a design document will cost: a sentence, a table by node, what changes, and what to do.
+
+use super::layout::{Grid, bytes, paragraph, short_among, wrap};
+use crate::{
+    cli::printable,
+    serve::report::{AdviceRemedy, Preflight, SpreadLine},
+    text::grouped,
+};
+
+/// The answer as text.
+pub(in crate::cli) fn preflight(answer: &Preflight, width: u16) -> String {
+    let mut text = paragraph(&printable(&answer.says), width);
+    if !answer.nodes.is_empty() {
+        text.push('\n');
+        text.push_str(&nodes(answer, width));
+    }
+    section(&mut text, "What changes:", &answer.changes(), width);
+    section(
+        &mut text,
+        "What this rests on:",
+        &[facts(answer), answer.notes.clone()].concat(),
+        width,
+    );
+    if !answer.remedy.is_empty() {
+        text.push_str("\nWhat to do:\n");
+        answer.remedy.iter().for_each(|remedy| add_remedy(&mut text, remedy, width));
+    }
+    text
+}
+
+fn section(text: &mut String, title: &str, lines: &[String], width: u16) {
+    if lines.is_empty() {
+        return;
+    }
+    text.push_str(&format!("\n{title}\n"));
+    lines.iter().for_each(|line| wrap(text, "  ", &printable(line), width.into()));
+}
+
+/// What each node needs, and whether it fits there.
+fn nodes(answer: &Preflight, width: u16) -> String {
+    let head = ["node", "files", "compacted", "peak", "old index", "free", "verdict"];
+    let mut grid = Grid::new(head, &[1, 2, 3, 4, 5]);
+    let spread = |spread: Option<SpreadLine>| {
+        spread.map_or_else(|| "?".to_owned(), |spread| spread.says_bytes())
+    };
+    for node in &answer.nodes {
+        let name = short_among(&node.node, || answer.nodes.iter().map(|node| node.node.as_str()));
+        grid.push([
+            printable(name),
+            node.copies.to_string(),
+            spread(node.live_bytes),
+            spread(node.peak_bytes),
+            node.old_bytes.map_or_else(|| "-".to_owned(), |old| bytes(Some(old))),
+            bytes(node.free_bytes),
+            printable(&node.verdict.replace('_', " ")),
+        ]);
+    }
+    let mut text = grid.wrapped(width);
+    text.push_str(&paragraph(
+        "peak: the index as it is built, with the new file of its first compaction, beside all that is there now. free: without headroom.keep_free and what compactions may still write.",
+        width,
+    ));
+    text
+}
+
+/// The numbers that are not by node.
+fn facts(answer: &Preflight) -> Vec<String> {
+    let mut facts = Vec::new();
+    if let (Some(docs), Some(live), Some(built)) =
+        (answer.docs, answer.live_bytes, answer.built_bytes)
+    {
+        facts.push(format!(
+            "{} documents; in all copies {} when it is built, {} after its compaction.",
+            grouped(docs),
+            built.says_bytes(),
+            live.says_bytes()
+        ));
+    }
+    if answer.seconds.is_some() {
+        let builds = answer.measured_builds;
+        facts.push(format!(
+            "The time is that of {builds} measured {} with this many changes.",
+            if builds == 1 { "build" } else { "builds" }
+        ));
+    }
+    facts
+}
+
+/// A thing to do. What to paste is never broken.
+fn add_remedy(text: &mut String, remedy: &AdviceRemedy, width: u16) {
+    wrap(text, "  ", &printable(&remedy.says), width.into());
+    for line in remedy.text.iter().flat_map(|lines| lines.lines()) {
+        text.push_str(&format!("    {}\n", printable(line)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::report::{PreflightNode, PreflightView};
+
+    const COMMAND: &str = "curl -u \"$COUCHDB_USER\" -X POST -H 'Content-Type: application/json' \"$COUCHDB_URL\"/orders/_view_cleanup";
+
+    fn spread(low: u64, high: u64) -> Option<SpreadLine> {
+        Some(SpreadLine { low, likely: (low + high) / 2, high })
+    }
+
+    fn node(name: &str, verdict: &'static str, free_bytes: Option<u64>) -> PreflightNode {
+        PreflightNode {
+            node: format!("couchdb@{name}.example.org"),
+            copies: 8,
+            live_bytes: spread(3 << 30, 9 << 30),
+            peak_bytes: spread(12 << 30, 31 << 30),
+            old_bytes: Some(7 << 30),
+            volume: Some("data".to_owned()),
+            free_bytes,
+            reserved_bytes: 0,
+            verdict: verdict.into(),
+        }
+    }
+
+    fn view(name: &str, change: &'static str, parts: &[&str]) -> PreflightView {
+        let parts = parts.iter().map(|part| (*part).to_owned()).collect();
+        PreflightView { name: name.to_owned(), change: change.into(), parts }
+    }
+
+    fn answer() -> Preflight {
+        let choice = |says: &str, text: Option<&str>| AdviceRemedy {
+            kind: "command".into(),
+            says: says.to_owned(),
+            text: text.map(str::to_owned),
+        };
+        Preflight {
+            says: "Rebuilding orders/_design/by_day takes 3h to 5h and 12 to 31 GiB on each of 3 nodes; it may not fit on couchdb@couch-b.example.org and whether it fits on couchdb@couch-c.example.org is unknown.".to_owned(),
+            db: "orders".to_owned(),
+            design: "_design/by_day".to_owned(),
+            build: "rebuild".into(),
+            signature: Some("0f045e3b41d71d93aaa32f23021ba536".to_owned()),
+            present_signature: Some("1f045e3b41d71d93aaa32f23021ba536".to_owned()),
+            shared_with: Vec::new(),
+            document_changes: vec!["The options of the document change.".to_owned()],
+            views: vec![
+                view("by_day", "changed", &["map", "reduce"]),
+                view("by_month", "added", &[]),
+                view("by_year\u{1b}[31m", "same", &[]),
+            ],
+            docs: Some(60_000_000),
+            live_bytes: spread(9 << 30, 27 << 30),
+            built_bytes: spread(36 << 30, 90 << 30),
+            basis: Some("siblings".into()),
+            measured_indexes: Vec::new(),
+            seconds: spread(10_800, 18_000),
+            measured_builds: 3,
+            nodes: vec![
+                node("couch-a", "fits", Some(40 << 30)),
+                node("couch-b", "may_not_fit", Some(20 << 30)),
+                node("couch-c", "unknown", None),
+            ],
+            notes: vec!["CouchDB builds Erlang views only if [native_query_servers] enable_erlang_query_server is true.".to_owned()],
+            remedy: vec![
+                choice("Keep queries answered meanwhile: save the document as _design/by_day-next first.", None),
+                choice("Delete the files of the old index:", Some(COMMAND)),
+            ],
+        }
+    }
+
+    #[test]
+    fn an_answer_fits_a_terminal_and_commands_can_be_pasted() {
+        let answer = answer();
+        for width in [80, 160] {
+            let text = preflight(&answer, width);
+            assert!(text.contains(COMMAND), "{text}");
+            for line in text.lines().filter(|line| !line.contains("curl")) {
+                assert!(line.chars().count() <= usize::from(width), "{line}");
+            }
+        }
+        insta::assert_snapshot!([80, 160].map(|width| preflight(&answer, width)).join("\n"));
+    }
+
+    #[test]
+    fn what_is_not_built_is_one_sentence() {
+        let says = "orders/_design/by_day has no views, so no index is built.".to_owned();
+        let (nodes, views, notes, remedy) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let document_changes = Vec::new();
+        let (docs, seconds) = (None, None);
+        let answer = Preflight {
+            says,
+            nodes,
+            views,
+            notes,
+            remedy,
+            document_changes,
+            docs,
+            seconds,
+            ..answer()
+        };
+        assert_eq!(
+            preflight(&answer, 80),
+            "orders/_design/by_day has no views, so no index is built.\n"
+        );
+    }
+}

@@ -1,0 +1,103 @@
+//! `POST /api/v1/preflight`.
+
+use super::*;
+
+const DESIGN: &str = r#"{"_id":"_design/by_day","views":{"by_day":{"map":"m"}}}"#;
+
+/// A router over databases, with this reader of design documents.
+fn surface(designs: Designs) -> Surface {
+    let mut surface = Surface::new();
+    surface.state.designs = Arc::new(designs);
+    // It is a read: no flag is needed.
+    surface.state.allow = Allow::default();
+    surface
+}
+
+async fn post(designs: Designs, content_type: &str, body: String) -> (StatusCode, Value) {
+    let request = Request::post("/api/v1/preflight")
+        .header("content-type", content_type)
+        .body(Body::from(body))
+        .unwrap();
+    let response = surface(designs).router().oneshot(request).await.unwrap();
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&body).unwrap())
+}
+
+fn question(db: &str, design: &str) -> String {
+    format!(r#"{{"db":{},"design":{design}}}"#, json!(db))
+}
+
+async fn ask(db: &str, design: &str) -> (StatusCode, Value) {
+    post(Designs(Ok(None)), "application/json", question(db, design)).await
+}
+
+#[tokio::test]
+async fn what_is_asked_is_answered_by_name_and_with_the_present_document() {
+    let (status, new) = ask("orders", DESIGN).await;
+    assert_eq!((status, &new["data"]["build"]), (StatusCode::OK, &json!("new")), "{new}");
+    assert_eq!(new["data"]["views"], json!([{"name": "by_day", "change": "added", "parts": []}]));
+    let present = Designs(Ok(Some(DESIGN)));
+    let (_, same) = post(present, "application/json", question("orders", DESIGN)).await;
+    assert_eq!(same["data"]["build"], "unchanged", "{same}");
+    assert_eq!(same["data"]["nodes"], json!([]));
+    let unread = Designs(Err("couchdb@a hangs"));
+    let (_, unread) = post(unread, "application/json", question("orders", DESIGN)).await;
+    let note = unread["data"]["notes"][0].as_str().unwrap();
+    assert!(note.contains("couchdb@a hangs"), "{note}");
+    assert_eq!(unread["data"]["build"], "unknown");
+}
+
+#[tokio::test]
+async fn before_the_first_sweep_there_is_no_answer() {
+    let surface = surface(Designs(Ok(None)));
+    surface.status.send_modify(|status| Arc::make_mut(status).ready = false);
+    let request = Request::post("/api/v1/preflight")
+        .header("content-type", "application/json")
+        .body(Body::from(question("orders", DESIGN)))
+        .unwrap();
+    let response = surface.router().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(response.headers().contains_key("retry-after"));
+}
+
+#[tokio::test]
+async fn a_wrong_question_is_refused_with_what_is_wrong() {
+    for (db, design, code, says) in [
+        ("ordrs", DESIGN, 404, "no database is called \"ordrs\"; did you mean \"orders\"?"),
+        (
+            "orders",
+            r#"{"_id":"x","views":{}}"#,
+            400,
+            "the document is not a design document: its _id is \"x\"; ids of design documents begin with _design/",
+        ),
+        (
+            "orders",
+            r#"{"views":{}}"#,
+            400,
+            "the document has no _id; add \"_id\": \"_design/NAME\"",
+        ),
+        (
+            "orders",
+            r#"{"_id":"_design/x","language":"cobol","views":{"a":{"map":"m"}}}"#,
+            400,
+            "the document has views in the language \"cobol\", which CouchDB does not build; it builds erlang, javascript and query",
+        ),
+        ("orders", "[]", 400, "the document is not a design document: it is not a JSON object"),
+    ] {
+        let (status, answer) = ask(db, design).await;
+        assert_eq!(status.as_u16(), code, "{answer}");
+        assert_eq!(answer["error"], says);
+    }
+    let json = "application/json";
+    for (content_type, body, code) in [
+        ("text/plain", question("orders", DESIGN), 415),
+        (json, "{".to_owned(), 400),
+        (json, "[]".to_owned(), 400),
+        (json, r#"{"db":"orders"}"#.to_owned(), 400),
+        (json, r#"{"db":"orders","design":{},"more":1}"#.to_owned(), 400),
+    ] {
+        let (status, answer) = post(Designs(Ok(None)), content_type, body.clone()).await;
+        assert_eq!(status.as_u16(), code, "{body}: {answer}");
+    }
+}

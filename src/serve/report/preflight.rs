@@ -1,0 +1,528 @@
+//! What a design document will cost before it is deployed, and the question.
+
+use super::{
+    advice::AdviceRemedy,
+    words::{self, Word},
+};
+use crate::{
+    advice::preflight::{
+        BuildKind, DesignDocument, DesignProblem, IndexSize, NodeNeed, Preflight as Found,
+        PreflightInputs, PresentDesign, Sibling, SpaceVerdict, Spread, ViewChange, built_languages,
+        database_called, preflight,
+    },
+    model::rounding::to_bytes,
+    plan::Plan,
+    table::DbIx,
+    text::{counted, duration, listed, size::format_size_short},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::{collections::BTreeMap, time::Duration};
+use wall_clock::Moment;
+
+/// The question.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PreflightQuestion {
+    /// The database.
+    pub db: String,
+    /// The design document as it will be sent to CouchDB: the order of its keys is part of the signature.
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub design: Box<RawValue>,
+    /// Its id, `_design/NAME`, if the document has no `_id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}
+
+/// A question whose names are resolved.
+#[derive(Debug)]
+pub struct ResolvedQuestion {
+    /// The document.
+    pub design: DesignDocument,
+    db: DbIx,
+}
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum QuestionError {
+    /// The document cannot be deployed.
+    #[error("the document {0}")]
+    Design(#[from] DesignProblem),
+    /// The database is not known; the sentence says which may be meant.
+    #[error("{0}")]
+    NoDatabase(String),
+}
+
+impl PreflightQuestion {
+    /// Finds what it names.
+    ///
+    /// # Errors
+    /// If there is no such database, or CouchDB would not take the document.
+    pub fn resolve(&self, plan: &Plan, now: Moment) -> Result<ResolvedQuestion, QuestionError> {
+        let design = DesignDocument::parse(self.design.get(), self.id.as_deref())?;
+        let no_database = || QuestionError::NoDatabase(super::no_database(plan, &self.db));
+        let db = database_called(&plan.snapshot, &self.db, now).ok_or_else(no_database)?;
+        design.check_language(&built_languages(&plan.snapshot))?;
+        Ok(ResolvedQuestion { design, db })
+    }
+}
+
+impl ResolvedQuestion {
+    /// The answer, given the document that the database has now.
+    #[must_use]
+    pub fn answer(&self, plan: &Plan, present: &PresentDesign, now: Moment) -> Preflight {
+        let (db, design) = (self.db, &self.design);
+        Preflight::of(&preflight(&PreflightInputs { plan, db, design, present, now }))
+    }
+}
+
+/// What a design document will cost. Bytes are those of all copies, unless a node is named; what nothing tells is
+/// null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Preflight {
+    /// All of it in one sentence.
+    pub says: String,
+    /// The database.
+    pub db: String,
+    /// The id of the design document.
+    pub design: String,
+    /// What is built.
+    #[schemars(with = "words::PreflightBuild")]
+    pub build: Word,
+    /// The signature of the new index; null without views.
+    pub signature: Option<String>,
+    /// The signature of the document's present index, if it is known.
+    pub present_signature: Option<String>,
+    /// Other design documents that use the new index already.
+    pub shared_with: Vec<String>,
+    /// What differs from the present document besides its views, as sentences.
+    pub document_changes: Vec<String>,
+    /// The views of both documents.
+    pub views: Vec<PreflightView>,
+    /// Documents, one copy of each range counted.
+    pub docs: Option<u64>,
+    /// The new index after its first compaction.
+    pub live_bytes: Option<SpreadLine>,
+    /// Its files when a build in one go ends, before any compaction.
+    pub built_bytes: Option<SpreadLine>,
+    /// What the sizes rest on: other indexes of this database, or those of the whole cluster.
+    #[schemars(with = "Option<words::PreflightBasis>")]
+    pub basis: Option<Word>,
+    /// The indexes on which they rest; of many the nearest.
+    pub measured_indexes: Vec<MeasuredIndex>,
+    /// How long the build takes.
+    pub seconds: Option<SpreadLine>,
+    /// The number of measured builds on which that rests.
+    pub measured_builds: u64,
+    /// What each node with copies needs.
+    pub nodes: Vec<PreflightNode>,
+    /// What to know besides, as sentences.
+    pub notes: Vec<String>,
+    /// What to do: one after the other.
+    pub remedy: Vec<AdviceRemedy>,
+}
+
+/// A range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SpreadLine {
+    /// The lowest value that is expected.
+    pub low: u64,
+    /// The most likely one.
+    pub likely: u64,
+    /// The highest.
+    pub high: u64,
+}
+
+/// A view of the new or of the present document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PreflightView {
+    /// Its name.
+    pub name: String,
+    /// How the new document differs.
+    #[schemars(with = "words::ViewChange")]
+    pub change: Word,
+    /// The parts that changed: `map`, `reduce`, `options`.
+    pub parts: Vec<String>,
+}
+
+/// A built index that shows what a document costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MeasuredIndex {
+    /// Its database.
+    pub db: String,
+    /// Its design documents.
+    pub designs: Vec<String>,
+    /// Its views.
+    pub views: u64,
+    /// Live bytes for each document and view.
+    pub bytes_per_doc_and_view: f64,
+}
+
+/// What a new index needs on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PreflightNode {
+    /// The node.
+    pub node: String,
+    /// Index files that are built on it.
+    pub copies: u32,
+    /// The new index there after its first compaction.
+    pub live_bytes: Option<SpreadLine>,
+    /// The most that is written beside all that is there now: the index as it is built, and beside it the new file
+    /// of its first compaction.
+    pub peak_bytes: Option<SpreadLine>,
+    /// The present index there, which stays until a cleanup.
+    pub old_bytes: Option<u64>,
+    /// The volume with the least free space.
+    pub volume: Option<String>,
+    /// Free bytes there without `headroom.keep_free`, less `reserved_bytes`.
+    pub free_bytes: Option<u64>,
+    /// What running compactions may still write there, and in enforce mode those that start now.
+    pub reserved_bytes: u64,
+    /// Whether the peak fits into the free bytes, with that of other nodes on the same volume.
+    #[schemars(with = "words::SpaceVerdict")]
+    pub verdict: Word,
+}
+
+impl From<Spread> for SpreadLine {
+    fn from(spread: Spread) -> Self {
+        Self {
+            low: to_bytes(spread.low),
+            likely: to_bytes(spread.likely),
+            high: to_bytes(spread.high.ceil()),
+        }
+    }
+}
+
+impl SpreadLine {
+    /// As bytes: `12 to 31 GiB`.
+    #[must_use]
+    pub fn says_bytes(&self) -> String {
+        between(&format_size_short(self.low), &format_size_short(self.high))
+    }
+
+    /// As seconds: `3h to 5h`.
+    #[must_use]
+    pub fn says_seconds(&self) -> String {
+        let text = |seconds: u64| duration::format_rounded(Duration::from_secs(seconds.max(1)));
+        between(&text(rounded(self.low)), &text(rounded(self.high)))
+    }
+}
+
+/// Seconds with at most two digits: a range is not exact to the second.
+const fn rounded(seconds: u64) -> u64 {
+    match seconds {
+        0..=119 => seconds,
+        120..=5_399 => (seconds + 30) / 60 * 60,
+        5_400..=86_399 => (seconds + 300) / 600 * 600,
+        86_400.. => (seconds + 1_800) / 3_600 * 3_600,
+    }
+}
+
+/// `1.5 to 3 GiB`, or with both units if they differ.
+fn between(low: &str, high: &str) -> String {
+    if low == high {
+        return low.to_owned();
+    }
+    match (low.split_once(' '), high.split_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {high}"),
+        _ => format!("{low} to {high}"),
+    }
+}
+
+impl From<&NodeNeed> for PreflightNode {
+    fn from(need: &NodeNeed) -> Self {
+        Self {
+            node: need.node.clone(),
+            copies: need.copies,
+            live_bytes: need.live.map(SpreadLine::from),
+            peak_bytes: need.peak.map(SpreadLine::from),
+            old_bytes: need.old_bytes,
+            volume: need.volume.as_deref().map(ToOwned::to_owned),
+            free_bytes: need.free_bytes,
+            reserved_bytes: need.reserved_bytes,
+            verdict: need.verdict.label().into(),
+        }
+    }
+}
+
+impl From<&Sibling> for MeasuredIndex {
+    fn from(sibling: &Sibling) -> Self {
+        Self {
+            db: sibling.db.clone(),
+            designs: sibling.designs.clone(),
+            views: sibling.views as u64,
+            bytes_per_doc_and_view: sibling.bytes_per_row,
+        }
+    }
+}
+
+impl PreflightView {
+    fn of((name, change): &(String, ViewChange)) -> Self {
+        let parts = match change {
+            ViewChange::Changed(parts) => parts.iter().map(|part| (*part).to_owned()).collect(),
+            ViewChange::Added | ViewChange::Removed | ViewChange::Same => Vec::new(),
+        };
+        Self { name: name.clone(), change: change.label().into(), parts }
+    }
+}
+
+impl Preflight {
+    /// The answer of what was found.
+    #[must_use]
+    pub fn of(found: &Found) -> Self {
+        let spread = |of: fn(&IndexSize) -> Spread| found.size.as_ref().map(|it| of(it).into());
+        let measured = found.size.iter().flat_map(|size| &size.siblings);
+        let mut answer = Self {
+            says: String::new(),
+            db: found.db.clone(),
+            design: found.design.clone(),
+            build: found.kind.label().into(),
+            signature: found.signature.map(|it| it.to_string()),
+            present_signature: found.present_signature.map(|it| it.to_string()),
+            shared_with: found.shared_with.clone(),
+            document_changes: found.document_changes.clone(),
+            views: found.views.iter().map(PreflightView::of).collect(),
+            docs: found.docs,
+            live_bytes: spread(|size| size.live),
+            built_bytes: spread(|size| size.built),
+            basis: found.size.as_ref().map(|size| size.basis.label().into()),
+            measured_indexes: measured.map(MeasuredIndex::from).collect(),
+            seconds: found.seconds.map(SpreadLine::from),
+            measured_builds: found.measured_builds as u64,
+            nodes: found.nodes.iter().map(PreflightNode::from).collect(),
+            notes: found.notes.clone(),
+            remedy: found.remedy.iter().map(AdviceRemedy::of).collect(),
+        };
+        answer.says = answer.summary(found.kind);
+        answer
+    }
+
+    fn summary(&self, kind: BuildKind) -> String {
+        let name = format!("{}/{}", self.db, self.design);
+        match kind {
+            BuildKind::NoViews => format!("{name} has no views, so no index is built."),
+            BuildKind::Unchanged => format!(
+                "Nothing is built: the signature of {name} stays the same, and with it the index."
+            ),
+            BuildKind::Shared => format!(
+                "Nothing is built: {name} has the same views as {}, and shares its index.",
+                listed(&self.shared_with)
+            ),
+            BuildKind::New | BuildKind::Rebuild | BuildKind::Unknown => {
+                let verb = if kind == BuildKind::Rebuild { "Rebuilding" } else { "Building" };
+                format!("{verb} {name} takes {}; {}.", self.cost(), self.fit())
+            }
+        }
+    }
+
+    /// Time and space, as far as they are known.
+    fn cost(&self) -> String {
+        let most = |node: &&PreflightNode| node.peak_bytes.map(|peak| peak.likely);
+        let space = match self.nodes.iter().max_by_key(most) {
+            Some(PreflightNode { peak_bytes: Some(peak), node, .. }) => {
+                let place = match self.nodes.len() {
+                    1 => format!("on {node}"),
+                    count if self.is_even() => format!("on each of {count} nodes"),
+                    _ => format!("on {node}, the node that needs most"),
+                };
+                format!("{} {place}", peak.says_bytes())
+            }
+            _ => "unknown space".to_owned(),
+        };
+        match self.seconds {
+            Some(seconds) => format!("{} and {space}", seconds.says_seconds()),
+            None => format!("an unknown time and {space}"),
+        }
+    }
+
+    /// Whether all nodes need about the same.
+    fn is_even(&self) -> bool {
+        let likely = || self.nodes.iter().filter_map(|node| node.peak_bytes).map(|it| it.likely);
+        let (least, most) = (likely().min().unwrap_or(0), likely().max().unwrap_or(0));
+        most - least <= most / 8
+    }
+
+    /// Whether it fits, over all nodes.
+    fn fit(&self) -> String {
+        let nodes_with = |verdict: SpaceVerdict| {
+            let nodes = self.nodes.iter().filter(|node| node.verdict == verdict.label());
+            nodes.map(|node| node.node.clone()).collect::<Vec<_>>()
+        };
+        let where_if_not_all = |nodes: &[String]| match nodes.len() == self.nodes.len() {
+            true if nodes.len() > 1 => " on any of them".to_owned(),
+            true => String::new(),
+            false => format!(" on {}", listed(nodes)),
+        };
+        let [no, maybe, unknown] =
+            [SpaceVerdict::DoesNotFit, SpaceVerdict::MayNotFit, SpaceVerdict::Unknown]
+                .map(nodes_with);
+        if self.nodes.is_empty() || unknown.len() == self.nodes.len() {
+            return "whether it fits is unknown".to_owned();
+        }
+        let mut parts = Vec::new();
+        if !no.is_empty() {
+            parts.push(format!("it does not fit{}", where_if_not_all(&no)));
+        }
+        if !maybe.is_empty() {
+            let all = maybe.len() == self.nodes.len();
+            let place = if all { String::new() } else { format!(" on {}", listed(&maybe)) };
+            parts.push(format!("it may not fit{place}"));
+        }
+        if !unknown.is_empty() {
+            parts.push(format!("whether it fits on {} is unknown", listed(&unknown)));
+        }
+        if parts.is_empty() { "it fits".to_owned() } else { listed(&parts) }
+    }
+
+    /// What changes, as sentences.
+    #[must_use]
+    pub fn changes(&self) -> Vec<String> {
+        let named = |label: &str| {
+            let views = self.views.iter().filter(|view| view.change == label);
+            views.map(|view| view.name.clone()).collect::<Vec<_>>()
+        };
+        let mut lines = Vec::new();
+        for view in self.views.iter().filter(|view| view.change == "changed") {
+            lines.push(format!("{}: its {} changes", view.name, listed(&view.parts)));
+        }
+        for (label, says) in [("added", "new"), ("removed", "removed"), ("same", "the same")] {
+            let views = named(label);
+            if !views.is_empty() {
+                let count = counted(views.len() as u64, "view", "views");
+                lines.push(format!("{count} {says}: {}", listed(&views)));
+            }
+        }
+        if self.build == BuildKind::Rebuild.label() && lines.len() > 1 {
+            lines.push(
+                "All views of a design document are in one index with one signature, so all are built anew."
+                    .to_owned(),
+            );
+        }
+        lines.extend(self.document_changes.iter().cloned());
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_short() {
+        let line = |low, high| SpreadLine { low, likely: low, high };
+        for (low, high, says) in [
+            (12 << 30, 31 << 30, "12 to 31 GiB"),
+            (900 << 20, 2 << 30, "900 MiB to 2 GiB"),
+            (5, 5, "5 B"),
+        ] {
+            assert_eq!(line(low, high).says_bytes(), says);
+        }
+        for (low, high, says) in [
+            (10_900, 18_100, "3h to 5h"),
+            (0, 31, "1s to 31s"),
+            (61, 4_000, "1m 1s to 1h 7m"),
+            (200_000, 900_000, "2d 8h to 10d"),
+        ] {
+            assert_eq!(line(low, high).says_seconds(), says);
+        }
+    }
+
+    fn need(node: &str, bytes: Option<f64>, verdict: SpaceVerdict) -> NodeNeed {
+        let peak = bytes.map(|bytes| Spread { low: bytes / 2.0, likely: bytes, high: bytes * 2.0 });
+        NodeNeed {
+            node: node.to_owned(),
+            copies: 2,
+            live: peak,
+            peak,
+            old_bytes: None,
+            volume: None,
+            free_bytes: None,
+            reserved_bytes: 0,
+            verdict,
+        }
+    }
+
+    fn says(kind: BuildKind, seconds: Option<Spread>, nodes: Vec<NodeNeed>) -> String {
+        let found = Found {
+            db: "orders".to_owned(),
+            design: "_design/x".to_owned(),
+            kind,
+            signature: None,
+            present_signature: None,
+            shared_with: vec!["_design/y".to_owned()],
+            document_changes: Vec::new(),
+            views: Vec::new(),
+            docs: None,
+            size: None,
+            seconds,
+            measured_builds: 0,
+            nodes,
+            notes: Vec::new(),
+            remedy: Vec::new(),
+        };
+        Preflight::of(&found).says
+    }
+
+    #[test]
+    fn the_first_sentence_says_what_it_takes_and_whether_it_fits() {
+        use SpaceVerdict::{DoesNotFit, Fits, MayNotFit, Unknown};
+        const GIB: f64 = 1_073_741_824.0;
+        let hours = Some(Spread { low: 10_800.0, likely: 14_400.0, high: 18_000.0 });
+        let nodes = |a: (f64, SpaceVerdict), b: (f64, SpaceVerdict)| {
+            vec![need("a", Some(a.0 * GIB), a.1), need("b", Some(b.0 * GIB), b.1)]
+        };
+        for (kind, seconds, nodes, expected) in [
+            (
+                BuildKind::New,
+                hours,
+                nodes((8.0, Fits), (8.1, Fits)),
+                "Building orders/_design/x takes 3h to 5h and 4 to 16.2 GiB on each of 2 nodes; it fits.",
+            ),
+            (
+                BuildKind::Rebuild,
+                hours,
+                nodes((8.0, Fits), (2.0, DoesNotFit)),
+                "Rebuilding orders/_design/x takes 3h to 5h and 4 to 16 GiB on a, the node that needs most; it does not fit on b.",
+            ),
+            (
+                BuildKind::New,
+                None,
+                nodes((8.0, MayNotFit), (8.0, MayNotFit)),
+                "Building orders/_design/x takes an unknown time and 4 to 16 GiB on each of 2 nodes; it may not fit.",
+            ),
+            (
+                BuildKind::Unknown,
+                None,
+                vec![need("a", None, Unknown)],
+                "Building orders/_design/x takes an unknown time and unknown space; whether it fits is unknown.",
+            ),
+            (
+                BuildKind::New,
+                hours,
+                nodes((8.0, DoesNotFit), (8.0, Unknown)),
+                "Building orders/_design/x takes 3h to 5h and 4 to 16 GiB on each of 2 nodes; it does not fit on a and whether it fits on b is unknown.",
+            ),
+            (
+                BuildKind::Shared,
+                None,
+                Vec::new(),
+                "Nothing is built: orders/_design/x has the same views as _design/y, and shares its index.",
+            ),
+            (
+                BuildKind::NoViews,
+                None,
+                Vec::new(),
+                "orders/_design/x has no views, so no index is built.",
+            ),
+            (
+                BuildKind::Unchanged,
+                None,
+                Vec::new(),
+                "Nothing is built: the signature of orders/_design/x stays the same, and with it the index.",
+            ),
+        ] {
+            assert_eq!(says(kind, seconds, nodes), expected);
+        }
+    }
+}

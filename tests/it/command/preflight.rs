@@ -1,0 +1,72 @@
+//! What a design document will cost, asked of a cluster and of a service.
+
+use super::{PATIENCE, Site, recliner, service::Running, world, written};
+use recliner::serve::report::Preflight;
+use std::time::Duration;
+use tokio::time;
+
+const DESIGN: &str = r#"{"views":{"by_month":{"map":"function(doc){emit(doc.month,1)}"}}}"#;
+
+#[tokio::test]
+async fn a_cluster_and_a_service_say_what_a_design_document_costs() {
+    let site = Site::open(world()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = written(dir.path(), "by_month.json", DESIGN);
+    let words = ["preflight", "orders/2024+x", &file];
+    let table = site.run(&words).await;
+    assert_eq!((table.code, table.err.as_str()), (0, ""), "{table:?}");
+    assert!(
+        table.out.starts_with("Building orders/2024+x/_design/by_month takes"),
+        "{}",
+        table.out
+    );
+    let json = site.run(&[&words[..], &["--format", "json"]].concat()).await;
+    let direct: Preflight = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((&*direct.build, direct.nodes.is_empty()), ("new", false));
+
+    let mut running = Running::start(&site, dir.path(), &[]).await;
+    let base = format!("http://{}", running.address);
+    let words = [&words[..], &["--recliner.url", &base, "--format", "json"]].concat();
+    let asked = async {
+        loop {
+            let asked = recliner(&words, &[]).await;
+            if asked.code == 0 {
+                break asked;
+            }
+            assert!(asked.err.contains("first sweep has not ended"), "{asked:?}");
+            time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let asked = time::timeout(PATIENCE, asked).await.expect("it looks at the cluster");
+    assert_eq!((asked.code, asked.err.as_str()), (0, ""), "{asked:?}");
+    let answer: Preflight = serde_json::from_str(&asked.out).unwrap();
+    assert_eq!((&answer.signature, answer.docs), (&direct.signature, direct.docs));
+    let present = r#"{"_id":"_design/by_day","views":{"by_day":{"map":"another"}}}"#;
+    let changed = written(dir.path(), "changed.json", present);
+    let words = ["preflight", "orders/2024+x", &changed, "--recliner.url", &base];
+    let table = recliner(&words, &[]).await.out;
+    assert!(table.starts_with("Rebuilding orders/2024+x/_design/by_day takes"), "{table}");
+    assert!(table.contains("by_day: its map changes"), "{table}");
+    let words = ["preflight", "orders/2024", &file, "--recliner.url", &base];
+    recliner(&words, &[]).await.refuses(1, &["no database is called", "orders/2024+x"]);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_design_document_is_refused_before_anything_is_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text, says) in [
+        ("a.json", "{", "is not JSON"),
+        ("b.json", "[]", "not a JSON object"),
+        ("c.json", "{}", "neither views nor an _id"),
+        ("d.json", r#"{"_id":"x","views":{}}"#, "its _id is \"x\""),
+        ("e.json", r#"{"views":{"v":{}}}"#, "the view \"v\" has no map"),
+    ] {
+        let file = written(dir.path(), name, text);
+        let words = ["preflight", "orders", &file, "--couchdb.url", "http://127.0.0.1:1"];
+        recliner(&words, &[]).await.refuses(64, &[&file, says]);
+    }
+    let none = dir.path().join("none.json");
+    let words = ["preflight", "orders", none.to_str().unwrap()];
+    recliner(&words, &[]).await.refuses(64, &["none.json", "cannot be read"]);
+}
