@@ -72,7 +72,9 @@ fn problems(status: &Status) -> Vec<String> {
         out.push(format!("Nothing can be read: {problem}"));
     }
     if let Some(problem) = &status.journal_problem {
-        out.push(format!("The journal cannot be used, so nothing is recorded and nothing starts: {problem}"));
+        out.push(format!(
+            "The journal cannot be used, so nothing is recorded and nothing starts: {problem}"
+        ));
     }
     let down = status.nodes.iter().filter(|node| node.up == Some(false));
     let down: Vec<&str> = down.map(|node| &*node.node).collect();

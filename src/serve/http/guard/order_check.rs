@@ -100,8 +100,9 @@ pub(in crate::serve::http) fn authorize_order(
     permit: Permission,
     request: &Request,
 ) -> Result<String, OrderRefused> {
+    let by = may_order(allow, permit, request)?;
     check_content_type(request.headers(), permit)?;
-    may_order(allow, permit, request)
+    Ok(by)
 }
 
 /// Checks whether who sends this request may give an order; returns its user and address for the log.
