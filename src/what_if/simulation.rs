@@ -266,7 +266,9 @@ impl<'a> Simulation<'a> {
         };
         let looks = looks(from, self.span, has_maximum(&self.channels));
         if let Some(due) = first_time(from, looks, is_taken) {
-            self.due.push(Reverse((due.as_secs_f64().ceil() as u64, target.ix())));
+            // The next whole second: a target is never due before it is.
+            let seconds = due.as_secs().saturating_add(u64::from(due.subsec_nanos() > 0));
+            self.due.push(Reverse((seconds, target.ix())));
         }
     }
 

@@ -194,7 +194,8 @@ async fn import_as_rent_prints_channels_that_keep_the_waste() {
     assert_eq!(answer["smoosh"]["nodes"].as_array().unwrap().len(), NODES.len());
     let waste = |name: &str| outlook(&answer, name)["mean_waste_bytes"].as_f64().unwrap();
     let (smoosh, proposed) = (waste("smoosh"), waste("proposed"));
-    assert!((proposed - smoosh).abs() < 0.25 * smoosh, "{smoosh} and {proposed}");
+    // Between the two questions the fast clock goes on, on a busy machine by hours: rates change meanwhile.
+    assert!((proposed - smoosh).abs() < 0.5 * smoosh, "{smoosh} and {proposed}");
     let table = service.run(&["what-if", "--days", "1", "--channels", "smoosh-as-rent"]).await;
     assert_eq!(table.code, 0, "{table:?}");
     for part in ["smoosh is shown as it is set", "staleness", "rent_dbs: databases waste"] {
