@@ -75,7 +75,7 @@
 //!  cli
 //!  service      starts, reloads and ends the tasks
 //!  simulated    a simulated cluster's disks and directories
-//!  serve        HTTP, metrics, the types of the JSON API
+//!  serve        HTTP, metrics, the types of the JSON API, the console
 //!  config       the configuration file                import   CouchDB's own settings
 //!  book         the pages of docs/src as HTML
 //!  feeds        CouchDB's feeds in, recliner's out
