@@ -95,6 +95,10 @@ fn copies(answers: &DatabaseAnswers) -> Markup {
         };
         groups.entry((order, title)).or_default().push(target);
     }
+    // What stands for the whole cluster comes before its parts.
+    for group in groups.values_mut() {
+        group.sort_by(|one, other| (&one.range, &one.node).cmp(&(&other.range, &other.node)));
+    }
     html! {
         h2 { "Copies, ranges and design documents" }
         @if answers.total > answers.targets.len() { p.quiet { "The first " (count(answers.targets.len())) " of " (count(answers.total)) " targets." } }

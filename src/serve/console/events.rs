@@ -47,7 +47,7 @@ fn form(filter: &EventFilter) -> Markup {
     html! {
         form.filter action="events" {
             label { "type" select name="types" {
-                option value="" { "any" }
+                option value="" { "all but updated databases" }
                 @for kind in &filter.types { option value=(kind) selected[get("types") == *kind] { (words(kind)) } }
             } }
             label { "target" input name="target" value=(get("target")) placeholder="database or id"; }

@@ -383,7 +383,8 @@ async fn remembered(
     Ok((outcomes.collect(), events.events.into_iter().rev().collect()))
 }
 
-/// The events of a query; without a time or number, the newest.
+/// The events of a query; without a time or number, the newest. Where no type is asked for, that a database
+/// was written to is left out: it happens all the time.
 async fn newest_events(
     state: &AppState,
     turns: &ConcurrencyLimit,
@@ -391,6 +392,9 @@ async fn newest_events(
 ) -> Result<Events, ApiError> {
     let kept = journal_of(state)?;
     let last_seq = kept.health().borrow().last_seq;
+    if query.types.is_empty() {
+        query.types = EventType::ALL.into_iter().filter(|it| *it != EventType::Updated).collect();
+    }
     let newest = query.after_seq.is_none() && query.from.is_none();
     if newest {
         let first = journal::in_turn(turns, kept.first_of_newest_events(query.clone())).await?;

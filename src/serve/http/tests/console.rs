@@ -157,6 +157,30 @@ async fn pages_of_nothing_are_pages() {
     assert!(surface.get("/").await.text().contains("The first sweep has not ended yet"));
 }
 
+#[tokio::test]
+async fn pages_show_what_the_journal_holds_and_updates_only_when_asked_for() {
+    let mut tasks = tokio::task::JoinSet::new();
+    let surface = journal::surface(&mut tasks).await;
+    let journal = surface.state.journal.as_ref().unwrap();
+    let written = crate::store::journal::EventDetails::Updated { db: "written-to".into() };
+    let mut stored = journal.subscribe();
+    journal.record(written);
+    stored.recv().await.unwrap();
+    for (path, wanted, not_wanted) in [
+        ("/jobs", "freed", "keeps no journal"),
+        ("/jobs?result=failed", "failed", "one good"),
+        ("/events", "suspended", "written-to"),
+        ("/events?types=updated", "written-to", "backup"),
+        ("/", "Freed and rewritten by hour", "No compaction has ended"),
+    ] {
+        let page = surface.get(path).await;
+        assert_harmless(path, &page);
+        let shown = page.text();
+        assert!(shown.contains(wanted), "{path} lacks {wanted}: {shown}");
+        assert!(!shown.contains(not_wanted), "{path} has {not_wanted}: {shown}");
+    }
+}
+
 /// Sends a form of the console.
 async fn form(surface: &Surface, body: &str, headers: &[(&str, &str)]) -> Answer {
     let mut request = Request::post("/act")

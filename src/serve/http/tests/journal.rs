@@ -50,7 +50,8 @@ fn outcome(number: u64) -> Outcome {
     }
 }
 
-async fn surface(tasks: &mut JoinSet<()>) -> Surface {
+/// A surface with four outcomes and a suspension in its journal.
+pub(super) async fn surface(tasks: &mut JoinSet<()>) -> Surface {
     let mut surface = Surface::new();
     let journal = journal(tasks).await;
     for number in 0..4 {
