@@ -40,6 +40,43 @@ pub(super) use targets::{TargetFilter, targets};
 
 use maud::Markup;
 
+/// The parameters of a page's address, in order. Forms send all of their fields; empty ones are left out.
+#[derive(Clone, Debug)]
+pub(super) struct Given(Vec<(String, String)>);
+
+impl Given {
+    /// The parameters that are not empty.
+    pub(super) fn new(mut pairs: Vec<(String, String)>) -> Self {
+        pairs.retain(|(_, value)| !value.is_empty());
+        Self(pairs)
+    }
+
+    /// A parameter's value; empty if it is not given.
+    pub(super) fn get(&self, key: &str) -> &str {
+        let given = self.0.iter().find(|(given, _)| given == key);
+        given.map_or("", |(_, value)| value)
+    }
+
+    /// Gives a parameter a value if it has none.
+    pub(super) fn set_default(&mut self, key: &str, value: &str) {
+        if self.get(key).is_empty() {
+            self.0.push((key.to_owned(), value.to_owned()));
+        }
+    }
+
+    /// A link to `page` with the same parameters but for these; an empty value takes one away.
+    pub(super) fn link(&self, page: &str, changes: &[(&str, &str)]) -> String {
+        let kept = self.0.iter().map(|(key, value)| (&**key, &**value));
+        let kept = kept.filter(|(key, _)| changes.iter().all(|(changed, _)| changed != key));
+        let changed = changes.iter().copied().filter(|(_, value)| !value.is_empty());
+        link(page, &kept.chain(changed).collect::<Vec<_>>())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// A page without its frame.
 #[derive(Debug)]
 pub(super) struct Page {

@@ -1,8 +1,8 @@
 //! What happened: the journal's events, filtered by type and target.
 
 use super::{
-    Page, Part, Screen,
-    cells::{ago, id_link, link, name, words},
+    Given, Page, Part, Screen,
+    cells::{ago, id_link, name, words},
     jobs,
 };
 use crate::serve::report::{EventLine, Events};
@@ -11,7 +11,7 @@ use wall_clock::Moment;
 
 /// The filter in force, by the parameters of `/api/v1/events`.
 pub(in crate::serve) struct EventFilter {
-    pub(in crate::serve) given: Vec<(String, String)>,
+    pub(in crate::serve) given: Given,
     /// Every type of event.
     pub(in crate::serve) types: Vec<&'static str>,
 }
@@ -26,7 +26,7 @@ pub(in crate::serve) fn events(
         Err(why) => html! { p.note { (why) } },
         Ok(found) => html! {
             (list(&found.events.iter().rev().cloned().collect::<Vec<_>>(), now))
-            @if found.more { p.quiet { "There are more since then: choose a later time, or read " a href=(link("api/v1/events", &pairs(filter))) { "all of them as JSON" } "." } }
+            @if found.more { p.quiet { "There are more since then: choose a later time, or read " a href=(filter.given.link("api/v1/events", &[])) { "all of them as JSON" } "." } }
         },
     };
     Page::live(
@@ -36,14 +36,8 @@ pub(in crate::serve) fn events(
     )
 }
 
-fn pairs(filter: &EventFilter) -> Vec<(&str, &str)> {
-    filter.given.iter().map(|(key, value)| (&**key, &**value)).collect()
-}
-
 fn form(filter: &EventFilter) -> Markup {
-    let get = |key: &str| {
-        filter.given.iter().find(|(given, _)| given == key).map_or("", |(_, value)| value)
-    };
+    let get = |key| filter.given.get(key);
     html! {
         form.filter action="events" {
             label { "type" select name="types" {

@@ -1,10 +1,10 @@
 //! What runs, whoever started it, and how jobs ended.
 
 use super::{
-    Page, Part, Screen,
+    Given, Page, Part, Screen,
     cells::{
-        ago, bytes, id_link, link, name, number, percent, seconds, span_since, target_link,
-        unknown, words,
+        ago, bytes, id_link, name, number, percent, seconds, span_since, target_link, unknown,
+        words,
     },
     chart,
 };
@@ -21,7 +21,7 @@ pub(in crate::serve) struct JobAnswers {
     /// How jobs ended, or why that is not known.
     pub(in crate::serve) outcomes: Result<Outcomes, String>,
     /// The filter in force, by the parameters of `/api/v1/history`.
-    pub(in crate::serve) given: Vec<(String, String)>,
+    pub(in crate::serve) given: Given,
     /// Every result that a job can have.
     pub(in crate::serve) results: Vec<&'static str>,
     pub(in crate::serve) now: Moment,
@@ -34,7 +34,7 @@ pub(in crate::serve) fn jobs(answers: &JobAnswers) -> Page {
         Err(why) => html! { p.note { (why) } },
         Ok(outcomes) => html! {
             (ended(&outcomes.outcomes, now))
-            @if let Some(before) = outcomes.next_before { p.turn { a rel="next" href=(older(&answers.given, before)) { "older →" } } }
+            @if let Some(before) = outcomes.next_before { p.turn { a rel="next" href=(answers.given.link("jobs", &[("before", &before.to_string())])) { "older →" } } }
             h2 { "Predicted and real size" }
             p.quiet { "Each point is a compaction listed above; on the line the prediction was right." }
             (chart::scatter(&points(&outcomes.outcomes), "predicted against real sizes after compactions"))
@@ -48,22 +48,13 @@ pub(in crate::serve) fn jobs(answers: &JobAnswers) -> Page {
     Page::live(Screen::Jobs, "Jobs", parts)
 }
 
-fn older(given: &[(String, String)], before: u64) -> String {
-    let before = before.to_string();
-    let kept =
-        given.iter().filter(|(key, _)| key != "before").map(|(key, value)| (&**key, &**value));
-    link("jobs", &kept.chain([("before", &*before)]).collect::<Vec<_>>())
-}
-
 fn points(outcomes: &[OutcomeLine]) -> Vec<(f64, f64)> {
     let both = |line: &OutcomeLine| Some((line.predicted_bytes? as f64, line.after_bytes? as f64));
     outcomes.iter().filter_map(both).collect()
 }
 
 fn form(answers: &JobAnswers) -> Markup {
-    let get = |key: &str| {
-        answers.given.iter().find(|(given, _)| given == key).map_or("", |(_, value)| value)
-    };
+    let get = |key| answers.given.get(key);
     html! {
         form.filter action="jobs" {
             label { "target" input name="target" value=(get("target")) placeholder="database or id"; }

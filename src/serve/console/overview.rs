@@ -2,7 +2,9 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, bytes, count, link, name, percent, seconds, span_since, target_link, words},
+    cells::{
+        ago, bytes, capital, count, link, name, percent, seconds, span_since, target_link, words,
+    },
     chart::{self, Segment},
 };
 use crate::{
@@ -299,10 +301,4 @@ fn scorecard(scorecard: &Scorecard) -> Markup {
             }
         }
     }
-}
-
-/// A part of a sentence as a sentence.
-pub(super) fn capital(says: &str) -> String {
-    let (first, rest) = says.split_at(says.chars().next().map_or(0, char::len_utf8));
-    [&first.to_uppercase(), rest].concat()
 }

@@ -2,9 +2,11 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, bytes, count, database_link, link, name, number, score, seconds, unknown, words},
+    cells::{
+        ago, bytes, capital, count, database_link, link, name, number, score, seconds, unknown,
+        words,
+    },
     chart, events, jobs,
-    overview::capital,
 };
 use crate::serve::report::{ChannelScore, EventLine, Explained, OutcomeLine, StartLine, Target};
 use maud::{Markup, html};

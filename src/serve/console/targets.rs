@@ -1,8 +1,8 @@
 //! All targets: searched, filtered, sorted, page by page.
 
 use super::{
-    Page, Part, Screen,
-    cells::{bytes, count, database_link, link, name, number, score, target_link, words},
+    Given, Page, Part, Screen,
+    cells::{bytes, count, database_link, name, number, score, target_link, words},
     target,
 };
 use crate::{
@@ -14,27 +14,12 @@ use std::collections::BTreeSet;
 
 /// The filter in force, by the parameters of `/api/v1/targets`.
 pub(in crate::serve) struct TargetFilter {
-    /// Parameters that were given and are not empty.
-    pub(in crate::serve) given: Vec<(String, String)>,
+    /// Its parameters.
+    pub(in crate::serve) given: Given,
     /// Words to choose from, by parameter.
     pub(in crate::serve) choices: Vec<(&'static str, Vec<String>)>,
     /// Channels whose priorities are bytes.
     pub(in crate::serve) in_bytes: BTreeSet<String>,
-}
-
-impl TargetFilter {
-    fn get(&self, key: &str) -> &str {
-        let given = self.given.iter().find(|(given, _)| given == key);
-        given.map_or("", |(_, value)| value)
-    }
-
-    /// The same filter with other values; an empty value takes a parameter away.
-    fn with(&self, page: &str, changes: &[(&str, &str)]) -> String {
-        let kept = self.given.iter().map(|(key, value)| (&**key, &**value));
-        let kept = kept.filter(|(key, _)| changes.iter().all(|(changed, _)| changed != key));
-        let changed = changes.iter().copied().filter(|(_, value)| !value.is_empty());
-        link(page, &kept.chain(changed).collect::<Vec<_>>())
-    }
 }
 
 /// Columns that can be sorted by: title, parameter, whether it is a number.
@@ -52,7 +37,7 @@ const COLUMNS: [(&str, &str, bool); 8] = [
 /// The page at `/targets`.
 pub(in crate::serve) fn targets(filter: &TargetFilter, found: &Targets) -> Page {
     let list = html! {
-        p { (summary(found)) " " a.quiet href=(filter.with("api/v1/targets", &[])) { "JSON" } }
+        p { (summary(found)) " " a.quiet href=(filter.given.link("api/v1/targets", &[])) { "JSON" } }
         @if !found.targets.is_empty() { (table(filter, &found.targets)) (turn(filter, found)) }
     };
     Page::live(
@@ -78,20 +63,20 @@ fn summary(found: &Targets) -> String {
 fn form(filter: &TargetFilter) -> Markup {
     html! {
         form.filter action="targets" {
-            label { "search" input type="search" name="search" value=(filter.get("search")) placeholder="name or id"; }
+            label { "search" input type="search" name="search" value=(filter.given.get("search")) placeholder="name or id"; }
             @for (key, words) in &filter.choices {
                 label {
                     (key)
                     select name=(key) {
                         option value="" { "any" }
-                        @for word in words { option value=(word) selected[filter.get(key) == word] { (escape::escape_line(word)) } }
+                        @for word in words { option value=(word) selected[filter.given.get(key) == word] { (escape::escape_line(word)) } }
                     }
                 }
             }
-            label { "database" input name="db" value=(filter.get("db")); }
-            label { "at least" input name="min_size" value=(filter.get("min_size")) placeholder="100MiB" size="8"; }
+            label { "database" input name="db" value=(filter.given.get("db")); }
+            label { "at least" input name="min_size" value=(filter.given.get("min_size")) placeholder="100MiB" size="8"; }
             @for key in ["sort", "order"] {
-                @if !filter.get(key).is_empty() { input type="hidden" name=(key) value=(filter.get(key)); }
+                @if !filter.given.get(key).is_empty() { input type="hidden" name=(key) value=(filter.given.get(key)); }
             }
             button { "Show" }
             @if !filter.given.is_empty() { a href="targets" { "Clear" } }
@@ -126,14 +111,14 @@ fn table(filter: &TargetFilter, list: &[Target]) -> Markup {
 /// A heading that sorts by its column, and turns the order round when it already does.
 fn heading(filter: &TargetFilter, title: &str, key: &str, is_number: bool) -> Markup {
     let by_default = if is_number { "desc" } else { "asc" };
-    let sorted = filter.get("sort") == key;
-    let order = match filter.get("order") {
+    let sorted = filter.given.get("sort") == key;
+    let order = match filter.given.get("order") {
         "" => by_default,
         given => given,
     };
     let other = if order == "asc" { "desc" } else { "asc" };
     let next = if sorted { other } else { by_default };
-    let to = filter.with("targets", &[("sort", key), ("order", next), ("offset", "")]);
+    let to = filter.given.link("targets", &[("sort", key), ("order", next), ("offset", "")]);
     let class = match (is_number, key) {
         (true, "file_bytes" | "reclaimable_bytes") => "n",
         (true, _) => "n rest",
@@ -152,8 +137,8 @@ fn turn(filter: &TargetFilter, found: &Targets) -> Markup {
     let after = (found.offset + found.limit).to_string();
     html! {
         p.turn {
-            @if found.offset > 0 { a rel="prev" href=(filter.with("targets", &[("offset", &before)])) { "← before" } }
-            @if found.offset + found.targets.len() < found.total { a rel="next" href=(filter.with("targets", &[("offset", &after)])) { "after →" } }
+            @if found.offset > 0 { a rel="prev" href=(filter.given.link("targets", &[("offset", &before)])) { "← before" } }
+            @if found.offset + found.targets.len() < found.total { a rel="next" href=(filter.given.link("targets", &[("offset", &after)])) { "after →" } }
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::{
 };
 use axum::{
     Extension,
-    extract::{self, FromRequestParts, Query, RawQuery},
+    extract::{self, FromRequestParts, Query, RawQuery, rejection::QueryRejection},
     http::{HeaderValue, Method, StatusCode, Uri, header, request::Parts},
     response::{IntoResponse, Response},
 };
@@ -53,6 +53,13 @@ impl ApiError {
 
     pub(super) fn bad(why: impl ToString) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_data", why)
+    }
+
+    /// A query that cannot be read.
+    pub(super) fn bad_query(why: QueryRejection) -> Self {
+        // The library's message starts with the name of its own error.
+        let text = why.body_text();
+        Self::bad(text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text))
     }
 
     pub(super) fn absent(why: impl ToString) -> Self {
@@ -147,12 +154,7 @@ impl<Q: DeserializeOwned> FromRequestParts<AppState> for ValidQuery<Q> {
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
         let query = Query::<Q>::from_request_parts(parts, state).await;
-        query.map(|Query(query)| Self(query)).map_err(|why| {
-            // The library's message starts with the name of its own error.
-            let text = why.body_text();
-            let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
-            ApiError::bad(text)
-        })
+        query.map(|Query(query)| Self(query)).map_err(ApiError::bad_query)
     }
 }
 

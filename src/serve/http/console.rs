@@ -31,7 +31,7 @@ use crate::{
     plan::{Plan, RefusalReason},
     serve::{
         console::{
-            self, Around, DatabaseAnswers, EventFilter, JobAnswers, OverviewAnswers, Page,
+            self, Around, DatabaseAnswers, EventFilter, Given, JobAnswers, OverviewAnswers, Page,
             QueueAnswers, TargetAnswers, TargetFilter,
         },
         report::{
@@ -160,8 +160,8 @@ async fn gather(state: &AppState, turns: &ConcurrencyLimit, uri: &Uri) -> Result
     match uri.path() {
         "/" => overview(state, turns).await,
         "/targets" => targets(state, turns, given).await,
-        "/target" => target(state, turns, &wanted(&given, "id")?).await,
-        "/database" => database(state, turns, &wanted(&given, "name")?).await,
+        "/target" => target(state, turns, wanted(&given, "id")?).await,
+        "/database" => database(state, turns, wanted(&given, "name")?).await,
         "/queue" => queue(state, turns).await,
         "/jobs" => jobs(state, turns, given).await,
         "/events" => events(state, turns, given).await,
@@ -192,33 +192,23 @@ async fn gather(state: &AppState, turns: &ConcurrencyLimit, uri: &Uri) -> Result
     }
 }
 
-/// The parameters of a query, without those that are empty: forms send all of their fields.
-fn given(uri: &Uri) -> Result<Vec<(String, String)>, ApiError> {
-    let Query(mut given) = Query::<Vec<(String, String)>>::try_from_uri(uri)
-        .map_err(|why| ApiError::bad(why.body_text()))?;
-    given.retain(|(_, value)| !value.is_empty());
-    Ok(given)
+/// The parameters of an address.
+fn given(uri: &Uri) -> Result<Given, ApiError> {
+    let Query(given) = Query::try_from_uri(uri).map_err(ApiError::bad_query)?;
+    Ok(Given::new(given))
 }
 
-fn wanted(given: &[(String, String)], key: &str) -> Result<String, ApiError> {
-    let found = given.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
-    found.ok_or_else(|| ApiError::bad(format!("the link lacks {key}=")))
+fn wanted<'a>(given: &'a Given, key: &str) -> Result<&'a str, ApiError> {
+    match given.get(key) {
+        "" => Err(ApiError::bad(format!("the link lacks {key}="))),
+        value => Ok(value),
+    }
 }
 
-/// Parameters as one of the API's own queries; `more` is used where they have no such parameter.
-fn parsed<Q: DeserializeOwned>(
-    given: &[(String, String)],
-    more: &[(&str, &str)],
-) -> Result<Q, ApiError> {
-    let missing = more.iter().filter(|(key, _)| given.iter().all(|(name, _)| name != key));
-    let pairs = given.iter().map(|(key, value)| (&**key, &**value)).chain(missing.copied());
-    let text = console::link("/", &pairs.collect::<Vec<_>>());
-    let uri: Uri = text.parse().map_err(ApiError::bad)?;
-    let Query(query) = Query::try_from_uri(&uri).map_err(|why| {
-        let text = why.body_text();
-        let prefix = "Failed to deserialize query string: ";
-        ApiError::bad(text.strip_prefix(prefix).unwrap_or(&text))
-    })?;
+/// Parameters as one of the API's own queries.
+fn parsed<Q: DeserializeOwned>(given: &Given) -> Result<Q, ApiError> {
+    let uri: Uri = given.link("/", &[]).parse().map_err(ApiError::bad)?;
+    let Query(query) = Query::try_from_uri(&uri).map_err(ApiError::bad_query)?;
     Ok(query)
 }
 
@@ -276,9 +266,10 @@ async fn overview(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, Ap
 async fn targets(
     state: &AppState,
     turns: &ConcurrencyLimit,
-    given: Vec<(String, String)>,
+    mut given: Given,
 ) -> Result<Page, ApiError> {
-    let query: TargetQuery = parsed(&given, &[("sort", "reclaimable_bytes")])?;
+    given.set_default("sort", "reclaimable_bytes");
+    let query: TargetQuery = parsed(&given)?;
     in_turn(state, turns, move |plan| {
         let page = query.page().map_err(ApiError::bad)?;
         let (total, shown) = query.select(&plan).map_err(ApiError::bad)?;
@@ -291,22 +282,11 @@ async fn targets(
             limit: page.limit,
             targets: lines.collect(),
         };
-        let filter = TargetFilter {
-            given: shown_filter(given),
-            choices: choices(&plan),
-            in_bytes: ranked_by_bytes(&plan),
-        };
+        let filter =
+            TargetFilter { given, choices: choices(&plan), in_bytes: ranked_by_bytes(&plan) };
         Ok(console::targets(&filter, &found))
     })
     .await
-}
-
-/// The filter as the page shows it: with the order that is in force.
-fn shown_filter(mut given: Vec<(String, String)>) -> Vec<(String, String)> {
-    if given.iter().all(|(key, _)| key != "sort") {
-        given.push(("sort".to_owned(), "reclaimable_bytes".to_owned()));
-    }
-    given
 }
 
 /// What the filter offers to choose from.
@@ -391,15 +371,11 @@ async fn newest_events(
     mut query: EventsQuery,
 ) -> Result<Events, ApiError> {
     let kept = journal_of(state)?;
-    let last_seq = kept.health().borrow().last_seq;
     if query.types.is_empty() {
         query.types = EventType::ALL.into_iter().filter(|it| *it != EventType::Updated).collect();
     }
-    let newest = query.after_seq.is_none() && query.from.is_none();
-    if newest {
-        let first = journal::in_turn(turns, kept.first_of_newest_events(query.clone())).await?;
-        query.after_seq = Some(first.map_or(last_seq, |first| first.saturating_sub(1)));
-    }
+    let last_seq = kept.health().borrow().last_seq;
+    let newest = journal::start_at_newest(kept, turns, &mut query).await?;
     let limit = query.limit;
     let found = journal::in_turn(turns, kept.events(query)).await?;
     let events = found.entries.iter().map(|(seq, event)| EventLine::of(*seq, event));
@@ -463,13 +439,9 @@ async fn selected(
     in_turn(state, turns, move |plan| Ok(Some(report::selector(&plan, &text)))).await
 }
 
-async fn jobs(
-    state: &AppState,
-    turns: &ConcurrencyLimit,
-    given: Vec<(String, String)>,
-) -> Result<Page, ApiError> {
+async fn jobs(state: &AppState, turns: &ConcurrencyLimit, given: Given) -> Result<Page, ApiError> {
     let now = state.clock.now();
-    let parameters: HistoryParameters = parsed(&given, &[])?;
+    let parameters: HistoryParameters = parsed(&given)?;
     let target = selected(state, turns, parameters.target.clone()).await?;
     let query = HistoryQuery { target, ..parameters.read(now).map_err(ApiError::bad)? };
     let limit = query.limit;
@@ -491,10 +463,10 @@ async fn jobs(
 async fn events(
     state: &AppState,
     turns: &ConcurrencyLimit,
-    given: Vec<(String, String)>,
+    given: Given,
 ) -> Result<Page, ApiError> {
     let now = state.clock.now();
-    let parameters: EventsParameters = parsed(&given, &[])?;
+    let parameters: EventsParameters = parsed(&given)?;
     let target = selected(state, turns, parameters.target.clone()).await?;
     let (query, _) = parameters.read(now).map_err(ApiError::bad)?;
     let query = EventsQuery { target, ..query };

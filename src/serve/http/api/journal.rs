@@ -99,12 +99,7 @@ pub(in crate::serve::http) async fn events(
             let last_seq = journal.health().borrow().last_seq;
             // A number in the future belongs to another journal, and its reader should know.
             let ahead = query.after_seq.is_some_and(|since| since > last_seq);
-            let newest = query.after_seq.is_none() && query.from.is_none();
-            if newest {
-                let look = journal.first_of_newest_events(query.clone());
-                let from = in_turn(&turns, look).await?;
-                query.after_seq = Some(from.map_or(last_seq, |from| from.saturating_sub(1)));
-            }
+            let newest = start_at_newest(&journal, &turns, &mut query).await?;
             let list =
                 EventList { limit: left, query: query.clone(), newest, last_seq, more: false };
             let (journal, turns) = (journal.clone(), turns.clone());
@@ -121,6 +116,21 @@ pub(in crate::serve::http) async fn events(
         }
     })
     .await
+}
+
+/// Starts a query that names neither a time nor a number at the newest events, and says whether it did.
+pub(in crate::serve::http) async fn start_at_newest(
+    journal: &Journal,
+    turns: &ConcurrencyLimit,
+    query: &mut EventsQuery,
+) -> Result<bool, ApiError> {
+    let newest = query.after_seq.is_none() && query.from.is_none();
+    if newest {
+        let last_seq = journal.health().borrow().last_seq;
+        let first = in_turn(turns, journal.first_of_newest_events(query.clone())).await?;
+        query.after_seq = Some(first.map_or(last_seq, |first| first.saturating_sub(1)));
+    }
+    Ok(newest)
 }
 
 /// A list in the journal that is read page by page.

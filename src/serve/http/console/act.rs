@@ -7,7 +7,7 @@ use super::{failed, given, response};
 use crate::{
     plan::Plan,
     serve::{
-        console::{self, Confirmation},
+        console::{self, Confirmation, Given},
         http::{
             AppState, admin, advice,
             api::{ApiError, in_turn},
@@ -19,7 +19,7 @@ use crate::{
 use axum::{
     Extension,
     body::{self, Body},
-    extract::{self, Query, Request},
+    extract::{self, Request},
     http::{HeaderValue, StatusCode, Uri, header},
     response::Response,
 };
@@ -36,9 +36,6 @@ const WHY: Asked = ("why", "Why (kept in the journal):", "a backup runs");
 const FORCE: Asked = ("force", "Even though no channel takes it, or although it rests:", "");
 const FOR: Asked = ("for", "For how long:", "30d");
 
-/// The values of a form's or a link's fields.
-type Fields<'a> = &'a dyn Fn(&str) -> String;
-
 /// An order that a page offers.
 struct Offer {
     /// Its route in the API, without the prefix.
@@ -48,7 +45,7 @@ struct Offer {
     fields: &'static [&'static str],
     asks: &'static [Asked],
     /// What it does.
-    does: fn(Fields<'_>) -> String,
+    does: fn(&Given) -> String,
 }
 
 const OFFERS: [Offer; 8] = [
@@ -60,7 +57,7 @@ const OFFERS: [Offer; 8] = [
         does: |of| {
             format!(
                 "Nothing starts any more in the scope {:?} until somebody resumes it. Running compactions go on.",
-                of("scope")
+                of.get("scope")
             )
         },
     },
@@ -69,7 +66,7 @@ const OFFERS: [Offer; 8] = [
         permission: Permission::Suspend,
         fields: &["scope"],
         asks: &[],
-        does: |of| format!("Starts in the scope {:?} are allowed again.", of("scope")),
+        does: |of| format!("Starts in the scope {:?} are allowed again.", of.get("scope")),
     },
     Offer {
         order: "compact",
@@ -79,7 +76,7 @@ const OFFERS: [Offer; 8] = [
         does: |of| {
             format!(
                 "{} is compacted before everything that waits, as soon as its limits and the space on its volume allow.",
-                of("target")
+                of.get("target")
             )
         },
     },
@@ -88,7 +85,7 @@ const OFFERS: [Offer; 8] = [
         permission: Permission::Admin,
         fields: &["target", "all"],
         asks: &[],
-        does: |of| match &*of("target") {
+        does: |of| match of.get("target") {
             "" => "All targets that failed too often may start again.".to_owned(),
             target => format!("{target} may start again although it failed before."),
         },
@@ -117,8 +114,8 @@ const OFFERS: [Offer; 8] = [
         does: |of| {
             format!(
                 "The advice {} about {} does not count any more for that time.",
-                of("code"),
-                of("subject")
+                of.get("code"),
+                of.get("subject")
             )
         },
     },
@@ -127,24 +124,22 @@ const OFFERS: [Offer; 8] = [
         permission: Permission::Admin,
         fields: &["code", "subject"],
         asks: &[],
-        does: |of| format!("The advice {} about {} counts again.", of("code"), of("subject")),
+        does: |of| {
+            format!("The advice {} about {} counts again.", of.get("code"), of.get("subject"))
+        },
     },
 ];
 
 /// The offer of a name; pages call orders about advice by their last word.
-fn offer(given: &[(String, String)]) -> Result<&'static Offer, ApiError> {
-    let wanted = value(given, "order");
+fn offer(given: &Given) -> Result<&'static Offer, ApiError> {
+    let wanted = given.get("order");
     let named = |offer: &&Offer| {
-        offer.order == wanted || offer.order.strip_prefix("advice/") == Some(&wanted)
+        offer.order == wanted || offer.order.strip_prefix("advice/") == Some(wanted)
     };
     OFFERS.iter().find(named).ok_or_else(|| {
         let known: Vec<&str> = OFFERS.iter().map(|offer| offer.order).collect();
         ApiError::bad(format!("{wanted:?} is not an order; orders: {}", known.join(", ")))
     })
-}
-
-fn value(given: &[(String, String)], key: &str) -> String {
-    given.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone()).unwrap_or_default()
 }
 
 /// Asks whether an order should be carried out.
@@ -162,14 +157,14 @@ pub(super) async fn ask(
     let asked = async {
         let (offer, given, refused) = asked?;
         let start = match offer.order {
-            "compact" => start_of(&state, &turns, value(&given, "target")).await?,
+            "compact" => start_of(&state, &turns, given.get("target").to_owned()).await?,
             _ => None,
         };
-        let fields = offer.fields.iter().filter(|key| !value(&given, key).is_empty());
+        let fields = offer.fields.iter().filter(|key| !given.get(key).is_empty());
         Ok(Confirmation {
             order: offer.order.to_owned(),
-            does: (offer.does)(&|key| value(&given, key)),
-            fields: fields.map(|key| ((*key).to_owned(), value(&given, key))).collect(),
+            does: (offer.does)(&given),
+            fields: fields.map(|key| ((*key).to_owned(), given.get(key).to_owned())).collect(),
             asks: offer.asks.to_vec(),
             start,
             refused: refused.map(|why| why.to_string()),
@@ -209,8 +204,7 @@ pub(super) async fn act(
         let form = body::to_bytes(form, MAX_FORM).await.map_err(ApiError::bad)?;
         let text = std::str::from_utf8(&form).map_err(ApiError::bad)?;
         let uri: Uri = ["/act?", text].concat().parse().map_err(ApiError::bad)?;
-        let Query(given) = Query::<Vec<(String, String)>>::try_from_uri(&uri)
-            .map_err(|why| ApiError::bad(why.body_text()))?;
+        let given = given(&uri)?;
         Ok((offer(&given)?, given))
     };
     let (offer, given) = match read.await {
@@ -232,17 +226,16 @@ pub(super) async fn act(
         _ => advice::unmute(shown, turns, order).await,
     };
     let code = answer.status();
-    let target = value(&given, "target");
-    let target = (!target.is_empty()).then_some(&*target);
+    let target = Some(given.get("target")).filter(|target| !target.is_empty());
     let page = console::done(offer.order, target, &said(answer).await);
     response(&state, code, &page)
 }
 
 /// The body of the order that a form means.
-fn json(offer: &Offer, given: &[(String, String)]) -> Value {
+fn json(offer: &Offer, given: &Given) -> Value {
     let asked = offer.asks.iter().map(|(key, ..)| *key);
     let keys = offer.fields.iter().copied().chain(asked);
-    let field = |key: &str| match (key, &*value(given, key)) {
+    let field = |key: &str| match (key, given.get(key)) {
         (_, "") => None,
         ("force" | "all", text) => Some((key.to_owned(), Value::Bool(text == "true"))),
         (_, text) => Some((key.to_owned(), Value::String(text.to_owned()))),

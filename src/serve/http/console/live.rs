@@ -106,8 +106,7 @@ pub(super) async fn live(
     uri: Uri,
 ) -> Response {
     let followed = given(&uri).and_then(|given| {
-        let page = given.into_iter().find(|(key, _)| key == "page");
-        let page = ["/", &page.map(|(_, page)| page).unwrap_or_default()].concat();
+        let page = ["/", given.get("page")].concat();
         let page_uri: Uri = page.parse().map_err(ApiError::bad)?;
         pages.follow(page, page_uri, &state, &turns)
     });
