@@ -117,8 +117,10 @@ impl MixinArgs {
     fn rules(&self, shipped: &str) -> String {
         let mut text = shipped.to_owned();
         if let Some(base) = &self.runbook_url {
-            let shipped = format!("runbook_url: {RUNBOOK_BASE}/");
-            text = text.replace(&shipped, &format!("runbook_url: {base}/"));
+            for link in ["runbook_url", "advice_url"] {
+                let shipped = format!("{link}: {RUNBOOK_BASE}/");
+                text = text.replace(&shipped, &format!("{link}: {base}/"));
+            }
         }
         if let Some(base) = &self.dashboard_url {
             let shipped = format!("dashboard_url: {DASHBOARD_BASE}/");

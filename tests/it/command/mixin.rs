@@ -109,6 +109,7 @@ async fn links_and_selector_are_this_installations() {
             "runbook_url: http://127.0.0.1:10984/docs/",
             "runbook_url: https://recliner.example/docs/",
         ),
+        ("advice_url: http://127.0.0.1:10984/docs/", "advice_url: https://recliner.example/docs/"),
         (
             "dashboard_url: http://127.0.0.1:3000/d/",
             "dashboard_url: http://127.0.0.1:10984/docs/d/",

@@ -39,6 +39,25 @@ fn every_alert_has_its_runbook_and_every_runbook_its_alert() {
     assert_eq!(ALERTS.matches("runbook_url:").count(), alerts.len());
 }
 
+/// An alert says that something is so; where a rule of the advice knows what to type, it leads there.
+#[test]
+fn alerts_lead_to_the_advice_that_has_the_remedy() {
+    let page = "http://127.0.0.1:10984/docs/advice.html#";
+    let mut led = 0;
+    for (name, rule) in &alerts() {
+        let Some(url) = rule.annotations.get("advice_url") else { continue };
+        let code = url.strip_prefix(page).unwrap_or_else(|| panic!("{name}: {url}"));
+        let known = recliner::advice::rule_of_code(code).is_some();
+        assert!(known || code == "{{ $labels.code }}", "{name}: {code}");
+        let text = sections()[name.as_str()];
+        let link = if known { format!("advice.md#{code}") } else { "advice.md".to_owned() };
+        assert!(text.contains(&link), "{name}: the runbook does not name {code}");
+        led += 1;
+    }
+    assert_eq!(ALERTS.matches("advice_url:").count(), led);
+    assert!(led > 10, "{led}");
+}
+
 #[test]
 fn every_section_says_what_it_means_how_to_check_and_what_to_do() {
     for (name, text) in sections().into_iter().filter(|(name, _)| name.starts_with("Recliner")) {
