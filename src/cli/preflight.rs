@@ -69,16 +69,7 @@ async fn ask_service(
     client: &ServiceClient,
     question: &PreflightQuestion,
 ) -> Result<Preflight, CommandError> {
-    client.post("/api/v1/preflight", question).await.map_err(|failure| {
-        // A service without this route says which it has.
-        match failure.why.starts_with("there is no /api/v1/preflight") {
-            true => CommandError::failed(format!(
-                "the recliner at {} is older than this command and has no preflight; upgrade it, or name the cluster with --couchdb.url",
-                client.name()
-            )),
-            false => failure,
-        }
-    })
+    client.post("/api/v1/preflight", question).await
 }
 
 /// Reads the cluster, and the document that the database has now.

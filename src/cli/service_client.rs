@@ -304,11 +304,6 @@ impl ServiceClient {
         Ok(length)
     }
 
-    /// Its name in messages: its URL, or its Unix socket.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Asks a route whose status is the whole answer.
     ///
     /// # Errors
@@ -377,6 +372,15 @@ impl ServiceClient {
             return CommandError { is_transient: false, ..self.unanswered(reason) };
         }
         match serde_json::from_slice::<Failed>(body) {
+            // A service without a route says which it has.
+            Ok(failed) if failed.error.starts_with("there is no /api/v1/") => {
+                let route = failed.error.split([';', ' ']).nth(3).unwrap_or_default();
+                CommandError::failed(format!(
+                    "the recliner at {} is older than this command and has no {}; upgrade it",
+                    self.name,
+                    printable(route)
+                ))
+            }
             Ok(failed) => refused(status, failed),
             Err(why) => self.strange(status, &why),
         }

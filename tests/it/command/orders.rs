@@ -376,3 +376,28 @@ async fn advice_is_muted_by_code_and_subject_and_counted_again() {
         assert_eq!(asked.body, body);
     }
 }
+
+#[tokio::test]
+async fn an_older_service_is_named_with_what_it_lacks() {
+    let dir = tempfile::tempdir().unwrap();
+    let design = dir.path().join("by_day.json").display().to_string();
+    std::fs::write(&design, r#"{"views":{"by_day":{"map":"function(doc) {}"}}}"#).unwrap();
+    for (words, route) in [
+        (&["advise"][..], "advice"),
+        (&["advise", "--by", "database"], "usage"),
+        (&["advise", "--mute", "orphan_shards", "--for", "1d"], "advice/mute"),
+        (&["what-if"], "what-if"),
+        (&["what-if", "--since", "1d"], "scorecard"),
+        (&["preflight", "orders", &design], "preflight"),
+    ] {
+        let error = format!("there is no /api/v1/{route}; there are /api/v1/status and plan");
+        let body = json!({ "status": "error", "errorType": "not_found", "error": error });
+        let fake = Fake::answering(StatusCode::NOT_FOUND, &body.to_string()).await;
+        let ran = recliner(&[words, &["--recliner.url", &fake.url]].concat(), &[]).await;
+        let says = format!(
+            "the recliner at {} is older than this command and has no /api/v1/{route}; upgrade it",
+            fake.url
+        );
+        assert!(ran.code == 1 && ran.err.contains(&says), "{words:?}: {} {}", ran.code, ran.err);
+    }
+}
