@@ -110,6 +110,9 @@ fn details(row: &EventLine) -> Vec<String> {
     let more = row.of.as_deref().zip(row.targets);
     let was = row.was.as_ref().and_then(Option::as_deref);
     [
+        word(row.code.as_deref()),
+        word(row.subject.as_deref()),
+        row.until.as_deref().map(|until| format!("until {}", printable(until))),
         row.by.as_deref().map(|by| format!("by {}", printable(by))),
         channel,
         word(row.class.as_deref()),

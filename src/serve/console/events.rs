@@ -73,6 +73,7 @@ fn about(event: &EventLine) -> Markup {
         @if let Some(target) = &event.target { (id_link(target, None)) }
         @else if let Some(db) = &event.db { (super::cells::database_link(db)) }
         @else if let Some(scope) = &event.scope { (name(scope)) }
+        @else if let Some(subject) = &event.subject { (name(subject)) }
         @if let Some(targets) = event.targets { span.quiet { " and " (targets.saturating_sub(1)) " more" } }
     }
 }
@@ -82,6 +83,8 @@ fn details(event: &EventLine) -> Markup {
     let texts = [
         ("on ", &event.node),
         ("channel ", &event.channel),
+        ("advice ", &event.code),
+        ("until ", &event.until),
         ("ordered by ", &event.ordered_by),
         ("by ", &event.by),
         ("section ", &event.section),

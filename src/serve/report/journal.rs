@@ -236,6 +236,15 @@ pub struct EventLine {
     /// The value before; null where the key was absent.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
     pub was: Option<Option<String>>,
+    /// The code of the advice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// What the advice is about; absent for all advice of the code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// When muted advice counts again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
     /// Whether the index lagged far behind or a little.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<words::BuildClass>")]
@@ -309,6 +318,16 @@ impl EventLine {
             }
             EventDetails::IndexBuildFinished { result, .. } => {
                 Self { result: Some(result.into()), ..head }
+            }
+            EventDetails::AdviceGiven { code, subject }
+            | EventDetails::AdviceGone { code, subject } => {
+                Self { code: Some(code), subject: Some(subject), ..head }
+            }
+            EventDetails::AdviceMuted { code, subject, until, by, why } => {
+                Self { code: Some(code), subject, until: Some(until.rfc3339()), by, why, ..head }
+            }
+            EventDetails::AdviceUnmuted { code, subject } => {
+                Self { code: Some(code), subject, ..head }
             }
             EventDetails::Released { .. }
             | EventDetails::Created { .. }
@@ -407,12 +426,25 @@ mod tests {
             EventDetails::IndexBuildStarted { target: target.clone(), class: "batch".into() },
             EventDetails::IndexBuildFinished { target, result: "built".into() },
             EventDetails::Omitted { of: "queued".into(), targets: 7 },
+            EventDetails::AdviceGiven { code: "c".into(), subject: "orders".into() },
+            EventDetails::AdviceGone { code: "c".into(), subject: "orders".into() },
+            EventDetails::AdviceUnmuted { code: "c".into(), subject: None },
+            EventDetails::AdviceMuted {
+                code: "c".into(),
+                subject: None,
+                until: at,
+                by: Some("ann".into()),
+                why: Some("known".into()),
+            },
             EventDetails::Updated { db: "orders".into() },
         ] {
             let line = EventLine::of(7, &JournalEvent { at, details: what.clone() });
             let mut expected = json!(what);
             expected["seq"] = 7.into();
             expected["at"] = at.rfc3339().into();
+            if let Some(until) = expected.get_mut("until") {
+                *until = at.rfc3339().into();
+            }
             assert_eq!(json!(line), expected);
             assert_eq!(serde_json::from_value::<EventLine>(json!(line)).unwrap(), line);
         }

@@ -157,6 +157,44 @@ pub enum EventDetails {
         /// `built` or `failed`.
         result: String,
     },
+    /// A rule found something, for the first time or again.
+    AdviceGiven {
+        /// The rule's code.
+        code: String,
+        /// What the advice is about.
+        subject: String,
+    },
+    /// A rule does not find it any more.
+    AdviceGone {
+        /// The rule's code.
+        code: String,
+        /// What the advice was about.
+        subject: String,
+    },
+    /// An operator muted advice.
+    AdviceMuted {
+        /// The rule's code.
+        code: String,
+        /// What the muted advice is about; absent for all advice of the code.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        subject: Option<String>,
+        /// When it counts again.
+        until: Moment,
+        /// Who muted it, and from where.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// The reason given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
+    /// Advice counts again: its time is over, or an operator ended it.
+    AdviceUnmuted {
+        /// The rule's code.
+        code: String,
+        /// What the advice is about; absent for all advice of the code.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        subject: Option<String>,
+    },
     /// A database was created.
     Created {
         /// Its name.
@@ -222,6 +260,14 @@ pub enum EventType {
     IndexBuildStarted,
     /// An index build ended.
     IndexBuildFinished,
+    /// A rule found something.
+    AdviceGiven,
+    /// A rule does not find it any more.
+    AdviceGone,
+    /// An operator muted advice.
+    AdviceMuted,
+    /// Muted advice counts again.
+    AdviceUnmuted,
     /// A database was created.
     Created,
     /// A database was written to.
@@ -232,7 +278,7 @@ pub enum EventType {
 
 impl EventType {
     /// Every type.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 23] = [
         Self::Queued,
         Self::Refused,
         Self::Omitted,
@@ -249,6 +295,10 @@ impl EventType {
         Self::Restored,
         Self::IndexBuildStarted,
         Self::IndexBuildFinished,
+        Self::AdviceGiven,
+        Self::AdviceGone,
+        Self::AdviceMuted,
+        Self::AdviceUnmuted,
         Self::Created,
         Self::Updated,
         Self::Deleted,
@@ -274,6 +324,10 @@ impl EventType {
             Self::Restored => "restored",
             Self::IndexBuildStarted => "index_build_started",
             Self::IndexBuildFinished => "index_build_finished",
+            Self::AdviceGiven => "advice_given",
+            Self::AdviceGone => "advice_gone",
+            Self::AdviceMuted => "advice_muted",
+            Self::AdviceUnmuted => "advice_unmuted",
             Self::Created => "created",
             Self::Updated => "updated",
             Self::Deleted => "deleted",
@@ -329,6 +383,10 @@ impl EventDetails {
             | Self::Resumed { .. }
             | Self::TakenOver(_)
             | Self::Restored(_)
+            | Self::AdviceGiven { .. }
+            | Self::AdviceGone { .. }
+            | Self::AdviceMuted { .. }
+            | Self::AdviceUnmuted { .. }
             | Self::Created { .. }
             | Self::Updated { .. }
             | Self::Deleted { .. } => None,
@@ -365,6 +423,10 @@ impl EventDetails {
             Self::Restored(_) => EventType::Restored,
             Self::IndexBuildStarted { .. } => EventType::IndexBuildStarted,
             Self::IndexBuildFinished { .. } => EventType::IndexBuildFinished,
+            Self::AdviceGiven { .. } => EventType::AdviceGiven,
+            Self::AdviceGone { .. } => EventType::AdviceGone,
+            Self::AdviceMuted { .. } => EventType::AdviceMuted,
+            Self::AdviceUnmuted { .. } => EventType::AdviceUnmuted,
             Self::Created { .. } => EventType::Created,
             Self::Updated { .. } => EventType::Updated,
             Self::Deleted { .. } => EventType::Deleted,
@@ -452,6 +514,16 @@ mod tests {
             EventDetails::Restored(setting),
             EventDetails::IndexBuildStarted { target: target.clone(), class: "batch".into() },
             EventDetails::IndexBuildFinished { target, result: "built".into() },
+            EventDetails::AdviceGiven { code: "c".into(), subject: "orders".into() },
+            EventDetails::AdviceGone { code: "c".into(), subject: "orders".into() },
+            EventDetails::AdviceMuted {
+                code: "c".into(),
+                subject: None,
+                until: Moment::from_unix(99),
+                by: Some("ann".into()),
+                why: None,
+            },
+            EventDetails::AdviceUnmuted { code: "c".into(), subject: Some("orders".into()) },
             EventDetails::Created { db: "orders".into() },
             EventDetails::Updated { db: "orders".into() },
             EventDetails::Deleted { db: "orders".into() },

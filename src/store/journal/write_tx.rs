@@ -18,7 +18,7 @@ use super::{
 use crate::model::{
     records::{
         AdviceKey, AdviceRecord, CompactionOrder, CorrectionKey, CorrectionRecord, Intent,
-        IntentKey, Outcome, ScorecardChange, StateChange, Suspension, SuspensionScope,
+        IntentKey, Mute, Outcome, ScorecardChange, StateChange, Suspension, SuspensionScope,
         TargetRecord,
     },
     settings::work,
@@ -149,7 +149,39 @@ impl<'tx> WriteTx<'tx> {
     fn set_advice(&mut self, key: &AdviceKey, record: Option<&AdviceRecord>) -> Result<(), Error> {
         let subject = key.subject.as_deref().map_or_else(String::new, |it| format!(":{it}"));
         let name = format!("{META_ADVICE_PREFIX}{}{subject}", key.code);
-        self.set_meta(&name, record.map(|record| (key, record)).as_ref())
+        let before = self.meta.get(name.as_str())?.map(|json| json.value().to_vec());
+        let before: Option<(AdviceKey, AdviceRecord)> =
+            before.map(|json| parse_entry(&json)).transpose()?;
+        self.set_meta(&name, record.map(|record| (key, record)).as_ref())?;
+        let before = before.map(|(_, record)| record).unwrap_or_default();
+        self.insert_advice_events(key, &before, &record.cloned().unwrap_or_default())
+    }
+
+    /// Records what became of advice. That it is forgotten, long after it was gone, is no event.
+    fn insert_advice_events(
+        &mut self,
+        key: &AdviceKey,
+        before: &AdviceRecord,
+        after: &AdviceRecord,
+    ) -> Result<(), Error> {
+        let AdviceKey { code, subject } = key.clone();
+        if let Some(subject) = subject.clone() {
+            let is_given = |it: &AdviceRecord| it.first_seen.is_some() && it.gone_at.is_none();
+            let code = code.clone();
+            match (is_given(before), is_given(after)) {
+                (false, true) => self.insert_event(EventDetails::AdviceGiven { code, subject })?,
+                (true, false) => self.insert_event(EventDetails::AdviceGone { code, subject })?,
+                (true, true) | (false, false) => {}
+            }
+        }
+        match (&before.mute, &after.mute) {
+            (before, Some(mute)) if before.as_ref() != Some(mute) => {
+                let Mute { since: _, until, by, why } = mute.clone();
+                self.insert_event(EventDetails::AdviceMuted { code, subject, until, by, why })
+            }
+            (Some(_), None) => self.insert_event(EventDetails::AdviceUnmuted { code, subject }),
+            (Some(_) | None, Some(_) | None) => Ok(()),
+        }
     }
 
     fn change_scorecard(&mut self, change: &ScorecardChange) -> Result<(), Error> {

@@ -162,6 +162,10 @@ async fn kept(dir: &Path) -> Option<Kept> {
             | EventDetails::Lapsed { .. }
             | EventDetails::IndexBuildStarted { .. }
             | EventDetails::IndexBuildFinished { .. }
+            | EventDetails::AdviceGiven { .. }
+            | EventDetails::AdviceGone { .. }
+            | EventDetails::AdviceMuted { .. }
+            | EventDetails::AdviceUnmuted { .. }
             | EventDetails::Created { .. }
             | EventDetails::Updated { .. }
             | EventDetails::Deleted { .. } => continue,
