@@ -100,6 +100,8 @@ fn inputs(targets: u64) -> AdviceInputs {
         plan: Arc::new(plan),
         status: Arc::new(ScanStatus::default()),
         node_settings: Arc::default(),
+        volume_dates: None,
+        lags: Arc::default(),
         settings: AdviceSettings::default(),
     }
 }

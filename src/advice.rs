@@ -11,6 +11,7 @@
 mod attribution;
 mod finding;
 mod findings;
+mod lag_history;
 pub mod preflight;
 mod remedy;
 mod rules;
@@ -20,17 +21,20 @@ mod task;
 #[cfg(test)]
 pub(crate) mod test_cluster;
 mod view;
+mod volume_dates;
 mod waste;
 
 pub use attribution::{AttributeBy, Attributed, AttributedBytes, Attribution, attribute};
 pub use finding::{Evidence, EvidenceValue, Finding, Gain, Severity, Subject};
 pub use findings::{Findings, Surplus};
+pub use lag_history::{LagChange, LagHistory};
 pub use remedy::{Remedy, RemedyKind};
 pub use rules::{FAMILIES, Family, Rule, rule_of_code, rules};
 pub use situation::{AdviceInputs, Situation};
 pub use survey::{DbSurvey, GrowthSums, NodeSurvey, Survey};
 pub use task::{AdviceHandle, AdviceSources, AdviceTask, MuteError, MuteOrder};
 pub use view::{AdviceView, Piece};
+pub use volume_dates::{FullDates, VolumeDates};
 pub use waste::Waste;
 
 use wall_clock::Moment;
@@ -49,8 +53,12 @@ pub struct RuleResult {
 /// What every rule finds, in the order of the rules; rules that find nothing are left out.
 #[must_use]
 pub fn check(inputs: &AdviceInputs, now: Moment) -> Vec<RuleResult> {
-    let survey = Survey::of(&inputs.plan.snapshot, now);
-    let situation = Situation { inputs, survey: &survey, now };
+    check_surveyed(inputs, &Survey::of(&inputs.plan.snapshot, now), now)
+}
+
+/// The same, where the pass over all targets was made before.
+fn check_surveyed(inputs: &AdviceInputs, survey: &Survey, now: Moment) -> Vec<RuleResult> {
+    let situation = Situation { inputs, survey, now };
     let results = rules().map(|rule| {
         let mut findings = Findings::default();
         (rule.check)(&situation, &mut findings);

@@ -47,7 +47,7 @@ use crate::{
     datadir::ReadProblem,
     model::{
         correction::{Correction, DbCorrections},
-        facts::Facts,
+        facts::{Facts, Overhead},
         growth::{Growth, SizeReading},
         rent::{Rent, WasteReading},
         target::{TargetKind, TargetState},
@@ -132,6 +132,8 @@ pub struct Snapshot {
     unconfirmed: Arc<IndexSet>,
     /// Why a file's header could not be read, for the few targets concerned.
     problems: Arc<BTreeMap<TargetIx, ReadProblem>>,
+    /// What shards keep beside their documents, for the few that keep much.
+    overheads: Arc<BTreeMap<TargetIx, Overhead>>,
     quiet: bool,
 }
 
@@ -248,6 +250,12 @@ impl Snapshot {
             .enumerate()
             .filter(|(_, row)| row.kind.is_some())
             .filter_map(|(at, _)| self.target_at(at))
+    }
+
+    /// The targets that keep much beside their documents, with what they keep.
+    pub fn overheads(&self) -> impl Iterator<Item = (TargetRef<'_>, &Overhead)> {
+        let each = self.overheads.iter();
+        each.filter_map(|(ix, overhead)| Some((self.target(*ix)?, overhead)))
     }
 
     /// Every node that was ever a member, after the pseudo node of the cluster.

@@ -53,6 +53,9 @@ impl Rule {
     }
 }
 
+/// The rule about volumes that fill up, for which the future is simulated.
+pub(super) const VOLUME_FILLS: &str = "volume_fills";
+
 /// Every family, in the order of the book.
 pub const FAMILIES: &[Family] = &[
     compaction::FAMILY,

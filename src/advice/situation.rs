@@ -1,6 +1,6 @@
 //! Everything that rules may look at.
 
-use super::Survey;
+use super::{LagHistory, Survey, VolumeDates};
 use crate::{
     model::settings::advice::AdviceSettings,
     plan::Plan,
@@ -20,6 +20,10 @@ pub struct AdviceInputs {
     pub status: Arc<ScanStatus>,
     /// How the nodes are set; none of them where settings are not read.
     pub node_settings: Arc<NodeSettings>,
+    /// When volumes are full, as a simulation had it last; none where nobody looked ahead.
+    pub volume_dates: Option<Arc<VolumeDates>>,
+    /// How far indexes lagged earlier.
+    pub lags: Arc<LagHistory>,
     /// The thresholds.
     pub settings: AdviceSettings,
 }

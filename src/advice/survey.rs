@@ -124,6 +124,9 @@ impl GrowthSums {
 /// A shard that grows by less is idle: a mean fades and is never zero again. About 90 KB a day.
 const MIN_WRITE_RATE: f64 = 1.0;
 
+/// An index that lacks fewer changes is behind for seconds.
+const MIN_LAG: u64 = 1_000;
+
 /// The sums of all databases and nodes, and the targets that are listed one by one.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
@@ -139,6 +142,8 @@ pub struct Survey {
     pub missing: Vec<TargetIx>,
     /// Cleanups of databases that have stale index files.
     pub cleanups: Vec<TargetIx>,
+    /// View indexes that are far behind their database.
+    pub lagging_views: Vec<TargetIx>,
 }
 
 impl Survey {
@@ -259,6 +264,9 @@ impl Survey {
         self.views_by_db.add(target.db().as_usize(), target.ix());
         let (file, active) = (target.file_bytes(), target.active_bytes());
         let pending = target.facts().updates_pending.get().unwrap_or_default();
+        if pending >= MIN_LAG {
+            self.lagging_views.push(target.ix());
+        }
         let functions = target.view().map_or(0, |view| view.functions.len());
         let db = self.db(target);
         db.views += 1;

@@ -3,9 +3,13 @@
 //! Owns the [`AdviceView`] and publishes it. Nothing waits for it: it has a thread of its own, and while the
 //! journal cannot be written, what is remembered is stored later. A mute is answered when it is stored.
 
-use super::{AdviceInputs, AdviceView, check};
+use super::{
+    AdviceInputs, AdviceView, LagHistory, RuleResult, Survey, VolumeDates, check_surveyed,
+    rules::VOLUME_FILLS,
+};
 use crate::{
     model::{
+        channel::Channels,
         records::{AdviceKey, AdviceRecord, Mute, StateChange, StateStore, StoreError},
         settings::advice::AdviceSettings,
     },
@@ -16,16 +20,21 @@ use crate::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot, watch},
+    task::JoinHandle,
     time::{self, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
-use wall_clock::Clock;
+use wall_clock::{Clock, Moment};
 
 /// Time from one look at the cluster to the next.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Time from one look to the next until there is something to look at.
 const FIRST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time from one look ahead to the next, while a volume is about to fill: dates move by hours, and a look takes
+/// seconds of a processor and the memory of a what-if.
+const OUTLOOK_INTERVAL: Duration = Duration::from_secs(6 * 3_600);
 
 /// Orders are rare and answered at once, so a short queue is enough.
 const ORDER_QUEUE_LENGTH: usize = 8;
@@ -88,6 +97,8 @@ pub struct AdviceSources {
     pub status: watch::Receiver<Arc<ScanStatus>>,
     /// How the nodes are set.
     pub node_settings: watch::Receiver<Arc<NodeSettings>>,
+    /// The channels of smoosh by these settings.
+    pub smoosh_channels: fn(&NodeSettings) -> Channels,
     /// The thresholds.
     pub settings: watch::Receiver<AdviceSettings>,
 }
@@ -98,6 +109,8 @@ impl AdviceSources {
             plan: Arc::clone(&self.plans.borrow()),
             status: Arc::clone(&self.status.borrow()),
             node_settings: Arc::clone(&self.node_settings.borrow()),
+            volume_dates: None,
+            lags: Arc::default(),
             settings: *self.settings.borrow(),
         }
     }
@@ -114,6 +127,48 @@ pub struct AdviceTask {
     view: AdviceView,
     /// What waits to be stored.
     waiting: BTreeMap<AdviceKey, StateChange>,
+    outlook: VolumeOutlook,
+    lags: Arc<LagHistory>,
+}
+
+/// The look ahead to the dates on which volumes are full.
+#[derive(Debug, Default)]
+struct VolumeOutlook {
+    dates: Option<Arc<VolumeDates>>,
+    began_at: Option<Moment>,
+    running: Option<JoinHandle<Option<VolumeDates>>>,
+}
+
+impl VolumeOutlook {
+    /// Looks ahead if a volume is about to fill and the last look is old; forgets dates when none is any more.
+    fn update(
+        &mut self,
+        results: &[RuleResult],
+        inputs: &AdviceInputs,
+        smoosh: impl FnOnce() -> Channels,
+        now: Moment,
+    ) {
+        if !results.iter().any(|result| result.rule.code == VOLUME_FILLS) {
+            self.dates = None;
+            return;
+        }
+        let is_due = self.began_at.is_none_or(|began| began.age(now) >= OUTLOOK_INTERVAL);
+        if is_due && self.running.is_none() {
+            self.began_at = Some(now);
+            let (plan, smoosh) = (Arc::clone(&inputs.plan), smoosh());
+            let look = move || VolumeDates::of(&plan, &smoosh, now);
+            self.running = Some(tokio::task::spawn_blocking(look));
+        }
+    }
+
+    /// Waits for the look that runs, for ever if there is none.
+    async fn finished(&mut self) {
+        let Some(running) = &mut self.running else { return std::future::pending().await };
+        // A panic there is logged, and ends no more than this look.
+        let dates = running.await.ok().flatten();
+        self.running = None;
+        self.dates = dates.map(Arc::new);
+    }
 }
 
 impl AdviceTask {
@@ -128,7 +183,10 @@ impl AdviceTask {
         let (orders, taken) = mpsc::channel(ORDER_QUEUE_LENGTH);
         let handle = AdviceHandle { view, orders };
         let (view, waiting) = (AdviceView::default(), BTreeMap::new());
-        (Self { clock, sources, store, published, orders: taken, view, waiting }, handle)
+        let (outlook, lags) = (VolumeOutlook::default(), Arc::default());
+        let task =
+            Self { clock, sources, store, published, orders: taken, view, waiting, outlook, lags };
+        (task, handle)
     }
 
     /// Waits for what the previous process left, then runs until `stop`. Ends if there is no usable state, as
@@ -152,6 +210,9 @@ impl AdviceTask {
                     // The client may have disconnected.
                     let _gone = reply.send(done);
                 }
+                () = self.outlook.finished() => {
+                    self.look();
+                }
                 _ = tick.tick() => {
                     if self.look() && is_first {
                         is_first = false;
@@ -169,12 +230,19 @@ impl AdviceTask {
 
     /// Asks all rules; returns whether there was a cluster to look at.
     fn look(&mut self) -> bool {
-        let inputs = self.sources.inputs();
+        let mut inputs = self.sources.inputs();
         if !inputs.status.is_ready(inputs.plan.snapshot.version()) {
             return false;
         }
         let now = self.clock.now();
-        for change in self.view.update(check(&inputs, now), now) {
+        let survey = Survey::of(&inputs.plan.snapshot, now);
+        self.lags = Arc::new(self.lags.updated(&inputs.plan.snapshot, &survey.lagging_views));
+        inputs.lags = Arc::clone(&self.lags);
+        inputs.volume_dates.clone_from(&self.outlook.dates);
+        let results = check_surveyed(&inputs, &survey, now);
+        let smoosh = || (self.sources.smoosh_channels)(&inputs.node_settings);
+        self.outlook.update(&results, &inputs, smoosh, now);
+        for change in self.view.update(results, now) {
             if let StateChange::SetAdvice(key, _) = &change {
                 self.waiting.insert(key.clone(), change);
             }

@@ -1,17 +1,17 @@
 //! A small cluster for the tests of rules.
 
-use super::{AdviceInputs, Finding, Findings, Rule, Situation, Survey};
+use super::{AdviceInputs, Finding, Findings, LagHistory, Rule, Situation, Survey, VolumeDates};
 use crate::{
     jobs::{Job, JobKey, JobKind, JobPhase},
     model::{
         channel::Channels,
-        facts::{FactFlags, FactSource, Facts, Measurement},
+        facts::{FactFlags, FactSource, Facts, Measurement, Overhead},
         records::JobOwner,
         settings::advice::AdviceSettings,
         target::{TargetKind, TargetState},
     },
     plan::{
-        Conditions, Queues, Rules,
+        Conditions, Plan, Queues, Rules,
         disk::{Disks, Volume, VolumeSpace},
     },
     scan::ScanStatus,
@@ -102,6 +102,8 @@ pub(crate) struct Index {
     /// The size of its file, all of it live.
     pub(crate) bytes: Option<u64>,
     pub(crate) pending: Option<u64>,
+    /// The last purge that it has processed.
+    pub(crate) purges: Option<u64>,
     pub(crate) functions: Vec<u64>,
     pub(crate) build_query: Option<IndexQuery>,
 }
@@ -116,6 +118,7 @@ impl Index {
             signature,
             bytes: Some(100 << 20),
             pending: Some(0),
+            purges: None,
             functions: Vec::new(),
             build_query: Some(build_query),
         }
@@ -153,6 +156,8 @@ pub(crate) struct TestCluster {
     pub(crate) rules: Rules,
     pub(crate) status: ScanStatus,
     pub(crate) node_settings: NodeSettings,
+    pub(crate) volume_dates: Option<VolumeDates>,
+    pub(crate) lags: LagHistory,
     pub(crate) settings: AdviceSettings,
 }
 
@@ -165,6 +170,8 @@ impl TestCluster {
             rules: Rules::default(),
             status: ScanStatus::default(),
             node_settings: NodeSettings::default(),
+            volume_dates: None,
+            lags: LagHistory::default(),
             settings: AdviceSettings::default(),
         }
     }
@@ -226,6 +233,16 @@ impl TestCluster {
         self.draft.set_state(ix, shard.state);
     }
 
+    /// What was read of the overhead of every shard of a database.
+    pub(crate) fn set_overhead(&mut self, db: &str, overhead: Overhead) {
+        let shards = self.draft.current().targets().filter(|it| it.kind() == TargetKind::Db);
+        let shards = shards.filter(|it| it.db_name().db == db);
+        let shards: Vec<_> = shards.map(|it| (it.ix(), it.facts())).collect();
+        for (ix, facts) in shards {
+            self.draft.set_facts(ix, Facts { overhead, ..facts });
+        }
+    }
+
     /// A cleanup of a database for which there is evidence, with the bytes of its stale index files.
     pub(crate) fn add_cleanup(&mut self, db: &str, file_bytes: Option<u64>) {
         let db = self.draft.get_or_add_db(DbName { db, suffix: ".1" });
@@ -267,9 +284,14 @@ impl TestCluster {
     }
 
     pub(crate) fn add_index(&mut self, index: &Index) {
+        self.add_index_of(index, Signature([index.signature; 16]));
+    }
+
+    /// The same with a whole signature.
+    pub(crate) fn add_index_of(&mut self, index: &Index, signature: Signature) {
         let db = self.draft.get_or_add_db(DbName { db: index.db, suffix: ".1" });
         let view = View {
-            signature: Signature([index.signature; 16]),
+            signature,
             designs: Arc::new([index.design.into()]),
             functions: index.functions.clone().into(),
             build_query: index.build_query.clone(),
@@ -280,6 +302,7 @@ impl TestCluster {
             file_bytes: index.bytes.into(),
             active_bytes: index.bytes.into(),
             updates_pending: index.pending.into(),
+            purge_seq: index.purges.into(),
             measured_at: Some(Measurement { at: NOW, source: FactSource::Http }),
             ..Facts::default()
         };
@@ -318,18 +341,24 @@ impl TestCluster {
         }
     }
 
-    /// What the rules are asked about.
-    pub(crate) fn inputs(mut self) -> AdviceInputs {
+    /// The plan of this moment.
+    pub(crate) fn plan(&mut self) -> Plan {
         let snapshot = self.draft.publish(NOW);
-        let rules = Arc::new(self.rules);
-        let mut queues = Queues::new(Arc::new(self.channels));
+        let rules = Arc::new(self.rules.clone());
+        let mut queues = Queues::new(Arc::new(self.channels.clone()));
         queues.apply_snapshot(&snapshot, NOW);
         queues.update_prices(&snapshot, &self.conditions, &rules, NOW);
-        let plan = queues.make_plan(&snapshot, &self.conditions, &rules, NOW);
+        queues.make_plan(&snapshot, &self.conditions, &rules, NOW)
+    }
+
+    /// What the rules are asked about.
+    pub(crate) fn inputs(mut self) -> AdviceInputs {
         AdviceInputs {
-            plan: Arc::new(plan),
+            plan: Arc::new(self.plan()),
             status: Arc::new(self.status),
             node_settings: Arc::new(self.node_settings),
+            volume_dates: self.volume_dates.map(Arc::new),
+            lags: Arc::new(self.lags),
             settings: self.settings,
         }
     }

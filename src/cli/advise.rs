@@ -4,7 +4,7 @@ use super::{
     CommandError, Exit,
     args::{AdviseArgs, Format},
     orders::until_carried_out,
-    print, print_json, printable,
+    print, print_error, print_json, printable,
     read_once::{self, AnswerSource, ClusterReading},
     service_client::ServiceClient,
     table,
@@ -43,7 +43,10 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
             (ask_service(&client).await.map_err(read_once::missing_source_error)?, None)
         }
         AnswerSource::Cluster => {
-            let (reading, settings, unseen) = read_cluster(&args).await?;
+            let (reading, settings, unseen) = read_cluster(&args, true).await?;
+            for why in reading.node_settings.problems.values() {
+                print_error(&printable(&format!("how a node is set could not be read: {why}")));
+            }
             (advice_of(reading, &settings), Some(unseen))
         }
     };
@@ -82,7 +85,7 @@ async fn usage(args: &AdviseArgs, by: &str) -> Result<Exit, CommandError> {
             (asked.map_err(read_once::missing_source_error)?, Exit::Done)
         }
         AnswerSource::Cluster => {
-            let (reading, _, exit) = read_cluster(args).await?;
+            let (reading, _, exit) = read_cluster(args, false).await?;
             let by = AttributeBy::ALL.into_iter().find(|it| it.label() == by);
             let by = by.unwrap_or(AttributeBy::Database);
             (Usage::of(&reading.plan.snapshot, by, NAMED), exit)
@@ -107,10 +110,16 @@ async fn ask_service(client: &ServiceClient) -> Result<Advice, CommandError> {
 }
 
 /// Reads the cluster; also returns the settings, and whether part of it could not be read.
-async fn read_cluster(args: &AdviseArgs) -> Result<(ClusterReading, Settings, Exit), CommandError> {
+async fn read_cluster(
+    args: &AdviseArgs,
+    and_node_settings: bool,
+) -> Result<(ClusterReading, Settings, Exit), CommandError> {
     let loaded = read_once::load(&args.source.flags(), args.source.config_file.as_deref())?;
     read_once::start_log_if_asked(&args.source.log, &loaded.settings)?;
-    let reading = read_once::read_cluster(&loaded.settings).await?;
+    let reading = match and_node_settings {
+        true => read_once::read_cluster_and_settings(&loaded.settings).await?,
+        false => read_once::read_cluster(&loaded.settings).await?,
+    };
     read_once::print_read_errors(&reading.status);
     let unseen = !reading.status.errors.is_empty();
     let exit = if unseen { Exit::Incomplete } else { Exit::Done };
@@ -124,7 +133,9 @@ fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
     let inputs = AdviceInputs {
         plan: reading.plan,
         status: reading.status,
-        node_settings: Arc::default(),
+        node_settings: reading.node_settings,
+        volume_dates: None,
+        lags: Arc::default(),
         settings: settings.advice,
     };
     let view = AdviceView::found(check(&inputs, now), now);

@@ -14,12 +14,15 @@ use crate::{
     scan::{Progress, ScanStatus},
     serve::report,
     service::{ClusterMonitor, Dependencies, TaskSet},
-    sources::couchdb::{NO_USER, SetupError, USER_AGENT},
+    sources::{
+        couchdb::{NO_USER, SetupError, USER_AGENT},
+        node_settings::NodeSettings,
+    },
 };
 use couchdb_client::{Client, ErrorKind, Transport};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{io::IsTerminal, path::Path, sync::Arc, time::Duration};
-use tokio::task::JoinSet;
+use tokio::{sync::watch as latest, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
@@ -27,6 +30,8 @@ use wall_clock::Clock;
 pub(super) struct ClusterReading {
     pub(super) plan: Arc<Plan>,
     pub(super) status: Arc<ScanStatus>,
+    /// How the nodes are set, if that was asked for.
+    pub(super) node_settings: Arc<NodeSettings>,
 }
 
 /// The peer of a command that can work without a running recliner.
@@ -137,6 +142,20 @@ pub(super) fn connect_with(settings: Settings) -> Result<Connected, CommandError
 
 /// Reads the cluster once. All tasks for that end with it.
 pub(super) async fn read_cluster(settings: &Settings) -> Result<ClusterReading, CommandError> {
+    read(settings, false).await
+}
+
+/// The same, and how each node is set.
+pub(super) async fn read_cluster_and_settings(
+    settings: &Settings,
+) -> Result<ClusterReading, CommandError> {
+    read(settings, true).await
+}
+
+async fn read(
+    settings: &Settings,
+    and_node_settings: bool,
+) -> Result<ClusterReading, CommandError> {
     let transport = Transport::http(&settings.couchdb, USER_AGENT)
         .map_err(|why| CommandError::usage(SetupError(why)))?;
     let registry = prometheus::Registry::new();
@@ -147,10 +166,35 @@ pub(super) async fn read_cluster(settings: &Settings) -> Result<ClusterReading, 
         ClusterMonitor::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
             .map_err(CommandError::usage)?;
     let bar = progress_bar();
+    let node_settings = and_node_settings.then(|| watch.start_node_settings(&mut tasks));
     let seen = await_first_sweep(&mut watch, &bar).await;
     bar.finish_and_clear();
-    seen
+    let mut seen = seen?;
+    if let Some(node_settings) = node_settings {
+        seen.node_settings = await_node_settings(node_settings, &seen.plan).await;
+    }
+    Ok(seen)
 }
+
+/// Waits until every node that answers was asked how it is set; each has a time limit of its own.
+async fn await_node_settings(
+    mut settings: latest::Receiver<Arc<NodeSettings>>,
+    plan: &Plan,
+) -> Arc<NodeSettings> {
+    let nodes = plan.snapshot.reachable_nodes();
+    let is_read = |settings: &Arc<NodeSettings>| {
+        let asked =
+            |node| settings.nodes.contains_key(node) || settings.problems.contains_key(node);
+        nodes.iter().all(asked)
+    };
+    // What was read until then is better than nothing.
+    let waiting = settings.wait_for(is_read);
+    let _in_time = tokio::time::timeout(NODE_SETTINGS_TIMEOUT, waiting).await.is_ok();
+    Arc::clone(&settings.borrow())
+}
+
+/// Time limit of that.
+const NODE_SETTINGS_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Waits for the end of the first sweep and the plan that follows from it.
 async fn await_first_sweep(
@@ -182,7 +226,7 @@ async fn await_first_sweep(
     if let Some(problem) = &status.problem {
         return Err(CommandError::failed(problem));
     }
-    Ok(ClusterReading { plan, status })
+    Ok(ClusterReading { plan, status, node_settings: Arc::default() })
 }
 
 fn progress_bar() -> ProgressBar {

@@ -5,7 +5,7 @@ use super::{
     read_problem::ReadProblem,
 };
 use crate::model::facts::OptionalU64;
-use couchdb_files::{self, Bytes as _, Header, ReportMatch};
+use couchdb_files::{self, Bytes as _, Header, ReportMatch, Trees};
 use couchdb_names::Signature;
 use rustix::{
     fd::AsFd,
@@ -36,6 +36,14 @@ pub struct HeaderValues {
     pub docs: OptionalU64,
     /// Deleted documents; databases only.
     pub deleted_docs: OptionalU64,
+    /// The last purge; of a view index, the last one that it has processed.
+    pub purge_seq: OptionalU64,
+    /// Bytes of the entries about purges; databases only.
+    pub purge_bytes: OptionalU64,
+    /// Bytes of the tree of `_local` documents; databases only.
+    pub local_bytes: OptionalU64,
+    /// Number of purges that a compaction keeps in any case; databases only.
+    pub purges_limit: Option<u32>,
     /// Whether a compaction would write a newer format or a single collation version.
     pub needs_upgrade: bool,
 }
@@ -173,6 +181,10 @@ impl FileReader {
                     compacted_seq: OptionalU64::new(header.compacted_seq),
                     docs: header.docs.into(),
                     deleted_docs: header.deleted_docs.into(),
+                    purge_seq: couchdb_files::last_purge(&opened, &header).into(),
+                    purge_bytes: purge_bytes(&header.trees).into(),
+                    local_bytes: header.trees.local.bytes().into(),
+                    purges_limit: u32::try_from(header.purge_infos_limit).ok(),
                     needs_upgrade: header.disk_version < LATEST_FORMAT,
                 };
             }
@@ -183,6 +195,7 @@ impl FileReader {
                     file.values.active_bytes = index.active.into();
                     file.values.external_bytes = index.external.into();
                     file.values.update_seq = OptionalU64::new(index.update_seq);
+                    file.values.purge_seq = OptionalU64::new(index.purge_seq);
                     file.values.needs_upgrade = index.collators.len() >= 2;
                     file.collators = Some(self.intern_collators(&index.collators));
                 } else {
@@ -204,6 +217,11 @@ impl FileReader {
         }
         Arc::clone(&self.collators)
     }
+}
+
+/// Bytes of the two trees of entries about purges.
+fn purge_bytes(trees: &Trees) -> Option<u64> {
+    Some(trees.purge.bytes()?.saturating_add(trees.purge_seq.bytes()?))
 }
 
 /// The node that a data directory belongs to, according to the headers of its node-local

@@ -4,8 +4,10 @@
 //! two sources. Never measures. Sources fill it; `score`, `estimate` and reports read it.
 
 mod merge;
+mod overhead;
 
 pub use merge::{ReadingComparison, compare_index, merge};
+pub use overhead::Overhead;
 
 use crate::model::target::TargetKind;
 use wall_clock::Moment;
@@ -98,6 +100,8 @@ pub enum FactKind {
     DeletedDocs,
     /// [`Facts::updates_pending`].
     UpdatesPending,
+    /// [`Facts::purge_seq`].
+    PurgeSeq,
 }
 
 impl FactKind {
@@ -118,6 +122,8 @@ impl FactKind {
             (Self::CompactedSeq, _) => None,
             (Self::UpdatesPending, TargetKind::Db) => None,
             (Self::UpdatesPending, _) => Some(4),
+            (Self::PurgeSeq, TargetKind::View) => Some(5),
+            (Self::PurgeSeq, _) | (Self::Docs, TargetKind::View) => None,
             (Self::Docs, _) => Some(5),
             (Self::DeletedDocs, _) => Some(6),
         }
@@ -135,11 +141,12 @@ impl FactKind {
             Self::Docs => "docs",
             Self::DeletedDocs => "deleted_docs",
             Self::UpdatesPending => "updates_pending",
+            Self::PurgeSeq => "purge_seq",
         }
     }
 
     /// Every measurement.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::File,
         Self::Active,
         Self::External,
@@ -148,6 +155,7 @@ impl FactKind {
         Self::Docs,
         Self::DeletedDocs,
         Self::UpdatesPending,
+        Self::PurgeSeq,
     ];
 }
 
@@ -251,6 +259,10 @@ pub struct Facts {
     pub deleted_docs: OptionalU64,
     /// Sequences that the index has not processed; views only.
     pub updates_pending: OptionalU64,
+    /// The last purge that the index has processed; views only. That of a shard is in [`Self::overhead`].
+    pub purge_seq: OptionalU64,
+    /// What the file keeps beside its documents; databases only, and kept by the tables only where it is much.
+    pub overhead: Overhead,
     /// When it was measured.
     pub measured_at: Option<Measurement>,
     /// The measurements that come from a file's header; all others come from CouchDB.
@@ -283,6 +295,7 @@ impl Facts {
             FactKind::Docs => self.docs,
             FactKind::DeletedDocs => self.deleted_docs,
             FactKind::UpdatesPending => self.updates_pending,
+            FactKind::PurgeSeq => self.purge_seq,
         }
     }
 
@@ -297,6 +310,7 @@ impl Facts {
             FactKind::Docs => &mut self.docs,
             FactKind::DeletedDocs => &mut self.deleted_docs,
             FactKind::UpdatesPending => &mut self.updates_pending,
+            FactKind::PurgeSeq => &mut self.purge_seq,
         }
     }
 

@@ -28,6 +28,8 @@ mod updates;
 mod web;
 mod what_if;
 
+pub(crate) use what_if::smoosh_channels;
+
 pub use metrics::families;
 pub use openapi::document as openapi;
 pub use orders::Order;

@@ -139,6 +139,9 @@ pub struct Target {
     pub deleted_docs: Option<u64>,
     /// Changes that the view has not seen.
     pub updates_pending: Option<u64>,
+    /// The last purge, of a shard with more than a thousand of them; of a view index, the last one that it has
+    /// processed.
+    pub purge_seq: Option<u64>,
     /// The collator versions one copy of a view names.
     pub collator_versions: Option<Vec<String>>,
     /// Whether CouchDB says a compaction runs.
@@ -371,6 +374,7 @@ impl Target {
             docs: facts.docs.get(),
             deleted_docs: facts.deleted_docs.get(),
             updates_pending: facts.updates_pending.get(),
+            purge_seq: facts.purge_seq.get().or_else(|| target.overhead()?.purge_seq.get()),
             collator_versions: view
                 .filter(|view| facts.measured_at.is_some() && view.search_index.is_none())
                 .map(|view| view.collators.iter().map(ToString::to_string).collect()),

@@ -19,6 +19,7 @@ use crate::{
     },
     plan::{Rules, disk, planner, pressure},
     scan,
+    serve::http::smoosh_channels,
     sources::{
         couchdb::{SetupError, USER_AGENT},
         inventory::{
@@ -341,6 +342,7 @@ impl ClusterMonitor {
             plans: self.planner.plan.clone(),
             status: self.scanner.status.clone(),
             node_settings,
+            smoosh_channels,
             settings: self.advice_settings.subscribe(),
         };
         let (task, handle) = AdviceTask::new(self.clock, sources, Arc::clone(&self.store));

@@ -90,7 +90,7 @@ fn shard_numbers(info: &ShardInfo) -> HeaderValues {
         compacted_seq: OptionalU64::new(info.compacted_seq),
         docs: OptionalU64::new(info.doc_count),
         deleted_docs: OptionalU64::new(info.doc_del_count),
-        needs_upgrade: false,
+        ..HeaderValues::default()
     }
 }
 

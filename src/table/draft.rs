@@ -11,7 +11,7 @@ use crate::{
     datadir::ReadProblem,
     model::{
         correction::Corrections,
-        facts::Facts,
+        facts::{Facts, Overhead},
         rent::WasteReading,
         target::{CLUSTER_NODE, TargetKind, TargetState},
     },
@@ -141,6 +141,24 @@ impl Draft {
         };
     }
 
+    /// Adds what was read of a shard's overhead; little is not kept.
+    fn update_overhead(&mut self, ix: TargetIx, seen: Overhead) {
+        let known = self.current.overheads.get(&ix).copied();
+        let all = known.unwrap_or_default().updated(seen);
+        let notable = Some(all).filter(Overhead::is_notable);
+        if notable != known {
+            self.set_overhead(ix, notable);
+        }
+    }
+
+    fn set_overhead(&mut self, ix: TargetIx, overhead: Option<Overhead>) {
+        let overheads = Arc::make_mut(&mut self.current.overheads);
+        match overhead {
+            Some(overhead) => overheads.insert(ix, overhead),
+            None => overheads.remove(&ix),
+        };
+    }
+
     /// Marks that a target was measured since it may have changed.
     pub fn mark_confirmed(&mut self, ix: TargetIx) {
         if self.current.target(ix).is_some() && self.current.unconfirmed.contains(ix.as_usize()) {
@@ -260,6 +278,9 @@ impl Draft {
         if history != before {
             self.set_history(ix, history);
         }
+        if kind == TargetKind::Db {
+            self.update_overhead(ix, facts.overhead);
+        }
         self.add_to_sums(ix);
         self.mark_changed(ix);
     }
@@ -352,6 +373,9 @@ impl Draft {
         }
         self.free_rows.push(place);
         self.set_problem(ix, None);
+        if self.current.overheads.contains_key(&ix) {
+            self.set_overhead(ix, None);
+        }
         self.mark_changed(ix);
         self.top_databases.target_changed(DbIx(row.db));
         self.release_db(row.db);

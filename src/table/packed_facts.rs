@@ -134,7 +134,7 @@ mod tests {
     proptest! {
         #[test]
         fn facts_that_a_kind_can_have_are_restored(
-            numbers in proptest::array::uniform8(known()),
+            numbers in proptest::array::uniform9(known()),
             flags in any::<[bool; 5]>(),
             low in any::<bool>(),
             measured in proptest::option::of((any::<u32>(), any::<bool>())),

@@ -8,7 +8,7 @@ use crate::{
     datadir::ReadProblem,
     model::{
         correction::Correction,
-        facts::{Confidence, Facts},
+        facts::{Confidence, Facts, Overhead},
         growth::Growth,
         rent::Rent,
         target::{CLUSTER_NODE, TargetId, TargetKind, TargetState},
@@ -93,6 +93,12 @@ impl<'a> TargetRef<'a> {
     #[must_use]
     pub fn problem(self) -> Option<ReadProblem> {
         self.snapshot.problems.get(&self.ix).copied()
+    }
+
+    /// What its file keeps beside its documents, where that is much.
+    #[must_use]
+    pub fn overhead(self) -> Option<Overhead> {
+        self.snapshot.overheads.get(&self.ix).copied()
     }
 
     /// The index of its node.

@@ -1,6 +1,7 @@
 //! View indexes: what they cost, and how far they are built.
 
 mod duplicate_views;
+mod growing_lag;
 mod index_larger_than_database;
 mod lagging_index;
 mod many_views_in_one_design;
@@ -24,6 +25,7 @@ pub(super) const FAMILY: Family = Family {
     rules: &[
         stalled_build::RULE,
         lagging_index::RULE,
+        growing_lag::RULE,
         smoosh_compacts_building_index::RULE,
         duplicate_views::RULE,
         index_larger_than_database::RULE,
@@ -59,6 +61,13 @@ impl std::fmt::Display for DesignName {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{}/{}", self.db, self.design)
     }
+}
+
+fn is_building(situation: &Situation<'_>, index: TargetRef<'_>) -> bool {
+    let jobs = &situation.inputs.plan.conditions.jobs.list;
+    let builds = |kind: &JobKind| matches!(kind, JobKind::BuildView(_));
+    index.facts().flags.updater_running
+        || jobs.iter().any(|job| job.target == Some(index.ix()) && builds(&job.key.kind))
 }
 
 /// The builds of view indexes, by design document.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     advice::test_cluster::{Shard, TestCluster},
-    model::records::InMemoryStore,
+    model::{channel::Channels, records::InMemoryStore},
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,6 +56,7 @@ impl Rig {
             plans: plans_rx,
             status: status_rx,
             node_settings,
+            smoosh_channels: |_| Channels::default(),
             settings: settings_rx,
         };
         let store = Arc::new(Store::default());

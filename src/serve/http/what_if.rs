@@ -15,6 +15,7 @@ use crate::{
     model::channel::{ChannelPreset, Channels},
     plan::Plan,
     serve::report::{Conflict, ProposedHorizon, RentProposal, WhatIf},
+    sources::node_settings::NodeSettings,
     table::NodeIx,
     what_if::{Forecast, Policy, Present, Proposal},
 };
@@ -169,6 +170,11 @@ impl Proposed {
         }
         Ok(WhatIf::new(&forecast.answer(outlooks), smoosh.rules, as_rent))
     }
+}
+
+/// The channels of smoosh as it is set on the cluster, or CouchDB's defaults.
+pub(crate) fn smoosh_channels(settings: &NodeSettings) -> Channels {
+    KnownSmoosh::of(settings).channels
 }
 
 /// The rules in force.

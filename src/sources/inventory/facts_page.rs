@@ -6,7 +6,7 @@
 use super::{DbFile, PartFile};
 use crate::{
     model::{
-        facts::{FactFlags, FactSource as MeasuredBy, Facts, Measurement},
+        facts::{FactFlags, FactSource as MeasuredBy, Facts, Measurement, Overhead},
         target::TargetId,
     },
     table::{TargetRef, View},
@@ -41,6 +41,11 @@ pub struct FactsLine {
     compacted_seq: Option<u64>,
     docs: Option<u64>,
     deleted_docs: Option<u64>,
+    /// Of a shard, the last purge; of the part of a view, the last one that it has processed.
+    purge_seq: Option<u64>,
+    purges_limit: Option<u64>,
+    purge_bytes: Option<u64>,
+    local_bytes: Option<u64>,
     collator_versions: Option<Vec<String>>,
     /// Whether CouchDB would report the same; not used for views.
     exact: bool,
@@ -59,6 +64,8 @@ impl FactsLine {
     #[must_use]
     pub fn of(target: TargetRef<'_>) -> Option<Self> {
         let facts = target.facts();
+        let overhead = target.overhead().unwrap_or_default();
+        let purge_seq = facts.purge_seq.get().or_else(|| overhead.purge_seq.get());
         let collators = |view: &View| view.collators.iter().map(ToString::to_string).collect();
         Some(Self {
             id: target.id(),
@@ -69,6 +76,10 @@ impl FactsLine {
             compacted_seq: facts.compacted_seq.get(),
             docs: facts.docs.get(),
             deleted_docs: facts.deleted_docs.get(),
+            purge_seq,
+            purges_limit: overhead.purges_limit.get(),
+            purge_bytes: overhead.purge_bytes.get(),
+            local_bytes: overhead.local_bytes.get(),
             collator_versions: target.view().map(collators),
             exact: facts.flags.exact,
             measured_at: facts.measured_at?.at.rfc3339(),
@@ -79,6 +90,7 @@ impl FactsLine {
     pub(super) fn add_to(self, all: &mut BTreeMap<Arc<str>, NodeFiles>, now: Moment, ahead: i64) {
         let Some(at) = self.at(now, ahead) else { return };
         let collators = self.collator_versions.as_deref().unwrap_or_default();
+        let is_shard = matches!(self.id, TargetId::Db { .. });
         let facts = Facts {
             file_bytes: self.file_bytes.into(),
             active_bytes: self.active_bytes.into(),
@@ -87,6 +99,13 @@ impl FactsLine {
             compacted_seq: self.compacted_seq.into(),
             docs: self.docs.into(),
             deleted_docs: self.deleted_docs.into(),
+            purge_seq: self.purge_seq.filter(|_| !is_shard).into(),
+            overhead: Overhead {
+                purge_seq: self.purge_seq.filter(|_| is_shard).into(),
+                purges_limit: self.purges_limit.into(),
+                purge_bytes: self.purge_bytes.into(),
+                local_bytes: self.local_bytes.into(),
+            },
             measured_at: Some(Measurement { at, source: MeasuredBy::Files }),
             flags: FactFlags { needs_upgrade: collators.len() >= 2, ..FactFlags::default() },
             ..Facts::default()
@@ -175,6 +194,12 @@ mod tests {
             compacted_seq: OptionalU64::new(2),
             docs: OptionalU64::new(3),
             deleted_docs: OptionalU64::new(1),
+            overhead: Overhead {
+                purge_seq: OptionalU64::new(5_000),
+                purges_limit: OptionalU64::new(1_000),
+                purge_bytes: OptionalU64::new(8),
+                local_bytes: OptionalU64::new(0),
+            },
             measured_at: Some(measured),
             ..Facts::default()
         };
@@ -186,7 +211,13 @@ mod tests {
         let range = Range { from: 0, to: u32::MAX };
         let shard = draft.get_or_add_shard(node, db, Some(range));
         let part = draft.get_or_add_part(node, db, Some(range), Signature([1; 16]));
-        let of_view = Facts { compacted_seq: OptionalU64::UNKNOWN, ..facts };
+        let of_view = Facts {
+            compacted_seq: OptionalU64::UNKNOWN,
+            docs: OptionalU64::UNKNOWN,
+            purge_seq: OptionalU64::new(4),
+            overhead: Overhead::default(),
+            ..facts
+        };
         for (ix, facts) in [(shard, facts), (part, of_view)] {
             draft.set_facts(ix, facts);
         }

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     datadir::{self, HeaderValues, NodeDirectories, ReadProblem, WalkCache, WalkItem, WalkResult},
     model::facts::{
-        FactFlags, FactSource as MeasuredBy, Facts, Measurement, OptionalU64 as Number,
+        FactFlags, FactSource as MeasuredBy, Facts, Measurement, OptionalU64 as Number, Overhead,
     },
 };
 use futures::{
@@ -137,6 +137,13 @@ fn facts(values: &HeaderValues, at: Moment) -> Facts {
         compacted_seq: values.compacted_seq,
         docs: values.docs,
         deleted_docs: values.deleted_docs,
+        purge_seq: values.purge_seq,
+        overhead: Overhead {
+            purge_seq: values.purge_seq,
+            purges_limit: values.purges_limit.map(u64::from).into(),
+            purge_bytes: values.purge_bytes,
+            local_bytes: values.local_bytes,
+        },
         measured_at: Some(Measurement { at, source: MeasuredBy::Files }),
         flags: FactFlags { needs_upgrade: values.needs_upgrade, ..FactFlags::default() },
         ..Facts::default()

@@ -41,6 +41,9 @@ pub struct ShardInfo {
     /// The sequence at the last compaction; 0 if there was none.
     #[serde(deserialize_with = "lenient::seq")]
     pub compacted_seq: Option<u64>,
+    /// The number of the last purge; for the cluster, the number before the `-`.
+    #[serde(deserialize_with = "lenient::seq")]
+    pub purge_seq: Option<u64>,
     /// Whether a compaction runs.
     #[serde(deserialize_with = "lenient::field")]
     pub compact_running: Option<bool>,

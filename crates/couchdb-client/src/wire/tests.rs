@@ -43,6 +43,7 @@ fn a_shard_of_a_real_server_is_read_whole() {
         doc_del_count: Some(0),
         update_seq: Some(673),
         compacted_seq: Some(0),
+        purge_seq: Some(0),
         compact_running: Some(false),
         disk_format_version: Some(8),
         engine: some("couch_bt_engine"),

@@ -9,18 +9,28 @@ use crate::{
     },
     plan::UsableSpace,
     table::{DbIx, NodeIx, TargetRef},
-    text::{counted, size::format_size_short},
+    text::{counted, listed, size::format_size_short},
 };
 use couchdb_names::Range;
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 pub(super) const RULE: Rule = Rule {
     code: "shard_too_large_to_compact",
     finds: "Shards whose compaction needs more space than their volume has, even after everything else on it is compacted.",
-    because: "A compaction writes a new file beside the old one, and a database's also sorts its document ids in another: the peak is predicted as `headroom.factor` times the live bytes, or as much as compactions here really needed. What `headroom.keep_free` keeps is left free. Such a shard can never be compacted again, so its file only grows until the volume is full. A split writes only the live data once more and leaves two shards that need half as much each; it has to happen while there is room for that. The date is by the shard's own growth, as measured, and assumes that nothing else on the volume grows.",
+    because: "A compaction writes a new file beside the old one, and a database's also sorts its document ids in another: the peak is predicted as `headroom.factor` times the live bytes, or as much as compactions here really needed. What `headroom.keep_free` keeps is left free. Such a shard can never be compacted again, so its file only grows until the volume is full. A split writes only the live data once more and leaves two shards that need half as much each; it has to happen while there is room for that. The date is by the shard's own growth, as measured, and assumes that nothing else on the volume grows. If more than three databases of a volume are concerned, they are one finding about the volume.",
     severities: &[Severity::Critical],
     check,
 };
+
+/// Maximum number of databases on one volume that are found one by one: of more, the volume is the problem.
+const MAX_DATABASES_OF_A_VOLUME: usize = 3;
+
+/// Maximum number of databases that are named.
+const MAX_NAMES: usize = 8;
 
 /// Maximum number of split requests that are listed one by one.
 const MAX_SPLITS: usize = 8;
@@ -72,6 +82,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let rooms = rooms(situation);
     let Some(least) = rooms.iter().flatten().map(Room::limit).min() else { return };
     let plan = &situation.inputs.plan;
+    let mut by_volume: BTreeMap<&str, Vec<StuckDatabase<'_>>> = BTreeMap::new();
     for (ix, db) in situation.survey.dbs() {
         let Some((_, largest)) = db.largest else { continue };
         let largest = situation.snapshot().target(largest);
@@ -80,11 +91,76 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         }
         let stuck: Vec<Stuck<'_>> =
             situation.shards_of(ix).filter_map(|it| stuck(situation, &rooms, it)).collect();
-        let Some(worst) = stuck.iter().max_by_key(|it| it.lacking()) else { continue };
-        let bytes = stuck.iter().filter_map(|it| it.target.file_bytes());
-        let gain = Gain::Risk(bytes.fold(0, u64::saturating_add));
-        findings.offer(Severity::Critical, gain, || finding(situation, ix, &stuck, worst, gain));
+        let Some(worst) = stuck.iter().max_by_key(|it| it.lacking()).copied() else { continue };
+        let dbs = by_volume.entry(&worst.room.usable.volume.name).or_default();
+        dbs.push(StuckDatabase { ix, stuck, worst });
     }
+    for dbs in by_volume.values() {
+        if dbs.len() > MAX_DATABASES_OF_A_VOLUME {
+            volume_finding(situation, dbs).into_iter().for_each(|found| findings.push(found));
+            continue;
+        }
+        for db in dbs {
+            findings.offer(Severity::Critical, db.gain(), || finding(situation, db));
+        }
+    }
+}
+
+/// The shard copies of one database that do not fit.
+#[derive(Clone, Debug)]
+struct StuckDatabase<'a> {
+    ix: DbIx,
+    stuck: Vec<Stuck<'a>>,
+    /// The one that lacks the most.
+    worst: Stuck<'a>,
+}
+
+impl StuckDatabase<'_> {
+    /// The bytes of the files that only grow.
+    fn bytes(&self) -> u64 {
+        let bytes = self.stuck.iter().filter_map(|it| it.target.file_bytes());
+        bytes.fold(0, u64::saturating_add)
+    }
+
+    fn gain(&self) -> Gain {
+        Gain::Risk(self.bytes())
+    }
+}
+
+/// One finding for all databases on a volume: the worst, and how many others there are.
+fn volume_finding(situation: &Situation<'_>, dbs: &[StuckDatabase<'_>]) -> Option<Finding> {
+    let mut dbs: Vec<&StuckDatabase<'_>> = dbs.iter().collect();
+    dbs.sort_by_key(|db| (Reverse(db.worst.lacking()), db.ix));
+    let copies: usize = dbs.iter().map(|db| db.stuck.len()).sum();
+    let bytes = dbs.iter().map(|db| db.bytes()).fold(0, u64::saturating_add);
+    let names: Vec<String> =
+        dbs.iter().map(|db| situation.db_name(db.ix).to_owned()).take(MAX_NAMES).collect();
+    let worst = dbs.first()?;
+    let volume = worst.worst.room.usable.volume.name.to_string();
+    let of_worst = finding(situation, worst);
+    let mut evidence = vec![
+        ("databases", (dbs.len() as u64).into()),
+        ("all_shard_copies", (copies as u64).into()),
+        ("first_databases", listed(&names).into()),
+    ];
+    evidence.extend(of_worst.evidence);
+    let mut remedy = vec![Remedy::choice(format!(
+        "With so many of them the volume {volume} itself is too full: enlarge it, or move shards and data that is not needed away from it. If that takes long, split the worst first:"
+    ))];
+    remedy.extend(of_worst.remedy);
+    Some(Finding {
+        severity: Severity::Critical,
+        says: format!(
+            "{} on the volume {volume} have shards that can never be compacted ({}). The worst: {}",
+            counted(dbs.len() as u64, "database", "databases"),
+            counted(copies as u64, "shard copy", "shard copies"),
+            of_worst.says
+        ),
+        evidence,
+        gain: Gain::Risk(bytes),
+        remedy,
+        subject: Subject::Volume(volume),
+    })
 }
 
 /// The shard, if it can never be compacted; none while it is unknown whether it can, and during a split.
@@ -140,14 +216,9 @@ fn freeable(situation: &Situation<'_>, usable: &UsableSpace<'_>) -> u64 {
     written.fold(to_bytes(bytes), u64::saturating_add)
 }
 
-fn finding(
-    situation: &Situation<'_>,
-    ix: DbIx,
-    stuck: &[Stuck<'_>],
-    worst: &Stuck<'_>,
-    gain: Gain,
-) -> Finding {
-    let db = situation.db_name(ix);
+fn finding(situation: &Situation<'_>, found: &StuckDatabase<'_>) -> Finding {
+    let StuckDatabase { ix, stuck, worst } = found;
+    let db = situation.db_name(*ix);
     let days = worst.days_until_no_split_fits(situation);
     let split_fits = worst.live_bytes <= worst.room.limit();
     let date = days.map(|days| situation.now.plus(Duration::from_secs(days * 86_400)).date());
@@ -181,8 +252,8 @@ fn finding(
         subject: Subject::Database(db.to_owned()),
         says,
         evidence,
-        gain,
-        remedy: remedy(situation, ix, stuck, worst),
+        gain: found.gain(),
+        remedy: remedy(situation, *ix, stuck, worst),
     }
 }
 
@@ -249,6 +320,23 @@ mod tests {
         assert_eq!((only.severity, only.gain), (Severity::Critical, Gain::Risk(100 * GIB)));
         let text = only.remedy[0].text.as_deref().unwrap_or_default();
         assert!(text.ends_with(r#"-d '{"db":"orders","type":"split"}'"#), "{text}");
+    }
+
+    #[test]
+    fn many_on_one_volume_are_one_finding_that_names_the_worst() {
+        let shard = |(db, gib): (&'static str, u64)| Shard::new(db, "a", 0, gib * GIB);
+        let dbs = [("orders", 90), ("carts", 100), ("events", 80), ("audit", 70), ("small", 1)];
+        let shards = dbs.map(shard);
+        assert_eq!(found(&shards[..3], Some(10)).len(), 3);
+        let found = found(&shards, Some(10));
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "4 databases on the volume data-a have shards that can never be compacted (4 shard copies). The worst: 1 shard copy of carts can never be compacted: the one on a needs 220 GiB beside its file, and volume data-a has 10 GiB for compactions, at most 10 GiB after everything else on it is compacted. Not even a split fits any more."
+        );
+        assert_eq!(only.subject, Subject::Volume("data-a".to_owned()));
+        assert_eq!(only.gain, Gain::Risk(340 * GIB));
+        assert!(only.remedy.len() > 1);
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Volumes that fill up, by the growth of the files on them.
 
-use super::super::Rule;
+use super::super::{Rule, VOLUME_FILLS};
 use crate::{
-    advice::{Finding, Findings, Gain, GrowthSums, Remedy, Severity, Situation, Subject},
+    advice::{
+        Evidence, Finding, Findings, FullDates, Gain, GrowthSums, Remedy, Severity, Situation,
+        Subject,
+    },
     model::{rounding::to_bytes, settings::advice::AdviceSettings},
     plan::disk::Volume,
     table::NodeIx,
@@ -12,9 +15,9 @@ use std::time::Duration;
 use wall_clock::Moment;
 
 pub(super) const RULE: Rule = Rule {
-    code: "volume_fills",
+    code: VOLUME_FILLS,
     finds: "Volumes that will be full soon as writes go now, with the date.",
-    because: "CouchDB only appends to its files, so free space shrinks with every write, and a node whose disk is full fails writes and compactions. Compaction gives back what is dead but never what is live: a volume whose live data outgrows it needs more space, or fewer shards. Growth is that of the files' own sizes over days, which compactions do not hide, not that of free space. A view of the cluster counts for its nodes in equal parts. It is a warning from `advice.full_within` and critical from `advice.full_soon` on if compaction keeps up, and information if the volume would last that long only with compaction. Nodes with several volumes are left out, because it is unknown which of their files are on which volume.",
+    because: "CouchDB only appends to its files, so free space shrinks with every write, and a node whose disk is full fails writes and compactions. Compaction gives back what is dead but never what is live: a volume whose live data outgrows it needs more space, or fewer shards. Growth is that of the files' own sizes over days, which compactions do not hide, not that of free space. A view of the cluster counts for its nodes in equal parts. It is a warning from `advice.full_within` and critical from `advice.full_soon` on if compaction keeps up, and information if the volume would last that long only with compaction. A running recliner then also simulates the next thirty days, as `recliner what-if` does, every six hours, and says the dates without compaction, under smoosh as it is set, and under its own rules as if it enforced. Nodes with several volumes are left out, because it is unknown which of their files are on which volume.",
     severities: &[Severity::Info, Severity::Warning, Severity::Critical],
     check,
 };
@@ -29,8 +32,36 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         let Some(course) = VolumeCourse::of(situation, volume) else { continue };
         let Some(severity) = course.severity(situation.settings()) else { continue };
         let gain = Gain::Risk(course.bytes_without_place(severity, situation.settings()));
-        findings.offer(severity, gain, || course.finding(volume, severity, gain, situation.now));
+        findings.offer(severity, gain, || {
+            let mut finding = course.finding(volume, severity, gain, situation.now);
+            if let Some(dates) = forecast(situation, volume) {
+                add_forecast(&mut finding, &dates);
+            }
+            finding
+        });
     }
+}
+
+/// What a simulation of the next weeks has for a volume.
+fn forecast(situation: &Situation<'_>, volume: &Volume) -> Option<FullDates> {
+    situation.inputs.volume_dates.as_ref()?.volumes.get(&volume.name).copied()
+}
+
+/// Adds the three dates, in words and in numbers.
+fn add_forecast(finding: &mut Finding, dates: &FullDates) {
+    let word = |date: Option<Moment>| date.map_or_else(|| "never".to_owned(), |at| at.date());
+    finding.says.push_str(&format!(
+        " By a simulation it is full: without compaction {}, under smoosh {}, under recliner as configured {}.",
+        word(dates.uncompacted),
+        word(dates.smoosh),
+        word(dates.in_force),
+    ));
+    let evidence: Evidence = vec![
+        ("simulated_full_without_compaction", word(dates.uncompacted).into()),
+        ("simulated_full_under_smoosh", word(dates.smoosh).into()),
+        ("simulated_full_as_configured", word(dates.in_force).into()),
+    ];
+    finding.evidence.extend(evidence);
 }
 
 /// How full a volume gets.
@@ -185,7 +216,11 @@ fn date(now: Moment, time: Duration) -> String {
 mod tests {
     use super::*;
     use crate::{
-        advice::test_cluster::{NOW, Shard, TestCluster},
+        advice::{
+            VolumeDates,
+            test_cluster::{NOW, Shard, TestCluster},
+        },
+        model::channel::Channels,
         plan::disk::{Disks, VolumeSpace},
     };
     use std::sync::Arc;
@@ -193,7 +228,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
     const DAYS: u64 = 86_400;
 
-    fn found_of(shard: Shard, available: u64) -> Vec<Finding> {
+    fn cluster_of(shard: Shard, available: u64) -> TestCluster {
         let mut cluster = TestCluster::with_shards(&[shard]);
         let space = VolumeSpace { available, size: None, measured_at: NOW };
         let volume = |name: &str, space| Volume {
@@ -205,7 +240,11 @@ mod tests {
         };
         let volumes = vec![volume("a", Some(space)), volume("b", None)];
         cluster.conditions.disks = Arc::new(Disks { volumes });
-        cluster.findings_of(&RULE)
+        cluster
+    }
+
+    fn found_of(shard: Shard, available: u64) -> Vec<Finding> {
+        cluster_of(shard, available).findings_of(&RULE)
     }
 
     /// A node that wrote 10 GiB a day over five days, of which `live` GiB stay, with so much free.
@@ -247,6 +286,28 @@ mod tests {
             "The volume a has 65 GiB free and will be full on 2026-11-27, in 6d 12h, if nothing is compacted, because 10 GiB a day are written (measured over 5d); if compaction keeps up, it does not fill within ten years."
         );
         assert_eq!(found(0, 71 * GIB), []);
+    }
+
+    #[test]
+    fn three_dates_of_a_simulation_are_told() {
+        let shard = Shard::new("orders", "a", 0, 200 * GIB);
+        let shard = shard.grown_from(5 * DAYS, 150 * GIB, 150 * GIB);
+        let mut cluster = cluster_of(shard, 100 * GIB);
+        let dates = VolumeDates::of(&cluster.plan(), &Channels::default(), NOW).unwrap();
+        let of_a = dates.volumes["a"];
+        let days = |at: Option<Moment>| at.map(|at| (at.unix() - NOW.unix() + DAYS / 2) / DAYS);
+        // All that is written stays, so no compaction helps.
+        assert_eq!([of_a.uncompacted, of_a.smoosh, of_a.in_force].map(days), [Some(10); 3]);
+        let never = FullDates { in_force: None, ..of_a };
+        cluster.volume_dates =
+            Some(VolumeDates { from: NOW, volumes: [("a".into(), never)].into() });
+        let found = cluster.findings_of(&RULE);
+        let says = &found[0].says;
+        assert!(
+            says.ends_with(" By a simulation it is full: without compaction 2026-12-01, under smoosh 2026-12-01, under recliner as configured never."),
+            "{says}"
+        );
+        assert_eq!(found[0].evidence.len(), 10);
     }
 
     #[test]

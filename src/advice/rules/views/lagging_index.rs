@@ -1,17 +1,15 @@
 //! Indexes far behind their database that nothing builds.
 
-use super::{super::super::Rule, DesignName};
+use super::{super::super::Rule, DesignName, is_building};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation},
-    jobs::JobKind,
-    table::TargetRef,
-    text::{grouped, size::format_size_short},
+    advice::{Finding, Findings, Gain, LagChange, Remedy, Severity, Situation},
+    text::{duration::format_rounded, grouped, size::format_size_short},
 };
 
 pub(super) const RULE: Rule = Rule {
     code: "lagging_index",
     finds: "View indexes that are many changes behind their database while no build of them runs.",
-    because: "CouchDB builds an index when a view is queried, and by itself (ken) only after writes, never right after a restart. The next reader of an index that lags waits until all its changes are indexed, often longer than its timeout, and every retry waits again. A lag is known for the copy that was read, or as the sum of one copy of each range, so it is a lower bound. A document with `autoupdate: false` leaves building to its readers, and is left out. The limit is `advice.lagging_index`. The gain is the size of the index: data that cannot be read until it is built.",
+    because: "CouchDB builds an index when a view is queried, and by itself (ken) only after writes, never right after a restart. The next reader of an index that lags waits until all its changes are indexed, often longer than its timeout, and every retry waits again. A lag is known for the copy that was read, or as the sum of one copy of each range, so it is a lower bound. A document with `autoupdate: false` leaves building to its readers, and is left out. A running recliner compares the lag with that of one to two hours ago. The limit is `advice.lagging_index`. The gain is the size of the index: data that cannot be read until it is built.",
     severities: &[Severity::Warning],
     check,
 };
@@ -33,8 +31,9 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             let query = index.view().and_then(|view| view.build_query.as_ref());
             let Some((name, query)) = DesignName::of(index).zip(query) else { continue };
             let bytes = index.file_bytes().unwrap_or_default();
+            let change = situation.inputs.lags.change(index);
             findings.offer(Severity::Warning, Gain::Risk(bytes), || {
-                finding(name, &query.view, pending, bytes)
+                finding(name, &query.view, (pending, change), bytes)
             });
         }
     }
@@ -47,22 +46,28 @@ fn knows_all_jobs(situation: &Situation<'_>) -> bool {
     members.all(|(member, _)| polled.iter().any(|(node, _)| *node == member))
 }
 
-fn is_building(situation: &Situation<'_>, index: TargetRef<'_>) -> bool {
-    let jobs = &situation.inputs.plan.conditions.jobs.list;
-    let builds = |kind: &JobKind| matches!(kind, JobKind::BuildView(_));
-    index.facts().flags.updater_running
-        || jobs.iter().any(|job| job.target == Some(index.ix()) && builds(&job.key.kind))
-}
-
-fn finding(name: DesignName, view: &str, pending: u64, bytes: u64) -> Finding {
+fn finding(
+    name: DesignName,
+    view: &str,
+    (pending, change): (u64, Option<LagChange>),
+    bytes: u64,
+) -> Finding {
+    let mut evidence = vec![("updates_pending", pending.into()), ("file_bytes", bytes.into())];
+    let mut grew = String::new();
+    if let Some(change) = change.filter(|change| change.growth() > 0) {
+        let (growth, span) = (grouped(change.growth()), format_rounded(change.span));
+        grew = format!(" It lacks {growth} more than {span} ago.");
+        evidence.push(("updates_pending_before", change.before.into()));
+        evidence.push(("watched_seconds", change.span.as_secs().into()));
+    }
     Finding {
         severity: Severity::Warning,
         says: format!(
-            "The index of {name} ({}) is at least {} changes behind its database, and no build of it runs; its next reader waits for all of them.",
+            "The index of {name} ({}) is at least {} changes behind its database, and no build of it runs; its next reader waits for all of them.{grew}",
             format_size_short(bytes),
             grouped(pending),
         ),
-        evidence: vec![("updates_pending", pending.into()), ("file_bytes", bytes.into())],
+        evidence,
         gain: Gain::Risk(bytes),
         remedy: vec![
             Remedy::couchdb(

@@ -207,11 +207,11 @@ async fn a_target_has_the_fields_of_the_contract() {
     let surface = Surface::new();
     let data = surface.data("/api/v1/targets?db=orders&limit=100").await;
     // Beyond the contract: `ddocs`, all names of a view whose first is `ddoc`, `engine`, what
-    // builds a search index, `docs` and `deleted_docs`, `problem`, and `rent`.
+    // builds a search index, `docs` and `deleted_docs`, `purge_seq`, `problem`, and `rent`.
     let contract = "id, kind, engine, node, db, range, name, ddoc, ddocs, signature, state, \
         copies, estimated, file_bytes, active_bytes, external_bytes, predicted_bytes, reclaimable_bytes, \
         confidence, ratio, update_seq, compacted_seq, docs, deleted_docs, updates_pending, \
-        collator_versions, \
+        purge_seq, collator_versions, \
         compact_running, sources, measured_at, problem, channel, priority, rent, misses, refusal";
     let mut expected: Vec<&str> = contract.split(',').map(str::trim).collect();
     expected.sort_unstable();

@@ -4,7 +4,7 @@ use super::super::{ActiveTask, MapEntry, Members, TaskKind};
 use crate::{
     model::{
         estimate,
-        facts::{FactFlags, FactSource, Facts, Measurement},
+        facts::{FactFlags, FactSource, Facts, Measurement, Overhead},
         target::TargetKind,
     },
     table::{NodeSmoosh, PriorityRange, SmooshChannel},
@@ -96,6 +96,7 @@ pub(super) fn db_facts(info: &wire::ShardInfo, version: Option<Version>, now: Mo
         compacted_seq: info.compacted_seq.into(),
         docs: info.doc_count.into(),
         deleted_docs: info.doc_del_count.into(),
+        overhead: Overhead { purge_seq: info.purge_seq.into(), ..Overhead::default() },
         measured_at: Some(Measurement { at: now, source: FactSource::Http }),
         flags: FactFlags {
             compact_running: info.compact_running.unwrap_or_default(),
@@ -125,6 +126,7 @@ pub(super) fn view_facts(
         external_bytes: per_file(index.sizes.external).into(),
         update_seq: index.update_seq.into(),
         updates_pending: pending.into(),
+        purge_seq: index.purge_seq.into(),
         measured_at: Some(Measurement { at: now, source: FactSource::Http }),
         flags: FactFlags {
             compact_running: index.compact_running.unwrap_or_default(),

@@ -1,0 +1,121 @@
+//! Live bytes that are `_local` documents.
+
+use super::super::Rule;
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    table::DbIx,
+    text::size::format_size_short,
+};
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "local_documents",
+    finds: "Databases of whose live data a large part is `_local` documents.",
+    because: "Replications, indexes and clients keep their checkpoints in `_local` documents. They are not counted as documents, do not count in `external`, and no request deletes those that nobody uses any more: a client that gets a new identity leaves its old one behind. CouchDB counts them as live, so the ratio of the file stays low and every compaction keeps them (couchdb#1621: 11 MB of 18,000 of them beside 23 kB of documents). Their size is in the headers of files and not visible over HTTP, so the rule is silent where no directory is read. How many of them are still needed is not known, so no gain is given.",
+    severities: &[Severity::Info],
+    check,
+};
+
+/// Share of live bytes from which on they are what makes the file large.
+const MIN_SHARE: f64 = 0.1;
+
+/// The shards of one database that were read.
+#[derive(Clone, Copy, Debug, Default)]
+struct LocalBytes {
+    shards: u64,
+    bytes: u64,
+    active_bytes: u64,
+}
+
+impl LocalBytes {
+    fn share(&self) -> f64 {
+        self.bytes as f64 / self.active_bytes.max(1) as f64
+    }
+}
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let mut dbs: BTreeMap<DbIx, LocalBytes> = BTreeMap::new();
+    for (shard, overhead) in situation.snapshot().overheads() {
+        let Some(bytes) = overhead.local_bytes.get() else { continue };
+        let Some(active_bytes) = shard.active_bytes() else { continue };
+        let db = dbs.entry(shard.db()).or_default();
+        db.shards += 1;
+        db.bytes = db.bytes.saturating_add(bytes);
+        db.active_bytes = db.active_bytes.saturating_add(active_bytes);
+    }
+    for (ix, db) in dbs {
+        if db.bytes >= situation.settings().min_bytes && db.share() >= MIN_SHARE {
+            findings.push(finding(situation.db_name(ix), &db));
+        }
+    }
+}
+
+fn finding(name: &str, db: &LocalBytes) -> Finding {
+    Finding {
+        severity: Severity::Info,
+        subject: Subject::Database(name.to_owned()),
+        says: format!(
+            "{name} has {} of `_local` documents, {:.0} % of the live data of the shards that have many; compaction keeps them.",
+            format_size_short(db.bytes),
+            db.share() * 100.0,
+        ),
+        evidence: vec![
+            ("local_documents_bytes", db.bytes.into()),
+            ("active_bytes", db.active_bytes.into()),
+            ("shard_copies", db.shards.into()),
+        ],
+        gain: Gain::Unknown,
+        remedy: vec![
+            Remedy::couchdb("See whose they are:", "GET", &[name, "_local_docs"], None),
+            Remedy::choice(
+                "Delete (DELETE /DB/_local/ID) those of replications and clients that are gone; whoever still uses a checkpoint that was deleted starts again from the beginning. CouchDB's own begin with `_local/shard-sync-` and `_local/purge-`: leave these. Then compact the database.",
+            ),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        advice::test_cluster::{Shard, TestCluster},
+        model::facts::{OptionalU64, Overhead},
+    };
+
+    const MIB: u64 = 1 << 20;
+
+    /// Two copies with so many MiB of `_local` documents among 400 MiB.
+    fn found(local: Option<u64>) -> Vec<Finding> {
+        let shard = |node| Shard::new("orders", node, 0, 900 * MIB).with_active(400 * MIB);
+        let mut cluster = TestCluster::with_shards(&[shard("a"), shard("b")]);
+        let local_bytes = local.map(|mib| mib * MIB).map_or(OptionalU64::UNKNOWN, OptionalU64::new);
+        cluster.set_overhead("orders", Overhead { local_bytes, ..Overhead::default() });
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn a_tenth_of_the_live_data_is_advice() {
+        let found = found(Some(40));
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "orders has 80 MiB of `_local` documents, 10 % of the live data of the shards that have many; compaction keeps them."
+        );
+        assert_eq!((only.severity, only.gain), (Severity::Info, Gain::Unknown));
+    }
+
+    #[test]
+    fn less_is_none_and_without_headers_it_is_silent() {
+        assert_eq!(found(Some(39)), []);
+        assert_eq!(found(None), []);
+    }
+
+    #[test]
+    fn a_few_megabytes_do_not_matter() {
+        let shard = Shard::new("small", "a", 0, 12 * MIB);
+        let mut cluster = TestCluster::with_shards(&[shard]);
+        let local_bytes = OptionalU64::new(11 * MIB);
+        cluster.set_overhead("small", Overhead { local_bytes, ..Overhead::default() });
+        assert_eq!(cluster.findings_of(&RULE), []);
+    }
+}

@@ -1,0 +1,114 @@
+//! Indexes that fall further behind while they are built.
+
+use super::{super::super::Rule, DesignName, is_building};
+use crate::{
+    advice::{Finding, Findings, Gain, LagChange, Remedy, Severity, Situation},
+    text::{duration::format_rounded, grouped},
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "growing_lag",
+    finds: "View indexes that are built and still fall further behind their database.",
+    because: "An index is built by one process for each shard copy, which hands one document after the other to a query server. If documents are written faster than that, the lag grows for as long as the load lasts, and every reader that wants current data waits longer. Lag is compared with what it was one to two hours ago; a lag that one burst of writes explains ends by itself. It counts from `advice.lagging_index` changes on. It is known while recliner runs; a command that reads the cluster once says nothing about it.",
+    severities: &[Severity::Warning],
+    check,
+};
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let limit = situation.settings().lagging_index_updates.max(1);
+    for index in situation.listed(&situation.survey.lagging_views) {
+        let Some(change) = situation.inputs.lags.change(index) else { continue };
+        if change.now < limit || change.growth() == 0 || !is_building(situation, index) {
+            continue;
+        }
+        let Some(name) = DesignName::of(index) else { continue };
+        let gain = Gain::Risk(index.file_bytes().unwrap_or_default());
+        findings.offer(Severity::Warning, gain, || finding(name, &change, gain));
+    }
+}
+
+fn finding(name: DesignName, change: &LagChange, gain: Gain) -> Finding {
+    let span = format_rounded(change.span);
+    Finding {
+        severity: Severity::Warning,
+        says: format!(
+            "The index of {name} is built and falls behind: {} changes are missing, {} more than {span} ago.",
+            grouped(change.now),
+            grouped(change.growth()),
+        ),
+        evidence: vec![
+            ("updates_pending", change.now.into()),
+            ("updates_pending_before", change.before.into()),
+            ("watched_seconds", change.span.as_secs().into()),
+        ],
+        gain,
+        remedy: vec![
+            name.show(
+                "Look for map functions that do more than they need, and for views that nobody reads: all of them run for each change:",
+            ),
+            Remedy::choice(
+                "If all are needed, move views to design documents of their own, which are built side by side, write them in Erlang or as a Mango index, or split the ranges of the database: each range is built by a process of its own.",
+            ),
+        ],
+        subject: name.subject(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        advice::{
+            LagHistory,
+            test_cluster::{Index, NOW, Shard, TestCluster, build_job},
+        },
+        model::facts::{FactSource, Measurement, OptionalU64},
+    };
+    use wall_clock::Moment;
+
+    /// An index that lags now as given, and lagged by 100,000 changes two hours ago.
+    fn cluster(pending: u64, is_built: bool) -> TestCluster {
+        let mut cluster = TestCluster::with_shards(&[Shard::new("orders", "a", 0, 1 << 20)]);
+        cluster.add_index(&Index::new("orders", "_design/reports", 1));
+        let index = cluster.draft.current().targets().find(|it| it.view().is_some());
+        let (ix, facts) = index.map(|it| (it.ix(), it.facts())).unwrap();
+        for (seconds, pending) in [(7_200, 100_000), (0, pending)] {
+            let at = Moment::from_unix(NOW.unix() - seconds);
+            let mut facts = facts;
+            facts.updates_pending = OptionalU64::new(pending);
+            facts.measured_at = Some(Measurement { at, source: FactSource::Http });
+            cluster.draft.set_facts(ix, facts);
+            cluster.lags = cluster.lags.updated(cluster.draft.current(), &[ix]);
+        }
+        if is_built {
+            cluster.add_job(build_job("orders", "_design/reports", 0));
+        }
+        cluster
+    }
+
+    #[test]
+    fn a_build_that_does_not_keep_up_is_found() {
+        // The older of the two readings is still the first one.
+        let found = cluster(130_000, true).findings_of(&RULE);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "The index of orders/_design/reports is built and falls behind: 130,000 changes are missing, 30,000 more than 2h ago."
+        );
+        assert_eq!(only.severity, Severity::Warning);
+    }
+
+    #[test]
+    fn one_that_catches_up_or_that_nothing_builds_is_not() {
+        assert_eq!(cluster(100_000, true).findings_of(&RULE), []);
+        assert_eq!(cluster(99_999, true).findings_of(&RULE), []);
+        assert_eq!(cluster(130_000, false).findings_of(&RULE), [], "another rule names it");
+    }
+
+    #[test]
+    fn without_an_earlier_reading_it_is_silent() {
+        let mut cluster = cluster(130_000, true);
+        cluster.lags = LagHistory::default();
+        assert_eq!(cluster.findings_of(&RULE), []);
+    }
+}
