@@ -24,6 +24,7 @@ use crate::{
 };
 use couchdb_names::Signature;
 use design::Difference;
+use index_size::KeptViews;
 use node_space::{Placement, placements};
 use std::collections::BTreeSet;
 use wall_clock::Moment;
@@ -186,7 +187,11 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
     };
     let old = old_index(&indexes, kind, present_signature, &design.id);
     let placed = placements(&survey, snapshot, db);
-    let size = kind.builds().then(|| IndexSize::of(&survey, snapshot, db, design)).flatten();
+    let kept = kept_views(&indexes, present, design, present_signature);
+    let size = kind
+        .builds()
+        .then(|| IndexSize::of(&survey, snapshot, db, design, kept.as_ref()))
+        .flatten();
     let seconds =
         kind.builds().then(|| build_time::seconds(plan, &name, design, &placed)).flatten();
     let nodes = match kind.builds() {
@@ -256,6 +261,19 @@ fn build_kind(
         (Some(_), PresentDesign::Known(_)) if present_signature.is_none() => BuildKind::New,
         (Some(_), PresentDesign::Known(_) | PresentDesign::Unread(_)) => BuildKind::Rebuild,
     }
+}
+
+/// The index of the present document, with those of its views that stay.
+fn kept_views<'a>(
+    indexes: &[TargetRef<'a>],
+    present: &PresentDesign,
+    design: &DesignDocument,
+    signature: Option<Signature>,
+) -> Option<KeptViews<'a>> {
+    let PresentDesign::Known(present) = present else { return None };
+    let names = design.views_of(present);
+    let index = indexes.iter().find(|it| it.view().map(|view| view.signature) == signature)?;
+    (!names.is_empty()).then_some(KeptViews { index: *index, names })
 }
 
 /// The index that nothing uses after the change.

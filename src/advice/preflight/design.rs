@@ -143,6 +143,17 @@ impl DesignDocument {
         Err(DesignProblem::Language { language: self.language.clone(), built })
     }
 
+    /// The views that another document has too, whatever their names there; none if anything differs that decides what
+    /// they index.
+    pub(super) fn views_of(&self, other: &Self) -> BTreeSet<String> {
+        let decides = |it: &Self| (it.language.clone(), it.options.clone(), it.lib.clone());
+        if decides(self) != decides(other) {
+            return BTreeSet::new();
+        }
+        let kept = self.views.iter().filter(|(_, view)| other.views.values().any(|it| it == *view));
+        kept.map(|(name, _)| name.clone()).collect()
+    }
+
     /// What is different from the present document; everything is new without one.
     pub(super) fn difference(&self, present: Option<&Self>) -> Difference {
         let none = BTreeMap::new();

@@ -10,6 +10,7 @@ use crate::{
     table::{DbIx, Snapshot, TargetRef},
     text::{counted, size::format_size_short},
 };
+use std::collections::BTreeSet;
 
 /// The size of a file when a build in one go ends, as a multiple of its live bytes: every batch of changes writes the
 /// inner nodes of its trees anew. Measured on CouchDB 3.5.0; the book has the figures.
@@ -26,6 +27,13 @@ const AROUND_SEVERAL: f64 = 2.0;
 
 /// The same around the indexes of other databases, whose documents are others.
 const AROUND_OTHERS: f64 = 6.0;
+
+/// A range around what the views of the present index cost, if all of them stay: the documents change, and an index that
+/// was not compacted for long counts a little more as live.
+const AROUND_ALL_KEPT: f64 = 1.25;
+
+/// The same if some are dropped or changed: how its bytes are divided among its views is not known.
+const AROUND_SOME_KEPT: f64 = 2.0;
 
 /// The largest share of a document that a view stores of it, where only indexes of other databases tell: rows that are
 /// larger than two documents are rare, whatever the documents.
@@ -50,11 +58,13 @@ pub enum SizeBasis {
     Siblings,
     /// Indexes of other databases.
     Cluster,
+    /// The index that the document has now, for the views that stay; other indexes for the rest.
+    Present,
 }
 
 impl SizeBasis {
     /// Every basis.
-    pub const ALL: [Self; 2] = [Self::Siblings, Self::Cluster];
+    pub const ALL: [Self; 3] = [Self::Siblings, Self::Cluster, Self::Present];
 
     /// The label in JSON.
     #[must_use]
@@ -62,7 +72,30 @@ impl SizeBasis {
         match self {
             Self::Siblings => "siblings",
             Self::Cluster => "cluster",
+            Self::Present => "present",
         }
+    }
+}
+
+/// The index that a document has now, as far as the views of the new one are in it.
+#[derive(Clone, Debug)]
+pub(super) struct KeptViews<'a> {
+    /// The index.
+    pub(super) index: TargetRef<'a>,
+    /// The views of the new document that are in it, by name.
+    pub(super) names: BTreeSet<String>,
+}
+
+impl KeptViews<'_> {
+    /// What each of these views costs for a document; none if the index is not built, or if most of its views go.
+    fn row(&self, sums: &DbSurvey) -> Option<Spread> {
+        let present = sibling(self.index, sums)?;
+        if 2 * self.names.len() < present.views {
+            return None;
+        }
+        let are_all = self.names.len() >= present.views;
+        let factor = if are_all { AROUND_ALL_KEPT } else { AROUND_SOME_KEPT };
+        Spread::around(&mut [present.bytes_per_row], factor)
     }
 }
 
@@ -104,6 +137,7 @@ impl IndexSize {
         snapshot: &Snapshot,
         db: DbIx,
         design: &DesignDocument,
+        kept: Option<&KeptViews<'_>>,
     ) -> Option<Self> {
         let (_, sums) = survey.dbs().find(|(ix, _)| *ix == db)?;
         let own: Vec<Sibling> =
@@ -114,9 +148,9 @@ impl IndexSize {
         };
         let factor = match (basis, measured.len()) {
             (SizeBasis::Cluster, _) => AROUND_OTHERS,
-            (SizeBasis::Siblings, 1) => AROUND_ONE,
-            (SizeBasis::Siblings, 2) => AROUND_TWO,
-            (SizeBasis::Siblings, _) => AROUND_SEVERAL,
+            (SizeBasis::Siblings | SizeBasis::Present, 1) => AROUND_ONE,
+            (SizeBasis::Siblings | SizeBasis::Present, 2) => AROUND_TWO,
+            (SizeBasis::Siblings | SizeBasis::Present, _) => AROUND_SEVERAL,
         };
         let mut rows: Vec<f64> = measured.iter().map(|it| it.bytes_per_row).collect();
         let mut row = Spread::around(&mut rows, factor)?;
@@ -125,7 +159,12 @@ impl IndexSize {
             let most = document.mul_add(MAX_ROW, MAX_ROW_OVERHEAD);
             row.high = row.high.min(most.max(row.likely));
         }
-        let bytes_per_doc = bytes_per_doc(design, row, document);
+        let kept_row = kept.and_then(|kept| Some((kept, kept.row(sums)?)));
+        let kept_view = |name: &str| {
+            kept_row.as_ref().filter(|(kept, _)| kept.names.contains(name)).map(|(_, row)| *row)
+        };
+        let basis = if kept_row.is_some() { SizeBasis::Present } else { basis };
+        let bytes_per_doc = bytes_per_doc(design, row, document, kept_view);
         let live = bytes_per_doc.scaled(copies_of_docs);
         Some(Self {
             live,
@@ -151,6 +190,9 @@ impl IndexSize {
             SizeBasis::Siblings => {
                 format!("The size assumes {cost}, as {indexes} of this database cost, with room.")
             }
+            SizeBasis::Present => format!(
+                "The size assumes {cost}: the views that stay cost what they cost in the present index, and all others what {indexes} of this database cost, with room."
+            ),
             SizeBasis::Cluster => format!(
                 "The size assumes {cost}: this database has no built index, so the range is around {indexes} of other databases, and wide."
             ),
@@ -170,10 +212,18 @@ fn bytes_per_document(sums: &DbSurvey) -> Option<f64> {
 }
 
 /// What all views of a document store for each document.
-fn bytes_per_doc(design: &DesignDocument, row: Spread, document: Option<f64>) -> Spread {
-    let views = design.views.values().map(|view| match document {
-        Some(document) if emits_documents(view) => WHOLE_DOCUMENTS.scaled(document).max(row),
-        Some(_) | None => row,
+fn bytes_per_doc(
+    design: &DesignDocument,
+    row: Spread,
+    document: Option<f64>,
+    kept: impl Fn(&str) -> Option<Spread>,
+) -> Spread {
+    let views = design.views.iter().map(|(name, view)| match (kept(name), document) {
+        (Some(kept), _) => kept,
+        (None, Some(document)) if emits_documents(view) => {
+            WHOLE_DOCUMENTS.scaled(document).max(row)
+        }
+        (None, Some(_) | None) => row,
     });
     views.fold(Spread::ZERO, Spread::plus)
 }

@@ -94,6 +94,65 @@ fn more_views_cost_more_and_a_whole_document_costs_at_least_its_bytes() {
     assert!(whole.likely > 3.0 * GIB as f64 && whole.low > one.low, "{whole:?}");
 }
 
+/// The cost of a document whose present index has two views of 100 MiB each, beside a sibling of 1 or 10,000 MiB.
+fn changed_cost(sibling: u64, views: &str) -> IndexSize {
+    let present = r#"{"a":{"map":"m"},"b":{"map":"n"}}"#;
+    let mut cluster = cluster();
+    let signature = document(present).signature;
+    let own = Index { functions: vec![1, 2], ..index("_design/by_day", 0, 200, 2) };
+    cluster.add_index_of(&own, signature);
+    cluster.add_index(&index("_design/other", 2, sibling, 1));
+    asked(cluster, &document(views), &known(present)).size.unwrap()
+}
+
+#[test]
+fn views_that_stay_cost_what_they_cost_now() {
+    let mib = |bytes: f64| (bytes / (4 * MIB) as f64).round();
+    // Renamed, and with their names exchanged.
+    for views in [r#"{"b":{"map":"m"},"a":{"map":"n"}}"#, r#"{"x":{"map":"m"},"y":{"map":"n"}}"#] {
+        for sibling in [1, 10_000] {
+            let IndexSize { live, basis, .. } = changed_cost(sibling, views);
+            assert_eq!(basis, SizeBasis::Present, "{views}");
+            assert_eq!([live.low, live.likely, live.high].map(mib), [160.0, 200.0, 250.0]);
+        }
+    }
+    // Of one that is added, only siblings tell.
+    let added = r#"{"a":{"map":"m"},"b":{"map":"n"},"c":{"map":"o"}}"#;
+    let (small, large) = (changed_cost(1, added), changed_cost(10_000, added));
+    assert_eq!(mib(small.live.likely), 210.0, "the middle of 1 and 100");
+    assert_eq!(mib(large.live.likely), 1_200.0, "the middle of 100 and 10,000");
+    assert!(small.says().contains("the views that stay"), "{}", small.says());
+    // One of two stays: what it takes of the index is less certain.
+    let halved = changed_cost(10_000, r#"{"a":{"map":"m"}}"#);
+    assert_eq!([halved.live.low, halved.live.high].map(mib), [50.0, 200.0]);
+    // If most of the index goes, or its language changes, the index is one sibling of several.
+    let new = changed_cost(10_000, r#"{"z":{"map":"z"}}"#);
+    assert_eq!(new.basis, SizeBasis::Siblings);
+}
+
+proptest! {
+    #[test]
+    fn more_views_that_stay_never_widen_the_range(kept in 1_usize..6, sibling in 1_u64..10_000) {
+        let views = |count: usize| {
+            let all: Vec<String> =
+                (0..6).map(|at| format!(r#""v{at}":{{"map":"{}"}}"#, if at < count { at } else { at + 90 })).collect();
+            format!("{{{}}}", all.join(","))
+        };
+        let cost = |count: usize| {
+            let mut cluster = cluster();
+            let signature = document(&views(6)).signature;
+            let own = Index { functions: (0..6).collect(), ..index("_design/by_day", 0, 600, 6) };
+            cluster.add_index_of(&own, signature);
+            cluster.add_index(&index("_design/other", 2, sibling, 1));
+            let live = asked(cluster, &document(&views(count)), &known(&views(6))).size.map(|it| it.live);
+            live.map(|live| live.high / live.low)
+        };
+        if let Some((fewer, more)) = cost(kept - 1).zip(cost(kept)).filter(|_| kept < 6) {
+            prop_assert!(more <= fewer * 1.000_001, "{more} {fewer}");
+        }
+    }
+}
+
 #[test]
 fn indexes_that_are_not_built_or_not_measured_tell_nothing() {
     for unusable in [
