@@ -131,6 +131,11 @@ impl Admission {
         }
     }
 
+    /// The same with the copies of other databases.
+    pub(super) fn with_copies(&self, copies: CopyMap) -> Self {
+        Self { copies: Arc::new(copies), ..self.clone() }
+    }
+
     /// The bounds that apply to every shard of a queue.
     pub(super) fn bounds(&self, node: NodeIx, channel: usize) -> QueueBounds {
         let time_left = self.window_time_left.get(channel).copied().flatten();

@@ -3,8 +3,9 @@
 //! Decides for which channel such a target counts, and how an order is answered.
 
 use super::{
-    CandidateSummary, CompactionRequest, Conditions, Decision, Placement, Plan, Refusal,
-    RefusalReason, SelectionContext, placement, selection,
+    CandidateSummary, CompactionRequest, Conditions, Decision, Placement, Plan, PlannedStart,
+    Refusal, RefusalReason, SelectionContext, admission::Admission, placement, selection,
+    view_copies,
 };
 use crate::{
     model::channel::{Channel, Channels, Mode},
@@ -66,8 +67,31 @@ impl Plan {
             return Some(start.request.clone());
         }
         let (channel, _) = self.start_channel_index(target)?;
+        Some(self.start_despite_refusals(channel, target, &self.admission)?.request)
+    }
+
+    /// The start of a target if an operator ordered it, despite all refusals; of a target that no channel
+    /// takes, if the order was forced. None if no order starts it.
+    #[must_use]
+    pub fn start_if_ordered(&self, target: TargetRef<'_>) -> Option<PlannedStart> {
+        if let Some(start) = self.start(target.ix()) {
+            return Some(start.clone());
+        }
+        let taken = self.start_channel_index(target).map(|(channel, _)| channel);
+        let channel = taken.or_else(|| forced_channel(&self.channels, target))?;
+        // The plan knows the copies of queued views only.
+        let copies = view_copies(&self.snapshot, std::iter::once(CandidateSummary::of(target)));
+        self.start_despite_refusals(channel, target, &self.admission.with_copies(copies))
+    }
+
+    fn start_despite_refusals(
+        &self,
+        channel: usize,
+        target: TargetRef<'_>,
+        admission: &Admission,
+    ) -> Option<PlannedStart> {
         let candidate = CandidateSummary::of(target);
-        let node = self.admission.request_node(target.node_ix(), &candidate)?;
+        let node = admission.request_node(target.node_ix(), &candidate)?;
         let context = SelectionContext {
             snapshot: &self.snapshot,
             channels: &self.channels,
@@ -76,9 +100,9 @@ impl Plan {
             backoffs: &self.conditions.constraints.backoffs,
             now: self.planned_at,
             start_interval: self.rules.limits.wait,
-            bytes_per_second: None,
+            bytes_per_second: self.conditions.constraints.measured_rate(),
         };
-        Some(selection::build_start(channel, &candidate, node, context, &self.admission)?.request)
+        selection::build_start(channel, &candidate, node, context, admission)
     }
 
     /// The channel for which a target may start: the one that takes it, or the one that it counts
@@ -143,10 +167,15 @@ fn find_start_channel(
         if !forced() && !history.partly_compacted_views.contains_key(&ix) {
             return None;
         }
-        let takes = |channel: &Channel| {
-            channel.kind == target.kind()
-                && placement::accepts_names_and_state(channels, channel, target)
-        };
-        channels.list.iter().position(takes)
+        forced_channel(channels, target)
     })
+}
+
+/// The channel that a target counts for by force.
+fn forced_channel(channels: &Channels, target: TargetRef<'_>) -> Option<usize> {
+    let takes = |channel: &Channel| {
+        channel.kind == target.kind()
+            && placement::accepts_names_and_state(channels, channel, target)
+    };
+    channels.list.iter().position(takes)
 }

@@ -21,11 +21,12 @@ mod queue;
 mod status;
 mod target;
 mod targets;
+mod what_if;
 
 pub(super) use advice::advice;
 pub(super) use cells::link;
 pub(super) use configuration::configuration;
-pub(super) use confirm::{Confirmation, confirmation, done};
+pub(super) use confirm::{AskedCompaction, Confirmation, confirmation, done};
 pub(super) use database::{DatabaseAnswers, database};
 pub(super) use events::{EventFilter, events};
 use frame::Screen;
@@ -37,6 +38,7 @@ pub(super) use queue::{QueueAnswers, queue};
 pub(super) use status::status;
 pub(super) use target::{TargetAnswers, target};
 pub(super) use targets::{TargetFilter, targets};
+pub(super) use what_if::what_if;
 
 use maud::Markup;
 
@@ -72,7 +74,8 @@ impl Given {
         link(page, &kept.chain(changed).collect::<Vec<_>>())
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether nothing is given.
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }

@@ -9,6 +9,7 @@ mod advice;
 mod answer;
 mod api;
 mod backup;
+mod compression;
 mod console;
 mod docs;
 mod facts;
@@ -199,15 +200,17 @@ pub struct AppState {
 pub fn router(state: AppState) -> Router {
     let web = state.web.clone();
     let turns = ConcurrencyLimit::new(ANSWERS);
+    let forecasts = what_if::Turns::default();
     let api = Router::new()
         .route("/status", get(api::status))
+        .route("/space", get(api::space))
         .route("/targets", get(api::targets))
         .route("/facts", get(facts::facts))
         .route("/queue", get(api::queue))
         .route("/plan", get(api::plan))
         .route("/jobs", get(api::jobs))
         .route("/explain", get(api::explain))
-        .route("/what-if", get(what_if::what_if).layer(Extension(what_if::Turns::default())))
+        .route("/what-if", get(what_if::what_if).layer(Extension(forecasts.clone())))
         .route("/scorecard", get(scorecard::scorecard))
         .route("/advice", get(advice::advice))
         .route("/usage", get(advice::usage))
@@ -215,6 +218,7 @@ pub fn router(state: AppState) -> Router {
         .route("/advice/mute", post(advice::mute))
         .route("/advice/unmute", post(advice::unmute))
         .route("/history", get(api::history))
+        .route("/history/hours", get(api::hours))
         .route("/events", get(api::events))
         .route("/config", get(api::config))
         .route("/backup", get(backup::backup))
@@ -228,11 +232,13 @@ pub fn router(state: AppState) -> Router {
         .layer(Extension(turns.clone()))
         .fallback(api::not_found)
         .method_not_allowed_fallback(api::wrong_method);
-    Router::new()
-        .merge(console::routes(turns.clone(), console::LivePages::default()))
+    let pages = console::routes(turns, forecasts, console::LivePages::default())
         .route("/docs", get(docs::with_slash))
         .route("/docs/", get(docs::first_page))
         .route("/docs/{page}", get(docs::one_page))
+        .layer(middleware::from_fn(compression::compress));
+    Router::new()
+        .merge(pages)
         .route("/docs/images/{image}", get(docs::image))
         .route("/metrics", get(metrics::metrics).layer(Extension(metrics::Scrapes::new(SCRAPES))))
         .route("/sd", get(sd::discovery))

@@ -39,7 +39,7 @@ pub use discovery::{DbUpdates, TargetGroup, TargetLabels};
 pub use envelope::{Conflict, CouchDbError, ERROR_TYPES, Failed, Success};
 pub use find::{Found, find, no_database, no_match, selector};
 pub use jobs::{JobLine, Jobs};
-pub use journal::{EventLine, Events, HourLine, OutcomeLine, Outcomes};
+pub use journal::{EventLine, Events, HourLine, Hours, OutcomeLine, Outcomes};
 pub use lists::{Explanations, Listing, Queue, Queues, Targets};
 pub use miss::{ChannelScore, MissLine, not_taken};
 pub use ordered::OrderLine;
@@ -51,7 +51,7 @@ pub use preflight::{
 pub use rent::RentLine;
 pub use room::{ChannelWeek, LimitLine};
 pub use scorecard::{Scorecard, ScorecardLine};
-pub use space::{SpaceLine, VolumeSpaceLine};
+pub use space::{Space, VolumeSpaceLine};
 pub use status::{
     ConfigLine, Configuration, EntryLine, Feeds, ReadErrors, Status, Sweep, TakeoverLine,
 };
@@ -178,6 +178,9 @@ pub struct Explained {
     /// since; null where they are not.
     #[schemars(with = "Option<words::Fresh>")]
     pub fresh: Option<Word>,
+    /// Its score in every channel for its kind, in their order.
+    #[serde(default)]
+    pub scores: Vec<ChannelScore>,
     /// What would be sent, where it starts.
     pub start: Option<StartLine>,
     /// The order of an operator that waits for it.
@@ -227,7 +230,8 @@ impl Explained {
         let fresh = plan.freshness(target).map(|fresh| fresh.label().into());
         let part_of = key(target).filter(|_| target.is_part());
         let part_of = part_of.and_then(|key| Some(views.0.get(&key)?.to_string()));
-        Self { target: Target::of(plan, target), why, fresh, start, ordered, part_of }
+        let scores = ChannelScore::all(plan, target);
+        Self { target: Target::of(plan, target), why, fresh, scores, start, ordered, part_of }
     }
 }
 

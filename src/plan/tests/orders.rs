@@ -150,6 +150,31 @@ fn only_a_forced_order_starts_a_target_without_channel_or_in_back_off() {
 }
 
 #[test]
+fn what_an_order_would_start_is_known_before_it_is_given() {
+    let (mut draft, ids) = three();
+    let none = || TargetConstraints::default();
+    let plan = of(&mut draft, none(), enforcing(), |_| {});
+    let if_ordered =
+        |plan: &Plan, ix: TargetIx| plan.start_if_ordered(plan.snapshot.target(ix).unwrap());
+    for (ix, path) in [(ids[0], "good"), (ids[1], "best"), (ids[2], "lean")] {
+        let start = if_ordered(&plan, ix).unwrap();
+        assert_eq!(start.request.path, format!("/_node/couchdb@a/{path}.1/_compact"));
+        assert_eq!(start.file_bytes, Some(100 * MIB));
+        // It is what a plan with that order starts.
+        let ordered = of(&mut draft, ordered(ix, true), enforcing(), |_| {});
+        let expected = PlannedStart { order: None, ..ordered.start(ix).unwrap().clone() };
+        assert_eq!(start, expected);
+    }
+    let elsewhere = crate::text::pattern::NameFilter::new(&["other"], &[]).unwrap();
+    let plan = of(&mut draft, none(), enforcing(), |channels| {
+        for channel in &mut channels.list {
+            channel.databases = elsewhere.clone();
+        }
+    });
+    assert_eq!(if_ordered(&plan, ids[2]), None, "force does not override names");
+}
+
+#[test]
 fn an_order_waits_for_limits_only() {
     let (mut draft, ids) = three();
     let answer = |plan: &Plan| plan.order_answer(plan.snapshot.target(ids[0]).unwrap());

@@ -56,6 +56,40 @@ pub(super) fn columns(
     }
 }
 
+/// One line of a chart: the class of its stroke, and its values at equal steps.
+pub(super) struct Line<'a> {
+    pub(super) class: &'static str,
+    pub(super) values: &'a [u64],
+}
+
+/// Bytes over time, on one scale from zero. Lines are told apart by their colours and dashes.
+pub(super) fn lines(lines: &[Line<'_>], says: &str) -> Markup {
+    const HEIGHT: f64 = 110.0;
+    let highest = lines.iter().flat_map(|line| line.values).copied().max().unwrap_or_default();
+    let points = |line: &Line<'_>| {
+        let step = 600.0 / line.values.len().saturating_sub(1).max(1) as f64;
+        let tall = |value: u64| value as f64 / highest.max(1) as f64 * HEIGHT;
+        let at = line.values.iter().enumerate();
+        let at =
+            at.map(|(at, value)| [round(at as f64 * step), round(120.0 - tall(*value))].join(","));
+        at.collect::<Vec<_>>().join(" ")
+    };
+    html! {
+        svg.chart viewBox="0 0 600 135" role="img" aria-label=(says) {
+            line.axis x1="0" y1="120" x2="600" y2="120" {}
+            @for line in lines { polyline class=(line.class) points=(points(line)) {} }
+            text x="0" y="8" { (crate::text::size::format_size_short(highest)) }
+            text x="0" y="132" { "now" }
+            text x="600" y="132" text-anchor="end" { "the end" }
+        }
+    }
+}
+
+/// A short piece of a line, to tell which is which.
+pub(super) fn swatch(class: &str) -> Markup {
+    html! { svg.swatch viewBox="0 0 26 8" aria-hidden="true" { line class=(class) x1="0" y1="4" x2="26" y2="4" {} } }
+}
+
 /// Where a score stands against the least with which a channel takes a target, on a scale by powers of ten.
 pub(super) fn against_threshold(score: f64, least: f64, says: &str) -> Markup {
     let place = |value: f64| {

@@ -33,7 +33,7 @@ pub(in crate::serve) fn configuration(
             @if !state.needs_restart.is_empty() { span.warn { " A restart is needed for " (state.needs_restart.join(", ")) "." } } }
         @if let Some(problem) = &state.web_problem { p.banner { (name(problem)) } }
         p { "Each key is explained " a href="docs/configuration.html" { "in the book" } "; " a href="api/v1/config" { "as JSON" } "." }
-        div.wide { table {
+        div.wide tabindex="0" role="region" aria-label="Configuration" { table {
             thead { tr { th { "key" } th { "value" } th { "default, where it differs" } } }
             tbody { @for (key, value) in &lines { (row(key, value, changed(key, value), state)) } }
         } }

@@ -2,7 +2,7 @@
 
 use super::{
     Page, Part,
-    cells::{bytes, link, name, seconds},
+    cells::{bytes, capital, link, name, seconds},
 };
 use crate::serve::report::StartLine;
 use maud::{Markup, html};
@@ -17,10 +17,20 @@ pub(in crate::serve) struct Confirmation {
     pub(in crate::serve) fields: Vec<(String, String)>,
     /// Fields that a person may fill in: the parameter, what to write, an example.
     pub(in crate::serve) asks: Vec<(&'static str, &'static str, &'static str)>,
-    /// What would be sent to CouchDB, where it is known beforehand.
-    pub(in crate::serve) start: Option<StartLine>,
+    /// Of an order to compact: what would be sent to CouchDB, where an order can start it.
+    pub(in crate::serve) compaction: Option<AskedCompaction>,
     /// Why it would be refused, where that is known beforehand.
     pub(in crate::serve) refused: Option<String>,
+}
+
+/// A compaction that an operator may order.
+pub(in crate::serve) struct AskedCompaction {
+    /// The request, what it frees and what it takes.
+    pub(in crate::serve) start: StartLine,
+    /// What holds it back now, in words.
+    pub(in crate::serve) waits: Option<String>,
+    /// Whether no channel takes the target.
+    pub(in crate::serve) needs_force: bool,
 }
 
 /// The page at `/act` that asks whether to go on.
@@ -30,7 +40,7 @@ pub(in crate::serve) fn confirmation(asked: &Confirmation) -> Page {
     }));
     let html = html! {
         p { (name(&asked.does)) }
-        @if let Some(start) = &asked.start { (effect(start)) }
+        @if let Some(compaction) = &asked.compaction { (effect(compaction)) }
         p.quiet { "The same for a program: " code { "POST /api/v1/" (asked.order) " " (name(&serde_json::Value::Object(body).to_string())) } }
         @if let Some(why) = &asked.refused { p.banner { (name(why)) } } @else {
             form method="post" action="act" {
@@ -63,8 +73,10 @@ fn title(order: &str) -> &str {
     }
 }
 
-fn effect(start: &StartLine) -> Markup {
+fn effect(AskedCompaction { start, waits, needs_force }: &AskedCompaction) -> Markup {
     html! {
+        @if let Some(waits) = waits { p.note { (name(&capital(waits))) "." } }
+        @if *needs_force { p.note { "No channel takes it, so it starts only by force." } }
         p { "It would send " code { (name(&start.request)) } "." }
         dl.facts {
             dt { "frees" } dd { (bytes(start.gain_bytes)) }

@@ -16,13 +16,14 @@ pub(super) enum Screen {
     Events,
     Nodes,
     Advice,
+    WhatIf,
     Configuration,
     Status,
 }
 
 impl Screen {
     /// All of them, in the navigation's order.
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Overview,
         Self::Targets,
         Self::Queue,
@@ -30,6 +31,7 @@ impl Screen {
         Self::Events,
         Self::Nodes,
         Self::Advice,
+        Self::WhatIf,
         Self::Configuration,
         Self::Status,
     ];
@@ -44,6 +46,7 @@ impl Screen {
             Self::Events => ("Events", "events", 'e'),
             Self::Nodes => ("Nodes", "nodes", 'n'),
             Self::Advice => ("Advice", "advice", 'a'),
+            Self::WhatIf => ("What if", "what-if", 'w'),
             Self::Configuration => ("Configuration", "configuration", 'c'),
             Self::Status => ("Status", "status", 's'),
         }

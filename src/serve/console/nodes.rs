@@ -22,7 +22,7 @@ pub(in crate::serve) fn nodes(status: &Status, planned: &Planned, now: Moment) -
 
 fn table(status: &Status, now: Moment) -> Markup {
     html! {
-        div.wide { table {
+        div.wide tabindex="0" role="region" aria-label="Nodes" { table {
             thead { tr { th { "node" } th { "answers" } th { "version" } th.rest { "all read" } th.rest { "its smoosh" } th.rest { "own address" } th { "starts" } } }
             tbody { @for node in &status.nodes { tr {
                 td.named { (name(&node.node)) @if !node.member { span.warn { " no member" } } @if !node.served { span.quiet { " read by another process" } } }
@@ -58,7 +58,7 @@ fn gates(planned: &Planned, now: Moment) -> Markup {
     html! {
         h2 { "What holds starts back" }
         @if planned.gates.is_empty() { p.quiet { "No gate is closed on any node." } } @else {
-            div.wide { table {
+            div.wide tabindex="0" role="region" aria-label="Closed gates" { table {
                 thead { tr { th { "node" } th { "gate" } th.n { "measured" } th.n { "limit" } th { "closed" } } }
                 tbody { @for gate in &planned.gates { (row(gate, now)) } }
             } }
@@ -98,7 +98,7 @@ fn disk(status: &Status, now: Moment) -> Markup {
     html! {
         @if !read.is_empty() {
             h2 { "What the directories hold besides targets" }
-            div.wide { table {
+            div.wide tabindex="0" role="region" aria-label="Directories" { table {
                 thead { tr { th { "node" } th.n { "files" } th.n { "stale indexes" } th.n { "leftovers" } th.n { "trash" } th.n.rest { "search" } th.n.rest { "other" } th { "read" } } }
                 tbody { @for (node, disk) in &read { tr {
                     td { (name(&node.node)) }

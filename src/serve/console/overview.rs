@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     serve::report::{
-        Advice, HourLine, Jobs, Planned, Scorecard, SpaceLine, StartLine, Status, VolumeSpaceLine,
+        Advice, HourLine, Jobs, Planned, Scorecard, Space, StartLine, Status, VolumeSpaceLine,
     },
     text::{counted, size::format_size_short},
 };
@@ -22,7 +22,7 @@ const SHOWN: usize = 5;
 /// What the page shows.
 pub(in crate::serve) struct OverviewAnswers {
     pub(in crate::serve) status: Status,
-    pub(in crate::serve) space: SpaceLine,
+    pub(in crate::serve) space: Space,
     pub(in crate::serve) jobs: Jobs,
     pub(in crate::serve) planned: Planned,
     pub(in crate::serve) advice: Advice,
@@ -166,7 +166,7 @@ fn full<'a>(answers: &'a OverviewAnswers, volume: &str) -> Option<&'a str> {
 
 fn segments(volume: &VolumeSpaceLine, size: u64) -> [Segment; 3] {
     let live = volume.live_bytes.unwrap_or(0);
-    let waste = volume.reclaimable_bytes.unwrap_or(0) + volume.unused_bytes;
+    let waste = volume.reclaimable_bytes.unwrap_or(0) + volume.unused_bytes.unwrap_or(0);
     let used = size.saturating_sub(volume.available_bytes.unwrap_or(size));
     let other = used.saturating_sub(live).saturating_sub(waste);
     [("live", live), ("waste", waste), ("other", other)]

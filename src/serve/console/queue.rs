@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     plan::RefusalReason,
-    serve::report::{ChannelWeek, LimitLine, Planned, Queue},
+    serve::report::{ChannelWeek, LimitLine, Planned, Queue, Queues},
 };
 use maud::{Markup, html};
 use std::collections::BTreeSet;
@@ -20,9 +20,7 @@ const SHOWN: usize = 50;
 pub(in crate::serve) struct QueueAnswers {
     pub(in crate::serve) planned: Planned,
     /// Queues without their targets.
-    pub(in crate::serve) queues: Vec<Queue>,
-    pub(in crate::serve) weeks: Vec<ChannelWeek>,
-    pub(in crate::serve) limits: Vec<LimitLine>,
+    pub(in crate::serve) queues: Queues,
     /// Channels whose priorities are bytes.
     pub(in crate::serve) in_bytes: BTreeSet<String>,
     pub(in crate::serve) now: Moment,
@@ -40,8 +38,8 @@ pub(in crate::serve) fn queue(answers: &QueueAnswers) -> Page {
         Part::new("queues", queues(answers)),
         Part::new("starts", starts),
         Part::new("why", overview::why_not(planned)),
-        Part::new("limits", limits(&answers.limits)),
-        Part::new("windows", windows(&answers.weeks)),
+        Part::new("limits", limits(&answers.queues.limits)),
+        Part::new("windows", windows(&answers.queues.windows)),
         Part::new("refused", refused(planned)),
     ];
     Page::live(Screen::Queue, "Queue", parts)
@@ -57,7 +55,7 @@ pub(super) fn meaning(reason: &str) -> &'static str {
 
 fn queues(answers: &QueueAnswers) -> Markup {
     let waiting: Vec<&Queue> =
-        answers.queues.iter().filter(|queue| queue.size > 0 || queue.active > 0).collect();
+        answers.queues.queues.iter().filter(|queue| queue.size > 0 || queue.active > 0).collect();
     html! {
         @if waiting.is_empty() { p.quiet { "Nothing waits." } } @else {
             div.wide { table {
@@ -86,10 +84,10 @@ fn queues(answers: &QueueAnswers) -> Markup {
 fn limits(limits: &[LimitLine]) -> Markup {
     html! {
         h2 { "Limits" }
-        div.wide { table {
+        div.wide tabindex="0" role="region" aria-label="Limits" { table {
             thead { tr { th { "limit" } th.n { "used" } th.n { "allowed" } th.rest { "share" } } }
             tbody { @for line in limits { tr {
-                td { code { (line.key) } @if let Some(node) = &line.node { " on " (name(node)) } }
+                td.named { code { (line.key) } @if let Some(node) = &line.node { " on " (name(node)) } }
                 td.n { (amount(line, line.used)) }
                 td.n { (amount(line, line.allowed)) }
                 td.rest { (chart::share(line.used as f64 / line.allowed.max(1) as f64, &format!("{} of {}", line.used, line.allowed))) }

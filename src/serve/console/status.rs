@@ -63,7 +63,7 @@ fn errors(status: &Status) -> Markup {
         h2 { "What could not be read since the start" }
         @if status.errors.is_empty() { p.quiet { "Nothing failed." } } @else {
             @if let Some(last) = &status.last_error { p { "The last: " (name(last)) } }
-            div.wide { table {
+            div.wide tabindex="0" role="region" aria-label="Errors" { table {
                 thead { tr { th { "node" } th { "why" } th.n { "how often" } } }
                 tbody { @for line in &status.errors { tr { td { (name(&line.node)) } td { (words(&line.reason)) } td.n { (count(line.count)) } } } }
             } }

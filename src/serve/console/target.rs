@@ -15,8 +15,6 @@ use wall_clock::Moment;
 /// What the page shows.
 pub(in crate::serve) struct TargetAnswers {
     pub(in crate::serve) explained: Explained,
-    /// Its score in every channel of its kind.
-    pub(in crate::serve) scores: Vec<ChannelScore>,
     pub(in crate::serve) outcomes: Vec<OutcomeLine>,
     pub(in crate::serve) events: Vec<EventLine>,
     pub(in crate::serve) now: Moment,
@@ -28,7 +26,7 @@ pub(in crate::serve) fn target(answers: &TargetAnswers) -> Page {
     let parts = vec![
         Part::new("decision", decision(&answers.explained, answers.now)),
         Part::new("measured", measured(target, answers.now)),
-        Part::new("scores", scores(target, &answers.scores)),
+        Part::new("scores", scores(target, &answers.explained.scores)),
         Part::new(
             "jobs",
             html! { h2 { "How its jobs ended" } (jobs::ended(&answers.outcomes, answers.now)) },
@@ -143,7 +141,7 @@ fn scores(target: &Target, scores: &[ChannelScore]) -> Markup {
         h2 { "Where it stands" }
         @if scores.is_empty() { p.quiet { "No channel is for targets of its kind." } } @else {
             p.quiet { "The line in the middle of each scale is the least with which the channel takes it; a step is a factor of ten." }
-            div.wide { table {
+            div.wide tabindex="0" role="region" aria-label="Scores" { table {
                 thead { tr { th { "channel" } th { "by" } th.n { "its score" } th.n { "needs more than" } th.rest { "scale" } th { "takes it" } } }
                 tbody { @for line in scores { tr {
                     td { (name(&line.channel)) }

@@ -2,9 +2,13 @@
 
 use super::{
     cells::{count, link, name},
-    chart::{self, Segment},
+    chart::{self, Line, Segment},
     *,
 };
+use crate::serve::report::{
+    OutlookLine, ProposedHorizon, RentProposal, SmooshRules, UndoneLine, VolumeOutlookLine, WhatIf,
+};
+use wall_clock::Moment;
 
 const HOSTILE: &str = "<script>alert(\"1\")</script>&'\u{202e}evil\u{7}";
 
@@ -66,6 +70,9 @@ fn pictures_of_nothing_are_pictures() {
     for picture in [
         chart::stacked("volume", &[], 0.0, "nothing"),
         chart::columns(&[], "", "", "", "nothing"),
+        chart::lines(&[], "nothing"),
+        chart::lines(&[Line { class: "line", values: &[] }], "nothing"),
+        chart::lines(&[Line { class: "line", values: &[0] }], "nothing"),
         chart::scatter(&[], "nothing"),
         chart::scatter(&[(0.0, 5.0)], "nothing"),
         chart::against_threshold(0.0, 0.0, "nothing"),
@@ -94,4 +101,87 @@ fn nothing_in_a_document_needs_more_than_this_servers_files() {
         assert!(!text.contains(refused), "{refused} in {text}");
     }
     assert_eq!(text.matches("<script").count(), 1, "{text}");
+}
+
+fn outlook(name: &str, waste: [u64; 3]) -> OutlookLine {
+    let undone = UndoneLine {
+        reason: "window".into(),
+        says: "closed".into(),
+        targets: 7,
+        reclaimable_bytes: 9,
+    };
+    OutlookLine {
+        name: name.to_owned(),
+        mean_waste_bytes: waste[1],
+        peak_waste_bytes: waste[2],
+        rewritten_bytes_per_day: 3e9,
+        freed_bytes: 1 << 30,
+        compactions_per_day: 7.25,
+        longest_wait_seconds: Some(5_400),
+        undone_targets: 7,
+        undone_bytes: 1 << 20,
+        undone: vec![undone],
+        coarse: true,
+        waste_bytes: waste.into(),
+        file_bytes: waste.into(),
+        volumes: vec![VolumeOutlookLine {
+            name: HOSTILE.to_owned(),
+            free_bytes: waste.into(),
+            full_at: Some("2026-12-24T00:00:00Z".to_owned()),
+        }],
+    }
+}
+
+#[test]
+fn a_forecast_is_lines_and_tables_of_all_its_rules() {
+    let horizon = ProposedHorizon {
+        channel: "rent_dbs".to_owned(),
+        kind: "db".into(),
+        horizon_seconds: 3_600,
+        smoosh_waste_bytes: 1,
+        waste_bytes: 2,
+        fit: "near".into(),
+        says: "databases waste as much".to_owned(),
+    };
+    let answer = WhatIf {
+        from: "2026-11-23T10:00:00Z".to_owned(),
+        seconds: 604_800,
+        step_seconds: 302_400.0,
+        watched_bytes: 900 << 30,
+        file_bytes: 1_000 << 30,
+        watched_seconds: 86_400,
+        smoosh: SmooshRules {
+            settings: "cluster".into(),
+            nodes: vec![],
+            other_nodes: vec![],
+            says: "smoosh is shown as it is set".to_owned(),
+        },
+        outlooks: ["nothing", "smoosh", "in force", "proposed"]
+            .map(|name| outlook(name, [1 << 20, 1 << 30, 1 << 40]))
+            .into(),
+        as_rent: Some(RentProposal {
+            horizons: vec![horizon],
+            findings: vec![HOSTILE.to_owned()],
+            config: format!("channels: []\n# {HOSTILE}"),
+        }),
+    };
+    let given = Given::new(vec![("channels".to_owned(), "rent".to_owned())]);
+    let page = what_if(&given, Some(&Ok(answer)), Moment::from_unix(1_795_222_440));
+    let text: String = page.parts.iter().map(|part| part.html.0.as_str()).collect();
+    for part in [
+        "The next 7 days",
+        "<svg class=\"swatch\"",
+        "line of-nothing",
+        "line of-smoosh",
+        "line of-force",
+        "line of-proposed",
+        "nothing: 1 TiB wasted at the end",
+        "databases waste as much",
+        "1.0 MiB</span> in 7",
+        "href=\"api/v1/what-if?channels=rent\"",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    assert!(!text.contains("<script") && !text.contains("NaN") && !text.contains('\u{202e}'));
+    assert_eq!(text.matches("<polyline").count(), 8, "{text}");
 }

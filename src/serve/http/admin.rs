@@ -304,7 +304,7 @@ fn several(plan: &Plan, text: &str) -> Result<TargetSelector, ApiError> {
 
 /// The only target that a text matches, among those that can be compacted. For a database with one
 /// file, that file.
-fn one_target(plan: &Plan, text: &str) -> Result<(TargetIx, TargetId), ApiError> {
+pub(super) fn one_target(plan: &Plan, text: &str) -> Result<(TargetIx, TargetId), ApiError> {
     let named = |ix| plan.snapshot.target(ix).map(|target| (ix, target.id()));
     let nothing = || ApiError::absent(report::no_match(plan, text));
     let is_search = |(_, id): &(TargetIx, TargetId)| id.kind() == TargetKind::Search;

@@ -2,7 +2,7 @@
 
 pub(super) mod journal;
 
-pub(super) use journal::{events, history};
+pub(super) use journal::{events, history, hours};
 
 use super::{
     AppState,
@@ -17,8 +17,8 @@ use crate::{
     scan,
     serve::report::{
         self, ConfigLine, Conflict, EntryLine, Explained, Explanations, Failed, Feeds, Found, Jobs,
-        Planned, Queue, Queues, ReadErrors, RefusedLine, Status, Success, SuspensionLine, Sweep,
-        TakeoverLine, Target, Targets, Wanted, WholeViews,
+        Planned, Queue, Queues, ReadErrors, RefusedLine, Space, Status, Success, SuspensionLine,
+        Sweep, TakeoverLine, Target, Targets, Wanted, WholeViews,
     },
     table::TargetIx,
     tasks::unwrap_join,
@@ -164,7 +164,7 @@ pub(super) async fn not_found(uri: Uri) -> Response {
     let path = uri.path();
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
     ApiError::absent(format!(
-        "there is no /api/v1{path}; there are /api/v1/status, targets, facts, queue, plan, jobs, explain, what-if, scorecard, advice, usage, history, events, config and backup, the POST question preflight, and the POST orders suspend, resume, compact, release, rescan, flush, advice/mute and advice/unmute"
+        "there is no /api/v1{path}; there are /api/v1/status, space, targets, facts, queue, plan, jobs, explain, what-if, scorecard, advice, usage, history, history/hours, events, config and backup, the POST question preflight, and the POST orders suspend, resume, compact, release, rescan, flush, advice/mute and advice/unmute"
     ))
     .into_response()
 }
@@ -223,6 +223,16 @@ pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
     }
 }
 
+/// Bytes of the cluster, and what its volumes have left.
+pub(super) async fn space(
+    extract::State(state): extract::State<AppState>,
+    Extension(turns): Extension<ConcurrencyLimit>,
+    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
+) -> Response {
+    let space = in_turn(&state, &turns, |plan| Ok(Space::of(&plan)));
+    space.await.map_or_else(ApiError::into_response, |space| success(&space))
+}
+
 /// Running compactions and index builds, and when each node last reported its tasks.
 pub(super) async fn jobs(
     extract::State(state): extract::State<AppState>,
@@ -261,12 +271,11 @@ pub(super) async fn queue(
     Extension(turns): Extension<ConcurrencyLimit>,
     ValidQuery(query): ValidQuery<QueueQuery>,
 ) -> Response {
+    let now = state.clock.now();
     worked_out(&state, turns, move |plan| {
-        let PageRange { offset, limit } = query.page().map_err(ApiError::bad)?;
+        let page = query.page().map_err(ApiError::bad)?;
         query.check(&plan).map_err(ApiError::bad)?;
-        let generated_at = plan.snapshot.generated_at().rfc3339();
-        let head = Queues { generated_at, offset, limit, queues: Vec::new() };
-        let page = PageRange { offset, limit };
+        let head = Queues::head(&plan, page.offset, page.limit, now);
         let queues = (0..plan.queues.len())
             .filter_map(move |at| one_queue(Arc::clone(&plan), at, &query, page));
         Ok(StreamedData::with_lists(&head, queues))

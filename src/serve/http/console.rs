@@ -5,6 +5,7 @@
 
 mod act;
 mod live;
+mod what_if;
 
 pub(super) use live::LivePages;
 
@@ -18,6 +19,7 @@ use super::{
     docs,
     guard::{self, ConcurrencyLimit},
     query::{EventsParameters, HistoryParameters, TargetQuery},
+    what_if::Turns,
 };
 use crate::{
     advice::Waste,
@@ -35,16 +37,16 @@ use crate::{
             QueueAnswers, TargetAnswers, TargetFilter,
         },
         report::{
-            self, Advice, AdviceLine, ChannelScore, ChannelWeek, EventLine, Events, Explained,
-            Found, HourLine, Jobs, LimitLine, OutcomeLine, Outcomes, Planned, Queue, Scorecard,
-            SpaceLine, Target, Targets, Wanted, WholeViews,
+            self, Advice, AdviceLine, EventLine, Events, Explained, Found, Jobs, OutcomeLine,
+            Outcomes, Planned, Queue, Queues, Scorecard, Space, Target, Targets, Wanted,
+            WholeViews,
         },
     },
     store::journal::{EventType, EventsQuery, HistoryQuery},
 };
 use axum::{
     Extension, Router,
-    body::Body,
+    body::{Body, to_bytes},
     extract::{self, Query},
     http::{HeaderMap, StatusCode, Uri, header},
     response::{IntoResponse as _, Response},
@@ -65,14 +67,16 @@ const SHOWN_OF_ONE: usize = 20;
 /// Targets on the page of a database.
 const COPIES: usize = 500;
 
-/// Hours that the overview looks back, and the jobs that it counts at most.
-const HOURS: u64 = 48;
-const MAX_COUNTED: usize = 10_000;
+/// Hours that the overview looks back before the present one.
+const HOURS: u64 = 47;
+
+/// The longest form, in bytes.
+const MAX_FORM: usize = 1 << 16;
 
 const WEEK: u64 = 7 * 86_400;
 
 /// The pages, by path.
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 13] = [
     "/",
     "/targets",
     "/target",
@@ -82,17 +86,23 @@ const PAGES: [&str; 12] = [
     "/events",
     "/nodes",
     "/advice",
+    "/what-if",
     "/configuration",
     "/status",
     "/act",
 ];
 
 /// The routes of the console.
-pub(super) fn routes(turns: ConcurrencyLimit, live: LivePages) -> Router<AppState> {
+pub(super) fn routes(
+    turns: ConcurrencyLimit,
+    forecasts: Turns,
+    live: LivePages,
+) -> Router<AppState> {
     let mut router = Router::new();
     for path in PAGES {
         let page = match path {
             "/act" => get(act::ask).post(act::act),
+            "/what-if" => get(what_if::show).post(what_if::ask),
             _ => get(show),
         };
         router = router.route(path, page);
@@ -101,6 +111,7 @@ pub(super) fn routes(turns: ConcurrencyLimit, live: LivePages) -> Router<AppStat
         .route("/live", get(live::live))
         .route("/assets/{name}", get(asset))
         .layer(Extension(live))
+        .layer(Extension(forecasts))
         .layer(Extension(turns))
 }
 
@@ -198,6 +209,14 @@ fn given(uri: &Uri) -> Result<Given, ApiError> {
     Ok(Given::new(given))
 }
 
+/// The fields of a form.
+async fn form_of(body: Body) -> Result<Given, ApiError> {
+    let form = to_bytes(body, MAX_FORM).await.map_err(ApiError::bad)?;
+    let text = std::str::from_utf8(&form).map_err(ApiError::bad)?;
+    let uri: Uri = ["/?", text].concat().parse().map_err(ApiError::bad)?;
+    given(&uri)
+}
+
 fn wanted<'a>(given: &'a Given, key: &str) -> Result<&'a str, ApiError> {
     match given.get(key) {
         "" => Err(ApiError::bad(format!("the link lacks {key}="))),
@@ -231,27 +250,16 @@ fn advice_of(state: &AppState) -> Advice {
 async fn overview(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, ApiError> {
     let now = state.clock.now();
     let since = Moment::from_unix(now.unix().saturating_sub(HOURS * 3_600));
-    let hours = match &state.journal {
-        None => Vec::new(),
-        Some(kept) => {
-            let query =
-                HistoryQuery { since: Some(since), limit: MAX_COUNTED, ..HistoryQuery::default() };
-            // A journal that cannot be read is said by the status; the rest of the page stays useful.
-            let found = journal::in_turn(turns, kept.history(query)).await;
-            let entries = found.map(|page| page.entries).unwrap_or_default();
-            match entries.is_empty() {
-                true => Vec::new(),
-                false => HourLine::all(&entries, HOURS, now),
-            }
-        }
-    };
+    // A journal that cannot be read is said by the status; the rest of the page stays useful.
+    let hours = journal::hours_since(state, turns, since).await;
+    let hours = hours.map(|found| found.hours).unwrap_or_default();
     let advice = advice_of(state);
     let week = Moment::from_unix(now.unix().saturating_sub(WEEK));
     let scorecard = Scorecard::of(&state.scorecard.borrow(), week, now);
     let page = move |plan: &Plan, state: &AppState| {
         console::overview(&OverviewAnswers {
             status: status_of(state, plan),
-            space: SpaceLine::of(plan),
+            space: Space::of(plan),
             jobs: Jobs::of(plan),
             planned: Planned::outline(plan, Wanted::default()).0,
             advice,
@@ -310,7 +318,6 @@ fn ranked_by_bytes(plan: &Plan) -> BTreeSet<String> {
 /// Targets that a text means, with what is decided about each.
 struct Meant {
     explained: Vec<Explained>,
-    scores: Vec<ChannelScore>,
     total: usize,
     selector: TargetSelector,
     /// Ids of the targets, by which advice is found.
@@ -334,10 +341,8 @@ async fn find(
         let views = WholeViews::of(&plan, &shown);
         let of = |ix: &_| Some(Explained::of(&plan, plan.snapshot.target(*ix)?, &views));
         let explained: Vec<Explained> = shown.iter().filter_map(of).collect();
-        let first = all.first().and_then(|ix| plan.snapshot.target(*ix));
         Ok(Meant {
             subjects: explained.iter().map(|it| it.target.id.clone()).collect(),
-            scores: first.map(|target| ChannelScore::all(&plan, target)).unwrap_or_default(),
             selector: report::selector(&plan, text),
             total: all.len(),
             explained,
@@ -388,7 +393,7 @@ async fn target(state: &AppState, turns: &ConcurrencyLimit, id: &str) -> Result<
     let explained =
         found.explained.pop().ok_or_else(|| ApiError::absent(format!("{id:?} is gone")))?;
     let now = state.clock.now();
-    Ok(console::target(&TargetAnswers { explained, scores: found.scores, outcomes, events, now }))
+    Ok(console::target(&TargetAnswers { explained, outcomes, events, now }))
 }
 
 async fn database(state: &AppState, turns: &ConcurrencyLimit, db: &str) -> Result<Page, ApiError> {
@@ -420,11 +425,10 @@ async fn queue(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, ApiEr
             let channel = plan.channels.list.get(queue.channel_index)?;
             Some(Queue::of(&node.name, &channel.name, queue))
         });
-        let queues = queues.collect();
+        let queues = Queues { queues: queues.collect(), ..Queues::head(plan, 0, 0, now) };
         let planned = Planned::of(plan, Wanted { limit: SHOWN, ..Wanted::default() });
-        let (weeks, limits) = (ChannelWeek::all(plan, now), LimitLine::all(plan));
         let in_bytes = ranked_by_bytes(plan);
-        console::queue(&QueueAnswers { planned, queues, weeks, limits, in_bytes, now })
+        console::queue(&QueueAnswers { planned, queues, in_bytes, now })
     };
     with_plan(state, turns, page).await
 }

@@ -7,7 +7,7 @@ mod host_port;
 mod order_check;
 
 pub(super) use order_check::{
-    OrderRefused, Permission, authorize_order, check_form, may_order, require_json,
+    OrderRefused, Permission, authorize_order, check_form, check_question, may_order, require_json,
 };
 
 use axum::{

@@ -201,7 +201,7 @@ fn send_piece(sender: &mpsc::Sender<Vec<u8>>, scrapes: &Scrapes, piece: Vec<u8>)
 
 /// The value of a header that is a list: several lines of it are one list. A line that is not
 /// text counts as absent.
-fn list(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+pub(super) fn list(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     let lines: Vec<&str> =
         headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
     (!lines.is_empty()).then(|| lines.join(","))

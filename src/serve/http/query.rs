@@ -21,6 +21,10 @@ use wall_clock::Moment;
 const LIMIT: usize = 100;
 const LARGEST: usize = 10_000;
 
+/// How far hours are counted back, unless asked otherwise, and at most.
+const HOURS_SINCE: &str = "2d";
+const MAX_HOURS_SINCE: Duration = Duration::from_secs(35 * 86_400);
+
 /// The maximum wait for an event: shorter than the timeouts of common proxies.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -120,6 +124,15 @@ pub(super) struct HistoryParameters {
     /// The maximum number of jobs; default 100.
     #[schemars(range(max = LARGEST))]
     limit: Option<usize>,
+}
+
+/// The hours to count back to.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct HoursParameters {
+    /// Since this timestamp (`2026-11-21T00:54:00Z`), day or age (`2h`, `7d`), from the full hour on; default
+    /// `2d`, at most `35d`.
+    since: Option<String>,
 }
 
 /// A filter for events.
@@ -263,6 +276,22 @@ impl HistoryParameters {
             before: self.before,
             limit: PageRange::new(None, self.limit)?.limit,
         })
+    }
+}
+
+impl HoursParameters {
+    /// The time to count back to, at `now`.
+    ///
+    /// # Errors
+    /// It is no time, or too long ago.
+    pub(super) fn read(self, now: Moment) -> Result<Moment, String> {
+        let text = self.since.as_deref().unwrap_or(HOURS_SINCE);
+        let since = time(text, now)?;
+        if since.age(now) > MAX_HOURS_SINCE {
+            let most = duration::format_exact(MAX_HOURS_SINCE);
+            return Err(format!("since={text:?} is too long ago: hours are counted for {most}"));
+        }
+        Ok(since)
     }
 }
 

@@ -79,26 +79,31 @@ const SMOOSH_AS_RENT: &str = "smoosh-as-rent";
 /// the proposed ones.
 pub(super) async fn what_if(
     extract::State(state): extract::State<AppState>,
-    Extension(Turns(turns)): Extension<Turns>,
+    Extension(turns): Extension<Turns>,
     ValidQuery(query): ValidQuery<WhatIfQuery>,
 ) -> Response {
+    match forecast(&state, turns, query).await {
+        Ok(answer) => success(&answer),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+/// The answer, when its turn has come.
+pub(super) async fn forecast(
+    state: &AppState,
+    Turns(turns): Turns,
+    query: WhatIfQuery,
+) -> Result<WhatIf, ApiError> {
     // A wrong query is refused at once, not when its turn comes.
     let plan = Arc::clone(&state.plan.borrow());
-    let asked = query.span().and_then(|span| Ok((span, query.proposed(&plan, &in_force(&plan))?)));
-    let (span, proposed) = match asked {
-        Ok(asked) => asked,
-        Err(refused) => return refused.into_response(),
-    };
+    let (span, proposed) = (query.span()?, query.proposed(&plan, &in_force(&plan))?);
     drop(plan);
     let (clock, settings) = (state.clock, state.node_settings.clone());
     let work = move |plan: Arc<Plan>| {
         let smoosh = KnownSmoosh::of(&settings.borrow());
         proposed.answer(&plan, smoosh, clock.now(), span)
     };
-    match in_turn(&state, &turns, work).await {
-        Ok(answer) => success(&answer),
-        Err(refused) => refused.into_response(),
-    }
+    in_turn(state, &turns, work).await
 }
 
 /// The rules that a query proposes.

@@ -98,6 +98,15 @@ impl OutcomeLine {
     }
 }
 
+/// What compactions did, hour by hour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Hours {
+    /// The hours up to now, the oldest first.
+    pub hours: Vec<HourLine>,
+    /// Whether the hours go back as far as was asked for; else they begin where the newest 10,000 jobs do.
+    pub complete: bool,
+}
+
 /// What compactions did in one hour, whoever started them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HourLine {
@@ -111,28 +120,31 @@ pub struct HourLine {
     pub rewritten_bytes: u64,
 }
 
-impl HourLine {
-    /// The last hours up to `now`, the oldest first.
+impl Hours {
+    /// The hours from that of `since` on. `outcomes` are the jobs that ended in them, the newest first;
+    /// unless they are `all`, hours that may lack some are left out.
     #[must_use]
-    pub fn all(outcomes: &[(u64, Outcome)], hours: u64, now: Moment) -> Vec<Self> {
-        let first = (now.unix() / HOUR + 1).saturating_sub(hours);
-        let empty = |at: u64| Self {
-            from: Moment::from_unix((first + at) * HOUR).rfc3339(),
+    pub fn of(outcomes: &[(u64, Outcome)], all: bool, since: Moment, now: Moment) -> Self {
+        let hour = |at: Moment| at.unix() / HOUR;
+        let oldest = outcomes.last().filter(|_| !all).map(|(_, oldest)| hour(oldest.ended_at) + 1);
+        let first = hour(since).max(oldest.unwrap_or(0));
+        let empty = |at: u64| HourLine {
+            from: Moment::from_unix(at * HOUR).rfc3339(),
             compactions: 0,
             freed_bytes: 0,
             rewritten_bytes: 0,
         };
-        let mut lines: Vec<Self> = (0..hours).map(empty).collect();
+        let mut hours: Vec<HourLine> = (first..=hour(now)).map(empty).collect();
         for (_, outcome) in outcomes {
-            let at = (outcome.ended_at.unix() / HOUR).checked_sub(first);
+            let at = hour(outcome.ended_at).checked_sub(first);
             let at = at.and_then(|at| usize::try_from(at).ok());
-            let Some(line) = at.and_then(|at| lines.get_mut(at)) else { continue };
+            let Some(line) = at.and_then(|at| hours.get_mut(at)) else { continue };
             let freed = outcome.freed_bytes().and_then(|freed| u64::try_from(freed).ok());
             line.compactions += 1;
             line.freed_bytes += freed.unwrap_or(0);
             line.rewritten_bytes += outcome.after_bytes.unwrap_or(0);
         }
-        lines
+        Self { hours, complete: all }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Answers that hold one long list, of which the reader gets a part.
 
-use super::{Explained, Planned, RefusedLine, Target};
-use crate::plan::QueueView;
+use super::{ChannelWeek, Explained, LimitLine, Planned, RefusedLine, Target};
+use crate::plan::{Plan, QueueView};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
@@ -54,7 +54,7 @@ impl Listing for Explanations {
     type Item = Explained;
 }
 
-/// Queues with what waits in them.
+/// Queues with what waits in them, and what limits them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Queues {
     /// When the targets were read.
@@ -63,6 +63,10 @@ pub struct Queues {
     pub offset: usize,
     /// How many targets of each queue are listed at most.
     pub limit: usize,
+    /// The limits on this process's own compactions, and how much of each is used now.
+    pub limits: Vec<LimitLine>,
+    /// When each channel may start anything, in the present week.
+    pub windows: Vec<ChannelWeek>,
     /// The queues.
     pub queues: Vec<Queue>,
 }
@@ -70,6 +74,21 @@ pub struct Queues {
 impl Listing for Queues {
     const LIST: &'static str = "queues";
     type Item = Queue;
+}
+
+impl Queues {
+    /// What a plan has of limits and windows, without the queues.
+    #[must_use]
+    pub fn head(plan: &Plan, offset: usize, limit: usize, now: Moment) -> Self {
+        Self {
+            generated_at: plan.snapshot.generated_at().rfc3339(),
+            offset,
+            limit,
+            limits: LimitLine::all(plan),
+            windows: ChannelWeek::all(plan, now),
+            queues: Vec::new(),
+        }
+    }
 }
 
 /// The queue of one channel on one node. Unknown is null.

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes of the whole cluster, in all copies. Unknown is null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SpaceLine {
+pub struct Space {
+    /// When the targets were read.
+    pub generated_at: String,
     /// Of all files.
     pub file_bytes: Option<u64>,
     /// Of these, what compactions would free, as predicted.
@@ -40,19 +42,20 @@ pub struct VolumeSpaceLine {
     pub live_bytes: Option<u64>,
     /// What compactions would free of the files on it, likewise.
     pub reclaimable_bytes: Option<u64>,
-    /// Files on it that nothing uses.
-    pub unused_bytes: u64,
+    /// Files on it that nothing uses, likewise.
+    pub unused_bytes: Option<u64>,
     /// Why its space is unknown.
     pub problem: Option<String>,
 }
 
-impl SpaceLine {
+impl Space {
     /// What a plan knows.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
         let waste = Waste::of(&plan.snapshot);
         let volumes = plan.conditions.disks.volumes.iter();
         Self {
+            generated_at: plan.snapshot.generated_at().rfc3339(),
             file_bytes: waste.file_bytes,
             reclaimable_bytes: waste.compactable_bytes,
             targets: plan.snapshot.targets().count(),
@@ -72,7 +75,7 @@ impl VolumeSpaceLine {
             available_bytes: volume.space.map(|space| space.available),
             live_bytes: files.map(|files| to_bytes(files.all - files.reclaimable)),
             reclaimable_bytes: files.map(|files| to_bytes(files.reclaimable)),
-            unused_bytes: files.map_or(0, |files| files.unused),
+            unused_bytes: files.map(|files| files.unused),
             problem: volume.problem.clone(),
         }
     }

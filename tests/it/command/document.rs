@@ -4,8 +4,8 @@ use super::{PATIENCE, Site, service::Running, world};
 use boon::{Compiler, Schemas};
 use recliner::{
     serve::report::{
-        Configuration, DbUpdates, Events, Explanations, Failed, Jobs, Outcomes, Planned, Queues,
-        Status, Success, Targets, orders,
+        Configuration, DbUpdates, Events, Explanations, Failed, Hours, Jobs, Outcomes, Planned,
+        Queues, Space, Status, Success, Targets, orders,
     },
     sources::inventory::FactsPage,
 };
@@ -96,6 +96,7 @@ async fn real_answers_are_what_the_document_and_the_types_say() {
     service.check::<Success<Status>>(get("/api/v1/status", ""), None, 200).await;
     let all = get("/api/v1/targets", "?limit=10000");
     service.check::<Success<Targets>>(all, None, 200).await;
+    service.check::<Success<Space>>(get("/api/v1/space", ""), None, 200).await;
     service.check::<Success<Queues>>(get("/api/v1/queue", "?limit=10000"), None, 200).await;
     service.check::<Success<Planned>>(get("/api/v1/plan", "?limit=10000"), None, 200).await;
     service.check::<Success<FactsPage>>(get("/api/v1/facts", ""), None, 200).await;
@@ -103,6 +104,8 @@ async fn real_answers_are_what_the_document_and_the_types_say() {
     let database = get("/api/v1/explain", "?target=orders/2024%2Bx");
     service.check::<Success<Explanations>>(database, None, 200).await;
     service.check::<Success<Outcomes>>(get("/api/v1/history", ""), None, 200).await;
+    let hours = get("/api/v1/history/hours", "?since=3d");
+    service.check::<Success<Hours>>(hours, None, 200).await;
     service.check::<Success<Configuration>>(get("/api/v1/config", ""), None, 200).await;
     service.check::<DbUpdates>(get("/_db_updates", ""), None, 200).await;
     service.check::<Failed>(get("/api/v1/targets", "?kind=x"), None, 400).await;

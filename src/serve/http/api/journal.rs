@@ -2,7 +2,7 @@
 //!
 //! A long list is read page by page while it is sent, so a slow reader holds one page.
 
-use super::{ApiError, AppState, ValidQuery, meant, no_match};
+use super::{ApiError, AppState, ValidQuery, meant, no_match, success};
 use crate::{
     model::{
         records::{Outcome, StoreError},
@@ -12,9 +12,9 @@ use crate::{
         http::{
             answer::{self, text},
             guard::ConcurrencyLimit,
-            query::{EventsParameters, HistoryParameters},
+            query::{EventsParameters, HistoryParameters, HoursParameters},
         },
-        report::{self, EventLine, Events, Found, Listing, OutcomeLine, Outcomes},
+        report::{self, EventLine, Events, Found, Hours, Listing, OutcomeLine, Outcomes},
     },
     store::journal::{EventsQuery, HistoryQuery, Journal, JournalEvent, Page, StoredEvents},
     tasks::unwrap_join,
@@ -32,9 +32,13 @@ use tokio::{
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
+use wall_clock::Moment;
 
 /// The number of entries that are read and rendered at a time.
 const PAGE: usize = 500;
+
+/// The number of jobs that are counted by hour.
+const MAX_COUNTED: usize = 10_000;
 
 impl From<StoreError> for ApiError {
     fn from(why: StoreError) -> Self {
@@ -69,6 +73,31 @@ pub(in crate::serve::http) async fn history(
         Ok(reading.begun(&page))
     })
     .await
+}
+
+/// What compactions did, hour by hour.
+pub(in crate::serve::http) async fn hours(
+    extract::State(state): extract::State<AppState>,
+    Extension(turns): Extension<ConcurrencyLimit>,
+    ValidQuery(parameters): ValidQuery<HoursParameters>,
+) -> Response {
+    answered(async {
+        let since = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
+        Ok(success(&hours_since(&state, &turns, since).await?))
+    })
+    .await
+}
+
+/// What compactions did in each hour from that of `since` on.
+pub(in crate::serve::http) async fn hours_since(
+    state: &AppState,
+    turns: &ConcurrencyLimit,
+    since: Moment,
+) -> Result<Hours, ApiError> {
+    let begin = Moment::from_unix(since.unix() - since.unix() % 3_600);
+    let query = HistoryQuery { since: Some(begin), limit: MAX_COUNTED, ..HistoryQuery::default() };
+    let found = in_turn(turns, journal_of(state)?.history(query)).await?;
+    Ok(Hours::of(&found.entries, !found.has_more, begin, state.clock.now()))
 }
 
 /// What happened, oldest first. If there are no events yet, the response may wait for one.

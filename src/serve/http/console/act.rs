@@ -3,11 +3,11 @@
 //! Owns the way from a form to an order of the API. A form is sent only by a page of this server, which
 //! the guard checks more strictly than for programs; everything else, the permissions too, is the API's.
 
-use super::{failed, given, response};
+use super::{failed, form_of, given, response};
 use crate::{
-    plan::Plan,
+    plan::{Decision, Plan},
     serve::{
-        console::{self, Confirmation, Given},
+        console::{self, AskedCompaction, Confirmation, Given},
         http::{
             AppState, admin, advice,
             api::{ApiError, in_turn},
@@ -20,13 +20,13 @@ use axum::{
     Extension,
     body::{self, Body},
     extract::{self, Request},
-    http::{HeaderValue, StatusCode, Uri, header},
+    http::{HeaderValue, StatusCode, header},
     response::Response,
 };
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
-/// The longest form and the longest answer to an order, in bytes.
-const MAX_FORM: usize = 1 << 16;
+/// The longest answer to an order, in bytes.
 const MAX_ANSWER: usize = 1 << 22;
 
 /// A field that a person fills in: its key, what to write, an example.
@@ -156,9 +156,13 @@ pub(super) async fn ask(
     });
     let asked = async {
         let (offer, given, refused) = asked?;
-        let start = match offer.order {
-            "compact" => start_of(&state, &turns, given.get("target").to_owned()).await?,
-            _ => None,
+        let compaction = match offer.order {
+            "compact" => asked_for(&state, &turns, given.get("target")).await,
+            _ => Ok(None),
+        };
+        let (compaction, unclear) = match compaction {
+            Ok(compaction) => (compaction, None),
+            Err(why) => (None, Some(why.why)),
         };
         let fields = offer.fields.iter().filter(|key| !given.get(key).is_empty());
         Ok(Confirmation {
@@ -166,8 +170,8 @@ pub(super) async fn ask(
             does: (offer.does)(&given),
             fields: fields.map(|key| ((*key).to_owned(), given.get(key).to_owned())).collect(),
             asks: offer.asks.to_vec(),
-            start,
-            refused: refused.map(|why| why.to_string()),
+            compaction,
+            refused: refused.map(|why| why.to_string()).or(unclear),
         })
     };
     match asked.await {
@@ -176,16 +180,28 @@ pub(super) async fn ask(
     }
 }
 
-/// What compacting a target would send and do, if the plan starts it; else nothing is known beforehand.
-async fn start_of(
+/// What compacting a target would send and do, and what holds it back now; none if no order starts it.
+async fn asked_for(
     state: &AppState,
     turns: &ConcurrencyLimit,
-    text: String,
-) -> Result<Option<StartLine>, ApiError> {
-    in_turn(state, turns, move |plan: std::sync::Arc<Plan>| {
-        let found = report::find(&plan, &text).all();
-        let [ix] = found.as_slice() else { return Ok(None) };
-        Ok(plan.start(*ix).and_then(|start| StartLine::of(&plan, start)))
+    text: &str,
+) -> Result<Option<AskedCompaction>, ApiError> {
+    let text = text.to_owned();
+    in_turn(state, turns, move |plan: Arc<Plan>| {
+        let (ix, id) = admin::one_target(&plan, &text)?;
+        let gone = || ApiError::absent(format!("{id} no longer exists"));
+        let target = plan.snapshot.target(ix).ok_or_else(gone)?;
+        let start = plan.start_if_ordered(target);
+        let Some(start) = start.and_then(|start| StartLine::of(&plan, &start)) else {
+            return Ok(None);
+        };
+        let decision = plan.decision(target);
+        let needs_force = decision == Decision::NotTaken;
+        let waits = match decision {
+            Decision::Refused(refusal) => Some(report::why(&plan, target, &refusal)),
+            Decision::Start | Decision::NotTaken => None,
+        };
+        Ok(Some(AskedCompaction { start, waits, needs_force }))
     })
     .await
 }
@@ -201,10 +217,7 @@ pub(super) async fn act(
     }
     let (mut parts, form) = request.into_parts();
     let read = async {
-        let form = body::to_bytes(form, MAX_FORM).await.map_err(ApiError::bad)?;
-        let text = std::str::from_utf8(&form).map_err(ApiError::bad)?;
-        let uri: Uri = ["/act?", text].concat().parse().map_err(ApiError::bad)?;
-        let given = given(&uri)?;
+        let given = form_of(form).await?;
         Ok((offer(&given)?, given))
     };
     let (offer, given) = match read.await {

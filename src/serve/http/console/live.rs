@@ -37,7 +37,8 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The shortest time between two renderings of a page.
 const PACE: Duration = Duration::from_secs(1);
 
-/// A page that takes long to render rests so many times as long as that took.
+/// A page rests so many times as long as it took to render, for each page that is open: all together take a
+/// fiftieth of a core at most.
 const REST: u32 = 50;
 
 /// Distinct pages that may be open at a time.
@@ -65,6 +66,8 @@ struct OpenPages {
     /// What was rendered last of each, as long as somebody follows it.
     rendered: HashMap<String, Weak<watch::Sender<Rendered>>>,
     renderers: JoinSet<()>,
+    /// Each renderer holds one.
+    count: Arc<()>,
 }
 
 impl LivePages {
@@ -93,7 +96,8 @@ impl LivePages {
         let sender = Arc::new(sender);
         open.rendered.insert(page, Arc::downgrade(&sender));
         let (state, turns) = (state.clone(), turns.clone());
-        open.renderers.spawn(render_while_followed(Arc::downgrade(&sender), uri, state, turns));
+        let (followed, count) = (Arc::downgrade(&sender), Arc::clone(&open.count));
+        open.renderers.spawn(render_while_followed(followed, uri, state, turns, count));
         Ok((sender, receiver))
     }
 }
@@ -122,6 +126,7 @@ async fn render_while_followed(
     uri: Uri,
     state: AppState,
     turns: ConcurrencyLimit,
+    count: Arc<()>,
 ) {
     let mut changes = Changes::of(&state);
     loop {
@@ -139,7 +144,8 @@ async fn render_while_followed(
             });
         }
         drop(sender);
-        let rest = (begun.elapsed() * REST).max(PACE);
+        let pages = u32::try_from(Arc::strong_count(&count) - 1).unwrap_or(u32::MAX);
+        let rest = begun.elapsed().saturating_mul(REST).saturating_mul(pages).max(PACE);
         tokio::select! {
             () = state.stop.cancelled() => return,
             () = time::sleep_until(begun + rest) => {}

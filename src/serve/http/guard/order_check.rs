@@ -166,6 +166,18 @@ pub(in crate::serve::http) fn check_form(request: &Request) -> Result<(), OrderR
     }
 }
 
+/// Checks that a form that orders nothing was sent by a page of this server, under whatever name and behind
+/// whatever proxy it is.
+pub(in crate::serve::http) fn check_question(request: &Request) -> Result<(), OrderRefused> {
+    check_form(request)?;
+    if request.headers().contains_key(SEC_FETCH_SITE) {
+        return Ok(());
+    }
+    let encrypted = request.extensions().get::<Connection>().is_some_and(|it| it.encrypted);
+    let scheme = if encrypted { Scheme::Https } else { Scheme::Http };
+    check_origin(request.headers(), scheme, |_| true)
+}
+
 /// Checks that the body's content type is JSON, which no HTML form can send.
 fn check_content_type(headers: &HeaderMap, permit: Permission) -> Result<(), OrderRefused> {
     // Reload and quit have no body, as in Prometheus, and a backup is a GET.

@@ -17,7 +17,9 @@ pub(super) fn parameter(path: &str, name: &Value) -> Option<Value> {
         ("/api/v1/facts", "after") => {
             json!("db:couchdb@couch-a/shards%2F00000000-7fffffff%2Forders.1795237693")
         }
-        ("/api/v1/history" | "/api/v1/scorecard", "since") => json!("7d"),
+        ("/api/v1/history" | "/api/v1/history/hours" | "/api/v1/scorecard", "since") => {
+            json!("7d")
+        }
         ("/api/v1/events", "since") => json!("2h"),
         _ => return None,
     })

@@ -10,15 +10,16 @@ use crate::{
             docs,
             facts::FactsQuery,
             query::{
-                EventsParameters, ExplainQuery, HistoryParameters, NoQuery, QueueQuery, TargetQuery,
+                EventsParameters, ExplainQuery, HistoryParameters, HoursParameters, NoQuery,
+                QueueQuery, TargetQuery,
             },
             scorecard::ScorecardQuery,
             what_if::WhatIfQuery,
         },
         report::{
-            Advice, Configuration, DbUpdates, Events, Explanations, Jobs, Outcomes, Planned,
-            Preflight, PreflightQuestion, Queues, Scorecard, Status, Success, TargetGroup, Targets,
-            Usage, WhatIf, orders,
+            Advice, Configuration, DbUpdates, Events, Explanations, Hours, Jobs, Outcomes, Planned,
+            Preflight, PreflightQuestion, Queues, Scorecard, Space, Status, Success, TargetGroup,
+            Targets, Usage, WhatIf, orders,
         },
     },
     sources::inventory::FactsPage,
@@ -223,7 +224,14 @@ fn plain(
 
 /// Every route with every method, except HEAD, which every GET route supports.
 pub(super) fn all() -> Vec<Operation> {
-    let all = [watching_the_cluster(), looking_back(), ordering(), pages(), probes()];
+    let all = [
+        watching_the_cluster(),
+        judging_the_cluster(),
+        looking_back(),
+        ordering(),
+        pages(),
+        probes(),
+    ];
     all.into_iter().flatten().collect()
 }
 
@@ -254,7 +262,7 @@ fn before_a_deployment() -> Operation {
         )
 }
 
-/// What recliner sees and decides now, or expects.
+/// What recliner sees and decides now.
 fn watching_the_cluster() -> Vec<Operation> {
     vec![
         read::<NoQuery, Status>(
@@ -265,6 +273,15 @@ fn watching_the_cluster() -> Vec<Operation> {
         )
         .with_detail(
             "Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by` whom, `why`, and all of it in a sentence (`says`).",
+        ),
+        read::<NoQuery, Space>(
+            "/api/v1/space",
+            "space",
+            "Bytes of the whole cluster, and what each volume holds and has left.",
+            READ,
+        )
+        .with_detail(
+            "All copies count. What compactions would free is predicted; of a volume, live, reclaimable and unused bytes are null where a node has several volumes. `usage` says whose bytes they are.",
         ),
         read::<TargetQuery, Targets>(
             "/api/v1/targets",
@@ -279,7 +296,7 @@ fn watching_the_cluster() -> Vec<Operation> {
             READ,
         )
         .with_detail(
-            "Each queue with its size, limits, reclaimable bytes and its targets.",
+            "Each queue with its size, capacity, reclaimable bytes and its targets. `limits` has each limit on recliner's own compactions with what is used of it; `windows`, for each channel, in which hours of the present week (UTC, from Monday on) it may start anything.",
         ),
         read::<QueueQuery, Planned>(
             "/api/v1/plan",
@@ -299,6 +316,12 @@ fn watching_the_cluster() -> Vec<Operation> {
         .with_detail(
             "Shard by shard and part by part, 2,000 per page; `next` is the `after` of the next page.",
         ),
+    ]
+}
+
+/// What recliner concludes from it.
+fn judging_the_cluster() -> Vec<Operation> {
+    vec![
         read::<WhatIfQuery, WhatIf>(
             "/api/v1/what-if",
             "whatIf",
@@ -352,7 +375,7 @@ fn watching_the_cluster() -> Vec<Operation> {
             &[BAD, ABSENT, BUSY],
         )
         .with_detail(
-            "The targets of a name, each with `why`, a sentence; `fresh`, the rule by which its facts are fresh (`measured` or `followed`); `start`, what would be sent (`request`, and `url` if an address is known); `ordered`, the order that waits for it; and `part_of`, for a view's part, the view that is queued instead.",
+            "The targets of a name, each with `why`, a sentence; `fresh`, the rule by which its facts are fresh (`measured` or `followed`); `scores`, where it stands in each channel for its kind; `start`, what would be sent (`request`, and `url` if an address is known); `ordered`, the order that waits for it; and `part_of`, for a view's part, the view that is queued instead.",
         ),
     ]
 }
@@ -368,6 +391,15 @@ fn looking_back() -> Vec<Operation> {
         )
         .with_detail(
             "Bytes before, after, predicted and freed, who started it and who had ordered it, `result` and why. For jobs that others started, `started_at` is the time their node reports; their size before is null if nothing was read near the start. `next_before` is the `before` of the next page.",
+        ),
+        read::<HoursParameters, Hours>(
+            "/api/v1/history/hours",
+            "historyByHour",
+            "What compactions freed and wrote, hour by hour, the oldest first.",
+            &[BAD, (404, "This recliner keeps no journal."), BUSY],
+        )
+        .with_detail(
+            "Whoever started them; hours are those of UTC. At most the newest 10,000 jobs are counted; `complete` says whether these are all.",
         ),
         read::<EventsParameters, Events>(
             "/api/v1/events",

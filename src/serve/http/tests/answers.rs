@@ -3,7 +3,7 @@
 use super::*;
 use crate::serve::report::{
     Advice, CandidatesLine, Explanations, Failed, Planned, Queue, Queues, RefusedLine, Scorecard,
-    Target, Targets, Usage,
+    Space, Target, Targets, Usage,
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -266,6 +266,41 @@ async fn queues_show_what_waits_best_first() {
     assert_eq!(all.queues.len(), 2 * 3 + 4);
     let none: Queues = surface.answer("/api/v1/queue?node=nobody").await;
     assert_eq!(none.queues, []);
+    let limits = all.limits.iter().map(|limit| (&*limit.key, limit.node.as_deref(), limit.used));
+    let expected = [
+        ("limits.cluster", None, 0),
+        ("limits.bytes_per_hour", None, 0),
+        ("limits.per_node", Some("couchdb@a"), 0),
+        ("limits.per_node", Some("couchdb@b"), 0),
+    ];
+    assert_eq!(limits.collect::<Vec<_>>(), expected);
+    assert!(all.windows.iter().all(|week| week.open_now && week.open.len() == 168));
+    assert_eq!(all.windows.len(), 7);
+}
+
+#[tokio::test]
+async fn space_is_of_the_whole_cluster_and_of_each_volume() {
+    let surface = Surface::new();
+    let space: Space = surface.answer("/api/v1/space").await;
+    assert_eq!((space.targets, space.waiting, space.volumes.len()), (8, 4, 0));
+    let file = space.file_bytes.unwrap();
+    assert!(space.reclaimable_bytes.is_some_and(|bytes| bytes > 100 * MIB && bytes < file));
+    surface.plan.send_replace(Arc::default());
+    // Nothing was read, so nothing is known.
+    let space: Space = surface.answer("/api/v1/space").await;
+    assert_eq!((space.file_bytes, space.reclaimable_bytes), (None, None));
+}
+
+#[tokio::test]
+async fn an_explanation_has_the_score_in_every_channel_of_its_kind() {
+    let surface = Surface::new();
+    let data: Explanations = surface.answer(&format!("/api/v1/explain?target={SHARD}")).await;
+    let [explained] = &*data.targets else { panic!("{data:?}") };
+    let scores = explained.scores.iter().map(|it| (&*it.channel, it.in_bytes, it.miss.is_some()));
+    let expected =
+        [("ratio_dbs", false, false), ("slack_dbs", true, true), ("upgrade_dbs", false, true)];
+    assert_eq!(scores.collect::<Vec<_>>(), expected);
+    assert!(explained.scores[0].score.is_some_and(|score| (score - 10.0).abs() < 1e-9));
 }
 
 /// Compares the JSON itself: what is unknown is null, and never absent.

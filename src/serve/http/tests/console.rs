@@ -22,7 +22,7 @@ pub(super) fn assert_nested(html: &str) {
 }
 
 /// Every page of the console, each with answers in it.
-const PAGES: [&str; 15] = [
+const PAGES: [&str; 16] = [
     "/",
     "/targets",
     "/targets?search=ORD&kind=db&node=&sort=db&order=desc&min_size=1MiB",
@@ -35,6 +35,7 @@ const PAGES: [&str; 15] = [
     "/events",
     "/nodes",
     "/advice",
+    "/what-if",
     "/configuration",
     "/status",
     "/act?order=suspend&scope=all",
@@ -77,6 +78,7 @@ async fn every_page_is_a_page_and_loads_this_servers_files_alone() {
         ("/advice", "2 shard files of old belong to no database."),
         ("/status", "connect"),
         ("/jobs", "keeps no journal"),
+        ("/what-if", "smoosh-as-rent"),
     ] {
         let page = surface.get(path).await;
         assert!(page.text().contains(wanted), "{path} lacks {wanted}: {}", page.text());
@@ -105,6 +107,9 @@ async fn what_is_not_there_or_not_possible_is_said_on_a_page() {
         ("/targets?min_size=big", StatusCode::BAD_REQUEST, "is not a size"),
         ("/jobs?since=yesterday", StatusCode::BAD_REQUEST, "is not a valid time"),
         ("/act?order=explode", StatusCode::BAD_REQUEST, "is not an order"),
+        ("/what-if?days=0", StatusCode::BAD_REQUEST, "it must be 1 to 366"),
+        ("/what-if?channels=best", StatusCode::BAD_REQUEST, "it must be smoosh"),
+        ("/what-if?channels=rent&days=3", StatusCode::CONFLICT, "ten minutes"),
     ] {
         let page = surface.get(path).await;
         assert_eq!(page.status, status, "{path}: {}", page.text());
@@ -181,9 +186,14 @@ async fn pages_show_what_the_journal_holds_and_updates_only_when_asked_for() {
     }
 }
 
-/// Sends a form of the console.
+/// Sends a form with an order.
 async fn form(surface: &Surface, body: &str, headers: &[(&str, &str)]) -> Answer {
-    let mut request = Request::post("/act")
+    form_to(surface, "/act", body, headers).await
+}
+
+/// Sends a form of the console.
+async fn form_to(surface: &Surface, to: &str, body: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = Request::post(to)
         .header("host", "127.0.0.1:10984")
         .header("content-type", "application/x-www-form-urlencoded")
         .extension(HERE);
@@ -246,6 +256,41 @@ async fn an_order_of_a_form_is_the_apis_and_its_answer_is_shown() {
     assert_harmless("/act", &answer);
     assert!(answer.text().contains("a backup runs"), "{}", answer.text());
     assert_eq!((&*scope, why.as_deref()), ("node:couchdb@a", Some("a backup runs")));
+}
+
+#[tokio::test]
+async fn a_pasted_configuration_is_asked_by_a_page_of_this_server_and_stays_in_its_field() {
+    let surface = Surface::new();
+    let config = "config=channels%3A+%5B%7Bname%3A+%3Cb%3E%7D%5D%0D%0A&days=3";
+    let answer = form_to(&surface, "/what-if", config, &[("origin", "http://evil.example")]).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN, "{}", answer.text());
+    let own = [("sec-fetch-site", "same-origin"), ("origin", "http://127.0.0.1:10984")];
+    let answer = form_to(&surface, "/what-if", config, &own).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.text());
+    assert_harmless("/what-if", &answer);
+    assert!(answer.text().contains("channels: [{name: &lt;b&gt;}]"), "{}", answer.text());
+    assert!(answer.text().contains("config:1:"), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn the_confirmation_of_a_compaction_says_what_it_sends_and_what_holds_it_back() {
+    let surface = Surface::new();
+    let of = async |target: &str| {
+        let path = link("/act", &[("order", "compact"), ("target", target)]);
+        let page = surface.ask(Method::GET, &path, &[("host", "127.0.0.1:10984")]).await;
+        assert_eq!(page.status, StatusCode::OK, "{}", page.text());
+        assert_harmless("/act", &page);
+        page.text().to_owned()
+    };
+    // A channel takes it, and something holds it back.
+    let waits = of("db:couchdb@a/shards%2F00000000-ffffffff%2Forders.17").await;
+    let request = "POST /_node/couchdb@a/shards%2F00000000-ffffffff%2Forders.17/_compact";
+    for part in [request, "limits.wait", "frees", "needs at its peak", "Do it"] {
+        assert!(waits.contains(part), "{part} is not in {waits}");
+    }
+    // A name that means several targets starts nothing.
+    let several = of("orders").await;
+    assert!(several.contains("give the id of one") && !several.contains("Do it"), "{several}");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use crate::{
         },
         settings::work,
     },
-    serve::report::{Events, Outcomes},
+    serve::report::{Events, Hours, Outcomes},
     store::journal::{ClusterIdentity, EventDetails, InMemory, Journal, JournalTask},
 };
 use tokio::task::JoinSet;
@@ -106,6 +106,29 @@ async fn the_history_is_paged_from_the_newest_back() {
         let data: Outcomes = surface.answer(&format!("/api/v1/history?{query}")).await;
         assert_eq!(outcome_numbers(&data), expected, "{query}");
     }
+}
+
+#[tokio::test]
+async fn hours_count_what_jobs_freed_and_wrote() {
+    let mut tasks = JoinSet::new();
+    let surface = surface(&mut tasks).await;
+    let data: Hours = surface.answer("/api/v1/history/hours?since=2h").await;
+    // The jobs ended in the present hour or, a minute later, in the next.
+    let sums = data.hours.iter().map(|hour| (hour.compactions, hour.freed_bytes));
+    let sums: Vec<_> = sums.collect();
+    assert_eq!((data.hours.len(), data.complete), (3, true));
+    assert_eq!(data.hours[0].from, "2026-11-20T22:00:00Z");
+    assert_eq!(sums, [(0, 0), (0, 0), (4, 36 * MIB)]);
+    assert_eq!(data.hours[2].rewritten_bytes, 4 * MIB);
+    // Where not all jobs are counted, the hours begin with the first that lacks none.
+    let late =
+        |hour| Outcome { ended_at: Moment::from_unix(NOW.unix() - hour * 3_600), ..outcome(hour) };
+    let jobs: Vec<_> = (0..4).map(|hour| (9 - hour, late(hour))).collect();
+    let since = Moment::from_unix(NOW.unix() - 9 * 3_600);
+    let some = Hours::of(&jobs, false, since, NOW);
+    assert_eq!((some.hours.len(), some.complete), (3, false));
+    assert!(some.hours.iter().all(|hour| hour.compactions == 1), "{some:?}");
+    assert_eq!(Hours::of(&jobs, true, since, NOW).hours.len(), 10);
 }
 
 #[tokio::test]

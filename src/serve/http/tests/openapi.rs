@@ -86,6 +86,7 @@ async fn every_answer_is_what_the_document_says() {
     for (path, query, code) in [
         ("/api/v1/status", "", 200),
         ("/api/v1/status", "?x=1", 400),
+        ("/api/v1/space", "", 200),
         ("/api/v1/targets", "", 200),
         ("/api/v1/targets", "?kind=shard", 400),
         ("/api/v1/queue", "", 200),
@@ -95,6 +96,8 @@ async fn every_answer_is_what_the_document_says() {
         ("/api/v1/explain", "?target=orders", 200),
         ("/api/v1/explain", "?target=nothing", 404),
         ("/api/v1/history", "", 404),
+        ("/api/v1/history/hours", "", 404),
+        ("/api/v1/history/hours", "?since=36d", 400),
         ("/api/v1/config", "", 200),
         ("/api/v1/backup", "", 403),
         ("/api/v1/backup", "?x=1", 400),

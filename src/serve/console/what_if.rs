@@ -1,0 +1,172 @@
+//! What would happen under several rules, days ahead: which rules to look at, and the forecast.
+
+use super::{
+    Given, Page, Part, Screen,
+    cells::{ago, bytes, count, name, seconds},
+    chart::{self, Line},
+};
+use crate::{
+    model::{channel::ChannelPreset, rounding::to_bytes},
+    serve::report::{OutlookLine, RentProposal, WhatIf},
+    text::{escape, size::format_size_short},
+};
+use maud::{Markup, html};
+use wall_clock::Moment;
+
+/// The page at `/what-if`: `given` was asked, and `answer` is the forecast or why there is none.
+pub(in crate::serve) fn what_if(
+    given: &Given,
+    answer: Option<&Result<WhatIf, String>>,
+    now: Moment,
+) -> Page {
+    let shown = html! {
+        @match answer {
+            None => {}
+            Some(Err(why)) => { @for line in why.lines() { p.banner.worst { (name(line)) } } }
+            Some(Ok(answer)) => { (forecast(given, answer, now)) }
+        }
+    };
+    let parts = vec![Part::new("ask", forms(given)), Part::new("forecast", shown)];
+    Page::still(Some(Screen::WhatIf), "What if", parts)
+}
+
+fn forms(given: &Given) -> Markup {
+    html! {
+        p { "How much would be wasted, written anew and free in the coming days under other rules, beside those in force, smoosh's, and none at all. Files go on growing as they did while recliner watched. Asking changes nothing; a large cluster takes some seconds." }
+        form.filter action="what-if" {
+            label { "rules" select name="channels" {
+                option value="" { "those in force alone" }
+                @for preset in ChannelPreset::ALL { (choice(given, preset.label(), preset.label())) }
+                (choice(given, "smoosh-as-rent", "rent that wastes as much as smoosh"))
+            } }
+            (days(given))
+            button { "Look ahead" }
+        }
+        form.what-if method="post" action="what-if" {
+            label { "or the rules of a configuration" textarea name="config" rows="10" required spellcheck="false" placeholder="channels: rent" { (given.get("config")) } }
+            p.quiet { "A whole " code { "recliner.yml" } " or a part of it: nodes, mode, channels, ignore, limits, headroom, rent and views count. It is not stored." }
+            div.filter { (days(given)) button { "Look ahead" } }
+        }
+    }
+}
+
+fn choice(given: &Given, value: &str, text: &str) -> Markup {
+    html! { option value=(value) selected[given.get("channels") == value] { (text) } }
+}
+
+fn days(given: &Given) -> Markup {
+    let days = Some(given.get("days")).filter(|days| !days.is_empty()).unwrap_or("7");
+    html! { label { "days" input type="number" name="days" min="1" max="366" value=(days); } }
+}
+
+fn forecast(given: &Given, answer: &WhatIf, now: Moment) -> Markup {
+    let days = (answer.seconds as f64 / 86_400.0).round();
+    html! {
+        h2 { "The next " (days) @if days > 1.0 { " days" } @else { " day" } }
+        p { "This rests on what is known: " (answer.trust()) "." }
+        (rules(answer))
+        p.quiet { (name(&answer.smoosh.says)) ". " (WhatIf::SMOOSH_AT_ITS_BEST) "." }
+        @if answer.outlooks.iter().any(|outlook| outlook.coarse) {
+            p.quiet { "There were too many compactions to decide one by one; waits are rounded up." }
+        }
+        h3 { "What compactions would free, over time" }
+        (course(answer, |outlook| &outlook.waste_bytes, "wasted"))
+        h3 { "All files, over time" }
+        (course(answer, |outlook| &outlook.file_bytes, "on disk"))
+        (undone(answer))
+        (volumes(answer, now))
+        @if let Some(proposal) = &answer.as_rent { (as_rent(proposal)) }
+        @if given.get("config").is_empty() { p { a.quiet href=(given.link("api/v1/what-if", &[])) { "JSON" } } }
+    }
+}
+
+fn rules(answer: &WhatIf) -> Markup {
+    html! {
+        div.wide tabindex="0" role="region" aria-label="Rules" { table {
+            thead { tr { th { "rules" } th.n { "mean waste" } th.n.rest { "peak waste" } th.n { "written a day" } th.n.rest { "compactions a day" } th.n.rest { "longest wait" } th.n { "undone at the end" } } }
+            tbody { @for outlook in &answer.outlooks { tr {
+                td.one { (chart::swatch(class_of(outlook))) (name(&outlook.name)) }
+                td.n { (bytes(Some(outlook.mean_waste_bytes))) }
+                td.n.rest { (bytes(Some(outlook.peak_waste_bytes))) }
+                td.n { (bytes(Some(to_bytes(outlook.rewritten_bytes_per_day)))) }
+                td.n.rest { @if outlook.compactions_per_day < 10.0 { (format!("{:.1}", outlook.compactions_per_day)) } @else { (format!("{:.0}", outlook.compactions_per_day)) } }
+                td.n.rest { @match outlook.longest_wait_seconds { Some(wait) => { (seconds(Some(wait as f64))) } None => { "none" } } }
+                td.n { @if outlook.undone_targets == 0 { "nothing" } @else { (bytes(Some(outlook.undone_bytes))) " in " (count(outlook.undone_targets)) } }
+            } } }
+        } }
+    }
+}
+
+/// The class of an outlook's line.
+fn class_of(outlook: &OutlookLine) -> &'static str {
+    match &*outlook.name {
+        "nothing" => "line of-nothing",
+        "smoosh" => "line of-smoosh",
+        "proposed" => "line of-proposed",
+        _ => "line of-force",
+    }
+}
+
+/// What some bytes of each outlook are over time, all on one scale.
+fn course(answer: &WhatIf, values: fn(&OutlookLine) -> &[u64], word: &str) -> Markup {
+    let lines: Vec<Line<'_>> = answer
+        .outlooks
+        .iter()
+        .map(|outlook| Line { class: class_of(outlook), values: values(outlook) })
+        .collect();
+    let end = |outlook: &OutlookLine| {
+        let last = values(outlook).last().copied().unwrap_or_default();
+        format!("{}: {} {word} at the end", outlook.name, format_size_short(last))
+    };
+    let says: Vec<String> = answer.outlooks.iter().map(end).collect();
+    chart::lines(&lines, &says.join("; "))
+}
+
+fn undone(answer: &WhatIf) -> Markup {
+    html! {
+        @if answer.outlooks.iter().any(|outlook| !outlook.undone.is_empty()) {
+            h3 { "Why targets wait at the end" }
+            div.wide tabindex="0" role="region" aria-label="What stays undone" { table {
+                thead { tr { th { "rules" } th.n { "targets" } th.n { "reclaimable" } th { "because" } } }
+                tbody { @for outlook in &answer.outlooks { @for line in &outlook.undone { tr {
+                    td.one { (chart::swatch(class_of(outlook))) (name(&outlook.name)) }
+                    td.n { (count(line.targets)) }
+                    td.n { (bytes(Some(line.reclaimable_bytes))) }
+                    td.text { (line.says) }
+                } } } }
+            } }
+        }
+    }
+}
+
+fn volumes(answer: &WhatIf, now: Moment) -> Markup {
+    let first = answer.outlooks.first().map_or(&[][..], |outlook| &outlook.volumes);
+    html! {
+        @if !first.is_empty() {
+            h3 { "Free space" }
+            div.wide tabindex="0" role="region" aria-label="Free space" { table {
+                thead { tr { th { "volume" } th { "rules" } th.n { "free now" } th.n { "free at the end" } th { "full" } } }
+                tbody { @for (at, volume) in first.iter().enumerate() { @for outlook in &answer.outlooks {
+                    @if let Some(line) = outlook.volumes.get(at) { tr {
+                        td.named { (name(&volume.name)) }
+                        td.one { (chart::swatch(class_of(outlook))) (name(&outlook.name)) }
+                        td.n { (bytes(line.free_bytes.first().copied())) }
+                        td.n { (bytes(line.free_bytes.last().copied())) }
+                        td { @match &line.full_at { Some(at) => { (ago(at, now)) } None => { "not in ten years" } } }
+                    } }
+                } } }
+            } }
+        }
+    }
+}
+
+fn as_rent(proposal: &RentProposal) -> Markup {
+    html! {
+        h3 { "The proposed channels" }
+        ul {
+            @for horizon in &proposal.horizons { li { (name(&horizon.channel)) ": " (name(&horizon.says)) "." } }
+            @for finding in &proposal.findings { li { (name(finding)) } }
+        }
+        pre tabindex="0" { (escape::escape_lines(&proposal.config)) }
+    }
+}

@@ -1,0 +1,67 @@
+//! Pages, style sheets and scripts, compressed for browsers.
+//!
+//! Owns no text: a response whose whole body is here already is sent as gzip to clients that accept it. A
+//! stream is left as it is.
+
+use super::{api::ApiError, metrics::list};
+use axum::{
+    body::{Body, HttpBody as _, to_bytes},
+    extract::Request,
+    http::{HeaderValue, Method, header},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use flate2::{Compression, write::GzEncoder};
+use metrics_text::accepts_gzip;
+use std::io::Write as _;
+
+/// What is shorter fits into a packet anyway.
+const MIN_BYTES: u64 = 1_024;
+
+/// Compresses the texts of the routes below it.
+pub(super) async fn compress(request: Request, next: Next) -> Response {
+    let wanted = accepts_gzip(list(request.headers(), header::ACCEPT_ENCODING).as_deref());
+    let is_head = request.method() == Method::HEAD;
+    let mut response = next.run(request).await;
+    if !is_text(&response) {
+        return response;
+    }
+    let headers = response.headers_mut();
+    headers.append(header::VARY, HeaderValue::from_static("accept-encoding"));
+    if wanted && is_head {
+        // The length of the answer to GET is another, and not known.
+        headers.remove(header::CONTENT_LENGTH);
+    }
+    let length = response.body().size_hint().exact();
+    match length.filter(|length| wanted && *length >= MIN_BYTES) {
+        Some(length) => packed(response, length).await,
+        None => response,
+    }
+}
+
+fn is_text(response: &Response) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
+    matches!(kind, "text/html" | "text/css" | "text/javascript")
+}
+
+async fn packed(response: Response, length: u64) -> Response {
+    let (mut parts, body) = response.into_parts();
+    let read = to_bytes(body, usize::try_from(length).unwrap_or(usize::MAX)).await;
+    let text = match read {
+        Ok(text) => text,
+        Err(why) => return ApiError::failed(why).into_response(),
+    };
+    let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 4), Compression::fast());
+    let packed = encoder.write_all(&text).and_then(|()| encoder.finish());
+    let Ok(packed) = packed else { return Response::from_parts(parts, Body::from(text)) };
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    // Both forms of a page have one tag, so it is a weak one.
+    if let Some(tag) = parts.headers.get(header::ETAG)
+        && let Ok(weak) = HeaderValue::try_from([b"W/", tag.as_bytes()].concat())
+    {
+        parts.headers.insert(header::ETAG, weak);
+    }
+    Response::from_parts(parts, Body::from(packed))
+}
