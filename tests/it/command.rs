@@ -451,7 +451,7 @@ async fn check_config_prints_the_schema_alone() {
     assert_eq!(both.code, 64, "{both:?}");
 }
 
-fn written(dir: &Path, name: &str, text: &str) -> String {
+pub(crate) fn written(dir: &Path, name: &str, text: &str) -> String {
     let path: PathBuf = dir.join(name);
     std::fs::write(&path, text).expect("it can be written");
     path.to_str().expect("it is UTF-8").to_owned()

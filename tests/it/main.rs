@@ -1,5 +1,6 @@
 //! One test binary: cross-cutting tests, one module each.
 
+mod browser;
 mod changes;
 mod cluster;
 mod command;

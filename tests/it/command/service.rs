@@ -56,7 +56,7 @@ impl Running {
     }
 
     /// SIGKILL: nothing of it runs on.
-    pub(super) async fn kill(mut self) {
+    pub(crate) async fn kill(mut self) {
         assert_eq!(self.process.try_wait().expect("it can be asked"), None, "it runs until then");
         let killed = time::timeout(PATIENCE, self.process.kill()).await;
         killed.expect("in time").expect("it is killed");

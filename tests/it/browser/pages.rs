@@ -1,0 +1,163 @@
+//! Every page, at the sizes of a phone and of a screen, light and dark: nothing sticks out, nothing complains,
+//! and axe finds nothing that keeps anybody from using it.
+
+use super::{Browser, Served, Site, assert_quiet, hostile, webdriver::ENTER};
+use crate::skipped::skipped;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+use std::{env, fs, path::PathBuf};
+
+/// The rules of WCAG 2.2, levels A and AA.
+const RULES: [&str; 5] = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
+
+/// What the file of axe-core is named in.
+const AXE: &str = "RECLINER_TEST_AXE";
+
+/// Where pictures of all pages are written, if anywhere.
+const PICTURES: &str = "RECLINER_TEST_PICTURES";
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// Every page with a name for its picture, most of them with something in them.
+async fn pages(served: &Served) -> Vec<(&'static str, String)> {
+    let targets = served.data("targets?limit=1000").await;
+    let targets = targets["targets"].as_array().expect("there are targets");
+    let find = |kind: &str| {
+        let mut of_kind = targets.iter().filter(|it| it["kind"] == kind);
+        let found = of_kind.next().unwrap_or_else(|| panic!("there is no {kind}"));
+        found["id"].as_str().expect("an id is text").to_owned()
+    };
+    let longest = targets.iter().filter_map(|it| it["db"].as_str());
+    let longest = longest.max_by_key(|db| db.len()).expect("databases have names");
+    let shard = encoded(&find("db"));
+    let of = |path: &str| path.to_owned();
+    vec![
+        ("overview", of("")),
+        ("targets", of("targets")),
+        ("targets-filtered", of("targets?search=orders&kind=view&sort=ratio&order=asc")),
+        ("shard", format!("target?id={shard}")),
+        ("view", format!("target?id={}", encoded(&find("view")))),
+        ("cleanup", format!("target?id={}", encoded(&find("cleanup")))),
+        ("database", of("database?name=orders%2F2024%2Bx")),
+        ("database-long", format!("database?name={}", encoded(longest))),
+        ("queue", of("queue")),
+        ("jobs", of("jobs")),
+        ("events", of("events")),
+        ("nodes", of("nodes")),
+        ("advice", of("advice")),
+        ("what-if", of("what-if")),
+        ("configuration", of("configuration")),
+        ("status", of("status")),
+        ("suspend", of("act?order=suspend&scope=all")),
+        ("compact", format!("act?order=compact&target={shard}")),
+        ("book", of("docs/introduction.html")),
+    ]
+}
+
+/// A hostile cluster whose service was told to wait for a reason that is markup as well.
+async fn hostile_service(site: &Site, dir: &std::path::Path) -> Served {
+    Served::start(site, dir, "mode: advise\n", &["--web.enable-admin-api"]).await
+}
+
+/// Waits until the page is what it will be: a live one has had its first parts.
+async fn settled(browser: &Browser) {
+    browser
+        .until(
+            "!('live' in document.body.dataset)
+             || document.getElementById('live-state').textContent === 'live'",
+        )
+        .await;
+}
+
+async fn suspended_for_a_hostile_reason(browser: &Browser, served: &Served) {
+    served.open(browser, "act?order=suspend&scope=all").await;
+    let why = super::MARKUP.replace(['\n', '\u{7}'], " ");
+    browser.write("input[name=why]", &(why + &"long ".repeat(60))).await;
+    browser.press(ENTER).await;
+    browser.until("document.title.startsWith('Done')").await;
+}
+
+#[tokio::test]
+async fn every_page_fits_its_window_and_complains_of_nothing() {
+    let Some(browser) = Browser::start().await else { return };
+    let site = Site::open(hostile()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let served = hostile_service(&site, dir.path()).await;
+    suspended_for_a_hostile_reason(&browser, &served).await;
+    let pictures = env::var_os(PICTURES).map(PathBuf::from);
+    for (name, path) in pages(&served).await {
+        served.open(&browser, &path).await;
+        settled(&browser).await;
+        for (width, height) in [(360, 740), (390, 844), (1440, 900), (3840, 2160)] {
+            for dark in [false, true] {
+                browser.looks(width, height, dark).await;
+                let sticks_out = browser.script(WIDER).await;
+                assert_eq!(sticks_out, json!([]), "{name} at {width}");
+                if let Some(dir) = &pictures {
+                    let scheme = if dark { "dark" } else { "light" };
+                    let picture = browser.picture().await;
+                    fs::create_dir_all(dir).unwrap();
+                    fs::write(dir.join(format!("{name}-{width}-{scheme}.png")), picture).unwrap();
+                }
+            }
+        }
+        assert_quiet(&browser, name).await;
+    }
+    browser.close().await;
+}
+
+/// The elements that make the page wider than its window, if it is.
+const WIDER: &str = "
+    const whole = document.documentElement;
+    if (whole.scrollWidth <= whole.clientWidth) return [];
+    return Array.from(document.querySelectorAll('body *'))
+        .filter((it) => it.getBoundingClientRect().right > whole.clientWidth + 1)
+        .slice(0, 5)
+        .map((it) => it.tagName + '.' + it.className + ': ' + it.textContent.slice(0, 60));";
+
+#[tokio::test]
+async fn no_page_breaks_a_rule_of_wcag() {
+    let Some(axe) = env::var_os(AXE) else {
+        skipped(&format!("axe-core; npm has it, and {AXE} is to name its axe.min.js"));
+        return;
+    };
+    let axe = fs::read_to_string(axe).expect("axe-core can be read");
+    let Some(browser) = Browser::start().await else { return };
+    let site = Site::open(hostile()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let served = hostile_service(&site, dir.path()).await;
+    suspended_for_a_hostile_reason(&browser, &served).await;
+    let mut broken = Vec::new();
+    for (name, path) in pages(&served).await {
+        served.open(&browser, &path).await;
+        settled(&browser).await;
+        browser.script(&axe).await;
+        for (width, height, dark) in
+            [(1440, 900, false), (1440, 900, true), (390, 844, false), (390, 844, true)]
+        {
+            browser.looks(width, height, dark).await;
+            let run = format!(
+                "const done = arguments[arguments.length - 1];
+                 axe.run(document, {{ runOnly: {}, resultTypes: ['violations'] }})
+                    .then((found) => done(found.violations), (why) => done(String(why)));",
+                json!(RULES)
+            );
+            let violations = browser.script_async(&run).await;
+            let violations = violations.as_array().unwrap_or_else(|| panic!("{violations}"));
+            broken.extend(violations.iter().map(|it| {
+                let at: Vec<&Value> = it["nodes"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .take(3)
+                    .map(|node| &node["html"])
+                    .collect();
+                format!("{name} at {width}, dark {dark}: {}: {at:?}", it["help"])
+            }));
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    browser.close().await;
+}

@@ -1,0 +1,376 @@
+//! What people do on the pages: look for something, give an order, leave a page open, use the keyboard alone, or
+//! have no scripts.
+
+use super::{
+    Browser, PATIENCE, Served, Site, administrator, assert_quiet,
+    webdriver::{ENTER, ESCAPE},
+    written,
+};
+use crate::{command::service::Running, monitoring::tools::http, seeded::random_numbers};
+use couchdb_sim::{Config, Database, Orphan};
+use serde_json::{Value, json};
+use std::{env, time::Duration};
+use tokio::time::{self, Instant};
+
+const NODES: [&str; 3] = crate::command::NODES;
+
+const ADMIN: [&str; 1] = ["--web.enable-admin-api"];
+
+/// Enforces, and has room for one compaction at a time that nothing needs.
+const ENFORCING: &str = "mode: enforce
+poll: 1s
+limits: {wait: 0s, duty: 100%}
+headroom: {volumes: [{nodes: [node1@127.0.0.1, node2@127.0.0.1, node3@127.0.0.1], available: 1TB}]}
+pressure: {probe_latency: {high: 1h, low: 30m}}
+channels: [{name: ratio_dbs, kind: db, priority: ratio, min_priority: 100.0}]
+";
+
+/// Forty databases with three copies each: more targets than a page shows.
+fn forty() -> Config {
+    let mut config = Config::new(&NODES);
+    for at in 0..40_u32 {
+        let name = format!("db{at:02}");
+        let (docs, bloat) = (2_000 + u64::from(at) * 100, 2.0 + f64::from(at) / 10.0);
+        config = config.with(Database { q: 1, n: 3, docs, bloat, ..Database::new(&name) });
+    }
+    config.orphans.push(Orphan {
+        node: NODES[2].to_owned(),
+        file: "shards/00000000-ffffffff/gone.1700000000".to_owned(),
+        bytes: 3 << 20,
+    });
+    config.users = administrator();
+    config
+}
+
+/// The texts of one column of the page's table.
+async fn column(browser: &Browser, at: usize) -> Vec<String> {
+    let script = format!(
+        "return Array.from(document.querySelectorAll('tbody tr'), (row) => row.cells[{at}].textContent);"
+    );
+    let texts = browser.script(&script).await;
+    let texts = texts.as_array().expect("rows are a list").iter();
+    texts.map(|text| text.as_str().expect("cells are text").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn targets_are_searched_filtered_sorted_and_paged() {
+    let Some(browser) = Browser::start().await else { return };
+    let site = Site::open(forty()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(&site, dir.path(), "mode: advise\n", &[]).await;
+
+    served.open(&browser, "targets?kind=db").await;
+    assert_eq!(column(&browser, 0).await.len(), 100);
+    browser.click_text("after →").await;
+    browser.until("location.search.includes('offset=100')").await;
+    assert!(column(&browser, 0).await.len() >= 20);
+    browser.click_text("← before").await;
+    browser.until("!location.search.includes('offset=100')").await;
+
+    // Whatever is open follows the sort; a second click turns it round.
+    browser.click_text("database").await;
+    browser.until("document.querySelector('th[aria-sort=ascending]')").await;
+    let up = column(&browser, 1).await;
+    assert!(up.is_sorted() && up.len() == 100, "{up:?}");
+    browser.click("th[aria-sort] a").await;
+    browser.until("document.querySelector('th[aria-sort=descending]')").await;
+    let down = column(&browser, 1).await;
+    assert!(down.is_sorted_by(|one, other| one >= other), "{down:?}");
+
+    browser.click("#page-search").await;
+    browser.press("DB07").await;
+    browser.press(ENTER).await;
+    browser.until("location.search.includes('search=DB07')").await;
+    let found = column(&browser, 1).await;
+    assert!(!found.is_empty() && found.iter().all(|db| db == "db07"), "{found:?}");
+
+    browser.script("document.querySelector('select[name=node]').value = 'node2@127.0.0.1';").await;
+    browser.click("form.filter button").await;
+    browser.until("location.search.includes('node=node2')").await;
+    assert_eq!(column(&browser, 1).await, ["db07"]);
+    browser.click("td a").await;
+    browser.until("location.pathname === '/target'").await;
+    assert_quiet(&browser, "target").await;
+    browser.close().await;
+}
+
+/// The types of the newest events.
+async fn event_types(served: &Served) -> Vec<Value> {
+    let events = served.data("events?limit=1000").await;
+    let events = events["events"].as_array().expect("events are a list");
+    events.iter().map(|event| event["type"].clone()).collect()
+}
+
+#[tokio::test]
+async fn orders_are_confirmed_carried_out_and_in_the_journal() {
+    let Some(browser) = Browser::start().await else { return };
+    let site = Site::open(forty()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(&site, dir.path(), ENFORCING, &ADMIN).await;
+
+    // Suspended, with a reason that is shown as it is; the open page says so by itself.
+    let why = "<b>a backup</b> runs & \"more\"";
+    served.open(&browser, "act?order=suspend&scope=all").await;
+    assert!(browser.text("main").await.contains("POST /api/v1/suspend"));
+    browser.write("input[name=why]", why).await;
+    browser.click("button.do").await;
+    browser.until("document.title.startsWith('Done')").await;
+    served.open(&browser, "").await;
+    assert!(browser.text("#wrong").await.contains(why), "{}", browser.text("#wrong").await);
+    browser.click_text("Resume").await;
+    browser.until("document.title.startsWith('Resume starts?')").await;
+    browser.click("button.do").await;
+    browser.until("document.title.startsWith('Done')").await;
+
+    // Nothing takes a target whose ratio is below a hundred: an order starts it by force, and what it would
+    // send, free and take is said before.
+    served.open(&browser, "targets?search=db39&node=node1%40127.0.0.1").await;
+    browser.click("td a").await;
+    browser.click_text("Compact now …").await;
+    browser.until("document.title.startsWith('Compact now?')").await;
+    let asked = browser.text("main").await;
+    for part in
+        ["No channel takes it", "It would send POST /_node/node1@127.0.0.1/", "frees", "peak"]
+    {
+        assert!(asked.contains(part), "{part} is not in {asked}");
+    }
+    // Without force it is refused, and the page says why.
+    browser.click("button.do").await;
+    browser.until("document.title.startsWith('Not done')").await;
+    // The browser notes the status, 409.
+    assert_eq!(browser.console().await.len(), 1);
+    browser.script("history.back()").await;
+    browser.until("document.querySelector('input[name=force]')").await;
+    browser.click("input[name=force]").await;
+    browser.click("button.do").await;
+    browser.until("document.title.startsWith('Done')").await;
+
+    served.open(&browser, "act?order=mute&code=orphan_shards").await;
+    browser.write("input[name=for]", "2d").await;
+    browser.write("input[name=why]", "archived").await;
+    browser.click("button.do").await;
+    browser.until("document.title.startsWith('Done')").await;
+
+    let recorded = async {
+        loop {
+            let types = event_types(&served).await;
+            let wanted = ["suspended", "resumed", "ordered", "started"];
+            if wanted.iter().all(|wanted| types.iter().any(|it| it == wanted)) {
+                return;
+            }
+            time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    if time::timeout(PATIENCE, recorded).await.is_err() {
+        panic!("{:?}", event_types(&served).await);
+    }
+    served.open(&browser, "events?types=suspended").await;
+    assert!(browser.text("main").await.contains(why));
+    assert_quiet(&browser, "events").await;
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn where_orders_are_off_the_page_says_what_to_set() {
+    let Some(browser) = Browser::start().await else { return };
+    let site = Site::open(forty()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(&site, dir.path(), "mode: advise\n", &[]).await;
+    served.open(&browser, "targets?search=db39").await;
+    browser.click("td a").await;
+    browser.click_text("Compact now …").await;
+    browser.until("document.title.startsWith('Compact now?')").await;
+    assert!(browser.text("main").await.contains("--web.enable-admin-api"));
+    assert_eq!(browser.script("return document.querySelector('button.do');").await, Value::Null);
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn an_open_page_says_that_the_service_is_away_and_goes_on_when_it_is_back() {
+    let Some(browser) = Browser::start().await else { return };
+    let site = Site::open(forty()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(&site, dir.path(), "mode: advise\n", &[]).await;
+    let (address, base) = (served.service.address.clone(), served.base.clone());
+    served.open(&browser, "status").await;
+    let says = |text: &str| {
+        format!("document.getElementById('live-state').textContent.includes('{text}')")
+    };
+    browser.until(&says("live")).await;
+    let shown = browser.text("#sweep").await;
+    served.service.kill().await;
+    browser.until(&says("no connection")).await;
+    assert_eq!(browser.text("#sweep").await, shown, "what is known stays");
+
+    let config = written(dir.path(), "recliner.yml", "mode: advise\n");
+    let flags = ["--config.file", &config, "--web.listen-address", &address];
+    let flags = [&flags[..], &["--web.admin-socket", "none"]].concat();
+    let service = Running::start(&site, dir.path(), &flags).await;
+    let served = Served { service, base };
+    served.is_ready().await;
+    browser.until(&says("live")).await;
+    browser.close().await;
+}
+
+/// The nodes of the page's document and the bytes of its scripts, after everything that is no longer used was
+/// thrown away.
+async fn held(browser: &Browser) -> [f64; 2] {
+    browser.devtools("HeapProfiler.collectGarbage", json!({})).await;
+    browser.devtools("Performance.enable", json!({})).await;
+    let metrics = browser.devtools("Performance.getMetrics", json!({})).await;
+    let metrics = metrics["metrics"].as_array().expect("there are metrics");
+    ["Nodes", "JSHeapUsedSize"].map(|name| {
+        let mut named = metrics.iter().filter(|metric| metric["name"] == name);
+        named.next().and_then(|metric| metric["value"].as_f64()).expect("it has a value")
+    })
+}
+
+/// For how many seconds a page is left open; an hour by hand.
+const OPEN_FOR: &str = "RECLINER_TEST_OPEN_SECONDS";
+
+#[tokio::test]
+async fn a_page_that_stays_open_does_not_grow() {
+    let Some(browser) = Browser::start().await else { return };
+    let site = Site::open(forty()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let yaml = "mode: advise\npoll: 1s\nscan: {interval: 2s}\n";
+    let served = Served::start(&site, dir.path(), yaml, &[]).await;
+    let seconds = env::var(OPEN_FOR).ok().and_then(|text| text.parse().ok()).unwrap_or(15);
+    served.open(&browser, "").await;
+    browser.until("document.getElementById('live-state').textContent === 'live'").await;
+    // How often parts of the page were put in their place.
+    browser
+        .script(
+            "window.shown = 0;
+             new MutationObserver(() => { shown++; })
+                .observe(document.querySelector('main'), { childList: true, subtree: true });",
+        )
+        .await;
+    time::sleep(Duration::from_secs(5)).await;
+    let [nodes, heap] = held(&browser).await;
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(seconds) {
+        time::sleep(Duration::from_secs(seconds.div_ceil(60).max(5))).await;
+        println!("{:?} after {:?}", held(&browser).await, begun.elapsed());
+    }
+    let [nodes_after, heap_after] = held(&browser).await;
+    assert!(browser.script("return shown;").await.as_u64() >= Some(3), "it was live");
+    assert!(nodes_after < nodes * 1.2 + 100.0, "{nodes} nodes became {nodes_after}");
+    assert!(heap_after < heap * 1.2 + 500e3, "{heap} bytes became {heap_after}");
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn the_keyboard_is_enough() {
+    let Some(browser) = Browser::start().await else { return };
+    let site = Site::open(forty()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(&site, dir.path(), "mode: advise\n", &[]).await;
+    served.open(&browser, "status").await;
+    browser.press("?").await;
+    browser.until("document.getElementById('page-keys').open").await;
+    browser.press(ESCAPE).await;
+    browser.until("!document.getElementById('page-keys').open").await;
+    browser.press("/").await;
+    browser.until("document.activeElement.id === 'page-search'").await;
+    // Letters in a field are text.
+    browser.press("go").await;
+    assert_eq!(browser.script("return document.activeElement.value;").await, "go");
+    for (letter, path) in [
+        ('o', "/"),
+        ('t', "/targets"),
+        ('q', "/queue"),
+        ('j', "/jobs"),
+        ('e', "/events"),
+        ('n', "/nodes"),
+        ('a', "/advice"),
+        ('w', "/what-if"),
+        ('c', "/configuration"),
+        ('s', "/status"),
+    ] {
+        served.open(&browser, "docs/introduction.html").await;
+        browser.press(&format!("g{letter}")).await;
+        browser.until(&format!("location.pathname === '{path}'")).await;
+    }
+    // The first stop leads past the navigation.
+    browser.press("\u{e004}").await;
+    assert_eq!(browser.script("return document.activeElement.className;").await, "skip");
+    assert_quiet(&browser, "the keyboard").await;
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn everything_works_without_scripts() {
+    let Some(browser) = Browser::with_scripts(false).await else { return };
+    let site = Site::open(forty()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(&site, dir.path(), "mode: advise\n", &ADMIN).await;
+    served.open(&browser, "").await;
+    let loading = browser.text("#live-state").await;
+    assert_eq!(loading, "as of its loading", "no script ran");
+    browser.write("#page-search", "db07").await;
+    browser.write("#page-search", ENTER).await;
+    // What a test asks is not a script of the page.
+    browser.until("location.search.includes('search=db07')").await;
+    assert!(browser.text("main").await.contains("db07"));
+    served.open(&browser, "act?order=suspend&scope=all").await;
+    browser.write("input[name=why]", "no scripts").await;
+    browser.click("button.do").await;
+    browser.until("document.title.startsWith('Done')").await;
+    served.open(&browser, "").await;
+    assert!(browser.text("#wrong").await.contains("no scripts"));
+    served.open(&browser, "what-if").await;
+    browser.write("textarea", "channels: no-such-list").await;
+    browser.click("form.what-if button").await;
+    browser.until("document.querySelector('.banner.worst')").await;
+    let refused = browser.text(".banner.worst").await;
+    assert!(refused.contains("no-such-list"), "{refused}");
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn a_login_is_asked_once_and_carried_on() {
+    let Some(browser) = Browser::start().await else { return };
+    let site = Site::open(forty()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let password = format!("p{}", random_numbers(7)());
+    let hash = bcrypt::hash(&password, 5).unwrap();
+    let web = written(dir.path(), "web.yml", &format!("basic_auth_users: {{ann: {hash}}}\n"));
+    let config = written(dir.path(), "recliner.yml", "mode: advise\n");
+    let flags = ["--config.file", &config, "--web.config.file", &web];
+    let flags = [&flags[..], &["--web.enable-admin-api", "--web.admin-socket", "none"]].concat();
+    let service = Running::start(&site, dir.path(), &flags).await;
+    let base = format!("http://{}/", service.address);
+    let served = Served { service, base };
+    served.is_ready().await;
+
+    // A browser asks for the login because the first page does.
+    let refused = http().get(&served.base).send().await.unwrap();
+    assert_eq!(refused.status().as_u16(), 401);
+    let challenge = &refused.headers()["www-authenticate"];
+    assert_eq!(challenge, "Basic realm=\"recliner\", charset=\"UTF-8\"");
+    // What a browser sends once a person has filled in its dialogue.
+    let address = served.service.address.clone();
+    browser.open(&format!("http://ann:{password}@{address}/")).await;
+    for path in ["", "targets", "jobs", "events", "nodes", "status", "docs/introduction.html"] {
+        // The address holds no login any more.
+        if !path.is_empty() {
+            served.open(&browser, path).await;
+        }
+        browser
+            .until(
+                "!('live' in document.body.dataset)
+                 || document.getElementById('live-state').textContent === 'live'",
+            )
+            .await;
+        let styled = "return getComputedStyle(document.querySelector('.bar')).display;";
+        assert_eq!(browser.script(styled).await, "flex", "{path}");
+        assert_quiet(&browser, path).await;
+    }
+    // An order is given by that user.
+    served.open(&browser, "act?order=suspend&scope=all").await;
+    browser.click("button.do").await;
+    browser.until("document.title.startsWith('Done')").await;
+    assert!(browser.text("main").await.contains("ann from 127.0.0.1"));
+    browser.close().await;
+}
