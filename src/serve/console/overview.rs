@@ -52,16 +52,18 @@ fn wrong(answers: &OverviewAnswers) -> Markup {
     let OverviewAnswers { status, advice, .. } = answers;
     let worst = problems(status);
     let warnings = warnings(status);
-    let critical =
-        advice.advice.iter().filter(|line| line.severity == "critical" && line.muted.is_none());
+    let critical = advice.advice.iter();
+    let critical: Vec<_> =
+        critical.filter(|line| line.severity == "critical" && line.muted.is_none()).collect();
+    let silent = worst.is_empty() && critical.is_empty() && warnings.is_empty();
     html! {
         @for says in &worst { p.banner.worst { (name(says)) } }
         @for line in &status.suspensions {
             p.banner { (name(&capital(&line.says))) " · " a href=(link("act", &[("order", "resume"), ("scope", &line.scope)])) { "Resume" } }
         }
-        @for line in critical { p.banner.worst { (name(&line.says)) " " a href="advice" { "What to do" } } }
+        @for line in &critical { p.banner.worst { (name(&line.says)) " " a href="advice" { "What to do" } } }
         @for says in &warnings { p.banner { (name(says)) } }
-        @if worst.is_empty() && warnings.is_empty() && status.suspensions.is_empty() && status.ready {
+        @if silent && status.suspensions.is_empty() && status.ready {
             p.banner.fine { "Nothing is wrong: all nodes answer, and the last sweep read everything." }
         }
     }

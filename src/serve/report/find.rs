@@ -3,7 +3,7 @@
 use crate::{
     model::target::{TargetId, TargetKind, TargetSelector},
     plan::Plan,
-    table::{TargetIx, TargetRef},
+    table::{DbName, TargetIx, TargetRef},
 };
 
 /// How alike a name has to be to what was typed, from 0 to 1, to be suggested.
@@ -35,11 +35,10 @@ impl Found {
 /// What a text names, among the targets of a plan and among those that are gone.
 #[must_use]
 pub fn selector(plan: &Plan, text: &str) -> TargetSelector {
-    let found = find(plan, text).all();
-    let views = found.into_iter().filter_map(|ix| plan.snapshot.target(ix));
     // All others are known by their ids.
-    let views =
-        views.filter(|target| target.kind() == TargetKind::View && text.contains("/_design/"));
+    let found = if text.contains("/_design/") { find(plan, text).all() } else { Vec::new() };
+    let views = found.into_iter().filter_map(|ix| plan.snapshot.target(ix));
+    let views = views.filter(|target| target.kind() == TargetKind::View);
     TargetSelector::new(text, views.map(TargetRef::id))
 }
 
@@ -100,6 +99,16 @@ fn nearest(plan: &Plan, text: &str, with_designs: bool) -> Option<String> {
     best.map(|(_, name)| name)
 }
 
+/// Whether an id names a database.
+fn is_of(id: &TargetId, name: DbName<'_>) -> bool {
+    match id {
+        TargetId::Db { shard: file, .. } | TargetId::View { db: file, .. } => {
+            file.strip_suffix(name.suffix).is_some_and(|rest| rest.ends_with(name.db))
+        }
+        TargetId::Cleanup { db } | TargetId::Search { db, .. } => db == name.db,
+    }
+}
+
 /// Finds targets by id, shard file name, database, or `<db>/_design/x`.
 ///
 /// A text that is an id is only that. A database may itself be called `app/_design/x`: the
@@ -117,7 +126,10 @@ pub fn find(plan: &Plan, text: &str) -> Found {
         }
     };
     if let Ok(id) = text.parse::<TargetId>() {
-        return matching(&|target| target.kind() == id.kind() && target.id() == id);
+        // To put an id together takes longer than to see that it names another database.
+        return matching(&|target| {
+            target.kind() == id.kind() && is_of(&id, target.db_name()) && target.id() == id
+        });
     }
     let by_db = matching(&|target| target.db_name().db == text);
     if by_db != Found::None {
