@@ -221,6 +221,7 @@ pub fn router(state: AppState) -> Router {
         .route("/history/hours", get(api::hours))
         .route("/events", get(api::events))
         .route("/config", get(api::config))
+        .route("/permissions", get(console::permissions))
         .route("/backup", get(backup::backup))
         .route("/openapi.json", get(openapi::openapi))
         .route("/suspend", post(admin::suspend))

@@ -11,6 +11,7 @@ mod builds;
 mod discovery;
 mod envelope;
 mod find;
+mod health;
 mod jobs;
 mod journal;
 mod lists;
@@ -41,7 +42,7 @@ pub use find::{Found, find, no_database, no_match, selector};
 pub use jobs::{JobLine, Jobs};
 pub use journal::{EventLine, Events, HourLine, Hours, OutcomeLine, Outcomes};
 pub use lists::{Explanations, Listing, Queue, Queues, Targets};
-pub use miss::{ChannelScore, MissLine, not_taken};
+pub use miss::{ChannelScore, MissLine, not_taken, not_taken_meaning};
 pub use ordered::OrderLine;
 pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
 pub use preflight::{

@@ -97,18 +97,11 @@ fn row(line: &JobLine, now: Moment) -> Markup {
             None => { span.quiet { (words(&line.phase)) } }
         } }
         td.rest { (span_since(Some(&line.since), now)) }
-        td.rest { (seconds(remaining(line, now))) }
+        td.rest { (seconds(line.remaining_seconds(now))) }
         td.n { (bytes(line.file_bytes)) }
         td.n.rest { (bytes(line.predicted_bytes)) }
         td.rest { (words(&line.owner)) }
     } }
-}
-
-/// How many seconds a job still takes at its mean pace.
-fn remaining(line: &JobLine, now: Moment) -> Option<f64> {
-    let done = line.progress.filter(|done| *done > 0.01)?;
-    let taken = Moment::parse(&line.since)?.age(now).as_secs_f64();
-    Some(taken / done * (1.0 - done))
 }
 
 /// A table of jobs that ended, the newest first.

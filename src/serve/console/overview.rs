@@ -50,12 +50,12 @@ pub(in crate::serve) fn overview(answers: &OverviewAnswers) -> Page {
 /// What is wrong, the worst first, or that nothing is.
 fn wrong(answers: &OverviewAnswers) -> Markup {
     let OverviewAnswers { status, advice, .. } = answers;
-    let worst = problems(status);
-    let warnings = warnings(status);
+    let worst = status.problems();
+    let warnings = status.warnings();
     let critical = advice.advice.iter();
     let critical: Vec<_> =
         critical.filter(|line| line.severity == "critical" && line.muted.is_none()).collect();
-    let silent = worst.is_empty() && critical.is_empty() && warnings.is_empty();
+    let fine = status.all_clear().filter(|_| critical.is_empty());
     html! {
         @for says in &worst { p.banner.worst { (name(says)) } }
         @for line in &status.suspensions {
@@ -63,63 +63,8 @@ fn wrong(answers: &OverviewAnswers) -> Markup {
         }
         @for line in &critical { p.banner.worst { (name(&line.says)) " " a href="advice" { "What to do" } } }
         @for says in &warnings { p.banner { (name(says)) } }
-        @if silent && status.suspensions.is_empty() && status.ready {
-            p.banner.fine { "Nothing is wrong: all nodes answer, and the last sweep read everything." }
-        }
+        @if let Some(fine) = fine { p.banner.fine { (fine) } }
     }
-}
-
-/// What keeps recliner from its work.
-fn problems(status: &Status) -> Vec<String> {
-    let mut out = Vec::new();
-    if let Some(problem) = &status.problem {
-        out.push(format!("Nothing can be read: {problem}"));
-    }
-    if let Some(problem) = &status.journal_problem {
-        out.push(format!(
-            "The journal cannot be used, so nothing is recorded and nothing starts: {problem}"
-        ));
-    }
-    let down = status.nodes.iter().filter(|node| node.up == Some(false));
-    let down: Vec<&str> = down.map(|node| &*node.node).collect();
-    match down.as_slice() {
-        [] => {}
-        [one] => out.push(format!("{one} does not answer.")),
-        many => out.push(format!("{} nodes do not answer: {}.", many.len(), many.join(", "))),
-    }
-    out
-}
-
-/// What an operator should look at soon.
-fn warnings(status: &Status) -> Vec<String> {
-    let mut out = Vec::new();
-    if !status.missing_rights.is_empty() {
-        out.push(format!("The login lacks rights: {}", status.missing_rights.join("; ")));
-    }
-    if !status.ready && status.problem.is_none() {
-        let progress = match (status.sweep.done, status.sweep.total) {
-            (Some(done), Some(total)) => {
-                format!(": {} of {} files are read", count(done), count(total))
-            }
-            _ => String::new(),
-        };
-        out.push(format!("The first sweep has not ended yet{progress}. Numbers below are of what was read so far."));
-    }
-    if !status.config.last_reload_successful {
-        out.push("The changed configuration is not in force, because it is not valid; recliner check-config says why.".to_owned());
-    }
-    if !status.config.needs_restart.is_empty() {
-        out.push(format!(
-            "A restart is needed for the new value of {}.",
-            status.config.needs_restart.join(", ")
-        ));
-    }
-    if let (true, Some(last)) =
-        (status.sweep.last_success != status.sweep.last_end, &status.last_error)
-    {
-        out.push(format!("The last sweep could not read everything. The last error: {last}"));
-    }
-    out
 }
 
 fn sums(answers: &OverviewAnswers) -> Markup {

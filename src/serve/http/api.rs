@@ -164,7 +164,7 @@ pub(super) async fn not_found(uri: Uri) -> Response {
     let path = uri.path();
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
     ApiError::absent(format!(
-        "there is no /api/v1{path}; there are /api/v1/status, space, targets, facts, queue, plan, jobs, explain, what-if, scorecard, advice, usage, history, history/hours, events, config and backup, the POST question preflight, and the POST orders suspend, resume, compact, release, rescan, flush, advice/mute and advice/unmute"
+        "there is no /api/v1{path}; there are /api/v1/status, space, targets, facts, queue, plan, jobs, explain, what-if, scorecard, advice, usage, history, history/hours, events, config, permissions and backup, the POST question preflight, and the POST orders suspend, resume, compact, release, rescan, flush, advice/mute and advice/unmute"
     ))
     .into_response()
 }

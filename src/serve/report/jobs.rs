@@ -111,6 +111,14 @@ impl JobLine {
             reserved_bytes: job.reserved_bytes,
         }
     }
+
+    /// How many seconds the job still takes at its mean pace.
+    #[must_use]
+    pub fn remaining_seconds(&self, now: Moment) -> Option<f64> {
+        let done = self.progress.filter(|done| *done > 0.01)?;
+        let taken = Moment::parse(&self.since)?.age(now).as_secs_f64();
+        Some(taken / done * (1.0 - done))
+    }
 }
 
 fn node(plan: &Plan, at: NodeIx) -> Option<String> {

@@ -186,6 +186,24 @@ pub fn not_taken(misses: &[MissLine]) -> Option<&str> {
     TELLING.iter().find_map(of).map(MissLine::word)
 }
 
+/// What a word of [`not_taken`] means; none for a word of a newer service.
+#[must_use]
+pub fn not_taken_meaning(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "small" => "the file is smaller than any that a channel takes",
+        "large" => "the file is larger than any that a channel takes",
+        "lean" => "there is too little waste in the file",
+        "not due" => "its waste has not cost as much yet as a compaction would",
+        "excessive" => "it exceeds max_priority of the channels",
+        "unchanged" => "too little was written since the last compaction",
+        "current" => "the file needs no upgrade",
+        "excluded" => "the channels exclude its name or its state",
+        "ignored" => "ignore names it",
+        "unmeasured" => "its size or its rent is not known yet",
+        _ => return None,
+    })
+}
+
 /// What the numbers of a miss count.
 fn unit(priority: PriorityKind, reason: MissReason) -> Option<&'static str> {
     match reason {

@@ -1,8 +1,32 @@
 //! Orders of an operator, and what they are answered with.
 
-use super::{AdviceMute, RefusalLine, words};
+use super::{AdviceMute, RefusalLine, words, words::Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// Which orders the sender of a request may give.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Permissions {
+    /// Every order.
+    pub orders: Vec<OrderPermission>,
+}
+
+impl Permissions {
+    /// Why an order would be refused, if it would be.
+    #[must_use]
+    pub fn refused(&self, order: &str) -> Option<&str> {
+        self.orders.iter().find(|line| line.order == order)?.refused.as_deref()
+    }
+}
+
+/// Whether one order may be given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OrderPermission {
+    /// Its route below `/api/v1/`.
+    pub order: Word,
+    /// Why it would be refused and what to set; null where it is allowed.
+    pub refused: Option<String>,
+}
 
 /// Start nothing in a scope until it is resumed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -19,6 +43,17 @@ pub struct SuspendOrder {
 /// The scopes that a suspension can have.
 const SCOPE: &str = "^(all|(node|channel):[^\\n]+)$";
 
+impl SuspendOrder {
+    /// What it does, as a sentence.
+    #[must_use]
+    pub fn does(&self) -> String {
+        let scope = self.scope.as_deref().unwrap_or("all");
+        format!(
+            "Nothing starts any more in the scope {scope:?} until somebody resumes it. Running compactions go on."
+        )
+    }
+}
+
 /// Take suspensions back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -27,6 +62,15 @@ pub struct ResumeOrder {
     /// given.
     #[schemars(extend("pattern" = SCOPE))]
     pub scope: Option<String>,
+}
+
+impl ResumeOrder {
+    /// What it does, as a sentence.
+    #[must_use]
+    pub fn does(&self) -> String {
+        let scope = self.scope.as_deref().unwrap_or("all");
+        format!("Starts in the scope {scope:?} are allowed again.")
+    }
 }
 
 /// Compact one target now.
@@ -38,6 +82,17 @@ pub struct CompactOrder {
     /// Whether the target may start although no channel takes it, or although it rests.
     #[serde(default)]
     pub force: bool,
+}
+
+impl CompactOrder {
+    /// What it does, as a sentence.
+    #[must_use]
+    pub fn does(&self) -> String {
+        format!(
+            "{} is compacted before everything that waits, as soon as its limits and the space on its volume allow.",
+            self.target
+        )
+    }
 }
 
 /// Take targets out of quarantine: the ones that `target` means, or `all` of them.

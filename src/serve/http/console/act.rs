@@ -10,10 +10,14 @@ use crate::{
         console::{self, AskedCompaction, Confirmation, Given},
         http::{
             AppState, admin, advice,
-            api::{ApiError, in_turn},
+            api::{ApiError, ValidQuery, in_turn, success},
             guard::{self, ConcurrencyLimit, Permission},
+            query::NoQuery,
         },
-        report::{self, StartLine},
+        report::{
+            self, StartLine,
+            orders::{CompactOrder, OrderPermission, Permissions, ResumeOrder, SuspendOrder},
+        },
     },
 };
 use axum::{
@@ -54,31 +58,21 @@ const OFFERS: [Offer; 8] = [
         permission: Permission::Suspend,
         fields: &["scope"],
         asks: &[WHY],
-        does: |of| {
-            format!(
-                "Nothing starts any more in the scope {:?} until somebody resumes it. Running compactions go on.",
-                of.get("scope")
-            )
-        },
+        does: |of| SuspendOrder { scope: Some(of.get("scope").to_owned()), why: None }.does(),
     },
     Offer {
         order: "resume",
         permission: Permission::Suspend,
         fields: &["scope"],
         asks: &[],
-        does: |of| format!("Starts in the scope {:?} are allowed again.", of.get("scope")),
+        does: |of| ResumeOrder { scope: Some(of.get("scope").to_owned()) }.does(),
     },
     Offer {
         order: "compact",
         permission: Permission::Admin,
         fields: &["target"],
         asks: &[FORCE],
-        does: |of| {
-            format!(
-                "{} is compacted before everything that waits, as soon as its limits and the space on its volume allow.",
-                of.get("target")
-            )
-        },
+        does: |of| CompactOrder { target: of.get("target").to_owned(), force: false }.does(),
     },
     Offer {
         order: "release",
@@ -140,6 +134,21 @@ fn offer(given: &Given) -> Result<&'static Offer, ApiError> {
         let known: Vec<&str> = OFFERS.iter().map(|offer| offer.order).collect();
         ApiError::bad(format!("{wanted:?} is not an order; orders: {}", known.join(", ")))
     })
+}
+
+/// Which orders the sender of this request may give, for programs that offer them too.
+pub(in crate::serve::http) async fn permissions(
+    extract::State(state): extract::State<AppState>,
+    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
+    request: Request,
+) -> Response {
+    let permission = |offer: &Offer| OrderPermission {
+        order: offer.order.into(),
+        refused: guard::may_order(&state.allow, offer.permission, &request)
+            .err()
+            .map(|why| why.to_string()),
+    };
+    success(&Permissions { orders: OFFERS.iter().map(permission).collect() })
 }
 
 /// Asks whether an order should be carried out.

@@ -416,6 +416,13 @@ fn looking_back() -> Vec<Operation> {
             "The configuration in force; it holds no password.",
             READ,
         ),
+        read::<NoQuery, orders::Permissions>(
+            "/api/v1/permissions",
+            "permissions",
+            "Which orders the sender of this request may give.",
+            READ,
+        )
+        .with_detail("Each order with why it would be refused, and what to set (`refused`); null where it is allowed."),
         Operation {
             answer: "The file.",
             answers: |_| vec![("application/octet-stream", json!({}))],

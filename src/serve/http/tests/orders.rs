@@ -1,7 +1,7 @@
 //! Probes and orders.
 
 use super::*;
-use crate::serve::report::Failed;
+use crate::serve::report::{Failed, Success, orders::Permissions};
 
 const HOST: (&str, &str) = ("host", "127.0.0.1:10984");
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -144,6 +144,32 @@ async fn orders_need_the_flag_and_the_operator() {
         );
         let expected = "start recliner with --web.enable-admin-api";
         assert!(failed.error.ends_with(expected), "{failed:?}");
+        let order = path.strip_prefix("/api/v1/").unwrap();
+        let permissions = permissions(&surface, &[HOST]).await;
+        assert_eq!(permissions.refused(order), Some(&*failed.error), "{path}");
     }
     assert!(surface.orders.try_recv().is_err(), "none came through");
+}
+
+/// What the sender of a request with these headers may order.
+async fn permissions(surface: &Surface, headers: &[(&str, &str)]) -> Permissions {
+    let answer = surface.ask(Method::GET, "/api/v1/permissions", headers).await;
+    let answer: Success<Permissions> = serde_json::from_slice(&answer.body).unwrap();
+    answer.data
+}
+
+#[tokio::test]
+async fn permissions_name_every_order_and_depend_on_who_asks() {
+    let surface = Surface::new();
+    let allowed = permissions(&surface, &[HOST]).await;
+    assert_eq!(allowed.orders.len(), ORDERS.len());
+    for path in ORDERS {
+        let order = path.strip_prefix("/api/v1/").unwrap();
+        assert!(allowed.orders.iter().any(|line| line.order == order), "{order}");
+        assert_eq!(allowed.refused(order), None);
+    }
+    for headers in [[HOST, ("origin", "https://evil.example")], [HOST, ("x-real-ip", "10.0.0.7")]] {
+        let refused = permissions(&surface, &headers).await;
+        assert!(refused.orders.iter().all(|line| line.refused.is_some()), "{refused:?}");
+    }
 }
