@@ -4,6 +4,8 @@
 use super::{
     super::printable,
     layout::{Grid, Lines, WIDE, bytes, paragraph, short_among, short_range},
+    planned::pasted,
+    scanned::no_channel_legend,
 };
 use crate::{
     plan::RefusalReason,
@@ -44,6 +46,8 @@ fn summary(asked: &str, targets: &[Explained], width: u16) -> String {
     if let Some(more) = rows.len().checked_sub(ROWS).filter(|more| *more > 0) {
         text.push_str(&format!("and {more} more\n"));
     }
+    let words = rows.iter().take(ROWS).filter_map(|target| no_channel_word(target));
+    text.push_str(&no_channel_legend(&words.collect(), width));
     if let Some(worst) = rows.first() {
         text.push_str(&format!("\nMost reclaimable:\n\n{}", whole(worst, width)));
     }
@@ -95,14 +99,14 @@ fn sentence(asked: &str, rows: &[&Explained]) -> String {
 }
 
 fn narrow(rows: &[&Explained], width: u16) -> String {
-    let mut table =
-        Grid::new(["target", "on disk", "ratio", "reclaimable", "decision"], &[1, 2, 3]);
+    let head = ["range or view", "node", "on disk", "ratio", "reclaimable", "decision"];
+    let mut table = Grid::new(head, &[2, 3, 4]);
     let nodes = nodes(rows);
     for target in rows.iter().take(ROWS) {
-        let [what, place] = what_and_where(target, &nodes);
-        let what = format!("{what} {place}").trim().to_owned();
+        let [what, node] = what_and_where(target, &nodes);
         table.push([
             what,
+            node,
             size(target, target.target.file_bytes),
             ratio(target),
             compacted_size(target, target.target.reclaimable_bytes),
@@ -113,8 +117,16 @@ fn narrow(rows: &[&Explained], width: u16) -> String {
 }
 
 fn wide(rows: &[&Explained], width: u16) -> String {
-    let head =
-        ["target", "where", "on disk", "active", "ratio", "reclaimable", "channel", "decision"];
+    let head = [
+        "range or view",
+        "node",
+        "on disk",
+        "active",
+        "ratio",
+        "reclaimable",
+        "channel",
+        "decision",
+    ];
     let mut table = Grid::new(head, &[2, 3, 4, 5]);
     let nodes = nodes(rows);
     for target in rows.iter().take(ROWS) {
@@ -139,7 +151,7 @@ fn nodes(rows: &[&Explained]) -> BTreeSet<String> {
     nodes.map(|it| it.node.clone()).collect()
 }
 
-/// The name of a target within its database, and its location.
+/// The name of a target within its database, and its node or the number of its copies.
 fn what_and_where(target: &Explained, nodes: &BTreeSet<String>) -> [String; 2] {
     let target = &target.target;
     let node = printable(&target.node);
@@ -151,10 +163,10 @@ fn what_and_where(target: &Explained, nodes: &BTreeSet<String>) -> [String; 2] {
     };
     let design = word(&target.ddoc).or_else(|| word(&target.signature)).unwrap_or_default();
     match &*target.kind {
-        "cleanup" => ["stale index files".to_owned(), String::new()],
+        "cleanup" => ["stale index files".to_owned(), "all".to_owned()],
         "search" => [format!("{design}/{}", word(&target.name).unwrap_or_default()), copies],
         "view" if range.is_none() => [design, copies],
-        "view" => [design, format!("{} {node}", range.unwrap_or_default())],
+        "view" => [format!("{} {design}", range.unwrap_or_default()), node.to_owned()],
         // The files of node-local databases have no range.
         _ => [range.unwrap_or_else(|| printable(&target.db)), node.to_owned()],
     }
@@ -197,6 +209,12 @@ fn decision(target: &Explained) -> String {
             None => "no channel".to_owned(),
         }
     }
+}
+
+/// The word that says why no channel takes a target, if its decision is that none does.
+fn no_channel_word(target: &Explained) -> Option<String> {
+    let word = report::not_taken(&target.target.misses)?;
+    decision(target).starts_with("no channel").then(|| word.to_owned())
 }
 
 /// The misses of the channels for its kind.
@@ -310,10 +328,10 @@ fn decided(explained: &Explained, lines: &mut Lines) {
         let [by, since, until] = [by, since, until].map(|text| printable(text));
         lines.add("ordered", &format!("by {by} at {since}{force}; it waits until {until} at most"));
     }
-    let request = start.as_ref().map(|start| &start.request);
-    let request = request.or_else(|| ordered.as_ref()?.request.as_ref());
+    let request = start.as_ref().map(|start| pasted(&start.request, start.url.as_deref()));
+    let request = request.or_else(|| Some(pasted(ordered.as_ref()?.request.as_ref()?, None)));
     if let Some(request) = request {
-        lines.add_unwrapped("request", &printable(request));
+        lines.add_unwrapped("request", &request);
     }
     let heads = std::iter::once(if target.channel.is_some() { "not taken" } else { "channels" });
     for (miss, head) in misses(target).zip(heads.chain(std::iter::repeat(""))) {
@@ -444,7 +462,7 @@ mod tests {
             assert_eq!(text.lines().find(wide), None, "{text}");
             let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(
-                joined.starts_with("telemetry: 9 shard copies, 1 view and 1 index cleanup; 600.0 GiB on disk, 130.0 GiB reclaimable. 5 are queued and 6 are not candidates. TARGET"),
+                joined.starts_with("telemetry: 9 shard copies, 1 view and 1 index cleanup; 600.0 GiB on disk, 130.0 GiB reclaimable. 5 are queued and 6 are not candidates. RANGE OR VIEW"),
                 "{text}"
             );
             // The row of the view includes its parts.

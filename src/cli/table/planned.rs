@@ -189,10 +189,16 @@ fn row(start: &StartLine, all: &[StartLine]) -> Row {
 
 /// A request in one line: as recliner sends it, otherwise as a command to paste.
 fn request(plan: &Planned, request: &str, url: Option<&str>) -> String {
+    match enforces(plan) {
+        true => printable(request) + "\n",
+        false => pasted(request, url) + "\n",
+    }
+}
+
+/// A request as one line for a shell.
+pub(super) fn pasted(request: &str, url: Option<&str>) -> String {
     let request = printable(request);
-    let Some((method, path)) = request.split_once(' ').filter(|_| !enforces(plan)) else {
-        return format!("{request}\n");
-    };
+    let Some((method, path)) = request.split_once(' ') else { return request };
     let url = match url {
         // It has no apostrophe, because names in it are percent-encoded.
         Some(url) if !url.contains('\'') => format!("'{}'", printable(url)),
@@ -202,7 +208,7 @@ fn request(plan: &Planned, request: &str, url: Option<&str>) -> String {
         "GET" => "",
         _ => " -H 'Content-Type: application/json' -d '{}'",
     };
-    format!("curl -X {method} -u \"$COUCHDB_USER\"{body} {url}\n")
+    format!("curl -X {method} -u \"$COUCHDB_USER\"{body} {url}")
 }
 
 /// The meaning of a caveat; `None` if the table shows it.
@@ -267,7 +273,7 @@ fn rest(plan: &Planned, width: u16) -> String {
 }
 
 /// Explains the terms in a table.
-fn legend(
+pub(super) fn legend(
     words: &BTreeSet<String>,
     meaning: impl Fn(&str) -> Option<&'static str>,
     width: u16,

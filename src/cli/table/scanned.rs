@@ -2,7 +2,8 @@
 
 use super::{
     super::printable,
-    layout::{Grid, bytes, short_among, short_range, shortened, sum},
+    layout::{Grid, bytes, paragraph, short_among, short_range, shortened, sum},
+    planned::legend,
 };
 use crate::{
     model::{
@@ -14,6 +15,7 @@ use crate::{
     table::{NodeIx, TargetRef, TargetSums},
     text::{counted, size},
 };
+use std::collections::BTreeSet;
 use wall_clock::Moment;
 
 /// Rows of the list of targets; the JSON has all of them.
@@ -75,21 +77,27 @@ fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7
         (1, _) => Some(("1 view, all copies".to_owned(), vec![of_cluster])),
         (views, _) => Some((format!("{views} views, all copies"), vec![of_cluster])),
     };
+    let served = |node: &NodeIx| plan.snapshot.node(*node).is_some_and(|node| node.is_served);
+    let nodes = (1..plan.snapshot.nodes().len()).filter_map(NodeIx::from_usize).filter(served);
+    let mut all: Vec<TargetSums> = nodes.map(|at| totals.sums_of(at, TargetKind::Db)).collect();
+    let shards: u64 = all.iter().map(count).sum();
     if let Some((views, sums)) = views {
-        let of_all = |bytes: fn(&TargetSums) -> Option<f64>| {
-            sum(sums.iter().map(bytes).try_fold(0.0, |all, bytes| Some(all + bytes?)))
-        };
-        table.push([
-            views,
-            String::new(),
-            String::new(),
-            String::new(),
-            of_all(|sums| sums.file_bytes.get()),
-            of_all(|sums| sums.reclaimable_bytes.get()),
-            String::new(),
-        ]);
+        table.push(sums_row(views, String::new(), &sums));
+        all.extend(sums);
     }
+    table.push(sums_row("total".to_owned(), shards.to_string(), &all));
     table
+}
+
+/// The row of several sums; a sum of which a part is unknown is unknown.
+fn sums_row(name: String, shards: String, sums: &[TargetSums]) -> [String; 7] {
+    let of_all = |bytes: fn(&TargetSums) -> Option<f64>| {
+        sum(sums.iter().map(bytes).try_fold(0.0, |all, bytes| Some(all + bytes?)))
+    };
+    let [on_disk, reclaimable] =
+        [of_all(|sums| sums.file_bytes.get()), of_all(|sums| sums.reclaimable_bytes.get())];
+    let none = String::new;
+    [name, none(), none(), shards, on_disk, reclaimable, none()]
 }
 
 /// Other files in nodes' directories; empty if none are read.
@@ -143,7 +151,11 @@ fn volumes(volumes: &[(String, VolumeLine)], width: u16) -> String {
 pub(in crate::cli) fn queues(plan: &Plan, width: u16) -> String {
     let head = ["channel", "node", "waiting", "running", "reclaimable", "best"];
     let mut table = Grid::new(head, &[2, 3, 4, 5]);
+    let (mut waiting_in_all, mut running, mut reclaimable) = (0, 0, 0_u64);
     for queue in plan.queues.iter().filter(|it| it.queued().len() > 0 || it.active_jobs > 0) {
+        waiting_in_all += queue.queued().len() + queue.overflow;
+        running += queue.active_jobs;
+        reclaimable = reclaimable.saturating_add(queue.reclaimable_bytes);
         let (node, channel) =
             (plan.snapshot.node(queue.node), plan.channels.list.get(queue.channel_index));
         let waiting = match queue.overflow {
@@ -166,6 +178,14 @@ pub(in crate::cli) fn queues(plan: &Plan, width: u16) -> String {
     if table.is_empty() {
         return "All queues are empty.\n".to_owned();
     }
+    table.push([
+        "total".to_owned(),
+        String::new(),
+        waiting_in_all.to_string(),
+        running.to_string(),
+        size::format_size(reclaimable).to_string(),
+        String::new(),
+    ]);
     table.wrapped(width)
 }
 
@@ -189,13 +209,16 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
     let mut best: Vec<TargetRef<'_>> =
         targets.filter(|target| !has_views || !target.is_part()).collect();
     best.sort_by_key(|target| std::cmp::Reverse(target.reclaimable_bytes()));
-    let head = ["target", "where", "on disk", "ratio", "reclaimable", "channel"];
-    let mut table = Grid::new(head, &[2, 3, 4]);
+    let head = ["target", "range", "node", "on disk", "ratio", "reclaimable", "channel"];
+    let mut table = Grid::new(head, &[3, 4, 5]);
+    let mut words = BTreeSet::new();
     for target in best.iter().take(ROWS) {
-        let (what, place) = what_and_where(plan, *target);
+        let [what, range, node] = what_and_where(plan, *target);
+        words.extend(no_channel_word(plan, *target));
         table.push([
             shortened(&printable(&what)),
-            printable(&place),
+            range,
+            printable(&node),
             bytes(target.file_bytes()),
             target.facts().ratio().map_or_else(|| "?".to_owned(), |ratio| format!("{ratio:.2}")),
             bytes(target.reclaimable_bytes()),
@@ -211,6 +234,7 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
     if best.len() > ROWS {
         text.push_str(&format!("and {} more; --format json has all\n", best.len() - ROWS));
     }
+    text.push_str(&no_channel_legend(&words, width));
     text.push_str(&unmatched(plan, width));
     text
 }
@@ -224,12 +248,31 @@ fn channel(plan: &Plan, target: TargetRef<'_>) -> String {
     if target.is_part() && views.counts_by_state.iter().sum::<u64>() > 0 {
         return "with its view".to_owned();
     }
-    let misses: Vec<MissLine> =
-        plan.misses(target).map(|(channel, miss)| MissLine::new(channel, miss)).collect();
-    match report::not_taken(&misses) {
+    match no_channel_word(plan, target) {
         Some(why) => format!("no channel: {why}"),
         None => "no channel".to_owned(),
     }
+}
+
+/// The word that says why no channel takes a target.
+fn no_channel_word(plan: &Plan, target: TargetRef<'_>) -> Option<String> {
+    if plan.placement(target.ix()).is_some() {
+        return None;
+    }
+    let misses: Vec<MissLine> =
+        plan.misses(target).map(|(channel, miss)| MissLine::new(channel, miss)).collect();
+    report::not_taken(&misses).map(ToOwned::to_owned)
+}
+
+/// Says what `no channel` means, with these words behind it.
+pub(super) fn no_channel_legend(words: &BTreeSet<String>, width: u16) -> String {
+    if words.is_empty() {
+        return String::new();
+    }
+    let means = "no channel: no channel's rule takes the target, so recliner leaves it as it is";
+    let means = paragraph(means, width);
+    let words = legend(words, report::not_taken_meaning, width);
+    format!("\n{means}{}", words.trim_start_matches('\n'))
 }
 
 /// The distinguishing parts of the nodes' names; the complete name of a single node.
@@ -245,8 +288,8 @@ fn has_one_node(plan: &Plan) -> bool {
     plan.snapshot.nodes().len() <= 2
 }
 
-/// A target in two short columns: `app/orders` and `00-7f host`.
-fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
+/// A target in three short columns: `app/orders`, `00-7f` and `host`, or the number of its copies.
+fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> [String; 3] {
     let db = target.db_name().db;
     match (target.kind(), target.view().and_then(|view| view.designs.first())) {
         (TargetKind::View, Some(design)) if !target.is_part() => {
@@ -254,15 +297,10 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
                 1 => "1 copy".to_owned(),
                 more => format!("{more} copies"),
             };
-            (format!("{db}/{design}"), copies)
+            [format!("{db}/{design}"), "-".to_owned(), copies]
         }
         (kind, design) => {
-            let range = target.range().map(|range| short_range(&range.to_string()) + " ");
-            let node = match (has_one_node(plan), &range) {
-                (false, _) => short_node(plan, target.node()),
-                (true, Some(_)) => "",
-                (true, None) => "-",
-            };
+            let range = target.range().map(|range| short_range(&range.to_string()));
             let what = match (kind, design, target.view()) {
                 (TargetKind::View, Some(design), _) => format!("{db}/{design}"),
                 (TargetKind::View, None, Some(view)) => {
@@ -271,7 +309,8 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
                 }
                 _ => db.to_owned(),
             };
-            (what, format!("{}{node}", range.unwrap_or_default()).trim_end().to_owned())
+            let node = short_node(plan, target.node()).to_owned();
+            [what, range.unwrap_or_else(|| "-".to_owned()), node]
         }
     }
 }
