@@ -29,6 +29,7 @@ mod scan;
 mod serve;
 mod service_client;
 mod table;
+mod top;
 mod what_if;
 
 /// The configuration of `recliner demo`.
@@ -185,6 +186,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             Command::Plan(args) => plan::run(args).await,
             Command::Explain(args) => explain::run(args).await,
             Command::WhatIf(args) => what_if::run(args).await,
+            Command::Top(args) => top::run(args).await,
             Command::Advise(args) => advise::run(args).await,
             Command::Preflight(args) => preflight::run(args).await,
             Command::History(args) => journal::history(args).await,

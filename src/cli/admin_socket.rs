@@ -5,7 +5,7 @@
 
 use super::{
     CommandError,
-    args::OrderArgs,
+    args::ReachArgs,
     print_error,
     service_client::{DEFAULT_URL, ServiceClient},
 };
@@ -16,7 +16,7 @@ use tokio::{net::UnixStream, time};
 /// Maximum wait for a connection to a socket.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl OrderArgs {
+impl ReachArgs {
     /// A client for the named recliner. Without a name, for the one with its socket in the default
     /// storage path; without that socket, for the one at the default URL.
     ///

@@ -66,6 +66,14 @@ pub(super) enum Command {
     /// If the name means several targets, it prints a sentence, a table, and everything about the
     /// one with most to reclaim.
     Explain(ExplainArgs),
+    /// Watch a running recliner on a terminal: what is wrong, what runs, what waits and why.
+    ///
+    /// It has screens for an overview, running jobs, the queue with reasons, and events. Lists are sorted
+    /// with o and filtered with /; Enter explains a target; S, R and c suspend, resume and compact, after a
+    /// confirmation that shows the exact request. The key ? shows all keys, q quits. NO_COLOR switches
+    /// colours off. On recliner's own machine, its user and root need no flag of the service to suspend
+    /// and resume.
+    Top(TopArgs),
     /// Print what to do about the cluster, the worst and most valuable first.
     ///
     /// Each piece of advice says what it rests on, what it is worth and what to type. A running recliner also
@@ -577,9 +585,9 @@ pub(super) struct InspectArgs {
     pub(super) format: Format,
 }
 
-/// Flags of all orders.
+/// The recliner that receives orders.
 #[derive(Debug, Flags)]
-pub(super) struct OrderArgs {
+pub(super) struct ReachArgs {
     #[command(flatten)]
     pub(super) service: ServiceArgs,
     /// The storage path of a recliner on this machine, with its Unix socket [default: data/]
@@ -593,9 +601,23 @@ pub(super) struct OrderArgs {
         conflicts_with_all = ["recliner_url", "storage"]
     )]
     pub(super) admin_socket: Option<PathBuf>,
+}
+
+/// Flags of all orders.
+#[derive(Debug, Flags)]
+pub(super) struct OrderArgs {
+    #[command(flatten)]
+    pub(super) reach: ReachArgs,
     /// Text for people, or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,
+}
+
+/// Flags of `recliner top`.
+#[derive(Debug, Flags)]
+pub(super) struct TopArgs {
+    #[command(flatten)]
+    pub(super) reach: ReachArgs,
 }
 
 #[derive(Debug, Flags)]

@@ -48,7 +48,7 @@ pub(super) async fn run(args: BackupArgs) -> Result<Exit, CommandError> {
     }
     check_destination(&args.file, args.force)?;
     let mut part = PartFile::open(&args.file)?;
-    let client = args.order.client().await?;
+    let client = args.order.reach.client().await?;
     client.download(ROUTE, |piece| part.write(piece)).await?;
     let (found, bytes) = part.finish(&args.file, args.force)?;
     let CopySummary { events, outcomes, last_seq, last_at } = found;
@@ -79,7 +79,7 @@ async fn to_stdout(args: &BackupArgs) -> Result<Exit, CommandError> {
             "the backup is not text, and standard output is a terminal: redirect it to a file or a pipe",
         ));
     }
-    let client = args.order.client().await?;
+    let client = args.order.reach.client().await?;
     let bytes = client.download(ROUTE, print_bytes).await?;
     print_note(&format!("Wrote {} to standard output.", format_size_short(bytes)));
     Ok(Exit::Done)

@@ -12,6 +12,7 @@ use crate::{
     serve::report::{EventLine, Events, Outcomes},
     store::journal::EventType,
 };
+pub(super) use follow::{NextPosition, next_position};
 
 pub(super) async fn history(args: HistoryArgs) -> Result<Exit, CommandError> {
     let limit = args.limit.to_string();
@@ -36,12 +37,10 @@ pub(super) async fn events(args: EventsArgs) -> Result<Exit, CommandError> {
     let client = args.service.client()?;
     let types = if args.types.is_empty() && !args.all {
         print_error("database events (created, updated, deleted) are hidden; show them with --all");
-        let own = EventType::ALL.into_iter().filter(|it| !it.is_database_event());
-        own.map(|it| it.label().to_owned()).collect()
+        own_event_types()
     } else {
-        args.types
+        args.types.join(",")
     };
-    let types = types.join(",");
     if args.follow {
         let shown = EventOutput::new(args.format);
         let wanted = follow::EventFilter { types: &types, target: args.target.as_deref() };
@@ -67,6 +66,12 @@ pub(super) async fn events(args: EventsArgs) -> Result<Exit, CommandError> {
         ));
     }
     Ok(Exit::Done)
+}
+
+/// The types of all events but those of databases, as the API takes them.
+pub(super) fn own_event_types() -> String {
+    let own = EventType::ALL.into_iter().filter(|it| !it.is_database_event());
+    own.map(EventType::label).collect::<Vec<_>>().join(",")
 }
 
 /// The output of continuing events.

@@ -23,74 +23,67 @@ use tokio::time::{self, Instant};
 
 /// `recliner suspend`.
 pub(super) async fn suspend(args: SuspendArgs) -> Result<Exit, CommandError> {
-    let scope = scope_subject(&args.scope);
+    let scope = args.scope.clone();
     let body = SuspendOrder { scope: Some(args.scope), why: args.why };
-    send_order(&args.order, "suspend", &body, |done: &Suspended| {
-        let since = printable(&done.since);
-        let text = if done.already {
-            let by = done.by.as_deref().map(|by| format!(" by {}", printable(by)));
-            let why = done.why.as_deref().map(|why| format!(" ({})", printable(why)));
-            let (by, why) = (by.unwrap_or_default(), why.unwrap_or_default());
-            format!("{scope} was already suspended, since {since}{by}{why}.")
-        } else {
-            format!("{scope} is suspended since {since}: recliner starts nothing new.")
-        };
-        let running = match done.running {
-            Some(0) => String::new(),
-            Some(1) => {
-                "\nOne compaction is still running: CouchDB offers no way to stop a running compaction.".into()
-            }
-            Some(many) => {
-                format!(
-                    "\n{many} compactions are still running: CouchDB offers no way to stop a running compaction."
-                )
-            }
-            None => "\nRunning jobs continue: CouchDB offers no way to stop a running compaction.".into(),
-        };
-        text + &running
-    })
-    .await
+    send_order(&args.order, "suspend", &body, |done| suspended_says(&scope, done)).await
+}
+
+/// What the answer to a suspension says.
+pub(super) fn suspended_says(scope: &str, done: &Suspended) -> String {
+    let scope = scope_subject(scope);
+    let since = printable(&done.since);
+    let text = if done.already {
+        let by = done.by.as_deref().map(|by| format!(" by {}", printable(by)));
+        let why = done.why.as_deref().map(|why| format!(" ({})", printable(why)));
+        let (by, why) = (by.unwrap_or_default(), why.unwrap_or_default());
+        format!("{scope} was already suspended, since {since}{by}{why}.")
+    } else {
+        format!("{scope} is suspended since {since}: recliner starts nothing new.")
+    };
+    let running = match done.running {
+        Some(0) => String::new(),
+        Some(1) => {
+            "\nOne compaction is still running: CouchDB offers no way to stop a running compaction."
+                .into()
+        }
+        Some(many) => {
+            format!(
+                "\n{many} compactions are still running: CouchDB offers no way to stop a running compaction."
+            )
+        }
+        None => {
+            "\nRunning jobs continue: CouchDB offers no way to stop a running compaction.".into()
+        }
+    };
+    text + &running
 }
 
 /// `recliner resume`.
 pub(super) async fn resume(args: ResumeArgs) -> Result<Exit, CommandError> {
     let body = ResumeOrder { scope: Some(args.scope.clone()) };
-    send_order(&args.order, "resume", &body, |done: &Resumed| {
-        let lifted = string_items(&done.lifted);
-        let mut text = match lifted.is_empty() {
-            true if args.scope == "all" => "Nothing is suspended.".to_owned(),
-            true => format!("{} is not suspended.", scope_subject(&args.scope)),
-            false => format!("Resumed: {}.", lifted.join(", ")),
-        };
-        let remaining = string_items(&done.remaining);
-        if !remaining.is_empty() {
-            text.push_str(&format!("\nStill suspended: {}.", remaining.join(", ")));
-        }
-        text
-    })
-    .await
+    send_order(&args.order, "resume", &body, |done| resumed_says(&args.scope, done)).await
+}
+
+/// What the answer to a resumption says.
+pub(super) fn resumed_says(scope: &str, done: &Resumed) -> String {
+    let lifted = string_items(&done.lifted);
+    let mut text = match lifted.is_empty() {
+        true if scope == "all" => "Nothing is suspended.".to_owned(),
+        true => format!("{} is not suspended.", scope_subject(scope)),
+        false => format!("Resumed: {}.", lifted.join(", ")),
+    };
+    let remaining = string_items(&done.remaining);
+    if !remaining.is_empty() {
+        text.push_str(&format!("\nStill suspended: {}.", remaining.join(", ")));
+    }
+    text
 }
 
 /// `recliner compact`. In advise mode, prints the request that would be sent.
 pub(super) async fn compact(args: CompactArgs) -> Result<Exit, CommandError> {
     let body = CompactOrder { target: args.target.clone(), force: args.force };
-    let ordered = send_order(&args.order, "compact", &body, |done: &Compacting| {
-        let target = printable(&args.target);
-        let mut text = match &done.waits {
-            None => format!("Ordered: {target} starts now."),
-            Some(waits) => {
-                let (until, why) = (printable(&done.until), printable(&waits.why));
-                format!(
-                    "Ordered: {target} waits ahead of all others, until {until} at most: {why}."
-                )
-            }
-        };
-        for request in string_items(&done.requests) {
-            text.push_str(&format!("\n  {request}"));
-        }
-        text
-    })
-    .await;
+    let says = |done: &Compacting| compacting_says(&args.target, done);
+    let ordered = send_order(&args.order, "compact", &body, says).await;
     if let Err(CommandError { conflict: Some(conflict), .. }) = &ordered
         && let Some(request) = Conflict::request(conflict)
     {
@@ -100,6 +93,22 @@ pub(super) async fn compact(args: CompactArgs) -> Result<Exit, CommandError> {
         }
     }
     ordered
+}
+
+/// What the answer to a compaction says.
+pub(super) fn compacting_says(target: &str, done: &Compacting) -> String {
+    let target = printable(target);
+    let mut text = match &done.waits {
+        None => format!("Ordered: {target} starts now."),
+        Some(waits) => {
+            let (until, why) = (printable(&done.until), printable(&waits.why));
+            format!("Ordered: {target} waits ahead of all others, until {until} at most: {why}.")
+        }
+    };
+    for request in string_items(&done.requests) {
+        text.push_str(&format!("\n  {request}"));
+    }
+    text
 }
 
 /// `recliner release`.
@@ -151,7 +160,7 @@ async fn send_order<A: DeserializeOwned + Serialize>(
     body: &(impl Serialize + Sync),
     tell: impl FnOnce(&A) -> String,
 ) -> Result<Exit, CommandError> {
-    let client = args.client().await?;
+    let client = args.reach.client().await?;
     let path = format!("/api/v1/{name}");
     let done: A = until_carried_out(async || client.post(&path, body).await).await?;
     match args.format {

@@ -224,6 +224,11 @@ impl ServiceClient {
         &self.base
     }
 
+    /// What messages call the service: its URL, or its Unix socket.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The `data` of the response to a GET of `path`, which begins with a slash.
     ///
     /// # Errors

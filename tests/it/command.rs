@@ -18,6 +18,7 @@ mod rent;
 pub(crate) mod service;
 mod socket;
 mod strangers;
+mod top;
 
 use base64::Engine as _;
 use couchdb_sim::{Cluster, Config, Database, Design, Effect, Exchange, Fault, Orphan, Role, User};

@@ -28,7 +28,7 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The position after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NextPosition {
+pub(in crate::cli) enum NextPosition {
     /// After this sequence number.
     After(u64),
     /// At the beginning: the events so far came from a journal that no longer exists.
@@ -36,7 +36,7 @@ enum NextPosition {
 }
 
 /// The position after an answer to a request for events after `since`.
-fn next_position(answer: &Events, since: Option<u64>) -> NextPosition {
+pub(in crate::cli) fn next_position(answer: &Events, since: Option<u64>) -> NextPosition {
     let newest = answer.last_seq;
     if since.is_some_and(|since| since > newest) {
         return NextPosition::Restart;

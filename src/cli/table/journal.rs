@@ -69,22 +69,7 @@ impl Events {
         let mut table = Grid::new(Self::COLUMNS.map(|(name, _)| name), &[0])
             .with_room(Self::COLUMNS.map(|(_, room)| room));
         for row in rows {
-            let of = match (row.target.as_ref().or(row.db.as_ref()), &row.scope) {
-                (Some(target), _) => self.nodes.named(target) + &others(row),
-                (None, Some(scope)) => printable(scope),
-                (None, None) => row.node.as_deref().map(printable).unwrap_or_default(),
-            };
-            let more = details(row).join(", ");
-            table.push([
-                row.seq.to_string(),
-                short(&printable(&row.at)),
-                printable(&row.event_type).replace("index_build", "build").replace('_', " "),
-                match (of.is_empty(), more.is_empty()) {
-                    (true, _) => more,
-                    (false, true) => of,
-                    (false, false) => format!("{of}: {more}"),
-                },
-            ]);
+            table.push(cells(row, &self.nodes));
         }
         let text = table.wrapped(self.width);
         if std::mem::replace(&mut self.begun, true) {
@@ -92,6 +77,35 @@ impl Events {
         }
         text
     }
+}
+
+/// The cells of events, of a cluster with these nodes.
+pub(in crate::cli) fn event_cells<'a>(
+    nodes: impl Iterator<Item = &'a str>,
+    rows: impl Iterator<Item = &'a EventLine>,
+) -> Vec<[String; 4]> {
+    let nodes = Nodes(nodes.map(ToOwned::to_owned).collect());
+    rows.map(|row| cells(row, &nodes)).collect()
+}
+
+/// Its number, its time, its type, and what it is about.
+fn cells(row: &EventLine, nodes: &Nodes) -> [String; 4] {
+    let of = match (row.target.as_ref().or(row.db.as_ref()), &row.scope) {
+        (Some(target), _) => nodes.named(target) + &others(row),
+        (None, Some(scope)) => printable(scope),
+        (None, None) => row.node.as_deref().map(printable).unwrap_or_default(),
+    };
+    let more = details(row).join(", ");
+    [
+        row.seq.to_string(),
+        short(&printable(&row.at)),
+        printable(&row.event_type).replace("index_build", "build").replace('_', " "),
+        match (of.is_empty(), more.is_empty()) {
+            (true, _) => more,
+            (false, true) => of,
+            (false, false) => format!("{of}: {more}"),
+        },
+    ]
 }
 
 /// The text of an event.

@@ -224,7 +224,7 @@ pub(super) fn shortened(name: &str) -> String {
 }
 
 /// A text of at most this length; for a longer one its first `head` characters, and its end.
-pub(super) fn elided(text: &str, most: usize, head: usize) -> String {
+pub(in crate::cli) fn elided(text: &str, most: usize, head: usize) -> String {
     let count = letters(text);
     if count <= most {
         return text.to_owned();
@@ -243,7 +243,7 @@ pub(super) fn sum(sum: Option<f64>) -> String {
 
 /// A node's name without the part that all nodes share, before or after the `@`; otherwise the whole
 /// name.
-pub(super) fn short_among<'a, 'b, N: Iterator<Item = &'b str>>(
+pub(in crate::cli) fn short_among<'a, 'b, N: Iterator<Item = &'b str>>(
     name: &'a str,
     all: impl Fn() -> N,
 ) -> &'a str {
@@ -260,7 +260,7 @@ pub(super) fn short_among<'a, 'b, N: Iterator<Item = &'b str>>(
 }
 
 /// Two digits of each end of a range distinguish the shards of one database up to q=256.
-pub(super) fn short_range(range: &str) -> String {
+pub(in crate::cli) fn short_range(range: &str) -> String {
     let end = |text: &str| text.get(..2).unwrap_or(text).to_owned();
     match range.split_once('-') {
         Some((from, to)) => printable(&format!("{}-{}", end(from), end(to))),

@@ -9,7 +9,7 @@ const BASH: Tool = Tool { program: "bash", package: "bash" };
 const ZSH: Tool = Tool { program: "zsh", package: "zsh" };
 const FISH: Tool = Tool { program: "fish", package: "fish" };
 const GROFF: Tool = Tool { program: "groff", package: "groff-base" };
-const SCRIPT: Tool = Tool { program: "script", package: "bsdutils" };
+pub(super) const SCRIPT: Tool = Tool { program: "script", package: "bsdutils" };
 
 #[tokio::test]
 async fn the_version_has_the_revision_of_its_source() {

@@ -1,0 +1,201 @@
+//! `recliner top`: a running recliner on a terminal, kept up to date.
+//!
+//! One task owns the state of the screen ([`model`]), draws it ([`view`]) on the terminal ([`terminal`]), and
+//! applies keys and news to it. [`follow`] asks the service; [`rows`] turns its answers into lists
+//! ([`list`]); an [`order`] is sent only after its confirmation. State and drawing are pure, so that tests
+//! press keys and read screens without a terminal.
+
+mod answers;
+#[cfg(test)]
+mod fixture;
+mod follow;
+mod list;
+mod model;
+mod order;
+mod rows;
+mod terminal;
+mod view;
+
+use super::{
+    CommandError, Exit,
+    args::TopArgs,
+    orders::{compacting_says, resumed_says, suspended_says},
+    printable,
+    service_client::ServiceClient,
+};
+use crate::{
+    serve::report::{Conflict, Explained, Explanations, orders::CompactOrder},
+    tasks::unwrap_join,
+};
+use answers::Answers;
+use crossterm::event::EventStream;
+use follow::Follower;
+use futures::StreamExt as _;
+use model::{Model, Request, Update};
+use order::Order;
+use std::{
+    io::{self, IsTerminal as _},
+    sync::Arc,
+    time::Duration,
+};
+use terminal::Canvas;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::{Notify, mpsc},
+    task::JoinSet,
+    time::{self, MissedTickBehavior},
+};
+use wall_clock::Clock;
+
+/// News that waits to be shown.
+const NEWS: usize = 16;
+
+/// How often times on the screen go on.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Targets of one name that are explained.
+const EXPLAINED: &str = "1000";
+
+pub(super) async fn run(args: TopArgs) -> Result<Exit, CommandError> {
+    if !io::stdout().is_terminal() {
+        return Err(CommandError::usage(
+            "top needs a terminal on standard output; recliner plan, recliner explain and recliner events print the same as text or JSON",
+        ));
+    }
+    let client = Arc::new(args.reach.client().await?);
+    // What fails here is said where a person can read it, before the screen is taken.
+    let answers = Answers::read(&client, None).await?;
+    let mut signals = Signals::new().map_err(broken)?;
+    let model = Model::new(printable(client.name()), answers, Clock::System.now());
+    let colours = std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+    let mut canvas = Canvas::open().map_err(broken)?;
+    follow(&mut canvas, &mut signals, client, model, view::Theme { colours }).await
+}
+
+fn broken(why: io::Error) -> CommandError {
+    CommandError::failed(format!("cannot use the terminal: {why}"))
+}
+
+/// Signals that end the program.
+#[derive(Debug)]
+struct Signals([Signal; 3]);
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self([
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::hangup())?,
+        ]))
+    }
+
+    async fn next(&mut self) {
+        let [term, int, hup] = &mut self.0;
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+            _ = hup.recv() => {}
+        }
+    }
+}
+
+/// Shows the service until a key or a signal ends it.
+async fn follow(
+    canvas: &mut Canvas,
+    signals: &mut Signals,
+    client: Arc<ServiceClient>,
+    mut model: Model,
+    theme: view::Theme,
+) -> Result<Exit, CommandError> {
+    let (news, mut arrived) = mpsc::channel(NEWS);
+    let follower = Follower { client, news, happened: Arc::new(Notify::new()) };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(follower.clone().follow_state(model.answers.slow.clone()));
+    tasks.spawn(follower.clone().follow_events());
+    let mut keys = EventStream::new();
+    let mut tick = time::interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        model.now = Clock::System.now();
+        canvas.draw(|area, buffer| view::render(&model, theme, area, buffer)).map_err(broken)?;
+        tokio::select! {
+            event = keys.next() => {
+                let Some(event) = event else { return Ok(Exit::Done) };
+                let request = terminal::key_of(&event.map_err(broken)?);
+                match request.and_then(|key| model.press(key)) {
+                    None => {}
+                    Some(Request::Quit) => return Ok(Exit::Done),
+                    Some(request) => {
+                        tasks.spawn(carry_out(follower.clone(), request));
+                    }
+                }
+            }
+            Some(update) = arrived.recv() => model.apply(update),
+            Some(ended) = tasks.join_next() => {
+                // A panic goes on here; otherwise a request was carried out.
+                unwrap_join(ended).unwrap_or_default();
+            }
+            _ = tick.tick() => {}
+            () = signals.next() => return Ok(Exit::Done),
+        }
+    }
+}
+
+/// Carries out what a key asked for, and passes the answer on.
+async fn carry_out(follower: Follower, request: Request) {
+    let Follower { client, news, happened } = follower;
+    let update = match request {
+        Request::Quit => return,
+        Request::Explain(asked) => {
+            let found = explain(&client, &asked).await;
+            Update::Explained { asked, found }
+        }
+        Request::Weigh(asked) => {
+            let found = explain(&client, &asked).await;
+            Update::Weighed { asked, found }
+        }
+        Request::Send(order) => {
+            let answer = send(&client, &order).await.map_err(order_failure);
+            happened.notify_one();
+            Update::Ordered { order, answer }
+        }
+    };
+    // Nobody waits for it any more when the program ends.
+    let _ended = news.send(update).await;
+}
+
+async fn explain(client: &ServiceClient, target: &str) -> Result<Vec<Explained>, String> {
+    let query = [("target", target), ("limit", EXPLAINED)];
+    let answer: Result<Explanations, CommandError> = client.get("/api/v1/explain", &query).await;
+    answer.map(|answer| answer.targets).map_err(|failure| failure.why)
+}
+
+/// Sends an order; returns what its answer says.
+async fn send(client: &ServiceClient, order: &Order) -> Result<String, CommandError> {
+    match order {
+        Order::Suspend { scopes, why } => {
+            let body = Order::suspension(scopes, why);
+            let done = client.post("/api/v1/suspend", &body).await?;
+            Ok(suspended_says(body.scope.as_deref().unwrap_or("all"), &done))
+        }
+        Order::Resume { scopes } => {
+            let body = Order::resumption(scopes);
+            let done = client.post("/api/v1/resume", &body).await?;
+            Ok(resumed_says(body.scope.as_deref().unwrap_or("all"), &done))
+        }
+        Order::Compact { target, force, .. } => {
+            let body = CompactOrder { target: target.clone(), force: *force };
+            let done = client.post("/api/v1/compact", &body).await?;
+            Ok(compacting_says(target, &done))
+        }
+    }
+}
+
+/// Why an order was not carried out; in advise mode with the request that a person could send.
+fn order_failure(failure: CommandError) -> String {
+    let request = failure.conflict.as_deref().and_then(Conflict::request);
+    request.map_or_else(
+        || failure.why.clone(),
+        |request| format!("{}\n\n{}", failure.why, printable(request)),
+    )
+}

@@ -1,0 +1,106 @@
+//! What the service answered: everything that the screens show, read together.
+//!
+//! Owns the routes that are asked and how often; keeps no state of the screen.
+
+use crate::{
+    cli::{CommandError, service_client::ServiceClient},
+    serve::report::{Advice, EventLine, Jobs, Planned, Queues, Space, Status, orders::Permissions},
+};
+use std::collections::VecDeque;
+
+/// Waiting targets that are read, the best first.
+pub(super) const MAX_WAITING: usize = 500;
+
+/// Events that are kept, the newest.
+const MAX_EVENTS: usize = 500;
+
+/// The state of the service and of its cluster at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct Answers {
+    pub(super) status: Status,
+    pub(super) space: Space,
+    pub(super) jobs: Jobs,
+    pub(super) planned: Planned,
+    pub(super) queues: Queues,
+    /// What changes seldom.
+    pub(super) slow: SlowAnswers,
+}
+
+/// What changes seldom, and is read less often.
+#[derive(Clone, Debug)]
+pub(super) struct SlowAnswers {
+    pub(super) advice: Advice,
+    /// The orders that this user may give; unknown if the service cannot say.
+    pub(super) permissions: Option<Permissions>,
+}
+
+impl Answers {
+    /// Asks the service.
+    ///
+    /// # Errors
+    /// If one of the answers is missing.
+    pub(super) async fn read(
+        client: &ServiceClient,
+        slow: Option<SlowAnswers>,
+    ) -> Result<Self, CommandError> {
+        let waiting = MAX_WAITING.to_string();
+        Ok(Self {
+            status: client.get("/api/v1/status", &[]).await?,
+            space: client.get("/api/v1/space", &[]).await?,
+            jobs: client.get("/api/v1/jobs", &[]).await?,
+            planned: client.get("/api/v1/plan", &[("limit", &waiting)]).await?,
+            queues: client.get("/api/v1/queue", &[("limit", "0")]).await?,
+            slow: match slow {
+                Some(slow) => slow,
+                None => SlowAnswers {
+                    advice: client.get("/api/v1/advice", &[]).await?,
+                    permissions: client.get("/api/v1/permissions", &[]).await.ok(),
+                },
+            },
+        })
+    }
+
+    /// Whether recliner starts compactions itself.
+    pub(super) fn enforces(&self) -> bool {
+        self.status.mode == "enforce"
+    }
+
+    /// What is wrong, the worst first; empty if nothing is.
+    pub(super) fn wrong(&self) -> Vec<String> {
+        let critical = self.slow.advice.open().filter(|line| line.severity == "critical");
+        let critical = critical.map(|line| line.says.clone());
+        let suspended = self.status.suspensions.iter().map(|line| capital(&line.says));
+        let problems = self.status.problems().into_iter();
+        problems.chain(suspended).chain(critical).chain(self.status.warnings()).collect()
+    }
+
+    /// The names of all nodes.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.status.nodes.iter().map(|line| &*line.node)
+    }
+}
+
+/// A part of a sentence as a sentence.
+fn capital(says: &str) -> String {
+    let mut letters = says.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The newest events, the newest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RecentEvents {
+    pub(super) lines: VecDeque<EventLine>,
+    /// Why there are none.
+    pub(super) problem: Option<String>,
+}
+
+impl RecentEvents {
+    /// Adds events in the order in which they happened.
+    pub(super) fn add(&mut self, lines: impl IntoIterator<Item = EventLine>) {
+        self.problem = None;
+        for line in lines {
+            self.lines.push_front(line);
+        }
+        self.lines.truncate(MAX_EVENTS);
+    }
+}

@@ -1,0 +1,395 @@
+//! The state of the screen, and what each key does with it.
+//!
+//! Pure: no terminal, no request, no clock. A key changes the state and may ask for something, which the
+//! task that owns the state carries out; what comes back is applied here too.
+
+use super::{
+    answers::{Answers, RecentEvents},
+    list::{ListState, Listed},
+    order::{Confirmation, Order},
+    rows,
+};
+use crate::serve::report::Explained;
+use wall_clock::Moment;
+
+/// The longest filter, in characters.
+const MAX_FILTER: usize = 80;
+
+/// Lines that one key scrolls.
+const PAGE: usize = 10;
+
+/// A key, without the protocol of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Char(char),
+    Enter,
+    Escape,
+    Tab,
+    Backspace,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+    Left,
+    Right,
+    /// Ctrl-C.
+    Interrupt,
+}
+
+/// One of the screens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Screen {
+    Overview,
+    Jobs,
+    Queue,
+    Events,
+}
+
+impl Screen {
+    /// Every screen, in the order of their numbers.
+    pub(super) const ALL: [Self; 4] = [Self::Overview, Self::Jobs, Self::Queue, Self::Events];
+
+    pub(super) const fn title(self) -> &'static str {
+        match self {
+            Self::Overview => "Overview",
+            Self::Jobs => "Jobs",
+            Self::Queue => "Queue",
+            Self::Events => "Events",
+        }
+    }
+
+    pub(super) const fn index(self) -> usize {
+        self as usize
+    }
+
+    fn next(self, by: usize) -> Self {
+        let at = (self.index() + by) % Self::ALL.len();
+        Self::ALL.get(at).copied().unwrap_or(self)
+    }
+}
+
+/// What stands before the screen.
+#[derive(Clone, Debug)]
+pub(super) enum Popup {
+    Help,
+    /// Everything that is wrong.
+    Wrong {
+        scroll: usize,
+    },
+    /// An answer is on its way.
+    Waiting(String),
+    Explained {
+        asked: String,
+        targets: Vec<Explained>,
+        scroll: usize,
+    },
+    Confirm(Box<Confirmation>),
+    /// How something went.
+    Said {
+        title: String,
+        text: String,
+        scroll: usize,
+    },
+}
+
+/// What the owner of the state has to do.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Request {
+    Quit,
+    /// Ask why a target does not start.
+    Explain(String),
+    /// The same, to ask for confirmation of a compaction of it.
+    Weigh(String),
+    Send(Order),
+}
+
+/// News from the service.
+#[derive(Debug)]
+pub(super) enum Update {
+    Answers(Box<Answers>),
+    /// The service does not answer.
+    Silent(String),
+    Events(Vec<crate::serve::report::EventLine>),
+    /// The events before belong to a journal that no longer exists.
+    EventsRestart,
+    NoEvents(String),
+    Explained {
+        asked: String,
+        found: Result<Vec<Explained>, String>,
+    },
+    Weighed {
+        asked: String,
+        found: Result<Vec<Explained>, String>,
+    },
+    Ordered {
+        order: Order,
+        answer: Result<String, String>,
+    },
+}
+
+/// Since when the service does not answer, and why.
+#[derive(Clone, Debug)]
+pub(super) struct Outage {
+    pub(super) since: Moment,
+    pub(super) why: String,
+}
+
+/// The state of the screen.
+#[derive(Clone, Debug)]
+pub(super) struct Model {
+    /// The service that is followed.
+    pub(super) service: String,
+    pub(super) answers: Answers,
+    pub(super) events: RecentEvents,
+    pub(super) outage: Option<Outage>,
+    pub(super) screen: Screen,
+    lists: [ListState; 4],
+    /// Whether keys go to the filter.
+    pub(super) typing: bool,
+    pub(super) popup: Option<Popup>,
+    pub(super) now: Moment,
+}
+
+impl Model {
+    pub(super) fn new(service: String, answers: Answers, now: Moment) -> Self {
+        Self {
+            service,
+            answers,
+            events: RecentEvents::default(),
+            outage: None,
+            screen: Screen::Overview,
+            lists: std::array::from_fn(|_| ListState::default()),
+            typing: false,
+            popup: None,
+            now,
+        }
+    }
+
+    /// The list of the present screen.
+    pub(super) fn list(&self) -> &ListState {
+        let [overview, jobs, queue, events] = &self.lists;
+        match self.screen {
+            Screen::Overview => overview,
+            Screen::Jobs => jobs,
+            Screen::Queue => queue,
+            Screen::Events => events,
+        }
+    }
+
+    fn list_mut(&mut self) -> &mut ListState {
+        let [overview, jobs, queue, events] = &mut self.lists;
+        match self.screen {
+            Screen::Overview => overview,
+            Screen::Jobs => jobs,
+            Screen::Queue => queue,
+            Screen::Events => events,
+        }
+    }
+
+    /// The rows of the present screen, filtered and sorted.
+    pub(super) fn listed(&self) -> Listed {
+        let table = match self.screen {
+            Screen::Overview => rows::channels(&self.answers, self.now),
+            Screen::Jobs => rows::jobs(&self.answers, self.now),
+            Screen::Queue => rows::queue(&self.answers, self.now),
+            Screen::Events => rows::events(&self.answers, &self.events),
+        };
+        self.list().applied_to(table)
+    }
+
+    /// Applies news.
+    pub(super) fn apply(&mut self, update: Update) {
+        match update {
+            Update::Answers(answers) => {
+                self.answers = *answers;
+                self.outage = None;
+            }
+            Update::Silent(why) => {
+                let since = self.outage.as_ref().map_or(self.now, |outage| outage.since);
+                self.outage = Some(Outage { since, why });
+            }
+            Update::Events(lines) => self.events.add(lines),
+            Update::EventsRestart => self.events = RecentEvents::default(),
+            Update::NoEvents(why) => self.events.problem = Some(why),
+            Update::Explained { asked, found } => self.explained(asked, found),
+            Update::Weighed { asked, found } => self.weighed(asked, found),
+            Update::Ordered { order, answer } => {
+                let (title, text) = match answer {
+                    Ok(text) => ("Done", text),
+                    Err(why) => ("Not done", why),
+                };
+                let title = format!("{title}: {}", order.name());
+                self.popup = Some(Popup::Said { title, text, scroll: 0 });
+            }
+        }
+    }
+
+    fn explained(&mut self, asked: String, found: Result<Vec<Explained>, String>) {
+        if !matches!(self.popup, Some(Popup::Waiting(_))) {
+            return;
+        }
+        self.popup = Some(match found {
+            Ok(targets) => Popup::Explained { asked, targets, scroll: 0 },
+            Err(text) => Popup::Said { title: "Not explained".to_owned(), text, scroll: 0 },
+        });
+    }
+
+    fn weighed(&mut self, asked: String, found: Result<Vec<Explained>, String>) {
+        if !matches!(self.popup, Some(Popup::Waiting(_))) {
+            return;
+        }
+        self.popup = Some(match found {
+            Ok(targets) => self.confirm(Order::compact(asked, targets.into_iter().next())),
+            Err(text) => Popup::Said { title: "Not done".to_owned(), text, scroll: 0 },
+        });
+    }
+
+    fn confirm(&self, order: Order) -> Popup {
+        let permissions = self.answers.slow.permissions.as_ref();
+        let refused = permissions.and_then(|known| known.refused(order.name()));
+        Popup::Confirm(Box::new(Confirmation::new(order, refused.map(ToOwned::to_owned))))
+    }
+
+    /// What a key does.
+    pub(super) fn press(&mut self, key: Key) -> Option<Request> {
+        if key == Key::Interrupt {
+            return Some(Request::Quit);
+        }
+        match self.popup.take() {
+            Some(popup) => {
+                let (popup, request) = pressed_in(popup, key);
+                self.popup = popup;
+                request
+            }
+            None if self.typing => {
+                self.type_filter(key);
+                None
+            }
+            None => self.press_on_screen(key),
+        }
+    }
+
+    fn type_filter(&mut self, key: Key) {
+        let list = self.list_mut();
+        match key {
+            Key::Char(letter) if list.filter.chars().count() < MAX_FILTER => {
+                list.filter.push(letter)
+            }
+            Key::Backspace => {
+                list.filter.pop();
+            }
+            Key::Escape => {
+                list.filter.clear();
+                self.typing = false;
+            }
+            Key::Enter | Key::Tab | Key::Up | Key::Down => self.typing = false,
+            Key::Char(_)
+            | Key::PageUp
+            | Key::PageDown
+            | Key::Home
+            | Key::End
+            | Key::Left
+            | Key::Right
+            | Key::Interrupt => {}
+        }
+    }
+
+    fn press_on_screen(&mut self, key: Key) -> Option<Request> {
+        let listed = self.listed();
+        match key {
+            Key::Char('q') => return Some(Request::Quit),
+            Key::Char('?' | 'h') => self.popup = Some(Popup::Help),
+            Key::Char('w') => self.popup = Some(Popup::Wrong { scroll: 0 }),
+            Key::Char('1') => self.screen = Screen::Overview,
+            Key::Char('2') => self.screen = Screen::Jobs,
+            Key::Char('3') => self.screen = Screen::Queue,
+            Key::Char('4') => self.screen = Screen::Events,
+            Key::Tab | Key::Right => self.screen = self.screen.next(1),
+            Key::Left => self.screen = self.screen.next(Screen::ALL.len() - 1),
+            Key::Char('/') => self.typing = true,
+            Key::Escape => self.list_mut().filter.clear(),
+            Key::Char('o') => self.list_mut().sort_by_next(listed.columns.len()),
+            Key::Char('O') => self.list_mut().reverse(),
+            Key::Up | Key::Char('k') => self.list_mut().select(&listed, -1),
+            Key::Down | Key::Char('j') => self.list_mut().select(&listed, 1),
+            Key::PageUp => self.list_mut().select(&listed, -(PAGE as isize)),
+            Key::PageDown => self.list_mut().select(&listed, PAGE as isize),
+            Key::Home | Key::Char('g') => self.list_mut().select(&listed, isize::MIN),
+            Key::End | Key::Char('G') => self.list_mut().select(&listed, isize::MAX),
+            Key::Enter => return self.ask_about(&listed, Request::Explain),
+            Key::Char('c') => return self.ask_about(&listed, Request::Weigh),
+            Key::Char('S') => {
+                let scopes = listed.selected().map(|row| row.scopes.clone()).unwrap_or_default();
+                self.popup = Some(self.confirm(Order::suspend(scopes)));
+            }
+            Key::Char('R') => self.resume(),
+            Key::Char(_) | Key::Backspace | Key::Interrupt => {}
+        }
+        None
+    }
+
+    /// Asks about the target of the selected row. A channel on the overview leads to its queue instead.
+    fn ask_about(&mut self, listed: &Listed, request: fn(String) -> Request) -> Option<Request> {
+        let row = listed.selected()?;
+        if let Some(id) = row.id.clone() {
+            self.popup = Some(Popup::Waiting(row.title()));
+            return Some(request(id));
+        }
+        if self.screen == Screen::Overview {
+            self.screen = Screen::Queue;
+            *self.list_mut() = ListState::filtered(row.title());
+        }
+        None
+    }
+
+    fn resume(&mut self) {
+        let scopes = self.answers.status.suspensions.iter().map(|line| line.scope.clone());
+        let scopes: Vec<String> = scopes.collect();
+        self.popup = Some(match scopes.is_empty() {
+            true => Popup::Said {
+                title: "Resume starts".to_owned(),
+                text: "Nothing is suspended.".to_owned(),
+                scroll: 0,
+            },
+            false => self.confirm(Order::resume(scopes)),
+        });
+    }
+}
+
+/// What a key does in a popup: what remains of it, and what it asks for.
+fn pressed_in(mut popup: Popup, key: Key) -> (Option<Popup>, Option<Request>) {
+    match &mut popup {
+        Popup::Confirm(confirmation) => {
+            let request = confirmation.press(key).map(Request::Send);
+            let stays = confirmation.sending || key != Key::Escape;
+            return (stays.then_some(popup), request);
+        }
+        Popup::Wrong { scroll } | Popup::Explained { scroll, .. } | Popup::Said { scroll, .. } => {
+            match key {
+                Key::Up | Key::Char('k') => *scroll = scroll.saturating_sub(1),
+                Key::Down | Key::Char('j') => *scroll = scroll.saturating_add(1),
+                Key::PageUp => *scroll = scroll.saturating_sub(PAGE),
+                Key::PageDown | Key::Char(' ') => *scroll = scroll.saturating_add(PAGE),
+                Key::Home | Key::Char('g') => *scroll = 0,
+                Key::End | Key::Char('G') => *scroll = usize::MAX,
+                Key::Char(_)
+                | Key::Enter
+                | Key::Escape
+                | Key::Tab
+                | Key::Backspace
+                | Key::Left
+                | Key::Right
+                | Key::Interrupt => return (None, None),
+            }
+        }
+        Popup::Help => return (None, None),
+        Popup::Waiting(_) if matches!(key, Key::Escape | Key::Char('q')) => return (None, None),
+        Popup::Waiting(_) => {}
+    }
+    (Some(popup), None)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,330 @@
+//! The rows of each list, from what the service answered.
+//!
+//! Pure. External text is escaped here; every row names its node and range where it has them.
+
+use super::{
+    answers::{Answers, RecentEvents},
+    list::{Cell, Column, Rank, Row, Table},
+};
+use crate::{
+    cli::{
+        printable,
+        table::{event_cells, short_among, short_range},
+    },
+    model::target::{TargetId, database_of},
+    serve::report::{JobLine, Queue, RefusedLine, StartLine},
+    text::{duration, size},
+};
+use couchdb_names::ShardName;
+use std::time::Duration;
+use wall_clock::Moment;
+
+/// Characters of a progress bar.
+const BAR: usize = 10;
+
+/// A column of text that is always shown.
+const fn text(title: &'static str) -> Column {
+    Column { title, number: false, from: 0 }
+}
+
+/// A column of numbers that is always shown.
+const fn number(title: &'static str) -> Column {
+    Column { title, number: true, from: 0 }
+}
+
+impl Column {
+    /// The same, shown only on terminals that are at least so wide.
+    const fn on_wide(self, from: u16) -> Self {
+        Self { from, ..self }
+    }
+}
+
+/// The channels, with the sums of their queues.
+pub(super) fn channels(answers: &Answers, now: Moment) -> Table {
+    let mut sums: Vec<ChannelSum<'_>> = Vec::new();
+    for queue in &answers.queues.queues {
+        match sums.iter_mut().find(|sum| sum.channel == queue.channel) {
+            Some(sum) => sum.add(queue),
+            None => {
+                let mut sum = ChannelSum { channel: &queue.channel, ..ChannelSum::default() };
+                sum.add(queue);
+                sums.push(sum);
+            }
+        }
+    }
+    let starts = if answers.enforces() { "starts" } else { "would start" };
+    let columns = vec![
+        text("channel"),
+        number("waiting"),
+        number(starts),
+        number("running"),
+        number("reclaimable"),
+        number("longest wait"),
+    ];
+    Table { columns, rows: sums.iter().map(|sum| sum.row(answers, now)).collect(), more: 0 }
+}
+
+/// What waits for one channel on all nodes.
+#[derive(Debug, Default)]
+struct ChannelSum<'a> {
+    channel: &'a str,
+    waiting: usize,
+    running: usize,
+    reclaimable: u64,
+    oldest: Option<Moment>,
+}
+
+impl ChannelSum<'_> {
+    fn add(&mut self, queue: &Queue) {
+        self.waiting += queue.size + queue.overflow;
+        self.running += queue.active;
+        self.reclaimable = self.reclaimable.saturating_add(queue.reclaimable_bytes);
+        let oldest = queue.oldest.as_deref().and_then(Moment::parse);
+        self.oldest = self.oldest.into_iter().chain(oldest).min();
+    }
+
+    fn row(&self, answers: &Answers, now: Moment) -> Row {
+        let of_channel = answers.planned.candidates.iter().filter(|it| it.channel == self.channel);
+        let starts: u64 = of_channel.map(|line| line.starts).sum();
+        let count = |count: u64| Cell::number(Some(count as f64), |_| count.to_string());
+        let wait = match self.oldest {
+            None => Cell { text: "-".to_owned(), rank: Rank::Unknown },
+            Some(oldest) => span(Some(oldest.age(now).as_secs_f64())),
+        };
+        Row {
+            key: self.channel.to_owned(),
+            id: None,
+            cells: vec![
+                Cell::text(printable(self.channel)),
+                count(self.waiting as u64),
+                count(starts),
+                count(self.running as u64),
+                bytes(Some(self.reclaimable)),
+                wait,
+            ],
+            scopes: vec![format!("channel:{}", self.channel)],
+            says: None,
+        }
+    }
+}
+
+/// The running jobs, whoever started them.
+pub(super) fn jobs(answers: &Answers, now: Moment) -> Table {
+    let columns = vec![
+        text("what"),
+        text("range"),
+        text("node"),
+        text("done"),
+        number("ends in"),
+        number("size"),
+        number("for").on_wide(100),
+        number("after").on_wide(100),
+        text("channel").on_wide(110),
+        text("started by").on_wide(90),
+    ];
+    let rows = answers.jobs.jobs.iter().map(|line| job(answers, line, now)).collect();
+    Table { columns, rows, more: 0 }
+}
+
+fn job(answers: &Answers, line: &JobLine, now: Moment) -> Row {
+    let place = Place::of_job(answers, line);
+    let done = Cell {
+        text: match line.progress {
+            Some(done) => format!("{} {:>3.0}%", bar(done, BAR), (done * 100.0).clamp(0.0, 100.0)),
+            None => printable(&line.phase),
+        },
+        rank: line.progress.map_or(Rank::Unknown, Rank::Number),
+    };
+    let since = Moment::parse(&line.since).map(|since| since.age(now).as_secs_f64());
+    let node = line.node.as_deref().filter(|node| *node != CLUSTER);
+    let scopes = line.channel.iter().map(|channel| format!("channel:{channel}"));
+    Row {
+        key: format!("{} {} {:?} {:?}", line.work, line.shard, line.ddoc, line.node),
+        id: line.target.clone(),
+        scopes: scopes.chain(node.map(|node| format!("node:{node}"))).collect(),
+        says: None,
+        cells: vec![
+            Cell::text(if line.work == "build" {
+                format!("build of {}", place.what)
+            } else {
+                place.what
+            }),
+            Cell::text(place.range),
+            Cell::text(place.node),
+            done,
+            span(line.remaining_seconds(now)),
+            bytes(line.file_bytes),
+            span(since),
+            bytes(line.predicted_bytes),
+            Cell::text(line.channel.as_deref().map_or_else(|| "-".to_owned(), printable)),
+            Cell::text(printable(&line.owner)),
+        ],
+    }
+}
+
+/// What starts and what waits, with the reason.
+pub(super) fn queue(answers: &Answers, now: Moment) -> Table {
+    let columns = vec![
+        text("target"),
+        text("range"),
+        text("node"),
+        text("channel"),
+        number("reclaimable"),
+        number("waits").on_wide(100),
+        text("why"),
+    ];
+    let planned = &answers.planned;
+    let starts = planned.starts.iter().map(|line| start(answers, line, now));
+    let waits = planned.refused.iter().map(|line| refused(answers, line, now));
+    let more = planned.total.saturating_sub(planned.offset + planned.refused.len());
+    Table { columns, rows: starts.chain(waits).collect(), more }
+}
+
+fn start(answers: &Answers, line: &StartLine, now: Moment) -> Row {
+    let design = line.ddoc.as_deref().map_or_else(String::new, |ddoc| format!("/{ddoc}"));
+    let place = Place::of_id(answers, &line.id, &format!("{}{design}", line.db), &line.node);
+    let word = if answers.enforces() { "starts now" } else { "would start" };
+    let says = format!("{word}: {}", line.request);
+    queued(place, &line.id, &line.node, &line.channel, line.gain_bytes, line.since.as_deref(), now)
+        .saying(word, &says)
+}
+
+fn refused(answers: &Answers, line: &RefusedLine, now: Moment) -> Row {
+    let place = Place::of_id(answers, &line.id, &line.title, &line.node);
+    let word = line.refusal.reason.replace('_', " ");
+    let since = line.refusal.since.as_deref();
+    queued(place, &line.id, &line.node, &line.channel, line.reclaimable_bytes, since, now)
+        .saying(&word, &format!("{word}: {}", line.why))
+}
+
+fn queued(
+    place: Place,
+    id: &str,
+    node: &str,
+    channel: &str,
+    reclaimable: Option<u64>,
+    since: Option<&str>,
+    now: Moment,
+) -> Row {
+    let of_node = (node != CLUSTER).then(|| format!("node:{node}"));
+    let waits = since.and_then(Moment::parse).map(|since| since.age(now).as_secs_f64());
+    Row {
+        key: id.to_owned(),
+        id: Some(id.to_owned()),
+        cells: vec![
+            Cell::text(place.what),
+            Cell::text(place.range),
+            Cell::text(place.node),
+            Cell::text(printable(channel)),
+            bytes(reclaimable),
+            span(waits),
+        ],
+        scopes: [Some(format!("channel:{channel}")), of_node].into_iter().flatten().collect(),
+        says: None,
+    }
+}
+
+impl Row {
+    /// With its reason as the last cell, and a sentence.
+    fn saying(mut self, word: &str, says: &str) -> Self {
+        self.cells.push(Cell::text(printable(word)));
+        self.says = Some(printable(says));
+        self
+    }
+}
+
+/// What happened, the newest first.
+pub(super) fn events(answers: &Answers, events: &RecentEvents) -> Table {
+    let cells = event_cells(answers.nodes(), events.lines.iter());
+    let row =
+        |([seq, at, what, details], line): ([String; 4], &crate::serve::report::EventLine)| Row {
+            key: seq,
+            id: line.target.clone(),
+            says: Some(details.clone()),
+            cells: vec![Cell::text(at), Cell::text(what), Cell::text(details)],
+            scopes: Vec::new(),
+        };
+    Table {
+        columns: vec![text("at"), text("event"), text("what")],
+        rows: cells.into_iter().zip(&events.lines).map(row).collect(),
+        more: 0,
+    }
+}
+
+/// The node of targets of the whole cluster.
+const CLUSTER: &str = "_cluster";
+
+/// A target in three columns.
+#[derive(Debug)]
+struct Place {
+    what: String,
+    range: String,
+    node: String,
+}
+
+impl Place {
+    /// A target by its id; `title` is its name if it has no range.
+    fn of_id(answers: &Answers, id: &str, title: &str, node: &str) -> Self {
+        let node = short_node(answers, node);
+        match id.parse::<TargetId>() {
+            Ok(TargetId::Db { shard, .. }) => Self::of_shard(&shard, None, node),
+            Ok(TargetId::View { db, node: of, .. }) if of == CLUSTER => {
+                let database = database_of(&db);
+                let design = title.rsplit_once("/_design/").map(|(_, design)| design);
+                let what = design.map_or_else(
+                    || title.to_owned(),
+                    |design| format!("{database}/_design/{design}"),
+                );
+                Self { what: printable(&what), range: "-".to_owned(), node }
+            }
+            _ => Self { what: printable(title), range: "-".to_owned(), node },
+        }
+    }
+
+    fn of_job(answers: &Answers, line: &JobLine) -> Self {
+        let node =
+            line.node.as_deref().map_or_else(|| "?".to_owned(), |it| short_node(answers, it));
+        Self::of_shard(&line.shard, line.ddoc.as_deref(), node)
+    }
+
+    /// A shard file's name, with the design document of an index in it.
+    fn of_shard(shard: &str, ddoc: Option<&str>, node: String) -> Self {
+        let (db, range) = match ShardName::split(shard) {
+            Some(name) => (name.db.to_owned(), short_range(&name.range.to_string())),
+            None => (shard.to_owned(), "-".to_owned()),
+        };
+        let what = ddoc.map_or_else(|| db.clone(), |ddoc| format!("{db}/{ddoc}"));
+        Self { what: printable(&what), range, node }
+    }
+}
+
+/// What distinguishes a node from the others; all of them for targets of the whole cluster.
+fn short_node(answers: &Answers, node: &str) -> String {
+    match node {
+        CLUSTER => "all".to_owned(),
+        node => printable(short_among(node, || answers.nodes())),
+    }
+}
+
+fn bytes(bytes: Option<u64>) -> Cell {
+    Cell::number(bytes.map(|bytes| bytes as f64), |_| {
+        bytes.map_or_else(String::new, |bytes| size::format_size(bytes).to_string())
+    })
+}
+
+/// A span of seconds.
+fn span(seconds: Option<f64>) -> Cell {
+    let span = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok());
+    Cell::number(span.map(|span| span.as_secs_f64()), |_| {
+        // Tenths of a second would only flicker.
+        span.map_or_else(String::new, |span| {
+            duration::format_rounded(Duration::from_secs(span.as_secs()))
+        })
+    })
+}
+
+/// A share from 0 to 1 as a bar of so many characters.
+pub(super) fn bar(share: f64, width: usize) -> String {
+    let full = (0..width).take_while(|at| (*at as f64 + 0.5) / width as f64 <= share).count();
+    "█".repeat(full) + &"░".repeat(width - full)
+}

@@ -1,0 +1,121 @@
+//! The terminal: entered, drawn on, and given back as it was, however the program ends.
+//!
+//! Owns raw mode, the alternate screen and the cursor. Knows nothing of what is drawn.
+
+use super::model::Key;
+use crossterm::{
+    cursor::Show,
+    event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+    execute,
+    terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
+};
+use ratatui::{Terminal, backend::CrosstermBackend, buffer::Buffer, layout::Rect};
+use std::{
+    io::{self, Stdout},
+    panic,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+/// Whether the terminal is not as it was.
+static IS_ENTERED: AtomicBool = AtomicBool::new(false);
+
+/// The terminal while the program draws on it. Dropping it gives the terminal back.
+#[derive(Debug)]
+pub(super) struct Canvas(Terminal<CrosstermBackend<Stdout>>);
+
+impl Canvas {
+    /// Enters the alternate screen. A panic gives the terminal back before its message is printed.
+    ///
+    /// # Errors
+    /// If the terminal refuses.
+    pub(super) fn open() -> io::Result<Self> {
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            give_back();
+            hook(info);
+        }));
+        IS_ENTERED.store(true, Ordering::SeqCst);
+        let entered = enable_raw_mode()
+            .and_then(|()| execute!(io::stdout(), EnterAlternateScreen))
+            .and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())));
+        entered.map(Self).inspect_err(|_| give_back())
+    }
+
+    /// Draws; only what changed is sent.
+    ///
+    /// # Errors
+    /// If the terminal is gone.
+    pub(super) fn draw(&mut self, render: impl FnOnce(Rect, &mut Buffer)) -> io::Result<()> {
+        self.0.draw(|frame| render(frame.area(), frame.buffer_mut())).map(drop)
+    }
+}
+
+impl Drop for Canvas {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// Gives the terminal back, once. A terminal that is gone needs nothing.
+fn give_back() {
+    if IS_ENTERED.swap(false, Ordering::SeqCst) {
+        let _gone = execute!(io::stdout(), LeaveAlternateScreen, Show);
+        let _gone = disable_raw_mode();
+    }
+}
+
+/// The key of an event; none for events that mean nothing here.
+pub(super) fn key_of(event: &Event) -> Option<Key> {
+    let Event::Key(KeyEvent { code, modifiers, kind, .. }) = event else { return None };
+    if *kind == KeyEventKind::Release {
+        return None;
+    }
+    if modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
+        let interrupts = *code == KeyCode::Char('c') && modifiers.contains(KeyModifiers::CONTROL);
+        return interrupts.then_some(Key::Interrupt);
+    }
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most keys mean nothing here")]
+    Some(match code {
+        KeyCode::Char(letter) => Key::Char(*letter),
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Escape,
+        KeyCode::Tab => Key::Tab,
+        KeyCode::Backspace => Key::Backspace,
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::Left => Key::Left,
+        KeyCode::Right => Key::Right,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_told_from_other_events() {
+        let key = |code, modifiers| Event::Key(KeyEvent::new(code, modifiers));
+        let (none, control) = (KeyModifiers::NONE, KeyModifiers::CONTROL);
+        for (event, expected) in [
+            (key(KeyCode::Char('q'), none), Some(Key::Char('q'))),
+            (key(KeyCode::Char('S'), KeyModifiers::SHIFT), Some(Key::Char('S'))),
+            (key(KeyCode::Char('c'), control), Some(Key::Interrupt)),
+            (key(KeyCode::Char('q'), control), None),
+            (key(KeyCode::Char('c'), KeyModifiers::ALT), None),
+            (key(KeyCode::Enter, none), Some(Key::Enter)),
+            (key(KeyCode::F(1), none), None),
+            (Event::Resize(80, 24), None),
+            (
+                Event::Key(KeyEvent::new_with_kind(KeyCode::Enter, none, KeyEventKind::Release)),
+                None,
+            ),
+        ] {
+            assert_eq!(key_of(&event), expected, "{event:?}");
+        }
+    }
+}

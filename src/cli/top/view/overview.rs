@@ -1,0 +1,156 @@
+//! The first screen: space, what runs, and the channels.
+
+use super::{
+    Theme, below, line, table,
+    text::{clipped, put, width},
+};
+use crate::{
+    cli::{
+        printable,
+        top::{model::Model, rows},
+    },
+    serve::report::VolumeSpaceLine,
+    text::{counted, duration, grouped, size::format_size_short},
+};
+use ratatui::{buffer::Buffer, layout::Rect};
+use wall_clock::Moment;
+
+/// Volumes and jobs that are shown at most; of jobs, their own screen has the rest.
+const MAX_VOLUMES: u16 = 8;
+const MAX_JOBS: u16 = 5;
+
+/// The widest name of a volume, and the width of its bar.
+const MAX_NAME: u16 = 30;
+const BAR: u16 = 20;
+
+/// Draws the screen; the list of channels takes what the rest leaves.
+pub(super) fn render(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) {
+    let mut rest = area;
+    for says in sums(model) {
+        put(buffer, line(rest, 0), &clipped(&says, rest.width), theme.head());
+        rest = below(rest, 1);
+    }
+    rest = volumes(model, theme, below(rest, 1), buffer);
+    // The list keeps at least a head and three rows.
+    let jobs = MAX_JOBS.min(rest.height.saturating_sub(6));
+    if jobs > 0 {
+        rest = running(model, theme, rest, jobs, buffer);
+    }
+    table::render(&model.listed(), model.list(), "There are no channels.", theme, rest, buffer);
+}
+
+/// What there is in the cluster.
+fn sums(model: &Model) -> [String; 2] {
+    let answers = &model.answers;
+    let size = |size: Option<u64>| size.map_or_else(|| "?".to_owned(), format_size_short);
+    let space = &answers.space;
+    let sweep = match answers.status.sweep.last_end.as_deref().and_then(Moment::parse) {
+        Some(end) => format!("{} ago", duration::format_rounded(end.age(model.now))),
+        None => "never".to_owned(),
+    };
+    [
+        format!(
+            "{} on disk in all copies, {} reclaimable by compaction",
+            size(space.file_bytes),
+            size(space.reclaimable_bytes),
+        ),
+        format!(
+            "{} targets, {} waiting, {} running; last sweep ended: {sweep}",
+            grouped(space.targets as u64),
+            grouped(space.waiting as u64),
+            answers.jobs.jobs.len(),
+        ),
+    ]
+}
+
+/// The volumes as bars; returns the area below them.
+fn volumes(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffer) -> Rect {
+    let volumes = &model.answers.space.volumes;
+    if volumes.is_empty() {
+        let says = "No volume is known: CouchDB does not say how full its disks are.";
+        put(buffer, line(area, 0), &clipped(says, area.width), theme.quiet());
+        return below(area, 2);
+    }
+    let shown = MAX_VOLUMES.min(area.height / 4).max(1);
+    let names = volumes.iter().map(|volume| width(&printable(&volume.volume)));
+    let name_width = names.max().unwrap_or(0).clamp(6, MAX_NAME);
+    for (at, volume) in (0..shown).zip(volumes) {
+        let line = line(area, at);
+        let name = clipped(&printable(&volume.volume), name_width);
+        put(buffer, line, &name, theme.head());
+        let bar = Rect { x: line.x + name_width + 1, width: BAR, ..line };
+        put(buffer, bar, &fill(volume), theme.bar());
+        let says = Rect {
+            x: bar.right() + 1,
+            width: area.right().saturating_sub(bar.right() + 1),
+            ..line
+        };
+        put(buffer, says, &clipped(&says_of(volume), says.width), theme.quiet());
+    }
+    let more = volumes.len().saturating_sub(shown.into());
+    let lines = u16::try_from(volumes.len()).unwrap_or(shown).min(shown);
+    let rest = below(area, lines);
+    if more == 0 {
+        return below(rest, 1);
+    }
+    let says = format!("and {}", counted(more as u64, "more volume", "more volumes"));
+    put(buffer, line(rest, 0), &says, theme.quiet());
+    below(rest, 2)
+}
+
+/// A volume's bar: what lives, what is reclaimable, everything else, and what is free.
+fn fill(volume: &VolumeSpaceLine) -> String {
+    let Some(size) = volume.size_bytes.filter(|size| *size > 0) else { return "?".to_owned() };
+    let cells = |bytes: u64| {
+        (0..usize::from(BAR))
+            .take_while(|at| (*at as f64 + 0.5) / f64::from(BAR) <= bytes as f64 / size as f64)
+            .count()
+    };
+    let used = size.saturating_sub(volume.available_bytes.unwrap_or(size));
+    let live = volume.live_bytes.unwrap_or(0).min(used);
+    let waste = volume.reclaimable_bytes.unwrap_or(0).saturating_add(volume.unused_bytes.unwrap_or(0));
+    let waste = live.saturating_add(waste).min(used);
+    let [live, waste, used] = [live, waste, used].map(cells);
+    "█".repeat(live)
+        + &"▒".repeat(waste - live)
+        + &"▓".repeat(used - waste)
+        + &"░".repeat(usize::from(BAR) - used)
+}
+
+fn says_of(volume: &VolumeSpaceLine) -> String {
+    match (volume.available_bytes, volume.size_bytes) {
+        (Some(free), Some(size)) => {
+            let percent = free as f64 / size.max(1) as f64 * 100.0;
+            let [free, size] = [free, size].map(format_size_short);
+            format!("{free} of {size} free ({percent:.0}%)")
+        }
+        (Some(free), None) => format!("{} free", format_size_short(free)),
+        (None, _) => {
+            let problem = volume.problem.as_deref().map(|why| format!(": {}", printable(why)));
+            format!("free space unknown{}", problem.unwrap_or_default())
+        }
+    }
+}
+
+/// The jobs, in one line each; returns the area below them.
+fn running(model: &Model, theme: Theme, area: Rect, most: u16, buffer: &mut Buffer) -> Rect {
+    let jobs = rows::jobs(&model.answers, model.now).rows;
+    if jobs.is_empty() {
+        put(buffer, line(area, 0), "Nothing runs.", theme.quiet());
+        return below(area, 2);
+    }
+    let shown = usize::from(most).min(jobs.len());
+    for (at, row) in (0..most).zip(&jobs) {
+        let cell = |at: usize| row.cells.get(at).map_or("", |cell| &*cell.text);
+        let what = format!("{} {}", cell(0), cell(1));
+        let says = format!("{}  {what} on {}, ends in {}", cell(3), cell(2), cell(4));
+        put(buffer, line(area, at), &clipped(&says, area.width), theme.bar());
+    }
+    let rest = below(area, u16::try_from(shown).unwrap_or(most));
+    if jobs.len() == shown {
+        return below(rest, 1);
+    }
+    let says = format!("and {} more that run", jobs.len() - shown);
+    put(buffer, line(rest, 0), &says, theme.quiet());
+    below(rest, 2)
+}
