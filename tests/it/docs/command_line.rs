@@ -204,7 +204,7 @@ pub(crate) fn wrong_with(line: &str) -> Option<String> {
         let at = words.iter().position(|word| *word == "--")?;
         words[..at].starts_with(&["cargo", "run"]).then_some(at)
     })?;
-    let starts = ["sudo", "cargo", "run", "--release", "-u", "time"];
+    let starts = ["sudo", "cargo", "run", "-u", "time"];
     if words[..at].iter().any(|word| !starts.contains(word) && !word.contains('=')) {
         return None;
     }
