@@ -47,7 +47,7 @@ fn summary(asked: &str, targets: &[Explained], width: u16) -> String {
         text.push_str(&format!("and {more} more\n"));
     }
     let words = rows.iter().take(ROWS).filter_map(|target| no_channel_word(target));
-    text.push_str(&no_channel_legend(&words.collect(), width));
+    text.push_str(&no_channel_legend("no channel", &words.collect(), width));
     if let Some(worst) = rows.first() {
         text.push_str(&format!("\nMost reclaimable:\n\n{}", whole(worst, width)));
     }

@@ -52,20 +52,23 @@ impl<const N: usize> Grid<N> {
         self.rows.is_empty()
     }
 
-    /// The table; cells of several words may take several lines. If the longest words do not fit, those
-    /// of the widest column are cut.
+    /// The table; cells of several words may take several lines, those of numbers do not. If the longest
+    /// words do not fit, those of the widest column are cut; if that is not enough, the table is wider.
     pub(super) fn wrapped(mut self, width: u16) -> String {
-        let least = loop {
-            let words = |at: usize| self.widest(at, |cell| cell.split(' ').map(letters).max());
-            let least: [usize; N] = std::array::from_fn(|at| words(at).max(self.room(at)));
+        let (least, all) = loop {
+            let least: [usize; N] = std::array::from_fn(|at| self.least_of(at));
             let all: usize = least.iter().map(|least| least + GAP).sum();
-            let widest = least.iter().enumerate().max_by_key(|(_, least)| **least);
-            let Some((at, most)) = widest.filter(|_| all > usize::from(width)) else { break least };
+            let texts = least.iter().enumerate().filter(|(at, _)| !self.numbers.contains(at));
+            let widest = texts.max_by_key(|(_, least)| **least);
+            let Some((at, most)) = widest.filter(|_| all > usize::from(width)) else {
+                break (least, all);
+            };
             let most = most.saturating_sub(all - usize::from(width)).max(NARROWEST);
             if !self.cut_words(at, most) {
-                break least;
+                break (least, all);
             }
         };
+        let width = width.max(u16::try_from(all).unwrap_or(u16::MAX));
         let mut table = self.table(width);
         for (column, least) in table.column_iter_mut().zip(least) {
             let least = u16::try_from(least + GAP).unwrap_or(width);
@@ -74,8 +77,15 @@ impl<const N: usize> Grid<N> {
         lines(&table)
     }
 
-    fn room(&self, at: usize) -> usize {
-        self.least.get(at).copied().unwrap_or_default()
+    /// The width below which a word or a number of this column is broken.
+    fn least_of(&self, at: usize) -> usize {
+        let is_number = self.numbers.contains(&at);
+        let head = self.head.get(at).map_or(0, |head| longest_word(head));
+        let cells = self.rows.iter().filter_map(|row| row.get(at));
+        let cell =
+            cells.map(|cell| if is_number { letters(cell) } else { longest_word(cell) }).max();
+        let room = self.least.get(at).copied().unwrap_or_default();
+        head.max(cell.unwrap_or_default()).max(room)
     }
 
     /// Cuts the words of a column to this width; returns whether any was longer.
@@ -91,34 +101,24 @@ impl<const N: usize> Grid<N> {
         cut
     }
 
-    /// The table with its first column cut so that no row needs two lines; the first `head` characters
-    /// of a cut cell remain.
+    /// The table with its first column cut so that no row needs two lines, if that is enough; the first
+    /// `head` characters of a cut cell remain.
     pub(super) fn one_line_each(mut self, width: u16, first: impl Fn(usize) -> usize) -> String {
-        let others: usize =
-            (1..N).map(|at| self.widest(at, |cell| Some(letters(cell))) + GAP).sum();
+        let others: usize = (1..N).map(|at| self.widest(at) + GAP).sum();
         let most = usize::from(width).saturating_sub(others + GAP).max(NARROWEST);
         self.cut_first(most, first(most));
-        let others: [usize; N] = std::array::from_fn(|at| match at {
-            0 => 0,
-            _ => self.widest(at, |cell| Some(letters(cell))),
-        });
-        let mut table = self.table(width);
-        for (column, least) in table.column_iter_mut().zip(others).skip(1) {
-            let least = u16::try_from(least + GAP).unwrap_or(width);
-            column.set_constraint(LowerBoundary(Width::Fixed(least)));
-        }
-        lines(&table)
+        self.wrapped(width)
     }
 
     /// Whether no cell needs a second line.
     pub(super) fn fits(&self, width: u16) -> bool {
-        let all = (0..N).map(|at| self.widest(at, |cell| Some(letters(cell))) + GAP);
-        all.sum::<usize>() <= usize::from(width) + GAP
+        let all: usize = (0..N).map(|at| self.widest(at) + GAP).sum();
+        all <= usize::from(width) + GAP
     }
 
-    fn widest(&self, at: usize, of: impl Fn(&str) -> Option<usize>) -> usize {
+    fn widest(&self, at: usize) -> usize {
         let cells = self.rows.iter().chain([&self.head]).filter_map(|row| row.get(at));
-        cells.filter_map(|cell| of(cell)).max().unwrap_or_default()
+        cells.map(|cell| letters(cell)).max().unwrap_or_default()
     }
 
     fn cut_first(&mut self, most: usize, first: usize) {
@@ -149,6 +149,10 @@ impl<const N: usize> Grid<N> {
 
 fn letters(text: &str) -> usize {
     text.chars().count()
+}
+
+fn longest_word(text: &str) -> usize {
+    text.split(' ').map(letters).max().unwrap_or_default()
 }
 
 fn lines(table: &Table) -> String {

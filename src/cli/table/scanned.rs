@@ -234,7 +234,7 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
     if best.len() > ROWS {
         text.push_str(&format!("and {} more; --format json has all\n", best.len() - ROWS));
     }
-    text.push_str(&no_channel_legend(&words, width));
+    text.push_str(&no_channel_legend("none", &words, width));
     text.push_str(&unmatched(plan, width));
     text
 }
@@ -249,8 +249,8 @@ fn channel(plan: &Plan, target: TargetRef<'_>) -> String {
         return "with its view".to_owned();
     }
     match no_channel_word(plan, target) {
-        Some(why) => format!("no channel: {why}"),
-        None => "no channel".to_owned(),
+        Some(why) => format!("none: {why}"),
+        None => "none".to_owned(),
     }
 }
 
@@ -264,21 +264,21 @@ fn no_channel_word(plan: &Plan, target: TargetRef<'_>) -> Option<String> {
     report::not_taken(&misses).map(ToOwned::to_owned)
 }
 
-/// Says what `no channel` means, with these words behind it.
-pub(super) fn no_channel_legend(words: &BTreeSet<String>, width: u16) -> String {
+/// Says what `label` means, which stands for no channel, with these words behind it.
+pub(super) fn no_channel_legend(label: &str, words: &BTreeSet<String>, width: u16) -> String {
     if words.is_empty() {
         return String::new();
     }
-    let means = "no channel: no channel's rule takes the target, so recliner leaves it as it is";
-    let means = paragraph(means, width);
+    let means = "no channel's rule takes the target, so recliner leaves it as it is";
+    let means = paragraph(&format!("{label}: {means}"), width);
     let words = legend(words, report::not_taken_meaning, width);
     format!("\n{means}{}", words.trim_start_matches('\n'))
 }
 
-/// The distinguishing parts of the nodes' names; the complete name of a single node.
+/// The distinguishing parts of the nodes' names; of a single node what is before the `@`.
 fn short_node<'a>(plan: &Plan, name: &'a str) -> &'a str {
     if has_one_node(plan) {
-        return name;
+        return name.split_once('@').map_or(name, |(before, _)| before);
     }
     short_among(name, || plan.snapshot.nodes().iter().skip(1).map(|node| &*node.name))
 }

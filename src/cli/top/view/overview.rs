@@ -108,7 +108,8 @@ fn fill(volume: &VolumeSpaceLine) -> String {
     };
     let used = size.saturating_sub(volume.available_bytes.unwrap_or(size));
     let live = volume.live_bytes.unwrap_or(0).min(used);
-    let waste = volume.reclaimable_bytes.unwrap_or(0).saturating_add(volume.unused_bytes.unwrap_or(0));
+    let waste =
+        volume.reclaimable_bytes.unwrap_or(0).saturating_add(volume.unused_bytes.unwrap_or(0));
     let waste = live.saturating_add(waste).min(used);
     let [live, waste, used] = [live, waste, used].map(cells);
     "█".repeat(live)
