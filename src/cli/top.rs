@@ -1,7 +1,7 @@
 //! `recliner top`: a running recliner on a terminal, kept up to date.
 //!
 //! One task owns the state of the screen ([`model`]), draws it ([`view`]) on the terminal ([`terminal`]), and
-//! applies keys and news to it. [`follow`] asks the service; [`rows`] turns its answers into lists
+//! applies keys and news to it. [`mod@follow`] asks the service; [`rows`] turns its answers into lists
 //! ([`list`]); an [`order`] is sent only after its confirmation. State and drawing are pure, so that tests
 //! press keys and read screens without a terminal.
 
