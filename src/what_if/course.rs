@@ -40,14 +40,6 @@ impl TargetCourse {
         let grows = |rate: &ExpectedRate| *rate != ExpectedRate::default();
         let rates = target.growth().expected(present.now);
         let rates = rates.filter(|(file, active)| grows(file) || grows(active));
-        Self::with_rates(present, target, rates)
-    }
-
-    fn with_rates(
-        present: &Present,
-        target: TargetRef<'_>,
-        rates: Option<(ExpectedRate, ExpectedRate)>,
-    ) -> Self {
         let facts = without_passing_work(target.facts());
         let measured = facts.measured_at;
         Self {
@@ -64,11 +56,6 @@ impl TargetCourse {
             left: None,
             rates,
         }
-    }
-
-    /// The course as it would be if nothing were compacted.
-    pub(super) fn without_compactions(&self, present: &Present, target: TargetRef<'_>) -> Self {
-        Self::with_rates(present, target, self.rates)
     }
 
     /// Whether its sizes stay as they are.
@@ -103,6 +90,11 @@ impl TargetCourse {
         let facts = self.facts_after(after);
         let waste = self.correction.reclaimable_bytes(self.kind, &facts);
         (facts.file_bytes.get().unwrap_or_default(), waste.unwrap_or_default())
+    }
+
+    /// Bytes of one file that are wasted less after this time than on another course.
+    pub(super) fn saved_bytes(&self, other: &Self, after: TimeAhead) -> f64 {
+        other.sizes_after(after).1 as f64 - self.sizes_after(after).1 as f64
     }
 
     /// The facts after this time, and the rent.
@@ -182,16 +174,27 @@ pub(super) struct CompactedCourse {
     pub(super) left: u64,
 }
 
+/// A target that grows and was compacted.
+#[derive(Clone, Copy, Debug)]
+struct GrowingTarget {
+    ix: TargetIx,
+    file_count: u32,
+    /// Its course if nothing were compacted.
+    without: TargetCourse,
+}
+
 /// The courses of all targets, given the compactions so far.
 #[derive(Debug)]
 pub(super) struct Courses<'a> {
     present: &'a Present,
     compacted: HashMap<TargetIx, TargetCourse>,
+    /// Those of them that grow.
+    growing: Vec<GrowingTarget>,
 }
 
 impl<'a> Courses<'a> {
     pub(super) fn new(present: &'a Present) -> Self {
-        Self { present, compacted: HashMap::new() }
+        Self { present, compacted: HashMap::new(), growing: Vec::new() }
     }
 
     /// The course of a target as it is now.
@@ -200,10 +203,13 @@ impl<'a> Courses<'a> {
         compacted.unwrap_or_else(|| TargetCourse::of(self.present, target))
     }
 
-    /// Every target that was compacted and grows, with its course.
-    pub(super) fn growing(&self) -> impl Iterator<Item = (TargetRef<'a>, &TargetCourse)> {
-        let growing = self.compacted.iter().filter(|(_, course)| !course.is_idle());
-        growing.filter_map(|(ix, course)| Some((self.present.snapshot.target(*ix)?, course)))
+    /// What compactions of targets that grow save after this time: for each, its kind and the bytes of all
+    /// its files.
+    pub(super) fn saved_bytes(&self, after: TimeAhead) -> impl Iterator<Item = (TargetKind, f64)> {
+        self.growing.iter().filter_map(move |GrowingTarget { ix, file_count, without }| {
+            let saved = self.compacted.get(ix)?.saved_bytes(without, after);
+            Some((without.kind, saved * f64::from(*file_count)))
+        })
     }
 
     /// Compacts one file of a target; none if a size is unknown.
@@ -214,7 +220,11 @@ impl<'a> Courses<'a> {
     ) -> Option<CompactedCourse> {
         let before = self.of(target);
         let (after, file, left) = before.compacted(at)?;
-        self.compacted.insert(target.ix(), after);
+        let is_first = self.compacted.insert(target.ix(), after).is_none();
+        if is_first && !before.is_idle() {
+            let (ix, file_count) = (target.ix(), target.file_count());
+            self.growing.push(GrowingTarget { ix, file_count, without: before });
+        }
         Some(CompactedCourse { before, after, file, left })
     }
 }

@@ -4,7 +4,7 @@ use super::{
     Outlook, Policy, Present, SAMPLES, Sample, Unchecked, Undone,
     batch_slots::{BatchSlots, SlotNeed},
     compaction::{self, ImaginedJob},
-    course::{CompactedCourse, Courses, TargetCourse},
+    course::{CompactedCourse, Courses},
     nodes_of, volume_outlooks,
 };
 use crate::{
@@ -19,8 +19,8 @@ use crate::{
         target::TargetKind,
     },
     plan::{
-        Conditions, Decision, HorizonFactors, Plan, PlannedStart, Queues, RefusalReason, Rules,
-        disk::Disks, first_channel,
+        Conditions, Decision, HorizonFactors, Plan, PlannedStart, QueueView, Queues, RefusalReason,
+        Rules, disk::Disks, first_channel,
     },
     table::{NodeIx, Projection, TargetIx, TargetRef},
 };
@@ -67,8 +67,14 @@ const READ_AGAIN: usize = 100;
 #[derive(Clone, Debug)]
 struct RunningJob {
     ends: Duration,
-    start: PlannedStart,
-    /// It on each of its nodes, as the planner sees it.
+    ix: TargetIx,
+    /// The node of the compacted file; the pseudo node if files on all nodes are compacted.
+    node: NodeIx,
+    /// Whether it compacts one file of several.
+    is_copy: bool,
+    /// Bytes it writes, as predicted.
+    rewrite_bytes: Option<u64>,
+    /// It on each of its nodes, as the planner sees it; none if it ends before the next plan.
     on_nodes: Vec<Job>,
 }
 
@@ -115,8 +121,9 @@ pub(super) struct Simulation<'a> {
     steps_per_sample: usize,
     /// What runs when, once compactions end sooner than plans are made.
     batches: Option<BatchSlots>,
-    /// The last plan.
-    plan: Plan,
+    /// The queues at the last plan. The plan itself is not kept: what it shares with the tables would be
+    /// copied at each change.
+    waiting: Arc<[Arc<QueueView>]>,
 }
 
 impl<'a> Simulation<'a> {
@@ -128,6 +135,10 @@ impl<'a> Simulation<'a> {
     ) -> Self {
         let rows = present.snapshot.row_count().max(1);
         let plans = (ROW_BUDGET / rows).clamp(PLANS.0, PLANS.1);
+        let steps_per_sample = (plans / (SAMPLES - 1)).clamp(1, STEPS_PER_SAMPLE);
+        let steps = (SAMPLES - 1) * steps_per_sample;
+        // A whole number of plans in each step: none comes shortly after another.
+        let plans = steps * (plans / steps).max(1);
         let shorter = |channel: &Channel| Channel {
             capacity: channel.capacity.min(MAX_QUEUE),
             ..channel.clone()
@@ -154,9 +165,9 @@ impl<'a> Simulation<'a> {
             saved_for_good: SavedWaste::default(),
             sums: Sums::default(),
             tick: span.mul_f64(1.0 / plans as f64).max(Duration::from_secs(1)),
-            steps_per_sample: (plans / (SAMPLES - 1)).clamp(1, STEPS_PER_SAMPLE),
+            steps_per_sample,
             batches: None,
-            plan: Plan::default(),
+            waiting: Arc::default(),
         }
     }
 
@@ -189,29 +200,30 @@ impl<'a> Simulation<'a> {
     /// changes.
     fn advance(&mut self, at: Duration, end: Duration) -> Duration {
         self.end_jobs(at);
-        self.plan_at(at);
-        let starts = Arc::clone(&self.plan.starts);
-        for start in starts.iter() {
-            self.begin(start, at);
+        let plan = self.plan_at(at);
+        let next_batch = (at + self.tick).min(end);
+        for start in plan.starts.iter() {
+            self.begin(start, &plan, (at, next_batch));
         }
+        self.waiting = Arc::clone(&plan.queues);
         if self.batches.is_some() {
-            return (at + self.tick).min(end);
+            return next_batch;
         }
         let now = self.moment(at);
         self.update_busy_periods(&[], now);
         let job_end = self.jobs.iter().map(|job| job.ends).min();
         let due = self.due.peek().map(|Reverse((seconds, _))| Duration::from_secs(*seconds));
-        let waits = self.plan.queues.iter().any(|queue| queue.queued().len() > 0);
-        let change = self.plan.next_change.filter(|_| waits).map(|change| at + now.age(change));
+        let waits = self.waiting.iter().any(|queue| queue.queued().len() > 0);
+        let change = plan.next_change.filter(|_| waits).map(|change| at + now.age(change));
         // The plan does not know yet that its own starts hold others back for a moment.
         let wait = self.rules.limits.wait;
-        let wait_over = (waits && !starts.is_empty() && !wait.is_zero()).then(|| at + wait);
+        let wait_over = (waits && !plan.starts.is_empty() && !wait.is_zero()).then(|| at + wait);
         let next = [job_end, due, change, wait_over].into_iter().flatten().min().unwrap_or(end);
         next.max(at + self.tick).min(end)
     }
 
     /// Makes the plan of a time from what is due, runs and is free then.
-    fn plan_at(&mut self, at: Duration) {
+    fn plan_at(&mut self, at: Duration) -> Plan {
         self.apply_due(at);
         let now = self.moment(at);
         self.conditions.disks = Arc::new(self.disks_after(at));
@@ -220,7 +232,7 @@ impl<'a> Simulation<'a> {
         constraints.recent_starts.retain(|(at, _)| at.age(now) < BUDGET_PERIOD);
         let snapshot = self.projection.publish(now);
         self.queues.apply_snapshot(&snapshot, now);
-        self.plan = self.queues.make_plan(&snapshot, &self.conditions, &self.rules, now);
+        self.queues.make_plan(&snapshot, &self.conditions, &self.rules, now)
     }
 
     fn moment(&self, after: Duration) -> Moment {
@@ -283,8 +295,8 @@ impl<'a> Simulation<'a> {
 
     /// Gives the planner the facts of what waits first as they are now.
     fn read_queued_again(&mut self, at: Duration) {
-        let queues = Arc::clone(&self.plan.queues);
-        for ix in queues.iter().flat_map(|queue| queue.queued().take(READ_AGAIN)) {
+        let waiting = Arc::clone(&self.waiting);
+        for ix in waiting.iter().flat_map(|queue| queue.queued().take(READ_AGAIN)) {
             self.read_again(ix, at);
         }
     }
@@ -296,7 +308,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn begin(&mut self, start: &PlannedStart, at: Duration) {
+    /// Begins a compaction; where one plan decides for all of them, `next` is the time of the next.
+    fn begin(&mut self, start: &PlannedStart, plan: &Plan, (at, next): (Duration, Duration)) {
         let Some(target) = self.target(start.ix) else { return };
         let (now, kind) = (self.moment(at), target.kind());
         let nodes = match start.node {
@@ -307,13 +320,13 @@ impl<'a> Simulation<'a> {
         let begins = match &mut self.batches {
             Some(slots) if kind != TargetKind::Cleanup => {
                 let needs = SlotNeed::of(start, target, &nodes);
-                slots.take(&needs, (at, at + self.tick), takes)
+                slots.take(&needs, (at, next), takes)
             }
             // Deleting index files takes no slot.
             Some(_) | None => Some(at),
         };
         let Some(begins) = begins else { return };
-        let waited = self.plan.placement(start.ix).map(|(_, placed)| placed.queued_since.age(now));
+        let waited = plan.placement(start.ix).map(|(_, placed)| placed.queued_since.age(now));
         self.sums.longest_wait = self.sums.longest_wait.max(waited);
         let constraints = Arc::make_mut(&mut self.conditions.constraints);
         compaction::remember_start(constraints, start, &nodes, now);
@@ -325,6 +338,27 @@ impl<'a> Simulation<'a> {
         }
         self.sums.compactions += 1;
         self.sums.job_seconds += takes.as_secs_f64();
+        let ends = begins.saturating_add(takes);
+        let is_seen = self.batches.is_none() || ends > next;
+        let on_nodes = is_seen.then(|| self.on_nodes(start, target, &nodes, begins));
+        self.jobs.push(RunningJob {
+            ends,
+            ix: start.ix,
+            node: start.node,
+            is_copy: kind == TargetKind::View && start.shard.is_some(),
+            rewrite_bytes: start.rewrite_bytes,
+            on_nodes: on_nodes.unwrap_or_default(),
+        });
+    }
+
+    /// A compaction on each of its nodes, as the planner sees it.
+    fn on_nodes(
+        &self,
+        start: &PlannedStart,
+        target: TargetRef<'_>,
+        nodes: &[NodeIx],
+        begins: Duration,
+    ) -> Vec<Job> {
         let channel = self.channels.list.get(start.channel);
         let imagined = ImaginedJob {
             shard: start.shard.clone(),
@@ -335,11 +369,7 @@ impl<'a> Simulation<'a> {
             file_bytes: start.file_bytes,
             rewrite_bytes: start.rewrite_bytes,
         };
-        self.jobs.push(RunningJob {
-            ends: begins.saturating_add(takes),
-            start: start.clone(),
-            on_nodes: nodes.iter().map(|node| imagined.on(target, *node)).collect(),
-        });
+        nodes.iter().map(|node| imagined.on(target, *node)).collect()
     }
 
     /// Ends the jobs that are over by now, in the order of their ends.
@@ -357,21 +387,20 @@ impl<'a> Simulation<'a> {
     }
 
     fn end_job(&mut self, job: &RunningJob) {
-        let ix = job.start.ix;
+        let RunningJob { ix, is_copy, .. } = *job;
         let Some(target) = self.target(ix) else { return };
-        let is_copy = target.kind() == TargetKind::View && job.start.shard.is_some();
         let constraints = Arc::make_mut(&mut self.conditions.constraints);
-        if is_copy && !compaction::is_last_copy(constraints, target, job.start.node) {
-            self.add_rewritten(job.start.rewrite_bytes.unwrap_or_default());
+        if is_copy && !compaction::is_last_copy(constraints, target, job.node) {
+            self.add_rewritten(job.rewrite_bytes.unwrap_or_default());
             return;
         }
         let ends = TimeAhead::after(job.ends);
         let Some(compacted) = self.courses.compact(target, ends) else { return };
         let CompactedCourse { before, after, file, left } = compacted;
-        if before.is_idle() {
-            self.saved_for_good.add(target, &before, &after, ends);
-        }
         let count = u64::from(target.file_count());
+        if before.is_idle() {
+            self.saved_for_good.add(target.kind(), after.saved_bytes(&before, ends) * count as f64);
+        }
         self.add_rewritten(if is_copy { left } else { left.saturating_mul(count) });
         let freed = file.saturating_sub(left).saturating_mul(count);
         self.sums.freed_bytes = self.sums.freed_bytes.saturating_add(freed);
@@ -426,8 +455,8 @@ impl<'a> Simulation<'a> {
         };
         let mut saved = self.saved_for_good;
         let time = TimeAhead::after(at);
-        for (target, course) in self.courses.growing() {
-            saved.add(target, &course.without_compactions(self.present, target), course, time);
+        for (kind, bytes) in self.courses.saved_bytes(time) {
+            saved.add(kind, bytes);
         }
         let freed: f64 = self.freed_on.iter().sum();
         let less = |bytes: u64, by: f64| to_bytes(bytes as f64 - by);
@@ -498,14 +527,14 @@ impl<'a> Simulation<'a> {
         self.rules = Arc::new(always_fresh(&self.policy.rules));
         self.channels = Arc::clone(&self.policy.channels);
         self.queues.reconfigure(Arc::clone(&self.channels));
-        self.plan_at(self.span);
+        let plan = self.plan_at(self.span);
         let (end, time) = (self.moment(self.span), TimeAhead::after(self.span));
         let mut by_reason =
             RefusalReason::ALL.map(|reason| Undone { reason, targets: 0, bytes: 0 });
         let mut longest_wait = None;
-        for target in self.plan.snapshot.targets() {
-            let Some((_, placement)) = self.plan.placement(target.ix()) else { continue };
-            let Decision::Refused(refusal) = self.plan.decision(target) else { continue };
+        for target in plan.snapshot.targets() {
+            let Some((_, placement)) = plan.placement(target.ix()) else { continue };
+            let Decision::Refused(refusal) = plan.decision(target) else { continue };
             let Some(target) = self.target(target.ix()) else { continue };
             let undone = by_reason.get_mut(refusal.reason as usize);
             let Some(undone) = undone.filter(|it| it.reason != RefusalReason::Running) else {
@@ -580,18 +609,10 @@ struct SavedWaste {
 }
 
 impl SavedWaste {
-    /// Adds what a target wastes less on its course than without its compactions.
-    fn add(
-        &mut self,
-        target: TargetRef<'_>,
-        without: &TargetCourse,
-        course: &TargetCourse,
-        at: TimeAhead,
-    ) {
-        let waste = |course: &TargetCourse| course.sizes_after(at).1 as f64;
-        let bytes = (waste(without) - waste(course)) * f64::from(target.file_count());
+    /// Adds bytes of targets of one kind.
+    fn add(&mut self, kind: TargetKind, bytes: f64) {
         self.bytes += bytes;
-        if target.kind() == TargetKind::View {
+        if kind == TargetKind::View {
             self.in_views += bytes;
         }
     }
