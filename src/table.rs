@@ -175,6 +175,11 @@ impl Snapshot {
         self.names.get(db.as_usize())
     }
 
+    /// Every database instance, also one of which no target is left.
+    pub fn databases(&self) -> impl Iterator<Item = (DbIx, DbName<'_>)> {
+        self.names.iter().filter_map(|(at, name)| Some((DbIx::from_usize(at)?, name)))
+    }
+
     /// The shard map's entry for a database instance.
     #[must_use]
     pub fn shard_map(&self, db: DbIx) -> ShardMapEntry {

@@ -66,6 +66,11 @@ impl NameTable {
         self.chunks.get(at / NAMES_PER_CHUNK)?.get(at % NAMES_PER_CHUNK)
     }
 
+    /// Each name with its index.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, DbName<'_>)> {
+        (0..self.len).filter_map(|at| Some((at, self.get(at)?)))
+    }
+
     pub(crate) fn push(&mut self, name: DbName<'_>) -> usize {
         if self.len.is_multiple_of(NAMES_PER_CHUNK) {
             if let Some(full) = self.chunks.last_mut() {

@@ -3,7 +3,7 @@
 use crate::{
     model::target::{TargetId, TargetKind, TargetSelector},
     plan::Plan,
-    table::{DbName, TargetIx, TargetRef},
+    table::{DbIx, DbName, TargetIx, TargetRef},
 };
 
 /// How alike a name has to be to what was typed, from 0 to 1, to be suggested.
@@ -99,13 +99,45 @@ fn nearest(plan: &Plan, text: &str, with_designs: bool) -> Option<String> {
     best.map(|(_, name)| name)
 }
 
-/// Whether an id names a database.
-fn is_of(id: &TargetId, name: DbName<'_>) -> bool {
+/// Whether the name of a shard file may be one of a database instance.
+fn is_file_of(file: &str, name: DbName<'_>) -> bool {
+    file.strip_suffix(name.suffix).is_some_and(|rest| rest.ends_with(name.db))
+}
+
+/// Whether an id may be one of a database instance.
+fn is_id_of(id: &TargetId, name: DbName<'_>) -> bool {
     match id {
         TargetId::Db { shard: file, .. } | TargetId::View { db: file, .. } => {
-            file.strip_suffix(name.suffix).is_some_and(|rest| rest.ends_with(name.db))
+            is_file_of(file, name)
         }
         TargetId::Cleanup { db } | TargetId::Search { db, .. } => db == name.db,
+    }
+}
+
+/// The name of a design document, or of what would be one, if a text is that of one in a database.
+fn design_of<'a>(text: &'a str, name: DbName<'_>) -> Option<&'a str> {
+    text.strip_prefix(name.db)?.strip_prefix('/')
+}
+
+/// The targets of some databases that are wanted. There are far more targets than databases, so databases are
+/// chosen by their names and targets by what remains.
+fn matching(
+    plan: &Plan,
+    is_db: impl Fn(DbName<'_>) -> bool,
+    is_wanted: impl Fn(TargetRef<'_>) -> bool,
+) -> Found {
+    let dbs = plan.snapshot.databases().filter(|(_, name)| is_db(*name));
+    let dbs: Vec<DbIx> = dbs.map(|(ix, _)| ix).collect();
+    if dbs.is_empty() {
+        return Found::None;
+    }
+    let targets = plan.snapshot.targets().filter(|target| dbs.contains(&target.db()));
+    let found: Vec<TargetIx> =
+        targets.filter(|target| is_wanted(*target)).map(TargetRef::ix).collect();
+    match *found {
+        [] => Found::None,
+        [one] => Found::One(one),
+        _ => Found::Several(found),
     }
 }
 
@@ -115,46 +147,40 @@ fn is_of(id: &TargetId, name: DbName<'_>) -> bool {
 /// database then wins, and its views are named by their ids.
 #[must_use]
 pub fn find(plan: &Plan, text: &str) -> Found {
-    let targets = || plan.snapshot.targets();
-    let matching = |wanted: &dyn Fn(TargetRef<'_>) -> bool| {
-        let ids: Vec<TargetIx> =
-            targets().filter(|target| wanted(*target)).map(TargetRef::ix).collect();
-        match *ids {
-            [] => Found::None,
-            [one] => Found::One(one),
-            _ => Found::Several(ids),
-        }
-    };
     if let Ok(id) = text.parse::<TargetId>() {
-        // To put an id together takes longer than to see that it names another database.
-        return matching(&|target| {
-            target.kind() == id.kind() && is_of(&id, target.db_name()) && target.id() == id
-        });
+        let is_it = |target: TargetRef<'_>| target.kind() == id.kind() && target.id() == id;
+        return matching(plan, |name| is_id_of(&id, name), is_it);
     }
-    let by_db = matching(&|target| target.db_name().db == text);
+    let by_db = matching(plan, |name| name.db == text, |_| true);
     if by_db != Found::None {
         return by_db;
     }
-    let by_shard = matching(&|target| {
+    let has_file = |target: TargetRef<'_>| {
         target.kind() == TargetKind::Db && target.shard_name().as_deref() == Some(text)
-    });
+    };
+    let by_shard = matching(plan, |name| is_file_of(text, name), has_file);
     if by_shard != Found::None {
         return by_shard;
     }
     // The name of a database may hold `/_design/` as well, so the text is not cut there.
-    let has_design = |target: TargetRef<'_>| {
-        let id = text.strip_prefix(target.db_name().db).and_then(|rest| rest.strip_prefix('/'));
-        target.view().is_some_and(|view| view.designs.iter().any(|design| Some(&**design) == id))
+    let of_design = |is_wanted: &dyn Fn(TargetRef<'_>) -> bool| {
+        let has_design = |target: TargetRef<'_>| {
+            let id = design_of(text, target.db_name());
+            let view = target.view();
+            view.is_some_and(|view| view.designs.iter().any(|design| Some(&**design) == id))
+        };
+        let is_db = |name: DbName<'_>| design_of(text, name).is_some();
+        matching(plan, is_db, |target| is_wanted(target) && has_design(target))
     };
     // The view itself is meant, where it is a target, and not its parts; search indexes where
     // there is no view.
-    let is_view = |target: TargetRef<'_>| target.kind() == TargetKind::View && has_design(target);
-    match matching(&|target| !target.is_part() && is_view(target)) {
+    let is_view = |target: TargetRef<'_>| target.kind() == TargetKind::View;
+    match of_design(&|target| !target.is_part() && is_view(target)) {
         Found::None => {}
         found @ (Found::One(_) | Found::Several(_)) => return found,
     }
-    match matching(&is_view) {
-        Found::None => matching(&has_design),
+    match of_design(&is_view) {
+        Found::None => of_design(&|_| true),
         found @ (Found::One(_) | Found::Several(_)) => found,
     }
 }
