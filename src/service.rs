@@ -247,7 +247,8 @@ impl Service {
         monitor.start_archive(journal.clone(), &mut tasks);
         monitor.start_recorder(journal.clone(), &mut tasks);
         monitor.start_scorecard(&mut tasks);
-        let node_settings = monitor.start_node_settings(&mut tasks);
+        let takeover = monitor.start_takeover(Arc::new(journal.clone()), &mut tasks);
+        let node_settings = monitor.start_node_settings(takeover.takeovers.clone(), &mut tasks);
         let advice = monitor.start_advice(node_settings.clone(), &mut tasks);
         let seed = u64::from(std::process::id()) ^ clock.now().unix();
         let warmer = monitor.start_warmer(Some(journal.clone()), seed, &mut tasks);
@@ -263,7 +264,6 @@ impl Service {
             "feed"
         });
         let changes = monitor.start_feed_client(Some(journal.clone()), &mut tasks);
-        let takeover = monitor.start_takeover(Arc::new(journal.clone()), &mut tasks);
         let couchdb = monitor.start_operator_log(&mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (certificates, certificates_rx) = latest::channel(monitor.client.certificate_ends());

@@ -237,7 +237,7 @@ pub struct Answer {
 /// Nothing is known of how the cluster grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no file was watched for ten minutes yet, so nothing is known of how they grow; ask again later"
+    "there is not enough history yet: growth rates need at least ten minutes of observation; try again later"
 )]
 pub struct NoRates;
 

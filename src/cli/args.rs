@@ -21,9 +21,10 @@ pub(super) fn version() -> &'static str {
     static LINE: LazyLock<String> = LazyLock::new(|| {
         let build = ProcessInfo::of_this_build(false);
         let ProcessInfo { version, revision, .. } = build;
-        match build.known_date() {
-            None => format!("{version} (revision {revision})"),
-            Some(date) => format!("{version} (revision {revision}, {date})"),
+        match (build.known_date(), build.is_development()) {
+            (_, true) => format!("{version} (development build)"),
+            (None, false) => format!("{version} (revision {revision})"),
+            (Some(date), false) => format!("{version} (revision {revision}, {date})"),
         }
     });
     &LINE
@@ -71,8 +72,8 @@ pub(super) enum Command {
     /// It has screens for an overview, running jobs, the queue with reasons, and events. Lists are sorted
     /// with o and filtered with /; Enter explains a target; S, R and c suspend, resume and compact, after a
     /// confirmation that shows the exact request. The key ? shows all keys, q quits. NO_COLOR switches
-    /// colours off. On recliner's own machine, its user and root need no flag of the service to suspend
-    /// and resume.
+    /// colours off. On recliner's own machine, its user and root can suspend and resume without
+    /// --web.enable-admin-api.
     Top(TopArgs),
     /// Print what to do about the cluster, the worst and most valuable first.
     ///
@@ -139,8 +140,8 @@ pub(super) enum Command {
     /// Tell a running recliner to start nothing, until resume.
     ///
     /// The suspension survives a restart. Running compactions continue: CouchDB offers no way to
-    /// stop a running compaction over HTTP. On recliner's own machine, its user and root need no
-    /// flag of the service for it.
+    /// stop a running compaction over HTTP. On recliner's own machine, its user and root can do this
+    /// without --web.enable-admin-api.
     Suspend(SuspendArgs),
     /// Tell a running recliner to start compactions again.
     ///
@@ -199,7 +200,7 @@ pub(super) struct SourceArgs {
     /// The CouchDB user to log in as; a server admin sees everything [or env: COUCHDB_USER]
     #[arg(long = "couchdb.username", value_name = "USER", value_hint = ValueHint::Other)]
     pub(super) username: Option<String>,
-    /// A file with the user's password, read again when it changes; the variable has the password
+    /// A file with the user's password, read again when it changes; the variable holds the password
     /// itself [or env: COUCHDB_PASSWORD]
     #[arg(long = "couchdb.password-file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) password_file: Option<PathBuf>,
@@ -221,9 +222,9 @@ pub(super) struct SourceArgs {
 /// Logging.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct LogArgs {
-    /// The log level, on standard error: error, warn, info, debug or trace; at info and above, a
-    /// line that repeats within a minute is written once, and once more with its count (repeats)
-    /// [default: info for serve, warn for demo, otherwise no log]
+    /// The log level, on standard error: error, warn, info, debug or trace; at info and above,
+    /// lines repeated within a minute are collapsed into one with a count (repeats) [default: info for
+    /// serve, warn for demo, otherwise no log]
     #[arg(
         id = "log_level",
         long = "log.level",
@@ -253,8 +254,8 @@ pub(super) struct WebArgs {
     /// --web.config.file
     #[arg(long = "web.enable-lifecycle")]
     pub(super) lifecycle: bool,
-    /// Allow orders over HTTP, such as POST /api/v1/compact; from another machine they need a user
-    /// of --web.config.file
+    /// Allow commands that change something over HTTP, such as POST /api/v1/compact; from another
+    /// machine they need a user of --web.config.file
     #[arg(long = "web.enable-admin-api")]
     pub(super) admin: bool,
     /// The Unix socket over which recliner's own user, and root, can suspend, resume and back up

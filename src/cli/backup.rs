@@ -60,11 +60,11 @@ pub(super) async fn run(args: BackupArgs) -> Result<Exit, CommandError> {
         }
         Format::Table => {
             let (file, size) = (args.file.display().to_string(), format_size_short(bytes));
-            let last_at = last_at.map(|at| format!(" of {at}")).unwrap_or_default();
+            let last_at = last_at.map(|at| format!(" at {at}")).unwrap_or_default();
             let (events, outcomes) =
                 (counted(events, "event", "events"), counted(outcomes, "outcome", "outcomes"));
             print(&format!(
-                "Wrote {} ({size}): {events} and {outcomes}, up to number {last_seq}{last_at}.\n",
+                "Wrote {} ({size}): {events} and {outcomes}, through sequence {last_seq}{last_at}.\n",
                 printable(&file)
             ))?;
         }
@@ -92,13 +92,13 @@ fn check_destination(file: &Path, force: bool) -> Result<(), CommandError> {
     match fs::metadata(file) {
         Ok(found) if found.is_dir() => refused("is a directory: name a file in it"),
         // Renaming would replace a device or a pipe by a file.
-        Ok(found) if !found.is_file() => refused("is not a file: give another name"),
-        Ok(_) if !force => refused(
-            "exists: give another name, or replace it with --force once the copy is complete",
-        ),
+        Ok(found) if !found.is_file() => refused("is not a file: choose another name"),
+        Ok(_) if !force => {
+            refused("already exists: choose another name, or use --force to replace it")
+        }
         // Replacing a journal under its process would lose what is written to it afterwards.
         Ok(_) if journal::is_open_journal(file) => {
-            refused("is the journal of a running recliner, or open elsewhere: give another name")
+            refused("is the journal of a running recliner, or open elsewhere: choose another name")
         }
         Ok(_) | Err(_) => Ok(()),
     }

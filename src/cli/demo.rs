@@ -106,7 +106,9 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, CommandError> {
         for (node, port) in cluster_nodes.iter().zip(first..=u16::MAX) {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             let listener = TcpListener::bind(address).await.map_err(|why| {
-                CommandError::failed(format!("cannot listen on {address}: {why}"))
+                CommandError::failed(format!(
+                    "cannot listen on {address}: {why}; choose another one with --couchdb.port"
+                ))
             })?;
             let router = cluster.router(node);
             servers.spawn(async move { axum::serve(listener, router).await });

@@ -166,7 +166,10 @@ async fn read(
         ClusterMonitor::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
             .map_err(CommandError::usage)?;
     let bar = progress_bar();
-    let node_settings = and_node_settings.then(|| watch.start_node_settings(&mut tasks));
+    // Nothing is written here.
+    let nothing_writes = latest::channel(()).1;
+    let node_settings =
+        and_node_settings.then(|| watch.start_node_settings(nothing_writes, &mut tasks));
     let seen = await_first_sweep(&mut watch, &bar).await;
     bar.finish_and_clear();
     let mut seen = seen?;

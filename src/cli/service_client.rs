@@ -44,6 +44,9 @@ const LONGEST: usize = 64 << 20;
 /// memory.
 const VALUES: usize = 4_000_000;
 
+/// The most targets that are listed where a name means several.
+const MAX_CANDIDATES: usize = 10;
+
 /// How a running recliner is reached.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct ServiceArgs {
@@ -60,11 +63,11 @@ pub(super) struct ServiceLogin {
     /// The user to log in as, if the recliner has users [or env: RECLINER_USER]
     #[arg(id = "recliner_username", long = "recliner.username", value_name = "USER")]
     username: Option<String>,
-    /// A file with this user's password; the variable has the password itself [or env:
+    /// A file with this user's password; the variable holds the password itself [or env:
     /// RECLINER_PASSWORD]
     #[arg(id = "recliner_password_file", long = "recliner.password-file", value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// The only authorities to trust for an https URL, in PEM [default: the system's]
+    /// CA certificates to trust for an https URL, in PEM [default: the system's]
     #[arg(id = "recliner_ca_file", long = "recliner.ca-file", value_name = "FILE")]
     ca_file: Option<PathBuf>,
     /// A client certificate in PEM, if the recliner requires one
@@ -329,7 +332,14 @@ impl ServiceClient {
         if let Some((user, password)) = &self.login {
             request = request.basic_auth(user, Some(password.expose_secret()));
         }
-        request.send().await.map_err(|why| self.unanswered(&causes(&why)))
+        request.send().await.map_err(|why| {
+            let hint = if why.is_connect() {
+                "; is recliner running there? Start it with recliner serve, or give its address with --recliner.url"
+            } else {
+                ""
+            };
+            self.unanswered(&format!("{}{hint}", causes(&why)))
+        })
     }
 
     async fn data<T: DeserializeOwned>(&self, mut answer: Response) -> Result<T, CommandError> {
@@ -419,8 +429,14 @@ fn values(body: &[u8]) -> usize {
 fn refused(status: StatusCode, failed: Failed) -> CommandError {
     let exit = if status == StatusCode::BAD_REQUEST { Exit::Usage } else { Exit::Failed };
     let mut why = printable(&failed.error);
-    for candidate in failed.data.iter().flat_map(|conflict| conflict.candidates()) {
+    let candidates: Vec<_> = failed.data.iter().flat_map(|it| it.candidates()).collect();
+    for candidate in candidates.iter().take(MAX_CANDIDATES) {
         why.push_str(&format!("\n  {}", printable(candidate)));
+    }
+    if let Some(more) = candidates.len().checked_sub(MAX_CANDIDATES).filter(|more| *more > 0) {
+        why.push_str(&format!(
+            "\n  and {more} more; `recliner explain` with the same name shows all"
+        ));
     }
     let is_transient = status.is_server_error();
     CommandError { exit, conflict: failed.data, is_transient, ..CommandError::failed(why) }

@@ -40,6 +40,6 @@ pub(super) fn check(settings: &Settings, places: Places, report: &mut Report) {
     };
     report.findings.extend(without.into_iter().map(|node| Finding {
         place: place.clone(),
-        text: format!("{node} has no direct address: list it under couchdb.nodes"),
+        text: format!("{node} has no direct address: list it under couchdb.nodes, or repeat --couchdb.url for it"),
     }));
 }

@@ -106,6 +106,12 @@ impl ProcessInfo {
         (self.date != "unknown").then_some(self.date)
     }
 
+    /// Whether it is a developer's build, which does not know its origin: it would be remade after each commit.
+    #[must_use]
+    pub fn is_development(&self) -> bool {
+        cfg!(debug_assertions) && self.revision == "unknown"
+    }
+
     /// The notice about a simulated cluster, which depends on the mode.
     #[must_use]
     pub fn simulation(&self, mode: Mode) -> Option<&'static str> {

@@ -463,7 +463,9 @@ impl NodeLine {
 /// What an operator could do about a node.
 fn findings(node: &Node) -> Vec<Word> {
     let ungiven = node.is_served && matches!(node.own_address, OwnAddress::NotConfigured);
-    let finding = Word::Borrowed("no direct address: list it under couchdb.nodes");
+    let finding = Word::Borrowed(
+        "no direct address: list it under couchdb.nodes, or repeat --couchdb.url for it",
+    );
     ungiven.then_some(finding).into_iter().collect()
 }
 

@@ -412,13 +412,18 @@ impl ClusterMonitor {
         Arc::new(CurrentClient(self.handles.client.subscribe()))
     }
 
-    /// Starts the task that reads how the nodes are set.
-    pub fn start_node_settings(&self, tasks: &mut TaskSet) -> latest::Receiver<Arc<NodeSettings>> {
+    /// Starts the task that reads how the nodes are set, again whenever `writer` changes, which is the state of
+    /// a task that writes settings.
+    pub fn start_node_settings<T: Send + Sync + 'static>(
+        &self,
+        writer: latest::Receiver<T>,
+        tasks: &mut TaskSet,
+    ) -> latest::Receiver<Arc<NodeSettings>> {
         let (client, snapshots) = (self.clients(), self.scanner.snapshots.clone());
         let (task, settings) = NodeSettingsTask::new(client, snapshots);
         let ended = self.stop.clone();
         tasks.spawn(async move {
-            task.run(ended).await;
+            task.run(writer, ended).await;
             "reader of node settings"
         });
         settings

@@ -140,9 +140,12 @@ impl OperatorLog {
                 lines.push(OperatorLogLine::MissingRight(right.clone()));
             }
         }
-        if !self.first_sweep_logged && observed.status.ready {
+        if !self.first_sweep_logged
+            && observed.status.ready
+            && let Some(sweep) = first_sweep(observed)
+        {
             self.first_sweep_logged = true;
-            lines.push(first_sweep(observed));
+            lines.push(sweep);
         }
         lines
     }
@@ -214,17 +217,19 @@ impl OperatorLog {
     }
 }
 
-fn first_sweep(observed: &ObservedState<'_>) -> OperatorLogLine {
+/// What the first sweep found; none while no node is known.
+fn first_sweep(observed: &ObservedState<'_>) -> Option<OperatorLogLine> {
     let nodes = observed.snapshot.nodes().iter().skip(1);
     let nodes = nodes.filter(|node| node.is_member && node.is_served);
     let (down, there): (Vec<_>, Vec<_>) = nodes.partition(|node| node.is_up == Some(false));
-    OperatorLogLine::FirstSweep {
+    let is_known = !there.is_empty() || !down.is_empty();
+    is_known.then(|| OperatorLogLine::FirstSweep {
         nodes: there.len() as u64,
         nodes_down: down.len() as u64,
         targets: observed.snapshot.targets().count() as u64,
         failed_reads: observed.status.errors.values().sum(),
         took: observed.status.last_duration.unwrap_or_default(),
-    }
+    })
 }
 
 impl OperatorLogLine {
@@ -307,10 +312,7 @@ impl OperatorLogLine {
                 }
             },
             Self::MissingRight(right) => {
-                tracing::warn!(
-                    right,
-                    "the login lacks a right, so recliner cannot read everything"
-                );
+                tracing::warn!(why = right, "recliner may not read everything");
             }
             Self::FirstSweep { nodes, nodes_down, targets, failed_reads, took } => {
                 let positive = |count: u64| (count > 0).then_some(count);

@@ -56,13 +56,15 @@ impl NodeSettingsTask {
         (Self { client, snapshots, settings }, reader)
     }
 
-    /// Reads all nodes every few minutes, and whenever other nodes can be asked, until `stop`.
-    pub async fn run(mut self, stop: CancellationToken) {
+    /// Reads all nodes every few minutes, whenever other nodes can be asked, and whenever `writer` changes,
+    /// which is the state of a task that writes settings, until `stop`.
+    pub async fn run<T>(mut self, mut writer: watch::Receiver<T>, stop: CancellationToken) {
         let mut asked = BTreeSet::new();
         loop {
             let read = async {
                 tokio::select! {
                     () = nodes_changed(&mut self.snapshots, &asked) => {}
+                    Ok(()) = writer.changed() => {}
                     () = time::sleep(INTERVAL) => {}
                 }
                 asked = self.snapshots.borrow().reachable_nodes();

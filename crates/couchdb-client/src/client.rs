@@ -54,7 +54,7 @@ struct Shared {
     sender: Sender,
     /// Set once the entries were asked for their node names.
     entries_named: OnceCell<()>,
-    /// Whether the log says already that CouchDB wants a login and none was given.
+    /// Whether the log says already that CouchDB requires a login but none was configured.
     no_user_logged: AtomicBool,
 }
 
@@ -159,10 +159,10 @@ impl Client {
         self.shared.sender.transport.certificate_ends()
     }
 
-    /// Logs once that CouchDB wants a login and none was given.
+    /// Logs once that CouchDB requires a login but none was configured.
     fn log_no_user(&self) {
         if !self.shared.no_user_logged.swap(true, Ordering::Relaxed) {
-            tracing::warn!("CouchDB wants a login, and none was given");
+            tracing::warn!("CouchDB requires a login, but none was configured");
         }
     }
 

@@ -209,8 +209,8 @@ pub enum Error {
         /// The server's words.
         reason: String,
     },
-    /// CouchDB wants a login, and none was given.
-    #[error("{asked}: CouchDB wants a login, and none was given")]
+    /// CouchDB requires a login, but none was configured.
+    #[error("{asked}: CouchDB requires a login, but none was configured")]
     NoUser {
         /// The request.
         asked: Arc<RequestInfo>,
@@ -224,7 +224,7 @@ pub enum Error {
         found: String,
     },
     /// The login is refused, and nothing is sent with it until it is proved again.
-    #[error("nothing was sent: {why}")]
+    #[error("{why}")]
     LoginClosed {
         /// Who refused it, with what words, and when it is tried again.
         why: Arc<str>,

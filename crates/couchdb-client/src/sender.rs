@@ -400,7 +400,7 @@ fn without_secrets(to: &str) -> String {
 /// The message about a refused login.
 pub(super) fn refusal_message(at: &dyn std::fmt::Display, user: &str, words: &str) -> Arc<str> {
     format!(
-        "{at} refused the login of {user:?} ({words}); it is tried again when the password changes, or after six minutes, because CouchDB locks accounts: check the user name and the password"
+        "{at} rejected the login of {user:?} ({words}): check the user name and the password; because CouchDB locks accounts, a running recliner tries again only when the password changes, or after six minutes"
     )
     .into()
 }
@@ -408,7 +408,7 @@ pub(super) fn refusal_message(at: &dyn std::fmt::Display, user: &str, words: &st
 /// The message about a login that is accepted and refused by turns.
 pub(super) fn contradiction_message(at: &dyn std::fmt::Display, user: &str) -> Arc<str> {
     format!(
-        "{at} accepts the login of {user:?} at one time and refuses it at another; it is tried again when the password changes, or after six minutes, because CouchDB locks accounts: do all servers behind that address have the same [admins]?"
+        "{at} sometimes accepts and sometimes rejects the login of {user:?}: check that all servers behind that address have the same [admins]; because CouchDB locks accounts, a running recliner tries again only when the password changes, or after six minutes"
     )
     .into()
 }

@@ -246,7 +246,11 @@ impl TakeoverTask {
         log_lines::changed_lines(&self.takeovers.borrow(), &takeovers)
             .iter()
             .for_each(log_lines::LogLine::log);
-        self.takeovers.send_replace(Arc::new(takeovers));
+        self.takeovers.send_if_modified(|published| {
+            let changed = **published != takeovers;
+            *published = Arc::new(takeovers);
+            changed
+        });
     }
 }
 

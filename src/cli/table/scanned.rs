@@ -249,8 +249,8 @@ fn channel(plan: &Plan, target: TargetRef<'_>) -> String {
         return "with its view".to_owned();
     }
     match no_channel_word(plan, target) {
-        Some(why) => format!("none: {why}"),
-        None => "none".to_owned(),
+        Some(why) => format!("no channel: {why}"),
+        None => "no channel".to_owned(),
     }
 }
 

@@ -349,7 +349,7 @@ impl Scanner {
 fn set_own_address(node: &mut Node, found: OwnAddress) {
     let is_ungiven = |address: &OwnAddress| matches!(address, OwnAddress::NotConfigured);
     if node.is_served && is_ungiven(&found) && !is_ungiven(&node.own_address) {
-        tracing::warn!(node = %node.name, "no direct address: list it under couchdb.nodes");
+        tracing::warn!(node = %node.name, "no direct address: list it under couchdb.nodes, or repeat --couchdb.url for it");
     }
     node.own_address = found;
 }

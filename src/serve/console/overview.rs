@@ -74,10 +74,10 @@ fn sums(answers: &OverviewAnswers) -> Markup {
             div.card { b { (bytes(space.file_bytes)) } span { "on disk, all copies of shards and views" } }
             div.card { b { (bytes(space.reclaimable_bytes)) } span { "reclaimable by compaction" } }
             div.card { b { (count(space.targets)) } span { "targets: shards, views, cleanups" } }
-            div.card { b { (count(space.waiting)) } span { "wait for compaction" } }
+            div.card { b { (count(space.waiting)) } span { "waiting for compaction" } }
             div.card { b {
                 @match &status.sweep.last_end { Some(end) => { (ago(end, *now)) } None => { "never" } }
-            } span { "the last sweep ended" } }
+            } span { "since the last sweep" } }
         }
     }
 }

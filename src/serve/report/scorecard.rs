@@ -117,9 +117,7 @@ impl Scorecard {
             scorecard
                 .incomplete
                 .then(|| "A list was full, so recliner would have done more than this.".to_owned()),
-            rests.then(|| {
-                "Now recliner enforces, so the scorecard rests and keeps what it has.".to_owned()
-            }),
+            rests.then(|| "The scorecard is paused while recliner enforces.".to_owned()),
         ];
         scorecard.says = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
         scorecard
@@ -128,7 +126,7 @@ impl Scorecard {
     /// Whether to switch.
     fn verdict(&self) -> Option<String> {
         let Some((real, advised)) = self.real.as_ref().zip(self.advised.as_ref()) else {
-            let nothing = "Nothing is known of this time: recliner did not advise in it, or has only just begun.";
+            let nothing = "There is no scorecard for this period: recliner was not in advise mode, or has only just started.";
             return Some(nothing.to_owned());
         };
         let (was, left) = (real.mean_waste_bytes, advised.mean_waste_bytes);
@@ -256,6 +254,6 @@ mod tests {
             (found.real, found.advised, found.conflicts, found.from),
             (None, None, None, None)
         );
-        assert!(found.says.starts_with("Nothing is known of this time"), "{}", found.says);
+        assert!(found.says.starts_with("There is no scorecard for this period"), "{}", found.says);
     }
 }

@@ -264,7 +264,7 @@ fn ramp(refusal: &Refusal, wait: Duration) -> String {
         )
     } else {
         format!(
-            "this process started recently: {} may run at first, and {} do",
+            "recliner started recently and is ramping up: {} allowed so far, {} running",
             jobs(refusal.limit),
             count(refusal.value)
         )

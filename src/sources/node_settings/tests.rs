@@ -17,6 +17,7 @@ struct Rig {
     draft: Draft,
     snapshots: watch::Sender<Arc<Snapshot>>,
     settings: watch::Receiver<Arc<NodeSettings>>,
+    writer: watch::Sender<()>,
     _client: watch::Sender<Client>,
     _tasks: JoinSet<()>,
 }
@@ -47,8 +48,9 @@ impl Rig {
         let (client, client_rx) = watch::channel(client);
         let (task, settings) = NodeSettingsTask::new(client_rx, snapshots_rx);
         let mut tasks = JoinSet::new();
-        tasks.spawn(task.run(CancellationToken::new()));
-        Self { cluster, draft, snapshots, settings, _client: client, _tasks: tasks }
+        let (writer, writer_rx) = watch::channel(());
+        tasks.spawn(task.run(writer_rx, CancellationToken::new()));
+        Self { cluster, draft, snapshots, settings, writer, _client: client, _tasks: tasks }
     }
 
     async fn next(&mut self) -> Arc<NodeSettings> {
@@ -89,6 +91,19 @@ async fn what_advice_needs_is_read_and_nothing_else_is_kept() {
         world.set(A, "smoosh.big", "min_size", "8");
     });
     assert_eq!(rig.next().await.nodes[A].sections["smoosh.big"]["min_size"], "8");
+}
+
+#[tokio::test(start_paused = true)]
+async fn they_are_read_again_at_once_when_this_process_wrote_some() {
+    let mut rig = Rig::start("admin");
+    rig.next().await;
+    let began = time::Instant::now();
+    rig.cluster.world(|world| {
+        world.set(A, "smoosh.ratio_dbs", "concurrency", "0");
+    });
+    rig.writer.send_replace(());
+    assert_eq!(rig.next().await.nodes[A].sections["smoosh.ratio_dbs"]["concurrency"], "0");
+    assert!(began.elapsed() < INTERVAL / 10, "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -413,7 +413,7 @@ impl JournalState {
 
     /// What is missing before the claim, if it is missing.
     fn claim_refusal(&self) -> Option<StoreError> {
-        let why = "the journal is not claimed for a cluster yet: CouchDB has not been reached";
+        let why = "the journal is not claimed for a cluster yet: recliner does not know yet which cluster this is";
         match &self.claim {
             Claim::Claimed => None,
             Claim::Open => Some(StoreError(why.to_owned())),

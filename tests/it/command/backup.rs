@@ -214,7 +214,7 @@ async fn a_backup_that_fails_leaves_the_file_as_it_was() {
         (&["backup", "old", "--force"], 1, "there is no Unix socket data/admin.sock"),
         (&["backup", "old"], 64, "old exists: give another name, or replace it with --force"),
         (&["backup", "."], 64, ". is a directory: name a file in it"),
-        (&["backup", socket, "--force"], 64, "socket is not a file: give another name"),
+        (&["backup", socket, "--force"], 64, "socket is not a file: choose another name"),
         (&["backup", "no/such/file"], 1, "cannot write no/such/file.part: "),
         (&["backup", "no/such/file"], 1, "create its directory"),
     ] {

@@ -74,10 +74,15 @@ async fn names_from_the_cluster_or_the_shard_map_are_never_connected_to() {
         nodes.find(|node| node["node"] == name).cloned().unwrap_or_default()
     };
     assert_eq!(node(MEMBER)["up"], true, "it is seen through the other: {ran:?}");
-    assert_eq!(node(MEMBER)["findings"][0], "no direct address: list it under couchdb.nodes");
+    assert_eq!(
+        node(MEMBER)["findings"][0],
+        "no direct address: list it under couchdb.nodes, or repeat --couchdb.url for it"
+    );
     assert_eq!(node(HERE)["findings"], serde_json::json!([]));
     assert!(!node(IN_THE_MAP).is_null(), "{ran:?}");
-    let says = format!("{MEMBER}: no direct address: list it under couchdb.nodes\n");
+    let says = format!(
+        "{MEMBER}: no direct address: list it under couchdb.nodes, or repeat --couchdb.url for it\n"
+    );
     assert!(ran.err.contains(&says), "{ran:?}");
     for count in counts {
         assert_eq!(count.load(Ordering::SeqCst), 0);

@@ -142,7 +142,7 @@ async fn a_wrong_password_is_sent_once_and_never_locks_the_account() {
     assert_eq!(refused(&rig), 1, "{:?}", rig.cluster.exchanges());
     assert_eq!(rig.cluster.requests(), 1);
     let problem = rig.status().problem.clone().unwrap();
-    assert!(problem.contains("refused the login of \"admin\""), "{problem}");
+    assert!(problem.contains("rejected the login of \"admin\""), "{problem}");
     assert!(!problem.contains("wrong"), "{problem}");
     assert!(rig.errors().iter().all(|(_, reason)| *reason == "login"), "{:?}", rig.errors());
 

@@ -452,7 +452,7 @@ impl LoginTask {
                 Proof::Unreachable(error) => last = Some(error),
             }
         }
-        let refused = || Error::LoginClosed { why: "every CouchDB URL refused the login".into() };
+        let refused = || Error::LoginClosed { why: "every CouchDB URL rejected the login".into() };
         let why = last.unwrap_or_else(refused);
         self.unanswered = Some((Instant::now(), why.clone()));
         self.state.send_replace(GateState::Unproved { attempt: self.attempt, why: Some(why) });

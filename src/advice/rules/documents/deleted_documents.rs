@@ -59,7 +59,7 @@ fn finding(
         )
     } else {
         format!(
-            "{name} has {} deleted documents beside {} others, which take about {} in all copies.",
+            "{name} has {} deleted documents and {} live ones; the deleted ones take about {} in all copies.",
             grouped(deleted),
             grouped(docs),
             format_size_short(bytes)
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!((only.severity, only.gain), (Severity::Info, Gain::Bytes(400_000_000)));
         assert_eq!(
             only.says,
-            "orders has 1,000,000 deleted documents beside 1,000,000 others, which take about 381 MiB in all copies."
+            "orders has 1,000,000 deleted documents and 1,000,000 live ones; the deleted ones take about 381 MiB in all copies."
         );
         assert_eq!(found(1_000_001, 1_000_000), []);
         assert_eq!(found(100, 100_000), [], "they take too little");

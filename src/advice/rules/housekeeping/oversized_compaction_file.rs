@@ -61,7 +61,7 @@ fn finding(
         severity,
         subject: Subject::Target(TargetId::Db { node: name.to_owned(), shard: shard.to_owned() }),
         says: format!(
-            "The compaction of {shard} on {name} has written {} for a file of {}, and still writes.",
+            "The compaction of {shard} on {name} has already written {} for a file of {} and is still running.",
             format_size_short(files.bytes),
             format_size_short(shard_bytes),
         ),
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!((only.severity, only.gain), (Severity::Warning, Gain::Bytes(301 * MIB)));
         assert_eq!(
             only.says,
-            "The compaction of shards/00000000-ffffffff/orders.1 on couchdb@a has written 301 MiB for a file of 100 MiB, and still writes."
+            "The compaction of shards/00000000-ffffffff/orders.1 on couchdb@a has already written 301 MiB for a file of 100 MiB and is still running."
         );
         let texts: Vec<&str> =
             only.remedy.iter().filter_map(|remedy| remedy.text.as_deref()).collect();

@@ -97,7 +97,7 @@ fn finding(channel: String, nodes: &[Behind], bytes: u64) -> Finding {
     Finding {
         severity: Severity::Warning,
         says: format!(
-            "smoosh's channel {channel} would take {} for what waits on {}: {}, {} to free.",
+            "smoosh's channel {channel} needs {} to clear its queue on {}: {}, {} reclaimable.",
             format_rounded(longest),
             listed(&names),
             counted(waiting, "file", "files"),
@@ -157,7 +157,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "smoosh's channel ratio_dbs would take 9d 11h for what waits on a: 3 files, 306 GiB to free."
+            "smoosh's channel ratio_dbs needs 9d 11h to clear its queue on a: 3 files, 306 GiB reclaimable."
         );
         let faster = only.remedy[1].text.as_deref().unwrap_or_default();
         assert!(faster.ends_with("-d '\"2\"'"), "{faster}");

@@ -65,7 +65,7 @@ async fn a_wrong_password_costs_one_request_in_six_minutes() {
     assert_eq!(drain(&mut seen), []);
     let error = client.session().await.unwrap_err().to_string();
     assert!(
-        error.contains("http://a:5984 refused the login of \"adm\" (HTTP 401, Name or password"),
+        error.contains("http://a:5984 rejected the login of \"adm\" (HTTP 401, Name or password"),
         "{error}"
     );
     sleep(Duration::from_secs(11)).await;
