@@ -30,7 +30,7 @@ pub(super) use confirm::{AskedCompaction, Confirmation, confirmation, done};
 pub(super) use database::{DatabaseAnswers, database};
 pub(super) use events::{EventFilter, events};
 use frame::Screen;
-pub(super) use frame::{Around, asset, book_document, document, failed};
+pub(super) use frame::{Around, asset, assets_version, book_document, document, failed};
 pub(super) use jobs::{JobAnswers, jobs};
 pub(super) use nodes::nodes;
 pub(super) use overview::{OverviewAnswers, overview};

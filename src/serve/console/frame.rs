@@ -85,6 +85,12 @@ static ASSETS: LazyLock<[(&str, Asset); 2]> = LazyLock::new(|| {
     ]
 });
 
+/// Changes with the files that pages load.
+pub(in crate::serve) fn assets_version() -> String {
+    let hashes = ASSETS.iter().fold(0, |all: u64, (_, asset)| all.rotate_left(1) ^ asset.hash);
+    format!("{hashes:016x}")
+}
+
 /// The file of this name, if pages load it.
 pub(in crate::serve) fn asset(wanted: &str) -> Option<Asset> {
     ASSETS.iter().find(|(name, _)| *name == wanted).map(|(_, asset)| *asset)
@@ -115,7 +121,7 @@ pub(in crate::serve) fn document(page: &Page, around: &Around) -> Markup {
         (DOCTYPE)
         html lang="en" {
             (head(&page.title, ""))
-            body data-live=[page.is_live.then_some("")] data-root="" { (body) }
+            body data-live=[page.is_live.then_some("")] data-root="" data-version=(assets_version()) { (body) }
         }
     }
 }

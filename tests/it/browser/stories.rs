@@ -225,6 +225,56 @@ async fn held(browser: &Browser) -> [f64; 2] {
     })
 }
 
+/// Puts two rows and a list that is opened into the page, focuses a link, scrolls, and then shows other rows.
+const CHANGED_UNDER_A_READER: &str = r##"
+    const part = document.createElement("section");
+    part.style.width = "4rem";
+    document.querySelector("main").append(part);
+    const row = (name, text) => `<tr><td><a href="#${name}">${name}</a></td><td>${text}</td></tr>`;
+    const all = (rows, lists) =>
+        `<div class="wide"><table><tbody>${rows}</tbody></table></div>${lists}`;
+    const list = (key) => `<details data-key="${key}"><summary>${key}</summary>text</details>`;
+    const wide = "w".repeat(100);
+    part.innerHTML = all(row("one", wide) + row("two", wide) + row("three", wide), list("x"));
+    part.querySelector("details").open = true;
+    part.querySelector(".wide").scrollLeft = 30;
+    part.querySelector("[href='#two']").focus({ preventScroll: true });
+    const fresh = part.cloneNode(false);
+    fresh.innerHTML = all(row("zero", wide) + row("three", "3") + row("two", wide), list("y") + list("x"));
+    waiting.clear();
+    part.id = "changed";
+    waiting.set("changed", fresh.innerHTML);
+    show();
+    return {
+        rows: Array.from(part.querySelectorAll("tr"), (it) => it.cells[0].textContent).join(),
+        changed: part.querySelectorAll("tr")[1].cells[1].textContent,
+        focused: document.activeElement.getAttribute("href"),
+        scrolled: part.querySelector(".wide").scrollLeft,
+        opened: Array.from(part.querySelectorAll("details"), (it) => it.dataset.key + it.open).join(),
+    };
+"##;
+
+#[tokio::test]
+async fn what_a_reader_opened_focused_and_scrolled_stays_when_rows_change() {
+    let Some(browser) = Browser::start().await else { return };
+    let site = Site::open(forty()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(&site, dir.path(), "mode: advise\n", &[]).await;
+    served.open(&browser, "status").await;
+    let after = browser.script(CHANGED_UNDER_A_READER).await;
+    assert_eq!(
+        after,
+        json!({
+            "rows": "zero,three,two",
+            "changed": "3",
+            "focused": "#two",
+            "scrolled": 30,
+            "opened": "yfalse,xtrue",
+        })
+    );
+    browser.close().await;
+}
+
 /// For how many seconds a page is left open; an hour by hand.
 const OPEN_FOR: &str = "RECLINER_TEST_OPEN_SECONDS";
 
@@ -243,7 +293,7 @@ async fn a_page_that_stays_open_does_not_grow() {
         .script(
             "window.shown = 0;
              new MutationObserver(() => { shown++; })
-                .observe(document.querySelector('main'), { childList: true, subtree: true });",
+                .observe(document.querySelector('main'), { childList: true, characterData: true, subtree: true });",
         )
         .await;
     time::sleep(Duration::from_secs(5)).await;

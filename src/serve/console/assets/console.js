@@ -23,11 +23,6 @@ function tell(says) {
   if (state && state.textContent !== says) state.textContent = says;
 }
 
-/** Which parts of `part` the reader has opened or closed, by their order. @param {Element} part */
-function opened(part) {
-  return Array.from(part.querySelectorAll("details"), (it) => it.open);
-}
-
 /** Whether the reader types in `part`, or has selected some of its text. @param {Element} part */
 function isInUse(part) {
   const at = document.activeElement;
@@ -37,6 +32,73 @@ function isInUse(part) {
   return Boolean(typing || selecting);
 }
 
+/**
+ * What `node` is about, by which it is found again after a change: its own key or link, or the first link in a
+ * row. Nodes without a key are matched by their place.
+ * @param {Node} node
+ * @returns {string | null}
+ */
+function keyOf(node) {
+  if (!(node instanceof HTMLElement)) return null;
+  const own = node.dataset.key ?? node.getAttribute("href");
+  if (own !== null && own !== undefined) return node.tagName + own;
+  if (!/^(TR|LI|DETAILS)$/.test(node.tagName)) return null;
+  const link = node.querySelector("a[href]");
+  return link && node.tagName + link.getAttribute("href");
+}
+
+/** The key of each node, in order; none where two nodes would have the same. @param {Node[]} nodes */
+function keysOf(nodes) {
+  const keys = nodes.map(keyOf);
+  return keys.map((key) => (keys.indexOf(key) === keys.lastIndexOf(key) ? key : null));
+}
+
+/**
+ * Makes `old` like `fresh`. Elements stay the same ones, and with them what is focused, how far it is scrolled
+ * and what is opened.
+ * @param {Element} old
+ * @param {Element} fresh
+ */
+function patch(old, fresh) {
+  const isReaders = (/** @type {string} */ name) => name === "open" && old.tagName === "DETAILS";
+  for (const { name } of Array.from(old.attributes)) {
+    if (!fresh.hasAttribute(name) && !isReaders(name)) old.removeAttribute(name);
+  }
+  for (const { name, value } of Array.from(fresh.attributes)) {
+    if (old.getAttribute(name) !== value && !isReaders(name)) old.setAttribute(name, value);
+  }
+  patchChildren(old, fresh);
+}
+
+/** Makes the children of `old` like those of `fresh`. @param {Element} old @param {Element} fresh */
+function patchChildren(old, fresh) {
+  const before = Array.from(old.childNodes);
+  const beforeKeys = keysOf(before);
+  /** @type {Map<string, ChildNode>} */
+  const known = new Map();
+  before.forEach((node, at) => { const key = beforeKeys[at]; if (key !== null) known.set(key, node); });
+  const unkeyed = before.filter((_, at) => beforeKeys[at] === null);
+  const wanted = Array.from(fresh.childNodes);
+  const keys = keysOf(wanted);
+  const kept = new Set();
+  const next = wanted.map((node, at) => {
+    const key = keys[at];
+    const same = key === null ? unkeyed.shift() : known.get(key);
+    if (!same || same.nodeName !== node.nodeName) return node;
+    kept.add(same);
+    if (same instanceof Element && node instanceof Element) patch(same, node);
+    else if (same.nodeValue !== node.nodeValue) same.nodeValue = node.nodeValue;
+    return same;
+  });
+  before.forEach((node) => { if (!kept.has(node)) node.remove(); });
+  // Only what is not in its place is moved: a move takes the focus away.
+  let place = old.firstChild;
+  for (const node of next) {
+    if (node === place) place = place.nextSibling;
+    else old.insertBefore(node, place);
+  }
+}
+
 /** Puts the newest text of each waiting part in its place. */
 function show() {
   for (const [id, text] of waiting) {
@@ -44,21 +106,19 @@ function show() {
     if (!part) { waiting.delete(id); continue; }
     if (paused || isInUse(part)) continue;
     waiting.delete(id);
-    const open = opened(part);
-    const focused = document.activeElement && part.contains(document.activeElement)
-      ? document.activeElement.getAttribute("href") : null;
+    const fresh = /** @type {Element} */ (part.cloneNode(false));
     // The server escapes every name; the policy of the page allows no script in it.
-    part.innerHTML = text;
-    part.querySelectorAll("details").forEach((it, at) => { if (at in open) it.open = open[at]; });
-    if (focused !== null) {
-      const again = part.querySelector(`[href="${CSS.escape(focused)}"]`);
-      if (again instanceof HTMLElement) again.focus();
-    }
+    fresh.innerHTML = text;
+    const focused = document.activeElement;
+    patchChildren(part, fresh);
+    // A row that moved has lost the focus.
+    if (focused instanceof HTMLElement && part.contains(focused)) focused.focus({ preventScroll: true });
   }
 }
 
 function open() {
   if (document.hidden || paused || stream) return;
+  let refusal = "";
   stream = new EventSource("live?page=" + encodeURIComponent(here));
   stream.addEventListener("parts", (event) => {
     tries = 0;
@@ -66,10 +126,14 @@ function open() {
     for (const [id, text] of Object.entries(JSON.parse(event.data))) waiting.set(id, text);
     show();
   });
-  stream.addEventListener("new-version", () => location.reload());
+  // The page's own script and style may be older than what the server sends from now on.
+  stream.addEventListener("version", (event) => {
+    if (event.data !== document.body.dataset.version) location.reload();
+  });
+  stream.addEventListener("problem", (event) => { refusal = event.data; tell(refusal); });
   stream.onerror = () => {
     close();
-    tell("no connection; trying again");
+    tell(refusal || "no connection; trying again");
     setTimeout(open, AGAIN[Math.min(tries++, AGAIN.length - 1)]);
   };
 }

@@ -7,10 +7,11 @@
 use super::{gather, given};
 use crate::{
     serve::{
-        console::Page,
+        console::{self, Page},
         http::{AppState, api::ApiError, guard::ConcurrencyLimit},
     },
     tasks::unwrap_join,
+    text::escape::escape_line,
 };
 use axum::{
     Extension,
@@ -19,7 +20,7 @@ use axum::{
     http::{HeaderValue, Uri, header},
     response::{IntoResponse as _, Response},
 };
-use futures::{StreamExt as _, stream};
+use futures::{Stream, StreamExt as _, future::ready, stream};
 use hashbrown::HashMap;
 use serde_json::{Map, Value};
 use std::{
@@ -48,7 +49,14 @@ const DISTINCT: usize = 256;
 const BEAT: Duration = Duration::from_secs(15);
 
 /// The parts of a page as last rendered.
-type Rendered = Arc<[RenderedPart]>;
+type Rendered = Arc<LastRendering>;
+
+#[derive(Debug, Default)]
+struct LastRendering {
+    parts: Vec<RenderedPart>,
+    /// Why the page cannot be shown any more.
+    problem: Option<String>,
+}
 
 #[derive(Debug)]
 struct RenderedPart {
@@ -92,7 +100,7 @@ impl LivePages {
                 "{DISTINCT} different pages are open already; this one does not follow changes"
             )));
         }
-        let (sender, receiver) = watch::channel(Rendered::from([]));
+        let (sender, receiver) = watch::channel(Rendered::default());
         let sender = Arc::new(sender);
         open.rendered.insert(page, Arc::downgrade(&sender));
         let (state, turns) = (state.clone(), turns.clone());
@@ -109,14 +117,19 @@ pub(super) async fn live(
     Extension(pages): Extension<LivePages>,
     uri: Uri,
 ) -> Response {
-    let followed = given(&uri).and_then(|given| {
+    let asked = given(&uri).and_then(|given| {
         let page = ["/", given.get("page")].concat();
         let page_uri: Uri = page.parse().map_err(ApiError::bad)?;
-        pages.follow(page, page_uri, &state, &turns)
+        Ok((page, page_uri))
     });
-    match followed {
+    let (page, page_uri) = match asked {
+        Ok(asked) => asked,
+        Err(refused) => return refused.into_response(),
+    };
+    match pages.follow(page, page_uri, &state, &turns) {
         Ok((sender, receiver)) => events(sender, receiver, &state),
-        Err(refused) => refused.into_response(),
+        // Of any other refusal a browser tells its script only that there is no stream.
+        Err(refused) => event_stream(stream::once(ready(problem_event(&refused.why)))),
     }
 }
 
@@ -131,18 +144,25 @@ async fn render_while_followed(
     let mut changes = Changes::of(&state);
     loop {
         let begun = Instant::now();
-        // A page that is refused now may be possible later: its target may come back.
-        let page = gather(&state, &turns, &uri).await.ok();
+        let page = gather(&state, &turns, &uri).await;
         let Some(sender) = sender.upgrade() else { return };
-        if let Some(page) = page {
-            let rendered = rendered(page);
-            sender.send_if_modified(|before| {
-                let same = before.len() == rendered.len()
-                    && before.iter().zip(rendered.iter()).all(|(old, new)| old.hash == new.hash);
-                *before = rendered;
+        sender.send_if_modified(|before| match page {
+            Ok(page) => {
+                let rendered = rendered(page);
+                let same = before.problem.is_none() && before.has_parts_of(&rendered);
+                *before = Arc::new(rendered);
                 !same
-            });
-        }
+            }
+            // It may be possible later: its target may come back.
+            Err(why) => {
+                let problem = Some(format!("not updating: {}", why.why));
+                let same = before.problem == problem;
+                if !same {
+                    *before = Arc::new(LastRendering { parts: Vec::new(), problem });
+                }
+                !same
+            }
+        });
         drop(sender);
         let pages = u32::try_from(Arc::strong_count(&count) - 1).unwrap_or(u32::MAX);
         let rest = begun.elapsed().saturating_mul(REST).saturating_mul(pages).max(PACE);
@@ -159,12 +179,19 @@ async fn render_while_followed(
     }
 }
 
-fn rendered(page: Page) -> Rendered {
-    let part = |part: crate::serve::console::Part| {
+fn rendered(page: Page) -> LastRendering {
+    let part = |part: console::Part| {
         let html = part.html.into_string();
         RenderedPart { id: part.id, hash: xxh3_64(html.as_bytes()), html }
     };
-    page.parts.into_iter().map(part).collect()
+    LastRendering { parts: page.parts.into_iter().map(part).collect(), problem: None }
+}
+
+impl LastRendering {
+    fn has_parts_of(&self, other: &Self) -> bool {
+        self.parts.len() == other.parts.len()
+            && self.parts.iter().zip(&other.parts).all(|(old, new)| old.hash == new.hash)
+    }
 }
 
 /// Everything whose publication may change a page.
@@ -214,17 +241,25 @@ fn events(
     // What is there already is sent at once.
     receiver.mark_changed();
     let reader = Reader { _sender: sender, receiver, sent: HashMap::new(), state: state.clone() };
-    // The first bytes tell the browser that the stream is open.
-    let opened =
-        stream::once(std::future::ready(Ok::<_, Infallible>("retry: 5000\n\n".to_owned())));
+    // The first bytes tell the browser that the stream is open, and whether its script is this server's.
+    let version = format!("retry: 5000\nevent: version\ndata: {}\n\n", console::assets_version());
     let parts = stream::unfold(reader, async |mut reader| {
         let text = reader.next().await?;
-        Some((Ok(text), reader))
+        Some((text, reader))
     });
-    let mut response = Response::new(Body::from_stream(opened.chain(parts)));
+    event_stream(stream::once(ready(version)).chain(parts))
+}
+
+fn event_stream(events: impl Stream<Item = String> + Send + 'static) -> Response {
+    let mut response = Response::new(Body::from_stream(events.map(Ok::<_, Infallible>)));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     response
+}
+
+/// Why a page is not kept up to date, in one line.
+fn problem_event(says: &str) -> String {
+    format!("event: problem\ndata: {}\n\n", escape_line(says))
 }
 
 impl Reader {
@@ -245,8 +280,13 @@ impl Reader {
 
     /// The parts that this reader does not have, as an event.
     fn changed_parts(&mut self, newest: &Rendered) -> Option<String> {
+        if let Some(says) = &newest.problem {
+            // All of it is sent again once it can be shown again.
+            self.sent.clear();
+            return Some(problem_event(says));
+        }
         let mut parts = Map::new();
-        for part in newest.iter() {
+        for part in &newest.parts {
             if self.sent.insert(part.id, part.hash) != Some(part.hash) {
                 parts.insert(part.id.to_owned(), Value::String(part.html.clone()));
             }

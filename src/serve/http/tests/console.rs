@@ -339,9 +339,17 @@ async fn an_open_page_gets_what_changed_and_nothing_else() {
     // A second reader of the same page gets all of it at once.
     let mut second = open("status").await.into_body();
     assert_eq!(parts(&mut second).await.as_object().unwrap().len(), 3);
-    // A page that is not there is a stream without news.
+    // A page that is not there says so, and may come back.
     let refused = open("%2Fno%2Fsuch").await;
     assert_eq!(refused.status(), StatusCode::OK);
+    let mut refused = refused.into_body();
+    loop {
+        let frame = refused.frame().await.expect("the stream goes on").unwrap();
+        let text = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
+        if text.starts_with("event: problem\ndata: not updating: ") {
+            break;
+        }
+    }
     surface.state.stop.cancel();
     while let Some(rest) = stream.frame().await {
         rest.unwrap();
