@@ -76,25 +76,40 @@ fn broken(why: io::Error) -> CommandError {
     CommandError::failed(format!("cannot use the terminal: {why}"))
 }
 
-/// Signals that end the program.
+/// Signals after which the terminal has to be as it was.
 #[derive(Debug)]
-struct Signals([Signal; 3]);
+struct Signals {
+    ends: [Signal; 4],
+    pauses: Signal,
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    End,
+    Pause,
+}
 
 impl Signals {
     fn new() -> io::Result<Self> {
-        Ok(Self([
+        let ends = [
             signal(SignalKind::terminate())?,
             signal(SignalKind::interrupt())?,
             signal(SignalKind::hangup())?,
-        ]))
+            signal(SignalKind::quit())?,
+        ];
+        let pauses = signal(SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()))?;
+        Ok(Self { ends, pauses })
     }
 
-    async fn next(&mut self) {
-        let [term, int, hup] = &mut self.0;
+    async fn next(&mut self) -> Asked {
+        let [term, int, hup, quit] = &mut self.ends;
         tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
-            _ = hup.recv() => {}
+            _ = term.recv() => Asked::End,
+            _ = int.recv() => Asked::End,
+            _ = hup.recv() => Asked::End,
+            _ = quit.recv() => Asked::End,
+            _ = self.pauses.recv() => Asked::Pause,
         }
     }
 }
@@ -125,6 +140,7 @@ async fn follow(
                 match request.and_then(|key| model.press(key)) {
                     None => {}
                     Some(Request::Quit) => return Ok(Exit::Done),
+                    Some(Request::Pause) => canvas.pause().map_err(broken)?,
                     Some(request) => {
                         tasks.spawn(carry_out(follower.clone(), request));
                     }
@@ -136,7 +152,10 @@ async fn follow(
                 unwrap_join(ended).unwrap_or_default();
             }
             _ = tick.tick() => {}
-            () = signals.next() => return Ok(Exit::Done),
+            asked = signals.next() => match asked {
+                Asked::End => return Ok(Exit::Done),
+                Asked::Pause => canvas.pause().map_err(broken)?,
+            },
         }
     }
 }
@@ -145,7 +164,7 @@ async fn follow(
 async fn carry_out(follower: Follower, request: Request) {
     let Follower { client, news, happened } = follower;
     let update = match request {
-        Request::Quit => return,
+        Request::Quit | Request::Pause => return,
         Request::Explain(asked) => {
             let found = explain(&client, &asked).await;
             Update::Explained { asked, found }

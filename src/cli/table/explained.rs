@@ -44,7 +44,7 @@ fn summary(asked: &str, targets: &[Explained], width: u16) -> String {
     text.push('\n');
     text.push_str(&if width < WIDE { narrow(&rows, width) } else { wide(&rows, width) });
     if let Some(more) = rows.len().checked_sub(ROWS).filter(|more| *more > 0) {
-        text.push_str(&format!("and {more} more\n"));
+        text.push_str(&format!("and {more} more, which --all prints too\n"));
     }
     let words = rows.iter().take(ROWS).filter_map(|target| no_channel_word(target));
     text.push_str(&no_channel_legend("no channel", &words.collect(), width));

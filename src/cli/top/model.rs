@@ -36,6 +36,8 @@ pub(super) enum Key {
     Right,
     /// Ctrl-C.
     Interrupt,
+    /// Ctrl-Z.
+    Pause,
 }
 
 /// One of the screens.
@@ -98,6 +100,8 @@ pub(super) enum Popup {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Request {
     Quit,
+    /// Give the terminal to the shell until the program is continued.
+    Pause,
     /// Ask why a target does not start.
     Explain(String),
     /// The same, to ask for confirmation of a compaction of it.
@@ -257,6 +261,9 @@ impl Model {
         if key == Key::Interrupt {
             return Some(Request::Quit);
         }
+        if key == Key::Pause {
+            return Some(Request::Pause);
+        }
         match self.popup.take() {
             Some(popup) => {
                 let (popup, request) = pressed_in(popup, key);
@@ -292,7 +299,8 @@ impl Model {
             | Key::End
             | Key::Left
             | Key::Right
-            | Key::Interrupt => {}
+            | Key::Interrupt
+            | Key::Pause => {}
         }
     }
 
@@ -325,7 +333,7 @@ impl Model {
                 self.popup = Some(self.confirm(Order::suspend(scopes)));
             }
             Key::Char('R') => self.resume(),
-            Key::Char(_) | Key::Backspace | Key::Interrupt => {}
+            Key::Char(_) | Key::Backspace | Key::Interrupt | Key::Pause => {}
         }
         None
     }
@@ -381,7 +389,8 @@ fn pressed_in(mut popup: Popup, key: Key) -> (Option<Popup>, Option<Request>) {
                 | Key::Backspace
                 | Key::Left
                 | Key::Right
-                | Key::Interrupt => return (None, None),
+                | Key::Interrupt
+                | Key::Pause => return (None, None),
             }
         }
         Popup::Help => return (None, None),

@@ -16,7 +16,7 @@ use crate::{
     text::{duration, size},
 };
 use couchdb_names::ShardName;
-use std::time::Duration;
+use std::{cmp::Reverse, time::Duration};
 use wall_clock::Moment;
 
 /// Characters of a progress bar.
@@ -52,6 +52,8 @@ pub(super) fn channels(answers: &Answers, now: Moment) -> Table {
             }
         }
     }
+    // On a short screen those at the end are not seen.
+    sums.sort_by_key(|sum| Reverse((sum.reclaimable, sum.waiting, sum.running)));
     let starts = if answers.enforces() { "starts" } else { "would start" };
     let columns = vec![
         text("channel"),

@@ -34,11 +34,20 @@ impl Canvas {
             give_back();
             hook(info);
         }));
-        IS_ENTERED.store(true, Ordering::SeqCst);
-        let entered = enable_raw_mode()
-            .and_then(|()| execute!(io::stdout(), EnterAlternateScreen))
-            .and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())));
-        entered.map(Self).inspect_err(|_| give_back())
+        take().map(Self).inspect_err(|_| give_back())
+    }
+
+    /// Gives the terminal back to the shell until the process is continued, and then draws everything again.
+    ///
+    /// # Errors
+    /// If the terminal is gone by then.
+    pub(super) fn pause(&mut self) -> io::Result<()> {
+        give_back();
+        // Not the signal that was caught: it would only be caught again.
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
+        // It knows nothing of the screen, so everything is drawn.
+        self.0 = take()?;
+        Ok(())
     }
 
     /// Draws; only what changed is sent.
@@ -56,6 +65,14 @@ impl Drop for Canvas {
     }
 }
 
+/// Takes the terminal: from now on it has to be given back.
+fn take() -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
+    IS_ENTERED.store(true, Ordering::SeqCst);
+    enable_raw_mode()
+        .and_then(|()| execute!(io::stdout(), EnterAlternateScreen))
+        .and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())))
+}
+
 /// Gives the terminal back, once. A terminal that is gone needs nothing.
 fn give_back() {
     if IS_ENTERED.swap(false, Ordering::SeqCst) {
@@ -71,8 +88,10 @@ pub(super) fn key_of(event: &Event) -> Option<Key> {
         return None;
     }
     if modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
-        let interrupts = *code == KeyCode::Char('c') && modifiers.contains(KeyModifiers::CONTROL);
-        return interrupts.then_some(Key::Interrupt);
+        let with_control =
+            |letter| *code == KeyCode::Char(letter) && modifiers.contains(KeyModifiers::CONTROL);
+        let interrupts = with_control('c').then_some(Key::Interrupt);
+        return interrupts.or_else(|| with_control('z').then_some(Key::Pause));
     }
     #[expect(clippy::wildcard_enum_match_arm, reason = "most keys mean nothing here")]
     Some(match code {
@@ -105,6 +124,7 @@ mod tests {
             (key(KeyCode::Char('q'), none), Some(Key::Char('q'))),
             (key(KeyCode::Char('S'), KeyModifiers::SHIFT), Some(Key::Char('S'))),
             (key(KeyCode::Char('c'), control), Some(Key::Interrupt)),
+            (key(KeyCode::Char('z'), control), Some(Key::Pause)),
             (key(KeyCode::Char('q'), control), None),
             (key(KeyCode::Char('c'), KeyModifiers::ALT), None),
             (key(KeyCode::Enter, none), Some(Key::Enter)),

@@ -85,6 +85,21 @@ impl Terminal {
         rest.split_once('.').expect("it was written").0.to_owned()
     }
 
+    async fn signal(&self, signal: &str) {
+        let kill = Command::new("kill").args([signal, &self.number("pid=")]).status();
+        assert!(kill.await.expect("kill runs").success());
+    }
+
+    /// Reads until it is on the alternate screen or not.
+    async fn alternates(&mut self, wanted: bool) {
+        let changes = async {
+            while self.screen.screen().alternate_screen() != wanted {
+                assert!(self.read().await, "it ended: {}", self.written);
+            }
+        };
+        time::timeout(PATIENCE, changes).await.expect("the screen changes");
+    }
+
     /// Waits for the end; the terminal must be as it was.
     async fn ends_well(mut self) {
         let ends = async { while self.read().await {} };
@@ -150,11 +165,27 @@ async fn a_terminal_shows_the_service_and_is_given_back() {
     terminal.shows("All starts are suspended since").await;
     terminal.press("\u{3}").await;
     terminal.ends_well().await;
-    let mut terminal = Terminal::start(&base, &[]);
-    terminal.shows("All starts are suspended since").await;
-    let kill = Command::new("kill").args(["-TERM", &terminal.number("pid=")]).status();
-    assert!(kill.await.expect("kill runs").success());
-    terminal.ends_well().await;
+    for signal in ["-TERM", "-QUIT"] {
+        let mut terminal = Terminal::start(&base, &[]);
+        terminal.shows("All starts are suspended since").await;
+        terminal.signal(signal).await;
+        terminal.ends_well().await;
+    }
+    // The shell has it for a while.
+    for pause in ["\u{1a}", ""] {
+        let mut terminal = Terminal::start(&base, &[]);
+        terminal.shows("All starts are suspended since").await;
+        match pause {
+            "" => terminal.signal("-TSTP").await,
+            keys => terminal.press(keys).await,
+        }
+        terminal.alternates(false).await;
+        terminal.signal("-CONT").await;
+        terminal.alternates(true).await;
+        terminal.shows("All starts are suspended since").await;
+        terminal.press("q").await;
+        terminal.ends_well().await;
+    }
     running.stop().await;
 }
 

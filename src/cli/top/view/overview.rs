@@ -31,7 +31,7 @@ pub(super) fn render(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffe
         rest = below(rest, 1);
     }
     rest = volumes(model, theme, below(rest, 1), buffer);
-    // The list keeps at least a head and three rows.
+    // The list keeps at least a head and the three channels with most to reclaim.
     let jobs = MAX_JOBS.min(rest.height.saturating_sub(6));
     if jobs > 0 {
         rest = running(model, theme, rest, jobs, buffer);

@@ -27,7 +27,7 @@ o, O           sort by the next column; reverse the order
 w              everything that is wrong
 c              compact the selected target
 S, R           suspend and resume starts
-q, Ctrl-C      quit
+q, Ctrl-C      quit; Ctrl-Z leaves it for the shell until fg
 
 Orders are sent only after a question that shows the exact request.
 Bars of volumes: █ live  ▒ reclaimable or unused  ▓ everything else  ░ free";
