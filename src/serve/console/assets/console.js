@@ -130,6 +130,8 @@ function open() {
   stream.addEventListener("version", (event) => {
     if (event.data !== document.body.dataset.version) location.reload();
   });
+  // The server ends each stream after a while.
+  stream.addEventListener("again", () => { close(); open(); });
   stream.addEventListener("problem", (event) => { refusal = event.data; tell(refusal); });
   stream.onerror = () => {
     close();

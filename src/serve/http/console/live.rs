@@ -48,6 +48,10 @@ const DISTINCT: usize = 256;
 /// A stream without news says so this often, so that its end is noticed.
 const BEAT: Duration = Duration::from_secs(15);
 
+/// How long a stream lasts before the page opens another, for which the login counts anew: less than any
+/// response may take.
+const LIFETIME: Duration = Duration::from_secs(300);
+
 /// The parts of a page as last rendered.
 type Rendered = Arc<LastRendering>;
 
@@ -231,6 +235,8 @@ struct Reader {
     receiver: watch::Receiver<Rendered>,
     sent: HashMap<&'static str, u64>,
     state: AppState,
+    ends: Instant,
+    has_ended: bool,
 }
 
 fn events(
@@ -240,7 +246,14 @@ fn events(
 ) -> Response {
     // What is there already is sent at once.
     receiver.mark_changed();
-    let reader = Reader { _sender: sender, receiver, sent: HashMap::new(), state: state.clone() };
+    let reader = Reader {
+        _sender: sender,
+        receiver,
+        sent: HashMap::new(),
+        state: state.clone(),
+        ends: Instant::now() + LIFETIME,
+        has_ended: false,
+    };
     // The first bytes tell the browser that the stream is open, and whether its script is this server's.
     let version = format!("retry: 5000\nevent: version\ndata: {}\n\n", console::assets_version());
     let parts = stream::unfold(reader, async |mut reader| {
@@ -263,11 +276,18 @@ fn problem_event(says: &str) -> String {
 }
 
 impl Reader {
-    /// The next text to send; none when the server stops.
+    /// The next text to send; none at the end, and when the server stops.
     async fn next(&mut self) -> Option<String> {
+        if self.has_ended {
+            return None;
+        }
         loop {
             tokio::select! {
                 () = self.state.stop.cancelled() => return None,
+                () = time::sleep_until(self.ends) => {
+                    self.has_ended = true;
+                    return Some("event: again\ndata:\n\n".to_owned());
+                }
                 changed = self.receiver.changed() => changed.ok()?,
                 () = time::sleep(BEAT) => return Some(": no news\n\n".to_owned()),
             }

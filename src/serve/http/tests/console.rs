@@ -339,6 +339,12 @@ async fn an_open_page_gets_what_changed_and_nothing_else() {
     // A second reader of the same page gets all of it at once.
     let mut second = open("status").await.into_body();
     assert_eq!(parts(&mut second).await.as_object().unwrap().len(), 3);
+    // After a while the page is to open another stream.
+    let mut last = String::new();
+    while let Some(frame) = second.frame().await {
+        last = String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap();
+    }
+    assert_eq!(last, "event: again\ndata:\n\n");
     // A page that is not there says so, and may come back.
     let refused = open("%2Fno%2Fsuch").await;
     assert_eq!(refused.status(), StatusCode::OK);
