@@ -18,6 +18,7 @@ use super::{
 use crate::{
     model::{
         facts::{Facts, OptionalU64},
+        records::{AdviceKey, AdviceRecord, BuildSpeed, BuildSpeeds, Mute, ScorecardSide},
         target::TargetKind,
     },
     table::{DbName, Draft, PublishedDbState, ShardMapEntry, TableBlock},
@@ -163,6 +164,7 @@ fn open_start(number: u64) -> Intent {
 fn events() -> Vec<EventDetails> {
     let (target, channel, node) = (shard(1), "ratio_dbs".to_owned(), NODE.to_owned());
     let (by, ann) = ("ann".to_owned(), Some("ann".to_owned()));
+    let (code, subject) = ("orphan_shards".to_owned(), NODE.to_owned());
     let summary = EventSummary {
         also: vec![shard(2)],
         targets: Some(9),
@@ -206,7 +208,7 @@ fn events() -> Vec<EventDetails> {
             by: ann.clone(),
             why: Some("disk".into()),
         },
-        EventDetails::Resumed { scope: SuspensionScope::All, by: ann },
+        EventDetails::Resumed { scope: SuspensionScope::All, by: ann.clone() },
         EventDetails::Ordered { target: target.clone(), by: by.clone(), force: true },
         EventDetails::Lapsed { target: target.clone(), by },
         EventDetails::Quarantined { target: target.clone(), failures: 5 },
@@ -215,6 +217,16 @@ fn events() -> Vec<EventDetails> {
         EventDetails::Restored(setting("index_cleanup")),
         EventDetails::IndexBuildStarted { target: target.clone(), class: "batch".into() },
         EventDetails::IndexBuildFinished { target, result: "built".into() },
+        EventDetails::AdviceGiven { code: code.clone(), subject: subject.clone() },
+        EventDetails::AdviceGone { code: code.clone(), subject: subject.clone() },
+        EventDetails::AdviceMuted {
+            code: code.clone(),
+            subject: Some(subject.clone()),
+            until: at(900),
+            by: ann.clone(),
+            why: Some("archived".into()),
+        },
+        EventDetails::AdviceUnmuted { code, subject: Some(subject) },
         EventDetails::Created { db: "orders".into() },
         EventDetails::Updated { db: "orders".into() },
         EventDetails::Deleted { db: "carts".into() },
@@ -250,6 +262,64 @@ fn facts() -> Facts {
     }
 }
 
+/// One record of each part of the scorecard.
+fn scorecard() -> Vec<StateChange> {
+    let side = ScorecardSide {
+        compactions: 3,
+        freed_bytes: 1 << 30,
+        waste_byte_seconds: 1.5e12,
+        ..ScorecardSide::default()
+    };
+    let hour = ScorecardHour {
+        advised_seconds: 3_000,
+        enforced_seconds: 60,
+        real: side,
+        advised: ScorecardSide { unmeasured: 1, ..side },
+        conflicts: 2,
+        is_incomplete: true,
+    };
+    let target = AdvisedTarget {
+        compacted_at: at(14),
+        file_bytes: 5_000,
+        left_bytes: 2_000,
+        active_bytes: Some(1_800),
+        left_active_bytes: None,
+        update_seq: Some(70),
+        compacted_seq: Some(60),
+    };
+    let job = AdvisedJob {
+        target: shard(2),
+        node: NODE.into(),
+        shard: Some("shards/00000000-7fffffff/db2.17".into()),
+        design: None,
+        channel: "ratio_dbs".into(),
+        started_at: at(590),
+        ends_at: at(700),
+        rewrite_bytes: 900,
+        peak_bytes: 2_000,
+        is_in_conflict: true,
+    };
+    let changes = [
+        ScorecardChange::Hour(498_611, Some(hour)),
+        ScorecardChange::Target(shard(1), Some(target)),
+        ScorecardChange::Jobs(vec![job]),
+    ];
+    changes.map(StateChange::Scorecard).into()
+}
+
+/// Advice that is given, that is gone, and that is muted.
+fn advice() -> Vec<StateChange> {
+    let mute = Mute { since: at(15), until: at(9_000), by: Some("ann".into()), why: None };
+    let given = AdviceRecord { first_seen: Some(at(16)), ..AdviceRecord::default() };
+    let gone = AdviceRecord { gone_at: Some(at(17)), ..given.clone() };
+    let muted = AdviceRecord { mute: Some(mute), ..AdviceRecord::default() };
+    let keys =
+        [AdviceKey::of("stale_indexes", "orders".into()), AdviceKey::of("trash", NODE.into())];
+    let all = AdviceKey::of_code("lagging_index");
+    let records = keys.into_iter().chain([all]).zip([given, gone, muted]);
+    records.map(|(key, record)| StateChange::SetAdvice(key, Some(record))).collect()
+}
+
 fn contents_of_0_1_0() -> Contents {
     let suspension = |why: Option<&str>| Suspension {
         since: at(3),
@@ -261,12 +331,23 @@ fn contents_of_0_1_0() -> Contents {
     let records = target_records()
         .into_iter()
         .map(|(target, record)| StateChange::SetTargetRecord(target, Some(record)));
+    let speed = BuildSpeed {
+        db: "orders".into(),
+        design: "_design/reports".into(),
+        node: NODE.into(),
+        language: Some("javascript".into()),
+        views: Some(2),
+        changes: 40_000,
+        seconds: 20,
+        indexers: 2,
+        at: at(12),
+    };
     let calibration = Calibration {
         headroom_factor: Some(2.5),
         rate: Some(1.5),
         db_ratio: Some(1.25),
         view_ratio: Some(0.5),
-        ..Calibration::default()
+        builds: BuildSpeeds(vec![speed]),
     };
     let others = [
         StateChange::StartIntended(open_start(21)),
@@ -275,6 +356,10 @@ fn contents_of_0_1_0() -> Contents {
         StateChange::Suspend(SuspensionScope::Node(NODE.into()), suspension(None)),
         StateChange::Suspend(SuspensionScope::Channel("slack_dbs".into()), suspension(None)),
         StateChange::Calibrate(calibration),
+        StateChange::SetCorrection(
+            CorrectionKey { db: "orders".into(), suffix: ".17".into(), kind: TargetKind::Db },
+            Some(CorrectionRecord { at: at(13), outcomes: 2.5, ..CorrectionRecord::default() }),
+        ),
     ];
     let mark = PublishedDbState {
         db: "orders".into(),
@@ -290,7 +375,7 @@ fn contents_of_0_1_0() -> Contents {
             uuids: ["0c5c7bd14a1f2cc0ab2d1f6d0f1ad9a1".to_owned()].into(),
             nodes: [NODE.to_owned(), "couchdb@b".to_owned()].into(),
         },
-        changes: ended.chain(records).chain(others).collect(),
+        changes: ended.chain(records).chain(others).chain(scorecard()).chain(advice()).collect(),
         setting_overrides: vec![(setting("ratio_dbs"), true)],
         events: events(),
         progress: EventProgress { position: Some(position), marks: vec![mark] },
@@ -310,6 +395,7 @@ impl Contents {
             setting_overrides: self.setting_overrides.clone(),
             events,
             progress: self.progress.clone(),
+            backup_at: Some(at(599)),
             ..WriteBatch::default()
         };
         for batch in [first, second] {
@@ -319,6 +405,15 @@ impl Contents {
         store.save_measurements(&measured).unwrap();
         store.close().unwrap();
     }
+}
+
+#[test]
+fn the_newest_has_one_event_of_each_type() {
+    let newest = RELEASES.last().expect("there is a release");
+    let events = (newest.contents)().events;
+    let has = |wanted: &EventType| events.iter().any(|event| event.event_type() == *wanted);
+    let missing: Vec<EventType> = EventType::ALL.into_iter().filter(|it| !has(it)).collect();
+    assert_eq!(missing, []);
 }
 
 #[test]
