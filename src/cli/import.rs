@@ -4,7 +4,8 @@ mod rent;
 
 use super::{
     CommandError, Exit,
-    args::{Daemon, ImportArgs, ImportAs},
+    args::{Daemon, Format, ImportArgs, ImportAs},
+    next_step::{AFTER_IMPORT, print_next_step},
     print, print_note, read_once,
 };
 use crate::{
@@ -40,6 +41,7 @@ async fn equal(args: ImportArgs) -> Result<Exit, CommandError> {
     .map_err(CommandError::failed)?;
     print(&yaml(&imported))?;
     imported.findings.iter().for_each(|finding| print_note(&finding.to_string()));
+    print_next_step(Format::Table, AFTER_IMPORT);
     Ok(if imported.is_equal() { Exit::Done } else { Exit::Failed })
 }
 

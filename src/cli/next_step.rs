@@ -61,6 +61,9 @@ pub(super) const AFTER_EXPLAIN_OF_SERVICE: &str =
 pub(super) const AFTER_CHECK_CONFIG: &str =
     "Next: recliner serve, with the same flags, starts with this configuration.";
 
+/// After `import` printed channels.
+pub(super) const AFTER_IMPORT: &str = "Next: save this as recliner.yml, then recliner check-config --config.file recliner.yml checks it.";
+
 /// The first line of `serve`: where it answers.
 pub(super) fn print_where_it_serves(own: &str) {
     if io::stderr().is_terminal() {

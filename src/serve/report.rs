@@ -279,7 +279,7 @@ pub struct NodeLine {
     pub findings: Vec<Word>,
     /// When a pass over its targets last ended with none unread.
     pub last_success: Option<String>,
-    /// What is known of its own daemon: `unasked`, `not_offered`, `failed` or `up`.
+    /// What is known of its own daemon: `no_direct_address`, `not_offered`, `failed` or `up`.
     #[schemars(with = "words::Smoosh")]
     pub smoosh: Word,
     /// What its directories hold in addition to targets, if they are read.
@@ -429,7 +429,7 @@ impl NodeLine {
     #[must_use]
     pub fn smoosh_says(&self) -> &str {
         match &*self.smoosh {
-            "unasked" => "no direct address",
+            "no_direct_address" => "no direct address",
             "not_offered" => "needs CouchDB 3.4",
             other => other,
         }
@@ -449,7 +449,7 @@ impl NodeLine {
             findings: findings(node),
             last_success: node.last_success.map(Moment::rfc3339),
             smoosh: Word::Borrowed(match node.smoosh {
-                NodeSmoosh::NoDirectAddress => "unasked",
+                NodeSmoosh::NoDirectAddress => "no_direct_address",
                 NodeSmoosh::Unsupported => "not_offered",
                 NodeSmoosh::Failed => "failed",
                 NodeSmoosh::Channels(_) => "up",

@@ -39,8 +39,11 @@ pub(super) async fn first_page(headers: HeaderMap) -> Response {
 
 /// `/docs/{page}`.
 pub(super) async fn one_page(uri: Uri, headers: HeaderMap) -> Response {
-    let name = uri.path().strip_prefix("/docs/").unwrap_or_default();
-    page_response(name, &headers)
+    match uri.path().strip_prefix("/docs/").unwrap_or_default() {
+        // As in the book that mdBook builds.
+        "index.html" => first_page(headers).await,
+        name => page_response(name, &headers),
+    }
 }
 
 /// `/docs/images/{image}`.

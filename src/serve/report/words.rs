@@ -76,7 +76,7 @@ vocabularies! {
     /// What makes the numbers of a start less certain.
     Caveat: plan::Caveat::ALL.map(plan::Caveat::label);
     /// What is known of CouchDB's own compaction daemon on a node.
-    Smoosh: ["unasked", "not_offered", "failed", "up"];
+    Smoosh: ["no_direct_address", "not_offered", "failed", "up"];
     /// Whose settings are shown: the cluster's, or the defaults of CouchDB's code.
     SmooshSettings: ["cluster", "defaults"];
     /// How waste compares with smoosh's: within a tenth, the nearest found, more with every horizon, the

@@ -320,7 +320,7 @@ async fn status_and_config_say_what_is_in_force() {
         nodes[1],
         json!({
             "node": "couchdb@b", "up": false, "member": true, "version": null,
-            "own_address": false, "findings": [], "served": true, "last_success": null, "smoosh": "unasked",
+            "own_address": false, "findings": [], "served": true, "last_success": null, "smoosh": "no_direct_address",
             "disk": null,
             "source_disagreements": null,
         })
