@@ -28,9 +28,9 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         severity: Severity::Info,
         subject: Subject::Cluster,
         says: format!(
-            "Compacting {} {} frees {}, but recliner only advises.",
-            grouped(targets),
-            if targets == 1 { "target that waits" } else { "targets that wait" },
+            "{} waiting; compacting {} would free {}, but recliner is in advise mode.",
+            if targets == 1 { "1 target is".to_owned() } else { format!("{} targets are", grouped(targets)) },
+            if targets == 1 { "it" } else { "them" },
             format_size_short(bytes),
         ),
         evidence: vec![("reclaimable_bytes", bytes.into()), ("targets", targets.into())],
@@ -67,8 +67,23 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "Compacting 1 target that waits frees 731 MiB, but recliner only advises."
+            "1 target is waiting; compacting it would free 731 MiB, but recliner is in advise mode."
         );
+    }
+
+    #[test]
+    fn little_waste_is_no_advice() {
+        let found = |min_bytes| {
+            let active = Some(2 * TENTH);
+            let shard = Shard { active_bytes: active, ..Shard::new("orders", "a", 0, 10 * TENTH) };
+            let mut cluster = TestCluster::with_shards(&[shard]);
+            cluster.settings.min_bytes = min_bytes;
+            cluster.findings_of(&RULE)
+        };
+        let [only] = &found(1)[..] else { panic!("nothing waits") };
+        let Gain::Bytes(waste) = only.gain else { panic!("{only:?}") };
+        assert_eq!(found(waste).len(), 1);
+        assert_eq!(found(waste + 1), []);
     }
 
     #[test]
