@@ -2,7 +2,7 @@
 
 use super::{LagHistory, Survey, VolumeDates};
 use crate::{
-    model::settings::advice::AdviceSettings,
+    model::settings::advice::{AdviceSettings, RemedySettings},
     plan::Plan,
     scan::ScanStatus,
     sources::node_settings::NodeSettings,
@@ -26,6 +26,8 @@ pub struct AdviceInputs {
     pub lags: Arc<LagHistory>,
     /// The thresholds.
     pub settings: AdviceSettings,
+    /// What remedies must not advise again.
+    pub remedy_settings: RemedySettings,
 }
 
 /// The inputs, with what one pass over all targets gathered.
