@@ -1,5 +1,6 @@
 //! CouchDB's settings, and its versions, on the nodes.
 
+mod disk_monitor_on;
 mod mixed_versions;
 mod no_file_compression;
 mod settings_differ;
@@ -34,6 +35,7 @@ pub(super) const FAMILY: Family = Family {
         smoosh_falls_behind::RULE,
         no_file_compression::RULE,
         too_few_open_databases::RULE,
+        disk_monitor_on::RULE,
         settings_differ::RULE,
         mixed_versions::RULE,
         version_with_compaction_fault::RULE,
