@@ -54,6 +54,12 @@ impl<'a> Situation<'a> {
         &self.inputs.settings
     }
 
+    /// Whether a channel ranks by rent already.
+    #[must_use]
+    pub fn has_rent_channel(&self) -> bool {
+        self.inputs.plan.channels.by_rent().next().is_some()
+    }
+
     /// Number of copies that each range of a database has on average, at least one.
     #[must_use]
     pub fn copies_of(&self, db: DbIx) -> u64 {
