@@ -171,7 +171,9 @@ impl AdviceView {
         let result = self.results.iter().find(|result| result.rule.code == code);
         let known = result.map_or(&[][..], |result| &result.findings);
         let is_shown = known.iter().any(|finding| finding.subject.to_string() == *subject);
-        if is_shown || result.is_some_and(|result| result.surplus.count() > 0) {
+        // One that hovers at its threshold is absent at times.
+        let may_return = self.absent_since.contains_key(key);
+        if is_shown || may_return || result.is_some_and(|result| result.surplus.count() > 0) {
             return Ok(());
         }
         let names: Vec<String> = known.iter().map(|finding| finding.subject.to_string()).collect();

@@ -53,6 +53,7 @@ fn it_is_remembered_since_when_something_is_found_and_only_changes_are_stored() 
     let later = NOW.plus(2 * DAY);
     assert_eq!(view.update(results(&["a"], 0), later), [], "it may return");
     assert_eq!(since(&view, later), [("a".to_owned(), 0)], "what is absent is not listed");
+    assert_eq!(view.check_known(&key("b")), Ok(()), "it can be muted");
     assert_eq!(view.update(results(&["a"], 0), later.plus(HOUR)).len(), 1, "b is gone");
     assert_eq!(view.records[&key("b")].gone_at, Some(later));
     let again = NOW.plus(3 * DAY);
