@@ -13,7 +13,7 @@ use recliner::{
     model::{
         channel::Channels,
         facts::{FactSource, Facts, Measurement, OptionalU64},
-        settings::advice::AdviceSettings,
+        settings::advice::{AdviceSettings, RemedySettings},
     },
     plan::{Conditions, Queues, Rules},
     scan::ScanStatus,
@@ -103,6 +103,7 @@ fn inputs(targets: u64) -> AdviceInputs {
         volume_dates: None,
         lags: Arc::default(),
         settings: AdviceSettings::default(),
+        remedy_settings: RemedySettings::default(),
     }
 }
 

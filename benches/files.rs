@@ -96,7 +96,7 @@ fn walked(
         found.fetch_add(batch.len(), Ordering::Relaxed);
         true
     });
-    let walked = walked.map_err(|why| why.label())?;
+    let walked = walked.map_err(|why| why.problem.label())?;
     Ok((began.elapsed(), walked.cache, found.into_inner()))
 }
 

@@ -17,7 +17,7 @@ mod walk_cache;
 pub use file_meaning::{FileMeaning, file_meaning};
 pub use open_file::OpenFile;
 pub use read::{HeaderValues, directory_owner};
-pub use read_problem::ReadProblem;
+pub use read_problem::{ReadProblem, RootError};
 pub use space::FileSystemSpace;
 pub use walk::{WalkResult, walk};
 pub use walk_cache::WalkCache;

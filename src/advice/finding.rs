@@ -214,7 +214,14 @@ impl Finding {
     /// The order in which findings are shown: the worst first, then the most valuable.
     #[must_use]
     pub fn compare(&self, other: &Self) -> Ordering {
-        let rank = |it: &Self| (it.severity, it.gain.weight());
+        let rank = |it: &Self| rank(it.severity, it.gain);
         rank(other).cmp(&rank(self)).then_with(|| self.subject.cmp(&other.subject))
     }
+}
+
+/// By which findings are compared: the worst first, then the most valuable. What is critical and of unknown worth may
+/// be worth everything.
+pub(super) fn rank(severity: Severity, gain: Gain) -> (Severity, u64) {
+    let is_unknown = severity == Severity::Critical && gain == Gain::Unknown;
+    (severity, if is_unknown { u64::MAX } else { gain.weight() })
 }

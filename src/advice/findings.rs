@@ -3,7 +3,7 @@
 //! Owns the choice of the findings that are shown in full. A rule may find a hundred thousand shards; only the
 //! most valuable are put into words, and the rest is counted.
 
-use super::{Finding, Gain, Severity};
+use super::{Finding, Gain, Severity, finding::rank};
 use std::cmp::Reverse;
 
 /// Maximum number of findings of one rule that are shown.
@@ -42,7 +42,6 @@ pub struct Findings {
 impl Findings {
     /// Adds a finding. It is only put into words if it is among the most valuable so far.
     pub fn offer(&mut self, severity: Severity, gain: Gain, finding: impl FnOnce() -> Finding) {
-        let rank = |severity, gain: Gain| (severity, gain.weight());
         if self.shown.len() < MAX_SHOWN {
             self.shown.push(finding());
             return;

@@ -134,6 +134,8 @@ pub struct Preflight {
     pub document_changes: Vec<String>,
     /// Each view of both documents.
     pub views: Vec<(String, ViewChange)>,
+    /// Names of the search indexes that are built. What they cost is not estimated.
+    pub search_indexes: Vec<String>,
     /// Number of documents, one copy of each range counted; none if unknown.
     pub docs: Option<u64>,
     /// The size of the new index; none if nothing is built or nothing tells it.
@@ -208,6 +210,10 @@ pub fn preflight(inputs: &PreflightInputs<'_>) -> Preflight {
         shared_with: sharing,
         document_changes: difference.document,
         views: difference.views,
+        search_indexes: design.new_searches(match present {
+            PresentDesign::Known(present) => Some(&**present),
+            PresentDesign::Absent | PresentDesign::Unread(_) => None,
+        }),
         docs: docs(&placed, snapshot, db),
         size,
         seconds,

@@ -107,6 +107,13 @@ impl Remedy {
         Self::couchdb(says, "DELETE", &path, None)
     }
 
+    /// The requests that copy what is at one path to another.
+    #[must_use]
+    pub fn copy_document(says: impl Into<String>, from: &[&str], to: &[&str]) -> Self {
+        let line = |method, path| Self::couchdb("", method, path, None).text.unwrap_or_default();
+        Self::command(says, format!("{} | {} -d @-", line("GET", from), line("PUT", to)))
+    }
+
     /// A request to CouchDB: a method, the parts of the path, which are encoded, and the JSON to send.
     #[must_use]
     pub fn couchdb(
@@ -122,10 +129,22 @@ impl Remedy {
         let path: String = path.iter().map(|part| format!("/{}", encoded(part))).collect();
         line.push_str(&format!(" \"$COUCHDB_URL\"{}", quoted(&path)));
         if let Some(body) = body {
-            line.push_str(&format!(" -d {}", quoted(&body.to_string())));
+            line.push_str(&format!(" -d {}", quoted_but_variables(&body.to_string())));
         }
         Self::command(says, line)
     }
+}
+
+/// In the JSON of a request: the reader's address of CouchDB, user and password.
+pub(super) const URL_VARIABLE: &str = "${COUCHDB_URL}";
+pub(super) const USER_VARIABLE: &str = "${COUCHDB_USER}";
+pub(super) const PASSWORD_VARIABLE: &str = "${COUCHDB_PASSWORD}";
+
+/// A word for a POSIX shell, in which these variables are replaced.
+fn quoted_but_variables(word: &str) -> String {
+    [URL_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE]
+        .iter()
+        .fold(quoted(word), |word, name| word.replace(name, &format!("'\"{name}\"'")))
 }
 
 /// A part of a path; the slash of `_design/x` stays.
@@ -138,7 +157,7 @@ fn encoded(part: &str) -> String {
 }
 
 /// A word for a POSIX shell.
-pub(super) fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=@%,+".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

@@ -2,7 +2,7 @@
 
 use super::{LagHistory, Survey, VolumeDates};
 use crate::{
-    model::settings::advice::AdviceSettings,
+    model::settings::advice::{AdviceSettings, RemedySettings},
     plan::Plan,
     scan::ScanStatus,
     sources::node_settings::NodeSettings,
@@ -26,6 +26,8 @@ pub struct AdviceInputs {
     pub lags: Arc<LagHistory>,
     /// The thresholds.
     pub settings: AdviceSettings,
+    /// What remedies must not advise again.
+    pub remedy_settings: RemedySettings,
 }
 
 /// The inputs, with what one pass over all targets gathered.
@@ -50,6 +52,12 @@ impl<'a> Situation<'a> {
     #[must_use]
     pub const fn settings(&self) -> &'a AdviceSettings {
         &self.inputs.settings
+    }
+
+    /// Whether a channel ranks by rent already.
+    #[must_use]
+    pub fn has_rent_channel(&self) -> bool {
+        self.inputs.plan.channels.by_rent().next().is_some()
     }
 
     /// Number of copies that each range of a database has on average, at least one.

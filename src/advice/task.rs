@@ -11,7 +11,7 @@ use crate::{
     model::{
         channel::Channels,
         records::{AdviceKey, AdviceRecord, Mute, StateChange, StateStore, StoreError},
-        settings::advice::AdviceSettings,
+        settings::advice::{AdviceSettings, RemedySettings},
     },
     plan::Plan,
     scan::ScanStatus,
@@ -101,6 +101,8 @@ pub struct AdviceSources {
     pub smoosh_channels: fn(&NodeSettings) -> Channels,
     /// The thresholds.
     pub settings: watch::Receiver<AdviceSettings>,
+    /// What remedies must not advise again.
+    pub remedy_settings: watch::Receiver<RemedySettings>,
 }
 
 impl AdviceSources {
@@ -112,6 +114,7 @@ impl AdviceSources {
             volume_dates: None,
             lags: Arc::default(),
             settings: *self.settings.borrow(),
+            remedy_settings: self.remedy_settings.borrow().clone(),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
         channel::Channels,
         facts::{FactFlags, FactSource, Facts, Measurement, Overhead},
         records::JobOwner,
-        settings::advice::AdviceSettings,
+        settings::advice::{AdviceSettings, RemedySettings},
         target::{TargetKind, TargetState},
     },
     plan::{
@@ -159,6 +159,7 @@ pub(crate) struct TestCluster {
     pub(crate) volume_dates: Option<VolumeDates>,
     pub(crate) lags: LagHistory,
     pub(crate) settings: AdviceSettings,
+    pub(crate) remedy_settings: RemedySettings,
 }
 
 impl TestCluster {
@@ -173,6 +174,7 @@ impl TestCluster {
             volume_dates: None,
             lags: LagHistory::default(),
             settings: AdviceSettings::default(),
+            remedy_settings: RemedySettings::default(),
         }
     }
 
@@ -360,6 +362,7 @@ impl TestCluster {
             volume_dates: self.volume_dates.map(Arc::new),
             lags: Arc::new(self.lags),
             settings: self.settings,
+            remedy_settings: self.remedy_settings,
         }
     }
 

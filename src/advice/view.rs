@@ -14,6 +14,12 @@ use std::{
 };
 use wall_clock::Moment;
 
+/// A finding counts as gone only after this time: one that hovers at its threshold comes and goes by the minute.
+const GONE_AFTER: Duration = Duration::from_secs(3_600);
+
+/// A finding that returns within this time is still the one that it was.
+const SAME_WITHIN: Duration = Duration::from_secs(86_400);
+
 /// How long it is remembered that advice is no longer given.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
 
@@ -39,13 +45,16 @@ pub struct AdviceView {
     pub results: Vec<RuleResult>,
     /// What is remembered.
     pub records: BTreeMap<AdviceKey, AdviceRecord>,
+    /// Since when findings that do not count as gone yet are absent. It is not stored: after a restart the time
+    /// begins again.
+    absent_since: BTreeMap<AdviceKey, Moment>,
 }
 
 impl AdviceView {
     /// What the rules found, without anything remembered.
     #[must_use]
     pub fn found(results: Vec<RuleResult>, now: Moment) -> Self {
-        Self { checked_at: Some(now), results, records: BTreeMap::new() }
+        Self { checked_at: Some(now), results, ..Self::default() }
     }
 
     /// Every finding that is shown, the worst first, then the most valuable.
@@ -107,20 +116,15 @@ impl AdviceView {
             }
         }
         for key in &found {
+            self.absent_since.remove(key);
             let record = self.records.entry(key.clone()).or_default();
+            record.gone_at = record.gone_at.filter(|gone| gone.age(now) >= SAME_WITHIN);
             if record.first_seen.is_none() || record.gone_at.is_some() {
-                *record = AdviceRecord { first_seen: Some(now), gone_at: None, ..record.clone() };
+                (record.first_seen, record.gone_at) = (Some(now), None);
             }
         }
-        // Findings that are only counted may be among those that were shown before.
-        let is_crowded = |code: &str| {
-            self.results.iter().any(|it| it.rule.code == code && it.surplus.count() > 0)
-        };
-        for (key, record) in &mut self.records {
-            let is_gone = !found.contains(key) && !is_crowded(&key.code);
-            if is_gone && record.first_seen.is_some() && record.gone_at.is_none() {
-                record.gone_at = Some(now);
-            }
+        self.note_absent(&found, now);
+        for record in self.records.values_mut() {
             record.mute = record.mute.take().filter(|mute| now < mute.until);
         }
         self.records.retain(|key, record| {
@@ -132,6 +136,25 @@ impl AdviceView {
             record.mute.is_some() || (is_kept && rule_of_code(&key.code).is_some())
         });
         changes(&before, &self.records)
+    }
+
+    /// Marks what was not found for long enough as gone.
+    fn note_absent(&mut self, found: &BTreeSet<AdviceKey>, now: Moment) {
+        // Findings that are only counted may be among those that were shown before.
+        let is_crowded = |code: &str| {
+            self.results.iter().any(|it| it.rule.code == code && it.surplus.count() > 0)
+        };
+        for (key, record) in &mut self.records {
+            if found.contains(key) || is_crowded(&key.code) {
+                self.absent_since.remove(key);
+            } else if record.first_seen.is_some() && record.gone_at.is_none() {
+                let since = *self.absent_since.entry(key.clone()).or_insert(now);
+                if since.age(now) >= GONE_AFTER {
+                    record.gone_at = Some(since);
+                    self.absent_since.remove(key);
+                }
+            }
+        }
     }
 
     /// Whether there is such advice.
@@ -148,7 +171,9 @@ impl AdviceView {
         let result = self.results.iter().find(|result| result.rule.code == code);
         let known = result.map_or(&[][..], |result| &result.findings);
         let is_shown = known.iter().any(|finding| finding.subject.to_string() == *subject);
-        if is_shown || result.is_some_and(|result| result.surplus.count() > 0) {
+        // One that hovers at its threshold is absent at times.
+        let may_return = self.absent_since.contains_key(key);
+        if is_shown || may_return || result.is_some_and(|result| result.surplus.count() > 0) {
             return Ok(());
         }
         let names: Vec<String> = known.iter().map(|finding| finding.subject.to_string()).collect();
@@ -170,6 +195,9 @@ impl AdviceView {
         let muted = self.records.iter().filter(|(_, record)| record.mute.is_some());
         let muted: Vec<String> = muted.map(|(key, _)| words(key)).collect();
         let muted = if muted.is_empty() { "nothing".to_owned() } else { listed(&muted) };
+        if rule_of_code(&key.code).is_none() {
+            return format!("no advice has the code {:?}; muted: {muted}", key.code);
+        }
         format!("{} is not muted; muted: {muted}", words(key))
     }
 

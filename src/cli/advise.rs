@@ -6,11 +6,11 @@ use super::{
     orders::until_carried_out,
     print, print_error, print_json, printable,
     read_once::{self, AnswerSource, ClusterReading},
-    service_client::ServiceClient,
+    service_client::{DEFAULT_URL, ServiceClient},
     table,
 };
 use crate::{
-    advice::{AdviceInputs, AdviceView, AttributeBy, Severity, Waste, check},
+    advice::{AdviceInputs, AdviceView, AttributeBy, Severity, Waste, check, quoted},
     model::settings::Settings,
     serve::report::{
         Advice, Usage,
@@ -37,8 +37,12 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
     if let Some(by) = &args.by {
         return usage(&args, by).await;
     }
+    let mut direct = None;
     let (advice, unseen) = match args.source.answer_source(args.recliner.as_deref(), &args.login)? {
-        AnswerSource::Service(client) => (ask_service(&client).await?, None),
+        AnswerSource::Service(client) => {
+            let base = client.name().to_owned();
+            (addressed(ask_service(&client).await?, &base), None)
+        }
         AnswerSource::Default(client) => {
             (ask_service(&client).await.map_err(read_once::missing_source_error)?, None)
         }
@@ -47,7 +51,11 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
             for why in reading.node_settings.problems.values() {
                 print_error(&printable(&format!("how a node is set could not be read: {why}")));
             }
-            (advice_of(reading, &settings), Some(unseen))
+            let reads_directories =
+                reading.plan.snapshot.nodes().iter().any(|node| node.disk_usage.is_some());
+            direct = Some(direct_note(reads_directories));
+            // Which recliner watches this cluster is the reader's to know.
+            (addressed(advice_of(reading, &settings), "$RECLINER_URL"), Some(unseen))
         }
     };
     let memory = unseen.is_none();
@@ -55,10 +63,9 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
         Format::Json => print_json(&AdviceAnswer { advice: &advice, memory })?,
         Format::Table => {
             let mut text = table::advice(&advice, table::width());
-            if !memory {
-                text.push_str(
-                    "\nRead directly, without a running recliner: growth, since when, and what was muted\nare unknown.\n",
-                );
+            if let Some(note) = &direct {
+                text.push('\n');
+                text.push_str(&table::paragraph(note, table::width()));
             }
             print(&text)?;
         }
@@ -67,6 +74,43 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
         Some(severity) if has_severity(&advice, severity) => Exit::Found,
         _ => unseen.unwrap_or(Exit::Done),
     })
+}
+
+/// What a direct read does not show.
+fn direct_note(reads_directories: bool) -> String {
+    let mut note = "Read directly, without a running recliner: growth, since when, and what was muted are unknown. $RECLINER_URL is the address of a running recliner."
+        .to_owned();
+    if !reads_directories {
+        note.push_str(
+            " No directory was read: leftovers, trash and the sizes of stale indexes are unknown.",
+        );
+    }
+    note
+}
+
+/// Commands that ask or order a running recliner.
+const ASKING: [&str; 4] =
+    ["recliner compact", "recliner explain", "recliner plan", "recliner what-if"];
+
+/// The advice with commands that reach this recliner, where it is not the one that they reach by themselves.
+fn addressed(mut advice: Advice, url: &str) -> Advice {
+    if url == DEFAULT_URL {
+        return advice;
+    }
+    let word = if url.starts_with('$') { format!("\"{url}\"") } else { quoted(url) };
+    for text in
+        advice.advice.iter_mut().flat_map(|line| &mut line.remedy).flat_map(|it| &mut it.text)
+    {
+        let asks = ASKING.iter().find(|verb| text.strip_prefix(**verb).is_some_and(is_end_of_word));
+        if let Some(verb) = asks {
+            text.insert_str(verb.len(), &format!(" --recliner.url {word}"));
+        }
+    }
+    advice
+}
+
+fn is_end_of_word(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with(' ')
 }
 
 /// Databases or design documents that a table names.
@@ -121,15 +165,29 @@ async fn read_cluster(
         false => read_once::read_cluster(&loaded.settings).await?,
     };
     read_once::print_read_errors(&reading.status);
+    check_not_empty(&reading, &loaded.settings)?;
     let unseen = !reading.status.errors.is_empty();
     let exit = if unseen { Exit::Incomplete } else { Exit::Done };
     Ok((reading, loaded.settings, exit))
 }
 
+/// A directory without a single shard file is most likely the wrong one.
+fn check_not_empty(reading: &ClusterReading, settings: &Settings) -> Result<(), CommandError> {
+    let is_alone = settings.couchdb.urls.is_empty();
+    let directory = settings.files.data_dir.as_ref().filter(|_| is_alone);
+    match directory.filter(|_| reading.plan.snapshot.row_count() == 0) {
+        Some(directory) if reading.status.errors.is_empty() => Err(CommandError::failed(format!(
+            "no shard files were found in {}; name the directory that CouchDB calls database_dir, which contains shards/",
+            directory.display()
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// The advice of what was read once.
 fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
     let now = Clock::System.now();
-    let waste = Waste::of(&reading.plan.snapshot);
+    let (waste, mode) = (Waste::of(&reading.plan.snapshot), reading.plan.rules.mode);
     let inputs = AdviceInputs {
         plan: reading.plan,
         status: reading.status,
@@ -137,9 +195,10 @@ fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
         volume_dates: None,
         lags: Arc::default(),
         settings: settings.advice,
+        remedy_settings: settings.into(),
     };
     let view = AdviceView::found(check(&inputs, now), now);
-    Advice::of(&view, waste, now)
+    Advice::of(&view, waste, mode, now)
 }
 
 /// Mutes advice, or ends that.
@@ -173,4 +232,40 @@ async fn mute(args: &AdviseArgs) -> Result<Exit, CommandError> {
         (Format::Table, None) => print(&format!("{name} counts again.\n"))?,
     }
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::{NOW, Shard, TestCluster};
+
+    /// What is to be pasted about waste and files of unknown databases.
+    fn texts(url: &str) -> Vec<String> {
+        let shard = Shard::new("orders", "a", 0, 900 << 20);
+        let (waste, orphan) = (shard.clone().with_active(1 << 20), Shard { db: "old", ..shard });
+        let inputs = TestCluster::with_shards(&[waste, orphan.orphan()]).inputs();
+        let (mode, waste) = (inputs.plan.rules.mode, Waste::of(&inputs.plan.snapshot));
+        let view = AdviceView::found(check(&inputs, NOW), NOW);
+        let advice = addressed(Advice::of(&view, waste, mode, NOW), url);
+        advice.advice.into_iter().flat_map(|line| line.remedy).filter_map(|it| it.text).collect()
+    }
+
+    #[test]
+    fn commands_reach_the_recliner_that_was_asked() {
+        let default = texts(DEFAULT_URL);
+        assert!(default.iter().all(|text| !text.contains("--recliner.url")), "{default:?}");
+        let starts = |texts: &[String], start: &str| texts.iter().any(|it| it.starts_with(start));
+        let other = texts("http://other:1");
+        assert!(starts(&other, "recliner plan --recliner.url http://other:1"), "{other:?}");
+        assert!(starts(&other, "recliner explain --recliner.url http://other:1 db:"), "{other:?}");
+        let direct = texts("$RECLINER_URL");
+        assert!(starts(&direct, "recliner what-if --recliner.url \"$RECLINER_URL\""), "{direct:?}");
+        assert_eq!(default.len(), other.len());
+    }
+
+    #[test]
+    fn a_direct_read_says_what_it_does_not_show() {
+        assert!(direct_note(false).contains("No directory was read: leftovers, trash and"));
+        assert!(!direct_note(true).contains("directory"));
+    }
 }

@@ -22,9 +22,10 @@ use tokio::{net::TcpListener, task::JoinSet};
 use wall_clock::Clock;
 
 /// Intervals are shorter than is sensible for a real CouchDB, so that a newcomer sees numbers
-/// change, and nodes do not rest; advice judges by minutes what takes days elsewhere. It enforces because nothing can be harmed. The simulation answers in place of the
-/// configured Prometheus, with the node's disk named in the query. The journal is in memory, so it
-/// keeps little.
+/// change, and nodes do not rest; advice judges by minutes what takes days elsewhere, and its limits
+/// are those of a small cluster. It enforces because nothing can be harmed. The simulation answers in
+/// place of the configured Prometheus, with the node's disk named in the query. The journal is in
+/// memory, so it keeps little.
 pub const CONFIG: &str = "mode: enforce
 scan: {interval: 10s}
 poll: 1s
@@ -41,7 +42,7 @@ smoosh:
     - upgrade_dbs
     - upgrade_views
 couchdb: {cold_reads_per_second: off}
-advice: {min_watched: 10m, max_backlog: 5m}
+advice: {min_watched: 10m, max_backlog: 5m, surplus_shards: 20, untaken_waste: 0.5%}
 journal:
   events: {keep: 1d, max_size: 4MiB}
   outcomes: {keep: 7d, max_size: 2MiB}
@@ -156,4 +157,78 @@ fn info_line(what: &str, value: &str) -> String {
 
 fn host_of(node: &str) -> &str {
     node.split_once('@').map_or(node, |(_, host)| host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        advice::{AdviceInputs, FAMILIES, Family, check},
+        model::{settings::Settings, settings::advice::RemedySettings},
+        service::{ClusterMonitor, Dependencies, TaskSet},
+    };
+    use std::{collections::BTreeSet, time::Duration};
+    use tokio::time::sleep;
+    use tokio_util::sync::CancellationToken;
+    use wall_clock::Moment;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn settings() -> Settings {
+        let world = demo_config();
+        let user = &world.users[0];
+        let flags = Flags {
+            couchdb_urls: world
+                .nodes
+                .iter()
+                .map(|node| format!("http://{}:5984", host_of(&node.name)))
+                .collect(),
+            couchdb_username: Some(user.name.clone()),
+            env_password: Some(user.password.as_str().into()),
+            ..Flags::default()
+        };
+        let file = config::File { name: "demo".as_ref(), bytes: CONFIG.as_bytes() };
+        config::load(&flags, Some(file)).unwrap().settings
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_family_of_advice_is_seen_within_minutes() {
+        let clock = Clock::anchored(Moment::from_unix(1_795_230_000));
+        let settings = settings();
+        let cluster = Cluster::new(demo_config(), 1, clock).unwrap();
+        let transport = Transport::in_process(cluster.by_host());
+        let (registry, stop) = (prometheus::Registry::new(), CancellationToken::new());
+        let mut tasks = TaskSet::new();
+        let around = |_| Dependencies {
+            meter: Some(Arc::new(SimulatedDisks(cluster.clone()))),
+            directories: Some(Arc::new(SimulatedDirectories(cluster.clone()))),
+            ..Dependencies::none()
+        };
+        let monitor = ClusterMonitor::start(
+            &settings, transport, clock, &registry, &mut tasks, &stop, around,
+        )
+        .unwrap();
+        let nothing_writes = tokio::sync::watch::channel(()).1;
+        let node_settings = monitor.start_node_settings(nothing_writes, &mut tasks);
+        monitor.start_enforcer(&mut tasks);
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        for _ in 0..15 {
+            sleep(MINUTE).await;
+            let inputs = AdviceInputs {
+                plan: Arc::clone(&monitor.planner.plan.borrow()),
+                status: Arc::clone(&monitor.scanner.status.borrow()),
+                node_settings: Arc::clone(&node_settings.borrow()),
+                volume_dates: None,
+                lags: Arc::default(),
+                settings: settings.advice,
+                remedy_settings: RemedySettings::from(&settings),
+            };
+            seen.extend(check(&inputs, clock.now()).iter().map(|result| result.rule.code));
+        }
+        let is_seen = |family: &&Family| family.rules.iter().any(|rule| seen.contains(rule.code));
+        let missing: Vec<&str> =
+            FAMILIES.iter().filter(|it| !is_seen(it)).map(|family| family.title).collect();
+        assert_eq!(missing, [""; 0], "{seen:?}");
+        stop.cancel();
+    }
 }

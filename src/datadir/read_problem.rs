@@ -66,7 +66,7 @@ impl ReadProblem {
                 "the system denies read access: run recliner as CouchDB's user, or \
                  grant it read access"
             }
-            Self::Io => "reading it failed: check the disk and the directory's name",
+            Self::Io => "reading it failed: check the disk",
             Self::TooDeep => "CouchDB's names are never this deep: check what it is",
             Self::NoValidHeader => {
                 "it contains no valid header: recliner inspect shows what CouchDB does with it"
@@ -88,6 +88,23 @@ impl ReadProblem {
                 "the signature in its header differs from its name: recliner inspect shows details"
             }
         }
+    }
+}
+
+/// A directory that a user named and that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootError {
+    /// The reason.
+    pub problem: ReadProblem,
+    /// The system's words.
+    pub cause: String,
+}
+
+impl From<Errno> for RootError {
+    fn from(why: Errno) -> Self {
+        let cause = why.to_string();
+        let words = cause.split_once(" (os error").map(|(words, _)| words.to_owned());
+        Self { problem: why.into(), cause: words.unwrap_or(cause) }
     }
 }
 

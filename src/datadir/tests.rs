@@ -291,10 +291,9 @@ fn nested_data_and_view_directories_are_two_trees() {
         NodeDirectories { data: root.path().to_owned(), views: Some(root.path().join("gone")) };
     assert!(!walked(&gone, &WalkCache::default()).0.is_complete);
     let gone = NodeDirectories { data: root.path().join("gone"), views: None };
-    assert_eq!(
-        walk(&gone, &WalkCache::default(), 2, now(), &|_| true).unwrap_err(),
-        ReadProblem::Io
-    );
+    let why = walk(&gone, &WalkCache::default(), 2, now(), &|_| true).unwrap_err();
+    let cause = "No such file or directory".to_owned();
+    assert_eq!(why, RootError { problem: ReadProblem::Io, cause });
 }
 
 #[test]

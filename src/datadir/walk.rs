@@ -5,8 +5,8 @@
 //! directory of a million files needs no more memory than one of ten.
 
 use super::{
-    DirectoryContent, FileMeaning, NodeDirectories, OtherFileSums, ReadProblem, WalkCache,
-    WalkItem,
+    DirectoryContent, FileMeaning, NodeDirectories, OtherFileSums, ReadProblem, RootError,
+    WalkCache, WalkItem,
     entries::for_each_entry,
     file_meaning,
     open_file::size,
@@ -77,7 +77,7 @@ pub fn walk(
     threads: usize,
     now: Moment,
     take: &(dyn Fn(Vec<WalkItem>) -> bool + Sync),
-) -> Result<WalkResult, ReadProblem> {
+) -> Result<WalkResult, RootError> {
     let data = open_root(&roots.data)?;
     let views = roots.views.as_deref().map(open_root);
     let place = |fd: &OwnedFd| fstat(fd).ok();
@@ -120,7 +120,7 @@ pub fn walk(
                     0,
                 );
             }
-            Some(Err(problem)) => walker.report_unread(b"the view directory", problem),
+            Some(Err(why)) => walker.report_unread(b"the view directory", why.problem),
             None => {}
         }
         walker.dispatch_batch();
@@ -147,9 +147,9 @@ pub fn walk(
 }
 
 /// Opens a root directory. Only here are links followed, because a user named the path.
-fn open_root(path: &Path) -> Result<OwnedFd, ReadProblem> {
+fn open_root(path: &Path) -> Result<OwnedFd, RootError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
-    open(path, flags, Mode::empty()).map_err(ReadProblem::from)
+    open(path, flags, Mode::empty()).map_err(RootError::from)
 }
 
 /// Whether both are the same directory: device and inode identify it.

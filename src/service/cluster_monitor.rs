@@ -15,7 +15,10 @@ use crate::{
         records::{
             AdviceKey, AdviceRecord, InMemoryStore, RecoveredState, ScorecardRecords, StateStore,
         },
-        settings::{ScanViews, Settings, advice::AdviceSettings},
+        settings::{
+            ScanViews, Settings,
+            advice::{AdviceSettings, RemedySettings},
+        },
     },
     plan::{Rules, disk, planner, pressure},
     scan,
@@ -138,6 +141,7 @@ pub struct ClusterMonitor {
     warmer_settings: latest::Sender<Arc<warmer::WarmerSettings>>,
     feed_client_settings: latest::Sender<feed_client::FeedSettings>,
     advice_settings: latest::Sender<AdviceSettings>,
+    remedy_settings: latest::Sender<RemedySettings>,
     store: Arc<dyn StateStore>,
     /// Until the tasks of the scorecard and of advice take them.
     left_records: LeftRecords,
@@ -256,6 +260,7 @@ impl ClusterMonitor {
             warmer_settings: settings_channel(warmer::WarmerSettings::from(settings)),
             feed_client_settings: latest::channel(settings.follow).0,
             advice_settings: latest::channel(settings.advice).0,
+            remedy_settings: latest::channel(RemedySettings::from(settings)).0,
             store,
             left_records,
         })
@@ -344,6 +349,7 @@ impl ClusterMonitor {
             node_settings,
             smoosh_channels,
             settings: self.advice_settings.subscribe(),
+            remedy_settings: self.remedy_settings.subscribe(),
         };
         let (task, handle) = AdviceTask::new(self.clock, sources, Arc::clone(&self.store));
         if let Some(recovered) = self.left_records.advice.take() {
@@ -482,6 +488,7 @@ impl ClusterMonitor {
         self.takeover_settings.send_replace(Arc::new(takeover::TakeoverSettings::from(new)));
         self.warmer_settings.send_replace(Arc::new(warmer::WarmerSettings::from(new)));
         self.advice_settings.send_replace(new.advice);
+        self.remedy_settings.send_replace(new.into());
         self.feed_client_settings
             .send_if_modified(|follow| std::mem::replace(follow, new.follow) != new.follow);
         Ok(())

@@ -22,8 +22,11 @@ use tokio_util::sync::CancellationToken;
 const INTERVAL: Duration = Duration::from_secs(300);
 
 /// Sections of which only these keys are kept: whatever else somebody wrote there is none of our business.
-const KEPT_KEYS: [(&str, [&str; 2]); 2] =
-    [("couchdb", ["file_compression", "max_dbs_open"]), ("cluster", ["n", "q"])];
+const KEPT_KEYS: [(&str, &[&str]); 3] = [
+    ("couchdb", &["file_compression", "max_dbs_open"]),
+    ("cluster", &["n", "q"]),
+    ("disk_monitor", &["enable"]),
+];
 
 /// Time limit for one node.
 const NODE_TIMEOUT: Duration = Duration::from_secs(30);

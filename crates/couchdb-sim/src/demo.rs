@@ -4,7 +4,7 @@
 //! minute. Sizes are only numbers: nothing is stored.
 
 use super::config::{Config, Database, Deploy, Design, Interrupted, Node, Orphan, Search};
-use couchdb_names::Engine;
+use couchdb_names::{Engine, Version};
 use std::time::Duration;
 
 /// Its nodes.
@@ -25,6 +25,7 @@ pub fn demo_config() -> Config {
     let node = |name: &&str| Node {
         disk: Some(DISK),
         smoosh: true,
+        version: version(name),
         settings: settings(name),
         ..Node::new(name)
     };
@@ -61,17 +62,25 @@ pub fn demo_config() -> Config {
     }
 }
 
-/// What an operator set on a node: a channel with its two sizes the wrong way round, and on the last node what
-/// was once tried out and forgotten.
+/// An upgrade that stopped before the second node.
+fn version(node: &str) -> Version {
+    if node == NAMES[1] { Version::new(3, 4, 2) } else { Version::new(3, 5, 0) }
+}
+
+/// What an operator set on a node: a channel with its two sizes the wrong way round and one that comes too late to
+/// get anything, which the first node has stopped; and on the last node what was once tried out and forgotten.
 fn settings(node: &str) -> Vec<(String, String, String)> {
     let everywhere = [
         ("nouveau", "enable", "true"),
-        ("smoosh", "db_channels", "big_dbs"),
+        ("smoosh", "db_channels", "big_dbs,weekend_dbs"),
         ("smoosh.big_dbs", "min_size", "107374182400"),
         ("smoosh.big_dbs", "max_size", "10737418240"),
+        ("smoosh.weekend_dbs", "priority", "ratio"),
+        ("smoosh.weekend_dbs", "min_priority", "3.0"),
     ];
     let tried = (node == NAMES[2]).then_some(("couchdb", "file_compression", "none"));
-    let all = everywhere.into_iter().chain(tried);
+    let stopped = (node == NAMES[0]).then_some(("smoosh.weekend_dbs", "concurrency", "0"));
+    let all = everywhere.into_iter().chain(tried).chain(stopped);
     all.map(|(section, key, value)| (section.into(), key.into(), value.into())).collect()
 }
 
@@ -294,5 +303,7 @@ fn databases() -> Vec<Database> {
         },
         Database { docs: 12_000, doc_bytes: 600, writes_per_second: 0.5, ..db("_users") },
         Database { docs: 14, ..db("_replicator") },
+        // More ranges than it has use for.
+        Database { q: 8, docs: 120, ..db("flags") },
     ]
 }

@@ -28,6 +28,7 @@ pub struct DesignDocument {
     pub is_updated_automatically: bool,
     pub(super) lib: Option<Value>,
     pub(super) options: Option<Value>,
+    pub(super) searches: Vec<SearchIndex>,
 }
 
 /// Why a text is not a design document that CouchDB could index. Each follows the name of its file.
@@ -40,7 +41,9 @@ pub enum DesignProblem {
     #[error("is not a design document: it is not a JSON object")]
     NotAnObject,
     /// Nothing in it says that it is a design document.
-    #[error("is not a design document: it has neither views nor an _id that begins with _design/")]
+    #[error(
+        "is not a design document: it has neither views nor search indexes nor an _id that begins with _design/"
+    )]
     NoDesign,
     /// It is another kind of document.
     #[error(
@@ -115,7 +118,7 @@ impl DesignDocument {
         let language = match document.get("language") {
             None => "javascript".to_owned(),
             Some(Value::String(language)) => language.clone(),
-            Some(_) => return Err(invalid("language is not a text")),
+            Some(_) => return Err(invalid("language is not a string")),
         };
         let signature = Design::parse(text).map_err(|why| invalid(&why.to_string()))?.signature;
         let autoupdate = document.get("autoupdate");
@@ -128,7 +131,16 @@ impl DesignDocument {
             is_updated_automatically: !autoupdate.is_some_and(off),
             lib,
             options: document.get("options").cloned(),
+            searches: searches_of(&document),
         })
+    }
+
+    /// The search indexes that are built beside the views, by name: those that the present document does not have
+    /// just so.
+    pub(super) fn new_searches(&self, present: Option<&Self>) -> Vec<String> {
+        let has_same = |search| present.is_some_and(|present| present.searches.contains(search));
+        let new = self.searches.iter().filter(|search| !has_same(search));
+        new.map(|search| search.name.clone()).collect()
     }
 
     /// Checks that CouchDB builds its views.
@@ -203,12 +215,17 @@ fn id_of(document: &Map<String, Value>, given: Option<&str>) -> Result<String, D
     match (document.get("_id"), given) {
         (Some(Value::String(id)), _) if is_named(id) => Ok(id.clone()),
         (Some(Value::String(id)), _) => Err(DesignProblem::OtherId(id.clone())),
-        (Some(_), _) => Err(invalid("_id is not a text")),
-        (None, _) if !document.contains_key("views") => Err(DesignProblem::NoDesign),
+        (Some(_), _) => Err(invalid("_id is not a string")),
+        (None, _) if !has_indexes(document) => Err(DesignProblem::NoDesign),
         (None, Some(id)) if is_named(id) => Ok(id.to_owned()),
         (None, Some(id)) => Err(DesignProblem::OtherId(id.to_owned())),
         (None, None) => Err(DesignProblem::NoId),
     }
+}
+
+/// Whether it defines indexes of any kind, as only design documents do.
+fn has_indexes(document: &Map<String, Value>) -> bool {
+    document.contains_key("views") || SEARCH_KEYS.iter().any(|key| document.contains_key(*key))
 }
 
 /// The views with map functions, and the library.
@@ -227,11 +244,38 @@ fn views_of(
         };
         match parts.get("map") {
             Some(Value::String(_) | Value::Object(_)) => found.insert(name.clone(), view.clone()),
-            Some(_) => return Err(invalid(&format!("the map of the view {name:?} is not a text"))),
+            Some(_) => {
+                return Err(invalid(&format!("the map of the view {name:?} is not a string")));
+            }
             None => return Err(invalid(&format!("the view {name:?} has no map"))),
         };
     }
     Ok((found, views.get("lib").cloned()))
+}
+
+/// A search index of a document: of nouveau, or of Clouseau.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct SearchIndex {
+    engine: &'static str,
+    name: String,
+    definition: Value,
+}
+
+/// The keys under which a document has search indexes: Clouseau's and nouveau's.
+const SEARCH_KEYS: [&str; 2] = ["indexes", "nouveau"];
+
+/// The search indexes of a document. What is no object CouchDB ignores, and so are search indexes without a
+/// definition here: none of this decides what is built of the views.
+fn searches_of(document: &Map<String, Value>) -> Vec<SearchIndex> {
+    let of_engine = |engine: &'static str| {
+        let indexes = document.get(engine).and_then(Value::as_object).into_iter().flatten();
+        indexes.map(move |(name, definition)| SearchIndex {
+            engine,
+            name: name.clone(),
+            definition: definition.clone(),
+        })
+    };
+    SEARCH_KEYS.into_iter().flat_map(of_engine).collect()
 }
 
 fn view_change(old: &Value, new: &Value) -> ViewChange {
@@ -257,13 +301,27 @@ mod tests {
     }
 
     #[test]
+    fn search_indexes_are_built_where_the_present_document_differs() {
+        let text = r#"{"_id":"_design/x","nouveau":{"by_text":{"index":"f"}},"indexes":{"old":{"index":"g"}}}"#;
+        let design = parse(text).unwrap();
+        assert!(design.views.is_empty());
+        assert_eq!(design.new_searches(None), ["old", "by_text"]);
+        assert_eq!(design.new_searches(Some(&design)), [""; 0]);
+        let present = r#"{"_id":"_design/x","nouveau":{"by_text":{"index":"other"}},"indexes":{"old":{"index":"g"}}}"#;
+        assert_eq!(design.new_searches(Some(&parse(present).unwrap())), ["by_text"]);
+        let unnamed = r#"{"indexes":{"a":{}}}"#;
+        assert_eq!(DesignDocument::parse(unnamed, Some("_design/y")).unwrap().id, "_design/y");
+        assert_eq!(parse(unnamed).unwrap_err(), DesignProblem::NoId);
+    }
+
+    #[test]
     fn what_is_no_design_document_is_named() {
         for (text, says) in [
             ("{", "is not JSON: EOF while parsing an object at line 1 column 1"),
             ("[]", "is not a design document: it is not a JSON object"),
             (
                 "{}",
-                "is not a design document: it has neither views nor an _id that begins with _design/",
+                "is not a design document: it has neither views nor search indexes nor an _id that begins with _design/",
             ),
             (
                 r#"{"_id":"order:7"}"#,
@@ -284,7 +342,7 @@ mod tests {
             ),
             (
                 r#"{"_id":"_design/x","views":{"a":{"map":3}}}"#,
-                "is not a design document that CouchDB takes: the map of the view \"a\" is not a text",
+                "is not a design document that CouchDB takes: the map of the view \"a\" is not a string",
             ),
             (
                 r#"{"_id":"_design/x","views":{"a":{"map":""}},"options":3}"#,

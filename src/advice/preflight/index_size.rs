@@ -198,10 +198,12 @@ impl IndexSize {
         let indexes = counted(self.measured as u64, "built index", "built indexes");
         match self.basis {
             SizeBasis::Siblings => {
-                format!("The size assumes {cost}, as {indexes} of this database cost, with room.")
+                format!(
+                    "The size assumes {cost}, as {indexes} of this database cost, with a safety margin."
+                )
             }
             SizeBasis::Present => format!(
-                "The size assumes {cost}: the views that stay cost what they cost in the present index, and all others what {indexes} of this database cost, with room."
+                "The size assumes {cost}: the views that stay cost what they cost in the present index, and all others what {indexes} of this database cost, with a safety margin."
             ),
             SizeBasis::Cluster => format!(
                 "The size assumes {cost}: this database has no built index, so the range is around {indexes} of other databases, and wide."

@@ -1,5 +1,6 @@
 //! CouchDB's settings, and its versions, on the nodes.
 
+mod disk_monitor_on;
 mod mixed_versions;
 mod no_file_compression;
 mod settings_differ;
@@ -13,7 +14,10 @@ mod version_with_compaction_fault;
 use super::Family;
 use crate::{
     advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
-    model::settings::work::{MARK_SECTION, mark_key},
+    model::{
+        channel::Mode,
+        settings::work::{MARK_SECTION, SmooshMode, mark_key},
+    },
     table::{Node, NodeIx},
     text::{counted, listed},
 };
@@ -31,6 +35,7 @@ pub(super) const FAMILY: Family = Family {
         smoosh_falls_behind::RULE,
         no_file_compression::RULE,
         too_few_open_databases::RULE,
+        disk_monitor_on::RULE,
         settings_differ::RULE,
         mixed_versions::RULE,
         version_with_compaction_fault::RULE,
@@ -63,6 +68,23 @@ fn is_taken_over(config: &NodeConfig, channel: &str) -> bool {
     value(config, MARK_SECTION, &mark_key(channel)).is_some()
 }
 
+/// How recliner gets to compact in place of a channel of smoosh; none if it is set to already.
+fn takeover(situation: &Situation<'_>, channel: &str) -> Option<Remedy> {
+    let smoosh = &situation.inputs.remedy_settings.smoosh;
+    let is_enforcing = situation.inputs.plan.rules.mode == Mode::Enforce;
+    let wins = "recliner then compacts in place of this channel, and what frees most first";
+    if smoosh.mode != SmooshMode::Takeover {
+        return Some(Remedy::choice(format!(
+            "Let recliner enforce with smoosh.mode: takeover; {wins}."
+        )));
+    }
+    if !smoosh.takeover.iter().any(|listed| listed == channel) {
+        return Some(Remedy::choice(format!("Add {channel} to smoosh.takeover; {wins}.")));
+    }
+    let enforce = || Remedy::choice(format!("Let recliner enforce (mode: enforce); {wins}."));
+    (!is_enforcing).then(enforce)
+}
+
 /// The channels of smoosh with a fault: what is wrong, and the nodes.
 fn channels_with(
     situation: &Situation<'_>,
@@ -72,7 +94,7 @@ fn channels_with(
     for config in configs(situation) {
         for found in read_smoosh(config).findings {
             let Some(channel) = found.section.strip_prefix("smoosh.") else { continue };
-            if found.fault == Some(fault) {
+            if found.fault == Some(fault) && !is_taken_over(config, channel) {
                 let (_, nodes) =
                     channels.entry(channel.to_owned()).or_insert((found.message, Vec::new()));
                 nodes.push(config.node.clone());

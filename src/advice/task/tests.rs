@@ -58,6 +58,7 @@ impl Rig {
             node_settings,
             smoosh_channels: |_| Channels::default(),
             settings: settings_rx,
+            remedy_settings: watch::channel(RemedySettings::default()).1,
         };
         let store = Arc::new(Store::default());
         let clock = Clock::anchored(Moment::from_unix(1_795_222_434));

@@ -3,6 +3,8 @@
 use super::*;
 use crate::advice::{Gain, Subject, Surplus, rules};
 
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 const NOW: Moment = Moment::from_unix(1_795_222_434);
 const CODE: &str = "orphan_shards";
@@ -49,11 +51,34 @@ fn it_is_remembered_since_when_something_is_found_and_only_changes_are_stored() 
     assert_eq!(view.update(results(&["a", "b"], 0), NOW).len(), 2);
     assert_eq!(view.update(results(&["a", "b"], 0), NOW.plus(DAY)), []);
     let later = NOW.plus(2 * DAY);
-    assert_eq!(view.update(results(&["a"], 0), later).len(), 1, "b is gone");
-    assert_eq!(since(&view, later), [("a".to_owned(), 0)]);
+    assert_eq!(view.update(results(&["a"], 0), later), [], "it may return");
+    assert_eq!(since(&view, later), [("a".to_owned(), 0)], "what is absent is not listed");
+    assert_eq!(view.check_known(&key("b")), Ok(()), "it can be muted");
+    assert_eq!(view.update(results(&["a"], 0), later.plus(HOUR)).len(), 1, "b is gone");
+    assert_eq!(view.records[&key("b")].gone_at, Some(later));
     let again = NOW.plus(3 * DAY);
     view.update(results(&["a", "b"], 0), again);
     assert_eq!(since(&view, again), [("a".to_owned(), 0), ("b".to_owned(), 3)]);
+}
+
+#[test]
+fn a_finding_that_hovers_at_its_threshold_stays_the_same_all_day() {
+    let mut view = AdviceView::default();
+    let mut changes = view.update(results(&["a"], 0), NOW).len();
+    for minute in 1..24 * 60_u32 {
+        // There for one minute in each hour.
+        let found = if minute % 60 == 0 { results(&["a"], 0) } else { Vec::new() };
+        let now = NOW.plus(minute * MINUTE);
+        changes += view.update(found, now).len();
+        assert_eq!(since(&view, now).len(), usize::from(minute % 60 == 0));
+    }
+    assert_eq!(changes, 1, "it is stored once");
+    let gone = NOW.plus(25 * HOUR);
+    view.update(Vec::new(), gone);
+    assert!(view.records[&key("a")].gone_at.is_some());
+    let again = NOW.plus(40 * HOUR);
+    view.update(results(&["a"], 0), again);
+    assert_eq!(since(&view, again), [("a".to_owned(), 0)], "it returned within a day");
 }
 
 #[test]
@@ -70,6 +95,7 @@ fn what_is_gone_for_a_month_is_forgotten() {
     let mut view = AdviceView::default();
     view.update(results(&["a"], 0), NOW);
     view.update(Vec::new(), NOW.plus(DAY));
+    view.update(Vec::new(), NOW.plus(2 * DAY));
     assert_eq!(view.update(Vec::new(), NOW.plus(30 * DAY)), []);
     let forgotten = view.update(Vec::new(), NOW.plus(31 * DAY));
     assert_eq!(forgotten, [StateChange::SetAdvice(key("a"), None)]);
@@ -131,5 +157,9 @@ fn an_order_about_something_else_is_told_what_there_is() {
     assert_eq!(
         view.not_muted(&key("b")),
         "orphan_shards about b is not muted; muted: orphan_shards about a"
+    );
+    assert_eq!(
+        view.not_muted(&AdviceKey::of_code("orphans")),
+        "no advice has the code \"orphans\"; muted: orphan_shards about a"
     );
 }

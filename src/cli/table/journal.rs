@@ -99,7 +99,7 @@ fn cells(row: &EventLine, nodes: &Nodes) -> [String; 4] {
     [
         row.seq.to_string(),
         short(&printable(&row.at)),
-        printable(&row.event_type).replace("index_build", "build").replace('_', " "),
+        printable(&row.type_in_words()).replace("index build", "build"),
         match (of.is_empty(), more.is_empty()) {
             (true, _) => more,
             (false, true) => of,

@@ -144,6 +144,7 @@ mod tests {
                 view("by_month", "added", &[]),
                 view("by_year\u{1b}[31m", "same", &[]),
             ],
+            search_indexes: Vec::new(),
             docs: Some(60_000_000),
             live_bytes: spread(9 << 30, 27 << 30),
             built_bytes: spread(36 << 30, 90 << 30),

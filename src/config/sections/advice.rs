@@ -13,7 +13,7 @@ pub(super) fn form() -> Form<AdviceSettings> {
     let keys = keys!(AdviceSettings {
         "advice.min_bytes" => min_bytes, Live, bytes(),
             "Advice that would free fewer bytes is not given.";
-        "advice.untaken_waste" => untaken_waste_percent, Live, percent_from(1),
+        "advice.untaken_waste" => untaken_waste_percent, Live, percent_from(0),
             "Share of all files from which on waste that no channel takes is worth advice.";
         "advice.deleted_documents" => deleted_documents_percent, Live, percent_from(1),
             "Share of deleted documents in a database from which on it is advised to be rid of them.";

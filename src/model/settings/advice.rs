@@ -1,5 +1,6 @@
 //! From when on recliner advises something.
 
+use super::{Settings, work::Smoosh};
 use std::time::Duration;
 
 /// The thresholds of advice that are a judgement. All others follow from what CouchDB does.
@@ -51,6 +52,21 @@ pub struct AdviceSettings {
     pub full_soon: Duration,
     /// Work that waits is reported if it would take longer than this: what is written meanwhile is waste too.
     pub max_backlog: Duration,
+}
+
+/// Settings of other sections that a remedy may name: what is set already is not advised.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RemedySettings {
+    /// How recliner and smoosh share the work.
+    pub smoosh: Smoosh,
+    /// Whether recliner builds indexes.
+    pub is_warmer_enabled: bool,
+}
+
+impl From<&Settings> for RemedySettings {
+    fn from(settings: &Settings) -> Self {
+        Self { smoosh: settings.smoosh.clone(), is_warmer_enabled: settings.warmer.enabled }
+    }
 }
 
 const DAY: u64 = 86_400;

@@ -59,7 +59,7 @@ pub(super) fn list(events: &[EventLine], now: Moment) -> Markup {
                 thead { tr { th { "when" } th { "what" } th { "about" } th { "details" } } }
                 tbody { @for event in events { tr {
                     td.one { (ago(&event.at, now)) }
-                    td.one { (words(&event.event_type)) }
+                    td.one { (event.type_in_words()) }
                     td.named { (about(event)) }
                     td.text { (details(event)) }
                 } } }

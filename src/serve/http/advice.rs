@@ -39,8 +39,11 @@ pub(super) async fn advice(
     ValidQuery(_): ValidQuery<NoQuery>,
 ) -> Response {
     let view = Arc::clone(&state.advice.borrow());
-    let waste = Waste::of(&state.plan.borrow().snapshot);
-    success(&Advice::of(&view, waste, state.clock.now()))
+    let (waste, mode) = {
+        let plan = state.plan.borrow();
+        (Waste::of(&plan.snapshot), plan.rules.mode)
+    };
+    success(&Advice::of(&view, waste, mode, state.clock.now()))
 }
 
 /// Databases or design documents to name, unless asked otherwise, and at most.
@@ -93,7 +96,7 @@ pub(super) async fn mute(
         };
         if span.is_zero() || span > MAX_MUTE {
             let most = duration::format_exact(MAX_MUTE);
-            return Err(ApiError::bad(format!("for must be more than nothing and at most {most}")));
+            return Err(ApiError::bad(format!("--for must be longer than 0s and at most {most}")));
         }
         let why = super::admin::reason(body.why)?;
         let key = AdviceKey { code: body.code, subject: body.subject };

@@ -244,8 +244,11 @@ async fn with_plan(
 
 fn advice_of(state: &AppState) -> Advice {
     let view = Arc::clone(&state.advice.borrow());
-    let waste = Waste::of(&state.plan.borrow().snapshot);
-    Advice::of(&view, waste, state.clock.now())
+    let (waste, mode) = {
+        let plan = state.plan.borrow();
+        (Waste::of(&plan.snapshot), plan.rules.mode)
+    };
+    Advice::of(&view, waste, mode, state.clock.now())
 }
 
 async fn overview(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, ApiError> {

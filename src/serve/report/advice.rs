@@ -3,7 +3,7 @@
 use super::words::{self, Word};
 use crate::{
     advice::{AdviceView, EvidenceValue, Piece, Remedy, Waste, rules},
-    model::records::Mute,
+    model::{channel::Mode, records::Mute},
     text::{counted, size::format_size_short},
 };
 use schemars::JsonSchema;
@@ -168,9 +168,9 @@ impl AdviceLine {
 }
 
 impl Advice {
-    /// The advice of a view; `waste` of its snapshot.
+    /// The advice of a view; `waste` of its snapshot, and whether recliner starts compactions itself.
     #[must_use]
-    pub fn of(view: &AdviceView, waste: Waste, now: Moment) -> Self {
+    pub fn of(view: &AdviceView, waste: Waste, mode: Mode, now: Moment) -> Self {
         let gain_bytes = rules().map(|rule| view.open_of(rule.code, now).1);
         let more = view.results.iter().filter(|result| result.surplus.count() > 0);
         let mut advice = Self {
@@ -188,7 +188,7 @@ impl Advice {
                 })
                 .collect(),
         };
-        advice.says = advice.summary();
+        advice.says = advice.summary(mode);
         advice
     }
 
@@ -197,32 +197,47 @@ impl Advice {
         self.advice.iter().filter(|line| line.muted.is_none())
     }
 
-    fn summary(&self) -> String {
+    fn summary(&self, mode: Mode) -> String {
         if self.checked_at.is_none() {
             return "recliner has not read the whole cluster yet, so there is no advice."
                 .to_owned();
         }
-        let waste = self.waste_bytes.zip(self.file_bytes).map(|(waste, all)| {
-            format!("You waste {} of {}; ", format_size_short(waste), format_size_short(all))
-        });
-        let waste = waste.unwrap_or_default();
+        let sizes = self.waste_bytes.zip(self.file_bytes);
+        let sizes = sizes.map(|(waste, all)| (format_size_short(waste), format_size_short(all)));
         let more: u64 = self.more.iter().map(|more| more.count).sum();
         let open = self.open().count() as u64 + more;
         let muted = self.advice.len() as u64 + more - open;
-        let mut says = match (open, self.gain_bytes) {
-            (0, _) => format!("{waste}there is no advice."),
-            (_, 0) => format!("{waste}there {} to do.", things(open, true)),
-            (_, gain) => {
-                let free = if open == 1 { "frees" } else { "free" };
-                let gain = format_size_short(gain);
-                format!("{waste}{} to do, which {free} {gain}.", things(open, false))
+        let free = if open == 1 { "to do, which frees" } else { "to do, which free" };
+        let mut says = match (mode, sizes) {
+            // What compactions free is no advice then, so the two numbers are not of the same things.
+            (Mode::Enforce, Some((waste, all))) => format!(
+                "{waste} of {all} is wasted; recliner compacts what it may by itself. {}",
+                capitalized(&to_do(open, self.gain_bytes, "to do would free another"))
+            ),
+            (Mode::Advise, Some((waste, all))) => {
+                format!("You waste {waste} of {all}; {}", to_do(open, self.gain_bytes, free))
             }
+            (_, None) => to_do(open, self.gain_bytes, free),
         };
         if muted > 0 {
             says.push_str(&format!(" {muted} muted."));
         }
         says
     }
+}
+
+/// How much there is to do, and what it frees.
+fn to_do(open: u64, gain: u64, free: &str) -> String {
+    match (open, gain) {
+        (0, _) => "there is no advice.".to_owned(),
+        (_, 0) => format!("there {} to do.", things(open, true)),
+        (_, gain) => format!("{} {free} {}.", things(open, false), format_size_short(gain)),
+    }
+}
+
+fn capitalized(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// `is one thing`, `seven things`: small numbers in words.

@@ -273,6 +273,15 @@ where
 }
 
 impl EventLine {
+    /// Its type for a person. Advice is found by a rule, and given by nobody.
+    #[must_use]
+    pub fn type_in_words(&self) -> String {
+        match &*self.event_type {
+            "advice_given" => "advice found".to_owned(),
+            other => other.replace('_', " "),
+        }
+    }
+
     /// An entry of the journal.
     #[must_use]
     pub fn of(seq: u64, event: &JournalEvent) -> Self {
@@ -460,5 +469,15 @@ mod tests {
             assert_eq!(json!(line), expected);
             assert_eq!(serde_json::from_value::<EventLine>(json!(line)).unwrap(), line);
         }
+    }
+
+    #[test]
+    fn advice_is_found_in_words_and_given_in_json() {
+        let event = |code: &str| JournalEvent {
+            at: Moment::from_unix(1_795_222_434),
+            details: EventDetails::AdviceGiven { code: code.into(), subject: "orders".into() },
+        };
+        let line = EventLine::of(1, &event("c"));
+        assert_eq!((&*line.event_type, &*line.type_in_words()), ("advice_given", "advice found"));
     }
 }

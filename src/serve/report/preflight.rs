@@ -100,6 +100,9 @@ pub struct Preflight {
     pub document_changes: Vec<String>,
     /// The views of both documents.
     pub views: Vec<PreflightView>,
+    /// Names of the search indexes that are built. What they cost is not estimated.
+    #[serde(default)]
+    pub search_indexes: Vec<String>,
     /// Documents, one copy of each range counted.
     pub docs: Option<u64>,
     /// The new index after its first compaction.
@@ -283,6 +286,7 @@ impl Preflight {
             shared_with: found.shared_with.clone(),
             document_changes: found.document_changes.clone(),
             views: found.views.iter().map(PreflightView::of).collect(),
+            search_indexes: found.search_indexes.clone(),
             docs: found.docs,
             live_bytes: spread(|size| size.live),
             built_bytes: spread(|size| size.built),
@@ -295,12 +299,18 @@ impl Preflight {
             remedy: found.remedy.iter().map(AdviceRemedy::of).collect(),
         };
         answer.says = answer.summary(found.kind);
+        if let Some(searches) = answer.searches() {
+            answer.says.push_str(&format!(" {searches}"));
+        }
         answer
     }
 
     fn summary(&self, kind: BuildKind) -> String {
         let name = format!("{}/{}", self.db, self.design);
         match kind {
+            BuildKind::NoViews if !self.search_indexes.is_empty() => {
+                format!("{name} has no views.")
+            }
             BuildKind::NoViews => format!("{name} has no views, so no index is built."),
             BuildKind::Unchanged => format!(
                 "Nothing is built: the signature of {name} stays the same, and with it the index."
@@ -314,6 +324,17 @@ impl Preflight {
                 format!("{verb} {name} takes {}; {}.", self.cost(), self.fit())
             }
         }
+    }
+
+    /// The search indexes that are built, in a sentence.
+    fn searches(&self) -> Option<String> {
+        let count = self.search_indexes.len();
+        let noun = if count == 1 { "index" } else { "indexes" };
+        let also = if self.build == BuildKind::NoViews.label() { "" } else { "also " };
+        (count > 0).then(|| {
+            let names = listed(&self.search_indexes);
+            format!("It {also}builds the search {noun} {names}, whose cost is not estimated.")
+        })
     }
 
     /// Time and space, as far as they are known.
@@ -395,7 +416,7 @@ impl Preflight {
         }
         if self.build == BuildKind::Rebuild.label() && lines.len() > 1 {
             lines.push(
-                "All views of a design document are in one index with one signature, so all are built anew."
+                "All views of a design document are in one index with one signature, so all of them are rebuilt."
                     .to_owned(),
             );
         }
@@ -444,7 +465,11 @@ mod tests {
     }
 
     fn says(kind: BuildKind, seconds: Option<Spread>, nodes: Vec<NodeNeed>) -> String {
-        let found = Found {
+        Preflight::of(&found(kind, seconds, nodes)).says
+    }
+
+    fn found(kind: BuildKind, seconds: Option<Spread>, nodes: Vec<NodeNeed>) -> Found {
+        Found {
             db: "orders".to_owned(),
             design: "_design/x".to_owned(),
             kind,
@@ -453,6 +478,7 @@ mod tests {
             shared_with: vec!["_design/y".to_owned()],
             document_changes: Vec::new(),
             views: Vec::new(),
+            search_indexes: Vec::new(),
             docs: None,
             size: None,
             seconds,
@@ -460,8 +486,7 @@ mod tests {
             nodes,
             notes: Vec::new(),
             remedy: Vec::new(),
-        };
-        Preflight::of(&found).says
+        }
     }
 
     #[test]
@@ -524,5 +549,20 @@ mod tests {
         ] {
             assert_eq!(says(kind, seconds, nodes), expected);
         }
+    }
+
+    #[test]
+    fn search_indexes_are_named_and_not_estimated() {
+        let found = |kind, searches: &[&str]| Found {
+            search_indexes: searches.iter().map(|name| (*name).to_owned()).collect(),
+            ..found(kind, None, Vec::new())
+        };
+        assert_eq!(
+            Preflight::of(&found(BuildKind::NoViews, &["by_text"])).says,
+            "orders/_design/x has no views. It builds the search index by_text, whose cost is not estimated."
+        );
+        let both = Preflight::of(&found(BuildKind::Unchanged, &["a", "b"])).says;
+        let ending = " It also builds the search indexes a and b, whose cost is not estimated.";
+        assert!(both.ends_with(ending), "{both}");
     }
 }

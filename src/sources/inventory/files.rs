@@ -8,7 +8,10 @@ use super::{
     ReadError, Stage,
 };
 use crate::{
-    datadir::{self, HeaderValues, NodeDirectories, ReadProblem, WalkCache, WalkItem, WalkResult},
+    datadir::{
+        self, HeaderValues, NodeDirectories, ReadProblem, RootError, WalkCache, WalkItem,
+        WalkResult,
+    },
     model::facts::{
         FactFlags, FactSource as MeasuredBy, Facts, Measurement, OptionalU64 as Number, Overhead,
     },
@@ -19,6 +22,7 @@ use futures::{
 };
 use std::{
     num::NonZero,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
@@ -75,7 +79,7 @@ impl FilesSource {
         };
         let threads = thread::available_parallelism().map_or(1, NonZero::get).clamp(2, MAX_THREADS);
         let walked = datadir::walk(&self.roots, &before, threads, at, &take)
-            .map_err(|problem| unread(&self.roots.data.display().to_string(), problem))?;
+            .map_err(|why| unread_root(&self.roots.data, &why))?;
         let WalkResult { sums, is_complete: whole, cache: known } = walked;
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(known);
         Ok(DiskWalk { sums, whole, took: began.elapsed(), volumes: self.roots.volumes() })
@@ -149,6 +153,16 @@ fn facts(values: &HeaderValues, at: Moment) -> Facts {
         ..Facts::default()
     };
     facts.marked_from_files()
+}
+
+fn unread_root(root: &Path, RootError { problem, cause }: &RootError) -> ReadError {
+    let next = if *problem == ReadProblem::Permission {
+        "; run recliner as CouchDB's user, or grant it read access"
+    } else {
+        ""
+    };
+    let message = format!("cannot read {}: {cause}{next}", root.display());
+    ReadError { reason: problem.label(), message, right: None }
 }
 
 fn unread(path: &str, problem: ReadProblem) -> ReadError {

@@ -72,6 +72,22 @@ async fn a_file_without_a_header_is_reported_with_the_reason() {
 }
 
 #[tokio::test]
+async fn advice_says_what_a_directory_does_not_show() {
+    let empty = tempfile::tempdir().unwrap();
+    let ran = run(&["advise"], empty.path(), "80").await;
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.err.contains("no shard files were found in "), "{}", ran.err);
+    let gone = run(&["advise"], &empty.path().join("gone"), "80").await;
+    assert_eq!(gone.code, 1, "{gone:?}");
+    assert!(gone.err.starts_with("recliner: cannot read "), "{}", gone.err);
+    assert!(gone.err.contains("gone: No such file or directory"), "{}", gone.err);
+    let read = run(&["advise"], directory().path(), "80").await;
+    let words = read.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("what was muted are unknown."), "{words}");
+    assert!(!words.contains("No directory was read"), "{words}");
+}
+
+#[tokio::test]
 async fn tables_of_a_directory_fit_and_wrap_no_name() {
     let root = directory();
     let deep = root.path().join("a-data-directory-of-some-length-below");

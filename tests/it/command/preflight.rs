@@ -58,7 +58,7 @@ async fn a_file_that_is_no_design_document_is_refused_before_anything_is_asked()
     for (name, text, says) in [
         ("a.json", "{", "is not JSON"),
         ("b.json", "[]", "not a JSON object"),
-        ("c.json", "{}", "neither views nor an _id"),
+        ("c.json", "{}", "neither views nor search indexes"),
         ("d.json", r#"{"_id":"x","views":{}}"#, "its _id is \"x\""),
         ("e.json", r#"{"views":{"v":{}}}"#, "the view \"v\" has no map"),
     ] {

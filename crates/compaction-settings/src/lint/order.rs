@@ -53,8 +53,9 @@ fn takes_nothing(channel: &SmooshChannel) -> Option<String> {
         && channel.min_size >= max
     {
         return Some(format!(
-            "takes nothing: no file is both larger than min_size, {} bytes, and no larger than max_size, {max} bytes",
-            channel.min_size
+            "takes nothing: no file is both larger than min_size, {}, and no larger than max_size, {}",
+            size(channel.min_size),
+            size(max)
         ));
     }
     channel.priority?;
@@ -144,7 +145,7 @@ fn left_by(a: &SmooshChannel, b: &SmooshChannel) -> Option<String> {
     ))
 }
 
-/// `873 B`, `20.0 MiB`.
+/// `873 B`, `20 MiB`, `1.5 GiB`.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let (mut value, mut unit) = (bytes as f64, "");
@@ -155,5 +156,10 @@ fn size(bytes: u64) -> String {
         value /= 1024.0;
         unit = larger;
     }
-    if unit.is_empty() { format!("{bytes} B") } else { format!("{value:.1} {unit}") }
+    let value = format!("{value:.1}");
+    if unit.is_empty() {
+        format!("{bytes} B")
+    } else {
+        format!("{} {unit}", value.trim_end_matches(".0"))
+    }
 }

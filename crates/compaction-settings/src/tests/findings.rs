@@ -184,7 +184,7 @@ fn channel_lists_mean_different_things_by_version() {
             "warning: [smoosh] view_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_views, ratio_views, slack_views), and channels are tried by name: ratio_dbs, ratio_views, slack_views, upgrade_views",
             "warning: [smoosh.ratio_views]: takes nothing: ratio_dbs is tried first and takes all of the same targets",
             "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_dbs, ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
-            "note: [smoosh.slack_views]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
+            "note: [smoosh.slack_views]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
         ],
     );
     says(
@@ -196,7 +196,7 @@ fn channel_lists_mean_different_things_by_version() {
             "warning: [smoosh.ratio_views]: takes nothing: the channel without a name is tried first and takes all of the same targets",
             "warning: [smoosh.x]: takes nothing: the channel without a name is tried first and takes all of the same targets",
             "note: [smoosh]: min_priority is left out in ratio_dbs, the channel without a name, ratio_views, x: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
-            "note: [smoosh.slack_views]: gets only what the channel without a name before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
+            "note: [smoosh.slack_views]: gets only what the channel without a name before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
         ],
     );
 }
@@ -238,7 +238,7 @@ fn channels_that_take_nothing_are_named() {
         "3.5.0",
         "[smoosh.ratio_dbs]\nmin_size = 10000000\nmax_size = 10000000\n",
         &[
-            "warning: [smoosh.ratio_dbs]: takes nothing: no file is both larger than min_size, 10000000 bytes, and no larger than max_size, 10000000 bytes",
+            "warning: [smoosh.ratio_dbs]: takes nothing: no file is both larger than min_size, 9.5 MiB, and no larger than max_size, 9.5 MiB",
         ],
     );
     says(
@@ -367,8 +367,8 @@ fn where_nothing_is_set_the_defaults_in_force_are_named() {
             "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
             "note: [smoosh]: min_priority is left out in slack_dbs, slack_views: CouchDB 3.5.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
             "note: [smoosh] cleanup_index_files: is left out and therefore on since CouchDB 3.3, though its documentation says off",
-            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
-            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
             "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
         ]
     );
@@ -379,8 +379,8 @@ fn where_nothing_is_set_the_defaults_in_force_are_named() {
             "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.2.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
             "note: [smoosh]: min_priority is left out in slack_dbs, slack_views: CouchDB 3.2.2 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
             "note: [smoosh] cleanup_index_files: is off unless exactly \"true\" up to 3.2, so there is no cleanup channel",
-            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
-            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
             "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
         ]
     );
@@ -390,8 +390,8 @@ fn where_nothing_is_set_the_defaults_in_force_are_named() {
         [
             "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.1.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
             "note: [smoosh] cleanup_index_files: is off unless exactly \"true\" up to 3.2, so there is no cleanup channel",
-            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 32.0 MiB and more",
-            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 32.0 MiB and more",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 32 MiB and more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 32 MiB and more",
             "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
         ]
     );
@@ -400,8 +400,8 @@ fn where_nothing_is_set_the_defaults_in_force_are_named() {
         said,
         [
             "note: [smoosh] cleanup_index_files: is off unless exactly \"true\" up to 3.2, so there is no cleanup channel",
-            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 5, which for this much slack means files of 20.0 MiB and more",
-            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 5, which for this much slack means files of 20.0 MiB and more",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 5, which for this much slack means files of 20 MiB and more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 5, which for this much slack means files of 20 MiB and more",
             "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
         ]
     );
@@ -415,8 +415,8 @@ fn where_nothing_is_set_the_defaults_in_force_are_named() {
             "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.5.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
             "note: [smoosh]: min_priority is left out in slack_dbs, slack_views: CouchDB 3.5.2 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
             "note: [smoosh] cleanup_index_files: is left out and therefore on since CouchDB 3.3, though its documentation says off",
-            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
-            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
             "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
         ]
     );
@@ -427,8 +427,8 @@ fn where_nothing_is_set_the_defaults_in_force_are_named() {
             "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.9.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
             "note: [smoosh]: min_priority is left out in slack_dbs, slack_views: CouchDB 3.9.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
             "note: [smoosh] cleanup_index_files: is left out and therefore on since CouchDB 3.3, though its documentation says off",
-            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
-            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1 GiB and more",
             "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
         ]
     );

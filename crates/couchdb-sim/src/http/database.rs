@@ -101,6 +101,7 @@ fn own(inner: &mut Inner, ask: &ParsedRequest, db: &str, rest: &[&str]) -> Answe
             shard_of(inner, db, &id)
         }
         ["_design_docs"] => design_docs(inner, ask, db),
+        ["_design", ddoc] => design_document(inner, db, ddoc),
         ["_design", ddoc, "_info"] => view_info(inner, db, ddoc),
         ["_design", ddoc, "_view", view] => view_rows(inner, ask, db, ddoc, view),
         _ => not_found("missing"),
@@ -165,6 +166,14 @@ fn design_docs(inner: &Inner, ask: &ParsedRequest, db: &str) -> Answer {
         })
         .collect();
     json(200, &value!({"total_rows": total, "offset": 0, "rows": rows})).chunked()
+}
+
+fn design_document(inner: &Inner, db: &str, ddoc: &str) -> Answer {
+    let Some(described) = inner.world.description(db) else {
+        return lookup_error(LookupError::Database);
+    };
+    let design = described.designs.iter().find(|design| design.name == ddoc);
+    design.map_or_else(|| not_found("missing"), |design| json(200, &Value::from(document(design))))
 }
 
 fn view_info(inner: &Inner, db: &str, ddoc: &str) -> Answer {

@@ -40,14 +40,23 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         ),
         evidence: vec![("reclaimable_bytes", left.into()), ("share_of_files", share.into())],
         gain: Gain::Bytes(left),
-        remedy: vec![
-            Remedy::recliner(
-                "See what channels by rent would do with it:",
-                &["what-if", "--channels", "rent"],
-            ),
-            Remedy::configuration("If you like what you see:", "channels: rent"),
-        ],
+        remedy: remedy(situation),
     });
+}
+
+fn remedy(situation: &Situation<'_>) -> Vec<Remedy> {
+    if situation.has_rent_channel() {
+        return vec![Remedy::choice(
+            "Channels by rent take a file once its waste has cost as much as a compaction. Where that takes too long, lower the horizon of these channels.",
+        )];
+    }
+    vec![
+        Remedy::recliner(
+            "See what channels by rent would do with it:",
+            &["what-if", "--channels", "rent"],
+        ),
+        Remedy::configuration("If you like what you see:", "channels: rent"),
+    ]
 }
 
 #[cfg(test)]

@@ -24,32 +24,51 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     if bytes < situation.settings().min_bytes {
         return;
     }
+    let is_enforcing = situation.inputs.plan.rules.mode == Mode::Enforce;
     findings.push(Finding {
         severity: Severity::Info,
         subject: Subject::Cluster,
         says: format!(
-            "Compacting {} {} frees {}, but recliner only advises.",
-            grouped(targets),
-            if targets == 1 { "target that waits" } else { "targets that wait" },
+            "{} waiting; compacting {} would free {}, but {} in advise mode.",
+            if targets == 1 {
+                "1 target is".to_owned()
+            } else {
+                format!("{} targets are", grouped(targets))
+            },
+            if targets == 1 { "it" } else { "them" },
             format_size_short(bytes),
+            if is_enforcing { "the channels are" } else { "recliner is" },
         ),
         evidence: vec![("reclaimable_bytes", bytes.into()), ("targets", targets.into())],
         gain: Gain::Bytes(bytes),
         remedy: vec![
             Remedy::recliner("See what would start now, with the requests:", &["plan"]),
             Remedy::recliner("See what enforcing would change in the next days:", &["what-if"]),
-            Remedy::configuration(
-                "When you agree, let recliner do it, within limits and only while space and load allow:",
-                "mode: enforce",
-            ),
+            enforce(is_enforcing),
         ],
     });
+}
+
+/// How recliner gets to do it; while it enforces, single channels may still only advise.
+fn enforce(is_enforcing: bool) -> Remedy {
+    if is_enforcing {
+        return Remedy::choice(
+            "When you agree, remove mode: advise from these channels: recliner then compacts what waits in them, within limits and only while space and load allow.",
+        );
+    }
+    Remedy::configuration(
+        "When you agree, let recliner do it, within limits and only while space and load allow:",
+        "mode: enforce",
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::test_cluster::{Shard, TestCluster};
+    use crate::{
+        advice::test_cluster::{Shard, TestCluster},
+        model::channel::Channel,
+    };
 
     /// A tenth of a file.
     const TENTH: u64 = 90 << 20;
@@ -67,8 +86,37 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "Compacting 1 target that waits frees 731 MiB, but recliner only advises."
+            "1 target is waiting; compacting it would free 731 MiB, but recliner is in advise mode."
         );
+    }
+
+    #[test]
+    fn a_channel_that_only_advises_beside_others_is_named() {
+        let shard = Shard::new("orders", "a", 0, 10 * TENTH).with_active(2 * TENTH);
+        let mut cluster = TestCluster::with_shards(&[shard]);
+        cluster.rules.mode = Mode::Enforce;
+        let mode = Mode::Advise;
+        cluster.channels = cluster.channels.map(|channel| Channel { mode, ..channel.clone() });
+        let found = cluster.findings_of(&RULE);
+        assert!(found[0].says.ends_with("but the channels are in advise mode."), "{found:?}");
+        assert!(
+            found[0].remedy.iter().all(|remedy| remedy.text.as_deref() != Some("mode: enforce"))
+        );
+    }
+
+    #[test]
+    fn little_waste_is_no_advice() {
+        let found = |min_bytes| {
+            let active = Some(2 * TENTH);
+            let shard = Shard { active_bytes: active, ..Shard::new("orders", "a", 0, 10 * TENTH) };
+            let mut cluster = TestCluster::with_shards(&[shard]);
+            cluster.settings.min_bytes = min_bytes;
+            cluster.findings_of(&RULE)
+        };
+        let [only] = &found(1)[..] else { panic!("nothing waits") };
+        let Gain::Bytes(waste) = only.gain else { panic!("{only:?}") };
+        assert_eq!(found(waste).len(), 1);
+        assert_eq!(found(waste + 1), []);
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use super::super::Rule;
 use crate::{
-    advice::{DbSurvey, Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{
+        DbSurvey, Finding, Findings, Gain, Remedy, Severity, Situation, Subject,
+        remedy::{PASSWORD_VARIABLE, URL_VARIABLE, USER_VARIABLE},
+    },
     model::correction::TOMBSTONE_BYTES,
     table::DbIx,
     text::{grouped, size::format_size_short},
@@ -66,8 +69,9 @@ fn finding(
         )
     };
     let into = format!("{name}-new");
-    let login = json!({ "basic": { "username": "USER", "password": "PASSWORD" } });
-    let address = |db: &str| json!({ "url": format!("http://127.0.0.1:5984/{}", encode_part(db)), "auth": login });
+    let login = json!({ "basic": { "username": USER_VARIABLE, "password": PASSWORD_VARIABLE } });
+    let address =
+        |db: &str| json!({ "url": format!("{URL_VARIABLE}/{}", encode_part(db)), "auth": login });
     let replication = json!({
         "source": address(name), "target": address(&into), "create_target": true,
         "selector": { "_deleted": { "$exists": false } },
@@ -85,11 +89,16 @@ fn finding(
     }
     remedy.push(Remedy::couchdb(
         format!(
-            "Copy the database without them, with your own login, then switch clients to {into}:"
+            "Copy the database without them to {into}. A node then uses $COUCHDB_URL, $COUCHDB_USER and $COUCHDB_PASSWORD itself:"
         ),
         "POST",
         &["_replicate"],
         Some(&replication),
+    ));
+    remedy.push(Remedy::copy_document(
+        format!("A replication leaves out who may read and write; copy that too, then switch clients to {into}:"),
+        &[name, "_security"],
+        &[&into, "_security"],
     ));
     Finding {
         severity,
@@ -129,6 +138,19 @@ mod tests {
         );
         assert_eq!(found(1_000_001, 1_000_000), []);
         assert_eq!(found(100, 100_000), [], "they take too little");
+    }
+
+    #[test]
+    fn a_copy_takes_the_login_of_the_shell_and_the_rights_too() {
+        let found = found(1_000_000, 1_000_000);
+        let texts: Vec<&str> =
+            found[0].remedy.iter().filter_map(|remedy| remedy.text.as_deref()).collect();
+        assert!(texts[0].contains(r#""url":"'"${COUCHDB_URL}"'/orders-new""#), "{}", texts[0]);
+        assert!(texts[0].contains(r#""password":"'"${COUCHDB_PASSWORD}"'""#), "{}", texts[0]);
+        assert_eq!(
+            texts[1],
+            "curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"/orders/_security | curl -u \"$COUCHDB_USER\" -X PUT -H 'Content-Type: application/json' \"$COUCHDB_URL\"/orders-new/_security -d @-"
+        );
     }
 
     #[test]

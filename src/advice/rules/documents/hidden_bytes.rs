@@ -52,10 +52,12 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey) -> Finding {
         })
         .into_iter()
         .collect();
-    remedy.push(Remedy::configuration(
-        "Have recliner find all of them: this preset ranks by what a compaction would free:",
-        "channels: rent",
-    ));
+    if !situation.has_rent_channel() {
+        remedy.push(Remedy::configuration(
+            "Have recliner find all of them: this preset ranks by what a compaction would free:",
+            "channels: rent",
+        ));
+    }
     remedy.push(Remedy::choice(
         "Where CouchDB is older than 3.4.3, upgrade it: each shard's live bytes are right after its next compaction.",
     ));

@@ -3,10 +3,11 @@
 use super::{super::Rule, directories_of};
 use crate::{
     advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
-    model::target::TargetId,
-    table::{DiskUsage, Node},
+    model::target::{TargetId, TargetState},
+    table::{DiskUsage, Node, NodeIx, TargetRef},
     text::{counted, size::format_size_short},
 };
+use std::collections::BTreeSet;
 
 pub(super) const RULE: Rule = Rule {
     code: "compaction_leftovers",
@@ -20,16 +21,24 @@ pub(super) const RULE: Rule = Rule {
 const MAX_COMMANDS: usize = 3;
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
-    for node in situation.snapshot().nodes() {
-        let Some(disk) = node.disk_usage else { continue };
+    for (at, node) in situation.snapshot().nodes().iter().enumerate() {
+        let Some((ix, disk)) = NodeIx::from_usize(at).zip(node.disk_usage) else { continue };
         if disk.leftover_bytes >= situation.settings().min_bytes {
             let gain = Gain::Bytes(disk.leftover_bytes);
-            findings.offer(Severity::Info, gain, || finding(node, &disk));
+            findings.offer(Severity::Info, gain, || {
+                finding(node, &disk, &resharding_on(situation, ix))
+            });
         }
     }
 }
 
-fn finding(node: &Node, disk: &DiskUsage) -> Finding {
+/// The shards on a node that are being split: until then no compaction of them may start.
+fn resharding_on(situation: &Situation<'_>, node: NodeIx) -> BTreeSet<String> {
+    let shards = situation.shards_on(node).filter(|it| it.state() == TargetState::Resharding);
+    shards.filter_map(TargetRef::shard_name).collect()
+}
+
+fn finding(node: &Node, disk: &DiskUsage, resharding: &BTreeSet<String>) -> Finding {
     let name = &*node.name;
     Finding {
         severity: Severity::Info,
@@ -44,12 +53,13 @@ fn finding(node: &Node, disk: &DiskUsage) -> Finding {
             ("leftover_files", disk.leftover_files.into()),
         ],
         gain: Gain::Bytes(disk.leftover_bytes),
-        remedy: remedy(node),
+        remedy: remedy(node, resharding),
     }
 }
 
-fn remedy(node: &Node) -> Vec<Remedy> {
+fn remedy(node: &Node, resharding: &BTreeSet<String>) -> Vec<Remedy> {
     let listed = node.compactions.iter().filter(|files| files.is_leftover && !files.of_views);
+    let listed = listed.filter(|files| !resharding.contains(&*files.shard));
     let of_shards = listed.filter(|files| files.shard_bytes.is_some()).take(MAX_COMMANDS);
     let mut remedy: Vec<Remedy> = of_shards
         .map(|files| {
@@ -127,6 +137,28 @@ mod tests {
                 "find \"$COUCHDB_DATA\" -name '*.compact*' -mmin +10 -size +1M -exec recliner inspect {} +",
             ]
         );
+    }
+
+    #[test]
+    fn a_shard_that_is_being_split_is_not_compacted() {
+        let shard = Shard { state: TargetState::Resharding, ..Shard::new("orders", NODE, 0, MIB) };
+        let mut cluster = TestCluster::with_shards(&[shard]);
+        cluster.set_disk_usage(NODE, |disk| disk.leftover_bytes = 900 * MIB);
+        cluster.add_compactions(
+            NODE,
+            vec![CompactionFiles {
+                shard: "shards/00000000-1ffffffe/orders.1".into(),
+                of_views: false,
+                is_leftover: true,
+                files: 1,
+                bytes: 900 * MIB,
+                shard_bytes: Some(MIB),
+            }],
+        );
+        let found = cluster.findings_of(&RULE);
+        let texts = found[0].remedy.iter().filter_map(|remedy| remedy.text.as_deref());
+        assert!(texts.clone().all(|text| !text.contains("compact db:")), "{found:?}");
+        assert_eq!(texts.count(), 1);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{
     text::{counted, size::format_size_short},
 };
 use couchdb_names::Range;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     code: "missing_copies",
@@ -26,38 +26,86 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let copies = present_copies(situation, &missing);
     for (db, targets) in &missing {
         let Some(first) = targets.first() else { continue };
-        let of_range = |target: &TargetRef<'_>| copies.get(&(*db, target.range())).copied();
-        let lost = targets.iter().filter(|target| of_range(target).is_none()).count() as u64;
-        let known = targets.iter().filter_map(of_range);
-        let bytes = known.fold(0_u64, |sum, (_, bytes)| sum.saturating_add(bytes));
-        let severity = if lost > 0 { Severity::Critical } else { Severity::Warning };
-        findings.offer(severity, Gain::Risk(bytes), || {
-            let name = first.db_name().db;
-            let total = first.shard_map().copies;
-            let mut says = format!(
-                "{name} lacks {} of its {total} on {}",
-                counted(targets.len() as u64, "shard copy", "shard copies"),
-                nodes_of(targets),
-            );
-            says.push_str(&if lost > 0 {
-                format!("; of {} no copy is left.", counted(lost, "range", "ranges"))
-            } else {
-                format!("; the other copies of these ranges have {}.", format_size_short(bytes))
-            });
-            Finding {
-                severity,
-                subject: Subject::Database(name.to_owned()),
-                says,
-                evidence: vec![
-                    ("missing_copies", (targets.len() as u64).into()),
-                    ("ranges_without_copy", lost.into()),
-                    ("copies", total.into()),
-                    ("nodes", nodes_of(targets).into()),
-                ],
-                gain: Gain::Risk(bytes),
-                remedy: remedy(name, lost),
+        let loss = Loss::of(*db, targets, &copies);
+        let severity = if loss.ranges > 0 { Severity::Critical } else { Severity::Warning };
+        let gain = loss.bytes_at_risk.map_or(Gain::Unknown, Gain::Risk);
+        findings.offer(severity, gain, || finding(*first, targets, &loss, (severity, gain)));
+    }
+}
+
+/// What the missing copies of a database put at risk.
+struct Loss {
+    /// Ranges of which a copy is missing and another is left.
+    thin_ranges: u64,
+    /// Ranges without a copy.
+    ranges: u64,
+    /// Bytes of the remaining copies, one of each thin range; none if a size is unknown.
+    remaining: Option<u64>,
+    /// The same with those of the lost ranges, which are taken to be as large as the largest range that is left;
+    /// none if nothing tells.
+    bytes_at_risk: Option<u64>,
+}
+
+impl Loss {
+    fn of(db: DbIx, targets: &[TargetRef<'_>], copies: &Copies) -> Self {
+        let ranges: BTreeSet<Option<Range>> = targets.iter().map(|it| it.range()).collect();
+        let left: Vec<Option<u64>> =
+            ranges.iter().filter_map(|range| copies.get(&(db, *range)).copied()).collect();
+        let lost = (ranges.len() - left.len()) as u64;
+        let remaining =
+            left.iter().try_fold(0_u64, |sum, bytes| Some(sum.saturating_add((*bytes)?)));
+        let largest = copies.iter().filter(|((of, _), _)| *of == db).filter_map(|it| *it.1).max();
+        let of_lost = if lost == 0 { Some(0) } else { largest.map(|it| it.saturating_mul(lost)) };
+        let bytes_at_risk = remaining.zip(of_lost).map(|(one, two)| one.saturating_add(two));
+        Self { thin_ranges: left.len() as u64, ranges: lost, remaining, bytes_at_risk }
+    }
+
+    /// The second half of the sentence.
+    fn says(&self) -> String {
+        match (self.ranges, self.remaining) {
+            (0, remaining) => {
+                let ranges = if self.thin_ranges == 1 { "its range" } else { "their ranges" };
+                match remaining {
+                    Some(bytes) => {
+                        let bytes = format_size_short(bytes);
+                        format!("the remaining copies of {ranges} hold {bytes}")
+                    }
+                    None => format!("the size of the remaining copies of {ranges} is unknown"),
+                }
             }
-        });
+            (1, _) => "1 range has no copy left".to_owned(),
+            (lost, _) => format!("{lost} ranges have no copy left"),
+        }
+    }
+}
+
+fn finding(
+    first: TargetRef<'_>,
+    targets: &[TargetRef<'_>],
+    loss: &Loss,
+    (severity, gain): (Severity, Gain),
+) -> Finding {
+    let name = first.db_name().db;
+    let total = first.shard_map().copies;
+    let missing = targets.len() as u64;
+    Finding {
+        severity,
+        subject: Subject::Database(name.to_owned()),
+        says: format!(
+            "{missing} of {name}'s {} {} missing on {}; {}.",
+            counted(total.into(), "shard copy", "shard copies"),
+            if missing == 1 { "is" } else { "are" },
+            nodes_of(targets),
+            loss.says(),
+        ),
+        evidence: vec![
+            ("missing_copies", missing.into()),
+            ("ranges_without_copy", loss.ranges.into()),
+            ("copies", total.into()),
+            ("nodes", nodes_of(targets).into()),
+        ],
+        gain,
+        remedy: remedy(name, loss.ranges),
     }
 }
 
@@ -75,21 +123,20 @@ fn remedy(db: &str, lost: u64) -> Vec<Remedy> {
     vec![Remedy::choice(first), sync]
 }
 
-/// The ranges of these databases of which a copy is on some disk, with the bytes of the largest.
-fn present_copies(
-    situation: &Situation<'_>,
-    of: &BTreeMap<DbIx, Vec<TargetRef<'_>>>,
-) -> BTreeMap<(DbIx, Option<Range>), (u64, u64)> {
-    let mut copies: BTreeMap<(DbIx, Option<Range>), (u64, u64)> = BTreeMap::new();
+/// The bytes of the largest copy of each range that has one; none if no size is known.
+type Copies = BTreeMap<(DbIx, Option<Range>), Option<u64>>;
+
+/// The ranges of these databases of which a copy is on some disk.
+fn present_copies(situation: &Situation<'_>, of: &BTreeMap<DbIx, Vec<TargetRef<'_>>>) -> Copies {
+    let mut copies = Copies::new();
     let shards = situation.snapshot().targets().filter(|target| {
         target.kind() == TargetKind::Db
             && target.state() != TargetState::Missing
             && of.contains_key(&target.db())
     });
     for target in shards {
-        let (count, bytes) = copies.entry((target.db(), target.range())).or_default();
-        *count += 1;
-        *bytes = (*bytes).max(target.file_bytes().unwrap_or_default());
+        let bytes = copies.entry((target.db(), target.range())).or_default();
+        *bytes = (*bytes).max(target.file_bytes());
     }
     copies
 }
@@ -106,20 +153,46 @@ mod tests {
     }
 
     #[test]
-    fn it_is_critical_when_no_copy_of_a_range_is_left() {
+    fn a_missing_copy_is_a_warning_with_what_is_left() {
         let shard = |node, range| Shard::new("orders", node, range, 5 * MIB);
-        let two = [shard("a", 0), shard("b", 0).missing(), shard("a", 1), shard("b", 1)];
-        let warning = found(&two);
+        let warning =
+            found(&[shard("a", 0), shard("b", 0).missing(), shard("a", 1), shard("b", 1)]);
         let [only] = &warning[..] else { panic!("{warning:?}") };
         assert_eq!((only.severity, only.gain), (Severity::Warning, Gain::Risk(5 * MIB)));
         assert_eq!(
             only.says,
-            "orders lacks 1 shard copy of its 4 on b; the other copies of these ranges have 5 MiB."
+            "1 of orders's 4 shard copies is missing on b; the remaining copies of its range hold 5 MiB."
         );
-        let [one, other, ..] = two;
-        let critical = found(&[one.missing(), other, shard("a", 1)]);
-        assert_eq!(critical[0].severity, Severity::Critical);
-        assert!(critical[0].says.ends_with("of 2 ranges no copy is left."), "{}", critical[0].says);
+    }
+
+    #[test]
+    fn it_is_critical_when_no_copy_of_a_range_is_left_and_each_range_counts_once() {
+        let shard = |node, range| Shard::new("orders", node, range, 5 * MIB);
+        let critical = found(&[shard("a", 0).missing(), shard("b", 0).missing(), shard("a", 1)]);
+        assert_eq!(
+            (critical[0].severity, critical[0].gain),
+            (Severity::Critical, Gain::Risk(5 * MIB)),
+            "as much as the range that is left"
+        );
+        assert_eq!(
+            critical[0].says,
+            "2 of orders's 3 shard copies are missing on a and b; 1 range has no copy left."
+        );
+        let all = found(&[shard("a", 0).missing(), shard("a", 1).missing()]);
+        assert_eq!((all[0].severity, all[0].gain), (Severity::Critical, Gain::Unknown));
+        assert!(all[0].says.ends_with("; 2 ranges have no copy left."), "{}", all[0].says);
+    }
+
+    #[test]
+    fn an_unknown_size_is_not_called_nothing() {
+        let shard = |node| Shard::new("orders", node, 0, MIB);
+        let unmeasured = Shard { file_bytes: None, active_bytes: None, ..shard("a") };
+        let found = found(&[unmeasured, shard("b").missing()]);
+        assert_eq!(found[0].gain, Gain::Unknown);
+        assert_eq!(
+            found[0].says,
+            "1 of orders's 2 shard copies is missing on b; the size of the remaining copies of its range is unknown."
+        );
     }
 
     #[test]

@@ -119,10 +119,13 @@ fn finding(
     );
     let says = match growth {
         Some(growth) => format!(
-            "{begins}, but waste grows by {} a day, so what waits ({waits} now) never ends.",
+            "{begins}, but waste grows by {} a day, so the backlog ({waits} now) keeps growing.",
             format_size_short(to_bytes(growth))
         ),
-        None => format!("{begins}, so the {waits} that wait take {}.", format_rounded(takes)),
+        None => format!(
+            "{begins}, so the {waits} waiting would take {} to free.",
+            format_rounded(takes)
+        ),
     };
     let mut evidence = vec![
         ("waiting_file_bytes", backlog.file.into()),
@@ -135,7 +138,8 @@ fn finding(
     }
     Finding {
         severity,
-        subject: Subject::Setting(limit.setting.to_owned()),
+        // Which limit is the tightest changes with the rate; a mute holds for all of them.
+        subject: Subject::Setting("limits".to_owned()),
         says,
         evidence,
         // All of it is freed either way; later.
@@ -185,10 +189,10 @@ mod tests {
         let found = cluster(2 * GIB).findings_of(&RULE);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(only.severity, Severity::Info);
-        assert_eq!(only.subject.to_string(), "limits.bytes_per_hour");
+        assert_eq!(only.subject.to_string(), "limits");
         assert_eq!(
             only.says,
-            "Under limits.bytes_per_hour (2 GiB) at most 36.7 GiB a day can be freed, so the 306 GiB that wait take 8d 8h."
+            "Under limits.bytes_per_hour (2 GiB) at most 36.7 GiB a day can be freed, so the 306 GiB waiting would take 8d 8h to free."
         );
         assert_eq!(cluster(3 * GIB).findings_of(&RULE), [], "less than a week");
         assert_eq!(cluster(0).findings_of(&RULE), [], "it is stopped on purpose");
@@ -202,7 +206,7 @@ mod tests {
         assert_eq!(found[0].severity, Severity::Warning);
         assert_eq!(
             found[0].says,
-            "Under limits.bytes_per_hour (3 GiB) at most 55 GiB a day can be freed, but waste grows by 60 GiB a day, so what waits (306 GiB now) never ends."
+            "Under limits.bytes_per_hour (3 GiB) at most 55 GiB a day can be freed, but waste grows by 60 GiB a day, so the backlog (306 GiB now) keeps growing."
         );
     }
 
@@ -213,7 +217,15 @@ mod tests {
             rewrite_bytes_per_second: Some(100_000.0),
             ..TargetConstraints::default()
         });
-        assert_eq!(cluster.findings_of(&RULE)[0].subject.to_string(), "limits.duty");
+        let found = cluster.findings_of(&RULE);
+        assert!(found[0].says.starts_with("Under limits.duty (50 %) "), "{}", found[0].says);
+        assert_eq!(found[0].subject.to_string(), "limits");
+    }
+
+    #[test]
+    fn without_sizes_it_is_silent() {
+        let unmeasured = Shard { active_bytes: None, ..Shard::new("orders", "a", 0, 400 * GIB) };
+        assert_eq!(cluster_of(unmeasured, 2 * GIB).findings_of(&RULE), []);
     }
 
     #[test]

@@ -14,18 +14,10 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-const KEY: (&str, &str) = ("couchdb", "file_compression");
+pub(super) const KEY: (&str, &str) = ("couchdb", "file_compression");
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
-    let is_off = |config: &&_| value(config, KEY.0, KEY.1).is_some_and(|it| it.trim() == "none");
-    let nodes: Vec<String> = configs(situation).filter(is_off).map(|it| it.node.clone()).collect();
-    let bytes = nodes
-        .iter()
-        .filter_map(|name| Some(node(situation, name)?.0))
-        .fold(0, |sum, ix| situation.survey.node(ix).file_bytes.saturating_add(sum));
-    if nodes.is_empty() || bytes < situation.settings().min_bytes {
-        return;
-    }
+    let Some((nodes, bytes)) = uncompressed(situation) else { return };
     findings.push(Finding {
         severity: Severity::Info,
         subject: Subject::Setting("[couchdb] file_compression".to_owned()),
@@ -44,6 +36,17 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         gain: Gain::Unknown,
         remedy: remedy(&nodes),
     });
+}
+
+/// The nodes without compression and the bytes of their files, if that is worth advice.
+pub(super) fn uncompressed(situation: &Situation<'_>) -> Option<(Vec<String>, u64)> {
+    let is_off = |config: &&_| value(config, KEY.0, KEY.1).is_some_and(|it| it.trim() == "none");
+    let nodes: Vec<String> = configs(situation).filter(is_off).map(|it| it.node.clone()).collect();
+    let bytes = nodes
+        .iter()
+        .filter_map(|name| Some(node(situation, name)?.0))
+        .fold(0, |sum, ix| situation.survey.node(ix).file_bytes.saturating_add(sum));
+    (!nodes.is_empty() && bytes >= situation.settings().min_bytes).then_some((nodes, bytes))
 }
 
 fn remedy(nodes: &[String]) -> Vec<Remedy> {
@@ -91,5 +94,16 @@ mod tests {
     #[test]
     fn where_it_is_not_set_the_default_holds() {
         assert_eq!(found(None, 5 * GIB), []);
+    }
+
+    #[test]
+    fn without_settings_or_sizes_it_is_silent() {
+        let shard = Shard::new("orders", "a", 0, 5 * GIB);
+        let without_settings = TestCluster::with_shards(std::slice::from_ref(&shard));
+        assert_eq!(without_settings.findings_of(&RULE), []);
+        let unmeasured = Shard { file_bytes: None, active_bytes: None, ..shard };
+        let mut cluster = TestCluster::with_shards(&[unmeasured]);
+        cluster.set("a", &[(KEY.0, KEY.1, "none")]);
+        assert_eq!(cluster.findings_of(&RULE), []);
     }
 }

@@ -1,37 +1,74 @@
 //! Nodes of one cluster with different settings.
 
-use super::{super::Rule, MAX_COMMANDS, configs, is_taken_over, nodes_in_words, value};
+use super::{
+    super::Rule, MAX_COMMANDS, configs, is_taken_over, no_file_compression, nodes_in_words, value,
+};
 use crate::{
     advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
     model::settings::work::MARK_SECTION,
 };
-use compaction_settings::NodeConfig;
+use compaction_settings::{NodeConfig, read_smoosh};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     code: "settings_differ",
     finds: "Settings about compaction, files and new databases that are not the same on all nodes.",
-    because: "CouchDB reads settings on each node, and a `PUT` to `_config` changes one node alone, so a change is easily made on some of them. Then copies of one shard are compacted by different rules, and `[cluster] q` and `n` of a new database depend on the node that got the request. Compared are smoosh's channels, `[couchdb] file_compression` and `max_dbs_open`, and `[cluster] q` and `n`. A channel that a recliner has taken over on some nodes does not count.",
+    because: "CouchDB reads settings on each node, and a `PUT` to `_config` changes one node alone, so a change is easily made on some of them. Then copies of one shard are compacted by different rules, and `[cluster] q` and `n` of a new database depend on the node that got the request. Compared are smoosh's channels, `[couchdb] file_compression` and `max_dbs_open`, `[cluster] q` and `n`, and `[disk_monitor] enable`, by what they do: a key that is not set has CouchDB's default. A channel that a recliner has taken over on some nodes does not count.",
     severities: &[Severity::Info],
     check,
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let nodes: Vec<&NodeConfig> = configs(situation).collect();
+    let advises_compression = no_file_compression::uncompressed(situation).is_some();
     let places: BTreeSet<(&str, &str)> = nodes.iter().flat_map(|node| places(node)).collect();
     for (section, key) in places {
         let channel = section.strip_prefix("smoosh.").filter(|_| key == "concurrency");
-        if channel.is_some_and(|channel| nodes.iter().any(|node| is_taken_over(node, channel))) {
+        // Another rule is about channels that are stopped.
+        let is_stopped = |node: &&NodeConfig| value(node, section, key).is_some_and(|it| it == "0");
+        if channel.is_some_and(|channel| nodes.iter().any(|it| is_taken_over(it, channel)))
+            || channel.is_some() && nodes.iter().any(is_stopped)
+        {
+            continue;
+        }
+        if (section, key) == no_file_compression::KEY && advises_compression {
             continue;
         }
         let mut values: BTreeMap<Option<&str>, Vec<String>> = BTreeMap::new();
         for node in &nodes {
-            values.entry(value(node, section, key)).or_default().push(node.node.clone());
+            let value =
+                value(node, section, key).filter(|it| !is_default(node, (section, key), it));
+            values.entry(value).or_default().push(node.node.clone());
         }
         if values.len() > 1 {
             findings.offer(Severity::Info, Gain::Unknown, || finding(section, key, &values));
         }
     }
+}
+
+/// CouchDB's defaults of keys outside smoosh (`default.ini` of 3.x).
+const DEFAULTS: [((&str, &str), &str); 5] = [
+    (no_file_compression::KEY, "snappy"),
+    (("couchdb", "max_dbs_open"), "500"),
+    (("cluster", "q"), "2"),
+    (("cluster", "n"), "3"),
+    (("disk_monitor", "enable"), "false"),
+];
+
+/// Whether a value does what the node would do without it.
+fn is_default(node: &NodeConfig, (section, key): (&str, &str), value: &str) -> bool {
+    if let Some((_, default)) = DEFAULTS.iter().find(|(place, _)| *place == (section, key)) {
+        return value.trim() == *default;
+    }
+    if section != "smoosh" && !section.starts_with("smoosh.") {
+        return false;
+    }
+    let mut without = node.clone();
+    if let Some(keys) = without.sections.get_mut(section) {
+        keys.remove(key);
+    }
+    let [set, unset] = [node, &without].map(read_smoosh);
+    (set.channels, set.broken, set.ignored) == (unset.channels, unset.broken, unset.ignored)
 }
 
 /// A directory of each node's own.
@@ -51,7 +88,7 @@ fn finding(section: &str, key: &str, values: &BTreeMap<Option<&str>, Vec<String>
         values.iter().map(|(value, nodes)| (*value, nodes)).collect();
     groups.sort_by_key(|(value, nodes)| (std::cmp::Reverse(nodes.len()), value.is_none()));
     let words = groups.iter().map(|(value, nodes)| {
-        let value = value.map_or_else(|| "not set".to_owned(), |value| format!("{value:?}"));
+        let value = value.map_or_else(|| "the default".to_owned(), |value| format!("{value:?}"));
         format!("{value} on {}", nodes_in_words(nodes))
     });
     let words: Vec<String> = words.collect();
@@ -60,11 +97,11 @@ fn finding(section: &str, key: &str, values: &BTreeMap<Option<&str>, Vec<String>
     let others = others.iter().flat_map(|(_, nodes)| nodes.iter()).take(MAX_COMMANDS);
     let settle = |node: &String| match common {
         Some(common) => {
-            let says = "Decide on one value; to set that of most nodes on another:";
+            let says = "Choose one value. To set that of most nodes on another:";
             Remedy::set_config(says, node, (section, key), common)
         }
         None => {
-            let says = "Decide on one value; to return to CouchDB's default on a node:";
+            let says = "Choose one value. To reset a node to the default:";
             Remedy::unset_config(says, node, (section, key))
         }
     };
@@ -85,7 +122,7 @@ fn finding(section: &str, key: &str, values: &BTreeMap<Option<&str>, Vec<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::test_cluster::TestCluster;
+    use crate::advice::test_cluster::{Shard, TestCluster};
 
     fn cluster(values: [Option<&str>; 3]) -> TestCluster {
         let mut cluster = TestCluster::new();
@@ -98,11 +135,11 @@ mod tests {
 
     #[test]
     fn the_odd_node_is_named_with_the_value_of_the_others() {
-        let found = cluster([Some("2"), Some("2"), Some("1")]).findings_of(&RULE);
+        let found = cluster([Some("2"), Some("2"), Some("3")]).findings_of(&RULE);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "[smoosh.ratio_dbs] concurrency is \"2\" on a and b, and \"1\" on c."
+            "[smoosh.ratio_dbs] concurrency is \"2\" on a and b, and \"3\" on c."
         );
         let command = only.remedy[0].text.as_deref().unwrap_or_default();
         assert!(
@@ -113,12 +150,42 @@ mod tests {
 
     #[test]
     fn a_value_that_most_nodes_do_not_set_is_deleted() {
-        let found = cluster([None, None, Some("1")]).findings_of(&RULE);
+        let found = cluster([None, None, Some("2")]).findings_of(&RULE);
         assert_eq!(
             found[0].says,
-            "[smoosh.ratio_dbs] concurrency is not set on a and b, and \"1\" on c."
+            "[smoosh.ratio_dbs] concurrency is the default on a and b, and \"2\" on c."
         );
         assert!(found[0].remedy[0].text.as_deref().is_some_and(|it| it.contains("-X DELETE")));
+    }
+
+    #[test]
+    fn the_default_written_out_is_no_difference() {
+        assert_eq!(cluster([None, Some("1"), None]).findings_of(&RULE), []);
+        for (section, key, value) in [
+            ("couchdb", "file_compression", "snappy"),
+            ("couchdb", "max_dbs_open", "500"),
+            ("cluster", "q", "2"),
+            ("cluster", "n", "3"),
+            ("smoosh.slack_dbs", "min_size", "1048576"),
+        ] {
+            let mut cluster = TestCluster::new();
+            cluster.set("a", &[(section, key, value)]);
+            cluster.set("b", &[]);
+            assert_eq!(cluster.findings_of(&RULE), [], "{section} {key}");
+        }
+    }
+
+    #[test]
+    fn no_two_rules_advise_about_compression() {
+        let found = |bytes| {
+            let shard = |node| Shard::new("orders", node, 0, bytes);
+            let mut cluster = TestCluster::with_shards(&[shard("a"), shard("b")]);
+            cluster.set("a", &[("couchdb", "file_compression", "none")]);
+            cluster.set("b", &[]);
+            cluster.findings_of(&RULE)
+        };
+        assert_eq!(found(5 << 30), []);
+        assert_eq!(found(1 << 20).len(), 1, "too little for the other rule");
     }
 
     #[test]
@@ -127,6 +194,11 @@ mod tests {
         let mut cluster = cluster([Some("2"), Some("2"), Some("0")]);
         cluster.set("c", &[("recliner", "smoosh.ratio_dbs.concurrency", "{}")]);
         assert_eq!(cluster.findings_of(&RULE), []);
+    }
+
+    #[test]
+    fn a_stopped_channel_is_left_to_its_own_rule() {
+        assert_eq!(cluster([None, Some("0"), None]).findings_of(&RULE), []);
     }
 
     #[test]

@@ -45,7 +45,7 @@ mod tests {
         assert_eq!(only.subject.to_string(), "big_dbs");
         assert_eq!(
             only.says,
-            "smoosh's channel big_dbs on every node takes nothing: no file is both larger than min_size, 1073741824 bytes, and no larger than max_size, 1073741824 bytes."
+            "smoosh's channel big_dbs on every node takes nothing: no file is both larger than min_size, 1 GiB, and no larger than max_size, 1 GiB."
         );
     }
 

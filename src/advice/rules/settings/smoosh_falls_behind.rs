@@ -1,6 +1,6 @@
 //! Channels of smoosh whose queues take days.
 
-use super::{super::Rule, MAX_COMMANDS, is_taken_over, node};
+use super::{super::Rule, MAX_COMMANDS, is_taken_over, node, takeover};
 use crate::{
     advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
     table::{NodeIx, NodeSmoosh},
@@ -34,7 +34,10 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
     for (channel, nodes) in behind {
         let bytes = nodes.iter().fold(0_u64, |sum, it| sum.saturating_add(it.reclaimable));
-        findings.offer(Severity::Warning, Gain::Unknown, || finding(channel, &nodes, bytes));
+        findings.offer(Severity::Warning, Gain::Unknown, || {
+            let remedy = takeover(situation, &channel);
+            finding(channel, &nodes, bytes, remedy)
+        });
     }
 }
 
@@ -81,18 +84,16 @@ impl Behind {
     }
 }
 
-fn finding(channel: String, nodes: &[Behind], bytes: u64) -> Finding {
+fn finding(channel: String, nodes: &[Behind], bytes: u64, takeover: Option<Remedy>) -> Finding {
     let longest = nodes.iter().map(|node| node.takes).max().unwrap_or_default();
     let waiting = nodes.iter().map(|node| node.waiting).sum();
     let names: Vec<String> = nodes.iter().map(|node| node.node.clone()).collect();
     let faster = |node: &Behind| {
         let (section, more) = (format!("smoosh.{channel}"), (node.concurrency + 1).to_string());
-        let says = "Or let it run more compactions at a time:";
+        let says = "Let it run more compactions at a time:";
         Remedy::set_config(says, &node.node, (&section, "concurrency"), &more)
     };
-    let mut remedy = vec![Remedy::choice(
-        "Let recliner enforce in place of this channel (smoosh.mode: takeover), which compacts what frees most first.",
-    )];
+    let mut remedy: Vec<Remedy> = takeover.into_iter().collect();
     remedy.extend(nodes.iter().take(MAX_COMMANDS).map(faster));
     Finding {
         severity: Severity::Warning,
@@ -122,6 +123,7 @@ mod tests {
     use crate::{
         advice::test_cluster::{Shard, TestCluster},
         jobs::TargetConstraints,
+        model::{channel::Mode, settings::work::SmooshMode},
         table,
     };
     use std::sync::Arc;
@@ -130,6 +132,10 @@ mod tests {
 
     /// 94 GiB to write, with so many files waiting in smoosh.
     fn found(waiting: u64, gib_per_day: Option<u64>) -> Vec<Finding> {
+        cluster(waiting, gib_per_day).findings_of(&RULE)
+    }
+
+    fn cluster(waiting: u64, gib_per_day: Option<u64>) -> TestCluster {
         let shard = Shard::new("orders", "a", 0, 400 * GIB).with_active(100 * GIB);
         let mut cluster = TestCluster::with_shards(&[shard]);
         cluster.set("a", &[]);
@@ -148,7 +154,7 @@ mod tests {
             rewrite_bytes_per_second: rate,
             ..TargetConstraints::default()
         });
-        cluster.findings_of(&RULE)
+        cluster
     }
 
     #[test]
@@ -161,6 +167,33 @@ mod tests {
         );
         let faster = only.remedy[1].text.as_deref().unwrap_or_default();
         assert!(faster.ends_with("-d '\"2\"'"), "{faster}");
+    }
+
+    #[test]
+    fn what_is_set_already_is_not_advised() {
+        let remedies = |mode, channels: &[&str]| {
+            let mut cluster = cluster(3, Some(10));
+            cluster.rules.mode = mode;
+            cluster.remedy_settings.smoosh.mode = SmooshMode::Takeover;
+            cluster.remedy_settings.smoosh.takeover =
+                channels.iter().map(|name| (*name).to_owned()).collect();
+            let found = cluster.findings_of(&RULE);
+            found[0].remedy.iter().map(|remedy| remedy.says.clone()).collect::<Vec<_>>()
+        };
+        let faster = "Let it run more compactions at a time:";
+        assert_eq!(remedies(Mode::Enforce, &["ratio_dbs"]), [faster]);
+        let [enforce, last] = &remedies(Mode::Advise, &["ratio_dbs"])[..] else { panic!("two") };
+        assert!(enforce.starts_with("Let recliner enforce (mode: enforce)"), "{enforce}");
+        assert_eq!(last, faster);
+        let add = &remedies(Mode::Enforce, &["slack_dbs"])[0];
+        assert!(add.starts_with("Add ratio_dbs to smoosh.takeover"), "{add}");
+    }
+
+    #[test]
+    fn a_channel_that_was_taken_over_is_silent() {
+        let mut cluster = cluster(3, Some(10));
+        cluster.set("a", &[("recliner", "smoosh.ratio_dbs.concurrency", "{}")]);
+        assert_eq!(cluster.findings_of(&RULE), []);
     }
 
     #[test]

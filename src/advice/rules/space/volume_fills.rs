@@ -17,7 +17,7 @@ use wall_clock::Moment;
 pub(super) const RULE: Rule = Rule {
     code: VOLUME_FILLS,
     finds: "Volumes that will be full soon as writes go now, with the date.",
-    because: "CouchDB only appends to its files, so free space shrinks with every write, and a node whose disk is full fails writes and compactions. Compaction gives back what is dead but never what is live: a volume whose live data outgrows it needs more space, or fewer shards. Growth is that of the files' own sizes over days, which compactions do not hide, not that of free space. A view of the cluster counts for its nodes in equal parts. It is a warning from `advice.full_within` and critical from `advice.full_soon` on if compaction keeps up, and information if the volume would last that long only with compaction. A running recliner then also simulates the next thirty days, as `recliner what-if` does, every six hours, and says the dates without compaction, under smoosh as it is set, and under its own rules as if it enforced. Nodes with several volumes are left out, because it is unknown which of their files are on which volume.",
+    because: "CouchDB only appends to its files, so free space shrinks with every write, and a node whose disk is full fails writes and compactions. Compaction gives back what is dead but never what is live: a volume whose live data outgrows it needs more space, or fewer shards. Growth is that of the files' own sizes over days, which compactions do not hide, not that of free space. A view of the cluster counts for its nodes in equal parts. It is a warning from `advice.full_within` and critical from `advice.full_soon` on if compaction keeps up, and information if the volume would last that long only with compaction. A running recliner then also simulates the next thirty days, as `recliner what-if` does, every six hours, and says the dates without compaction, with smoosh as it is set, and with its own rules as if it enforced. From then on these dates decide, and no other is said: the simulation follows each file from the writes of the last hours to those of the last days, and knows what a limit holds back and that compaction frees part of what CouchDB counts as live. Nodes with several volumes are left out, because it is unknown which of their files are on which volume.",
     severities: &[Severity::Info, Severity::Warning, Severity::Critical],
     check,
 };
@@ -29,16 +29,14 @@ const FAR: Duration = Duration::from_secs(10 * 366 * 86_400);
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     for volume in &situation.inputs.plan.conditions.disks.volumes {
+        let (now, settings) = (situation.now, situation.settings());
         let Some(course) = VolumeCourse::of(situation, volume) else { continue };
-        let Some(severity) = course.severity(situation.settings()) else { continue };
-        let gain = Gain::Risk(course.bytes_without_place(severity, situation.settings()));
-        findings.offer(severity, gain, || {
-            let mut finding = course.finding(volume, severity, gain, situation.now);
-            if let Some(dates) = forecast(situation, volume) {
-                add_forecast(&mut finding, &dates);
-            }
-            finding
-        });
+        let Some(measured) = course.severity(settings) else { continue };
+        let dates = forecast(situation, volume);
+        // The simulation runs only while this rule finds something, so it never ends a finding.
+        let severity = dates.map_or(measured, |dates| severity_of(&dates, settings, now));
+        let gain = Gain::Risk(course.bytes_without_place(severity, settings));
+        findings.offer(severity, gain, || course.finding(volume, (severity, gain), dates, now));
     }
 }
 
@@ -47,21 +45,38 @@ fn forecast(situation: &Situation<'_>, volume: &Volume) -> Option<FullDates> {
     situation.inputs.volume_dates.as_ref()?.volumes.get(&volume.name).copied()
 }
 
-/// Adds the three dates, in words and in numbers.
-fn add_forecast(finding: &mut Finding, dates: &FullDates) {
-    let word = |date: Option<Moment>| date.map_or_else(|| "never".to_owned(), |at| at.date());
-    finding.says.push_str(&format!(
-        " By a simulation it is full: without compaction {}, under smoosh {}, under recliner as configured {}.",
+/// How soon a volume is full by the simulated dates with compaction, the later of the two.
+fn severity_of(dates: &FullDates, settings: &AdviceSettings, now: Moment) -> Severity {
+    let Some(full_at) = dates.smoosh.zip(dates.in_force).map(|(one, two)| one.max(two)) else {
+        return Severity::Info;
+    };
+    match now.age(full_at) {
+        time if time <= settings.full_soon => Severity::Critical,
+        time if time <= settings.full_within => Severity::Warning,
+        _ => Severity::Info,
+    }
+}
+
+/// The three dates in a sentence.
+fn dates_in_words(dates: &FullDates) -> String {
+    format!(
+        "Simulated dates when it is full: {} without compaction, {} with smoosh, {} with recliner as configured.",
         word(dates.uncompacted),
         word(dates.smoosh),
         word(dates.in_force),
-    ));
-    let evidence: Evidence = vec![
+    )
+}
+
+fn evidence_of(dates: &FullDates) -> Evidence {
+    vec![
         ("simulated_full_without_compaction", word(dates.uncompacted).into()),
         ("simulated_full_under_smoosh", word(dates.smoosh).into()),
         ("simulated_full_as_configured", word(dates.in_force).into()),
-    ];
-    finding.evidence.extend(evidence);
+    ]
+}
+
+fn word(date: Option<Moment>) -> String {
+    date.map_or_else(|| "never".to_owned(), |at| at.date())
 }
 
 /// How full a volume gets.
@@ -127,32 +142,18 @@ impl VolumeCourse {
         to_bytes(rate.mul_add(ahead.as_secs_f64(), -free))
     }
 
-    fn finding(&self, volume: &Volume, severity: Severity, gain: Gain, now: Moment) -> Finding {
-        let by_day = |rate: f64| to_bytes(rate * DAY.as_secs_f64());
-        let (written, live) = (by_day(self.growth.file_rate), by_day(self.growth.active_rate));
-        let begins = format!(
-            "The volume {} has {} free and will be full",
-            volume.name,
-            format_size_short(self.available)
-        );
-        let measured = format!("measured over {}", format_rounded(self.watched));
-        let says = if severity == Severity::Info {
-            let lasts = self.compacted.map_or_else(
-                || "does not fill within ten years".to_owned(),
-                |time| format!("lasts until {}", date(now, time)),
-            );
-            format!(
-                "{begins} {} if nothing is compacted, because {} a day are written ({measured}); if compaction keeps up, it {lasts}.",
-                when(now, self.uncompacted),
-                format_size_short(written),
-            )
-        } else {
-            format!(
-                "{begins} {} even if compaction keeps up, because live data grows by {} a day ({measured}).",
-                when(now, self.compacted),
-                format_size_short(live),
-            )
+    fn finding(
+        &self,
+        volume: &Volume,
+        (severity, gain): (Severity, Gain),
+        dates: Option<FullDates>,
+        now: Moment,
+    ) -> Finding {
+        let says = match &dates {
+            Some(dates) => self.says_simulated(volume, severity, dates),
+            None => self.says_measured(volume, severity, now),
         };
+        let (written, live) = self.rates_by_day();
         let mut evidence = vec![
             ("available_bytes", self.available.into()),
             ("reclaimable_bytes", to_bytes(self.reclaimable).into()),
@@ -160,16 +161,68 @@ impl VolumeCourse {
             ("live_growth_bytes_per_day", live.into()),
             ("measured_seconds", self.watched.as_secs().into()),
         ];
-        for (name, time) in [
-            ("full_without_compaction", self.uncompacted),
-            ("full_with_compaction", self.compacted),
-        ] {
-            if let Some(time) = time {
-                evidence.push((name, now.plus(time).rfc3339().into()));
-            }
-        }
+        evidence.extend(dates.as_ref().map_or_else(|| self.dates(now), evidence_of));
         let subject = Subject::Volume(volume.name.to_string());
         Finding { severity, subject, says, evidence, gain, remedy: remedy(volume, severity) }
+    }
+
+    /// Bytes that are written in a day, and by which live data grows.
+    fn rates_by_day(&self) -> (u64, u64) {
+        let by_day = |rate: f64| to_bytes(rate * DAY.as_secs_f64());
+        (by_day(self.growth.file_rate), by_day(self.growth.active_rate))
+    }
+
+    /// The dates by the growth of the last days alone.
+    fn dates(&self, now: Moment) -> Evidence {
+        let dates = [
+            ("full_without_compaction", self.uncompacted),
+            ("full_with_compaction", self.compacted),
+        ];
+        let known = dates.into_iter().filter_map(|(name, time)| Some((name, time?)));
+        known.map(|(name, time)| (name, now.plus(time).rfc3339().into())).collect()
+    }
+
+    fn says_simulated(&self, volume: &Volume, severity: Severity, dates: &FullDates) -> String {
+        let (written, live) = self.rates_by_day();
+        let grows = match severity {
+            Severity::Info => format!("{} a day are written", format_size_short(written)),
+            Severity::Warning | Severity::Critical => {
+                format!("live data grows by {} a day", format_size_short(live))
+            }
+        };
+        format!(
+            "The volume {} has {} free, and {grows} (measured over {}). {}",
+            volume.name,
+            format_size_short(self.available),
+            format_rounded(self.watched),
+            dates_in_words(dates)
+        )
+    }
+
+    fn says_measured(&self, volume: &Volume, severity: Severity, now: Moment) -> String {
+        let (written, live) = self.rates_by_day();
+        let begins = format!(
+            "The volume {} has {} free and will be full",
+            volume.name,
+            format_size_short(self.available)
+        );
+        let measured = format!("measured over {}", format_rounded(self.watched));
+        if severity != Severity::Info {
+            return format!(
+                "{begins} {} even if compaction keeps up, because live data grows by {} a day ({measured}).",
+                when(now, self.compacted),
+                format_size_short(live),
+            );
+        }
+        let lasts = self.compacted.map_or_else(
+            || "does not fill within ten years".to_owned(),
+            |time| format!("lasts until {}", date(now, time)),
+        );
+        format!(
+            "{begins} {} if nothing is compacted, because {} a day are written ({measured}); if compaction keeps up, it {lasts}.",
+            when(now, self.uncompacted),
+            format_size_short(written),
+        )
     }
 }
 
@@ -298,16 +351,41 @@ mod tests {
         let days = |at: Option<Moment>| at.map(|at| (at.unix() - NOW.unix() + DAYS / 2) / DAYS);
         // All that is written stays, so no compaction helps.
         assert_eq!([of_a.uncompacted, of_a.smoosh, of_a.in_force].map(days), [Some(10); 3]);
-        let never = FullDates { in_force: None, ..of_a };
-        cluster.volume_dates =
-            Some(VolumeDates { from: NOW, volumes: [("a".into(), never)].into() });
+        let two_weeks = Some(NOW.plus(14 * DAY));
+        cluster.volume_dates = Some(VolumeDates {
+            from: NOW,
+            volumes: [("a".into(), FullDates { in_force: two_weeks, ..of_a })].into(),
+        });
         let found = cluster.findings_of(&RULE);
-        let says = &found[0].says;
-        assert!(
-            says.ends_with(" By a simulation it is full: without compaction 2026-12-01, under smoosh 2026-12-01, under recliner as configured never."),
-            "{says}"
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "The volume a has 100 GiB free, and live data grows by 10 GiB a day (measured over 5d). Simulated dates when it is full: 2026-12-01 without compaction, 2026-12-01 with smoosh, 2026-12-05 with recliner as configured."
         );
-        assert_eq!(found[0].evidence.len(), 10);
+        assert_eq!(only.severity, Severity::Warning);
+        assert_eq!(only.evidence.len(), 8, "no other date is said");
+    }
+
+    #[test]
+    fn simulated_dates_decide_how_bad_it_is() {
+        let severity = |smoosh: Option<u64>, in_force: Option<u64>| {
+            let shard = Shard::new("orders", "a", 0, 200 * GIB);
+            let mut cluster =
+                cluster_of(shard.grown_from(5 * DAYS, 150 * GIB, 150 * GIB), 100 * GIB);
+            let date =
+                |days: Option<u64>| days.map(|days| Moment::from_unix(NOW.unix() + days * DAYS));
+            let (smoosh, in_force) = (date(smoosh), date(in_force));
+            let dates = FullDates { uncompacted: date(Some(3)), smoosh, in_force };
+            cluster.volume_dates =
+                Some(VolumeDates { from: NOW, volumes: [("a".into(), dates)].into() });
+            let found = cluster.findings_of(&RULE);
+            assert!(!found[0].says.contains("keeps up"), "{}", found[0].says);
+            found[0].severity
+        };
+        assert_eq!(severity(Some(5), Some(3)), Severity::Critical);
+        assert_eq!(severity(Some(5), Some(29)), Severity::Warning);
+        assert_eq!(severity(Some(40), Some(5)), Severity::Info);
+        assert_eq!(severity(None, Some(5)), Severity::Info, "smoosh keeps it free");
     }
 
     #[test]

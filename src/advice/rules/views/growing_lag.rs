@@ -32,7 +32,7 @@ fn finding(name: DesignName, change: &LagChange, gain: Gain) -> Finding {
     Finding {
         severity: Severity::Warning,
         says: format!(
-            "The index of {name} is built and falls behind: {} changes are missing, {} more than {span} ago.",
+            "The index of {name} is being built but keeps falling behind: {} changes behind, {} more than {span} ago.",
             grouped(change.now),
             grouped(change.growth()),
         ),
@@ -93,7 +93,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "The index of orders/_design/reports is built and falls behind: 130,000 changes are missing, 30,000 more than 2h ago."
+            "The index of orders/_design/reports is being built but keeps falling behind: 130,000 changes behind, 30,000 more than 2h ago."
         );
         assert_eq!(only.severity, Severity::Warning);
     }

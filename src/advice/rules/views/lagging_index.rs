@@ -3,6 +3,7 @@
 use super::{super::super::Rule, DesignName, is_building};
 use crate::{
     advice::{Finding, Findings, Gain, LagChange, Remedy, Severity, Situation},
+    model::channel::Mode,
     text::{duration::format_rounded, grouped, size::format_size_short},
 };
 
@@ -33,7 +34,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             let bytes = index.file_bytes().unwrap_or_default();
             let change = situation.inputs.lags.change(index);
             findings.offer(Severity::Warning, Gain::Risk(bytes), || {
-                finding(name, &query.view, (pending, change), bytes)
+                finding(situation, name, &query.view, (pending, change), bytes)
             });
         }
     }
@@ -47,6 +48,7 @@ fn knows_all_jobs(situation: &Situation<'_>) -> bool {
 }
 
 fn finding(
+    situation: &Situation<'_>,
     name: DesignName,
     view: &str,
     (pending, change): (u64, Option<LagChange>),
@@ -56,32 +58,44 @@ fn finding(
     let mut grew = String::new();
     if let Some(change) = change.filter(|change| change.growth() > 0) {
         let (growth, span) = (grouped(change.growth()), format_rounded(change.span));
-        grew = format!(" It lacks {growth} more than {span} ago.");
+        grew = format!(" It is {growth} more than {span} ago.");
         evidence.push(("updates_pending_before", change.before.into()));
         evidence.push(("watched_seconds", change.span.as_secs().into()));
     }
+    let mut remedy = vec![Remedy::couchdb(
+        "Have it built now; the request may time out, the build goes on:",
+        "GET",
+        &[&name.db, &name.design, "_view", view],
+        None,
+    )];
+    remedy.extend(warmer(situation));
     Finding {
         severity: Severity::Warning,
         says: format!(
-            "The index of {name} ({}) is at least {} changes behind its database, and no build of it runs; its next reader waits for all of them.{grew}",
+            "The index of {name} ({}) is at least {} changes behind its database, and nothing is building it. The next query will wait for all of them.{grew}",
             format_size_short(bytes),
             grouped(pending),
         ),
         evidence,
         gain: Gain::Risk(bytes),
-        remedy: vec![
-            Remedy::couchdb(
-                "Have it built now; the request may time out, the build goes on:",
-                "GET",
-                &[&name.db, &name.design, "_view", view],
-                None,
-            ),
-            Remedy::configuration(
-                "Or have recliner, in enforce mode, build indexes that lag:",
-                "warmer: {enabled: true}",
-            ),
-        ],
+        remedy,
         subject: name.subject(),
+    }
+}
+
+/// How recliner gets to build such indexes; none if it does already.
+fn warmer(situation: &Situation<'_>) -> Option<Remedy> {
+    let is_enforcing = situation.inputs.plan.rules.mode == Mode::Enforce;
+    match (situation.inputs.remedy_settings.is_warmer_enabled, is_enforcing) {
+        (true, true) => None,
+        (true, false) => Some(Remedy::configuration(
+            "Or let recliner build indexes that lag; its warmer is on, and starts builds in enforce mode:",
+            "mode: enforce",
+        )),
+        (false, _) => Some(Remedy::configuration(
+            "Or have recliner, in enforce mode, build indexes that lag:",
+            "warmer: {enabled: true}",
+        )),
     }
 }
 
@@ -110,13 +124,28 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "The index of orders/_design/reports (200 MiB) is at least 100,000 changes behind its database, and no build of it runs; its next reader waits for all of them."
+            "The index of orders/_design/reports (200 MiB) is at least 100,000 changes behind its database, and nothing is building it. The next query will wait for all of them."
         );
         assert_eq!((only.severity, only.gain), (Severity::Warning, Gain::Risk(200 * MIB)));
         assert_eq!(
             only.remedy[0].text.as_deref().unwrap_or_default(),
             "curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"/orders/_design/reports/_view/all"
         );
+    }
+
+    #[test]
+    fn a_warmer_that_is_on_is_not_advised() {
+        let texts = |is_warmer_enabled, mode| {
+            let mut cluster = cluster(Some(100_000));
+            cluster.remedy_settings.is_warmer_enabled = is_warmer_enabled;
+            cluster.rules.mode = mode;
+            let found = cluster.findings_of(&RULE);
+            let texts = found[0].remedy.iter().skip(1).filter_map(|it| it.text.clone());
+            texts.collect::<Vec<_>>()
+        };
+        assert_eq!(texts(false, Mode::Enforce), ["warmer: {enabled: true}"]);
+        assert_eq!(texts(true, Mode::Advise), ["mode: enforce"]);
+        assert_eq!(texts(true, Mode::Enforce), [""; 0]);
     }
 
     #[test]

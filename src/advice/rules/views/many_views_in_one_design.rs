@@ -41,7 +41,7 @@ fn finding(name: DesignName, views: u64, bytes: u64, seconds: u64) -> Finding {
         0..60 => String::new(),
         seconds => {
             let minutes = Duration::from_secs(seconds / 60 * 60);
-            format!(", {} of writing for views that did not change", format_rounded(minutes))
+            format!(", {} of it spent rewriting unchanged views", format_rounded(minutes))
         }
     };
     Finding {
@@ -85,7 +85,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "orders/_design/all has 10 views in one index of 100 GiB in all copies; a change of any of them builds all of it again, 1h 20m of writing for views that did not change."
+            "orders/_design/all has 10 views in one index of 100 GiB in all copies; a change of any of them builds all of it again, 1h 20m of it spent rewriting unchanged views."
         );
         assert_eq!(only.severity, Severity::Info);
     }

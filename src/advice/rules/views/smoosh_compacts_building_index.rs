@@ -4,7 +4,7 @@ use super::{super::super::Rule, DesignName, builds_by_design, seconds_to_write};
 use crate::{
     advice::{Finding, Findings, Gain, Remedy, Severity, Situation},
     jobs::{Job, JobKey, JobKind, Jobs},
-    model::records::JobOwner,
+    model::{channel::Mode, records::JobOwner, settings::work::SmooshMode},
     text::{counted, listed},
 };
 use std::collections::BTreeSet;
@@ -56,18 +56,39 @@ fn finding(
         ),
         evidence: vec![("compactions", (compactions.len() as u64).into()), ("nodes", nodes.into())],
         gain,
-        remedy: vec![
-            Remedy::configuration(
-                "Let recliner compact views instead of smoosh, in enforce mode:",
-                "smoosh:\n  mode: takeover\n  takeover: [ratio_views, slack_views, upgrade_views]",
-            ),
-            Remedy::configuration(
-                "Or stop smoosh's view channels on every node while a large index is built:",
-                "[smoosh.ratio_views]\nconcurrency = 0\n\n[smoosh.slack_views]\nconcurrency = 0",
-            ),
-        ],
+        remedy: remedy(situation),
         subject: name.subject(),
     }
+}
+
+/// The channels of smoosh that compact a view by its waste.
+const VIEW_CHANNELS: [&str; 3] = ["ratio_views", "slack_views", "upgrade_views"];
+
+fn remedy(situation: &Situation<'_>) -> Vec<Remedy> {
+    let smoosh = &situation.inputs.remedy_settings.smoosh;
+    let is_listed = |channel| smoosh.takeover.iter().any(|listed| listed == channel);
+    let is_set =
+        smoosh.mode == SmooshMode::Takeover && VIEW_CHANNELS.iter().all(|it| is_listed(*it));
+    let mut remedy = Vec::new();
+    if !is_set {
+        // The list in the configuration replaces the default one.
+        let mut channels = smoosh.takeover.clone();
+        channels.extend(VIEW_CHANNELS.into_iter().filter(|it| !is_listed(*it)).map(str::to_owned));
+        remedy.push(Remedy::configuration(
+            "Let recliner compact views instead of smoosh, in enforce mode:",
+            format!("smoosh:\n  mode: takeover\n  takeover: [{}]", channels.join(", ")),
+        ));
+    } else if situation.inputs.plan.rules.mode != Mode::Enforce {
+        remedy.push(Remedy::configuration(
+            "Let recliner compact views instead of smoosh:",
+            "mode: enforce",
+        ));
+    }
+    remedy.push(Remedy::configuration(
+        "Or stop smoosh's view channels on every node while a large index is built:",
+        "[smoosh.ratio_views]\nconcurrency = 0\n\n[smoosh.slack_views]\nconcurrency = 0",
+    ));
+    remedy
 }
 
 #[cfg(test)]

@@ -44,9 +44,10 @@ fn finding(
     Finding {
         severity: Severity::Warning,
         says: format!(
-            "{} of {name} on {} without progress for {}.",
+            "{} of {name} on {} {} made no progress for {}.",
             counted(jobs.len() as u64, "index build", "index builds"),
             listed(&nodes),
+            if jobs.len() == 1 { "has" } else { "have" },
             format_rounded(longest),
         ),
         evidence: vec![
@@ -90,7 +91,7 @@ mod tests {
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
-            "1 index build of orders/_design/reports on a without progress for 30m."
+            "1 index build of orders/_design/reports on a has made no progress for 30m."
         );
         assert_eq!((only.severity, only.gain), (Severity::Warning, Gain::Risk(50 << 20)));
     }

@@ -357,7 +357,7 @@ async fn a_mute_without_end_or_sense_is_refused() {
     let mut surface = Surface::new();
     for (body, says) in [
         (r#"{"code": "orphan_shards", "for": "forever"}"#, "such as 30d"),
-        (r#"{"code": "orphan_shards", "for": "0s"}"#, "more than nothing"),
+        (r#"{"code": "orphan_shards", "for": "0s"}"#, "longer than 0s"),
         (r#"{"code": "orphan_shards", "for": "5000d"}"#, "at most"),
         (r#"{"subject": "old"}"#, "code"),
     ] {

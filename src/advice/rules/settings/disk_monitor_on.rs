@@ -1,0 +1,76 @@
+//! Nodes whose CouchDB watches its disks itself, which may fail without a word.
+
+use super::{super::Rule, configs, nodes_in_words, on_nodes, value};
+use crate::advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject};
+
+pub(super) const RULE: Rule = Rule {
+    code: "disk_monitor_on",
+    finds: "Nodes on which CouchDB's own disk monitor is on, which in a container may see no disk.",
+    because: "With `[disk_monitor] enable = true` (CouchDB 3.4 and later; the default is false) CouchDB refuses writes and index builds on a disk that is nearly full, with status 507. It knows how full a disk is from Erlang's `disksup`, which lists the mounts that `df` shows as local; if none of them is on the device of `database_dir`, as in some containers, CouchDB takes the disk for empty and never refuses anything (couchdb#5547). No response over HTTP shows what it sees, so somebody has to look once.",
+    severities: &[Severity::Info],
+    check,
+};
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let is_on =
+        |config: &&_| value(config, "disk_monitor", "enable").is_some_and(|it| it.trim() == "true");
+    let nodes: Vec<String> = configs(situation).filter(is_on).map(|it| it.node.clone()).collect();
+    if nodes.is_empty() {
+        return;
+    }
+    findings.push(Finding {
+        severity: Severity::Info,
+        subject: Subject::Setting("[disk_monitor] enable".to_owned()),
+        says: format!(
+            "CouchDB watches its disks itself {} (disk_monitor); in a container it may not see the disk of the data, and then never refuses a write.",
+            on_nodes(situation, &nodes)
+        ),
+        evidence: vec![("nodes", nodes_in_words(&nodes).into())],
+        gain: Gain::Unknown,
+        remedy: vec![
+            Remedy::command(
+                "In each container or on each node, look for the disk of the data in this list:",
+                "df -l",
+            ),
+            Remedy::choice(
+                "If it is there, mute this advice. If not, mount the data so that df -l shows it, and rely on recliner's alerts about full volumes until then.",
+            ),
+        ],
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::TestCluster;
+
+    fn found(enable: Option<&str>) -> Vec<Finding> {
+        let mut cluster = TestCluster::new();
+        for node in ["a", "b"] {
+            let setting = enable.map(|enable| ("disk_monitor", "enable", enable));
+            cluster.set(node, setting.as_slice());
+        }
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn a_monitor_that_is_on_is_worth_a_look() {
+        let found = found(Some("true"));
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "CouchDB watches its disks itself on every node (disk_monitor); in a container it may not see the disk of the data, and then never refuses a write."
+        );
+    }
+
+    #[test]
+    fn one_that_is_off_is_silent() {
+        assert_eq!(found(Some("false")), []);
+        assert_eq!(found(None), [], "the default");
+    }
+
+    #[test]
+    fn without_settings_nothing_is_said() {
+        assert_eq!(TestCluster::new().findings_of(&RULE), []);
+    }
+}
