@@ -72,8 +72,8 @@ pub(super) enum Command {
     /// It has screens for an overview, running jobs, the queue with reasons, and events. Lists are sorted
     /// with o and filtered with /; Enter explains a target; S, R and c suspend, resume and compact, after a
     /// confirmation that shows the exact request. The key ? shows all keys, q quits. NO_COLOR switches
-    /// colours off. On recliner's own machine, its user and root can suspend and resume without
-    /// --web.enable-admin-api.
+    /// colours off. On recliner's own machine, its user and root can suspend and resume even
+    /// where the admin API is off.
     Top(TopArgs),
     /// Print what to do about the cluster, the worst and most valuable first.
     ///
@@ -141,7 +141,7 @@ pub(super) enum Command {
     ///
     /// The suspension survives a restart. Running compactions continue: CouchDB offers no way to
     /// stop a running compaction over HTTP. On recliner's own machine, its user and root can do this
-    /// without --web.enable-admin-api.
+    /// even where the admin API is off.
     Suspend(SuspendArgs),
     /// Tell a running recliner to start compactions again.
     ///

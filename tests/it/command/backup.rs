@@ -90,7 +90,7 @@ async fn a_backup_under_writes_is_restored_by_starting_with_it() {
     until("a later event", async || created().await > first["last_seq"].as_u64().unwrap()).await;
 
     // A file is replaced only if that is asked for, and then as a whole.
-    own(&["backup", "copy.redb"]).await.refuses(64, &["copy.redb exists", "--force"]);
+    own(&["backup", "copy.redb"]).await.refuses(64, &["copy.redb already exists", "--force"]);
     let copy = dir.path().join("copy.redb");
     assert_eq!(fs::metadata(&copy).unwrap().len(), first["bytes"].as_u64().unwrap());
     let ran = own(&["backup", "copy.redb", "--force"]).await;
@@ -212,7 +212,7 @@ async fn a_backup_that_fails_leaves_the_file_as_it_was() {
     for (words, code, says) in [
         (&["backup", "new"][..], 1, "there is no Unix socket data/admin.sock"),
         (&["backup", "old", "--force"], 1, "there is no Unix socket data/admin.sock"),
-        (&["backup", "old"], 64, "old exists: give another name, or replace it with --force"),
+        (&["backup", "old"], 64, "old already exists: choose another name, or use --force"),
         (&["backup", "."], 64, ". is a directory: name a file in it"),
         (&["backup", socket, "--force"], 64, "socket is not a file: choose another name"),
         (&["backup", "no/such/file"], 1, "cannot write no/such/file.part: "),
