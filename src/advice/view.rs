@@ -3,13 +3,14 @@
 //! Owns what is remembered of advice, as a value: it is told what the rules found and what an operator muted, and
 //! returns what to store. Its task does that.
 
-use super::{Finding, RuleResult, Severity, rule_of_code, rules};
+use super::{FillDates, Finding, RuleResult, Severity, rule_of_code, rules};
 use crate::{
     model::records::{AdviceKey, AdviceRecord, Mute, StateChange},
     text::listed,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 use wall_clock::Moment;
@@ -39,13 +40,15 @@ pub struct AdviceView {
     pub results: Vec<RuleResult>,
     /// What is remembered.
     pub records: BTreeMap<AdviceKey, AdviceRecord>,
+    /// When each volume whose growth is known is full, by its name.
+    pub fill_dates: BTreeMap<Arc<str>, FillDates>,
 }
 
 impl AdviceView {
     /// What the rules found, without anything remembered.
     #[must_use]
     pub fn found(results: Vec<RuleResult>, now: Moment) -> Self {
-        Self { checked_at: Some(now), results, records: BTreeMap::new() }
+        Self { checked_at: Some(now), results, ..Self::default() }
     }
 
     /// Every finding that is shown, the worst first, then the most valuable.
