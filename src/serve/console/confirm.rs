@@ -42,11 +42,12 @@ pub(in crate::serve) fn confirmation(asked: &Confirmation) -> Page {
     let body = serde_json::Map::from_iter(asked.fields.iter().map(|(key, value)| {
         (key.clone(), if value == "true" { true.into() } else { value.clone().into() })
     }));
+    let is_impossible = asked.compaction.as_ref().is_some_and(|it| it.start.is_none());
     let html = html! {
-        p { (name(&asked.does)) }
+        @if !is_impossible { p { (name(&asked.does)) } }
         @if let Some(compaction) = &asked.compaction { (effect(compaction)) }
-        p.quiet { "The same for a program: " code { "POST /api/v1/" (asked.order) " " (name(&Value::Object(body).to_string())) } }
-        @if let Some(why) = &asked.refused { p.banner { (name(why)) } } @else {
+        @if !is_impossible { p.quiet { "The same for a program: " code { "POST /api/v1/" (asked.order) " " (name(&Value::Object(body).to_string())) } } }
+        @if let Some(why) = &asked.refused { p.banner { (name(why)) } p.actions { a.button href=(back(&asked.fields)) { "Back" } } } @else {
             form method="post" action="act" {
                 input type="hidden" name="order" value=(asked.order);
                 @for (key, value) in &asked.fields { input type="hidden" name=(key) value=(value); }
@@ -112,7 +113,7 @@ fn effect(AskedCompaction { start, waits, needs_force, .. }: &AskedCompaction) -
 /// The request of a start, what it frees and what it takes.
 pub(super) fn request(start: &StartLine) -> Markup {
     html! {
-        p { "It would send " code { (name(&start.request)) } "." }
+        p { "The request: " code { (name(&start.request)) } }
         dl.facts {
             dt { "frees" } dd { (bytes(start.gain_bytes)) }
             dt { "writes" } dd { (bytes(start.rewrite_bytes)) }

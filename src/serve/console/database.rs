@@ -115,9 +115,9 @@ fn copies(answers: &DatabaseAnswers) -> Markup {
                     td.n { (bytes(line.file_bytes)) (differs(group, line)) }
                     td.n { (bytes(line.reclaimable_bytes)) }
                     td.n.rest { (number(line.ratio)) }
-                    td.n.rest { (documents(line.docs, group, line, |it| it.docs)) }
-                    td.n.rest { (documents(line.deleted_docs, group, line, |it| it.deleted_docs)) }
-                    td.rest { @if let Some(channel) = &line.channel { (name(channel)) } }
+                    td.n.rest { @if line.kind == "db" { (documents(line.docs, group, line, |it| it.docs)) } }
+                    td.n.rest { @if line.kind == "db" { (documents(line.deleted_docs, group, line, |it| it.deleted_docs)) } }
+                    td.rest { (targets::channel(line)) }
                     td.rest { @if let Some(refusal) = &line.refusal { (reason(&refusal.reason)) } }
                 } }
             } }

@@ -115,7 +115,7 @@ fn details(event: &EventLine) -> Markup {
     let meaning = event.reason.as_deref().map_or("", super::queue::meaning);
     html! {
         span title=[(!meaning.is_empty()).then_some(meaning)] { (name(&said.join(", "))) }
-        @if let Some(freed) = event.freed_bytes { @if !said.is_empty() { ", " } "freed " (jobs::signed(freed)) }
+        @if let Some(freed @ Some(_)) = event.freed_bytes { @if !said.is_empty() { ", " } "freed " (jobs::signed(freed)) }
         @if let Some(failures) = event.failures { ", " (failures) " failures in a row" }
         @if let Some(count) = event.count { ", " (count) " times more" }
         @if let Some(why) = &event.why { ": " (name(why)) }

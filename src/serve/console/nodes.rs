@@ -102,7 +102,7 @@ fn pressure(status: &Status) -> Markup {
                 thead { tr { th { "node" } th { "signal" } th.n { "now" } th.n { "low" } th.n { "high" } th { "starts" } } }
                 tbody { @for (node, line) in lines { tr {
                     td { (name(&node.node)) }
-                    td.one { (words(&line.signal)) @if line.unit == "processes" || line.unit == "changes" { span.quiet { " (" (line.unit) ")" } } }
+                    td { (words(&line.signal)) @if line.unit == "processes" || line.unit == "changes" { span.quiet.rest { " (" (line.unit) ")" } } }
                     td.n { (amount(line, Some(line.value))) }
                     td.n { (amount(line, line.low)) }
                     td.n { (amount(line, line.high)) }
@@ -123,7 +123,11 @@ fn amount(line: &PressureLine, value: Option<f64>) -> Markup {
 }
 
 fn row(gate: &GateLine, now: Moment) -> Markup {
-    let measured = |value: Option<f64>| html! { @if value.is_some() { (number(value)) } };
+    let measured = |value: Option<f64>| match value {
+        Some(whole) if whole.fract() == 0.0 => html! { (count(to_bytes(whole))) },
+        Some(_) => number(value),
+        None => html! {},
+    };
     html! { tr {
         td { (name(&gate.node)) }
         td { a href={ "docs/why.html#" (gate.gate) } { (words(&gate.gate)) } }

@@ -101,7 +101,7 @@ fn limits(queues: &Queues, now: Moment) -> Markup {
         div.wide tabindex="0" role="region" aria-label="Limits" { table {
             thead { tr { th { "limit" } th.n { "used" } th.n { "allowed" } th.rest { "share" } } }
             tbody { @for line in fullest(&queues.limits) { tr {
-                td.named { code { (name(&line.key)) } @if let Some(node) = &line.node { @if line.used > 0 { " on " (name(node)) } @else { " on each node" } } }
+                td.named { code { (name(&line.key)) } (on_node(line)) }
                 td.n { (amount(line, line.used)) }
                 td.n { (amount(line, line.allowed)) }
                 td.rest { (chart::share(line.used as f64 / line.allowed.max(1) as f64, &format!("{} of {}", line.used, line.allowed))) }
@@ -118,11 +118,25 @@ fn limits(queues: &Queues, now: Moment) -> Markup {
     }
 }
 
+/// The node that a limit is about; a channel's own limit is the same on each where none uses it.
+fn on_node(line: &LimitLine) -> Markup {
+    html! {
+        @if let Some(node) = &line.node {
+            @if line.used == 0 && is_channels(line) { " on each node" } @else { " on " (name(node)) }
+        }
+    }
+}
+
+/// Whether a limit is a channel's own.
+fn is_channels(line: &LimitLine) -> bool {
+    line.key.starts_with("channels.")
+}
+
 /// The limits of the cluster and of nodes, and of each channel's own limit the node that uses most of it.
 fn fullest(limits: &[LimitLine]) -> Vec<&LimitLine> {
     let mut shown: Vec<&LimitLine> = Vec::new();
     for line in limits {
-        match shown.iter_mut().find(|it| it.key == line.key && line.key.starts_with("channels.")) {
+        match shown.iter_mut().find(|it| it.key == line.key && is_channels(line)) {
             Some(shown) if shown.used < line.used => *shown = line,
             Some(_) => {}
             None => shown.push(line),

@@ -133,7 +133,9 @@ fn changes(explained: &Explained, now: Moment) -> Markup {
     let reason = refusal.and_then(|refusal| RefusalReason::from_label(&refusal.reason));
     let is_taken = target.channel.is_some();
     let due = target.rent.as_ref().filter(|_| !is_taken).and_then(|rent| rent.due_at.as_deref());
-    let misses = target.misses.iter().filter(|_| !is_taken);
+    // What is not in its place is not helped by growing.
+    let can_be_taken = !is_taken && target.state == TargetState::Ok.label();
+    let misses = target.misses.iter().filter(|_| can_be_taken);
     let misses: Vec<_> =
         misses.filter_map(|miss| Some((&miss.channel, miss.would_take()?))).collect();
     html! {
@@ -199,7 +201,10 @@ fn facts(target: &Target) -> Vec<Fact<'_>> {
         of("last sequence", "update_seq", target.update_seq, FILES),
         of("sequence at the last compaction", "compacted_seq", target.compacted_seq, &["db"]),
     ];
-    let applies = |(.., is_known, kinds): &Fact<'_>| *is_known || kinds.contains(&&*target.kind);
+    let is_there = target.state != TargetState::Missing.label();
+    let applies = |(.., is_known, kinds): &Fact<'_>| {
+        *is_known || (is_there && kinds.contains(&&*target.kind))
+    };
     all.into_iter().filter(applies).collect()
 }
 
@@ -211,7 +216,7 @@ fn measured(target: &Target, now: Moment) -> Markup {
             @match &target.measured_at { Some(at) => { "Measured " (ago(at, now)) ". " } None => { "Not measured yet. " } }
             @if target.copies > 1 { "Bytes are those of all " (target.copies) " files together" @if target.estimated { ": one copy's times their number" } ". " }
             @if target.kind == "cleanup" { "A cleanup has no file of its own: it removes index files that nothing uses." }
-            @else { "Confidence of the prediction: " (words(&target.confidence)) "." }
+            @else if target.predicted_bytes.is_some() { "Confidence of the prediction: " (words(&target.confidence)) "." }
         }
         dl.facts {
             @for (title, fact, value, ..) in facts(target) {

@@ -101,12 +101,23 @@ fn table(filter: &TargetFilter, list: &[Target]) -> Markup {
                 td.n { (bytes(line.file_bytes)) }
                 td.n { (bytes(line.reclaimable_bytes)) }
                 td.n.rest { (number(line.ratio)) }
-                td.rest { @match &line.channel { Some(channel) => { (name(channel)) } None => { span.quiet { "none" @if let Some(word) = not_taken(&line.misses) { ": " span title=[not_taken_meaning(word)] { (word) } } } } } }
+                td.rest { (channel(line)) }
                 td.n.rest { @match &line.channel { Some(channel) => { (score(line.priority, filter.in_bytes.contains(channel))) } None => {} } }
                 td.rest { @if let Some(refusal) = &line.refusal { (reason(&refusal.reason)) } }
             } } }
         } }
         (meanings(&mut list.iter()))
+    }
+}
+
+/// The channel that takes a target, or why none does, in a word.
+pub(super) fn channel(line: &Target) -> Markup {
+    html! {
+        @match (&line.channel, not_taken(&line.misses)) {
+            (Some(channel), _) => { (name(channel)) }
+            (None, Some(word)) => { span.quiet { "none: " span title=[not_taken_meaning(word)] { (word) } } }
+            (None, None) => { span.quiet { "none" } }
+        }
     }
 }
 

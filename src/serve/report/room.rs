@@ -88,10 +88,11 @@ impl LimitLine {
 }
 
 impl DutyLine {
-    /// Every node that works or rests.
+    /// Every node that works or rests; none where the limit allows all of its time.
     #[must_use]
     pub fn all(plan: &Plan, now: Moment) -> Vec<Self> {
-        let members = plan.snapshot.members();
+        let is_limited = plan.rules.limits.duty_percent < 100.0;
+        let members = plan.snapshot.members().filter(|_| is_limited);
         let lines = members.filter_map(|(ix, node)| {
             let (period, rests_until) = plan.duty_on(ix)?;
             let is_over = period.ended_at.is_some() && rests_until.is_none_or(|until| until <= now);

@@ -130,7 +130,7 @@ async fn orders_are_confirmed_carried_out_and_in_the_journal() {
     browser.until("document.title.startsWith('Compact now?')").await;
     let asked = browser.text("main").await;
     for part in
-        ["No channel takes it", "It would send POST /_node/node1@127.0.0.1/", "frees", "peak"]
+        ["No channel takes it", "The request: POST /_node/node1@127.0.0.1/", "frees", "peak"]
     {
         assert!(asked.contains(part), "{part} is not in {asked}");
     }
@@ -182,7 +182,7 @@ async fn where_orders_are_off_the_page_says_what_to_set() {
     browser.until("location.pathname === '/target'").await;
     let shown = browser.text("main").await;
     assert!(shown.contains("--web.enable-admin-api"), "{shown}");
-    assert!(shown.contains("It would send POST /_node/"), "{shown}");
+    assert!(shown.contains("The request: POST /_node/"), "{shown}");
     assert!(!shown.contains("Compact now"), "{shown}");
     let id = browser.script("return new URLSearchParams(location.search).get('id');").await;
     let id = id.as_str().expect("an id is text");
