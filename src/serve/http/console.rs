@@ -134,7 +134,9 @@ pub(super) async fn not_found(
     headers: HeaderMap,
 ) -> Response {
     let accepts = headers.get(header::ACCEPT).and_then(|it| it.to_str().ok()).unwrap_or_default();
-    if !accepts.contains("text/html") {
+    // Links of a page are relative, so that it works behind a proxy: in a directory they would lead nowhere.
+    let is_in_directory = uri.path().trim_start_matches('/').contains('/');
+    if !accepts.contains("text/html") || is_in_directory {
         return probes::not_found().into_response();
     }
     failed(&state, &ApiError::absent(format!("There is no page at {}.", uri.path())))

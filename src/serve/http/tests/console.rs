@@ -125,6 +125,8 @@ async fn what_is_at_no_path_is_a_page_for_a_browser() {
     assert_eq!(page.status, StatusCode::NOT_FOUND);
     assert_harmless("/nope", &page);
     assert!(page.text().contains("There is no page at /nope."), "{}", page.text());
+    let deep = surface.ask(Method::GET, "/no/pe", &[("accept", "text/html,*/*")]).await;
+    assert_eq!(deep.text(), "no such page; / lists the pages\n");
 }
 
 #[tokio::test]
