@@ -21,6 +21,7 @@ mod task;
 #[cfg(test)]
 pub(crate) mod test_cluster;
 mod view;
+mod volume_course;
 mod volume_dates;
 mod waste;
 
@@ -35,6 +36,8 @@ pub use situation::{AdviceInputs, Situation};
 pub use survey::{DbSurvey, GrowthSums, NodeSurvey, Survey};
 pub use task::{AdviceHandle, AdviceSources, AdviceTask, MuteError, MuteOrder};
 pub use view::{AdviceView, Piece};
+pub use volume_course::FillDates;
+use volume_course::VolumeCourse;
 pub use volume_dates::{FullDates, VolumeDates};
 pub use waste::Waste;
 

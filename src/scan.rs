@@ -36,7 +36,7 @@ mod views;
 
 pub use db_events::{DbEvent, DbEventBatch, EarlierProcess};
 pub use feed_update::{FeedUpdate, NamedDb, Stale};
-pub use status::{Progress, ScanStatus, SweptShards};
+pub use status::{PeerStatus, Progress, ScanStatus, SweptShards};
 
 use crate::{
     jobs::Running,

@@ -4,8 +4,8 @@
 //! journal cannot be written, what is remembered is stored later. A mute is answered when it is stored.
 
 use super::{
-    AdviceInputs, AdviceView, LagHistory, RuleResult, Survey, VolumeDates, check_surveyed,
-    rules::VOLUME_FILLS,
+    AdviceInputs, AdviceView, LagHistory, RuleResult, Situation, Survey, VolumeDates,
+    check_surveyed, rules::VOLUME_FILLS, volume_course::fill_dates,
 };
 use crate::{
     model::{
@@ -243,6 +243,8 @@ impl AdviceTask {
         inputs.lags = Arc::clone(&self.lags);
         inputs.volume_dates.clone_from(&self.outlook.dates);
         let results = check_surveyed(&inputs, &survey, now);
+        let situation = Situation { inputs: &inputs, survey: &survey, now };
+        self.view.fill_dates = fill_dates(&situation);
         let smoosh = || (self.sources.smoosh_channels)(&inputs.node_settings);
         self.outlook.update(&results, &inputs, smoosh, now);
         for change in self.view.update(results, now) {

@@ -3,13 +3,14 @@
 //! Owns what is remembered of advice, as a value: it is told what the rules found and what an operator muted, and
 //! returns what to store. Its task does that.
 
-use super::{Finding, RuleResult, Severity, rule_of_code, rules};
+use super::{FillDates, Finding, RuleResult, Severity, rule_of_code, rules};
 use crate::{
     model::records::{AdviceKey, AdviceRecord, Mute, StateChange},
     text::listed,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 use wall_clock::Moment;
@@ -48,6 +49,8 @@ pub struct AdviceView {
     /// Since when findings that do not count as gone yet are absent. It is not stored: after a restart the time
     /// begins again.
     absent_since: BTreeMap<AdviceKey, Moment>,
+    /// When each volume whose growth is known is full, by its name.
+    pub fill_dates: BTreeMap<Arc<str>, FillDates>,
 }
 
 impl AdviceView {

@@ -27,8 +27,9 @@ impl Waste {
             let kind = if ix == NodeIx::CLUSTER { TargetKind::View } else { TargetKind::Db };
             let sums = snapshot.totals().sums_of(ix, kind);
             files += sums.file_bytes.get().unwrap_or_default();
-            compactable += sums.reclaimable_bytes.get().unwrap_or_default();
             // Compacting an orphan is no remedy: all of it is waste.
+            compactable += sums.reclaimable_bytes.get().unwrap_or_default()
+                - sums.orphan_reclaimable.get().unwrap_or_default();
             unused += sums.orphan_file.get().unwrap_or_default();
             let of_nobody = node.disk_usage.unwrap_or_default().unused_bytes() as f64;
             files += of_nobody;

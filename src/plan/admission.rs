@@ -83,6 +83,24 @@ pub(super) struct AdmissionInputs<'a> {
     pub(super) copies: &'a Arc<CopyMap>,
 }
 
+/// Running compactions and what is remembered of targets, with the slots that the compactions use.
+pub(super) fn occupied(
+    snapshot: &Snapshot,
+    channels: &Channels,
+    conditions: &Conditions,
+    rules: &Rules,
+    placements: &ChunkedTable<Placement>,
+    active: impl Iterator<Item = ((NodeIx, usize), TargetIx)>,
+    now: Moment,
+) -> (JobSlots, TargetActivity) {
+    let concurrency = channels.list.iter().map(|channel| channel.concurrency).collect();
+    let mut slots = JobSlots::new(rules, concurrency, snapshot.nodes().len());
+    slots.count_spent(&conditions.constraints.recent_starts, now);
+    let activity =
+        TargetActivity::new(snapshot, channels, conditions, placements, active, &mut slots, now);
+    (slots, activity)
+}
+
 impl Admission {
     pub(super) fn new(
         present: &AdmissionInputs<'_>,
@@ -90,18 +108,8 @@ impl Admission {
     ) -> Self {
         let &AdmissionInputs { snapshot, channels, conditions, rules, now, window_states, .. } =
             present;
-        let concurrency = channels.list.iter().map(|channel| channel.concurrency).collect();
-        let mut slots = JobSlots::new(rules, concurrency, snapshot.nodes().len());
-        slots.count_spent(&conditions.constraints.recent_starts, now);
-        let activity = TargetActivity::new(
-            snapshot,
-            channels,
-            conditions,
-            present.placements,
-            active,
-            &mut slots,
-            now,
-        );
+        let (slots, activity) =
+            occupied(snapshot, channels, conditions, rules, present.placements, active, now);
         let gate_inputs =
             GateInputs { rules, conditions, now, running_compactions: slots.cluster_jobs() };
         let rate = conditions.constraints.measured_rate();

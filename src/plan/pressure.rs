@@ -12,7 +12,7 @@ mod task;
 pub(crate) use probe::{NodeReading, Probe};
 pub(crate) use task::{PressureSettings, PressureTask};
 
-use crate::table::NodeIx;
+use crate::{model::settings::limits::Marks, table::NodeIx};
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
@@ -33,6 +33,17 @@ impl Signal {
     /// Every signal.
     pub const ALL: [Self; 4] =
         [Self::ProbeLatency, Self::RunQueue, Self::ReplicationBacklog, Self::Indexers];
+
+    /// What its numbers count.
+    #[must_use]
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::ProbeLatency => "seconds",
+            Self::RunQueue => "processes",
+            Self::ReplicationBacklog => "changes",
+            Self::Indexers => "indexers",
+        }
+    }
 
     /// The label in JSON, configuration and metric labels.
     #[must_use]
@@ -80,4 +91,6 @@ pub struct NodePressure {
 pub struct Pressures {
     /// By node; absent until the first probe.
     pub nodes: BTreeMap<NodeIx, NodePressure>,
+    /// The marks of each signal, in its own unit; empty until the first probe.
+    pub marks: BTreeMap<Signal, Marks<f64>>,
 }

@@ -136,6 +136,21 @@ impl JobSlots {
         self.cluster_jobs
     }
 
+    /// Running compactions and starts on a node.
+    pub(super) fn jobs_on(&self, node: NodeIx) -> usize {
+        self.jobs_by_node.get(node.as_usize()).copied().unwrap_or(0)
+    }
+
+    /// Targets of a channel that are being compacted on a node or start there.
+    pub(super) fn targets_of(&self, node: NodeIx, channel: usize) -> usize {
+        self.targets_by_queue.get(self.queue_index(node, channel)).copied().unwrap_or(0)
+    }
+
+    /// Bytes of the hourly budget that are spent.
+    pub(super) const fn spent_bytes(&self) -> u64 {
+        self.spent_bytes
+    }
+
     /// Whether this plan starts something on a node.
     pub(super) fn has_start_on(&self, node: NodeIx) -> bool {
         self.has_start.get(node.as_usize()).copied().unwrap_or(false)
@@ -143,8 +158,7 @@ impl JobSlots {
 
     /// Whether a channel may run one more target on a node.
     pub(super) fn check_channel(&self, node: NodeIx, channel: usize) -> Result<(), Refusal> {
-        let running =
-            self.targets_by_queue.get(self.queue_index(node, channel)).copied().unwrap_or(0);
+        let running = self.targets_of(node, channel);
         let limit = self.channel_limits.get(channel).copied().unwrap_or(0);
         check_limit(RefusalReason::ChannelLimit, running, 0, 1, limit)
     }
@@ -172,13 +186,12 @@ impl JobSlots {
         let SlotRequest { channel_index: channel, all_copies, file_bytes: file, .. } = request;
         let concurrency = self.channel_limits.get(channel).copied().unwrap_or(0);
         for (node, _) in files.clone() {
-            let running =
-                self.targets_by_queue.get(self.queue_index(node, channel)).copied().unwrap_or(0);
+            let running = self.targets_of(node, channel);
             let held = usize::from(reserved.on_node(node) > 0 && reserved.channel_index == channel);
             check_limit(RefusalReason::ChannelLimit, running, held, 1, concurrency)?;
         }
         for (node, copies) in files.clone() {
-            let running = self.jobs_by_node.get(node.as_usize()).copied().unwrap_or(0);
+            let running = self.jobs_on(node);
             let limit = self.limits.per_node;
             check_limit(RefusalReason::NodeLimit, running, reserved.on_node(node), copies, limit)?;
         }

@@ -31,12 +31,25 @@ pub struct ScanStatus {
     pub last_success: Option<Moment>,
     /// The number of read errors since the start, by node and reason.
     pub errors: BTreeMap<(Arc<str>, &'static str), u64>,
+    /// The sidecars under `peers` that were asked, by URL.
+    pub peers: BTreeMap<Arc<str>, PeerStatus>,
     /// The missing rights, as sentences.
     pub missing_rights: BTreeSet<String>,
     /// Why nothing at all can be read.
     pub problem: Option<String>,
     /// The last read error, as a sentence.
     pub last_error: Option<String>,
+}
+
+/// How a sidecar answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// The nodes whose files it reads, as it said last.
+    pub nodes: Vec<Arc<str>>,
+    /// When it last answered.
+    pub last_answer: Option<Moment>,
+    /// Why it did not, if it did not.
+    pub problem: Option<String>,
 }
 
 impl ScanStatus {
@@ -51,6 +64,23 @@ impl ScanStatus {
         *self.errors.entry((node, unread.reason)).or_default() += 1;
         self.missing_rights.extend(unread.right.map(ToOwned::to_owned));
         self.last_error = Some(unread.message.clone());
+    }
+
+    /// A sidecar responded for these nodes, or did not.
+    pub(super) fn peer_ended(
+        &mut self,
+        peer: &Arc<str>,
+        nodes: &Result<BTreeSet<Arc<str>>, ReadError>,
+        now: Moment,
+    ) {
+        let status = self.peers.entry(Arc::clone(peer)).or_default();
+        match nodes {
+            Ok(nodes) => {
+                status.nodes = nodes.iter().cloned().collect();
+                (status.last_answer, status.problem) = (Some(now), None);
+            }
+            Err(unread) => status.problem = Some(unread.message.clone()),
+        }
     }
 
     /// One target or database was read.

@@ -254,7 +254,7 @@ pub fn router(state: AppState) -> Router {
         .route("/-/ready", get(probes::ready))
         .route("/-/reload", post(probes::reload))
         .route("/-/quit", post(probes::quit))
-        .fallback(probes::not_found)
+        .fallback(console::not_found)
         .method_not_allowed_fallback(probes::wrong_method)
         .nest("/api/v1", api)
         // A nested router does not match its own path with a slash at the end.

@@ -20,6 +20,7 @@ mod ordered;
 pub mod orders;
 mod planned;
 mod preflight;
+mod pressure;
 mod rent;
 mod room;
 mod scorecard;
@@ -39,6 +40,7 @@ pub use builds::{BuildLine, Builds};
 pub use discovery::{DbUpdates, TargetGroup, TargetLabels};
 pub use envelope::{Conflict, CouchDbError, ERROR_TYPES, Failed, Success};
 pub use find::{Found, find, no_database, no_match, selector};
+pub use health::Concern;
 pub use jobs::{JobLine, Jobs};
 pub use journal::{EventLine, Events, HourLine, Hours, OutcomeLine, Outcomes};
 pub use lists::{Explanations, Listing, Queue, Queues, Targets};
@@ -49,12 +51,13 @@ pub use preflight::{
     MeasuredIndex, Preflight, PreflightNode, PreflightQuestion, PreflightView, QuestionError,
     ResolvedQuestion, SpreadLine,
 };
+pub use pressure::{PressureLine, SmooshChannelLine};
 pub use rent::RentLine;
-pub use room::{ChannelWeek, LimitLine};
+pub use room::{ChannelWeek, DutyLine, LimitLine};
 pub use scorecard::{Scorecard, ScorecardLine};
 pub use space::{Space, VolumeSpaceLine};
 pub use status::{
-    ConfigLine, Configuration, EntryLine, Feeds, ReadErrors, Status, Sweep, TakeoverLine,
+    ConfigLine, Configuration, EntryLine, Feeds, PeerLine, ReadErrors, Status, Sweep, TakeoverLine,
 };
 pub use suspension::SuspensionLine;
 pub use usage::{Usage, UsageBytes, UsageLine};
@@ -282,6 +285,12 @@ pub struct NodeLine {
     /// What is known of its own daemon: `no_direct_address`, `not_offered`, `failed` or `up`.
     #[schemars(with = "words::Smoosh")]
     pub smoosh: Word,
+    /// Its daemon's channels, where they are known.
+    #[serde(default)]
+    pub smoosh_channels: Vec<SmooshChannelLine>,
+    /// How busy it is, by each signal under `pressure` that could be read.
+    #[serde(default)]
+    pub pressure: Vec<PressureLine>,
     /// What its directories hold in addition to targets, if they are read.
     pub disk: Option<DiskLine>,
     /// Targets of which CouchDB and files' headers say different things, where both were read.
@@ -454,6 +463,8 @@ impl NodeLine {
                 NodeSmoosh::Failed => "failed",
                 NodeSmoosh::Channels(_) => "up",
             }),
+            smoosh_channels: SmooshChannelLine::all(&node.smoosh),
+            pressure: Vec::new(),
             disk: node.disk_usage.map(|disk| DiskLine::of(disk, volumes())),
             source_disagreements: node.disagreements,
         }
@@ -473,7 +484,11 @@ fn findings(node: &Node) -> Vec<Word> {
 pub fn nodes(plan: &Plan) -> impl Iterator<Item = NodeLine> {
     let (nodes, totals) = (plan.snapshot.nodes().iter(), plan.snapshot.totals());
     let nodes = nodes.enumerate().skip(1);
-    nodes.filter_map(|(at, node)| Some(NodeLine::of(node, totals, NodeIx::from_usize(at)?)))
+    nodes.filter_map(|(at, node)| {
+        let ix = NodeIx::from_usize(at)?;
+        let pressure = PressureLine::all(&plan.conditions.pressures, ix);
+        Some(NodeLine { pressure, ..NodeLine::of(node, totals, ix) })
+    })
 }
 
 /// What one target is called in a sentence: its shard, its view, or its database.

@@ -9,6 +9,7 @@ use crate::{
     monitoring::tools::http,
 };
 use couchdb_sim::{Config, Database, Design, Orphan, Role, User};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use std::{path::Path, time::Duration};
 use tokio::time;
@@ -54,6 +55,11 @@ fn hostile() -> Config {
 
 fn administrator() -> Vec<User> {
     vec![User { name: "adm".into(), password: PASSWORD.into(), role: Role::ServerAdmin }]
+}
+
+/// A text as a part of an address's query.
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
 /// A service on a cluster that has been read, with its page's address.

@@ -485,8 +485,8 @@ mod tests {
         assert!(!part.contains("excluded"), "{part}");
         let lean = explained("x", &[shard(1, "00000000-3fffffff", 6 << 30)], false, 80);
         for line in [
-            "  channels    ratio_dbs: the ratio is 1.15, it takes more than 2",
-            "              slack_dbs: the slack is 1.5 MiB, it takes more than 512 MiB",
+            "  channels    ratio_dbs: ratio is 1.15; the threshold is 2",
+            "              slack_dbs: slack is 1.5 MiB; the threshold is 512 MiB",
         ] {
             assert!(lean.lines().any(|it| it == line), "{lean}");
         }

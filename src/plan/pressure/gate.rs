@@ -65,7 +65,7 @@ pub(super) struct PressureGate {
 }
 
 /// The marks of a signal, in its own unit.
-const fn marks_of(pressure: &Pressure, signal: Signal) -> Marks<f64> {
+pub(super) const fn marks_of(pressure: &Pressure, signal: Signal) -> Marks<f64> {
     let Pressure { probe_latency, run_queue, replication_backlog, indexers, hold_at_most: _ } =
         pressure;
     let counts = match signal {

@@ -5,7 +5,7 @@
 
 use super::{
     NodePressure, NodeReading, Pressures, Probe, Signal,
-    gate::{GateChange, PressureGate},
+    gate::{GateChange, PressureGate, marks_of},
     gate_log::GateLog,
 };
 use crate::{
@@ -234,7 +234,8 @@ impl PressureTask {
             };
             (*ix, pressure)
         });
-        let pressures = Pressures { nodes: nodes.collect() };
+        let marks = Signal::ALL.map(|signal| (signal, marks_of(&settings.pressure, signal)));
+        let pressures = Pressures { nodes: nodes.collect(), marks: marks.into() };
         publish_if_changed(&self.pressures, pressures);
     }
 }

@@ -135,7 +135,7 @@ fn a_full_disk_shortens_the_horizon_and_a_busy_node_lengthens_it() {
         planner.conditions.disks = Arc::new(Disks { volumes: volume.into_iter().collect() });
         let pressure = load.map(|load| (node, NodePressure { load, ..NodePressure::default() }));
         planner.conditions.pressures =
-            Arc::new(Pressures { nodes: pressure.into_iter().collect() });
+            Arc::new(Pressures { nodes: pressure.into_iter().collect(), ..Pressures::default() });
         let now = READ + 24 * HOUR;
         let constraints = Arc::make_mut(&mut planner.conditions.constraints);
         constraints.recent_starts =

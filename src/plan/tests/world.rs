@@ -390,7 +390,7 @@ impl WorldSpec {
             jobs: Arc::new(jobs),
             constraints: Arc::new(self.history(snapshot, all, channels)),
             disks: Arc::new(Disks { volumes: volumes.collect() }),
-            pressures: Arc::new(Pressures { nodes: nodes.collect() }),
+            pressures: Arc::new(Pressures { nodes: nodes.collect(), ..Pressures::default() }),
         }
     }
 

@@ -14,6 +14,7 @@ use crate::{
 };
 use couchdb_client::OwnAddress;
 use std::{collections::BTreeSet, sync::Arc};
+use wall_clock::Moment;
 
 impl Scanner {
     /// Applies one observation of a read.
@@ -74,7 +75,7 @@ impl Scanner {
                 let from = (&*self.settings, self.listing.is_without_map());
                 self.disk.peer_files(&mut self.targets, &node, (dbs, parts), from, now.wall);
             }
-            Observation::PeerEnd { peer, nodes } => self.peer_ended(&peer, nodes),
+            Observation::PeerEnd { peer, nodes } => self.peer_ended(&peer, nodes, now.wall),
             // The end of a stage is no observation of the cluster: the caller handles it.
             Observation::StageEnded => {}
         }
@@ -331,7 +332,13 @@ impl Scanner {
     }
 
     /// A sidecar responded for these nodes, or is missing; then CouchDB's own numbers count again.
-    fn peer_ended(&mut self, peer: &Arc<str>, nodes: Result<BTreeSet<Arc<str>>, ReadError>) {
+    fn peer_ended(
+        &mut self,
+        peer: &Arc<str>,
+        nodes: Result<BTreeSet<Arc<str>>, ReadError>,
+        now: Moment,
+    ) {
+        self.status.peer_ended(peer, &nodes, now);
         let draft = &mut self.targets.draft;
         let nodes = match nodes {
             Ok(nodes) => nodes.iter().filter_map(|node| draft.find_node(node)).collect(),

@@ -23,7 +23,6 @@ pub(in crate::serve) fn advice(advice: &Advice, now: Moment) -> Page {
             ul { @for more in &advice.more { li { (words(&more.code)) ": " (counted(more.count, "finding", "findings")) } } }
         }
         @if !muted.is_empty() {
-            h2 { "Muted" }
             @for line in muted { (piece(line, now)) }
         }
     };
@@ -43,7 +42,7 @@ fn piece(line: &AdviceLine, now: Moment) -> Markup {
     let subject = [("code", &*line.code), ("subject", &*line.subject.name)];
     let to = |order| link("act", &[[("order", order)].as_slice(), &subject].concat());
     html! {
-        h3 { span class=(class_of(&line.severity)) { (line.severity) } " " (name(&line.subject.name)) }
+        h2 { span class=(class_of(&line.severity)) { (line.severity) } " " (name(&line.subject.name)) @if line.muted.is_some() { span.quiet { " (muted)" } } }
         p { (name(&line.says)) }
         p.quiet {
             @match (&*line.gain.kind, line.gain.value) {
@@ -67,7 +66,7 @@ fn piece(line: &AdviceLine, now: Moment) -> Markup {
                 p { (name(&step.says)) }
                 @if let Some(text) = &step.text { pre tabindex="0" { (crate::text::escape::escape_lines(text)) } }
             }
-            h4 { "Evidence" }
+            h3 { "Evidence" }
             dl.facts { @for (key, value) in &line.evidence {
                 dt { (words(key)) }
                 dd { @match value.as_u64().filter(|_| key.ends_with("bytes")) { Some(exact) => { (bytes(Some(exact))) } None => { @match value.as_str() { Some(text) => { (name(text)) } None => { (value.to_string()) } } } } }

@@ -78,6 +78,12 @@ pub(super) fn percent(share: f64) -> String {
     format!("{:.0}%", (share * 100.0).clamp(0.0, 100.0))
 }
 
+/// A reason for which a target waits, with what it means and a link to the book.
+pub(super) fn reason(label: &str) -> Markup {
+    let meaning = super::queue::meaning(label);
+    html! { a href={ "docs/why.html#" (label) } title=[(!meaning.is_empty()).then_some(meaning)] { (words(label)) } }
+}
+
 /// A label of the API as words.
 pub(super) fn words(label: &str) -> String {
     label.replace('_', " ")
@@ -147,7 +153,7 @@ pub(super) fn score(score: Option<f64>, in_bytes: bool) -> Markup {
 }
 
 /// A part of a sentence as a sentence.
-pub(super) fn capital(says: &str) -> String {
+pub(in crate::serve) fn capital(says: &str) -> String {
     let (first, rest) = says.split_at(says.chars().next().map_or(0, char::len_utf8));
     [&first.to_uppercase(), rest].concat()
 }

@@ -1,11 +1,12 @@
 //! Orders: what exactly would be sent and what it would do, and how it went.
 
 use super::{
-    Page, Part,
+    Given, Page, Part,
     cells::{bytes, capital, link, name, seconds},
 };
-use crate::serve::report::StartLine;
+use crate::{serve::report::StartLine, text::counted};
 use maud::{Markup, html};
+use serde_json::Value;
 
 /// An order that waits for a person's word.
 pub(in crate::serve) struct Confirmation {
@@ -24,13 +25,16 @@ pub(in crate::serve) struct Confirmation {
 }
 
 /// A compaction that an operator may order.
+#[derive(Debug)]
 pub(in crate::serve) struct AskedCompaction {
-    /// The request, what it frees and what it takes.
-    pub(in crate::serve) start: StartLine,
+    /// The request, what it frees and what it takes; none if no order starts it.
+    pub(in crate::serve) start: Option<StartLine>,
     /// What holds it back now, in words.
     pub(in crate::serve) waits: Option<String>,
-    /// Whether no channel takes the target.
+    /// Whether only force starts it: no channel takes the target, or it rests after earlier compactions.
     pub(in crate::serve) needs_force: bool,
+    /// Why an order would be refused, in a sentence.
+    pub(in crate::serve) refused: Option<String>,
 }
 
 /// The page at `/act` that asks whether to go on.
@@ -38,25 +42,47 @@ pub(in crate::serve) fn confirmation(asked: &Confirmation) -> Page {
     let body = serde_json::Map::from_iter(asked.fields.iter().map(|(key, value)| {
         (key.clone(), if value == "true" { true.into() } else { value.clone().into() })
     }));
+    let is_impossible = asked.compaction.as_ref().is_some_and(|it| it.start.is_none());
     let html = html! {
-        p { (name(&asked.does)) }
+        @if !is_impossible { p { (name(&asked.does)) } }
         @if let Some(compaction) = &asked.compaction { (effect(compaction)) }
-        p.quiet { "The same for a program: " code { "POST /api/v1/" (asked.order) " " (name(&serde_json::Value::Object(body).to_string())) } }
-        @if let Some(why) = &asked.refused { p.banner { (name(why)) } } @else {
+        @if !is_impossible { p.quiet { "The same for a program: " code { "POST /api/v1/" (asked.order) " " (name(&Value::Object(body).to_string())) } } }
+        @if let Some(why) = &asked.refused { p.banner { (name(why)) } p.actions { a.button href=(back(&asked.fields)) { "Back" } } } @else {
             form method="post" action="act" {
                 input type="hidden" name="order" value=(asked.order);
                 @for (key, value) in &asked.fields { input type="hidden" name=(key) value=(value); }
                 @for (key, title, example) in &asked.asks {
                     p { label { (title) " " @match *key {
-                        "force" => { input type="checkbox" name="force" value="true"; }
+                        "force" => { input type="checkbox" name="force" value="true" checked[asked.compaction.as_ref().is_some_and(|it| it.needs_force)]; }
                         _ => { input name=(key) placeholder=(example) required[*key == "for"] maxlength="1000" size="40"; }
                     } } }
                 }
-                p.actions { button.do { "Do it" } a.button href="./" { "Leave it" } }
+                p.actions { button.do { (action(&asked.order)) } a.button href=(back(&asked.fields)) { "Cancel" } }
             }
         }
     };
     Page::still(None, title(&asked.order), vec![Part::new("confirm", html)])
+}
+
+/// Where the order was chosen, as far as its fields tell.
+fn back(fields: &[(String, String)]) -> String {
+    let target = fields.iter().find(|(key, _)| key == "target");
+    target.map_or_else(|| "./".to_owned(), |(_, target)| link("target", &[("id", target)]))
+}
+
+/// What the button of an order says.
+fn action(order: &str) -> &str {
+    match order {
+        "suspend" => "Suspend",
+        "resume" => "Resume",
+        "compact" => "Compact",
+        "release" => "Release",
+        "rescan" => "Read again",
+        "flush" => "Empty queues",
+        "advice/mute" => "Mute",
+        "advice/unmute" => "Unmute",
+        other => other,
+    }
 }
 
 fn title(order: &str) -> &str {
@@ -73,11 +99,21 @@ fn title(order: &str) -> &str {
     }
 }
 
-fn effect(AskedCompaction { start, waits, needs_force }: &AskedCompaction) -> Markup {
+fn effect(AskedCompaction { start, waits, needs_force, .. }: &AskedCompaction) -> Markup {
     html! {
-        @if let Some(waits) = waits { p.note { (name(&capital(waits))) "." } }
-        @if *needs_force { p.note { "No channel takes it, so it starts only by force." } }
-        p { "It would send " code { (name(&start.request)) } "." }
+        @if let Some(start) = start {
+            @if let Some(waits) = waits { p.note { (name(&capital(waits))) "." } }
+            @if *needs_force && waits.is_none() { p.note { "No channel takes it, so it starts only by force." } }
+            @if *needs_force && waits.is_some() { p.note { "It starts only by force." } }
+            (request(start))
+        }
+    }
+}
+
+/// The request of a start, what it frees and what it takes.
+pub(super) fn request(start: &StartLine) -> Markup {
+    html! {
+        p { "The request: " code { (name(&start.request)) } }
         dl.facts {
             dt { "frees" } dd { (bytes(start.gain_bytes)) }
             dt { "writes" } dd { (bytes(start.rewrite_bytes)) }
@@ -88,22 +124,22 @@ fn effect(AskedCompaction { start, waits, needs_force }: &AskedCompaction) -> Ma
 }
 
 /// The page that says how an order went. `answer` is the API's own.
-pub(in crate::serve) fn done(
-    order: &str,
-    target: Option<&str>,
-    answer: &Result<serde_json::Value, String>,
-) -> Page {
+pub(in crate::serve) fn done(order: &str, given: &Given, answer: &Result<Value, String>) -> Page {
+    let target = Some(given.get("target")).filter(|target| !target.is_empty());
     let html = html! {
         @match answer {
             Ok(answer) => {
-                p.banner.fine { "Done: the order " code { (order) } " was carried out." }
-                p { "The answer:" }
-                pre tabindex="0" { (crate::text::escape::escape_lines(&serde_json::to_string_pretty(answer).unwrap_or_default())) }
+                p.banner.fine { (name(&outcome(order, answer))) }
+                details {
+                    summary { "The answer of the API" }
+                    pre tabindex="0" { (crate::text::escape::escape_lines(&serde_json::to_string_pretty(answer).unwrap_or_default())) }
+                }
             }
             Err(why) => { p.banner.worst { "Not done: " (name(why)) } }
         }
         p.actions {
             @if let Some(target) = target { a.button href=(link("target", &[("id", target)])) { "To the target" } }
+            @if order == "compact" { a.button href="jobs" { "To the jobs" } }
             a.button href="events" { "To the events" }
             a.button href="./" { "To the overview" }
         }
@@ -113,4 +149,60 @@ pub(in crate::serve) fn done(
         if answer.is_ok() { "Done" } else { "Not done" },
         vec![Part::new("result", html)],
     )
+}
+
+/// What an order did, as a sentence.
+fn outcome(order: &str, answer: &Value) -> String {
+    let text = |key: &str| answer.get(key).and_then(Value::as_str);
+    let count = |key: &str| answer.get(key).and_then(Value::as_u64);
+    let length = |key: &str| answer.get(key).and_then(Value::as_array).map_or(0, Vec::len) as u64;
+    let is = |key: &str| answer.get(key).and_then(Value::as_bool).unwrap_or_default();
+    match order {
+        "suspend" => {
+            let by = text("by").map_or_else(String::new, |by| format!(" by {by}"));
+            let already = if is("already") { " already" } else { "" };
+            let running = match count("running") {
+                Some(some @ 1..) => {
+                    format!(" {} still running.", counted(some, "compaction is", "compactions are"))
+                }
+                _ => String::new(),
+            };
+            format!("Starts are{already} suspended{by}.{running}")
+        }
+        "resume" => match (length("lifted"), length("remaining")) {
+            (0, _) => "Nothing was suspended.".to_owned(),
+            (_, 0) => "Compactions may start again.".to_owned(),
+            (_, some) => format!(
+                "Compactions may start again, apart from {} that is still in force.",
+                counted(some, "suspension", "suspensions")
+            ),
+        },
+        "compact" => {
+            let waits = answer.get("waits").and_then(|waits| waits.get("why"));
+            match (waits.and_then(Value::as_str), text("until")) {
+                (None, _) => "The compaction starts now.".to_owned(),
+                (Some(why), Some(until)) => {
+                    format!("The compaction waits, until {until} at most: {why}.")
+                }
+                (Some(why), None) => format!("The compaction waits: {why}."),
+            }
+        }
+        "release" => {
+            format!("{} released.", counted(length("targets"), "target was", "targets were"))
+        }
+        "rescan" if is("begins") => "A sweep over all targets begins now.".to_owned(),
+        "rescan" => "A sweep begins when the one that runs has ended.".to_owned(),
+        "flush" => format!(
+            "{} the queues.",
+            counted(count("targets").unwrap_or_default(), "target left", "targets left")
+        ),
+        "advice/mute" => {
+            let until = answer.get("muted").and_then(|muted| muted.get("until"));
+            match until.and_then(Value::as_str) {
+                Some(until) => format!("The advice is muted until {until}."),
+                None => "The advice is muted.".to_owned(),
+            }
+        }
+        _ => "The advice counts again.".to_owned(),
+    }
 }

@@ -2,9 +2,9 @@
 
 use super::{
     Page, Part, Screen, advice,
-    cells::{bytes, count, link, name, number, target_link, unknown, words},
+    cells::{bytes, count, link, name, number, reason, target_link, unknown},
     chart::{self, Segment},
-    events, jobs,
+    events, jobs, targets,
 };
 use crate::{
     serve::report::{AdviceLine, EventLine, Explained, OutcomeLine, Target},
@@ -40,7 +40,10 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
             "jobs",
             html! { h2 { "How its jobs ended" } (jobs::ended(&answers.outcomes, now)) },
         ),
-        Part::new("events", html! { h2 { "What happened" } (events::list(&answers.events, now)) }),
+        Part::new(
+            "events",
+            html! { h2 { "What happened" } (events::list(&answers.events, now, Some(&answers.db))) },
+        ),
     ];
     Page::live(Screen::Targets, answers.db.clone(), parts)
 }
@@ -112,38 +115,48 @@ fn copies(answers: &DatabaseAnswers) -> Markup {
                     td.n { (bytes(line.file_bytes)) (differs(group, line)) }
                     td.n { (bytes(line.reclaimable_bytes)) }
                     td.n.rest { (number(line.ratio)) }
-                    td.n.rest { (documents(line.docs, group, |it| it.docs)) }
-                    td.n.rest { (documents(line.deleted_docs, group, |it| it.deleted_docs)) }
-                    td.rest { @if let Some(channel) = &line.channel { (name(channel)) } }
-                    td.rest { @if let Some(refusal) = &line.refusal { (words(&refusal.reason)) } }
+                    td.n.rest { @if line.kind == "db" { (documents(line.docs, group, line, |it| it.docs)) } }
+                    td.n.rest { @if line.kind == "db" { (documents(line.deleted_docs, group, line, |it| it.deleted_docs)) } }
+                    td.rest { (targets::channel(line)) }
+                    td.rest { @if let Some(refusal) = &line.refusal { (reason(&refusal.reason)) } }
                 } }
             } }
         } }
-        p.quiet { span.warn { "≠" } " marks copies of one range whose files differ by more than half, or that count documents differently." }
+        (targets::meanings(&mut answers.targets.iter().map(|it| &it.target)))
+        p.quiet { span.warn { "≠" } " marks a copy whose file is more than half larger than the smallest of its range, and counts of documents that differ at the same last sequence." }
     }
 }
 
-/// Marks a copy that is more than half larger than its smallest sibling.
+/// Marks a copy that is more than half larger than its smallest sibling: of a range, or of a view's part where
+/// each node's file was measured.
 fn differs(group: &[&Target], line: &Target) -> Markup {
-    let siblings = group.iter().filter(|it| it.kind == "db").filter_map(|it| it.file_bytes);
-    let least = siblings.min();
+    let is_sibling = |it: &&&Target| it.kind == line.kind && it.range == line.range;
+    let siblings = group.iter().filter(is_sibling).filter(|it| is_exact(it));
+    let least = siblings.filter_map(|it| it.file_bytes).min();
     let much = line
         .file_bytes
         .zip(least)
-        .is_some_and(|(file, least)| line.kind == "db" && file > least + least / 2);
+        .is_some_and(|(file, least)| is_exact(line) && file > least + least / 2);
     html! { @if much { span.warn title="more than half larger than its smallest sibling" { " ≠" } } }
 }
 
+/// Whether a target is one file whose size was measured.
+fn is_exact(target: &Target) -> bool {
+    target.copies == 1 && !target.estimated && (target.kind == "db" || target.range.is_some())
+}
+
+/// A count of documents, marked where a copy of the range that has seen the same changes has another.
 fn documents(
     number: Option<u64>,
     group: &[&Target],
+    line: &Target,
     of: impl Fn(&Target) -> Option<u64>,
 ) -> Markup {
-    let mut known = group.iter().filter_map(|it| of(it));
-    let first = known.next();
-    let differ = known.any(|other| Some(other) != first);
+    let same = group.iter().filter(|it| it.update_seq == line.update_seq && it.range == line.range);
+    let mut others = same.filter_map(|it| of(it));
+    let differ = line.update_seq.is_some() && others.any(|other| Some(other) != number);
     html! {
         @match number { Some(number) => { (count(number)) } None => { (unknown()) } }
-        @if differ && number.is_some() { span.warn title="copies of this range count differently" { " ≠" } }
+        @if differ && number.is_some() { span.warn title="a copy of this range with the same last sequence counts differently" { " ≠" } }
     }
 }

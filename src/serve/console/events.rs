@@ -25,7 +25,8 @@ pub(in crate::serve) fn events(
     let shown = match found {
         Err(why) => html! { p.note { (why) } },
         Ok(found) => html! {
-            (list(&found.events.iter().rev().cloned().collect::<Vec<_>>(), now))
+            (list(&found.events.iter().rev().cloned().collect::<Vec<_>>(), now, None))
+            @if let Some(older) = older(filter, found) { p.turn { a rel="next" href=(older) { "Older →" } } }
             @if found.more { p.quiet { "There are more since then: choose a later time, or read " a href=(filter.given.link("api/v1/events", &[])) { "all of them as JSON" } "." } }
         },
     };
@@ -34,6 +35,12 @@ pub(in crate::serve) fn events(
         "Events",
         vec![Part::new("filter", form(filter)), Part::new("list", shown)],
     )
+}
+
+/// The events before those shown, where there may be any.
+fn older(filter: &EventFilter, found: &Events) -> Option<String> {
+    let first = found.events.first().filter(|_| found.events.len() >= found.limit)?;
+    Some(filter.given.link("events", &[("before", &first.seq.to_string()), ("since", "")]))
 }
 
 fn form(filter: &EventFilter) -> Markup {
@@ -51,16 +58,17 @@ fn form(filter: &EventFilter) -> Markup {
     }
 }
 
-/// A table of events, in the order given.
-pub(super) fn list(events: &[EventLine], now: Moment) -> Markup {
+/// A table of events, in the order given. On the page of one database or target, `of` is its name: what happened
+/// to several at once happened to it as well, whichever of them the event names.
+pub(super) fn list(events: &[EventLine], now: Moment, of: Option<&str>) -> Markup {
     html! {
-        @if events.is_empty() { p.quiet { "Nothing, as far as the journal knows." } } @else {
+        @if events.is_empty() { p.quiet { "No events recorded." } } @else {
             div.wide { table {
                 thead { tr { th { "when" } th { "what" } th { "about" } th { "details" } } }
                 tbody { @for event in events { tr {
                     td.one { (ago(&event.at, now)) }
                     td.one { (event.type_in_words()) }
-                    td.named { (about(event)) }
+                    td.named { (about(event, of)) }
                     td.text { (details(event)) }
                 } } }
             } }
@@ -68,9 +76,10 @@ pub(super) fn list(events: &[EventLine], now: Moment) -> Markup {
     }
 }
 
-fn about(event: &EventLine) -> Markup {
+fn about(event: &EventLine, of: Option<&str>) -> Markup {
     html! {
-        @if let Some(target) = &event.target { (id_link(target, None)) }
+        @if let Some(of) = of.filter(|_| event.targets.is_some()) { (name(of)) }
+        @else if let Some(target) = &event.target { (id_link(target, None)) }
         @else if let Some(db) = &event.db { (super::cells::database_link(db)) }
         @else if let Some(scope) = &event.scope { (name(scope)) }
         @else if let Some(subject) = &event.subject { (name(subject)) }
@@ -96,15 +105,17 @@ fn details(event: &EventLine) -> Markup {
         ("", event.reason.as_deref()),
         ("of ", event.of.as_deref()),
         ("started by ", event.owner.as_deref()),
-        ("", event.result.as_deref()),
+        // What was freed says as much.
+        ("", event.result.as_deref().filter(|it| *it != "freed" || event.freed_bytes.is_none())),
         ("", event.class.as_deref()),
     ];
     let labels =
         labels.iter().filter_map(|(before, text)| Some(format!("{before}{}", words((*text)?))));
     let said: Vec<String> = known.chain(labels).collect();
+    let meaning = event.reason.as_deref().map_or("", super::queue::meaning);
     html! {
-        (name(&said.join(", ")))
-        @if let Some(freed) = event.freed_bytes { ", freed " (jobs::signed(freed)) }
+        span title=[(!meaning.is_empty()).then_some(meaning)] { (name(&said.join(", "))) }
+        @if let Some(freed @ Some(_)) = event.freed_bytes { @if !said.is_empty() { ", " } "freed " (jobs::signed(freed)) }
         @if let Some(failures) = event.failures { ", " (failures) " failures in a row" }
         @if let Some(count) = event.count { ", " (count) " times more" }
         @if let Some(why) = &event.why { ": " (name(why)) }

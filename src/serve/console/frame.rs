@@ -110,7 +110,7 @@ pub(in crate::serve) fn document(page: &Page, around: &Around) -> Markup {
         footer {
             "recliner " (around.version) ", mode " (around.mode)
             @if page.is_live {
-                " · this page: " span.state #live-state role="status" { "as of its loading" }
+                " · this page: " span.state #live-state role="status" { "not updating" }
                 " " button #live-pause type="button" hidden aria-pressed="false" { "Pause" }
             }
             " · press " kbd { "?" } " for keys"
@@ -195,7 +195,7 @@ fn keys() -> Markup {
 pub(in crate::serve) fn failed(title: &str, why: &str) -> Page {
     let html = html! {
         p.banner.worst { (name(why)) }
-        p { a href="./" { "To the overview" } }
+        p { a href="./" { "To the overview" } ", " a href="targets" { "to the targets" } ", " a href="docs/" { "to the book" } }
     };
     Page::still(None, title, vec![super::Part::new("why", html)])
 }

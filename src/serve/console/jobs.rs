@@ -34,10 +34,15 @@ pub(in crate::serve) fn jobs(answers: &JobAnswers) -> Page {
         Err(why) => html! { p.note { (why) } },
         Ok(outcomes) => html! {
             (ended(&outcomes.outcomes, now))
-            @if let Some(before) = outcomes.next_before { p.turn { a rel="next" href=(answers.given.link("jobs", &[("before", &before.to_string())])) { "older →" } } }
+            @if let Some(before) = outcomes.next_before { p.turn { a rel="next" href=(answers.given.link("jobs", &[("before", &before.to_string())])) { "Older →" } } }
             h2 { "Predicted and real size" }
-            p.quiet { "Each point is a compaction listed above; on the line the prediction was right." }
-            (chart::scatter(&points(&outcomes.outcomes), "predicted against real sizes after compactions"))
+            @let points = points(&outcomes.outcomes);
+            @if points.is_empty() {
+                p.quiet { @if answers.given.is_empty() { "No compaction has known sizes yet." } @else { "No matching compaction has known sizes." } }
+            } @else {
+                p.quiet { "Each point is a compaction listed above; on the line the prediction was right." }
+                (chart::scatter(&points, "predicted against real sizes after compactions"))
+            }
         },
     };
     let parts = vec![
@@ -50,7 +55,7 @@ pub(in crate::serve) fn jobs(answers: &JobAnswers) -> Page {
 
 fn points(outcomes: &[OutcomeLine]) -> Vec<(f64, f64)> {
     let both = |line: &OutcomeLine| Some((line.predicted_bytes? as f64, line.after_bytes? as f64));
-    outcomes.iter().filter_map(both).collect()
+    outcomes.iter().filter_map(both).filter(|(one, other)| *one > 0.0 && *other > 0.0).collect()
 }
 
 fn form(answers: &JobAnswers) -> Markup {
@@ -97,17 +102,25 @@ fn row(line: &JobLine, now: Moment) -> Markup {
             None => { span.quiet { (words(&line.phase)) } }
         } }
         td.rest { (span_since(Some(&line.since), now)) }
-        td.rest { (seconds(line.remaining_seconds(now))) }
+        td.rest { (remaining(line, now)) }
         td.n { (bytes(line.file_bytes)) }
         td.n.rest { (bytes(line.predicted_bytes)) }
         td.rest { (words(&line.owner)) }
     } }
 }
 
+/// How long a job still takes. Fractions of a second are below what its progress tells.
+fn remaining(line: &JobLine, now: Moment) -> Markup {
+    match line.remaining_seconds(now) {
+        Some(left) if left < 1.0 => html! { span.one { "<1s" } },
+        left => seconds(left),
+    }
+}
+
 /// A table of jobs that ended, the newest first.
 pub(super) fn ended(outcomes: &[OutcomeLine], now: Moment) -> Markup {
     html! {
-        @if outcomes.is_empty() { p.quiet { "No such job has ended, as far as the journal knows." } } @else {
+        @if outcomes.is_empty() { p.quiet { "No finished jobs recorded." } } @else {
             div.wide { table {
                 thead { tr { th { "ended" } th { "target" } th.rest { "node" } th { "result" } th.n { "before" } th.n.rest { "after" } th.n { "freed" } th.n.rest { "took" } th.n.rest title="bytes after, divided by those predicted" { "real / predicted" } th.rest { "started by" } } }
                 tbody { @for line in outcomes { tr {

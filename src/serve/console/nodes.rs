@@ -2,9 +2,14 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, bytes, count, link, name, number, unknown, words},
+    cells::{ago, bytes, count, name, number, seconds, unknown, words},
+    queue::suspend_or_resume,
 };
-use crate::serve::report::{GateLine, NodeLine, Planned, Status};
+use crate::{
+    model::rounding::to_bytes,
+    plan::Gate,
+    serve::report::{GateLine, NodeLine, Planned, PressureLine, SmooshChannelLine, Status},
+};
 use maud::{Markup, html};
 use wall_clock::Moment;
 
@@ -13,8 +18,10 @@ pub(in crate::serve) fn nodes(status: &Status, planned: &Planned, now: Moment) -
     let parts = vec![
         Part::new("list", table(status, now)),
         Part::new("gates", gates(planned, now)),
+        Part::new("pressure", pressure(status)),
         Part::new("smoosh", smoosh(status)),
         Part::new("disk", disk(status, now)),
+        Part::new("sidecars", sidecars(status, now)),
         Part::new("feeds", feeds(status, now)),
     ];
     Page::live(Screen::Nodes, "Nodes", parts)
@@ -23,15 +30,15 @@ pub(in crate::serve) fn nodes(status: &Status, planned: &Planned, now: Moment) -
 fn table(status: &Status, now: Moment) -> Markup {
     html! {
         div.wide tabindex="0" role="region" aria-label="Nodes" { table {
-            thead { tr { th { "node" } th { "answers" } th { "version" } th.rest { "all read" } th.rest { "its smoosh" } th.rest { "own address" } th { "starts" } } }
+            thead { tr { th { "node" } th { "answers" } th { "version" } th.rest { "last full read" } th.rest { "smoosh" } th.rest { "direct address" } th { "starts" } } }
             tbody { @for node in &status.nodes { tr {
                 td.named { (name(&node.node)) @if !node.member { span.warn { " no member" } } @if !node.served { span.quiet { " read by another process" } } }
                 td { (answers(node)) }
                 td { @match &node.version { Some(version) => { (version) } None => { (unknown()) } } }
                 td.rest { @match &node.last_success { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
-                td.rest { (node.smoosh_says()) }
+                td.rest { (node.smoosh_says()) (work(&node.smoosh_channels)) }
                 td.rest { @if node.own_address { "yes" } @else { "no" } }
-                td { a href=(link("act", &[("order", "suspend"), ("scope", &format!("node:{}", node.node))])) { "Suspend …" } }
+                td { (suspend_or_resume(&status.suspensions, &format!("node:{}", node.node))) }
             } } }
         } }
         @if status.nodes.iter().any(|node| !node.findings.is_empty()) {
@@ -46,6 +53,16 @@ fn table(status: &Status, now: Moment) -> Markup {
     }
 }
 
+/// What a node's smoosh does, over all its channels.
+fn work(channels: &[SmooshChannelLine]) -> Markup {
+    let sum = |of: fn(&SmooshChannelLine) -> u64| count(channels.iter().map(of).sum::<u64>());
+    html! {
+        @if !channels.is_empty() {
+            ": " (sum(|it| it.active)) " active, " (sum(|it| it.starting)) " starting, " (sum(|it| it.waiting)) " waiting"
+        }
+    }
+}
+
 fn answers(node: &NodeLine) -> Markup {
     match node.up {
         Some(true) => html! { span.good { "yes" } },
@@ -55,19 +72,62 @@ fn answers(node: &NodeLine) -> Markup {
 }
 
 fn gates(planned: &Planned, now: Moment) -> Markup {
+    // The mode is the same everywhere, so it is said once.
+    let mode = Gate::Mode.label();
+    let closed: Vec<&GateLine> = planned.gates.iter().filter(|gate| gate.gate != mode).collect();
+    let advises = closed.len() < planned.gates.len();
     html! {
         h2 { "What holds starts back" }
-        @if planned.gates.is_empty() { p.quiet { "No gate is closed on any node." } } @else {
+        @if advises { p.quiet { "recliner only advises (" code { "mode: advise" } "), so nothing starts on any node." } }
+        @if closed.is_empty() {
+            @if !advises { p.quiet { "No gate is closed on any node." } }
+        } @else {
             div.wide tabindex="0" role="region" aria-label="Closed gates" { table {
                 thead { tr { th { "node" } th { "gate" } th.n { "measured" } th.n { "limit" } th { "closed" } } }
-                tbody { @for gate in &planned.gates { (row(gate, now)) } }
+                tbody { @for gate in closed { (row(gate, now)) } }
             } }
         }
     }
 }
 
+/// Every signal of every node with its marks, whether or not it holds starts back.
+fn pressure(status: &Status) -> Markup {
+    let lines = status.nodes.iter().flat_map(|node| node.pressure.iter().map(move |it| (node, it)));
+    let lines: Vec<(&NodeLine, &PressureLine)> = lines.collect();
+    html! {
+        @if !lines.is_empty() {
+            h2 { "Pressure" }
+            p.quiet { "Nothing starts on a node while a signal is above its high mark, until it has fallen to its low mark. " a href="docs/why.html#pressure" { "In the book" } }
+            div.wide tabindex="0" role="region" aria-label="Pressure" { table {
+                thead { tr { th { "node" } th { "signal" } th.n { "now" } th.n { "low" } th.n { "high" } th { "starts" } } }
+                tbody { @for (node, line) in lines { tr {
+                    td { (name(&node.node)) }
+                    td { (words(&line.signal)) @if line.unit == "processes" || line.unit == "changes" { span.quiet.rest { " (" (line.unit) ")" } } }
+                    td.n { (amount(line, Some(line.value))) }
+                    td.n { (amount(line, line.low)) }
+                    td.n { (amount(line, line.high)) }
+                    td { @if line.holds { span.warn { "held back" } } @else { "allowed" } }
+                } } }
+            } }
+        }
+    }
+}
+
+/// A signal's number with its unit.
+fn amount(line: &PressureLine, value: Option<f64>) -> Markup {
+    match value {
+        Some(_) if line.unit == "seconds" => seconds(value),
+        Some(value) => html! { (count(to_bytes(value))) },
+        None => unknown(),
+    }
+}
+
 fn row(gate: &GateLine, now: Moment) -> Markup {
-    let measured = |value: Option<f64>| html! { @if value.is_some() { (number(value)) } };
+    let measured = |value: Option<f64>| match value {
+        Some(whole) if whole.fract() == 0.0 => html! { (count(to_bytes(whole))) },
+        Some(_) => number(value),
+        None => html! {},
+    };
     html! { tr {
         td { (name(&gate.node)) }
         td { a href={ "docs/why.html#" (gate.gate) } { (words(&gate.gate)) } }
@@ -89,6 +149,49 @@ fn smoosh(status: &Status) -> Markup {
                 @if let Some(problem) = &line.problem { br; span.bad { (name(problem)) } }
             } } }
         }
+        (smoosh_channels(status))
+    }
+}
+
+/// The channels of each node's smoosh that do something.
+fn smoosh_channels(status: &Status) -> Markup {
+    let all = status
+        .nodes
+        .iter()
+        .flat_map(|node| node.smoosh_channels.iter().map(move |line| (&node.node, line)));
+    let busy: Vec<_> =
+        all.filter(|(_, line)| line.active + line.starting + line.waiting > 0).collect();
+    html! {
+        @if !busy.is_empty() {
+            h2 { "What smoosh does" }
+            div.wide tabindex="0" role="region" aria-label="Channels of smoosh" { table {
+                thead { tr { th { "node" } th { "channel" } th.n { "active" } th.n { "starting" } th.n { "waiting" } } }
+                tbody { @for (node, line) in busy { tr {
+                    td { (name(node)) }
+                    td { (name(&line.channel)) }
+                    td.n { (count(line.active)) }
+                    td.n { (count(line.starting)) }
+                    td.n { (count(line.waiting)) }
+                } } }
+            } }
+        }
+    }
+}
+
+fn sidecars(status: &Status, now: Moment) -> Markup {
+    html! {
+        @if !status.peers.is_empty() {
+            h2 { "Sidecars" }
+            div.wide tabindex="0" role="region" aria-label="Sidecars" { table {
+                thead { tr { th { "address" } th { "answers" } th { "last answer" } th.rest { "reads the files of" } } }
+                tbody { @for line in &status.peers { tr {
+                    td.named { code { (name(&line.url)) } }
+                    td { @match &line.problem { None => { span.good { "yes" } } Some(problem) => { span.bad { "no" } details { summary { "why" } (name(problem)) } } } }
+                    td { @match &line.last_answer { Some(at) => { (ago(at, now)) } None => { "never" } } }
+                    td.rest { (name(&line.nodes.join(", "))) }
+                } } }
+            } }
+        }
     }
 }
 
@@ -97,7 +200,7 @@ fn disk(status: &Status, now: Moment) -> Markup {
     let read: Vec<_> = read.collect();
     html! {
         @if !read.is_empty() {
-            h2 { "What the directories hold besides targets" }
+            h2 { "Other files on disk" }
             div.wide tabindex="0" role="region" aria-label="Directories" { table {
                 thead { tr { th { "node" } th.n { "files" } th.n { "stale indexes" } th.n { "leftovers" } th.n { "trash" } th.n.rest { "search" } th.n.rest { "other" } th { "read" } } }
                 tbody { @for (node, disk) in &read { tr {

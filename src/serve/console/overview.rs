@@ -9,15 +9,19 @@ use super::{
 };
 use crate::{
     serve::report::{
-        Advice, HourLine, Jobs, Planned, Scorecard, Space, StartLine, Status, VolumeSpaceLine,
+        Advice, Concern, HourLine, Jobs, Planned, RefusedLine, Scorecard, Space, StartLine, Status,
+        VolumeSpaceLine,
     },
-    text::{counted, size::format_size_short},
+    text::{counted, listed, size::format_size_short},
 };
 use maud::{Markup, html};
 use wall_clock::Moment;
 
-/// Starts and pieces of advice that are shown; their own pages have the rest.
-const SHOWN: usize = 5;
+/// Starts, waiting targets and pieces of advice that are shown; their own pages have the rest.
+pub(in crate::serve) const SHOWN: usize = 5;
+
+/// Lines about what is wrong.
+const WRONG: usize = 6;
 
 /// What the page shows.
 pub(in crate::serve) struct OverviewAnswers {
@@ -25,6 +29,8 @@ pub(in crate::serve) struct OverviewAnswers {
     pub(in crate::serve) space: Space,
     pub(in crate::serve) jobs: Jobs,
     pub(in crate::serve) planned: Planned,
+    /// The best of what waits, with why it does.
+    pub(in crate::serve) waiting: Vec<RefusedLine>,
     pub(in crate::serve) advice: Advice,
     pub(in crate::serve) scorecard: Scorecard,
     /// What compactions freed and wrote, the oldest hour first; none where there is no journal.
@@ -49,74 +55,94 @@ pub(in crate::serve) fn overview(answers: &OverviewAnswers) -> Page {
 
 /// What is wrong, the worst first, or that nothing is.
 fn wrong(answers: &OverviewAnswers) -> Markup {
-    let OverviewAnswers { status, advice, .. } = answers;
-    let worst = status.problems();
-    let warnings = status.warnings();
-    let critical = advice.advice.iter();
-    let critical: Vec<_> =
-        critical.filter(|line| line.severity == "critical" && line.muted.is_none()).collect();
-    let fine = status.all_clear().filter(|_| critical.is_empty());
+    let OverviewAnswers { status, space, planned, advice, .. } = answers;
+    let concerns = status.all_concerns(space, planned, advice);
+    let fine = status.all_clear().filter(|_| concerns.is_empty());
+    let (worst, others): (Vec<_>, Vec<_>) =
+        concerns.iter().take(WRONG).partition(|concern| concern.is_critical);
     html! {
-        @for says in &worst { p.banner.worst { (name(says)) } }
+        @for concern in worst { p.banner.worst { (line(concern)) } }
         @for line in &status.suspensions {
             p.banner { (name(&capital(&line.says))) " · " a href=(link("act", &[("order", "resume"), ("scope", &line.scope)])) { "Resume" } }
         }
-        @for line in &critical { p.banner.worst { (name(&line.says)) " " a href="advice" { "What to do" } } }
-        @for says in &warnings { p.banner { (name(says)) } }
+        @for concern in others { p.banner { (line(concern)) } }
+        @if let more @ 1.. = concerns.len().saturating_sub(WRONG) { p.quiet { "And " (count(more)) " more: see " a href="nodes" { "nodes" } ", " a href="advice" { "advice" } " and " a href="status" { "status" } "." } }
         @if let Some(fine) = fine { p.banner.fine { (fine) } }
     }
+}
+
+/// What is wrong, with the page that shows more of it.
+fn line(concern: &Concern) -> Markup {
+    let text = match concern.page {
+        "advice" => "What to do",
+        "docs/files.html" => "How recliner can know",
+        _ => "Details",
+    };
+    html! { (name(&concern.says)) " " a href=(concern.page) { (text) } }
 }
 
 fn sums(answers: &OverviewAnswers) -> Markup {
     let OverviewAnswers { space, status, now, .. } = answers;
     html! {
         div.cards {
-            div.card { b { (bytes(space.file_bytes)) } span { "on disk, all copies of shards and views" } }
+            div.card { b { (bytes(space.file_bytes)) } span { "on disk: shards, views and unused files" } }
             div.card { b { (bytes(space.reclaimable_bytes)) } span { "reclaimable by compaction" } }
+            div.card { b { (bytes(space.unused_bytes)) } span { "in unused files" } }
             div.card { b { (count(space.targets)) } span { "targets: shards, views, cleanups" } }
             div.card { b { (count(space.waiting)) } span { "waiting for compaction" } }
             div.card { b {
                 @match &status.sweep.last_end { Some(end) => { (ago(end, *now)) } None => { "never" } }
-            } span { "since the last sweep" } }
+            } span { "last sweep" } }
         }
     }
 }
 
 fn volumes(answers: &OverviewAnswers) -> Markup {
-    let volumes = &answers.space.volumes;
+    let space = &answers.space;
+    let is_drawn = space.volumes.iter().any(|volume| volume.size_bytes.is_some());
     html! {
         h2 { "Space" }
-        @if volumes.is_empty() {
+        @if space.volumes.is_empty() {
             p.quiet { "No volume is known: CouchDB does not say how full its disks are. "
                 a href="docs/files.html" { "How recliner can know" } }
         } @else {
-            p.quiet {
-                span.key.live {} "live" span.key.waste {} "reclaimable" span.key.other {} "everything else" span.key.free {} "free"
-            }
-            @for volume in volumes {
+            @if is_drawn { p.quiet {
+                span.key.live {} "live" span.key.waste {} "reclaimable" span.key.waste.unused {} "unused files" span.key.other {} "everything else" span.key.free {} "free"
+            } }
+            @for volume in &space.volumes {
                 div { b { (name(&volume.volume)) } " " (says_of(volume)) }
                 @if let Some(size) = volume.size_bytes {
                     (chart::stacked("volume", &segments(volume, size), size as f64, &plain(volume)))
                 }
-                @if let Some(full) = full(answers, &volume.volume) { p.warn { (name(full)) } }
+                (full(volume, answers.now))
+            }
+            @if !space.nodes_without_space.is_empty() {
+                p.quiet { "Free space unknown on " (name(&listed(&space.nodes_without_space))) ". " a href="docs/files.html" { "How recliner can know" } }
             }
         }
     }
 }
 
-/// What the advice says of a volume that fills.
-fn full<'a>(answers: &'a OverviewAnswers, volume: &str) -> Option<&'a str> {
-    let lines = answers.advice.advice.iter();
-    let mut lines = lines.filter(|line| line.code == "volume_fills" && line.subject.name == volume);
-    lines.next().map(|line| &*line.says)
+/// When a volume that grows is full.
+fn full(volume: &VolumeSpaceLine, now: Moment) -> Markup {
+    let date = |at: &str| html! { time datetime=(at) title=(at) { (at.split('T').next().unwrap_or(at)) } " (" (ago(at, now)) ")" };
+    html! {
+        @match (&volume.full_at, &volume.full_uncompacted_at) {
+            (Some(kept), Some(never)) => { p.warn { "Full on " (date(kept)) " as files grow now, even if compaction keeps up; without compaction on " (date(never)) "." } }
+            (Some(kept), None) => { p.warn { "Full on " (date(kept)) " as files grow now, even if compaction keeps up." } }
+            (None, Some(never)) => { p.quiet { "Full on " (date(never)) " as files grow now if nothing is compacted; not within ten years if compaction keeps up." } }
+            (None, None) => {}
+        }
+    }
 }
 
-fn segments(volume: &VolumeSpaceLine, size: u64) -> [Segment; 3] {
-    let live = volume.live_bytes.unwrap_or(0);
-    let waste = volume.reclaimable_bytes.unwrap_or(0) + volume.unused_bytes.unwrap_or(0);
+fn segments(volume: &VolumeSpaceLine, size: u64) -> [Segment; 4] {
+    let known = |bytes: Option<u64>| bytes.unwrap_or(0);
+    let (live, waste) = (known(volume.live_bytes), known(volume.reclaimable_bytes));
+    let unused = known(volume.unused_bytes);
     let used = size.saturating_sub(volume.available_bytes.unwrap_or(size));
-    let other = used.saturating_sub(live).saturating_sub(waste);
-    [("live", live), ("waste", waste), ("other", other)]
+    let other = used.saturating_sub(live).saturating_sub(waste).saturating_sub(unused);
+    [("live", live), ("waste", waste), ("waste unused", unused), ("other", other)]
         .map(|(class, size)| Segment { class, size: size as f64 })
 }
 
@@ -128,6 +154,8 @@ fn says_of(volume: &VolumeSpaceLine) -> Markup {
                 (Some(free), None) => { (format_size_short(free)) " free" }
                 (None, _) => { "free space unknown" @if let Some(problem) = &volume.problem { ": " (name(problem)) } }
             }
+            @if let Some(reclaimable) = volume.reclaimable_bytes.filter(|bytes| *bytes > 0) { ", " (format_size_short(reclaimable)) " reclaimable" }
+            @if let Some(unused) = volume.unused_bytes.filter(|bytes| *bytes > 0) { ", " (format_size_short(unused)) " in unused files" }
         }
     }
 }
@@ -135,10 +163,11 @@ fn says_of(volume: &VolumeSpaceLine) -> Markup {
 fn plain(volume: &VolumeSpaceLine) -> String {
     let size = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), format_size_short);
     format!(
-        "{}: live {}, reclaimable {}, free {} of {}",
+        "{}: live {}, reclaimable {}, unused files {}, free {} of {}",
         volume.volume,
         size(volume.live_bytes),
         size(volume.reclaimable_bytes),
+        size(volume.unused_bytes),
         size(volume.available_bytes),
         size(volume.size_bytes)
     )
@@ -152,12 +181,17 @@ fn running(answers: &OverviewAnswers) -> Markup {
 }
 
 fn next(answers: &OverviewAnswers) -> Markup {
-    let OverviewAnswers { planned, .. } = answers;
+    let OverviewAnswers { planned, space, waiting, .. } = answers;
     let enforces = planned.mode == "enforce";
     html! {
         h2 { a href="queue" { @if enforces { "Starts next" } @else { "Would start next" } } }
         @if planned.starts.is_empty() {
-            p.quiet { @if enforces { "Nothing starts now." } @else { "Nothing would start now." } }
+            p.quiet {
+                @if enforces { "Nothing starts now" } @else { "Nothing would start now" }
+                @if space.waiting > 0 { "; " (counted(space.waiting as u64, "target waits", "targets wait")) }
+                "."
+            }
+            @if !waiting.is_empty() { (super::queue::waiting(waiting)) }
         } @else {
             (starts(&planned.starts, SHOWN, answers.now))
         }
@@ -169,7 +203,7 @@ fn next(answers: &OverviewAnswers) -> Markup {
 pub(super) fn starts(starts: &[StartLine], shown: usize, now: Moment) -> Markup {
     html! {
         div.wide { table {
-            thead { tr { th { "target" } th { "node" } th.rest { "channel" } th.n { "frees" } th.n.rest { "writes" } th.n.rest { "takes" } th.rest { "waits" } } }
+            thead { tr { th { "target" } th { "node" } th.rest { "channel" } th.n { "frees" } th.n.rest { "writes" } th.n.rest { "takes" } th.rest { "waiting for" } } }
             tbody { @for line in starts.iter().take(shown) { tr {
                 td.named { (target_link(&line.id, &super::target::start_title(line))) @if let Some(by) = &line.ordered_by { span.quiet { " ordered by " (name(by)) } } }
                 td { (name(&line.node)) }
@@ -199,7 +233,7 @@ pub(super) fn why_not(planned: &Planned) -> Markup {
             div.wide { table { tbody {
                 @for (reason, refused) in &reasons { tr {
                     td.one { a href={ "docs/why.html#" (reason) } { (words(reason)) } }
-                    td.n { (count(*refused)) }
+                    td.n { a href=(link("targets", &[("reason", reason), ("sort", "reclaimable_bytes")])) { (count(*refused)) } }
                     td.rest { (chart::share(*refused as f64 / most as f64, &format!("{refused} of {most}"))) }
                     td.text { (super::queue::meaning(reason)) }
                 } }
@@ -221,7 +255,7 @@ fn hours(hours: &[HourLine]) -> Markup {
             @let pairs: Vec<(f64, f64)> = hours.iter().map(|hour| (hour.freed_bytes as f64, hour.rewritten_bytes as f64)).collect();
             (chart::columns(&pairs, &first.from, "now", &format_size_short(most), &says))
         } @else {
-            p.quiet { "No compaction has ended in the last two days, as far as the journal knows." }
+            p.quiet { "No compaction is recorded for the last two days." }
         }
     }
 }

@@ -2,23 +2,25 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{bytes, count, link, name, score, span_since, target_link, words},
+    cells::{ago, bytes, count, link, name, score, seconds, span_since, target_link, words},
     chart, overview,
 };
 use crate::{
     plan::RefusalReason,
-    serve::report::{ChannelWeek, LimitLine, Planned, Queue, Queues},
+    serve::report::{ChannelWeek, LimitLine, Planned, Queue, Queues, RefusedLine, SuspensionLine},
 };
 use maud::{Markup, html};
 use std::collections::BTreeSet;
 use wall_clock::Moment;
 
-/// Refused targets that are shown.
-const SHOWN: usize = 50;
+/// Starts and waiting targets that are shown.
+pub(in crate::serve) const SHOWN: usize = 50;
 
 /// What the page shows.
 pub(in crate::serve) struct QueueAnswers {
     pub(in crate::serve) planned: Planned,
+    /// The best of what waits, with why it does.
+    pub(in crate::serve) waiting: Vec<RefusedLine>,
     /// Queues without their targets.
     pub(in crate::serve) queues: Queues,
     /// Channels whose priorities are bytes.
@@ -38,9 +40,9 @@ pub(in crate::serve) fn queue(answers: &QueueAnswers) -> Page {
         Part::new("queues", queues(answers)),
         Part::new("starts", starts),
         Part::new("why", overview::why_not(planned)),
-        Part::new("limits", limits(&answers.queues.limits)),
+        Part::new("limits", limits(&answers.queues, *now)),
         Part::new("windows", windows(&answers.queues.windows)),
-        Part::new("refused", refused(planned)),
+        Part::new("refused", refused(answers)),
     ];
     Page::live(Screen::Queue, "Queue", parts)
 }
@@ -59,7 +61,7 @@ fn queues(answers: &QueueAnswers) -> Markup {
     html! {
         @if waiting.is_empty() { p.quiet { "Nothing waits." } } @else {
             div.wide { table {
-                thead { tr { th { "node" } th { "channel" } th.n { "waiting" } th.n { "running" } th.n { "reclaimable" } th.n.rest { "priorities" } th.rest { "longest wait" } th.rest { } } }
+                thead { tr { th { "node" } th { "channel" } th.n { "waiting" } th.n { "running" } th.n { "reclaimable" } th.n.rest { "priorities" } th.rest { "longest wait" } th.rest { "starts" } } }
                 tbody { @for queue in waiting { tr {
                     td { (name(&queue.node)) }
                     td { a href=(link("targets", &[("channel", &queue.channel), ("node", &queue.node), ("sort", "priority")])) { (name(&queue.channel)) } }
@@ -68,32 +70,79 @@ fn queues(answers: &QueueAnswers) -> Markup {
                     td.n { (bytes(Some(queue.reclaimable_bytes))) }
                     td.n.rest { @let in_bytes = answers.in_bytes.contains(&queue.channel); (score(queue.priority_min, in_bytes)) " to " (score(queue.priority_max, in_bytes)) }
                     td.rest { (span_since(queue.oldest.as_deref(), answers.now)) }
-                    td.rest { a href=(link("act", &[("order", "suspend"), ("scope", &format!("channel:{}", queue.channel))])) { "Suspend …" } }
+                    td.rest { (suspend_or_resume(&answers.planned.suspensions, &format!("channel:{}", queue.channel))) }
                 } } }
             } }
             p.quiet { "Views and index cleanups wait once for the whole cluster, under " code { "_cluster" } "." }
         }
         p.actions {
-            a.button href=(link("act", &[("order", "suspend"), ("scope", "all")])) { "Suspend all starts …" }
+            @match answers.planned.suspensions.iter().any(|line| line.scope == "all") {
+                true => { a.button href=(link("act", &[("order", "resume"), ("scope", "all")])) { "Resume all starts …" } }
+                false => { a.button href=(link("act", &[("order", "suspend"), ("scope", "all")])) { "Suspend all starts …" } }
+            }
             a.button href=(link("act", &[("order", "rescan")])) { "Read everything again …" }
             a.button href=(link("act", &[("order", "flush")])) { "Empty the queues …" }
         }
     }
 }
 
-fn limits(limits: &[LimitLine]) -> Markup {
+/// The order that suspends the starts of a scope, or resumes them where they are suspended.
+pub(super) fn suspend_or_resume(suspensions: &[SuspensionLine], scope: &str) -> Markup {
+    let is_suspended = suspensions.iter().any(|line| line.scope == scope);
+    let (order, text) =
+        if is_suspended { ("resume", "Resume …") } else { ("suspend", "Suspend …") };
+    html! { a href=(link("act", &[("order", order), ("scope", scope)])) { (text) } @if is_suspended { " " span.warn.one { "suspended" } } }
+}
+
+fn limits(queues: &Queues, now: Moment) -> Markup {
     html! {
         h2 { "Limits" }
+        p.quiet { "Every compaction counts, whatever started it." }
         div.wide tabindex="0" role="region" aria-label="Limits" { table {
             thead { tr { th { "limit" } th.n { "used" } th.n { "allowed" } th.rest { "share" } } }
-            tbody { @for line in limits { tr {
-                td.named { code { (line.key) } @if let Some(node) = &line.node { " on " (name(node)) } }
+            tbody { @for line in fullest(&queues.limits) { tr {
+                td.named { code { (name(&line.key)) } (on_node(line)) }
                 td.n { (amount(line, line.used)) }
                 td.n { (amount(line, line.allowed)) }
                 td.rest { (chart::share(line.used as f64 / line.allowed.max(1) as f64, &format!("{} of {}", line.used, line.allowed))) }
             } } }
         } }
+        @for line in &queues.duty { p {
+            code { "limits.duty" } " on " (name(&line.node)) ": "
+            @match &line.rests_until {
+                Some(until) => { "after " (seconds(Some(line.busy_seconds as f64))) " of recliner's compactions the node rests; the next may start " (ago(until, now)) }
+                None => { "recliner's compactions have run for " (seconds(Some(line.busy_seconds as f64))) "; the node rests afterwards" }
+            }
+            " (at most " (line.allowed_percent) "% of its time)."
+        } }
     }
+}
+
+/// The node that a limit is about; a channel's own limit is the same on each where none uses it.
+fn on_node(line: &LimitLine) -> Markup {
+    html! {
+        @if let Some(node) = &line.node {
+            @if line.used == 0 && is_channels(line) { " on each node" } @else { " on " (name(node)) }
+        }
+    }
+}
+
+/// Whether a limit is a channel's own.
+fn is_channels(line: &LimitLine) -> bool {
+    line.key.starts_with("channels.")
+}
+
+/// The limits of the cluster and of nodes, and of each channel's own limit the node that uses most of it.
+fn fullest(limits: &[LimitLine]) -> Vec<&LimitLine> {
+    let mut shown: Vec<&LimitLine> = Vec::new();
+    for line in limits {
+        match shown.iter_mut().find(|it| it.key == line.key && is_channels(line)) {
+            Some(shown) if shown.used < line.used => *shown = line,
+            Some(_) => {}
+            None => shown.push(line),
+        }
+    }
+    shown
 }
 
 /// A limit's number with its unit.
@@ -118,21 +167,36 @@ fn windows(weeks: &[ChannelWeek]) -> Markup {
     }
 }
 
-fn refused(planned: &Planned) -> Markup {
+/// A table of targets that wait, with why.
+pub(super) fn waiting(lines: &[RefusedLine]) -> Markup {
     html! {
-        @if !planned.refused.is_empty() {
-            h2 { "What waits, best first" }
-            div.wide { table {
-                thead { tr { th { "target" } th.rest { "node" } th.rest { "channel" } th.n { "reclaimable" } th { "why" } } }
-                tbody { @for line in &planned.refused { tr {
-                    td.named { (target_link(&line.id, &line.title)) }
-                    td.rest { (name(&line.node)) }
-                    td.rest { (name(&line.channel)) }
-                    td.n { (bytes(line.reclaimable_bytes)) }
-                    td.text title=(words(&line.refusal.reason)) { (name(&line.why)) }
-                } } }
-            } }
-            @if planned.total > planned.offset + planned.refused.len() { p.quiet { "and " (count(planned.total - planned.offset - planned.refused.len())) " more" } }
+        div.wide { table {
+            thead { tr { th { "target" } th { "node" } th.rest { "channel" } th.n { "reclaimable" } th { "why it waits" } } }
+            tbody { @for line in lines { tr {
+                td.named { (target_link(&line.id, title(line))) }
+                td { (name(&line.node)) }
+                td.rest { (name(&line.channel)) }
+                td.n { (bytes(line.reclaimable_bytes)) }
+                td.text title=(words(&line.refusal.reason)) { (name(&line.why)) }
+            } } }
+        } }
+    }
+}
+
+/// What a waiting target is called beside a column of nodes.
+fn title(line: &RefusedLine) -> &str {
+    let with_node = line.title.strip_suffix(&*line.node);
+    with_node.and_then(|title| title.strip_suffix(" on ")).unwrap_or(&line.title)
+}
+
+fn refused(answers: &QueueAnswers) -> Markup {
+    let QueueAnswers { planned, waiting: lines, .. } = answers;
+    html! {
+        @if !lines.is_empty() {
+            h2 { "What waits" }
+            p.quiet { "The best of each queue, those that free most first." }
+            (waiting(lines))
+            @if planned.total > lines.len() { p.quiet { "And " (count(planned.total - lines.len())) " more: choose a channel or a reason above to see all of its targets." } }
         }
     }
 }

@@ -21,7 +21,7 @@ pub(in crate::serve) fn status(status: &Status, now: Moment) -> Page {
 fn process(status: &Status) -> Markup {
     html! {
         dl.facts {
-            dt { "version" } dd { (status.version) " of " (status.date) ", " code { (status.revision) } }
+            dt { "version" } dd { (status.version) @if status.date != "unknown" { " of " (status.date) } @if status.revision != "unknown" { ", " code { (status.revision) } } }
             dt { "mode" } dd { (status.mode) }
             dt { "ready" } dd { @if status.ready { "yes" } @else { span.warn { "no" } } }
             @if let Some(problem) = &status.problem { dt { "problem" } dd.bad { (name(problem)) } }

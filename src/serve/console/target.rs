@@ -3,18 +3,33 @@
 use super::{
     Page, Part, Screen,
     cells::{
-        ago, bytes, capital, count, database_link, link, name, number, score, seconds, unknown,
+        ago, bytes, capital, count, database_link, link, name, number, score, span_since, unknown,
         words,
     },
-    chart, events, jobs,
+    chart,
+    confirm::{AskedCompaction, request},
+    events, jobs,
 };
-use crate::serve::report::{ChannelScore, EventLine, Explained, OutcomeLine, StartLine, Target};
+use crate::{
+    model::{
+        priority::PriorityKind,
+        target::{CLUSTER_NODE, TargetState},
+    },
+    plan::RefusalReason,
+    serve::report::{ChannelScore, EventLine, Explained, OutcomeLine, StartLine, Target},
+};
 use maud::{Markup, html};
 use wall_clock::Moment;
 
 /// What the page shows.
 pub(in crate::serve) struct TargetAnswers {
     pub(in crate::serve) explained: Explained,
+    /// What would happen if an operator ordered its compaction; none for what is never compacted alone.
+    pub(in crate::serve) if_ordered: Option<AskedCompaction>,
+    /// Whether recliner starts compactions itself.
+    pub(in crate::serve) enforces: bool,
+    /// Whether this server takes orders.
+    pub(in crate::serve) takes_orders: bool,
     pub(in crate::serve) outcomes: Vec<OutcomeLine>,
     pub(in crate::serve) events: Vec<EventLine>,
     pub(in crate::serve) now: Moment,
@@ -23,8 +38,9 @@ pub(in crate::serve) struct TargetAnswers {
 /// The page at `/target`.
 pub(in crate::serve) fn target(answers: &TargetAnswers) -> Page {
     let Explained { target, .. } = &answers.explained;
+    let heading = heading(target);
     let parts = vec![
-        Part::new("decision", decision(&answers.explained, answers.now)),
+        Part::new("decision", decision(answers)),
         Part::new("measured", measured(target, answers.now)),
         Part::new("scores", scores(target, &answers.explained.scores)),
         Part::new(
@@ -33,10 +49,10 @@ pub(in crate::serve) fn target(answers: &TargetAnswers) -> Page {
         ),
         Part::new(
             "events",
-            html! { h2 { "What happened" } (events::list(&answers.events, answers.now)) },
+            html! { h2 { "What happened" } (events::list(&answers.events, answers.now, Some(&heading))) },
         ),
     ];
-    Page::live(Screen::Targets, title(target), parts)
+    Page::live(Screen::Targets, heading, parts)
 }
 
 /// What a target is called: its shard and node, its view, or its index files.
@@ -50,6 +66,14 @@ pub(super) fn title(target: &Target) -> String {
             Some(range) => format!("{db} {range}"),
             None => db.clone(),
         },
+    }
+}
+
+/// A target's title with its node, which tells copies of one range apart.
+fn heading(target: &Target) -> String {
+    match &*target.node {
+        CLUSTER_NODE => title(target),
+        node => format!("{} on {node}", title(target)),
     }
 }
 
@@ -68,63 +92,138 @@ pub(super) fn start_title(line: &StartLine) -> String {
     }
 }
 
-fn decision(explained: &Explained, now: Moment) -> Markup {
-    let Explained { target, why, start, ordered, part_of, .. } = explained;
+fn decision(answers: &TargetAnswers) -> Markup {
+    let now = answers.now;
+    let Explained { target, why, start, ordered, part_of, .. } = &answers.explained;
     html! {
         p.quiet { (target.kind) " of " (database_link(&target.db)) " on " (name(&target.node)) " · " code { (name(&target.id)) } }
-        @if target.state != "ok" { p.banner { "This target is " (target.state) " compared with the shard map." } }
+        @if let Some(says) = state_says(&target.state) { p.banner { (says) } }
         @if let Some(problem) = &target.problem { p.banner { (problem.says) } }
         p.note {
             @match (why, start, &target.channel) {
-                (_, Some(start), _) => { "It starts now, by channel " (name(&start.channel)) "." }
+                (_, Some(start), _) => { @if answers.enforces { "It starts now" } @else { "It would start now if recliner enforced" } ", by channel " (name(&start.channel)) "." }
                 (Some(why), _, _) => { (name(&capital(why))) "." }
                 (None, None, Some(channel)) => { "Channel " (name(channel)) " takes it." }
                 (None, None, None) => { "No channel takes it, so nothing compacts it." }
             }
-            @if let Some(since) = target.refusal.as_ref().and_then(|refusal| refusal.since.as_ref()) { " Since " (ago(since, now)) "." }
+            @if let Some(since) = target.refusal.as_ref().and_then(|refusal| refusal.since.as_deref()) { " Waiting for " (span_since(Some(since), now)) "." }
         }
+        (changes(&answers.explained, now))
         @if let Some(ordered) = ordered { p { "Ordered by " (name(&ordered.by)) "; it counts until " (ago(&ordered.until, now)) "." } }
         @if let Some(view) = part_of { p { "No request compacts a part alone: the decision is about " a href=(link("target", &[("id", view)])) { "the whole view" } "." } }
-        @if let Some(start) = start {
-            p { "The request: " code { (name(&start.request)) } }
-            p.quiet { "It frees " (bytes(start.gain_bytes)) ", writes " (bytes(start.rewrite_bytes)) ", needs " (bytes(Some(start.peak_bytes))) " more at its peak, and takes " (seconds(start.duration_seconds)) "." }
-        }
-        @if target.kind != "search" && part_of.is_none() {
-            p.actions {
-                a.button href=(link("act", &[("order", "compact"), ("target", &target.id)])) { "Compact now …" }
-                a.button href=(link("act", &[("order", "release"), ("target", &target.id)])) { "Release from quarantine …" }
+        (orders(answers))
+    }
+}
+
+/// What a state other than the usual one means.
+fn state_says(state: &str) -> Option<&'static str> {
+    Some(match TargetState::from_label(state)? {
+        TargetState::Ok => return None,
+        TargetState::Orphan => "This file is not in the shard map.",
+        TargetState::Missing => "The shard map lists this copy, but the node does not have it.",
+        TargetState::Resharding => "This shard is being split or moved.",
+        TargetState::Unaddressable => "No request can carry its name.",
+    })
+}
+
+/// What would have to change for it to start.
+fn changes(explained: &Explained, now: Moment) -> Markup {
+    let Explained { target, start, .. } = explained;
+    let refusal = target.refusal.as_ref().filter(|_| start.is_none());
+    let reason = refusal.and_then(|refusal| RefusalReason::from_label(&refusal.reason));
+    let is_taken = target.channel.is_some();
+    let due = target.rent.as_ref().filter(|_| !is_taken).and_then(|rent| rent.due_at.as_deref());
+    // What is not in its place is not helped by growing.
+    let can_be_taken = !is_taken && target.state == TargetState::Ok.label();
+    let misses = target.misses.iter().filter(|_| can_be_taken);
+    let misses: Vec<_> =
+        misses.filter_map(|miss| Some((&miss.channel, miss.would_take()?))).collect();
+    html! {
+        @if reason.is_some() || due.is_some() || !misses.is_empty() {
+            h2 { "What would change it" }
+            ul {
+                @if let Some(reason) = reason { li { "It waits until " (with_code(reason.ends_when())) } }
+                @if let Some(due) = due { li { "Its rent is due " (ago(due, now)) " if its sizes stay as they are." } }
+                @for (channel, when) in misses { li { "Channel " (name(channel)) " takes it when " (name(&when)) "." } }
             }
         }
     }
 }
 
+/// A text in which keys stand between backticks.
+fn with_code(text: &str) -> Markup {
+    html! { @for (at, part) in text.split('`').enumerate() { @if at % 2 == 1 { code { (part) } } @else { (part) } } }
+}
+
+/// The request that an order would send, and the orders that are possible.
+fn orders(answers: &TargetAnswers) -> Markup {
+    let target = &answers.explained.target;
+    let is_quarantined =
+        target.refusal.as_ref().is_some_and(|it| it.reason == RefusalReason::Quarantined.label());
+    let can_compact = answers.if_ordered.as_ref().is_some_and(|asked| asked.refused.is_none());
+    html! {
+        @if let Some(asked) = &answers.if_ordered {
+            @if let Some(start) = &asked.start { (request(start)) }
+            @if let Some(refused) = &asked.refused { p.quiet { "No order starts it. " (name(refused)) } }
+        }
+        @if answers.takes_orders && (can_compact || is_quarantined) {
+            p.actions {
+                @if can_compact { a.button href=(link("act", &[("order", "compact"), ("target", &target.id)])) { "Compact now …" } }
+                @if is_quarantined { a.button href=(link("act", &[("order", "release"), ("target", &target.id)])) { "Release from quarantine …" } }
+            }
+        } @else if can_compact || is_quarantined {
+            p.quiet { "Orders over HTTP are off: start recliner with " code { "--web.enable-admin-api" } " to give them here." }
+        }
+    }
+}
+
+/// A fact: its title, its name in the API, its value, whether it is known, and the kinds that always have it.
+type Fact<'a> = (&'a str, &'a str, Markup, bool, &'a [&'a str]);
+
+/// The facts that a target of its kind can have.
+fn facts(target: &Target) -> Vec<Fact<'_>> {
+    const FILES: &[&str] = &["db", "view"];
+    let size =
+        |title, fact, value: Option<u64>| (title, fact, bytes(value), value.is_some(), FILES);
+    let of = |title, fact, value: Option<u64>, kinds: &'static [&'static str]| {
+        (title, fact, counted(value), value.is_some(), kinds)
+    };
+    let ratio = target.ratio;
+    let all: [Fact<'_>; 10] = [
+        size("on disk", "file_bytes", target.file_bytes),
+        size("live, as CouchDB counts", "active_bytes", target.active_bytes),
+        size("uncompressed", "external_bytes", target.external_bytes),
+        size("after a compaction, predicted", "", target.predicted_bytes),
+        size("reclaimable", "", target.reclaimable_bytes),
+        ("ratio of file to live bytes", "", number(ratio), ratio.is_some(), FILES),
+        of("documents", "docs", target.docs, &["db"]),
+        of("deleted documents", "deleted_docs", target.deleted_docs, &["db"]),
+        of("last sequence", "update_seq", target.update_seq, FILES),
+        of("sequence at the last compaction", "compacted_seq", target.compacted_seq, &["db"]),
+    ];
+    let is_there = target.state != TargetState::Missing.label();
+    let applies = |(.., is_known, kinds): &Fact<'_>| {
+        *is_known || (is_there && kinds.contains(&&*target.kind))
+    };
+    all.into_iter().filter(applies).collect()
+}
+
 fn measured(target: &Target, now: Moment) -> Markup {
     let by = |fact: &str| target.sources.get(fact).map(|source| words(source));
-    let lines: [(&str, &str, Markup); 10] = [
-        ("on disk", "file_bytes", bytes(target.file_bytes)),
-        ("live, as CouchDB counts", "active_bytes", bytes(target.active_bytes)),
-        ("uncompressed", "external_bytes", bytes(target.external_bytes)),
-        ("after a compaction, predicted", "", bytes(target.predicted_bytes)),
-        ("reclaimable", "", bytes(target.reclaimable_bytes)),
-        ("ratio of file to live bytes", "", number(target.ratio)),
-        ("documents", "docs", counted(target.docs)),
-        ("deleted documents", "deleted_docs", counted(target.deleted_docs)),
-        ("last sequence", "update_seq", counted(target.update_seq)),
-        ("sequence at the last compaction", "compacted_seq", counted(target.compacted_seq)),
-    ];
     html! {
         h2 { "What was measured" }
         p.quiet {
             @match &target.measured_at { Some(at) => { "Measured " (ago(at, now)) ". " } None => { "Not measured yet. " } }
             @if target.copies > 1 { "Bytes are those of all " (target.copies) " files together" @if target.estimated { ": one copy's times their number" } ". " }
-            "How far the prediction can be trusted: " (words(&target.confidence)) "."
+            @if target.kind == "cleanup" { "A cleanup has no file of its own: it removes index files that nothing uses." }
+            @else if target.predicted_bytes.is_some() { "Confidence of the prediction: " (words(&target.confidence)) "." }
         }
         dl.facts {
-            @for (title, fact, value) in &lines {
+            @for (title, fact, value, ..) in facts(target) {
                 dt { (title) }
                 dd { (value) @if let Some(source) = by(fact) { span.quiet { " · from " (source) } } }
             }
-            @if let Some(pending) = target.updates_pending { dt { "changes that it has not seen" } dd { (count(pending)) } }
+            @if let Some(pending) = target.updates_pending { dt { "changes not yet indexed" } dd { (count(pending)) } }
             @if let Some(signature) = &target.signature { dt { "signature" } dd { code { (signature) } } }
             @if target.ddocs.len() > 1 { dt { "design documents that share it" } dd { @for ddoc in &target.ddocs { (name(ddoc)) " " } } }
             @if let Some(running) = target.compact_running { dt { "compaction runs" } dd { @if running { "yes" } @else { "no" } } }
@@ -138,20 +237,28 @@ fn counted(number: Option<u64>) -> Markup {
 
 fn scores(target: &Target, scores: &[ChannelScore]) -> Markup {
     html! {
-        h2 { "Where it stands" }
+        h2 { "Scores by channel" }
         @if scores.is_empty() { p.quiet { "No channel is for targets of its kind." } } @else {
-            p.quiet { "The line in the middle of each scale is the least with which the channel takes it; a step is a factor of ten." }
+            p.quiet { "The line is the channel's threshold; the scale is logarithmic." }
             div.wide tabindex="0" role="region" aria-label="Scores" { table {
-                thead { tr { th { "channel" } th { "by" } th.n { "its score" } th.n { "needs more than" } th.rest { "scale" } th { "takes it" } } }
-                tbody { @for line in scores { tr {
-                    td { (name(&line.channel)) }
-                    td { (line.priority) }
-                    td.n { (score(line.score, line.in_bytes)) }
-                    td.n { (score(Some(line.min_priority), line.in_bytes)) }
-                    td.rest { @if let Some(score) = line.score { (chart::against_threshold(score, line.min_priority, &format!("score {score:.2}, threshold {:.2}", line.min_priority))) } }
-                    td.text { @match (&line.miss, target.channel.as_deref() == Some(&line.channel)) { (_, true) => { span.good { "yes" } } (Some(miss), _) => { (name(miss)) } (None, false) => { "an earlier channel does" } } }
-                } } }
+                thead { tr { th { "channel" } th { "by" } th.n { "score" } th.n { "threshold" } th.rest { "scale" } th { "eligible" } } }
+                tbody { @for line in scores { (score_row(target, line)) } }
             } }
         }
     }
+}
+
+fn score_row(target: &Target, line: &ChannelScore) -> Markup {
+    // A channel by a condition takes what meets it: there is nothing to compare.
+    let priority = PriorityKind::from_label(&line.priority);
+    let compares = priority.is_none_or(|priority| priority.unit().is_some());
+    let says = |score: f64| format!("score {score:.2}, threshold {:.2}", line.min_priority);
+    html! { tr {
+        td { (name(&line.channel)) }
+        td { (line.priority) }
+        td.n { @if compares { (score(line.score, line.in_bytes)) } }
+        td.n { @if compares { (score(Some(line.min_priority), line.in_bytes)) } }
+        td.rest { @if let Some(score) = line.score.filter(|_| compares) { (chart::against_threshold(score, line.min_priority, &says(score))) } }
+        td.text { @match (&line.miss, target.channel.as_deref() == Some(&line.channel)) { (_, true) => { span.good { "yes" } } (Some(miss), _) => { "no: " (name(miss)) } (None, false) => { "no: an earlier channel takes it" } } }
+    } }
 }

@@ -2,11 +2,11 @@
 
 use super::{
     Given, Page, Part, Screen,
-    cells::{bytes, count, database_link, name, number, score, target_link, words},
-    target,
+    cells::{bytes, count, database_link, name, number, reason, score, target_link, words},
+    queue, target,
 };
 use crate::{
-    serve::report::{Target, Targets},
+    serve::report::{Target, Targets, not_taken, not_taken_meaning},
     text::escape,
 };
 use maud::{Markup, html};
@@ -75,6 +75,7 @@ fn form(filter: &TargetFilter) -> Markup {
             }
             label { "database" input name="db" value=(filter.given.get("db")); }
             label { "at least" input name="min_size" value=(filter.given.get("min_size")) placeholder="100MiB" size="8"; }
+            label { "at most" input name="max_size" value=(filter.given.get("max_size")) placeholder="10GiB" size="8"; }
             @for key in ["sort", "order"] {
                 @if !filter.given.get(key).is_empty() { input type="hidden" name=(key) value=(filter.given.get(key)); }
             }
@@ -100,11 +101,39 @@ fn table(filter: &TargetFilter, list: &[Target]) -> Markup {
                 td.n { (bytes(line.file_bytes)) }
                 td.n { (bytes(line.reclaimable_bytes)) }
                 td.n.rest { (number(line.ratio)) }
-                td.rest { @match &line.channel { Some(channel) => { (name(channel)) } None => { span.quiet { "none" } } } }
+                td.rest { (channel(line)) }
                 td.n.rest { @match &line.channel { Some(channel) => { (score(line.priority, filter.in_bytes.contains(channel))) } None => {} } }
-                td.rest { @if let Some(refusal) = &line.refusal { a href={ "docs/why.html#" (refusal.reason) } { (words(&refusal.reason)) } } }
+                td.rest { @if let Some(refusal) = &line.refusal { (reason(&refusal.reason)) } }
             } } }
         } }
+        (meanings(&mut list.iter()))
+    }
+}
+
+/// The channel that takes a target, or why none does, in a word.
+pub(super) fn channel(line: &Target) -> Markup {
+    html! {
+        @match (&line.channel, not_taken(&line.misses)) {
+            (Some(channel), _) => { (name(channel)) }
+            (None, Some(word)) => { span.quiet { "none: " span title=[not_taken_meaning(word)] { (word) } } }
+            (None, None) => { span.quiet { "none" } }
+        }
+    }
+}
+
+/// What the words in a table of targets mean, each once.
+pub(super) fn meanings(list: &mut dyn Iterator<Item = &Target>) -> Markup {
+    let mut known = std::collections::BTreeMap::new();
+    for line in list {
+        if let Some(refusal) = &line.refusal {
+            known.insert(words(&refusal.reason), queue::meaning(&refusal.reason));
+        } else if let Some(word) = not_taken(&line.misses).filter(|_| line.channel.is_none()) {
+            known.insert(word.to_owned(), not_taken_meaning(word).unwrap_or_default());
+        }
+    }
+    known.retain(|_, meaning| !meaning.is_empty());
+    html! {
+        @if !known.is_empty() { p.quiet { @for (at, (word, meaning)) in known.iter().enumerate() { @if at > 0 { "; " } b { (word) } ": " (meaning) } "." } }
     }
 }
 
@@ -137,8 +166,8 @@ fn turn(filter: &TargetFilter, found: &Targets) -> Markup {
     let after = (found.offset + found.limit).to_string();
     html! {
         p.turn {
-            @if found.offset > 0 { a rel="prev" href=(filter.given.link("targets", &[("offset", &before)])) { "← before" } }
-            @if found.offset + found.targets.len() < found.total { a rel="next" href=(filter.given.link("targets", &[("offset", &after)])) { "after →" } }
+            @if found.offset > 0 { a rel="prev" href=(filter.given.link("targets", &[("offset", &before)])) { "← Previous" } }
+            @if found.offset + found.targets.len() < found.total { a rel="next" href=(filter.given.link("targets", &[("offset", &after)])) { "Next →" } }
         }
     }
 }

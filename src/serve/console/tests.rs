@@ -175,9 +175,11 @@ fn a_forecast_is_lines_and_tables_of_all_its_rules() {
         "line of-smoosh",
         "line of-force",
         "line of-proposed",
-        "nothing: 1 TiB wasted at the end",
+        "nothing: 1 TiB wasted on 2026-11-30",
         "databases waste as much",
         "1.0 MiB</span> in 7",
+        "From 2026-11-23 (left) over 2026-11-26 (middle) to 2026-11-30 (right).",
+        "1.0 TiB</span>: nothing is compacted",
         "href=\"api/v1/what-if?channels=rent\"",
     ] {
         assert!(text.contains(part), "{part} is not in {text}");

@@ -11,6 +11,7 @@ use crate::{
     text::{escape, size::format_size_short},
 };
 use maud::{Markup, html};
+use std::time::Duration;
 use wall_clock::Moment;
 
 /// The page at `/what-if`: `given` was asked, and `answer` is the forecast or why there is none.
@@ -32,7 +33,7 @@ pub(in crate::serve) fn what_if(
 
 fn forms(given: &Given) -> Markup {
     html! {
-        p { "How much would be wasted, written anew and free in the coming days under other rules, beside those in force, smoosh's, and none at all. Files go on growing as they did while recliner watched. Asking changes nothing; a large cluster takes some seconds." }
+        p { "How much would be wasted, rewritten and free in the coming days under other rules, beside those in force, smoosh's, and none at all. Files go on growing as they did while recliner watched. Asking changes nothing; a large cluster takes some seconds." }
         form.filter action="what-if" {
             label { "rules" select name="channels" {
                 option value="" { "those in force alone" }
@@ -40,12 +41,12 @@ fn forms(given: &Given) -> Markup {
                 (choice(given, "smoosh-as-rent", "rent that wastes as much as smoosh"))
             } }
             (days(given))
-            button { "Look ahead" }
+            button { "Forecast" }
         }
         form.what-if method="post" action="what-if" {
             label { "or the rules of a configuration" textarea name="config" rows="10" required spellcheck="false" placeholder="channels: rent" { (given.get("config")) } }
             p.quiet { "A whole " code { "recliner.yml" } " or a part of it: nodes, mode, channels, ignore, limits, headroom, rent and views count. It is not stored." }
-            div.filter { (days(given)) button { "Look ahead" } }
+            div.filter { (days(given)) button { "Forecast" } }
         }
     }
 }
@@ -91,7 +92,7 @@ fn rules(answer: &WhatIf) -> Markup {
                 td.n { (bytes(Some(to_bytes(outlook.rewritten_bytes_per_day)))) }
                 td.n.rest { @if outlook.compactions_per_day < 10.0 { (format!("{:.1}", outlook.compactions_per_day)) } @else { (format!("{:.0}", outlook.compactions_per_day)) } }
                 td.n.rest { @match outlook.longest_wait_seconds { Some(wait) => { (seconds(Some(wait as f64))) } None => { "none" } } }
-                td.n { @if outlook.undone_targets == 0 { "nothing" } @else { (bytes(Some(outlook.undone_bytes))) " in " (count(outlook.undone_targets)) } }
+                td.n { @if outlook.name == "nothing" { (bytes(outlook.waste_bytes.last().copied())) ": nothing is compacted" } @else if outlook.undone_targets == 0 { "nothing" } @else { (bytes(Some(outlook.undone_bytes))) " in " (count(outlook.undone_targets)) } }
             } } }
         } }
     }
@@ -114,12 +115,26 @@ fn course(answer: &WhatIf, values: fn(&OutlookLine) -> &[u64], word: &str) -> Ma
         .iter()
         .map(|outlook| Line { class: class_of(outlook), values: values(outlook) })
         .collect();
+    let until = Moment::parse(&answer.from).map_or_else(
+        || "the last day".to_owned(),
+        |from| from.plus(Duration::from_secs(answer.seconds)).date(),
+    );
     let end = |outlook: &OutlookLine| {
         let last = values(outlook).last().copied().unwrap_or_default();
-        format!("{}: {} {word} at the end", outlook.name, format_size_short(last))
+        format!("{}: {} {word} on {until}", outlook.name, format_size_short(last))
     };
     let says: Vec<String> = answer.outlooks.iter().map(end).collect();
-    chart::lines(&lines, &says.join("; "))
+    html! {
+        (chart::lines(&lines, &says.join("; ")))
+        (dates(answer))
+    }
+}
+
+/// The dates at the beginning, in the middle and at the end of a chart.
+fn dates(answer: &WhatIf) -> Markup {
+    let Some(from) = Moment::parse(&answer.from) else { return html! {} };
+    let at = |part: u64| from.plus(Duration::from_secs(answer.seconds / 2 * part)).date();
+    html! { p.quiet { "From " (at(0)) " (left) over " (at(1)) " (middle) to " (at(2)) " (right)." } }
 }
 
 fn undone(answer: &WhatIf) -> Markup {

@@ -17,8 +17,8 @@ use crate::{
     scan,
     serve::report::{
         self, ConfigLine, Conflict, EntryLine, Explained, Explanations, Failed, Feeds, Found, Jobs,
-        Planned, Queue, Queues, ReadErrors, RefusedLine, Space, Status, Success, SuspensionLine,
-        Sweep, TakeoverLine, Target, Targets, Wanted, WholeViews,
+        PeerLine, Planned, Queue, Queues, ReadErrors, RefusedLine, Space, Status, Success,
+        SuspensionLine, Sweep, TakeoverLine, Target, Targets, Wanted, WholeViews,
     },
     table::TargetIx,
     tasks::unwrap_join,
@@ -214,6 +214,7 @@ pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
         missing_rights: status.missing_rights.iter().cloned().collect(),
         feeds: Feeds::from(&**state.changes.borrow()),
         smoosh: TakeoverLine::all(&state.takeovers.borrow()),
+        peers: PeerLine::all(&status),
         config: ConfigLine {
             loaded_at: config.loaded_at.rfc3339(),
             last_reload_successful: config.reload_successful,
@@ -229,7 +230,8 @@ pub(super) async fn space(
     Extension(turns): Extension<ConcurrencyLimit>,
     ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
 ) -> Response {
-    let space = in_turn(&state, &turns, |plan| Ok(Space::of(&plan)));
+    let advice = Arc::clone(&state.advice.borrow());
+    let space = in_turn(&state, &turns, move |plan| Ok(Space::of(&plan, &advice)));
     space.await.map_or_else(ApiError::into_response, |space| success(&space))
 }
 

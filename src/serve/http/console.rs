@@ -19,6 +19,7 @@ use super::{
     },
     docs,
     guard::{self, ConcurrencyLimit},
+    probes,
     query::{EventsParameters, HistoryParameters, TargetQuery},
     what_if::Turns,
 };
@@ -26,21 +27,22 @@ use crate::{
     advice::Waste,
     config,
     model::{
+        channel::Mode,
         priority::PriorityUnit,
         records::JobResult,
         settings::Settings,
-        target::{TargetKind, TargetSelector, TargetState},
+        target::{TargetId, TargetKind, TargetSelector, TargetState},
     },
     plan::{Plan, RefusalReason},
     serve::{
         console::{
-            self, Around, DatabaseAnswers, EventFilter, Given, JobAnswers, OverviewAnswers, Page,
-            QueueAnswers, TargetAnswers, TargetFilter,
+            self, Around, AskedCompaction, DatabaseAnswers, EventFilter, Given, JobAnswers,
+            OverviewAnswers, Page, QueueAnswers, TargetAnswers, TargetFilter,
         },
         report::{
             self, Advice, AdviceLine, EventLine, Events, Explained, Found, Jobs, OutcomeLine,
-            Outcomes, Planned, Queue, Queues, Scorecard, Space, Target, Targets, Wanted,
-            WholeViews,
+            Outcomes, Planned, Queue, Queues, RefusedLine, Scorecard, Space, Target, Targets,
+            Wanted, WholeViews,
         },
     },
     store::journal::{EventType, EventsQuery, HistoryQuery},
@@ -58,9 +60,6 @@ use maud::Markup;
 use serde::de::DeserializeOwned;
 use std::{collections::BTreeSet, sync::Arc};
 use wall_clock::Moment;
-
-/// Targets, jobs and events on a page.
-const SHOWN: usize = 100;
 
 /// Jobs and events on the page of a database or target.
 const SHOWN_OF_ONE: usize = 20;
@@ -126,6 +125,21 @@ async fn show(
         Ok(page) => response(&state, StatusCode::OK, &page),
         Err(refused) => failed(&state, &refused),
     }
+}
+
+/// What is at no path: framed for a browser, a line for a program.
+pub(super) async fn not_found(
+    extract::State(state): extract::State<AppState>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let accepts = headers.get(header::ACCEPT).and_then(|it| it.to_str().ok()).unwrap_or_default();
+    // Links of a page are relative, so that it works behind a proxy: in a directory they would lead nowhere.
+    let is_in_directory = uri.path().trim_start_matches('/').contains('/');
+    if !accepts.contains("text/html") || is_in_directory {
+        return probes::not_found().into_response();
+    }
+    failed(&state, &ApiError::absent(format!("There is no page at {}.", uri.path())))
 }
 
 /// A page as it is sent.
@@ -220,7 +234,7 @@ async fn form_of(body: Body) -> Result<Given, ApiError> {
 
 fn wanted<'a>(given: &'a Given, key: &str) -> Result<&'a str, ApiError> {
     match given.get(key) {
-        "" => Err(ApiError::bad(format!("the link lacks {key}="))),
+        "" => Err(ApiError::bad(format!("The address needs ?{key}=…"))),
         value => Ok(value),
     }
 }
@@ -263,9 +277,10 @@ async fn overview(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, Ap
     let page = move |plan: &Plan, state: &AppState| {
         console::overview(&OverviewAnswers {
             status: status_of(state, plan),
-            space: Space::of(plan),
+            space: Space::of(plan, &state.advice.borrow()),
             jobs: Jobs::of(plan),
             planned: Planned::outline(plan, Wanted::default()).0,
+            waiting: RefusedLine::best(plan, console::SHOWN_WAITING),
             advice,
             scorecard,
             hours,
@@ -394,10 +409,26 @@ async fn newest_events(
 async fn target(state: &AppState, turns: &ConcurrencyLimit, id: &str) -> Result<Page, ApiError> {
     let mut found = find(state, turns, id, 1).await?;
     let (outcomes, events) = remembered(state, turns, found.selector).await?;
-    let explained =
-        found.explained.pop().ok_or_else(|| ApiError::absent(format!("{id:?} is gone")))?;
-    let now = state.clock.now();
-    Ok(console::target(&TargetAnswers { explained, outcomes, events, now }))
+    let explained = found
+        .explained
+        .pop()
+        .ok_or_else(|| ApiError::absent(format!("{id:?} no longer exists")))?;
+    let id: Option<TargetId> = explained.target.id.parse().ok();
+    let if_ordered =
+        in_turn(state, turns, move |plan| Ok(id.and_then(|id| if_ordered(&plan, &id))));
+    let if_ordered = if_ordered.await?.filter(|_| explained.part_of.is_none());
+    let enforces = state.config.borrow().mode == Mode::Enforce;
+    let (takes_orders, now) = (state.allow.admin, state.clock.now());
+    let answers =
+        TargetAnswers { explained, if_ordered, enforces, takes_orders, outcomes, events, now };
+    Ok(console::target(&answers))
+}
+
+/// What an order to compact a target would do; none for a search index, which is never compacted.
+fn if_ordered(plan: &Plan, id: &TargetId) -> Option<AskedCompaction> {
+    let Found::One(ix) = report::find(plan, &id.to_string()) else { return None };
+    let target = plan.snapshot.target(ix).filter(|it| it.kind() != TargetKind::Search)?;
+    Some(act::if_ordered(plan, target))
 }
 
 async fn database(state: &AppState, turns: &ConcurrencyLimit, db: &str) -> Result<Page, ApiError> {
@@ -430,9 +461,10 @@ async fn queue(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, ApiEr
             Some(Queue::of(&node.name, &channel.name, queue))
         });
         let queues = Queues { queues: queues.collect(), ..Queues::head(plan, 0, 0, now) };
-        let planned = Planned::of(plan, Wanted { limit: SHOWN, ..Wanted::default() });
+        let planned = Planned::outline(plan, Wanted::default()).0;
+        let waiting = RefusedLine::best(plan, console::SHOWN_IN_QUEUE);
         let in_bytes = ranked_by_bytes(plan);
-        console::queue(&QueueAnswers { planned, queues, in_bytes, now })
+        console::queue(&QueueAnswers { planned, waiting, queues, in_bytes, now })
     };
     with_plan(state, turns, page).await
 }

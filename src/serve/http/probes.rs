@@ -90,7 +90,7 @@ pub(super) async fn quit(
 }
 
 /// Any other path.
-pub(super) async fn not_found() -> TextResponse {
+pub(super) fn not_found() -> TextResponse {
     (StatusCode::NOT_FOUND, "no such page; / lists the pages\n".into())
 }
 

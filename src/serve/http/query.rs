@@ -57,6 +57,8 @@ pub(super) struct TargetQuery {
     search: Option<String>,
     /// Only targets with at least so many bytes on disk, such as `100MiB`.
     min_size: Option<String>,
+    /// Only targets with at most so many bytes on disk, such as `10GiB`.
+    max_size: Option<String>,
     /// The field to sort by; what is unknown comes last. Without it, the order is internal.
     #[schemars(with = "Option<SortName>")]
     sort: Option<String>,
@@ -148,6 +150,9 @@ pub(super) struct EventsParameters {
     /// Only events after the event with this number, or since this timestamp (`2026-11-21T00:54:00Z`),
     /// day or age (`2h`, `7d`). Without it, the newest.
     since: Option<String>,
+    /// Only events before the event with this number.
+    #[schemars(range(max = u64::MAX))]
+    before: Option<u64>,
     /// The maximum number of events; default 100.
     #[schemars(range(max = LARGEST))]
     limit: Option<usize>,
@@ -329,6 +334,7 @@ impl EventsParameters {
             types: types.collect::<Result<_, _>>()?,
             target: None,
             after_seq: since,
+            before_seq: self.before,
             from,
             limit: PageRange::new(None, self.limit)?.limit,
         };
@@ -423,11 +429,16 @@ impl TargetQuery {
                 format!("{label:?} is not a reason for which targets wait; reasons: {known}")
             })
         });
-        let min_size = self.min_size.as_deref().map(|text| {
-            size::parse(text).map_err(|why| format!("min_size={text:?} is not a size: {why}"))
-        });
+        let sized = |key: &str, text: &Option<String>| {
+            let parsed = text.as_deref().map(|text| {
+                size::parse(text).map_err(|why| format!("{key}={text:?} is not a size: {why}"))
+            });
+            parsed.transpose()
+        };
+        let min_size = sized("min_size", &self.min_size)?;
+        let max_size = sized("max_size", &self.max_size)?;
         let (kind, state) = (kind.transpose()?, state.transpose()?);
-        let (reason, min_size) = (reason.transpose()?, min_size.transpose()?);
+        let reason = reason.transpose()?;
         check_channel(plan, self.channel.as_deref())?;
         let mut search = self.search.as_deref().map(|text| Search::new(plan, text));
         let mut wanted = |target: &TargetRef<'_>| {
@@ -439,6 +450,7 @@ impl TargetQuery {
                     plan.placement(target.ix()).is_some_and(|(has, _)| *has.name == *channel)
                 })
                 && min_size.is_none_or(|least| target.file_bytes() >= Some(least))
+                && max_size.is_none_or(|most| target.file_bytes().is_some_and(|it| it <= most))
                 && search.as_mut().is_none_or(|search| search.accepts(target))
                 && reason.is_none_or(|reason| refused_for(plan, *target) == Some(reason))
         };

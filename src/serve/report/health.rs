@@ -1,37 +1,87 @@
 //! What is wrong, in sentences: the same for the console, the terminal, and whoever else asks.
 
-use super::Status;
-use crate::text::grouped;
+use super::{Advice, Planned, Space, Status, TakeoverLine};
+use crate::{
+    plan::RefusalReason,
+    text::{counted, grouped, listed},
+};
+
+/// Something that is wrong, and where an operator sees more of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Concern {
+    /// Whether it keeps recliner or CouchDB from their work.
+    pub is_critical: bool,
+    /// What is wrong, in a sentence.
+    pub says: String,
+    /// The console's page that shows it, as a relative link.
+    pub page: &'static str,
+}
+
+impl Concern {
+    fn warning(says: String, page: &'static str) -> Self {
+        Self { is_critical: false, says, page }
+    }
+}
 
 impl Status {
     /// What keeps recliner from its work.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
-        let mut out = Vec::new();
-        if let Some(problem) = &self.problem {
-            out.push(format!("Nothing can be read: {problem}"));
-        }
-        if let Some(problem) = &self.journal_problem {
-            out.push(format!(
-                "The journal cannot be used, so nothing is recorded and nothing starts: {problem}"
-            ));
-        }
-        let down = self.nodes.iter().filter(|node| node.up == Some(false));
-        let down: Vec<&str> = down.map(|node| &*node.node).collect();
-        match down.as_slice() {
-            [] => {}
-            [one] => out.push(format!("{one} does not answer.")),
-            many => out.push(format!("{} nodes do not answer: {}.", many.len(), many.join(", "))),
-        }
-        out
+        self.of_severity(true)
     }
 
     /// What an operator should look at soon.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
+        self.of_severity(false)
+    }
+
+    fn of_severity(&self, is_critical: bool) -> Vec<String> {
+        let concerns = self.concerns().into_iter();
+        concerns.filter(|it| it.is_critical == is_critical).map(|it| it.says).collect()
+    }
+
+    /// Everything that is wrong by the status alone, the worst first.
+    fn concerns(&self) -> Vec<Concern> {
+        let mut out = self.critical_concerns();
+        out.extend(self.scan_warnings());
+        out.extend(self.config_warnings());
+        out.extend(self.smoosh_warning());
+        out.extend(self.node_warning());
+        out
+    }
+
+    fn critical_concerns(&self) -> Vec<Concern> {
         let mut out = Vec::new();
+        let mut push = |says, page| out.push(Concern { is_critical: true, says, page });
+        if let Some(problem) = &self.problem {
+            push(format!("Nothing can be read: {problem}"), "status");
+        }
+        if let Some(problem) = &self.journal_problem {
+            push(
+                format!(
+                    "The journal cannot be used, so nothing is recorded and nothing starts: {problem}"
+                ),
+                "status",
+            );
+        }
+        let down = self.nodes.iter().filter(|node| node.up == Some(false));
+        let down: Vec<&str> = down.map(|node| &*node.node).collect();
+        match down.as_slice() {
+            [] => {}
+            [one] => push(format!("{one} does not answer."), "nodes"),
+            many => {
+                push(format!("{} nodes do not answer: {}.", many.len(), many.join(", ")), "nodes")
+            }
+        }
+        out
+    }
+
+    fn scan_warnings(&self) -> Vec<Concern> {
+        let mut out = Vec::new();
+        let mut push = |says| out.push(Concern::warning(says, "status"));
         if !self.missing_rights.is_empty() {
-            out.push(format!("The login lacks rights: {}", self.missing_rights.join("; ")));
+            push(format!("The login lacks rights: {}", self.missing_rights.join("; ")));
         }
         if !self.ready && self.problem.is_none() {
             let progress = match (self.sweep.done, self.sweep.total) {
@@ -41,32 +91,136 @@ impl Status {
                 }
                 _ => String::new(),
             };
-            out.push(format!("The first sweep has not ended yet{progress}. Numbers below are of what was read so far."));
-        }
-        if !self.config.last_reload_successful {
-            out.push("The changed configuration is not in force, because it is not valid; recliner check-config says why.".to_owned());
-        }
-        if !self.config.needs_restart.is_empty() {
-            out.push(format!(
-                "A restart is needed for the new value of {}.",
-                self.config.needs_restart.join(", ")
+            push(format!(
+                "The first sweep has not ended yet{progress}. Numbers below are of what was read so far."
             ));
         }
         if let (true, Some(last)) =
             (self.sweep.last_success != self.sweep.last_end, &self.last_error)
         {
-            out.push(format!("The last sweep could not read everything. The last error: {last}"));
+            push(format!("The last sweep could not read everything. The last error: {last}"));
         }
         out
+    }
+
+    fn config_warnings(&self) -> Vec<Concern> {
+        let mut out = Vec::new();
+        let mut push = |says| out.push(Concern::warning(says, "configuration"));
+        if !self.config.last_reload_successful {
+            push("The changed configuration is not in force, because it is not valid; recliner check-config says why.".to_owned());
+        }
+        if !self.config.needs_restart.is_empty() {
+            push(format!(
+                "A restart is needed for the new value of {}.",
+                self.config.needs_restart.join(", ")
+            ));
+        }
+        out
+    }
+
+    /// What was found about the nodes' smoosh, in one line.
+    fn smoosh_warning(&self) -> Option<Concern> {
+        let of = |line: &'_ TakeoverLine| {
+            let problem = line.problem.clone().into_iter();
+            let found = problem.chain(line.findings.iter().cloned());
+            found.map(|says| (line.node.clone(), says)).collect::<Vec<_>>()
+        };
+        about_nodes("about smoosh", self.smoosh.iter().flat_map(of).collect())
+    }
+
+    /// What was found about the nodes themselves, in one line.
+    fn node_warning(&self) -> Option<Concern> {
+        let served = self.nodes.iter().filter(|node| node.served && node.up != Some(false));
+        let found = served.flat_map(|node| {
+            node.findings.iter().map(|says| (node.node.clone(), says.to_string()))
+        });
+        about_nodes("about how nodes are reached", found.collect())
     }
 
     /// That nothing is wrong, if that is so.
     #[must_use]
     pub fn all_clear(&self) -> Option<&'static str> {
-        let clear = self.ready
-            && self.suspensions.is_empty()
-            && self.problems().is_empty()
-            && self.warnings().is_empty();
-        clear.then_some("Nothing is wrong: all nodes answer, and the last sweep read everything.")
+        (self.ready && self.suspensions.is_empty() && self.concerns().is_empty())
+            .then_some("Nothing is wrong: all nodes answer, and the last sweep read everything.")
+    }
+
+    /// Everything that is wrong, the worst first. What is suspended is not among it: see
+    /// [`suspensions`](Self::suspensions).
+    #[must_use]
+    pub fn all_concerns(&self, space: &Space, planned: &Planned, advice: &Advice) -> Vec<Concern> {
+        let mut out = self.concerns();
+        out.extend(advice_concerns(advice));
+        out.extend(unknown_space(space, planned));
+        // Stable: concerns of one severity keep their order.
+        out.sort_by_key(|concern| !concern.is_critical);
+        out
     }
 }
+
+/// Findings by node as one warning: the only one, or how many there are and the first.
+fn about_nodes(about: &str, found: Vec<(String, String)>) -> Option<Concern> {
+    let (node, first) = found.first()?;
+    let first = format!("{node}: {}", first.trim_end_matches('.'));
+    let says = match found.len() {
+        1 => format!("{first}."),
+        many => {
+            let mut nodes: Vec<&str> = found.iter().map(|(node, _)| &**node).collect();
+            nodes.dedup();
+            format!(
+                "{many} findings {about} on {}, the first about {first}.",
+                counted(nodes.len() as u64, "node", "nodes")
+            )
+        }
+    };
+    Some(Concern::warning(says, "nodes"))
+}
+
+/// Critical advice one by one, and warnings together.
+fn advice_concerns(advice: &Advice) -> Vec<Concern> {
+    let of = |severity: &'static str| advice.open().filter(move |line| line.severity == severity);
+    let critical = of("critical").map(|line| Concern {
+        is_critical: true,
+        says: line.says.clone(),
+        page: "advice",
+    });
+    let mut out: Vec<Concern> = critical.collect();
+    let mut warnings = of("warning");
+    if let Some(first) = warnings.next() {
+        let more = warnings.count() as u64;
+        let says = match more {
+            0 => first.says.clone(),
+            more => format!(
+                "{} And {} of the advice.",
+                first.says,
+                counted(more, "more warning", "more warnings")
+            ),
+        };
+        out.push(Concern::warning(says, "advice"));
+    }
+    out
+}
+
+/// Volumes whose free space recliner needs and does not know.
+fn unknown_space(space: &Space, planned: &Planned) -> Option<Concern> {
+    let reason = RefusalReason::UnknownDisk.label();
+    let waiting: u64 = planned.candidates.iter().filter_map(|line| line.refused.get(reason)).sum();
+    let is_known_elsewhere = space.volumes.iter().any(|volume| volume.available_bytes.is_some());
+    if space.nodes_without_space.is_empty() || (waiting == 0 && !is_known_elsewhere) {
+        return None;
+    }
+    let held = match waiting {
+        0 => String::new(),
+        some => format!(
+            ", so {} larger than headroom.blind_limit {}",
+            counted(some, "file", "files"),
+            if some == 1 { "does not start" } else { "do not start" }
+        ),
+    };
+    let nodes = listed(&space.nodes_without_space);
+    let says =
+        format!("Free space is unknown on {nodes}{held}. Set headroom.volumes or --data-dir.");
+    Some(Concern::warning(says, "docs/files.html"))
+}
+
+#[cfg(test)]
+mod tests;

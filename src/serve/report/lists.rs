@@ -1,6 +1,6 @@
 //! Answers that hold one long list, of which the reader gets a part.
 
-use super::{ChannelWeek, Explained, LimitLine, Planned, RefusedLine, Target};
+use super::{ChannelWeek, DutyLine, Explained, LimitLine, Planned, RefusedLine, Target};
 use crate::plan::{Plan, QueueView};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -63,8 +63,11 @@ pub struct Queues {
     pub offset: usize,
     /// How many targets of each queue are listed at most.
     pub limit: usize,
-    /// The limits on this process's own compactions, and how much of each is used now.
+    /// The limits, and how much of each is used now by compactions, whatever started them.
     pub limits: Vec<LimitLine>,
+    /// Nodes on which recliner's compactions run, or that rest after them.
+    #[serde(default)]
+    pub duty: Vec<DutyLine>,
     /// When each channel may start anything, in the present week.
     pub windows: Vec<ChannelWeek>,
     /// The queues.
@@ -85,6 +88,7 @@ impl Queues {
             offset,
             limit,
             limits: LimitLine::all(plan),
+            duty: DutyLine::all(plan, now),
             windows: ChannelWeek::all(plan, now),
             queues: Vec::new(),
         }

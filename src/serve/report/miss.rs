@@ -128,32 +128,22 @@ impl MissLine {
         let Some(reason) = MissReason::from_label(&self.reason) else {
             return self.reason.replace('_', " ");
         };
-        let bytes = self.unit.as_deref() == Some("bytes");
-        let number = |number: Option<f64>| match number {
-            None => "unknown".to_owned(),
-            Some(number) if bytes => size::format_size_short(to_bytes(number)),
-            Some(number) if number.fract() == 0.0 => format!("{number}"),
-            Some(number) => format!("{number:.2}"),
-        };
-        let (value, limit) = (number(self.value), number(self.limit));
-        let priority =
-            PriorityKind::from_label(&self.priority).map_or("priority", PriorityKind::noun);
+        let (value, limit) = (self.number(self.value), self.number(self.limit));
+        let priority = self.noun();
         match reason {
             MissReason::NotThisKind => "it is for another kind of target".to_owned(),
-            MissReason::BelowMinSize => format!("the file is {value}, it takes more than {limit}"),
-            MissReason::AboveMaxSize => format!("the file is {value}, it takes at most {limit}"),
+            MissReason::BelowMinSize => format!("the file is {value}; the minimum is {limit}"),
+            MissReason::AboveMaxSize => format!("the file is {value}; the maximum is {limit}"),
             MissReason::BelowMinPriority if self.unit.is_none() => format!("no {priority} found"),
             MissReason::BelowMinPriority => {
-                format!("the {priority} is {value}, it takes more than {limit}")
+                format!("{priority} is {value}; the threshold is {limit}")
             }
             MissReason::AboveMaxPriority => {
-                format!("the {priority} is {value}, it takes at most {limit}")
+                format!("{priority} is {value}; the maximum is {limit}")
             }
             MissReason::TooFewChanges => {
                 let plural = if self.value == Some(1.0) { "" } else { "s" };
-                format!(
-                    "{value} change{plural} since the last compaction, it takes {limit} or more"
-                )
+                format!("{value} change{plural} since the last compaction; the minimum is {limit}")
             }
             MissReason::NoUpgradeNeeded => "the file needs no upgrade".to_owned(),
             MissReason::Excluded => "excluded by its name or its state".to_owned(),
@@ -162,6 +152,52 @@ impl MissLine {
             MissReason::UnknownRent => {
                 "its rent is not known: it counts from the first reading".to_owned()
             }
+        }
+    }
+}
+
+impl MissLine {
+    /// What the file would have to be for the channel to take it, as what comes behind "when"; none if nothing
+    /// that is written to it would help.
+    #[must_use]
+    pub fn would_take(&self) -> Option<String> {
+        let (value, limit) = (self.number(self.value), self.number(self.limit));
+        match MissReason::from_label(&self.reason)? {
+            MissReason::BelowMinSize => Some(format!("the file exceeds {limit}; it is {value}")),
+            MissReason::AboveMaxSize => Some(format!("the file is at most {limit}; it is {value}")),
+            MissReason::BelowMinPriority if self.unit.is_some() => {
+                Some(format!("its {} exceeds {limit}; it is {value}", self.noun()))
+            }
+            MissReason::AboveMaxPriority => {
+                Some(format!("its {} is at most {limit}; it is {value}", self.noun()))
+            }
+            MissReason::TooFewChanges => Some(format!(
+                "{limit} changes were made since the last compaction; so far there are {value}"
+            )),
+            MissReason::UnknownSize => Some("its size is measured".to_owned()),
+            MissReason::UnknownRent => Some("it is read for the second time".to_owned()),
+            MissReason::BelowMinPriority
+            | MissReason::NotThisKind
+            | MissReason::NoUpgradeNeeded
+            | MissReason::Excluded
+            | MissReason::Ignored => None,
+        }
+    }
+
+    /// What the channel ranks by, as a noun.
+    fn noun(&self) -> &'static str {
+        PriorityKind::from_label(&self.priority).map_or("priority", PriorityKind::noun)
+    }
+
+    /// A number with its unit.
+    fn number(&self, number: Option<f64>) -> String {
+        match number {
+            None => "unknown".to_owned(),
+            Some(number) if self.unit.as_deref() == Some("bytes") => {
+                size::format_size_short(to_bytes(number))
+            }
+            Some(number) if number.fract() == 0.0 => format!("{number}"),
+            Some(number) => format!("{number:.2}"),
         }
     }
 }
@@ -237,22 +273,22 @@ mod tests {
             (
                 line("ratio_dbs", MissReason::BelowMinPriority, 1.154, 2.0),
                 "lean",
-                "the ratio is 1.15, it takes more than 2",
+                "ratio is 1.15; the threshold is 2",
             ),
             (
                 line("slack_dbs", MissReason::BelowMinPriority, 1_618_187.0, 536_870_912.0),
                 "lean",
-                "the slack is 1.5 MiB, it takes more than 512 MiB",
+                "slack is 1.5 MiB; the threshold is 512 MiB",
             ),
             (
                 line("slack_dbs", MissReason::BelowMinSize, 8_192.0, 1_048_576.0),
                 "small",
-                "the file is 8 KiB, it takes more than 1 MiB",
+                "the file is 8 KiB; the minimum is 1 MiB",
             ),
             (
                 line("ratio_dbs", MissReason::TooFewChanges, 3.0, 1_000.0),
                 "unchanged",
-                "3 changes since the last compaction, it takes 1000 or more",
+                "3 changes since the last compaction; the minimum is 1000",
             ),
         ] {
             assert_eq!((line.word(), line.says().as_str()), (word, says));
@@ -268,8 +304,11 @@ mod tests {
         let rent = Channel::with_defaults("rent_dbs", TargetKind::Db, PriorityKind::Rent);
         let early = Miss { reason, value: Some(0.25), limit: Some(1.0) };
         let early = MissLine::new(&rent, early);
-        let says = "the rent is 0.25, it takes more than 1";
+        let says = "rent is 0.25; the threshold is 1";
         assert_eq!((early.word(), early.says().as_str()), ("not due", says));
+        let when = "its rent exceeds 1; it is 0.25";
+        assert_eq!(early.would_take().as_deref(), Some(when));
+        assert_eq!((current.would_take(), clean.would_take()), (None, None));
         let lean = line("ratio_dbs", MissReason::BelowMinPriority, 1.0, 2.0);
         assert_eq!(not_taken(&[current, lean]), Some("lean"));
         assert_eq!(not_taken(&[]), None);

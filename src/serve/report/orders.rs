@@ -47,10 +47,17 @@ impl SuspendOrder {
     /// What it does, as a sentence.
     #[must_use]
     pub fn does(&self) -> String {
-        let scope = self.scope.as_deref().unwrap_or("all");
-        format!(
-            "Nothing starts any more in the scope {scope:?} until somebody resumes it. Running compactions go on."
-        )
+        let of = scope_words(self.scope.as_deref());
+        format!("No compaction{of} starts until someone resumes. Running compactions go on.")
+    }
+}
+
+/// A scope as a part of a sentence; empty for everything.
+fn scope_words(scope: Option<&str>) -> String {
+    match scope.and_then(|scope| scope.split_once(':')) {
+        Some(("node", node)) => format!(" on {node}"),
+        Some(("channel", channel)) => format!(" of channel {channel}"),
+        _ => String::new(),
     }
 }
 
@@ -68,8 +75,7 @@ impl ResumeOrder {
     /// What it does, as a sentence.
     #[must_use]
     pub fn does(&self) -> String {
-        let scope = self.scope.as_deref().unwrap_or("all");
-        format!("Starts in the scope {scope:?} are allowed again.")
+        format!("Compactions{} may start again.", scope_words(self.scope.as_deref()))
     }
 }
 
@@ -89,7 +95,7 @@ impl CompactOrder {
     #[must_use]
     pub fn does(&self) -> String {
         format!(
-            "{} is compacted before everything that waits, as soon as its limits and the space on its volume allow.",
+            "{} goes to the front of the queue and starts once limits and free space allow.",
             self.target
         )
     }

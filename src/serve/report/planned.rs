@@ -6,6 +6,7 @@ use crate::{
     table::{NodeIx, TargetIx, TargetRef},
 };
 use couchdb_client::Address;
+use hashbrown::HashSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -292,6 +293,25 @@ impl StartLine {
 }
 
 impl RefusedLine {
+    /// What waits, at most so many: of the best of each queue, those that would free most, the first of them
+    /// first. Priorities of different channels cannot be compared.
+    #[must_use]
+    pub fn best(plan: &Plan, limit: usize) -> Vec<Self> {
+        let starting: HashSet<TargetIx> = plan.starts.iter().map(|start| start.ix).collect();
+        let waiting = plan
+            .queues
+            .iter()
+            .flat_map(|queue| queue.queued().filter(|ix| !starting.contains(ix)).take(limit));
+        let frees = |ix: TargetIx| {
+            let target = plan.snapshot.target(ix)?;
+            Some((plan.forecast(target).reclaimable_bytes, ix))
+        };
+        let mut ranked: Vec<(Option<u64>, TargetIx)> = waiting.filter_map(frees).collect();
+        ranked.sort_by_key(|(frees, ix)| (std::cmp::Reverse(*frees), *ix));
+        let best = ranked.into_iter().take(limit);
+        best.filter_map(|(_, ix)| Self::of(plan, plan.snapshot.target(ix)?)).collect()
+    }
+
     /// A target of a plan, if it waits and does not start.
     #[must_use]
     pub fn of(plan: &Plan, target: TargetRef<'_>) -> Option<Self> {

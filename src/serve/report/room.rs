@@ -1,26 +1,21 @@
 //! What limits and windows allow, and how much of it is used.
 
 use crate::{
-    jobs::Job,
-    model::{
-        records::JobOwner,
-        window::{self, Window},
-    },
+    model::window::{self, Window},
     plan::Plan,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 use wall_clock::Moment;
 
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
 const HOURS_OF_WEEK: u64 = 7 * 24;
 
-/// One limit of this process's own compactions.
+/// One limit, with what compactions use of it, whatever started them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitLine {
-    /// The configuration's key.
+    /// The configuration's key; `channels.<name>.concurrency` for a channel's own.
     pub key: String,
     /// The node, of a limit for each.
     pub node: Option<String>,
@@ -28,6 +23,21 @@ pub struct LimitLine {
     pub used: u64,
     /// How much is allowed.
     pub allowed: u64,
+}
+
+/// What `limits.duty` means for a node on which recliner's compactions ran. Unknown is null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DutyLine {
+    /// The node.
+    pub node: String,
+    /// The largest share of its time in which recliner's compactions may run, in percent.
+    pub allowed_percent: f64,
+    /// Since when recliner's compactions run there, or ran before the rest, without a break.
+    pub busy_since: String,
+    /// For how long.
+    pub busy_seconds: u64,
+    /// Until when the node rests; null while they still run.
+    pub rests_until: Option<String>,
 }
 
 /// When a channel may start anything, in the present week of UTC.
@@ -44,33 +54,57 @@ pub struct ChannelWeek {
 }
 
 impl LimitLine {
-    /// Every limit of a plan.
+    /// Every limit of a plan: those of the cluster, of each node, and of each channel on each node.
     #[must_use]
     pub fn all(plan: &Plan) -> Vec<Self> {
-        let limits = &plan.rules.limits;
-        let own = |job: &&Job| job.owner == JobOwner::Recliner;
-        let jobs = &plan.conditions.jobs;
-        let count = |found: usize| u64::try_from(found).unwrap_or(u64::MAX);
-        let line =
-            |key: &str, node, used, allowed| Self { key: key.to_owned(), node, used, allowed };
-        let starts = plan.conditions.constraints.recent_starts.iter();
-        let recent = starts.filter(|(at, _)| at.age(plan.planned_at) < Duration::from_secs(HOUR));
-        let spent = recent.map(|(_, bytes)| *bytes).sum();
+        let (limits, usage) = (&plan.rules.limits, plan.limit_usage());
         let mut lines = vec![
-            line(
-                "limits.cluster",
-                None,
-                count(jobs.compactions().filter(own).count()),
-                count(limits.cluster),
-            ),
-            line("limits.bytes_per_hour", None, spent, limits.bytes_per_hour),
+            Self::jobs("limits.cluster".to_owned(), None, usage.cluster(), limits.cluster),
+            Self {
+                key: "limits.bytes_per_hour".to_owned(),
+                node: None,
+                used: usage.spent_bytes(),
+                allowed: limits.bytes_per_hour,
+            },
         ];
         lines.extend(plan.snapshot.members().map(|(ix, node)| {
-            let here = jobs.compactions().filter(own).filter(|job| job.key.node == ix).count();
-            let name = Some(node.name.to_string());
-            line("limits.per_node", name, count(here), count(limits.per_node))
+            let used = usage.on_node(ix);
+            Self::jobs("limits.per_node".to_owned(), Some(&node.name), used, limits.per_node)
         }));
+        for (at, channel) in plan.channels.list.iter().enumerate() {
+            lines.extend(plan.snapshot.members().map(|(ix, node)| {
+                let key = format!("channels.{}.concurrency", channel.name);
+                Self::jobs(key, Some(&node.name), usage.of_channel(ix, at), channel.concurrency)
+            }));
+        }
         lines
+    }
+
+    fn jobs(key: String, node: Option<&str>, used: usize, allowed: usize) -> Self {
+        let count = |jobs: usize| u64::try_from(jobs).unwrap_or(u64::MAX);
+        let node = node.map(ToOwned::to_owned);
+        Self { key, node, used: count(used), allowed: count(allowed) }
+    }
+}
+
+impl DutyLine {
+    /// Every node that works or rests; none where the limit allows all of its time.
+    #[must_use]
+    pub fn all(plan: &Plan, now: Moment) -> Vec<Self> {
+        let is_limited = plan.rules.limits.duty_percent < 100.0;
+        let members = plan.snapshot.members().filter(|_| is_limited);
+        let lines = members.filter_map(|(ix, node)| {
+            let (period, rests_until) = plan.duty_on(ix)?;
+            let is_over = period.ended_at.is_some() && rests_until.is_none_or(|until| until <= now);
+            (!is_over).then(|| Self {
+                node: node.name.to_string(),
+                allowed_percent: plan.rules.limits.duty_percent,
+                busy_since: period.since.rfc3339(),
+                busy_seconds: period.length(now).as_secs(),
+                rests_until: rests_until.map(Moment::rfc3339),
+            })
+        });
+        lines.collect()
     }
 }
 

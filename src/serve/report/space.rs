@@ -1,13 +1,14 @@
 //! How many bytes there are, how many of them nothing needs, and what each volume has left.
 
 use crate::{
-    advice::Waste,
+    advice::{AdviceView, FillDates, Waste},
     model::{rounding::to_bytes, target::TargetKind},
     plan::{Plan, disk::Volume},
     table::NodeIx,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wall_clock::Moment;
 
 /// Bytes of the whole cluster, in all copies. Unknown is null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -18,12 +19,17 @@ pub struct Space {
     pub file_bytes: Option<u64>,
     /// Of these, what compactions would free, as predicted.
     pub reclaimable_bytes: Option<u64>,
+    /// Of these, files that nothing uses: orphans, stale indexes, leftovers of compactions, deleted files.
+    pub unused_bytes: Option<u64>,
     /// How many targets there are.
     pub targets: usize,
     /// How many of them wait for a compaction.
     pub waiting: usize,
     /// The volumes that are configured or were found.
     pub volumes: Vec<VolumeSpaceLine>,
+    /// Nodes for which the free space of no volume is known.
+    #[serde(default)]
+    pub nodes_without_space: Vec<String>,
 }
 
 /// What one volume holds, and what it has left. Unknown is null.
@@ -44,38 +50,58 @@ pub struct VolumeSpaceLine {
     pub reclaimable_bytes: Option<u64>,
     /// Files on it that nothing uses, likewise.
     pub unused_bytes: Option<u64>,
+    /// When it is full as its files grow now, if compaction keeps up; null if not within ten years, or unknown.
+    pub full_at: Option<String>,
+    /// The same if nothing is compacted.
+    pub full_uncompacted_at: Option<String>,
     /// Why its space is unknown.
     pub problem: Option<String>,
 }
 
 impl Space {
-    /// What a plan knows.
+    /// What a plan knows, and when volumes are full as the advice has it.
     #[must_use]
-    pub fn of(plan: &Plan) -> Self {
+    pub fn of(plan: &Plan, advice: &AdviceView) -> Self {
         let waste = Waste::of(&plan.snapshot);
-        let volumes = plan.conditions.disks.volumes.iter();
+        let disks = &plan.conditions.disks;
+        let is_known = |node: &str| disks.of_node(node).any(|volume| volume.space.is_some());
+        let members = plan.snapshot.members().map(|(_, node)| &node.name);
+        let dates = |volume: &Volume| advice.fill_dates.get(&volume.name).copied();
+        let lines = disks.volumes.iter();
+        let lines = lines
+            .map(|volume| VolumeSpaceLine::of(plan, volume, dates(volume).unwrap_or_default()));
         Self {
             generated_at: plan.snapshot.generated_at().rfc3339(),
             file_bytes: waste.file_bytes,
             reclaimable_bytes: waste.compactable_bytes,
+            unused_bytes: waste
+                .waste_bytes
+                .zip(waste.compactable_bytes)
+                .map(|(waste, compactable)| waste.saturating_sub(compactable)),
             targets: plan.snapshot.targets().count(),
             waiting: plan.queues.iter().map(|queue| queue.queued().len()).sum(),
-            volumes: volumes.map(|volume| VolumeSpaceLine::of(plan, volume)).collect(),
+            volumes: lines.collect(),
+            nodes_without_space: members
+                .filter(|name| !is_known(name))
+                .map(ToString::to_string)
+                .collect(),
         }
     }
 }
 
 impl VolumeSpaceLine {
-    fn of(plan: &Plan, volume: &Volume) -> Self {
+    fn of(plan: &Plan, volume: &Volume, dates: FillDates) -> Self {
         let files = Files::on(plan, volume);
         Self {
             volume: volume.name.to_string(),
             nodes: volume.nodes.iter().map(ToString::to_string).collect(),
             size_bytes: volume.space.and_then(|space| space.size),
             available_bytes: volume.space.map(|space| space.available),
-            live_bytes: files.map(|files| to_bytes(files.all - files.reclaimable)),
+            live_bytes: files.map(|files| to_bytes(files.used - files.reclaimable)),
             reclaimable_bytes: files.map(|files| to_bytes(files.reclaimable)),
-            unused_bytes: files.map(|files| files.unused),
+            unused_bytes: files.map(|files| to_bytes(files.unused)),
+            full_at: dates.compacted.map(Moment::rfc3339),
+            full_uncompacted_at: dates.uncompacted.map(Moment::rfc3339),
             problem: volume.problem.clone(),
         }
     }
@@ -84,9 +110,12 @@ impl VolumeSpaceLine {
 /// The files of all nodes on one volume, in bytes.
 #[derive(Clone, Copy, Default)]
 struct Files {
-    all: f64,
+    /// Of shards in the shard map and of views.
+    used: f64,
+    /// What compactions would free of those.
     reclaimable: f64,
-    unused: u64,
+    /// Of files that nothing uses.
+    unused: f64,
 }
 
 impl Files {
@@ -104,10 +133,12 @@ impl Files {
                 return None;
             }
             let shards = totals.sums_of(*ix, TargetKind::Db);
-            files.all += shards.file_bytes.get()? + share(views.file_bytes.get());
+            let orphans = shards.orphan_file.get().unwrap_or_default();
+            let of_orphans = shards.orphan_reclaimable.get().unwrap_or_default();
+            files.used += shards.file_bytes.get()? - orphans + share(views.file_bytes.get());
             files.reclaimable +=
-                shards.reclaimable_bytes.get()? + share(views.reclaimable_bytes.get());
-            files.unused += node.disk_usage.unwrap_or_default().unused_bytes();
+                shards.reclaimable_bytes.get()? - of_orphans + share(views.reclaimable_bytes.get());
+            files.unused += orphans + node.disk_usage.unwrap_or_default().unused_bytes() as f64;
         }
         Some(files)
     }

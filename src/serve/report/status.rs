@@ -5,6 +5,7 @@ use crate::{act::takeover::Takeovers, feeds::feed_client, scan};
 use couchdb_client::EntryStatus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use wall_clock::Moment;
 
 /// What recliner is, sees, and cannot see. Unknown is null.
@@ -52,8 +53,38 @@ pub struct Status {
     pub feeds: Feeds,
     /// What is taken over from smoosh, node by node.
     pub smoosh: Vec<TakeoverLine>,
+    /// The sidecars under `peers` that were asked.
+    #[serde(default)]
+    pub peers: Vec<PeerLine>,
     /// The configuration.
     pub config: ConfigLine,
+}
+
+/// A sidecar that reads the files of some nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PeerLine {
+    /// Its URL.
+    pub url: String,
+    /// The nodes whose files it reads, as it said last.
+    pub nodes: Vec<String>,
+    /// When it last answered.
+    pub last_answer: Option<String>,
+    /// Why it did not answer when it was last asked; null if it did.
+    pub problem: Option<String>,
+}
+
+impl PeerLine {
+    /// Every sidecar that was asked.
+    #[must_use]
+    pub fn all(status: &scan::ScanStatus) -> Vec<Self> {
+        let line = |(url, peer): (&Arc<str>, &scan::PeerStatus)| Self {
+            url: url.to_string(),
+            nodes: peer.nodes.iter().map(ToString::to_string).collect(),
+            last_answer: peer.last_answer.map(Moment::rfc3339),
+            problem: peer.problem.clone(),
+        };
+        status.peers.iter().map(line).collect()
+    }
 }
 
 /// How a URL of CouchDB answers.

@@ -73,6 +73,10 @@ vocabularies! {
     Mode: channel::Mode::ALL.map(channel::Mode::label);
     /// A gate that can hold back all starts on a node.
     Gate: plan::Gate::ALL.map(plan::Gate::label);
+    /// A signal of pressure on a node.
+    Signal: plan::pressure::Signal::ALL.map(plan::pressure::Signal::label);
+    /// What the numbers of a signal count.
+    SignalUnit: plan::pressure::Signal::ALL.map(plan::pressure::Signal::unit);
     /// What makes the numbers of a start less certain.
     Caveat: plan::Caveat::ALL.map(plan::Caveat::label);
     /// What is known of CouchDB's own compaction daemon on a node.

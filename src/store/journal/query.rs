@@ -9,7 +9,7 @@ use crate::model::{
     records::{JobResult, Outcome},
     target::TargetSelector,
 };
-use redb::{AccessGuard, ReadTransaction, ReadableTable as _, StorageError};
+use redb::{AccessGuard, ReadTransaction, StorageError};
 use wall_clock::Moment;
 
 /// Why a query failed; any error of the database library.
@@ -42,6 +42,8 @@ pub struct EventsQuery {
     pub target: Option<TargetSelector>,
     /// Only numbers above this. Without `since` and `from`, the newest events are returned.
     pub after_seq: Option<u64>,
+    /// Only numbers below this.
+    pub before_seq: Option<u64>,
     /// Only events recorded at or after this time.
     pub from: Option<Moment>,
     /// Maximum number of events.
@@ -128,6 +130,7 @@ pub(super) fn events(
     query: &EventsQuery,
 ) -> Result<Page<JournalEvent>, JournalReadError> {
     let (own, databases) = (tx.open_table(EVENTS)?, tx.open_table(DB_EVENTS)?);
+    let before = query.before_seq.unwrap_or(u64::MAX);
     let wanted = |entry: Result<RawEntry<'_>, StorageError>| {
         let (seq, entry) = entry?;
         let (at, json) = entry.value();
@@ -140,7 +143,8 @@ pub(super) fn events(
     };
     match query.after_seq.or_else(|| query.from.map(|_| 0)) {
         Some(since) => {
-            let behind = since.saturating_add(1)..;
+            let first = since.saturating_add(1);
+            let behind = first..before.max(first);
             let (own, databases) = (own.range(behind.clone())?, databases.range(behind)?);
             collect_page(
                 merge_entries(own, databases, |one, two| one < two).map(wanted),
@@ -148,7 +152,7 @@ pub(super) fn events(
             )
         }
         None => {
-            let (own, databases) = (own.iter()?.rev(), databases.iter()?.rev());
+            let (own, databases) = (own.range(..before)?.rev(), databases.range(..before)?.rev());
             let newest = merge_entries(own, databases, |one, two| one > two);
             let mut page = collect_page(newest.map(wanted), query.limit)?;
             page.entries.reverse();
@@ -163,7 +167,9 @@ pub(super) fn first_of_newest(
     query: &EventsQuery,
 ) -> Result<Option<u64>, JournalReadError> {
     let (own, databases) = (tx.open_table(EVENTS)?, tx.open_table(DB_EVENTS)?);
-    let newest = merge_entries(own.iter()?.rev(), databases.iter()?.rev(), |one, two| one > two);
+    let before = query.before_seq.unwrap_or(u64::MAX);
+    let (own, databases) = (own.range(..before)?.rev(), databases.range(..before)?.rev());
+    let newest = merge_entries(own, databases, |one, two| one > two);
     let all = query.types.is_empty() && query.target.is_none();
     let mut found = (0, None);
     for entry in newest {

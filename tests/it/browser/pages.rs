@@ -1,9 +1,8 @@
 //! Every page, at the sizes of a phone and of a screen, light and dark: nothing sticks out, nothing complains,
 //! and axe finds nothing that keeps anybody from using it.
 
-use super::{Browser, Served, Site, assert_quiet, hostile, webdriver::ENTER};
+use super::{Browser, Served, Site, assert_quiet, encoded, hostile, webdriver::ENTER};
 use crate::skipped::skipped;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use std::{env, fs, path::PathBuf};
 
@@ -15,10 +14,6 @@ const AXE: &str = "RECLINER_TEST_AXE";
 
 /// Where pictures of all pages are written, if anywhere.
 const PICTURES: &str = "RECLINER_TEST_PICTURES";
-
-fn encoded(text: &str) -> String {
-    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
-}
 
 /// Every page with a name for its picture, most of them with something in them.
 async fn pages(served: &Served) -> Vec<(&'static str, String)> {

@@ -2,7 +2,7 @@
 //! have no scripts.
 
 use super::{
-    Browser, PATIENCE, Served, Site, administrator, assert_quiet,
+    Browser, PATIENCE, Served, Site, administrator, assert_quiet, encoded,
     webdriver::{ENTER, ESCAPE},
     written,
 };
@@ -61,10 +61,10 @@ async fn targets_are_searched_filtered_sorted_and_paged() {
 
     served.open(&browser, "targets?kind=db").await;
     assert_eq!(column(&browser, 0).await.len(), 100);
-    browser.click_text("after →").await;
+    browser.click_text("Next →").await;
     browser.until("location.search.includes('offset=100')").await;
     assert!(column(&browser, 0).await.len() >= 20);
-    browser.click_text("← before").await;
+    browser.click_text("← Previous").await;
     browser.until("!location.search.includes('offset=100')").await;
 
     // Whatever is open follows the sort; a second click turns it round.
@@ -130,18 +130,19 @@ async fn orders_are_confirmed_carried_out_and_in_the_journal() {
     browser.until("document.title.startsWith('Compact now?')").await;
     let asked = browser.text("main").await;
     for part in
-        ["No channel takes it", "It would send POST /_node/node1@127.0.0.1/", "frees", "peak"]
+        ["No channel takes it", "The request: POST /_node/node1@127.0.0.1/", "frees", "peak"]
     {
         assert!(asked.contains(part), "{part} is not in {asked}");
     }
-    // Without force it is refused, and the page says why.
+    // Force is proposed, because without it the order is refused, and the page says why.
+    browser.click("input[name=force]").await;
     browser.click("button.do").await;
     browser.until("document.title.startsWith('Not done')").await;
     // The browser notes the status, 409.
     assert_eq!(browser.console().await.len(), 1);
     browser.script("history.back()").await;
     browser.until("document.querySelector('input[name=force]')").await;
-    browser.click("input[name=force]").await;
+    browser.script("document.querySelector('input[name=force]').checked = true;").await;
     browser.click("button.do").await;
     browser.until("document.title.startsWith('Done')").await;
 
@@ -175,10 +176,17 @@ async fn where_orders_are_off_the_page_says_what_to_set() {
     let Some(browser) = Browser::start().await else { return };
     let site = Site::open(forty()).await;
     let dir = tempfile::tempdir().unwrap();
-    let served = Served::start(&site, dir.path(), "mode: advise\n", &[]).await;
+    let served = Served::start(&site, dir.path(), ENFORCING, &[]).await;
     served.open(&browser, "targets?search=db39").await;
     browser.click("td a").await;
-    browser.click_text("Compact now …").await;
+    browser.until("location.pathname === '/target'").await;
+    let shown = browser.text("main").await;
+    assert!(shown.contains("--web.enable-admin-api"), "{shown}");
+    assert!(shown.contains("The request: POST /_node/"), "{shown}");
+    assert!(!shown.contains("Compact now"), "{shown}");
+    let id = browser.script("return new URLSearchParams(location.search).get('id');").await;
+    let id = id.as_str().expect("an id is text");
+    served.open(&browser, &format!("act?order=compact&target={}", encoded(id))).await;
     browser.until("document.title.startsWith('Compact now?')").await;
     assert!(browser.text("main").await.contains("--web.enable-admin-api"));
     assert_eq!(browser.script("return document.querySelector('button.do');").await, Value::Null);
@@ -357,7 +365,7 @@ async fn everything_works_without_scripts() {
     let served = Served::start(&site, dir.path(), "mode: advise\n", &ADMIN).await;
     served.open(&browser, "").await;
     let loading = browser.text("#live-state").await;
-    assert_eq!(loading, "as of its loading", "no script ran");
+    assert_eq!(loading, "not updating", "no script ran");
     browser.write("#page-search", "db07").await;
     browser.write("#page-search", ENTER).await;
     // What a test asks is not a script of the page.

@@ -160,7 +160,7 @@ fn each_condition_has_its_reason() {
         (BuildRefusal::Maintenance, |world| {
             let node = NodePressure { maintenance_since: Some(ago(9)), ..NodePressure::default() };
             let nodes = [(world.nodes[1], node)].into();
-            world.plan.conditions.pressures = Arc::new(Pressures { nodes });
+            world.plan.conditions.pressures = Arc::new(Pressures { nodes, ..Pressures::default() });
         }),
         (BuildRefusal::Pressure, |world| {
             let held = crate::plan::pressure::PressureHold {
@@ -171,7 +171,7 @@ fn each_condition_has_its_reason() {
             };
             let node = NodePressure { hold: Some(held), ..NodePressure::default() };
             let nodes = [(world.nodes[0], node)].into();
-            world.plan.conditions.pressures = Arc::new(Pressures { nodes });
+            world.plan.conditions.pressures = Arc::new(Pressures { nodes, ..Pressures::default() });
         }),
         (BuildRefusal::Resharding, |world| {
             world.draft.set_state(world.shard, TargetState::Resharding);

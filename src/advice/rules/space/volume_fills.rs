@@ -3,12 +3,11 @@
 use super::super::{Rule, VOLUME_FILLS};
 use crate::{
     advice::{
-        Evidence, Finding, Findings, FullDates, Gain, GrowthSums, Remedy, Severity, Situation,
-        Subject,
+        Evidence, Finding, Findings, FullDates, Gain, Remedy, Severity, Situation, Subject,
+        VolumeCourse,
     },
     model::{rounding::to_bytes, settings::advice::AdviceSettings},
     plan::disk::Volume,
-    table::NodeIx,
     text::{duration::format_rounded, size::format_size_short},
 };
 use std::time::Duration;
@@ -23,9 +22,6 @@ pub(super) const RULE: Rule = Rule {
 };
 
 const DAY: Duration = Duration::from_secs(86_400);
-
-/// Nobody plans further ahead.
-const FAR: Duration = Duration::from_secs(10 * 366 * 86_400);
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     for volume in &situation.inputs.plan.conditions.disks.volumes {
@@ -79,46 +75,7 @@ fn word(date: Option<Moment>) -> String {
     date.map_or_else(|| "never".to_owned(), |at| at.date())
 }
 
-/// How full a volume gets.
-struct VolumeCourse {
-    available: u64,
-    reclaimable: f64,
-    growth: GrowthSums,
-    /// For how long growth was measured.
-    watched: Duration,
-    /// Until it is full if nothing is compacted, and if compaction keeps up; none beyond ten years.
-    uncompacted: Option<Duration>,
-    compacted: Option<Duration>,
-}
-
 impl VolumeCourse {
-    /// None if its space or its growth is not known.
-    fn of(situation: &Situation<'_>, volume: &Volume) -> Option<Self> {
-        let available = volume.space?.available;
-        let disks = &situation.inputs.plan.conditions.disks;
-        let members: Vec<_> = situation.snapshot().members().collect();
-        let (mut growth, mut reclaimable) = (GrowthSums::default(), 0.0);
-        let views = situation.survey.node(NodeIx::CLUSTER);
-        for name in &volume.nodes {
-            let (ix, _) = members.iter().find(|(_, node)| node.name == *name && node.is_served)?;
-            if disks.of_node(name).count() != 1 {
-                return None;
-            }
-            let node = situation.survey.node(*ix);
-            let share = 1.0 / members.len() as f64;
-            growth.add(&node.growth, 1.0);
-            growth.add(&views.growth, share);
-            reclaimable += node.reclaimable_bytes as f64 + views.reclaimable_bytes as f64 * share;
-        }
-        let watched = growth.watched()?;
-        if watched < situation.settings().min_watched {
-            return None;
-        }
-        let uncompacted = full_after(available as f64, growth.file_rate);
-        let compacted = full_after(available as f64 + reclaimable, growth.active_rate);
-        Some(Self { available, reclaimable, growth, watched, uncompacted, compacted })
-    }
-
     fn severity(&self, settings: &AdviceSettings) -> Option<Severity> {
         let within = |time: Option<Duration>, limit| time.is_some_and(|time| time <= limit);
         if within(self.compacted, settings.full_soon) {
@@ -247,12 +204,6 @@ fn remedy(volume: &Volume, severity: Severity) -> Vec<Remedy> {
         )),
         ahead,
     ]
-}
-
-/// When so much space is used up at this rate; none if it is not, or not within ten years.
-fn full_after(free: f64, rate: f64) -> Option<Duration> {
-    let time = (rate > 0.0).then(|| Duration::try_from_secs_f64(free / rate).ok()).flatten();
-    time.filter(|time| *time <= FAR)
 }
 
 /// `on 2026-12-01, in 10d`.

@@ -122,7 +122,7 @@ fn an_order_is_sent_once_and_only_after_its_exact_request_was_shown() {
     let shown = asked(&model);
     let request = r#"POST /api/v1/suspend {"scope":"channel:ratio_dbs","why":"a \"move\""}"#;
     assert!(shown.contains(request), "{shown}");
-    assert!(shown.contains("Nothing starts any more"), "{shown}");
+    assert!(shown.contains("No compaction of channel ratio_dbs starts"), "{shown}");
     let sent = press(&mut model, &[Key::Enter, Key::Enter, Key::Escape, Key::Char('x')]);
     let [Request::Send(order)] = sent.as_slice() else { panic!("{sent:?}") };
     assert!(matches!(&order, Order::Suspend { why, .. } if why == "a \"move\""));

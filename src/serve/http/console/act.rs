@@ -5,9 +5,10 @@
 
 use super::{failed, form_of, given, response};
 use crate::{
-    plan::{Decision, Plan},
+    model::{channel::Mode, target::TargetState},
+    plan::{Decision, Plan, RefusalReason},
     serve::{
-        console::{self, AskedCompaction, Confirmation, Given},
+        console::{self, AskedCompaction, Confirmation, Given, capital},
         http::{
             AppState, admin, advice,
             api::{ApiError, ValidQuery, in_turn, success},
@@ -19,6 +20,7 @@ use crate::{
             orders::{CompactOrder, OrderPermission, Permissions, ResumeOrder, SuspendOrder},
         },
     },
+    table::TargetRef,
 };
 use axum::{
     Extension,
@@ -37,7 +39,7 @@ const MAX_ANSWER: usize = 1 << 22;
 type Asked = (&'static str, &'static str, &'static str);
 
 const WHY: Asked = ("why", "Why (kept in the journal):", "a backup runs");
-const FORCE: Asked = ("force", "Even though no channel takes it, or although it rests:", "");
+const FORCE: Asked = ("force", "Force: ignore channel rules and cool-down", "");
 const FOR: Asked = ("for", "For how long:", "30d");
 
 /// An order that a page offers.
@@ -80,8 +82,8 @@ const OFFERS: [Offer; 8] = [
         fields: &["target", "all"],
         asks: &[],
         does: |of| match of.get("target") {
-            "" => "All targets that failed too often may start again.".to_owned(),
-            target => format!("{target} may start again although it failed before."),
+            "" => "All quarantined targets may start again.".to_owned(),
+            target => format!("{target} may start again."),
         },
     },
     Offer {
@@ -96,21 +98,16 @@ const OFFERS: [Offer; 8] = [
         permission: Permission::Admin,
         fields: &["node", "channel"],
         asks: &[],
-        does: |_| {
-            "The queues are emptied; what is still worth compacting waits anew when it is read again.".to_owned()
-        },
+        does: |_| "The queues are emptied; targets are queued again at the next sweep.".to_owned(),
     },
     Offer {
         order: "advice/mute",
         permission: Permission::Admin,
         fields: &["code", "subject"],
         asks: &[FOR, WHY],
-        does: |of| {
-            format!(
-                "The advice {} about {} does not count any more for that time.",
-                of.get("code"),
-                of.get("subject")
-            )
+        does: |of| match of.get("subject") {
+            "" => format!("Mutes all advice {} for that time.", of.get("code")),
+            subject => format!("Mutes advice {} for {subject} for that time.", of.get("code")),
         },
     },
     Offer {
@@ -118,8 +115,9 @@ const OFFERS: [Offer; 8] = [
         permission: Permission::Admin,
         fields: &["code", "subject"],
         asks: &[],
-        does: |of| {
-            format!("The advice {} about {} counts again.", of.get("code"), of.get("subject"))
+        does: |of| match of.get("subject") {
+            "" => format!("Advice {} counts again.", of.get("code")),
+            subject => format!("Advice {} for {subject} counts again.", of.get("code")),
         },
     },
 ];
@@ -166,11 +164,14 @@ pub(super) async fn ask(
     let asked = async {
         let (offer, given, refused) = asked?;
         let compaction = match offer.order {
-            "compact" => asked_for(&state, &turns, given.get("target")).await,
+            "compact" => asked_for(&state, &turns, given.get("target")).await.map(Some),
             _ => Ok(None),
         };
-        let (compaction, unclear) = match compaction {
-            Ok(compaction) => (compaction, None),
+        let (compaction, impossible) = match compaction {
+            Ok(compaction) => {
+                let refused = compaction.as_ref().and_then(|it| it.refused.clone());
+                (compaction, refused)
+            }
             Err(why) => (None, Some(why.why)),
         };
         let fields = offer.fields.iter().filter(|key| !given.get(key).is_empty());
@@ -180,7 +181,7 @@ pub(super) async fn ask(
             fields: fields.map(|key| ((*key).to_owned(), given.get(key).to_owned())).collect(),
             asks: offer.asks.to_vec(),
             compaction,
-            refused: refused.map(|why| why.to_string()).or(unclear),
+            refused: refused.map(|why| why.to_string()).or(impossible),
         })
     };
     match asked.await {
@@ -189,30 +190,69 @@ pub(super) async fn ask(
     }
 }
 
-/// What compacting a target would send and do, and what holds it back now; none if no order starts it.
+/// What an order to compact a target would send and do, and whether it would be refused.
 async fn asked_for(
     state: &AppState,
     turns: &ConcurrencyLimit,
     text: &str,
-) -> Result<Option<AskedCompaction>, ApiError> {
+) -> Result<AskedCompaction, ApiError> {
     let text = text.to_owned();
     in_turn(state, turns, move |plan: Arc<Plan>| {
         let (ix, id) = admin::one_target(&plan, &text)?;
         let gone = || ApiError::absent(format!("{id} no longer exists"));
         let target = plan.snapshot.target(ix).ok_or_else(gone)?;
-        let start = plan.start_if_ordered(target);
-        let Some(start) = start.and_then(|start| StartLine::of(&plan, &start)) else {
-            return Ok(None);
-        };
-        let decision = plan.decision(target);
-        let needs_force = decision == Decision::NotTaken;
-        let waits = match decision {
-            Decision::Refused(refusal) => Some(report::why(&plan, target, &refusal)),
-            Decision::Start | Decision::NotTaken => None,
-        };
-        Ok(Some(AskedCompaction { start, waits, needs_force }))
+        Ok(if_ordered(&plan, target))
     })
     .await
+}
+
+/// What would happen if an operator ordered a compaction of a target.
+pub(super) fn if_ordered(plan: &Plan, target: TargetRef<'_>) -> AskedCompaction {
+    let start = plan.start_if_ordered(target).and_then(|start| StartLine::of(plan, &start));
+    let (waits, needs_force) = match plan.decision(target) {
+        Decision::Refused(refusal) => {
+            (Some((refusal.reason, report::why(plan, target, &refusal))), is_rest(refusal.reason))
+        }
+        Decision::NotTaken => (None, true),
+        Decision::Start => (None, false),
+    };
+    let refused = if start.is_none() {
+        Some(no_request(target).to_owned())
+    } else if plan.rules.mode == Mode::Advise {
+        Some("recliner only advises, so it starts nothing. Set mode: enforce to let it.".to_owned())
+    } else {
+        let for_good = waits.as_ref().filter(|(reason, _)| holds_orders_for_good(*reason));
+        for_good.map(|(_, why)| [&capital(why), "."].concat())
+    };
+    AskedCompaction { start, waits: waits.map(|(_, why)| why), needs_force, refused }
+}
+
+/// Whether a target rests after what happened to it, so that only force starts it.
+const fn is_rest(reason: RefusalReason) -> bool {
+    matches!(reason, RefusalReason::CoolDown | RefusalReason::Quarantined | RefusalReason::Futile)
+}
+
+/// Whether an order that waits for the end of this would wait for a change of the settings.
+const fn holds_orders_for_good(reason: RefusalReason) -> bool {
+    matches!(reason, RefusalReason::Mode | RefusalReason::Excluded | RefusalReason::NoEvidence)
+}
+
+/// Why no order starts a compaction of a target.
+fn no_request(target: TargetRef<'_>) -> &'static str {
+    match target.state() {
+        TargetState::Missing => "The node does not have this file, so there is nothing to compact.",
+        TargetState::Orphan => {
+            "This file is not in the shard map, so CouchDB serves it to nobody and no channel takes it."
+        }
+        TargetState::Unaddressable => "No request can carry its name.",
+        TargetState::Resharding => "Its shard is being split or moved; compact it afterwards.",
+        TargetState::Ok if target.is_part() => {
+            "CouchDB has no request that compacts one part of a view; compact the whole view."
+        }
+        TargetState::Ok => {
+            "No channel is for targets of this kind and name; add one under channels."
+        }
+    }
 }
 
 /// Carries out the order of a form.
@@ -248,8 +288,7 @@ pub(super) async fn act(
         _ => advice::unmute(shown, turns, order).await,
     };
     let code = answer.status();
-    let target = Some(given.get("target")).filter(|target| !target.is_empty());
-    let page = console::done(offer.order, target, &said(answer).await);
+    let page = console::done(offer.order, &given, &said(answer).await);
     response(&state, code, &page)
 }
 

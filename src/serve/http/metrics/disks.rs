@@ -74,7 +74,8 @@ mod tests {
         let disks = Disks { volumes: vec![volume("x", Some(space)), volume("y", None)] };
         let signals = BTreeMap::from([(Signal::ProbeLatency, 0.25)]);
         let of_node = NodePressure { signals, ..NodePressure::default() };
-        let pressures = Pressures { nodes: BTreeMap::from([(node, of_node)]) };
+        let pressures =
+            Pressures { nodes: BTreeMap::from([(node, of_node)]), ..Pressures::default() };
         let text = |jobs: &Jobs| {
             let mut writer = Writer::new(TextFormat::Text, Encoding::Identity);
             write(&mut writer, &disks, jobs, &snapshot);

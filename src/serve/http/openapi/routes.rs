@@ -272,7 +272,7 @@ fn watching_the_cluster() -> Vec<Operation> {
             READ,
         )
         .with_detail(
-            "Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by` whom, `why`, and all of it in a sentence (`says`).",
+            "Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, sidecars (`peers`), what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by` whom, `why`, and all of it in a sentence (`says`).",
         ),
         read::<NoQuery, Space>(
             "/api/v1/space",
@@ -281,7 +281,7 @@ fn watching_the_cluster() -> Vec<Operation> {
             READ,
         )
         .with_detail(
-            "All copies count. What compactions would free is predicted; of a volume, live, reclaimable and unused bytes are null where a node has several volumes. `usage` says whose bytes they are.",
+            "All copies count. What compactions would free is predicted; of a volume, live, reclaimable and unused bytes are null where a node has several volumes. `full_at` is when a volume is full as its files grow now if compaction keeps up, `full_uncompacted_at` if nothing is compacted. `nodes_without_space` are the nodes whose free space is unknown. `usage` says whose bytes they are.",
         ),
         read::<TargetQuery, Targets>(
             "/api/v1/targets",
@@ -296,7 +296,7 @@ fn watching_the_cluster() -> Vec<Operation> {
             READ,
         )
         .with_detail(
-            "Each queue with its size, capacity, reclaimable bytes and its targets. `limits` has each limit on recliner's own compactions with what is used of it; `windows`, for each channel, in which hours of the present week (UTC, from Monday on) it may start anything.",
+            "Each queue with its size, capacity, reclaimable bytes and its targets. `limits` has each limit with what compactions use of it, whatever started them, each channel's `concurrency` included; `duty`, the nodes that work or rest by `limits.duty`; `windows`, for each channel, in which hours of the present week (UTC, from Monday on) it may start anything.",
         ),
         read::<QueueQuery, Planned>(
             "/api/v1/plan",

@@ -227,7 +227,7 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
     })
     .await;
     assert_eq!(status, StatusCode::CONFLICT);
-    let says = "ratio_dbs: 1 change since the last compaction, it takes 2 or more";
+    let says = "ratio_dbs: 1 change since the last compaction; the minimum is 2";
     let force = "--force compacts it anyway";
     assert_eq!(body["error"], format!("no channel takes {SHARD} ({says}); {force}"));
     assert_eq!(body["data"]["misses"][0]["limit"], 2.0);

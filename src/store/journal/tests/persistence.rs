@@ -335,6 +335,11 @@ async fn history_and_events_are_filtered_and_paged() {
     let after = EventsQuery { after_seq: Some(16), limit: 1, ..all.clone() };
     let after = journal.events(after).await.unwrap();
     assert_eq!((seqs(&after), after.has_more), (vec![18], true));
+    let older = EventsQuery { before_seq: Some(14), ..all.clone() };
+    assert_eq!(seqs(&journal.events(older.clone()).await.unwrap()), [6, 8, 10, 12]);
+    assert_eq!(journal.first_of_newest_events(older.clone()).await.unwrap(), Some(6));
+    let between = EventsQuery { after_seq: Some(8), ..older };
+    assert_eq!(seqs(&journal.events(between).await.unwrap()), [10, 12]);
     let written = newest.entries[0].1.at;
     for (from, expected) in
         [(written, &[2, 4, 6, 8][..]), (Moment::from_unix(written.unix() + 1), &[])]

@@ -1,0 +1,83 @@
+//! How full volumes get, by the growth of the files on them.
+
+use super::{GrowthSums, Situation};
+use crate::{plan::disk::Volume, table::NodeIx};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use wall_clock::Moment;
+
+/// Nobody plans further ahead.
+const FAR: Duration = Duration::from_secs(10 * 366 * 86_400);
+
+/// How full a volume gets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct VolumeCourse {
+    /// Free bytes.
+    pub(super) available: u64,
+    /// Bytes that compactions would free.
+    pub(super) reclaimable: f64,
+    /// How fast its files grow.
+    pub(super) growth: GrowthSums,
+    /// For how long growth was measured.
+    pub(super) watched: Duration,
+    /// Until it is full if nothing is compacted; none beyond ten years.
+    pub(super) uncompacted: Option<Duration>,
+    /// The same if compaction keeps up.
+    pub(super) compacted: Option<Duration>,
+}
+
+/// When a volume is full as its files grow now; none if not within ten years.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FillDates {
+    /// If nothing is compacted.
+    pub uncompacted: Option<Moment>,
+    /// If compaction keeps up.
+    pub compacted: Option<Moment>,
+}
+
+impl VolumeCourse {
+    /// None if its space or its growth is not known.
+    pub(super) fn of(situation: &Situation<'_>, volume: &Volume) -> Option<Self> {
+        let available = volume.space?.available;
+        let disks = &situation.inputs.plan.conditions.disks;
+        let members: Vec<_> = situation.snapshot().members().collect();
+        let (mut growth, mut reclaimable) = (GrowthSums::default(), 0.0);
+        let views = situation.survey.node(NodeIx::CLUSTER);
+        for name in &volume.nodes {
+            let (ix, _) = members.iter().find(|(_, node)| node.name == *name && node.is_served)?;
+            if disks.of_node(name).count() != 1 {
+                return None;
+            }
+            let node = situation.survey.node(*ix);
+            let share = 1.0 / members.len() as f64;
+            growth.add(&node.growth, 1.0);
+            growth.add(&views.growth, share);
+            reclaimable += node.reclaimable_bytes as f64 + views.reclaimable_bytes as f64 * share;
+        }
+        let watched = growth.watched()?;
+        if watched < situation.settings().min_watched {
+            return None;
+        }
+        let uncompacted = full_after(available as f64, growth.file_rate);
+        let compacted = full_after(available as f64 + reclaimable, growth.active_rate);
+        Some(Self { available, reclaimable, growth, watched, uncompacted, compacted })
+    }
+}
+
+/// When each volume whose growth is known is full, by its name.
+pub(super) fn fill_dates(situation: &Situation<'_>) -> BTreeMap<Arc<str>, FillDates> {
+    let volumes = situation.inputs.plan.conditions.disks.volumes.iter();
+    let date = |time: Option<Duration>| time.map(|time| situation.now.plus(time));
+    let dates = volumes.filter_map(|volume| {
+        let course = VolumeCourse::of(situation, volume)?;
+        let dates =
+            FillDates { uncompacted: date(course.uncompacted), compacted: date(course.compacted) };
+        Some((Arc::clone(&volume.name), dates))
+    });
+    dates.collect()
+}
+
+/// When so much space is used up at this rate; none if it is not, or not within ten years.
+fn full_after(free: f64, rate: f64) -> Option<Duration> {
+    let time = (rate > 0.0).then(|| Duration::try_from_secs_f64(free / rate).ok()).flatten();
+    time.filter(|time| *time <= FAR)
+}

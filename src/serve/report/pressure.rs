@@ -1,0 +1,74 @@
+//! How busy a node is, and what its own daemon does.
+
+use super::{words, words::Word};
+use crate::{
+    plan::pressure::{Pressures, Signal},
+    table::{NodeIx, NodeSmoosh},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One signal of pressure on a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PressureLine {
+    /// The signal.
+    #[schemars(with = "words::Signal")]
+    pub signal: Word,
+    /// What its numbers count: `seconds`, `processes`, `changes` or `indexers`.
+    #[schemars(with = "words::SignalUnit")]
+    pub unit: Word,
+    /// Its median over the last readings.
+    pub value: f64,
+    /// Above this nothing starts.
+    pub high: Option<f64>,
+    /// Starts resume at this or below.
+    pub low: Option<f64>,
+    /// Whether it holds back starts now.
+    pub holds: bool,
+}
+
+impl PressureLine {
+    /// Every signal of a node that could be read.
+    pub(super) fn all(pressures: &Pressures, node: NodeIx) -> Vec<Self> {
+        let Some(of_node) = pressures.nodes.get(&node) else { return Vec::new() };
+        let line = |(signal, value): (&Signal, &f64)| {
+            let marks = pressures.marks.get(signal);
+            Self {
+                signal: signal.label().into(),
+                unit: signal.unit().into(),
+                value: *value,
+                high: marks.map(|marks| marks.high),
+                low: marks.map(|marks| marks.low),
+                holds: of_node.hold.is_some_and(|hold| hold.signal == *signal),
+            }
+        };
+        of_node.signals.iter().map(line).collect()
+    }
+}
+
+/// One channel of a node's smoosh.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SmooshChannelLine {
+    /// Its name.
+    pub channel: String,
+    /// Running compactions.
+    pub active: u64,
+    /// Compactions that are about to start.
+    pub starting: u64,
+    /// Queued files.
+    pub waiting: u64,
+}
+
+impl SmooshChannelLine {
+    /// Every channel of a node's daemon.
+    pub(super) fn all(smoosh: &NodeSmoosh) -> Vec<Self> {
+        let NodeSmoosh::Channels(channels) = smoosh else { return Vec::new() };
+        let line = |channel: &crate::table::SmooshChannel| Self {
+            channel: channel.name.to_string(),
+            active: channel.active,
+            starting: channel.starting,
+            waiting: channel.waiting,
+        };
+        channels.iter().map(line).collect()
+    }
+}
