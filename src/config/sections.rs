@@ -170,6 +170,29 @@ fn check(file: &mut FileSettings, section: &mut Section<'_, '_>) {
     }
 }
 
+/// Notes the volumes whose size is needed and not given.
+fn note_unknown_sizes(settings: &Settings, section: &mut Section<'_, '_>) {
+    let Some(found) = section.value_at("headroom") else { return };
+    let headroom = &settings.headroom;
+    let mut effects = Vec::new();
+    if headroom.keep_free_percent > 0.0 {
+        effects.push("headroom.keep_free keeps nothing free there");
+    }
+    if settings.channels.by_rent().next().is_some() {
+        effects.push("the horizons of channels by rent do not shorten as it fills");
+    }
+    if effects.is_empty() {
+        return;
+    }
+    let effects = effects.join(", and ");
+    for (at, _) in headroom.volumes.iter().enumerate().filter(|(_, it)| !it.has_size()) {
+        let says = format!(
+            "the size of this volume is unknown, so {effects}; add size, or prometheus.size_query"
+        );
+        section.report.note(found.at, &format!("headroom.volumes[{at}]"), says);
+    }
+}
+
 // A setting that no key makes does not compile.
 #[rustfmt::skip]
 const _: fn(&Settings) = |Settings {
