@@ -92,11 +92,17 @@ pub(super) fn document() -> Form<FileSettings> {
     section(file_keys(), check)
 }
 
-/// The part of a file that says under which rules compactions start.
+/// The part of a file that says under which rules compactions start, and the names of nodes, which tell
+/// which cluster it is for.
 pub(super) fn policy() -> Form<FileSettings> {
+    let about = (COUCHDB, "Nodes' own addresses.");
+    let names = Key::new(about, None, couchdb::nodes_form(), |file| file, |file| file);
     let keys = file_keys().into_iter().filter(|key| POLICY_KEYS.contains(&key.name()));
-    section(keys.collect(), check)
+    section(std::iter::once(names).chain(keys).collect(), check)
 }
+
+/// The section of which only the names of nodes count as policy.
+const COUCHDB: &str = "couchdb";
 
 /// Removes the keys of a file that say nothing about these rules.
 pub(super) fn keep_policy(file: &mut Node) {
@@ -104,12 +110,17 @@ pub(super) fn keep_policy(file: &mut Node) {
     let is_other =
         |name: &str| keys.iter().any(|key| key.name() == name) && !POLICY_KEYS.contains(&name);
     if let Value::Map(entries) = &mut file.value {
-        entries.retain(|(key, _)| !is_other(&key.text));
+        entries.retain(|(key, _)| key.text == COUCHDB || !is_other(&key.text));
+        for (_, couchdb) in entries.iter_mut().filter(|(key, _)| key.text == COUCHDB) {
+            if let Value::Map(entries) = &mut couchdb.value {
+                entries.retain(|(key, _)| key.text == "nodes");
+            }
+        }
     }
 }
 
 fn file_keys() -> Vec<Key<FileSettings>> {
-    let about = ("couchdb", "How CouchDB is reached.");
+    let about = (COUCHDB, "How CouchDB is reached.");
     let mut keys = vec![Key::new(about, None, couchdb::form(), |file| file, |file| file)];
     keys.extend(keys!(in FileSettings {
         "nodes" => settings.nodes, NextSweep, nodes(),
@@ -157,6 +168,7 @@ fn file_keys() -> Vec<Key<FileSettings>> {
 }
 
 fn check(file: &mut FileSettings, section: &mut Section<'_, '_>) {
+    note_unknown_sizes(&file.settings, section);
     section
         .refuse_key("web", "not set in this file, but by flags: --web.listen-address and others");
     section.refuse_key("storage", "not set in this file, but by a flag: --storage.path");
