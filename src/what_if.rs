@@ -6,7 +6,7 @@
 //!
 //! What is simplified: sizes grow smoothly; a compaction takes its predicted bytes at the rate that
 //! was measured, or at [`ASSUMED_RATE`]; a view's copies are spread evenly over the nodes; nothing is
-//! suspended, and nothing fails. CouchDB's smoosh does less than [`Policy::smoosh`]: see there.
+//! suspended, split or being built, and nothing fails. CouchDB's smoosh does less than [`Policy::smoosh`]: see there.
 
 mod batch_slots;
 mod compaction;

@@ -72,9 +72,10 @@ fn only(preset: ChannelPreset, name: &str, databases: &str) -> Channel {
 
 /// A job that this process started.
 fn job(start: &PlannedStart, target: TargetRef<'_>, node: NodeIx, now: u64) -> Job {
-    let kind = match target.kind() {
-        TargetKind::View => JobKind::CompactView("_design/app".into()),
-        _ => JobKind::CompactDb,
+    let kind = if target.kind() == TargetKind::View {
+        JobKind::CompactView("_design/app".into())
+    } else {
+        JobKind::CompactDb
     };
     Job {
         key: JobKey { node, shard: target.id().to_string().into(), kind },
