@@ -143,6 +143,9 @@ impl MissLine {
             MissReason::BelowMinSize => format!("the file is {value}, it takes more than {limit}"),
             MissReason::AboveMaxSize => format!("the file is {value}, it takes at most {limit}"),
             MissReason::BelowMinPriority if self.unit.is_none() => format!("no {priority} found"),
+            MissReason::BelowMinPriority if self.priority == PriorityKind::Rent.label() => {
+                format!("overdue {value}; the channel takes targets above {limit}")
+            }
             MissReason::BelowMinPriority => {
                 format!("the {priority} is {value}, it takes more than {limit}")
             }
@@ -193,7 +196,7 @@ pub fn not_taken_meaning(word: &str) -> Option<&'static str> {
         "small" => "the file is smaller than any that a channel takes",
         "large" => "the file is larger than any that a channel takes",
         "lean" => "there is too little waste in the file",
-        "not due" => "its waste has not cost as much yet as a compaction would",
+        "not due" => "its waste has not yet cost as much as a compaction would",
         "excessive" => "it exceeds max_priority of the channels",
         "unchanged" => "too little was written since the last compaction",
         "current" => "the file needs no upgrade",
@@ -268,7 +271,7 @@ mod tests {
         let rent = Channel::with_defaults("rent_dbs", TargetKind::Db, PriorityKind::Rent);
         let early = Miss { reason, value: Some(0.25), limit: Some(1.0) };
         let early = MissLine::new(&rent, early);
-        let says = "the rent is 0.25, it takes more than 1";
+        let says = "overdue 0.25; the channel takes targets above 1";
         assert_eq!((early.word(), early.says().as_str()), ("not due", says));
         let lean = line("ratio_dbs", MissReason::BelowMinPriority, 1.0, 2.0);
         assert_eq!(not_taken(&[current, lean]), Some("lean"));
