@@ -143,3 +143,54 @@ fn commented_out(config: &str) -> String {
 fn comment(text: &str) -> String {
     table::paragraph(text, WIDTH).lines().map(|line| format!("# {line}\n")).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn outlook(name: &str, waste: u64) -> Value {
+        json!({
+            "name": name, "mean_waste_bytes": waste, "peak_waste_bytes": waste,
+            "rewritten_bytes_per_day": 1.0, "freed_bytes": 1, "compactions_per_day": 1.0,
+            "longest_wait_seconds": null, "undone_targets": 0, "undone_bytes": 0, "undone": [],
+            "coarse": false, "waste_bytes": [], "file_bytes": [], "volumes": [],
+        })
+    }
+
+    /// The text for a horizon that fits like this, where smoosh leaves 100 bytes and the channels these.
+    fn printed(fit: &str, waste: u64) -> String {
+        let horizon = json!({
+            "channel": "rent_dbs", "kind": "db", "horizon_seconds": 60, "smoosh_waste_bytes": 100,
+            "waste_bytes": waste, "fit": fit, "says": "it is so",
+        });
+        let answer = json!({
+            "from": "2026-11-23T10:00:00Z", "seconds": 604_800, "step_seconds": 1.0,
+            "watched_bytes": 1, "file_bytes": 1, "watched_seconds": 604_800,
+            "smoosh": {"settings": "cluster", "nodes": [], "other_nodes": [], "says": "as set"},
+            "outlooks": [outlook("smoosh", 100), outlook("proposed", waste)],
+            "as_rent": {"horizons": [horizon], "findings": [], "config": "channels:\n  - name: rent_dbs\n"},
+        });
+        let answer: WhatIf = serde_json::from_value(answer).unwrap();
+        let (proposal, smoosh, proposed) = parts(&answer).unwrap();
+        text(&answer, proposal, smoosh, proposed)
+    }
+
+    #[test]
+    fn channels_that_do_not_keep_the_waste_cannot_be_pasted() {
+        for (fit, waste, keeps) in [
+            ("near", 105, true),
+            ("longer", 100, true),
+            ("rough", 108, true),
+            ("rough", 140, false),
+            ("more", 140, false),
+            ("more", 100, false),
+        ] {
+            let text = printed(fit, waste);
+            assert_eq!(text.contains("\nchannels:\n"), keeps, "{fit}, {waste}: {text}");
+            let all_comments = text.lines().all(|line| line.starts_with("# "));
+            assert_eq!(all_comments, !keeps, "{text}");
+            assert_eq!(text.contains("No horizon keeps the waste"), !keeps, "{text}");
+        }
+    }
+}
