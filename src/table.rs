@@ -98,6 +98,14 @@ impl SizeHistory {
             growth: self.growth.after_reading(size(known).as_ref(), size(seen).as_ref()),
         }
     }
+
+    /// The same on a clock that read `before` when it was set to `now`.
+    fn settled(self, reclaimable_bytes: u64, before: Moment, now: Moment) -> Self {
+        Self {
+            rent: self.rent.settled(reclaimable_bytes, before, now),
+            growth: self.growth.settled(before, now),
+        }
+    }
 }
 
 /// The shard map's entry for one database.

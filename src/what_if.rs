@@ -6,7 +6,7 @@
 //!
 //! What is simplified: sizes grow smoothly; a compaction takes its predicted bytes at the rate that
 //! was measured, or at [`ASSUMED_RATE`]; a view's copies are spread evenly over the nodes; nothing is
-//! suspended, and nothing fails. CouchDB's smoosh does less than [`Policy::smoosh`]: see there.
+//! suspended, split or being built, and nothing fails. CouchDB's smoosh does less than [`Policy::smoosh`]: see there.
 
 mod batch_slots;
 mod compaction;
@@ -442,7 +442,7 @@ fn volume_outlooks(
 fn full_after(free: &[f64], span: Duration) -> Option<Duration> {
     const FAR: Duration = Duration::from_secs(10 * 366 * 86_400);
     if let Some(at) = free.iter().position(|bytes| *bytes <= 0.0) {
-        return Some(sample_time(span, at));
+        return Some(empty_between(free, at, span));
     }
     let (middle, last) = (free.get(free.len() / 2)?, free.last()?);
     let lost = middle - last;
@@ -452,6 +452,18 @@ fn full_after(free: &[f64], span: Duration) -> Option<Duration> {
         .flatten()
         .map(|left| span.saturating_add(left))
         .filter(|after| *after <= FAR)
+}
+
+/// When free space reached zero, given that it was first gone at this sample.
+fn empty_between(free: &[f64], at: usize, span: Duration) -> Duration {
+    let end = sample_time(span, at);
+    let Some((before, after)) = at.checked_sub(1).and_then(|last| free.get(last)).zip(free.get(at))
+    else {
+        return end;
+    };
+    let begin = sample_time(span, at - 1);
+    let share = before / (before - after).max(f64::MIN_POSITIVE);
+    begin.saturating_add(end.saturating_sub(begin).mul_f64(share.clamp(0.0, 1.0)))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::{
     CommandError, Exit,
     args::{Format, WhatIfArgs},
     journal::present_params,
-    print, print_json,
+    print, print_json, print_note,
     service_client::WORK,
     table,
 };
@@ -13,7 +13,7 @@ use crate::{
     config::{self, File},
     serve::report::{Scorecard, WhatIf},
 };
-use std::path::Path;
+use std::{io::IsTerminal as _, path::Path};
 
 pub(super) async fn run(args: WhatIfArgs) -> Result<Exit, CommandError> {
     if let Some(since) = &args.since {
@@ -27,12 +27,20 @@ pub(super) async fn run(args: WhatIfArgs) -> Result<Exit, CommandError> {
         ("config", config.as_deref()),
     ];
     let client = args.service.client()?;
+    note_simulating();
     let answer: WhatIf = client.get_within("/api/v1/what-if", &present_params(query), WORK).await?;
     match args.format {
         Format::Json => print_json(&answer)?,
         Format::Table => print(&table::what_if(&answer, table::width()))?,
     }
     Ok(Exit::Done)
+}
+
+/// Says on a terminal that the answer takes a while.
+pub(super) fn note_simulating() {
+    if std::io::stderr().is_terminal() {
+        print_note("simulating…");
+    }
 }
 
 /// What recliner would have done while it only advised.

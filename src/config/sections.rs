@@ -92,11 +92,17 @@ pub(super) fn document() -> Form<FileSettings> {
     section(file_keys(), check)
 }
 
-/// The part of a file that says under which rules compactions start.
+/// The part of a file that says under which rules compactions start, and the names of nodes, which tell
+/// which cluster it is for.
 pub(super) fn policy() -> Form<FileSettings> {
+    let about = (COUCHDB, "Nodes' own addresses.");
+    let names = Key::new(about, None, couchdb::nodes_form(), |file| file, |file| file);
     let keys = file_keys().into_iter().filter(|key| POLICY_KEYS.contains(&key.name()));
-    section(keys.collect(), check)
+    section(std::iter::once(names).chain(keys).collect(), check)
 }
+
+/// The section of which only the names of nodes count as policy.
+const COUCHDB: &str = "couchdb";
 
 /// Removes the keys of a file that say nothing about these rules.
 pub(super) fn keep_policy(file: &mut Node) {
@@ -104,12 +110,17 @@ pub(super) fn keep_policy(file: &mut Node) {
     let is_other =
         |name: &str| keys.iter().any(|key| key.name() == name) && !POLICY_KEYS.contains(&name);
     if let Value::Map(entries) = &mut file.value {
-        entries.retain(|(key, _)| !is_other(&key.text));
+        entries.retain(|(key, _)| key.text == COUCHDB || !is_other(&key.text));
+        for (_, couchdb) in entries.iter_mut().filter(|(key, _)| key.text == COUCHDB) {
+            if let Value::Map(entries) = &mut couchdb.value {
+                entries.retain(|(key, _)| key.text == "nodes");
+            }
+        }
     }
 }
 
 fn file_keys() -> Vec<Key<FileSettings>> {
-    let about = ("couchdb", "How CouchDB is reached.");
+    let about = (COUCHDB, "How CouchDB is reached.");
     let mut keys = vec![Key::new(about, None, couchdb::form(), |file| file, |file| file)];
     keys.extend(keys!(in FileSettings {
         "nodes" => settings.nodes, NextSweep, nodes(),
@@ -157,6 +168,7 @@ fn file_keys() -> Vec<Key<FileSettings>> {
 }
 
 fn check(file: &mut FileSettings, section: &mut Section<'_, '_>) {
+    note_unknown_sizes(&file.settings, section);
     section
         .refuse_key("web", "not set in this file, but by flags: --web.listen-address and others");
     section.refuse_key("storage", "not set in this file, but by a flag: --storage.path");
@@ -167,6 +179,29 @@ fn check(file: &mut FileSettings, section: &mut Section<'_, '_>) {
     if file.settings.nodes.is_empty() {
         let says = "found no node, so nothing is watched; write [_all], or names such as [couchdb@couch-a]";
         section.report.refuse(at, "nodes", says);
+    }
+}
+
+/// Notes the volumes whose size is needed and not given.
+fn note_unknown_sizes(settings: &Settings, section: &mut Section<'_, '_>) {
+    let Some(found) = section.value_at("headroom") else { return };
+    let headroom = &settings.headroom;
+    let mut effects = Vec::new();
+    if headroom.keep_free_percent > 0.0 {
+        effects.push("headroom.keep_free keeps nothing free there");
+    }
+    if settings.channels.by_rent().next().is_some() {
+        effects.push("the horizons of channels by rent do not shorten as it fills");
+    }
+    if effects.is_empty() {
+        return;
+    }
+    let effects = effects.join(", and ");
+    for (at, _) in headroom.volumes.iter().enumerate().filter(|(_, it)| !it.has_size()) {
+        let says = format!(
+            "the size of this volume is unknown, so {effects}; add size, or prometheus.size_query"
+        );
+        section.report.note(found.at, &format!("headroom.volumes[{at}]"), says);
     }
 }
 

@@ -56,7 +56,7 @@ pub struct Channel {
     pub kind: TargetKind,
     /// How it ranks its targets.
     pub priority: PriorityKind,
-    /// For how long a wasted byte may lie until it was worth rewriting one; only of channels that
+    /// How long a wasted byte may remain before rewriting one byte is worth it; only of channels that
     /// rank by rent.
     pub horizon: Duration,
     /// Strict lower bound of the priority: a ratio, or bytes of slack.

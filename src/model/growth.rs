@@ -152,9 +152,12 @@ impl Growth {
         if same && !replaced {
             return self;
         }
-        // Times before a clock was set back say nothing.
-        let unchanged = self.updated_at.age(known.at.min(seen.at)).as_secs_f64();
-        let changing = known.at.age(seen.at).as_secs_f64();
+        // The time of a reading from before a clock was set says nothing.
+        let last =
+            if known.at <= seen.at { known.at.max(self.updated_at) } else { self.updated_at };
+        let changed_from = last.min(seen.at);
+        let unchanged = self.updated_at.age(changed_from).as_secs_f64();
+        let changing = changed_from.age(seen.at).as_secs_f64();
         let rate = |before: u64, after: u64| {
             if replaced { None } else { Some((after as f64 - before as f64) / changing.max(1.0)) }
         };
@@ -167,6 +170,24 @@ impl Growth {
             active: means(self.active, rate(known.active_bytes, seen.active_bytes)),
             watched_since: self.watched_since.min(seen.at),
             updated_at: seen.at,
+        }
+    }
+
+    /// The same growth on a clock that read `before` when it was set to `now`.
+    ///
+    /// What was written since the last reading then counts from the new time on, so that the step itself
+    /// neither slows growth nor adds to it.
+    #[must_use]
+    pub fn settled(self, before: Moment, now: Moment) -> Self {
+        if self.watched_since == Moment::default() {
+            return self;
+        }
+        let unchanged = self.updated_at.age(before).as_secs_f64();
+        Self {
+            file: self.file.after(unchanged, 0.0),
+            active: self.active.after(unchanged, 0.0),
+            watched_since: self.watched_since.shifted(before, now),
+            updated_at: now,
         }
     }
 
@@ -289,6 +310,38 @@ mod tests {
         let known = growth(&[reading(0, 9, 9), reading(600, 99, 50)]);
         let again = known.after_reading(Some(&reading(600, 99, 50)), Some(&reading(900, 99, 50)));
         assert_eq!(again, known);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_changes_no_rate() {
+        const DAY: i64 = 86_400;
+        let on = |step: i64, seconds: u64| {
+            Moment::from_unix((START + seconds).saturating_add_signed(step))
+        };
+        let steps = || (0..=12).map(|step| reading(step * 600, 60_000 * step, 30_000 * step));
+        let known = growth(&steps().collect::<Vec<_>>());
+        let last = reading(7_200, 720_000, 360_000);
+        // Five minutes after the last reading the clock is set; five minutes later it is read again.
+        for step in [DAY, 9 * DAY, -2 * DAY, -400, 90, 0] {
+            let settled = known.settled(at(7_500), on(step, 7_500));
+            let seen = SizeReading { at: on(step, 7_800), ..reading(0, 780_000, 390_000) };
+            let after = settled.after_reading(Some(&last), Some(&seen));
+            let (file, active) = after.expected(on(step, 7_800)).unwrap();
+            for (found, rate) in [(file.hours, 100.0), (file.days, 100.0), (active.hours, 50.0)] {
+                assert!((found - rate).abs() < 0.02 * rate, "{step}: {found}, not {rate}");
+            }
+            let watched = after.watched(on(step, 7_800)).unwrap();
+            assert!(watched.as_secs().abs_diff(7_800) <= 1, "{step}: {watched:?}");
+        }
+    }
+
+    #[test]
+    fn an_idle_file_stays_idle_when_the_clock_is_set() {
+        let known = growth(&[reading(0, 9, 9), reading(HOUR, 9, 9)]);
+        let settled = known.settled(at(2 * HOUR), at(50 * HOUR));
+        let idle = (ExpectedRate::default(), ExpectedRate::default());
+        assert_eq!(settled.expected(at(50 * HOUR)), Some(idle));
+        assert_eq!(Growth::default().settled(at(0), at(HOUR)), Growth::default());
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! rent >= cost * horizon
 //! ```
 //!
-//! The horizon says for how long a wasted byte may lie until it was worth writing a byte. A file that
+//! The horizon says how long a wasted byte may remain before rewriting a byte is worth it. A file that
 //! is half waste and idle is due after one horizon, one with a tenth of waste after nine, and one with
 //! ten times more waste than data after a tenth of it. This is the ski-rental rule, whose cost is at
 //! most twice that of knowing the future. For a file that makes garbage at a constant rate it also

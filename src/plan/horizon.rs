@@ -4,7 +4,10 @@
 //! writing makes compactions dear, so it grows while a node is busy and as the hourly byte budget is
 //! used up. Pure; the planner computes it for each plan, `explain` and metrics show it.
 
-use super::{Conditions, Rules, disk::Disks};
+use super::{
+    Conditions, Rules,
+    disk::{Disks, Volume},
+};
 use crate::{
     model::{channel::Channels, score::RentNow, settings::limits::BUDGET_PERIOD},
     table::{NodeIx, Snapshot, TargetRef},
@@ -35,6 +38,8 @@ pub struct HorizonFactor {
     pub space: f64,
     /// The fullest volume, if it shortens them.
     pub scarce_volume: Option<ScarceVolume>,
+    /// A volume that cannot shorten them, because its size is unknown.
+    pub unsized_volume: Option<Arc<str>>,
     /// At least one: how much load lengthens them.
     pub load: f64,
     /// At least one: how much the hourly budget lengthens them.
@@ -43,7 +48,7 @@ pub struct HorizonFactor {
 
 impl Default for HorizonFactor {
     fn default() -> Self {
-        Self { space: 1.0, scarce_volume: None, load: 1.0, budget: 1.0 }
+        Self { space: 1.0, scarce_volume: None, unsized_volume: None, load: 1.0, budget: 1.0 }
     }
 }
 
@@ -94,6 +99,7 @@ impl HorizonFactors {
                 HorizonFactor {
                     space,
                     scarce_volume,
+                    unsized_volume: volume_of_unknown_size(&conditions.disks, &node.name),
                     load: towards(DEAR_WRITING, load, 0.0, 1.0),
                     budget,
                 }
@@ -102,6 +108,9 @@ impl HorizonFactors {
         if let Some((cluster, nodes)) = by_node.split_first_mut() {
             for node in nodes {
                 cluster.load = cluster.load.max(node.load);
+                if cluster.unsized_volume.is_none() {
+                    cluster.unsized_volume.clone_from(&node.unsized_volume);
+                }
                 if node.space < cluster.space {
                     (cluster.space, cluster.scarce_volume) =
                         (node.space, node.scarce_volume.clone());
@@ -148,6 +157,12 @@ impl HorizonFactors {
         self.by_node.len() != other.by_node.len()
             || self.by_node.iter().zip(&other.by_node).any(differ)
     }
+}
+
+/// The first of a node's volumes whose free space is known and whose size is not.
+fn volume_of_unknown_size(disks: &Disks, node: &str) -> Option<Arc<str>> {
+    let is_unsized = |volume: &&Volume| volume.space.is_some_and(|space| space.size.is_none());
+    disks.of_node(node).find(is_unsized).map(|volume| Arc::clone(&volume.name))
 }
 
 /// The factor of the fullest of a node's volumes; volumes of unknown size have none.

@@ -2,8 +2,8 @@
 //!
 //! Within a queue, the queue's order decides. Between competing queues, the bytes freed for each
 //! byte rewritten decide, doubled for every six hours the candidate has waited, so that every
-//! candidate starts eventually. Candidates of channels by rent compete by how overdue they are.
-//! Operators' orders come before everything else, then the target that slots are reserved for.
+//! candidate starts eventually. Candidates of channels by rent compete by how overdue they are, on the
+//! same scale. Operators' orders come before everything else, then the target that slots are reserved for.
 
 use super::{
     DecisionCounts, Placement, PlannedStart, QueueView, RefusalReason, admission::Admission,
@@ -245,8 +245,9 @@ fn next_start(
 /// A candidate's score against those of other queues, as a base-2 logarithm because a candidate
 /// may wait for years.
 ///
-/// In a channel by rent it is how overdue the candidate is: that grows with waiting by itself, and
-/// without a bound, so the candidate passes every newcomer in time.
+/// All channels share one scale: what is gained for each byte written, or how overdue a candidate of a
+/// channel by rent is, doubled by every six hours in the queue. So every candidate passes every newcomer
+/// in time, whichever channels compete.
 pub(super) fn start_score(
     queue: &SelectionQueue<'_>,
     candidate: &CandidateSummary,
@@ -262,7 +263,8 @@ pub(super) fn start_score(
         context.placements.get(candidate.ix.as_usize()).filter(|it| it.channel_index().is_some());
     let channel = context.channels.list.get(queue.view.channel_index);
     if channel.is_some_and(|channel| channel.priority == PriorityKind::Rent) {
-        return placed.map_or(0.0, |placed| placed.priority.max(MIN_GAIN_RATIO).log2());
+        let overdue = placed.map_or(1.0, |placed| placed.priority);
+        return overdue.max(MIN_GAIN_RATIO).log2() + waited_doublings(placed, context.now);
     }
     let frees = candidate.reclaimable_bytes().zip(candidate.predicted_bytes.get()).map_or(
         0.0,
@@ -270,8 +272,13 @@ pub(super) fn start_score(
             if rewrite == 0 { gain as f64 } else { gain as f64 / rewrite as f64 }
         },
     );
-    let waited = placed.map_or(0.0, |placed| placed.queued_since.age(context.now).as_secs_f64());
-    frees.max(MIN_GAIN_RATIO).log2() + waited / 3_600.0 / SCORE_DOUBLING_HOURS
+    frees.max(MIN_GAIN_RATIO).log2() + waited_doublings(placed, context.now)
+}
+
+/// How many times a score has doubled while its candidate waited.
+fn waited_doublings(placed: Option<&Placement>, now: Moment) -> f64 {
+    let waited = placed.map_or(0.0, |placed| placed.queued_since.age(now).as_secs_f64());
+    waited / 3_600.0 / SCORE_DOUBLING_HOURS
 }
 
 /// The start of a channel's candidate on a node; none if no request can carry its name.

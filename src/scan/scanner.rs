@@ -266,13 +266,13 @@ impl Scanner {
         self.timers.unpublished |= self.targets.draft.set_corrections(corrections, changed_at);
     }
 
-    /// Continues the rents of all targets if the wall clock was set since the last event.
+    /// Continues the rents and growth of all targets if the wall clock was set since the last event.
     fn detect_clock_change(&mut self, now: Now) {
         let before = std::mem::replace(&mut self.last_event, now);
         let expected = before.wall.plus(now.at.saturating_duration_since(before.at));
         let step = expected.age(now.wall).max(now.wall.age(expected));
         if step > MAX_CLOCK_DRIFT {
-            self.targets.draft.settle_rents(expected, now.wall);
+            self.targets.draft.settle_histories(expected, now.wall);
         }
     }
 
@@ -370,7 +370,7 @@ impl Scanner {
         let damaged = self.targets.restore(before);
         self.views.restore(self.targets.now());
         self.targets.serve(&self.settings);
-        self.targets.draft.settle_rents_of_the_future(now.wall);
+        self.targets.draft.settle_histories_of_the_future(now.wall);
         self.targets.update_ages(Moment::default());
         if damaged > 0 {
             effects.push(Effect::WarnDamaged(damaged));

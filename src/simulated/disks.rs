@@ -56,6 +56,7 @@ mod tests {
             let source = SpaceSource::Prometheus {
                 url: "http://simulation".parse().unwrap(),
                 query: query.to_owned(),
+                size_query: None,
                 max_age: Duration::from_secs(60),
             };
             disks.measure(&source, clock.now())

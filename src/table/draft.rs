@@ -292,32 +292,43 @@ impl Draft {
         }
     }
 
-    /// Continues every rent on a clock that read `before` when it was set to `now`, so that the
-    /// step itself counts for nothing.
-    pub fn settle_rents(&mut self, before: Moment, now: Moment) {
-        self.settle_rents_where(|_| Some(before), now);
+    /// Continues every rent and growth on a clock that read `before` when it was set to `now`, so that
+    /// the step itself counts for nothing.
+    pub fn settle_histories(&mut self, before: Moment, now: Moment) {
+        self.settle_histories_where(|_| Some(before), now);
     }
 
     /// The same for targets that were read after `now`, by an earlier process whose clock was ahead.
-    pub fn settle_rents_of_the_future(&mut self, now: Moment) {
-        self.settle_rents_where(|waste| Some(waste.at).filter(|at| *at > now), now);
+    pub fn settle_histories_of_the_future(&mut self, now: Moment) {
+        self.settle_histories_where(|waste| Some(waste.at).filter(|at| *at > now), now);
     }
 
-    fn settle_rents_where(
+    fn settle_histories_where(
         &mut self,
         clock_before: impl Fn(&WasteReading) -> Option<Moment>,
         now: Moment,
     ) {
         for at in 0..self.current.row_count() {
             if let Some(ix) = self.current.target_at(at).map(TargetRef::ix) {
-                self.settle_rent(ix, &clock_before, now);
+                self.settle_history(ix, &clock_before, now);
             }
         }
     }
 
-    /// Adds up what a target's rent came to on a clock that read `clock_before`, by its last reading,
+    /// Adds up what a target's rent came to by now, before its waste is predicted otherwise.
+    fn settle_rent(&mut self, ix: TargetIx, now: Moment) {
+        let Some(target) = self.current.target(ix) else { return };
+        let reading = WasteReading::of(target.kind(), &target.facts(), target.correction());
+        if let Some(waste) = reading {
+            let history = target.history();
+            let rent = history.rent.settled(waste.reclaimable_bytes, now, now);
+            self.set_history(ix, SizeHistory { rent, ..history });
+        }
+    }
+
+    /// Adds up what a target's history came to on a clock that read `clock_before`, by its last reading,
     /// when it was set to `now`.
-    fn settle_rent(
+    fn settle_history(
         &mut self,
         ix: TargetIx,
         clock_before: impl Fn(&WasteReading) -> Option<Moment>,
@@ -326,9 +337,8 @@ impl Draft {
         let Some(target) = self.current.target(ix) else { return };
         let reading = WasteReading::of(target.kind(), &target.facts(), target.correction());
         if let Some((waste, before)) = reading.and_then(|it| Some((it, clock_before(&it)?))) {
-            let history = target.history();
-            let rent = history.rent.settled(waste.reclaimable_bytes, before, now);
-            self.set_history(ix, SizeHistory { rent, ..history });
+            let history = target.history().settled(waste.reclaimable_bytes, before, now);
+            self.set_history(ix, history);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tables whose facts may be changed to see what would follow.
 
 use super::{PackedFacts, SizeHistory, Snapshot, TargetIx};
-use crate::model::{facts::Facts, rent::Rent};
+use crate::model::{facts::Facts, rent::Rent, target::TargetState};
 use std::sync::Arc;
 use wall_clock::Moment;
 
@@ -30,6 +30,14 @@ impl Projection {
             *row = SizeHistory { rent, ..history };
         }
         self.changed.push(ix);
+    }
+
+    /// Replaces a target's relation to the shard map.
+    pub fn set_state(&mut self, ix: TargetIx, state: TargetState) {
+        if let Some(row) = self.current.rows.get_mut(ix.as_usize()) {
+            row.state = state;
+            self.changed.push(ix);
+        }
     }
 
     /// The tables as they are now, as the version after the last one.

@@ -55,6 +55,21 @@ pub(crate) fn format_rounded(span: Duration) -> String {
     }
 }
 
+/// Formats a duration for a sentence, rounded to one unit: `11 minutes`, `45 hours`, `1 day`.
+#[must_use]
+pub(crate) fn in_words(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let (unit, length) = match seconds {
+        0..60 => ("second", 1),
+        60..7_200 => ("minute", 60),
+        7_200..172_800 if seconds != 86_400 => ("hour", 3_600),
+        _ => ("day", 86_400),
+    };
+    let count = (seconds + length / 2) / length;
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {unit}{plural}")
+}
+
 fn format_nanos(mut nanos: u128) -> String {
     if nanos == 0 {
         return "0s".to_owned();
@@ -99,6 +114,23 @@ mod tests {
             (Duration::from_secs(400 * DAY + 50_000), "401d"),
         ] {
             assert_eq!(format_rounded(span), expected, "{span:?}");
+        }
+    }
+
+    #[test]
+    fn a_duration_in_words_has_one_unit() {
+        for (seconds, expected) in [
+            (0, "0 seconds"),
+            (59, "59 seconds"),
+            (60, "1 minute"),
+            (678, "11 minutes"),
+            (7_199, "120 minutes"),
+            (18_000, "5 hours"),
+            (86_400, "1 day"),
+            (45 * 3_600, "45 hours"),
+            (48 * 3_600, "2 days"),
+        ] {
+            assert_eq!(in_words(Duration::from_secs(seconds)), expected);
         }
     }
 

@@ -51,9 +51,27 @@ pub(crate) fn format_size_short(bytes: u64) -> String {
     format!("{text} {}", unit.unwrap_or(&"B"))
 }
 
+/// Formats a part of some bytes for a sentence, with the unit once where both have the same: `2.2 of
+/// 2.3 TiB`, `12 MiB of 2.3 TiB`.
+#[must_use]
+pub(crate) fn format_part(part: u64, whole: u64) -> String {
+    let (part, whole) = (format_size_short(part), format_size_short(whole));
+    let same = part.split_once(' ').zip(whole.split_once(' '));
+    match same {
+        Some(((number, one), (_, other))) if one == other => format!("{number} of {whole}"),
+        _ => format!("{part} of {whole}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_has_the_unit_of_the_whole_once() {
+        assert_eq!(format_part(900 << 30, 901 << 30), "900 of 901 GiB");
+        assert_eq!(format_part(12 << 20, 2 << 40), "12 MiB of 2 TiB");
+    }
 
     #[test]
     fn a_short_size_has_three_digits() {

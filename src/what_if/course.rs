@@ -8,9 +8,9 @@ use crate::{
         growth::{ExpectedRate, TimeAhead},
         rent::{Rent, WasteReading},
         rounding::to_bytes,
-        target::TargetKind,
+        target::{TargetKind, TargetState},
     },
-    table::{TargetIx, TargetRef},
+    table::{Projection, TargetIx, TargetRef},
 };
 use hashbrown::HashMap;
 use wall_clock::Moment;
@@ -152,15 +152,31 @@ fn changes_per_byte(kind: TargetKind, facts: &Facts) -> f64 {
     of_all.into_iter().chain(of_late).fold(f64::INFINITY, f64::min).min(1.0)
 }
 
-/// The facts without the compaction and the build that run at the moment: a course knows its own
-/// compactions, and both end long before most of the time that is looked at.
-const fn without_passing_work(mut facts: Facts) -> Facts {
+/// The facts without the compaction and the build that run at the moment or are due: a course knows its
+/// own compactions, and both end long before most of the time that is looked at.
+fn without_passing_work(mut facts: Facts) -> Facts {
     facts.flags.compact_running = false;
-    if facts.flags.updater_running {
-        facts.flags.updater_running = false;
+    facts.flags.updater_running = false;
+    if facts.updates_pending.get().is_some() {
         facts.updates_pending = OptionalU64::new(0);
     }
     facts
+}
+
+/// The present tables without what passes: no shard is split, and no view is built.
+pub(super) fn undisturbed_tables(present: &Present) -> Projection {
+    let mut projection = Projection::of(&present.snapshot);
+    for target in present.snapshot.targets() {
+        if target.state() == TargetState::Resharding {
+            projection.set_state(target.ix(), TargetState::Ok);
+        }
+        let facts = target.facts();
+        let passed = without_passing_work(facts);
+        if passed != facts {
+            projection.set(target.ix(), &passed, target.rent());
+        }
+    }
+    projection
 }
 
 /// What a compaction does to one file of a target.

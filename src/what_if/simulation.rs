@@ -4,7 +4,7 @@ use super::{
     Outlook, Policy, Present, SAMPLES, Sample, Unchecked, Undone,
     batch_slots::{BatchSlots, SlotNeed},
     compaction::{self, ImaginedJob},
-    course::{CompactedCourse, Courses},
+    course::{CompactedCourse, Courses, undisturbed_tables},
     nodes_of, volume_outlooks,
 };
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
     },
     table::{NodeIx, Projection, TargetIx, TargetRef},
 };
+use hashbrown::HashMap;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
@@ -40,6 +41,12 @@ const ROW_BUDGET: usize = 60_000_000;
 
 /// The fewest plans of a simulation, one for each sample, and the most.
 const PLANS: (usize, usize) = (SAMPLES - 1, 30_000);
+
+/// The most plans that each decide about all compactions until the next one.
+const MAX_BATCHES: usize = 1_000;
+
+/// With more compactions to expect than this, they are decided in batches: a plan for each takes too long.
+const MAX_DECIDED_ONE_BY_ONE: f64 = 600.0;
 
 /// The longest queue: a plan's time grows with the queues, and what waits beyond this does not start
 /// before the next one.
@@ -105,6 +112,8 @@ pub(super) struct Simulation<'a> {
     conditions: Conditions,
     /// When targets become due, in seconds.
     due: BinaryHeap<Reverse<(u64, TargetIx)>>,
+    /// Where a plan decides until the next one: the targets that become due between the two, and when.
+    due_within_batch: HashMap<TargetIx, Duration>,
     /// The prices for which these times hold.
     prices: HorizonFactors,
     jobs: Vec<RunningJob>,
@@ -154,9 +163,10 @@ impl<'a> Simulation<'a> {
             channels,
             rules: Arc::new(rules),
             courses: Courses::new(present),
-            projection: Projection::of(&present.snapshot),
+            projection: undisturbed_tables(present),
             conditions: undisturbed(&present.conditions),
             due: BinaryHeap::new(),
+            due_within_batch: HashMap::new(),
             prices: HorizonFactors::default(),
             jobs: Vec::new(),
             freed_on: vec![0.0; present.snapshot.nodes().len()],
@@ -185,9 +195,7 @@ impl<'a> Simulation<'a> {
             while at < end {
                 at = self.advance(at, end);
             }
-            let knows = self.sums.compactions >= KNOWN_JOBS;
-            if knows && self.batches.is_none() && self.mean_job_seconds() < self.tick.as_secs_f64()
-            {
+            if self.batches.is_none() && self.needs_batches(end) {
                 self.decide_in_batches();
             }
         }
@@ -200,15 +208,18 @@ impl<'a> Simulation<'a> {
     /// changes.
     fn advance(&mut self, at: Duration, end: Duration) -> Duration {
         self.end_jobs(at);
-        let plan = self.plan_at(at);
         let next_batch = (at + self.tick).min(end);
+        if self.batches.is_some() {
+            let plan = self.plan_between(at, next_batch);
+            self.begin_batch(&plan, (at, next_batch));
+            self.waiting = Arc::clone(&plan.queues);
+            return next_batch;
+        }
+        let plan = self.plan_at(at);
         for start in plan.starts.iter() {
             self.begin(start, &plan, (at, next_batch));
         }
         self.waiting = Arc::clone(&plan.queues);
-        if self.batches.is_some() {
-            return next_batch;
-        }
         let now = self.moment(at);
         self.update_busy_periods(&[], now);
         let job_end = self.jobs.iter().map(|job| job.ends).min();
@@ -222,9 +233,29 @@ impl<'a> Simulation<'a> {
         next.max(at + self.tick).min(end)
     }
 
+    /// Begins all compactions until the next plan, in the order of time: also of what becomes due in
+    /// between, and again of what is compacted and due again.
+    fn begin_batch(&mut self, plan: &Plan, (at, next): (Duration, Duration)) {
+        let due_at = |start: &PlannedStart| self.due_within_batch.get(&start.ix).copied();
+        let starts = plan.starts.iter().enumerate();
+        let mut pending: BinaryHeap<Reverse<(Duration, usize)>> =
+            starts.map(|(order, start)| Reverse((due_at(start).unwrap_or(at), order))).collect();
+        while let Some(Reverse((from, order))) = pending.pop() {
+            let Some(start) = plan.starts.get(order) else { continue };
+            if let Some(again) = self.begin(start, plan, (from, next)) {
+                pending.push(Reverse((again, order)));
+            }
+        }
+    }
+
     /// Makes the plan of a time from what is due, runs and is free then.
     fn plan_at(&mut self, at: Duration) -> Plan {
-        self.apply_due(at);
+        self.plan_between(at, at)
+    }
+
+    /// The same, where the plan also decides about what becomes due until the next one.
+    fn plan_between(&mut self, at: Duration, next: Duration) -> Plan {
+        self.apply_due(at, next);
         let now = self.moment(at);
         self.conditions.disks = Arc::new(self.disks_after(at));
         self.conditions.jobs = Arc::new(self.running_jobs());
@@ -265,8 +296,15 @@ impl<'a> Simulation<'a> {
 
     /// Remembers when a target becomes due, if it does within the time.
     fn find_due(&mut self, target: TargetRef<'a>, from: Duration) {
+        if let Some(seconds) = self.due_second(target, from) {
+            self.due.push(Reverse((seconds, target.ix())));
+        }
+    }
+
+    /// The first whole second from this time on at which a target is due, if it is within the time.
+    fn due_second(&self, target: TargetRef<'a>, from: Duration) -> Option<u64> {
         if !matches!(target.kind(), TargetKind::Db | TargetKind::View) || target.is_part() {
-            return;
+            return None;
         }
         let course = self.courses.of(target);
         let horizon_factor = self.prices.product_on(target.node_ix());
@@ -277,19 +315,24 @@ impl<'a> Simulation<'a> {
             first_channel(&self.channels, target, &facts, rent).is_some()
         };
         let looks = looks(from, self.span, has_maximum(&self.channels));
-        if let Some(due) = first_time(from, looks, is_taken) {
-            // The next whole second: a target is never due before it is.
-            let seconds = due.as_secs().saturating_add(u64::from(due.subsec_nanos() > 0));
-            self.due.push(Reverse((seconds, target.ix())));
-        }
+        let due = first_time(from, looks, is_taken)?;
+        // The next whole second: a target is never due before it is.
+        Some(due.as_secs().saturating_add(u64::from(due.subsec_nanos() > 0)))
     }
 
-    fn apply_due(&mut self, at: Duration) {
-        while let Some(Reverse((_, ix))) =
-            self.due.peek().filter(|Reverse((seconds, _))| *seconds <= at.as_secs()).copied()
+    /// Reads what is due by now again, and what becomes so before the next plan as it is then.
+    fn apply_due(&mut self, at: Duration, next: Duration) {
+        self.due_within_batch.clear();
+        let is_due = |seconds: u64| seconds <= at.as_secs() || Duration::from_secs(seconds) < next;
+        while let Some(Reverse((seconds, ix))) =
+            self.due.peek().filter(|Reverse((seconds, _))| is_due(*seconds)).copied()
         {
             self.due.pop();
-            self.read_again(ix, at);
+            let due = Duration::from_secs(seconds).max(at);
+            if due > at {
+                self.due_within_batch.insert(ix, due);
+            }
+            self.read_again(ix, due);
         }
     }
 
@@ -309,8 +352,14 @@ impl<'a> Simulation<'a> {
     }
 
     /// Begins a compaction; where one plan decides for all of them, `next` is the time of the next.
-    fn begin(&mut self, start: &PlannedStart, plan: &Plan, (at, next): (Duration, Duration)) {
-        let Some(target) = self.target(start.ix) else { return };
+    /// Returns when its target is due again, if that is before the next plan.
+    fn begin(
+        &mut self,
+        start: &PlannedStart,
+        plan: &Plan,
+        (at, next): (Duration, Duration),
+    ) -> Option<Duration> {
+        let target = self.target(start.ix)?;
         let (now, kind) = (self.moment(at), target.kind());
         let nodes = match start.node {
             NodeIx::CLUSTER => nodes_of(&self.present.snapshot, target),
@@ -325,7 +374,7 @@ impl<'a> Simulation<'a> {
             // Deleting index files takes no slot.
             Some(_) | None => Some(at),
         };
-        let Some(begins) = begins else { return };
+        let begins = begins?;
         let waited = plan.placement(start.ix).map(|(_, placed)| placed.queued_since.age(now));
         self.sums.longest_wait = self.sums.longest_wait.max(waited);
         let constraints = Arc::make_mut(&mut self.conditions.constraints);
@@ -334,21 +383,38 @@ impl<'a> Simulation<'a> {
             let mut facts = target.facts();
             facts.flags.evidence = false;
             self.projection.set(start.ix, &facts, target.rent());
-            return;
+            return None;
         }
         self.sums.compactions += 1;
         self.sums.job_seconds += takes.as_secs_f64();
         let ends = begins.saturating_add(takes);
         let is_seen = self.batches.is_none() || ends > next;
         let on_nodes = is_seen.then(|| self.on_nodes(start, target, &nodes, begins));
-        self.jobs.push(RunningJob {
+        let job = RunningJob {
             ends,
             ix: start.ix,
             node: start.node,
             is_copy: kind == TargetKind::View && start.shard.is_some(),
             rewrite_bytes: start.rewrite_bytes,
             on_nodes: on_nodes.unwrap_or_default(),
-        });
+        };
+        if is_seen || job.is_copy {
+            self.jobs.push(job);
+            return None;
+        }
+        self.end_job_until(&job, next)
+    }
+
+    /// Ends a compaction; returns when its target is due again, if that is before the next plan.
+    fn end_job_until(&mut self, job: &RunningJob, next: Duration) -> Option<Duration> {
+        let target = self.finish(job)?;
+        let seconds = self.due_second(target, job.ends)?;
+        let again = Duration::from_secs(seconds);
+        if again < next {
+            return Some(again);
+        }
+        self.due.push(Reverse((seconds, target.ix())));
+        None
     }
 
     /// A compaction on each of its nodes, as the planner sees it.
@@ -387,15 +453,22 @@ impl<'a> Simulation<'a> {
     }
 
     fn end_job(&mut self, job: &RunningJob) {
+        if let Some(target) = self.finish(job) {
+            self.find_due(target, job.ends);
+        }
+    }
+
+    /// Applies what a compaction leaves; returns its target, unless other copies are still to be compacted.
+    fn finish(&mut self, job: &RunningJob) -> Option<TargetRef<'a>> {
         let RunningJob { ix, is_copy, .. } = *job;
-        let Some(target) = self.target(ix) else { return };
+        let target = self.target(ix)?;
         let constraints = Arc::make_mut(&mut self.conditions.constraints);
         if is_copy && !compaction::is_last_copy(constraints, target, job.node) {
             self.add_rewritten(job.rewrite_bytes.unwrap_or_default());
-            return;
+            return None;
         }
         let ends = TimeAhead::after(job.ends);
-        let Some(compacted) = self.courses.compact(target, ends) else { return };
+        let compacted = self.courses.compact(target, ends)?;
         let CompactedCourse { before, after, file, left } = compacted;
         let count = u64::from(target.file_count());
         if before.is_idle() {
@@ -412,7 +485,7 @@ impl<'a> Simulation<'a> {
             }
         }
         self.read_again(ix, job.ends);
-        self.find_due(target, job.ends);
+        Some(target)
     }
 
     fn add_rewritten(&mut self, bytes: u64) {
@@ -468,12 +541,32 @@ impl<'a> Simulation<'a> {
         self.freed_at_samples.push(self.freed_on.clone());
     }
 
+    /// Whether there are so many compactions, or such short ones, that each plan has to decide about several.
+    fn needs_batches(&self, at: Duration) -> bool {
+        if self.sums.compactions < KNOWN_JOBS {
+            return false;
+        }
+        let a_second = self.sums.compactions as f64 / at.as_secs_f64().max(1.0);
+        let many = a_second * self.span.as_secs_f64() > MAX_DECIDED_ONE_BY_ONE;
+        let tick = if many { self.batch_tick() } else { self.tick };
+        self.mean_job_seconds() < tick.as_secs_f64()
+    }
+
+    /// The time from one plan to the next where each decides about several compactions: a whole number of
+    /// them in each step.
+    fn batch_tick(&self) -> Duration {
+        let steps = (SAMPLES - 1) * self.steps_per_sample;
+        let batches = steps * (MAX_BATCHES / steps).max(1);
+        self.tick.max(self.span.mul_f64(1.0 / batches as f64))
+    }
+
     /// From now on, each plan starts as many compactions as fit until the next one.
     ///
     /// The planner's own limits are for one moment. They are widened to what may run from one plan to the next,
     /// and [`BatchSlots`] holds to them.
     fn decide_in_batches(&mut self) {
         let limits = self.rules.limits;
+        self.tick = self.batch_tick();
         let tick = self.tick.as_secs_f64();
         // While some run, the next are chosen.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]

@@ -7,6 +7,7 @@ use crate::{
     model::{
         channel::ChannelPreset,
         facts::{FactSource, Facts, Measurement, OptionalU64},
+        target::TargetState,
         window::{Days, Window, WindowEnd, parse_time, parse_zone},
     },
     plan::disk::{Disks, Volume, VolumeSpace},
@@ -129,6 +130,61 @@ fn without_compactions_waste_and_files_grow_as_they_did() {
     let full = volume.full_at.unwrap().unix() - NOW;
     let expected = 2_000.0 / 120.0 * 86_400.0;
     assert!((full as f64 - expected).abs() < 0.02 * expected, "full after {full} s");
+}
+
+#[test]
+fn a_volume_is_full_between_two_samples() {
+    let full = |free: &[f64]| full_after(free, Duration::from_secs(5_600));
+    // Samples are 100 s apart.
+    let mut free = vec![100.0; SAMPLES];
+    free[10..].fill(-300.0);
+    assert_eq!(full(&free), Some(Duration::from_secs(925)));
+    free[9] = 0.0;
+    assert_eq!(full(&free), Some(Duration::from_secs(900)));
+    free[0] = 0.0;
+    assert_eq!(full(&free), Some(Duration::ZERO));
+    assert_eq!(full(&[5.0; SAMPLES]), None);
+}
+
+#[test]
+fn splits_and_builds_that_run_now_hold_nothing_back() {
+    let waits = |change: &dyn Fn(&mut Draft)| {
+        let mut draft = Draft::new(5);
+        let node = draft.get_or_add_node("couchdb@a");
+        draft.update_node(node, |node| node.is_member = true);
+        let db = draft.get_or_add_db(DbName { db: "a", suffix: ".17" });
+        let ix = draft.get_or_add_shard(node, db, None);
+        watch(&mut draft, ix, (1_000, 900, 0));
+        let designs = [Arc::from("_design/app")].into();
+        let view = View { signature: Signature([7; 16]), designs, ..View::default() };
+        let view = draft.add_view(db, view);
+        draft.set_shard_map(db, ShardMapEntry { copies: 1, ranges: 1 }, &[view]);
+        watch(&mut draft, view, (1_000, 900, 0));
+        change(&mut draft);
+        let present = published(draft, None);
+        let outlook = only(&present, by("smoosh", ChannelPreset::Smoosh.channels()), 6 * DAY);
+        assert!(outlook.compactions > 10, "{}", outlook.compactions);
+        let reasons: Vec<_> = outlook.undone.iter().map(|undone| undone.reason).collect();
+        (outlook.longest_wait.unwrap_or_default(), reasons)
+    };
+    let set = |draft: &mut Draft, change: &dyn Fn(&mut Draft, TargetIx)| {
+        let all: Vec<TargetIx> = draft.current().targets().map(TargetRef::ix).collect();
+        all.into_iter().for_each(|ix| change(draft, ix));
+    };
+    let none = waits(&|_| {});
+    assert!(none.0 < Duration::from_secs(3_600), "{none:?}");
+    let split =
+        waits(&|draft| set(draft, &|draft, ix| draft.set_state(ix, TargetState::Resharding)));
+    let behind = waits(&|draft| {
+        set(draft, &|draft, ix| {
+            let target = draft.current().target(ix).unwrap();
+            let mut facts = target.facts();
+            facts.flags.updater_running = true;
+            facts.updates_pending = OptionalU64::new(9);
+            draft.set_facts(ix, facts);
+        });
+    });
+    assert_eq!((split, behind), (none.clone(), none));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::super::{
     print, print_note, printable,
     service_client::WORK,
     table,
+    what_if::note_simulating,
 };
 use crate::{
     model::rounding::to_bytes,
@@ -22,11 +23,15 @@ const DAYS: u32 = 7;
 /// More than this share of smoosh's waste does not keep it.
 const KEPT: f64 = 1.1;
 
+/// Why there is nothing to paste.
+const NO_HORIZON: &str = "No horizon keeps the waste that smoosh leaves, so the channels below are commented out: widen windows or limits first, or accept more waste and remove the leading # signs.";
+
 pub(super) async fn run(args: &ImportArgs) -> Result<Exit, CommandError> {
     check(args)?;
     let days = args.days.unwrap_or(DAYS).to_string();
     let query = [("days", days.as_str()), ("channels", "smoosh-as-rent")];
     let client = args.service.client()?;
+    note_simulating();
     let answer: Result<WhatIf, CommandError> =
         client.get_within("/api/v1/what-if", &query, WORK).await;
     let answer = answer.map_err(|failure| match failure.is_transient {
@@ -47,9 +52,7 @@ pub(super) async fn run(args: &ImportArgs) -> Result<Exit, CommandError> {
     if &*answer.smoosh.settings == "defaults" || !answer.smoosh.other_nodes.is_empty() {
         print_note(&format!("warning: {}", answer.smoosh.says));
     }
-    let more = smoosh.mean_waste_bytes as f64 * KEPT < proposed.mean_waste_bytes as f64;
-    if !more || proposal.horizons.iter().all(|it| ["near", "longer", "little"].contains(&&*it.fit))
-    {
+    if keeps_waste(proposal, smoosh, proposed) {
         return Ok(Exit::Done);
     }
     print_note("warning: these channels leave more waste than smoosh does");
@@ -102,19 +105,92 @@ fn text(
             format_size(proposed.mean_waste_bytes)
         ),
         format!(
-            "Written anew a day: {} under smoosh, {} with these channels.",
+            "Rewritten per day: {} under smoosh, {} with these channels.",
             written(smoosh),
             written(proposed)
         ),
     ];
     says.extend(proposal.horizons.iter().map(|it| format!("{}: {}.", it.channel, it.says)));
-    says.push(format!("It rests on this: {}; {}.", answer.trust(), answer.smoosh.says));
+    says.push(answer.trust());
+    says.push(format!("{}.", answer.smoosh.says));
     says.push(format!("{}.", WhatIf::SMOOSH_AT_ITS_BEST));
+    let config = match keeps_waste(proposal, smoosh, proposed) {
+        true => proposal.config.clone(),
+        false => {
+            says.push(NO_HORIZON.to_owned());
+            commented_out(&proposal.config)
+        }
+    };
     let comments = says.iter().map(|line| comment(&printable(line)));
-    comments.chain([proposal.config.clone()]).collect()
+    comments.chain([config]).collect()
+}
+
+/// Whether the proposed channels leave about as much waste as smoosh, or less: those of each kind, and
+/// where one was only found roughly, all of them together.
+fn keeps_waste(proposal: &RentProposal, smoosh: &OutlookLine, proposed: &OutlookLine) -> bool {
+    let fits = |fits: &[&str]| proposal.horizons.iter().all(|it| fits.contains(&&*it.fit));
+    let together = smoosh.mean_waste_bytes as f64 * KEPT >= proposed.mean_waste_bytes as f64;
+    fits(&["near", "longer", "little"])
+        || (together && fits(&["near", "rough", "longer", "little"]))
+}
+
+/// The same lines, each a comment.
+fn commented_out(config: &str) -> String {
+    config.lines().map(|line| format!("# {line}\n")).collect()
 }
 
 /// A sentence as lines of comment.
 fn comment(text: &str) -> String {
     table::paragraph(text, WIDTH).lines().map(|line| format!("# {line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn outlook(name: &str, waste: u64) -> Value {
+        json!({
+            "name": name, "mean_waste_bytes": waste, "peak_waste_bytes": waste,
+            "rewritten_bytes_per_day": 1.0, "freed_bytes": 1, "compactions_per_day": 1.0,
+            "longest_wait_seconds": null, "undone_targets": 0, "undone_bytes": 0, "undone": [],
+            "coarse": false, "waste_bytes": [], "file_bytes": [], "volumes": [],
+        })
+    }
+
+    /// The text for a horizon that fits like this, where smoosh leaves 100 bytes and the channels these.
+    fn printed(fit: &str, waste: u64) -> String {
+        let horizon = json!({
+            "channel": "rent_dbs", "kind": "db", "horizon_seconds": 60, "smoosh_waste_bytes": 100,
+            "waste_bytes": waste, "fit": fit, "says": "it is so",
+        });
+        let answer = json!({
+            "from": "2026-11-23T10:00:00Z", "seconds": 604_800, "step_seconds": 1.0,
+            "watched_bytes": 1, "file_bytes": 1, "watched_seconds": 604_800,
+            "smoosh": {"settings": "cluster", "nodes": [], "other_nodes": [], "says": "as set"},
+            "outlooks": [outlook("smoosh", 100), outlook("proposed", waste)],
+            "as_rent": {"horizons": [horizon], "findings": [], "config": "channels:\n  - name: rent_dbs\n"},
+        });
+        let answer: WhatIf = serde_json::from_value(answer).unwrap();
+        let (proposal, smoosh, proposed) = parts(&answer).unwrap();
+        text(&answer, proposal, smoosh, proposed)
+    }
+
+    #[test]
+    fn channels_that_do_not_keep_the_waste_cannot_be_pasted() {
+        for (fit, waste, keeps) in [
+            ("near", 105, true),
+            ("longer", 100, true),
+            ("rough", 108, true),
+            ("rough", 140, false),
+            ("more", 140, false),
+            ("more", 100, false),
+        ] {
+            let text = printed(fit, waste);
+            assert_eq!(text.contains("\nchannels:\n"), keeps, "{fit}, {waste}: {text}");
+            let all_comments = text.lines().all(|line| line.starts_with("# "));
+            assert_eq!(all_comments, !keeps, "{text}");
+            assert_eq!(text.contains("No horizon keeps the waste"), !keeps, "{text}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use super::{
     scanned::no_channel_legend,
 };
 use crate::{
+    model::rounding::to_bytes,
     plan::RefusalReason,
     serve::report::{self, Explained, MissLine, OrderLine, Target},
     text::{counted, listed},
@@ -289,6 +290,16 @@ fn measured(explained: &Explained, lines: &mut Lines) {
     lines.add("measured", &if followed { format!("{at}; no feed has named it since") } else { at });
 }
 
+/// The priority in its channel, in its unit.
+fn priority(Explained { target, scores, .. }: &Explained) -> String {
+    let is_own = |channel: &str| Some(channel) == target.channel.as_deref();
+    let in_bytes = scores.iter().any(|score| score.in_bytes && is_own(&score.channel));
+    match target.priority {
+        Some(priority) if in_bytes => bytes(Some(to_bytes(priority))),
+        other => number(other),
+    }
+}
+
 /// The decision, and why.
 fn decided(explained: &Explained, lines: &mut Lines) {
     let Explained { target, start, ordered, .. } = explained;
@@ -309,7 +320,7 @@ fn decided(explained: &Explained, lines: &mut Lines) {
     };
     match (word(&target.channel), why) {
         (Some(channel), why) => {
-            lines.add("channel", &format!("{channel}, priority {}", number(target.priority)));
+            lines.add("channel", &format!("{channel}, priority {}", priority(explained)));
             lines.add("decision", &why.unwrap_or_else(|| "would start now".to_owned()));
         }
         (None, Some(why)) => lines.add("decision", &why),

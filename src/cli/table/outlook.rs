@@ -10,19 +10,25 @@ use crate::{
 };
 use std::time::Duration;
 
+/// The most columns of a line within a table.
+const MAX_COLUMNS: usize = 14;
+
 /// The heights of a line's columns.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The result as text.
 pub(in crate::cli) fn what_if(answer: &WhatIf, width: u16) -> String {
-    let days = answer.seconds as f64 / 86_400.0;
-    let begin = format!("The next {days:.0} days: {}.", answer.trust());
+    let days = match answer.seconds / 86_400 {
+        1 => "day".to_owned(),
+        days => format!("{days} days"),
+    };
+    let begin = format!("The next {days}. {}", answer.trust());
     let mut text = paragraph(&begin, width);
     text.push('\n');
     text.push_str(&rules(answer, width));
     let undone = reasons(answer, width);
     if !undone.is_empty() {
-        text.push_str(&format!("\nWhy targets are undone at the end:\n{undone}"));
+        text.push_str(&format!("\nWhy targets are still waiting at the end:\n{undone}"));
     }
     text.push_str("\nWasted bytes over time, all on one scale:\n");
     text.push_str(&waste_lines(answer));
@@ -48,10 +54,10 @@ fn rules(answer: &WhatIf, width: u16) -> String {
         "rules",
         "mean waste",
         "peak waste",
-        "written a day",
-        "compactions a day",
+        "rewritten per day",
+        "compactions per day",
         "longest wait",
-        "undone",
+        "still waiting",
     ];
     let mut table = Grid::new(head, &[1, 2, 3, 4, 5, 6]);
     for outlook in &answer.outlooks {
@@ -76,7 +82,7 @@ fn undone(outlook: &OutlookLine) -> String {
     }
 }
 
-/// Why targets are undone, the reason with the most bytes first.
+/// Why targets still wait, the reason with the most bytes first.
 fn reasons(answer: &WhatIf, width: u16) -> String {
     let mut table = Grid::new(["rules", "targets", "reclaimable", "because"], &[1, 2]);
     for outlook in &answer.outlooks {
@@ -123,21 +129,45 @@ fn line(values: &[u64], highest: u64) -> String {
 }
 
 fn volumes(answer: &WhatIf, width: u16) -> String {
-    let mut table = Grid::new(["volume", "rules", "free now", "free at the end", "full"], &[2, 3]);
+    let head = ["volume", "rules", "free now", "free at the end", "full", "free over time"];
+    let mut table = Grid::new(head, &[2, 3]);
     let first = answer.outlooks.first().map_or(&[][..], |outlook| &outlook.volumes);
     for at in 0..first.len() {
         for (row, outlook) in answer.outlooks.iter().enumerate() {
             let Some(volume) = outlook.volumes.get(at) else { continue };
+            let most = all_free(answer, at).max().unwrap_or_default();
             table.push([
                 if row == 0 { printable(&volume.name) } else { String::new() },
                 printable(&outlook.name),
                 bytes(volume.free_bytes.first().copied()),
                 bytes(volume.free_bytes.last().copied()),
-                volume.full_at.as_deref().map_or_else(|| "never".to_owned(), printable),
+                volume.full_at.as_deref().map_or_else(|| "never".to_owned(), to_the_hour),
+                line(&thinned(&volume.free_bytes), most),
             ]);
         }
     }
     if table.is_empty() { String::new() } else { table.wrapped(width) }
+}
+
+/// The free bytes of one volume over time, under all rules.
+fn all_free(answer: &WhatIf, volume: usize) -> impl Iterator<Item = u64> {
+    let volumes = answer.outlooks.iter().filter_map(move |outlook| outlook.volumes.get(volume));
+    volumes.flat_map(|volume| volume.free_bytes.iter().copied())
+}
+
+/// A few of many values, so that their line fits into a table: the least of each few neighbours.
+fn thinned(values: &[u64]) -> Vec<u64> {
+    let few = values.len().div_ceil(MAX_COLUMNS).max(1);
+    values.chunks(few).filter_map(|few| few.iter().min().copied()).collect()
+}
+
+/// The date and hour of a time: a forecast knows no minutes.
+fn to_the_hour(time: &str) -> String {
+    let text = printable(time);
+    match text.split_once('T') {
+        Some((date, time)) => format!("{date} {}:00 UTC", time.get(..2).unwrap_or_default()),
+        None => text,
+    }
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ fn keys(priority: PriorityKind) -> Vec<Key<Channel>> {
         "priority" => priority, Live, priority_kind(),
             "How it ranks targets.";
         "horizon" => horizon, Live, duration_between(SECOND, MAX_HORIZON),
-            "For how long a wasted byte may lie until it was worth rewriting one; channels by rent only; default 24h.";
+            "How long a wasted byte may remain before rewriting one byte is worth it; channels by rent only; default 24h.";
         "min_priority" => min_priority, Live, bound(unit, false),
             "Takes what has more than this; its unit and default depend on the priority: 2 for a ratio, 512MiB for slack, 1 for rent.";
         "max_priority" => max_priority, Live, bound(unit, true),
@@ -224,12 +224,12 @@ fn priority_fits(channel: &Channel, section: &mut Section<'_, '_>) -> bool {
     if !fits {
         let allowed = match kind {
             TargetKind::Db | TargetKind::View | TargetKind::Search => {
-                "ratio, slack, upgrade or rent"
+                "`priority: ratio`, `slack`, `upgrade` or `rent`, or `kind: cleanup`"
             }
-            TargetKind::Cleanup => "cleanup",
+            TargetKind::Cleanup => "`priority: cleanup`, or `kind: db` or `view`",
         };
         let says = format!(
-            "found \"{}\", but a channel of kind {} ranks by {allowed}",
+            "{} cannot be used in a {} channel; use {allowed}",
             priority.label(),
             kind.label()
         );

@@ -39,6 +39,15 @@ pub(super) fn form() -> Form<FileSettings> {
     })
 }
 
+/// The nodes' own addresses alone.
+pub(super) fn nodes_form() -> Form<FileSettings> {
+    let keys = keys!(in FileSettings {
+        "couchdb.nodes" => settings.couchdb.nodes, NextSweep, mapping(node_name(), couchdb_url()),
+            "Nodes' own addresses by name.";
+    });
+    section(keys, |_, _| {})
+}
+
 fn trusted_hosts() -> Form<Vec<couchdb_client::HostPattern>> {
     list(host_pattern().inspect(|report, node, path, host| {
         if host.is_wide() {

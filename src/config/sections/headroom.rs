@@ -4,7 +4,7 @@ use crate::{
     config::{
         form::{Form, keys, list, section},
         section::Section,
-        values::{SECOND, bytes, duration, node_name, number, percent, text, url},
+        values::{SECOND, bytes, bytes_from_mib, duration, node_name, number, percent, text, url},
     },
     model::settings::limits::{Free, Headroom, VolumeSettings},
 };
@@ -17,7 +17,7 @@ pub(super) fn form() -> Form<Headroom> {
         "headroom.factor" => factor, Live, number(1.0..=100.0),
             "The space that a database's compaction may need, as a multiple of its active bytes.";
         "headroom.keep_free" => keep_free_percent, Live, percent(),
-            "Share of each volume that no start may use up, where the volume's size is known.";
+            "Share of each volume that no start may use up; it needs the volume's size.";
         "headroom.blind_limit" => blind_limit, Live, bytes(),
             "The largest file that is compacted where free space is unknown.";
         "headroom.volumes" => volumes, Live, list(volume()),
@@ -32,6 +32,7 @@ struct VolumeKeys {
     nodes: Vec<String>,
     prometheus: Option<PrometheusKeys>,
     available: Option<u64>,
+    size: Option<u64>,
 }
 
 /// A query as it is written.
@@ -39,6 +40,7 @@ struct VolumeKeys {
 struct PrometheusKeys {
     url: Option<Address>,
     query: Option<String>,
+    size_query: Option<String>,
     max_age: Duration,
 }
 
@@ -50,6 +52,8 @@ fn volume() -> Form<VolumeSettings> {
             "A Prometheus server that knows the free bytes.";
         "available" => available, Live, bytes().optional(),
             "A fixed number of bytes that may be taken as free.";
+        "size" => size, Live, bytes_from_mib().optional(),
+            "The volume's size, which keep_free and the horizons of channels by rent need; or use prometheus.size_query.";
     });
     section(keys, check_volume)
         .starting_from(VolumeKeys::default())
@@ -64,6 +68,13 @@ fn check_volume(written: &mut VolumeKeys, section: &mut Section<'_, '_>) {
     if written.nodes.is_empty() {
         section.refuse("the key nodes is missing or empty; it says whose files are on the volume");
     }
+    let has_query = written.prometheus.as_ref().is_some_and(|it| it.size_query.is_some());
+    if has_query && written.size.is_some() {
+        section.refuse("found both size and prometheus.size_query; only one of them may say how large the volume is");
+    }
+    if written.size.zip(written.available).is_some_and(|(size, available)| available > size) {
+        section.refuse("available is more than size; free space is a part of the volume");
+    }
     let found = match (section.key_at("prometheus"), section.key_at("available")) {
         (Some(_), Some(_)) => "both prometheus and available",
         (None, None) => "neither prometheus nor available",
@@ -73,26 +84,31 @@ fn check_volume(written: &mut VolumeKeys, section: &mut Section<'_, '_>) {
 }
 
 fn to_volume(written: VolumeKeys) -> Option<VolumeSettings> {
-    let VolumeKeys { nodes, prometheus, available } = written;
+    let VolumeKeys { nodes, prometheus, available, size } = written;
     let free = match prometheus {
-        Some(PrometheusKeys { url, query, max_age }) => {
-            Free::Prometheus { url: url?, query: query?, max_age }
+        Some(PrometheusKeys { url, query, size_query, max_age }) => {
+            Free::Prometheus { url: url?, query: query?, size_query, max_age }
         }
         None => Free::Available(available?),
     };
-    Some(VolumeSettings { nodes, free })
+    Some(VolumeSettings { nodes, free, size })
 }
 
 fn from_volume(volume: &VolumeSettings) -> VolumeKeys {
-    let VolumeSettings { nodes, free } = volume;
+    let VolumeSettings { nodes, free, size } = volume;
     let (prometheus, available) = match free {
         Free::Available(bytes) => (None, Some(*bytes)),
-        Free::Prometheus { url, query, max_age } => {
-            let (url, query) = (Some(url.clone()), Some(query.clone()));
-            (Some(PrometheusKeys { url, query, max_age: *max_age }), None)
+        Free::Prometheus { url, query, size_query, max_age } => {
+            let keys = PrometheusKeys {
+                url: Some(url.clone()),
+                query: Some(query.clone()),
+                size_query: size_query.clone(),
+                max_age: *max_age,
+            };
+            (Some(keys), None)
         }
     };
-    VolumeKeys { nodes: nodes.clone(), prometheus, available }
+    VolumeKeys { nodes: nodes.clone(), prometheus, available, size: *size }
 }
 
 fn prometheus() -> Form<PrometheusKeys> {
@@ -101,6 +117,8 @@ fn prometheus() -> Form<PrometheusKeys> {
             "The URL of the Prometheus server.";
         "query" => query, Live, text().optional(),
             "A PromQL query whose one sample is the number of free bytes.";
+        "size_query" => size_query, Live, text().optional(),
+            "A PromQL query whose one sample is the volume's size in bytes.";
         "max_age" => max_age, Live, duration(SECOND),
             "An older sample counts as none.";
     });
@@ -112,6 +130,11 @@ fn prometheus() -> Form<PrometheusKeys> {
         }
     };
     section(keys, check)
-        .starting_from(PrometheusKeys { url: None, query: None, max_age: Duration::from_secs(300) })
+        .starting_from(PrometheusKeys {
+            url: None,
+            query: None,
+            size_query: None,
+            max_age: Duration::from_secs(300),
+        })
         .with_schema(json!({"required": ["url", "query"]}))
 }

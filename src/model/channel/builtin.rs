@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Strict lower bound of a file's size, in bytes.
 pub(super) const DEFAULT_MIN_SIZE: u64 = 1_048_576;
-/// For how long a wasted byte may lie until it was worth rewriting one.
+/// How long a wasted byte may remain before rewriting one byte is worth it.
 pub(super) const DEFAULT_HORIZON: Duration = Duration::from_secs(86_400);
 /// Capacity of a queue.
 pub(super) const DEFAULT_CAPACITY: usize = 9_999;

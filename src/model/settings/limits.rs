@@ -83,6 +83,16 @@ pub struct VolumeSettings {
     pub nodes: Vec<String>,
     /// Where its free space is known from.
     pub free: Free,
+    /// Its size in bytes, where the configuration states it.
+    pub size: Option<u64>,
+}
+
+impl VolumeSettings {
+    /// Whether the configuration says where its size is known from.
+    #[must_use]
+    pub const fn has_size(&self) -> bool {
+        self.size.is_some() || matches!(&self.free, Free::Prometheus { size_query: Some(_), .. })
+    }
 }
 
 /// Where a volume's free space is known from.
@@ -94,6 +104,8 @@ pub enum Free {
         url: Address,
         /// A PromQL expression with one sample, the free bytes.
         query: String,
+        /// A PromQL expression with one sample, the volume's size in bytes.
+        size_query: Option<String>,
         /// How old the sample may be.
         max_age: Duration,
     },

@@ -1,4 +1,4 @@
-//! Free space from Prometheus: one query, one sample.
+//! Free space and size from Prometheus: one query, one sample.
 //!
 //! Owns the two requests and the meaning of their answers. The disk task's meter calls it, once at
 //! a time for each volume.
@@ -18,9 +18,9 @@ const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// The result of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FreeSpaceSample {
-    /// Free bytes.
-    pub(super) available: u64,
+pub(super) struct BytesSample {
+    /// The number of bytes.
+    pub(super) bytes: u64,
     /// When they were measured, by the local clock.
     pub(super) measured_at: Moment,
 }
@@ -102,13 +102,13 @@ fn sample_time(stamp: f64, age: Duration, now: Moment) -> Moment {
 /// # Errors
 ///
 /// What was asked and what came back, as a sentence.
-pub(super) async fn query_free_space(
+pub(super) async fn query_bytes(
     http: &reqwest::Client,
     url: &Address,
     query: &str,
     max_age: Duration,
     now: Moment,
-) -> Result<FreeSpaceSample, String> {
+) -> Result<BytesSample, String> {
     let refused = |why: String| format!("the query {query:?} to {url}: {why}");
     let point = send_query(http, url, query, None)
         .await
@@ -133,7 +133,7 @@ pub(super) async fn query_free_space(
         let most = duration::format_exact(max_age);
         return Err(refused(format!("its sample is {age} old, older than max_age ({most})")));
     }
-    Ok(FreeSpaceSample { available: to_bytes(number), measured_at: at })
+    Ok(BytesSample { bytes: to_bytes(number), measured_at: at })
 }
 
 /// Why a query has no result.

@@ -4,8 +4,10 @@
 //! yet is not asked again; after a failure the old value stays, with its age.
 
 use super::{
-    Disks, LocalDirectories, SpaceSource, Volume, VolumeSpace, VolumeSpec, local_fs, prometheus,
-    space_trend::SpaceTrend, volume_specs,
+    Disks, LocalDirectories, SpaceSource, Volume, VolumeSpace, VolumeSpec, local_fs,
+    prometheus::{self, BytesSample},
+    space_trend::SpaceTrend,
+    volume_specs,
 };
 use crate::{
     datadir,
@@ -15,6 +17,7 @@ use crate::{
     table::Snapshot,
     tasks::publish_if_changed,
 };
+use couchdb_client::Address;
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 use tokio::{
@@ -110,20 +113,20 @@ impl SpaceMeter for SystemMeter {
                 Ok(VolumeMeasurement { space, device: Some(device) })
             }
             .boxed(),
-            SpaceSource::Prometheus { url, query, max_age } => {
+            SpaceSource::Prometheus { url, query, size_query, max_age } => {
                 let http = self.http.clone();
                 async move {
-                    let asking = prometheus::query_free_space(&http, &url, &query, max_age, now);
-                    let answer = time::timeout(MEASURE_TIMEOUT, asking).await.map_err(|_| {
-                        format!(
-                            "the query {query:?} to {url} got no answer within {MEASURE_TIMEOUT:?}"
-                        )
-                    })??;
-                    let prometheus::FreeSpaceSample { available, measured_at: at } = answer;
-                    Ok(VolumeMeasurement {
-                        space: VolumeSpace { available, size: None, measured_at: at },
-                        device: None,
-                    })
+                    let free = query_in_time(&http, &url, &query, max_age, now);
+                    let size = async {
+                        let query = size_query.as_deref()?;
+                        Some(query_in_time(&http, &url, query, max_age, now).await)
+                    };
+                    let (free, size) = tokio::join!(free, size);
+                    let BytesSample { bytes: available, measured_at: at } = free?;
+                    // Without the size, more could start than keep_free allows.
+                    let size = size.transpose()?.map(|sample| sample.bytes);
+                    let space = VolumeSpace { available, size, measured_at: at };
+                    Ok(VolumeMeasurement { space, device: None })
                 }
                 .boxed()
             }
@@ -133,6 +136,19 @@ impl SpaceMeter for SystemMeter {
             }
         }
     }
+}
+
+/// The only sample of a query, unless it takes too long.
+async fn query_in_time(
+    http: &reqwest::Client,
+    url: &Address,
+    query: &str,
+    max_age: Duration,
+    now: Moment,
+) -> Result<BytesSample, String> {
+    let asking = prometheus::query_bytes(http, url, query, max_age, now);
+    let late = |_| format!("the query {query:?} to {url} got no answer within {MEASURE_TIMEOUT:?}");
+    time::timeout(MEASURE_TIMEOUT, asking).await.map_err(late)?
 }
 
 /// Access to the published volumes.
@@ -293,6 +309,7 @@ impl DiskTask {
                 if let Some(problem) = known.problem.take() {
                     tracing::info!(volume = %spec.name, after = problem, "free space is known again");
                 }
+                let measured = with_stated_size(measured, spec.stated_size);
                 known.measured = Some(measured);
                 if !matches!(spec.source, SpaceSource::Fixed(_)) {
                     let snapshot = Arc::clone(&self.snapshots.borrow());
@@ -329,6 +346,13 @@ impl DiskTask {
         let disks = Disks { volumes: volumes.map(|known| published_volume(known, now)).collect() };
         publish_if_changed(&self.disks, disks);
     }
+}
+
+/// The same measurement, with the size that the configuration states where none was measured.
+fn with_stated_size(measured: VolumeMeasurement, stated: Option<u64>) -> VolumeMeasurement {
+    let space = measured.space;
+    let size = space.size.or(stated);
+    VolumeMeasurement { space: VolumeSpace { size, ..space }, ..measured }
 }
 
 fn log_trend(spec: &VolumeSpec, was: Option<Moment>, is: Option<Moment>, available: u64) {

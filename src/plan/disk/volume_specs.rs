@@ -26,6 +26,8 @@ pub enum SpaceSource {
         url: Address,
         /// A PromQL query whose only sample is the free bytes.
         query: String,
+        /// A PromQL query whose only sample is the volume's size.
+        size_query: Option<String>,
         /// Maximum age of the sample.
         max_age: Duration,
     },
@@ -56,6 +58,8 @@ pub struct VolumeSpec {
     pub nodes: Vec<Arc<str>>,
     /// How its free space is measured.
     pub source: SpaceSource,
+    /// Its size in bytes, where the configuration states it.
+    pub stated_size: Option<u64>,
 }
 
 /// The volumes: local ones first, then configured ones in the configuration's order.
@@ -81,22 +85,27 @@ pub(super) fn volume_specs(
                 name: unique(&directory.display().to_string()),
                 nodes: vec![local.node.as_str().into()],
                 source: SpaceSource::Local(directory.clone()),
+                stated_size: None,
             });
         }
     }
     for volume in volumes {
         let source = match &volume.free {
-            limits::Free::Prometheus { url, query, max_age } => SpaceSource::Prometheus {
-                url: url.clone(),
-                query: query.clone(),
-                max_age: *max_age,
-            },
+            limits::Free::Prometheus { url, query, size_query, max_age } => {
+                SpaceSource::Prometheus {
+                    url: url.clone(),
+                    query: query.clone(),
+                    size_query: size_query.clone(),
+                    max_age: *max_age,
+                }
+            }
             limits::Free::Available(bytes) => SpaceSource::Fixed(*bytes),
         };
         specs.push(VolumeSpec {
             name: unique(volume.nodes.first().map_or("", String::as_str)),
             nodes: volume.nodes.iter().map(|node| node.as_str().into()).collect(),
             source,
+            stated_size: volume.size,
         });
     }
     specs
@@ -111,6 +120,7 @@ mod tests {
         let volume = |nodes: &[&str]| limits::VolumeSettings {
             nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
             free: limits::Free::Available(7),
+            size: None,
         };
         let local = |node: &str| LocalDirectories {
             node: node.to_owned(),

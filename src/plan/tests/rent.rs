@@ -2,12 +2,21 @@
 
 use super::*;
 use crate::{
-    model::{channel::ChannelPreset, settings::limits::Limits},
+    jobs::{BusyPeriod, Job, JobKey, JobKind, JobPhase, Jobs},
+    model::{
+        channel::{Channel, ChannelPreset},
+        records::JobOwner,
+        settings::{limits::Limits, work::EnforceViews},
+        target::TargetKind,
+    },
     plan::{
         disk::{Disks, Volume, VolumeSpace},
         pressure::{NodePressure, Pressures},
     },
+    table::{ShardMapEntry, Snapshot, TargetRef, View},
+    text::pattern::NameFilter,
 };
+use couchdb_names::Signature;
 use std::time::Duration;
 
 const HOUR: u64 = 3_600;
@@ -27,6 +36,10 @@ struct Planner {
 
 impl Planner {
     fn new(sizes: &[(&str, u64, u64)]) -> (Self, Vec<TargetIx>) {
+        Self::with_channels(by_rent(), sizes)
+    }
+
+    fn with_channels(channels: Channels, sizes: &[(&str, u64, u64)]) -> (Self, Vec<TargetIx>) {
         let mut draft = Draft::new(5);
         let node = member(&mut draft, "couchdb@a");
         let ids = sizes.iter().map(|(name, file, active)| {
@@ -36,7 +49,7 @@ impl Planner {
             ix
         });
         let ids = ids.collect();
-        let (queues, conditions) = (Queues::new(Arc::new(by_rent())), Conditions::default());
+        let (queues, conditions) = (Queues::new(Arc::new(channels)), Conditions::default());
         let fresh_for = Duration::from_secs(u64::from(u32::MAX));
         let rules = Arc::new(Rules { fresh_for, ..(*rules()).clone() });
         (Self { draft, queues, conditions, rules }, ids)
@@ -47,6 +60,36 @@ impl Planner {
         self.queues.apply_snapshot(&snapshot, now);
         self.queues.update_prices(&snapshot, &self.conditions, &self.rules, now);
         self.queues.make_plan(&snapshot, &self.conditions, &self.rules, now)
+    }
+}
+
+/// A channel of a preset that takes databases with such names alone.
+fn only(preset: ChannelPreset, name: &str, databases: &str) -> Channel {
+    let mut channels = preset.channels().into_iter();
+    let channel = channels.find(|channel| &*channel.name == name).unwrap();
+    Channel { databases: NameFilter::new(&[databases], &[]).unwrap(), ..channel }
+}
+
+/// A job that this process started.
+fn job(start: &PlannedStart, target: TargetRef<'_>, node: NodeIx, now: u64) -> Job {
+    let kind = if target.kind() == TargetKind::View {
+        JobKind::CompactView("_design/app".into())
+    } else {
+        JobKind::CompactDb
+    };
+    Job {
+        key: JobKey { node, shard: target.id().to_string().into(), kind },
+        target: Some(start.ix),
+        target_kind: target.kind(),
+        owner: JobOwner::Recliner,
+        channel: None,
+        started_at: at(now),
+        phase: JobPhase::Running,
+        progress: None,
+        last_progress_at: at(now),
+        reserved_bytes: 0,
+        file_bytes: None,
+        predicted_bytes: None,
     }
 }
 
@@ -219,6 +262,128 @@ proptest! {
                 times[at] += 1;
                 files[at] = dbs[at].1;
                 planner.draft.set_facts(start.ix, database(files[at] * MIB, dbs[at].1 * MIB, now));
+            }
+            if times.iter().all(|times| *times > 0) {
+                return Ok(());
+            }
+        }
+        prop_assert!(false, "after {rounds} rounds of {minutes} minutes: {times:?} of {dbs:?}");
+    }
+
+    /// Beside a threshold channel whose targets always wait for days, those of a channel by rent start in
+    /// bounded time, and the other way round.
+    #[test]
+    fn rent_and_thresholds_share_what_runs(
+        backlog in 6_usize..14,
+        by_rent in 1_usize..6,
+        hours in 2_u64..10,
+    ) {
+        let list = vec![
+            only(ChannelPreset::Smoosh, "ratio_dbs", "t*"),
+            only(ChannelPreset::Rent, "rent_dbs", "r*"),
+        ];
+        let channels = Channels { list, ..Channels::default() };
+        let names: Vec<String> = (0..backlog)
+            .map(|at| format!("t{at}"))
+            .chain((0..by_rent).map(|at| format!("r{at}")))
+            .collect();
+        let size = |at: usize| if at < backlog { (40_000, 4_000) } else { (2_000, 1_000) };
+        let sizes: Vec<(&str, u64, u64)> =
+            names.iter().enumerate().map(|(at, name)| (name.as_str(), size(at).0, size(at).1)).collect();
+        let (mut planner, ids) = Planner::with_channels(channels, &sizes);
+        let limits = Limits { cluster: 1, per_node: 1, ..Limits::default() };
+        planner.rules = Arc::new(Rules { limits, ..(*planner.rules).clone() });
+        let mut times = vec![0_u32; ids.len()];
+        // A day until they are due, then as long as the others wait, and a day for what they free more.
+        let count = u64::try_from(ids.len()).unwrap();
+        let rounds = (48 + 6 * 8) / hours + 3 * count;
+        let mut now = READ;
+        for _ in 0..rounds {
+            now += hours * HOUR;
+            if let Some(start) = planner.plan_at(now).starts.first() {
+                let at = ids.iter().position(|ix| *ix == start.ix).unwrap();
+                times[at] += 1;
+                let (file, active) = size(at);
+                let ix = start.ix;
+                planner.draft.set_facts(ix, database(active * MIB, active * MIB, now));
+                planner.plan_at(now + 1);
+                // It is as large again a minute later.
+                planner.draft.set_facts(ix, database(file * MIB, active * MIB, now + 60));
+                planner.plan_at(now + 60);
+            }
+        }
+        prop_assert!(times.iter().all(|times| *times > 0), "{times:?} in {rounds} rounds");
+    }
+
+    /// The same as `nothing_starves` on several nodes, with views, with two channels by rent for databases,
+    /// with rest between jobs, and with jobs that last.
+    #[test]
+    fn nothing_starves_on_several_nodes_with_views_and_rest(
+        dbs in proptest::collection::vec((500_u64..4_000, 200_u64..4_000), 2..6),
+        nodes in 1_usize..4,
+        lasts in 1_u64..4,
+        minutes in 30_u64..240,
+    ) {
+        let small = ChannelPreset::Rent.channels().remove(0);
+        let large = Channel {
+            name: "rent_large".into(),
+            min_size: 2_000 * MIB,
+            horizon: Duration::from_secs(6 * HOUR),
+            ..small.clone()
+        };
+        let list = std::iter::once(large).chain(ChannelPreset::Rent.channels()).collect();
+        let channels = Channels { list, ..Channels::default() };
+        let (mut planner, _) = Planner::with_channels(channels, &[]);
+        let limits = Limits { cluster: 2, per_node: 1, duty_percent: 50.0, ..Limits::default() };
+        let views = EnforceViews::All;
+        planner.rules = Arc::new(Rules { limits, views, ..(*planner.rules).clone() });
+        let draft = &mut planner.draft;
+        let nodes: Vec<NodeIx> = (0..nodes).map(|at| member(draft, &format!("couchdb@{at}"))).collect();
+        let mut targets = Vec::new();
+        for (at, (waste, active)) in dbs.iter().enumerate() {
+            let db = draft.get_or_add_db(DbName { db: &format!("db{at}"), suffix: ".1" });
+            let node = nodes[at % nodes.len()];
+            targets.push((draft.get_or_add_shard(node, db, None), node, *waste, *active));
+            let designs = [Arc::from("_design/app")].into();
+            let view = View { signature: Signature([7; 16]), designs, ..View::default() };
+            let view = draft.add_view(db, view);
+            draft.set_shard_map(db, ShardMapEntry { copies: 1, ranges: 1 }, &[view]);
+            targets.push((view, node, *waste, *active));
+        }
+        let facts_of = |ix: TargetIx, snapshot: &Snapshot, file, active, now| {
+            let is_db = snapshot.target(ix).is_some_and(|it| it.kind() == TargetKind::Db);
+            if is_db { database(file, active, now) } else { facts(file, active, now) }
+        };
+        for (ix, _, waste, active) in &targets {
+            let facts = facts_of(*ix, planner.draft.current(), (waste + active) * MIB, active * MIB, READ);
+            planner.draft.set_facts(*ix, facts);
+        }
+        let mut times = vec![0_u32; targets.len()];
+        let mut running: Vec<(u64, usize, Job)> = Vec::new();
+        let bound = dbs.iter().map(|(waste, active)| 2 + active.div_ceil(*waste)).max().unwrap();
+        let each = 2 * lasts + 2;
+        let rounds = bound * 24 * 60 / minutes + each * u64::try_from(targets.len()).unwrap() + 8;
+        for round in 0..rounds {
+            let now = READ + (round + 1) * minutes * 60;
+            let (over, still): (Vec<_>, Vec<_>) =
+                running.into_iter().partition(|(ends, ..)| *ends <= round);
+            running = still;
+            for (_, at, _) in over {
+                let (ix, _, _, active) = targets[at];
+                let facts = facts_of(ix, planner.draft.current(), active * MIB, active * MIB, now);
+                planner.draft.set_facts(ix, facts);
+                times[at] += 1;
+            }
+            let constraints = Arc::make_mut(&mut planner.conditions.constraints);
+            let keys = running.iter().map(|(.., job)| &job.key).collect();
+            BusyPeriod::update_all(&mut constraints.busy_periods, &keys, at(now));
+            let list = running.iter().map(|(.., job)| job.clone()).collect();
+            planner.conditions.jobs = Arc::new(Jobs { list, ..Jobs::default() });
+            let plan = planner.plan_at(now);
+            for start in plan.starts.iter() {
+                let at = targets.iter().position(|(ix, ..)| *ix == start.ix).unwrap();
+                let target = plan.snapshot.target(start.ix).unwrap();
+                running.push((round + lasts, at, job(start, target, targets[at].1, now)));
             }
             if times.iter().all(|times| *times > 0) {
                 return Ok(());

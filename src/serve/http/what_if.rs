@@ -12,7 +12,10 @@ use super::{
 use crate::{
     config::{self, File},
     import::{self, AsRent},
-    model::channel::{ChannelPreset, Channels},
+    model::{
+        channel::{ChannelPreset, Channels},
+        settings::Settings,
+    },
     plan::Plan,
     serve::report::{Conflict, ProposedHorizon, RentProposal, WhatIf},
     sources::node_settings::NodeSettings,
@@ -26,7 +29,7 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use smoosh::KnownSmoosh;
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 use wall_clock::Moment;
 
 /// The days that are looked ahead, unless asked otherwise, and at most.
@@ -45,7 +48,7 @@ pub(super) struct WhatIfQuery {
     #[schemars(with = "Option<ListName>")]
     channels: Option<String>,
     /// Propose the rules of a configuration: a `recliner.yml`, of which only `nodes`, `mode`, `channels`,
-    /// `ignore`, `limits`, `headroom`, `rent` and `views` count.
+    /// `ignore`, `limits`, `headroom`, `rent` and `views` count, and the names of nodes in `couchdb.nodes`.
     config: Option<String>,
 }
 
@@ -199,19 +202,38 @@ fn preset(word: &str, rules: &Policy) -> Result<Policy, ApiError> {
     Ok(Policy { channels: Arc::new(channels), ..rules.clone() })
 }
 
+/// The first node that a configuration names and that is not among the known ones, as a sentence.
+fn stranger(proposed: &Settings, known: &[&str]) -> Option<String> {
+    let volumes = proposed.headroom.volumes.iter().enumerate();
+    let on_volumes = volumes.flat_map(|(at, volume)| {
+        volume
+            .nodes
+            .iter()
+            .map(move |node| (format!("headroom.volumes[{at}].nodes"), node.as_str()))
+    });
+    let served = proposed.nodes.names().map(|node| ("nodes".to_owned(), node));
+    let addresses = proposed.couchdb.nodes.keys();
+    let addresses = addresses.map(|node| ("couchdb.nodes".to_owned(), node.as_str()));
+    let mut named = served.chain(addresses).chain(on_volumes);
+    let (key, node) = named.find(|(_, node)| !known.contains(node))?;
+    Some(format!(
+        "{key}: {node} is not in this cluster ({}); correct `{key}`, or point --recliner.url at the recliner that serves {node}",
+        known.join(", ")
+    ))
+}
+
 /// The rules of a proposed configuration, which must be for nodes that are known here.
 fn configured(text: &str, plan: &Plan, in_force: &Policy) -> Result<Policy, ApiError> {
     let file = File { name: Path::new("config"), bytes: text.as_bytes() };
     let proposed = config::load_policy(file).map_err(ApiError::bad)?;
-    let known = |name: &str| plan.snapshot.nodes().iter().skip(1).any(|node| *node.name == *name);
-    if let Some(stranger) = proposed.nodes.names().find(|name| !known(name)) {
-        let cluster = NodeIx::CLUSTER.as_usize();
-        let names: Vec<&str> =
-            plan.snapshot.nodes().iter().skip(cluster + 1).map(|node| &*node.name).collect();
-        return Err(ApiError::bad(format!(
-            "the configuration is for the node {stranger}, and this recliner knows {}; ask one that reads it",
-            names.join(", ")
-        )));
+    let nodes = plan.snapshot.nodes().iter().skip(NodeIx::CLUSTER.as_usize() + 1);
+    // A node that is down since recliner started is known from the volumes in force alone.
+    let on_volumes = in_force.rules.headroom.volumes.iter().flat_map(|volume| &volume.nodes);
+    let known: BTreeSet<&str> =
+        nodes.map(|node| &*node.name).chain(on_volumes.map(String::as_str)).collect();
+    let known: Vec<&str> = known.into_iter().collect();
+    if let Some(stranger) = stranger(&proposed, &known) {
+        return Err(ApiError::bad(stranger));
     }
     let rules = crate::plan::Rules {
         limits: proposed.limits,
@@ -221,4 +243,41 @@ fn configured(text: &str, plan: &Plan, in_force: &Policy) -> Result<Policy, ApiE
         ..in_force.rules.clone()
     };
     Ok(Policy { channels: Arc::new(proposed.channels), rules })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> Option<String> {
+        let file = File { name: Path::new("x.yml"), bytes: text.as_bytes() };
+        stranger(&config::load_policy(file).unwrap(), &["couchdb@a", "couchdb@b"])
+    }
+
+    #[test]
+    fn a_configuration_of_another_cluster_is_refused_by_the_key_that_shows_it() {
+        for (text, key) in [
+            ("nodes: [couchdb@a, couchdb@x]\n", "nodes"),
+            ("nodes: [_all]\ncouchdb: {nodes: {couchdb@x: \"http://x:5984\"}}\n", "couchdb.nodes"),
+            (
+                "headroom: {volumes: [{nodes: [couchdb@b], available: 1GB}, {nodes: [couchdb@a, couchdb@x], available: 1GB}]}\n",
+                "headroom.volumes[1].nodes",
+            ),
+        ] {
+            let says = format!(
+                "{key}: couchdb@x is not in this cluster (couchdb@a, couchdb@b); correct `{key}`, or point --recliner.url at the recliner that serves couchdb@x"
+            );
+            assert_eq!(refused(text), Some(says));
+        }
+    }
+
+    #[test]
+    fn a_configuration_of_this_cluster_is_accepted_and_the_rest_of_it_is_not_read() {
+        for text in [
+            "channels: rent\n",
+            "nodes: [couchdb@a]\ncouchdb: {urls: [\"http://elsewhere:5984\"], nodes: {couchdb@b: \"http://b:5984\"}}\n",
+        ] {
+            assert_eq!(refused(text), None, "{text}");
+        }
+    }
 }

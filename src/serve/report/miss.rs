@@ -229,7 +229,7 @@ pub fn not_taken_meaning(word: &str) -> Option<&'static str> {
         "small" => "the file is smaller than any that a channel takes",
         "large" => "the file is larger than any that a channel takes",
         "lean" => "there is too little waste in the file",
-        "not due" => "its waste has not cost as much yet as a compaction would",
+        "not due" => "its waste has not yet cost as much as a compaction would",
         "excessive" => "it exceeds max_priority of the channels",
         "unchanged" => "too little was written since the last compaction",
         "current" => "the file needs no upgrade",

@@ -27,7 +27,7 @@ pub struct RentLine {
     pub horizon_seconds: f64,
     /// The horizon in force on the target's node.
     pub horizon_in_force_seconds: f64,
-    /// Why the two differ.
+    /// Why the two differ, and whether a volume cannot shorten it because its size is unknown.
     pub horizon_says: Option<String>,
     /// When it is due if its sizes stay as they are; null if it is due already, or never.
     pub due_at: Option<String>,
@@ -72,15 +72,24 @@ impl RentLine {
             None => duration::format_rounded(horizon),
         };
         let due = match &self.due_at {
-            Some(at) => format!("; due at {at} if its sizes stay as they are"),
+            Some(at) => format!("; due at {at} if sizes do not change"),
             None => String::new(),
         };
         format!(
-            "{:.2} of what a compaction costs: {} to write, horizon {horizon}{due}",
-            self.overdue,
+            "{} of the cost of compacting ({} to rewrite, horizon {horizon}){due}",
+            percent(self.overdue),
             size::format_size(self.cost_bytes)
         )
     }
+}
+
+/// A share in percent; what is far below one percent is not zero.
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if (0.0..0.5).contains(&percent) && percent > 0.0 {
+        return "less than 1 %".to_owned();
+    }
+    format!("{percent:.0} %")
 }
 
 /// The first channel by rent that takes a target, or would if enough were due.
@@ -91,28 +100,89 @@ fn rent_channel<'a>(plan: &'a Plan, target: TargetRef<'_>) -> Option<&'a Channel
     })
 }
 
-/// Why the horizon in force is not the channel's own: `24h, shortened to 7h because 18 % of /data is
-/// free`.
+/// Why the horizon in force is not the channel's own: `24h, shortened to 7h because 18 % of /data is free,
+/// then lengthened to 14h because the node is busy`.
 fn horizon_says(horizon: Duration, factor: &HorizonFactor) -> Option<String> {
-    let product = factor.product();
-    let mut reasons = Vec::new();
+    let mut says = duration::format_rounded(horizon);
+    let plain = says.len();
+    let shortened = horizon.mul_f64(factor.space);
     if let Some(volume) = &factor.scarce_volume {
-        reasons.push(format!("{:.0} % of {} is free", volume.free_share * 100.0, volume.name));
+        says.push_str(&format!(
+            ", shortened to {} because {:.0} % of {} is free",
+            duration::format_rounded(shortened),
+            volume.free_share * 100.0,
+            volume.name
+        ));
     }
+    let mut dear = Vec::new();
     if factor.load > 1.0 {
-        reasons.push("the node is busy".to_owned());
+        dear.push("the node is busy");
     }
     if factor.budget > 1.0 {
-        reasons.push("much of limits.bytes_per_hour is used up".to_owned());
+        dear.push("much of limits.bytes_per_hour is used up");
     }
-    if reasons.is_empty() {
-        return None;
+    if !dear.is_empty() {
+        says.push_str(&format!(
+            ", {}lengthened to {} because {}",
+            if factor.scarce_volume.is_some() { "then " } else { "" },
+            duration::format_rounded(horizon.mul_f64(factor.product())),
+            dear.join(" and ")
+        ));
     }
-    let change = if product < 1.0 { "shortened" } else { "lengthened" };
-    Some(format!(
-        "{}, {change} to {} because {}",
-        duration::format_rounded(horizon),
-        duration::format_rounded(horizon.mul_f64(product)),
-        reasons.join(" and ")
-    ))
+    if let Some(volume) = &factor.unsized_volume {
+        says.push_str(&format!(
+            "; the size of volume {volume} is unknown, so it does not shorten the horizon"
+        ));
+    }
+    (says.len() > plain).then_some(says)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::ScarceVolume;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    #[test]
+    fn each_direction_has_its_own_cause() {
+        let scarce = Some(ScarceVolume { name: "/data".into(), free_share: 0.18 });
+        let plain = HorizonFactor::default();
+        let full = HorizonFactor { space: 0.25, scarce_volume: scarce, ..plain.clone() };
+        let unsized_volume = Some("couchdb@a".into());
+        for (factor, says) in [
+            (plain.clone(), None),
+            (full.clone(), Some("1d, shortened to 6h because 18 % of /data is free")),
+            (
+                HorizonFactor { load: 2.0, ..plain.clone() },
+                Some("1d, lengthened to 2d because the node is busy"),
+            ),
+            (
+                HorizonFactor { load: 2.0, ..full.clone() },
+                Some(
+                    "1d, shortened to 6h because 18 % of /data is free, then lengthened to 12h because the node is busy",
+                ),
+            ),
+            (
+                HorizonFactor { load: 2.0, budget: 2.0, ..full },
+                Some(
+                    "1d, shortened to 6h because 18 % of /data is free, then lengthened to 1d because the node is busy and much of limits.bytes_per_hour is used up",
+                ),
+            ),
+            (
+                HorizonFactor { unsized_volume, ..plain },
+                Some(
+                    "1d; the size of volume couchdb@a is unknown, so it does not shorten the horizon",
+                ),
+            ),
+        ] {
+            assert_eq!(horizon_says(DAY, &factor).as_deref(), says);
+        }
+    }
+
+    #[test]
+    fn shares_are_in_percent() {
+        let shares = [0.0, 0.001, 0.06, 1.0, 12.345];
+        assert_eq!(shares.map(percent), ["0 %", "less than 1 %", "6 %", "100 %", "1234 %"]);
+    }
 }

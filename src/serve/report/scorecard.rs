@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use wall_clock::Moment;
 
+/// A shorter time in which recliner did not run is not worth a word.
+const MIN_GAP_SECONDS: u64 = 60;
+
 /// Advice of less time than this is too little to decide by.
 const ENOUGH_SECONDS: u64 = 86_400;
 
@@ -134,7 +137,7 @@ impl Scorecard {
         let share = less as f64 / was.max(1) as f64;
         let bytes = size::format_size_short;
         let effect = format!(
-            "on average {} less waste ({} instead of {}), for {} written anew",
+            "on average {} less waste ({} instead of {}), for {} rewritten",
             bytes(less),
             bytes(left),
             bytes(was),
@@ -159,7 +162,7 @@ impl Scorecard {
         };
         (conflicts > 0).then(|| {
             format!(
-                "{conflicts} of {all} compactions would have run at the same time as another program's of the same file or range{first}."
+                "{conflicts} of {all} compactions would have overlapped with another program's compaction of the same file or range{first}."
             )
         })
     }
@@ -168,15 +171,15 @@ impl Scorecard {
         let from = self.from.as_deref()?;
         let span = |seconds| duration::format_rounded(Duration::from_secs(seconds));
         let mut says = format!(
-            "This rests on {} of advice in the hours from {from} on",
-            span(self.advised_seconds)
+            "Based on {} of advice since {from}",
+            duration::in_words(Duration::from_secs(self.advised_seconds))
         );
         if self.enforced_seconds > 0 {
             says.push_str(&format!("; for {}, recliner enforced", span(self.enforced_seconds)));
         }
-        if self.missing_seconds > 0 {
+        if self.missing_seconds >= MIN_GAP_SECONDS {
             let gap = span(self.missing_seconds);
-            says.push_str(&format!("; {gap} are missing, because recliner was not running"));
+            says.push_str(&format!("; recliner was not running for {gap}"));
         }
         says.push('.');
         Some(says)
@@ -227,19 +230,19 @@ mod tests {
         let cases = [
             (
                 card(48, &[], hour(20, 10, 1, 0)),
-                "Switch to enforce: it would have meant on average 10 GiB less waste (10 GiB instead of 20 GiB), for 24 GiB written anew. This rests on 2d of advice in the hours from 2026-11-19T01:00:00Z on.",
+                "Switch to enforce: it would have meant on average 10 GiB less waste (10 GiB instead of 20 GiB), for 24 GiB rewritten. Based on 2 days of advice since 2026-11-19T01:00:00Z.",
             ),
             (
                 card(48, &[5, 6, 7], hour(20, 19, 1, 0)),
-                "Switching to enforce would have changed little: on average 1 GiB less waste (19 GiB instead of 20 GiB), for 22.5 GiB written anew. This rests on 1d 21h of advice in the hours from 2026-11-19T01:00:00Z on; 3h are missing, because recliner was not running.",
+                "Switching to enforce would have changed little: on average 1 GiB less waste (19 GiB instead of 20 GiB), for 22.5 GiB rewritten. Based on 45 hours of advice since 2026-11-19T01:00:00Z; recliner was not running for 3h.",
             ),
             (
                 card(48, &[], hour(20, 20, 0, 0)),
-                "Switching to enforce would have changed nothing: recliner would have started no compaction. This rests on 2d of advice in the hours from 2026-11-19T01:00:00Z on.",
+                "Switching to enforce would have changed nothing: recliner would have started no compaction. Based on 2 days of advice since 2026-11-19T01:00:00Z.",
             ),
             (
                 card(5, &[], hour(20, 15, 2, 1)),
-                "It is too early to decide; so far, enforcing would have meant on average 5 GiB less waste (15 GiB instead of 20 GiB), for 5 GiB written anew. 5 of 10 compactions would have run at the same time as another program's of the same file or range; hand smoosh's channels over at the same time (smoosh.mode: takeover). This rests on 5h of advice in the hours from 2026-11-20T20:00:00Z on.",
+                "It is too early to decide; so far, enforcing would have meant on average 5 GiB less waste (15 GiB instead of 20 GiB), for 5 GiB rewritten. 5 of 10 compactions would have overlapped with another program's compaction of the same file or range; hand smoosh's channels over at the same time (smoosh.mode: takeover). Based on 5 hours of advice since 2026-11-20T20:00:00Z.",
             ),
         ];
         for (found, says) in cases {

@@ -142,23 +142,22 @@ impl WhatIf {
     /// How far to trust the outlooks, as a sentence.
     #[must_use]
     pub fn trust(&self) -> String {
-        let known = size::format_size(self.watched_bytes);
-        let all = size::format_size(self.file_bytes);
-        let watched = duration::format_rounded(Duration::from_secs(self.watched_seconds));
-        let short = if self.watched_seconds < self.seconds {
-            "; a shorter time than they look ahead, so take them as a first guess"
-        } else {
-            ""
+        let known = size::format_part(self.watched_bytes, self.file_bytes);
+        let watched = duration::in_words(Duration::from_secs(self.watched_seconds));
+        let short = match self.seconds.checked_div(self.watched_seconds) {
+            _ if self.watched_seconds >= self.seconds => "",
+            Some(..=4) => " That is shorter than the forecast, so treat it as an estimate.",
+            None | Some(_) => {
+                " That is far shorter than the forecast, so treat it as a first estimate."
+            }
         };
-        format!(
-            "growth is known of {known} of {all} of files, watched for {watched} on average{short}"
-        )
+        format!("Growth rates are known for {known}, measured over {watched} on average.{short}")
     }
 }
 
 impl WhatIf {
     /// What is otherwise with CouchDB's smoosh than it is shown, as a sentence.
-    pub const SMOOSH_AT_ITS_BEST: &str = "CouchDB's smoosh does less than shown here: it looks at a file only after somebody wrote to it, and then ignores it for [smoosh] staleness (5 minutes by default)";
+    pub const SMOOSH_AT_ITS_BEST: &str = "The real smoosh does less: it looks at a file only after somebody wrote to it, and then ignores it for [smoosh] staleness (5 minutes by default). As shown here, it ignores free space";
 
     /// The outlook under these rules.
     #[must_use]

@@ -30,7 +30,7 @@ impl Draft {
         for ix in &changed {
             if let Some(now) = now {
                 // Before its waste is predicted otherwise.
-                self.settle_rent(*ix, |_| Some(now), now);
+                self.settle_rent(*ix, now);
             }
             self.remove_from_sums(*ix);
         }

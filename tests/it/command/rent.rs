@@ -130,7 +130,7 @@ headroom: {{volumes: [{{nodes: [{nodes}], available: 3TB}}]}}
                         return;
                     }
                 } else {
-                    ran.refuses(1, &["no file was watched for ten minutes yet", "ask again later"]);
+                    ran.refuses(1, &["not enough history yet", "try again later"]);
                 }
                 time::sleep(Duration::from_millis(200)).await;
             }
@@ -167,7 +167,7 @@ async fn import_as_rent_prints_channels_that_keep_the_waste() {
         "Channels by rent that keep the mean waste of smoosh",
         "the next 5 days",
         " Mean waste: ",
-        " Written anew a day: ",
+        " Rewritten per day: ",
         " rent_dbs: databases waste ",
         "smoosh is shown as it is set on the cluster",
         "name: rent_dbs",

@@ -142,7 +142,11 @@ mod tests {
     fn a_configured_volume_is_known_even_to_a_command_that_measures_nothing() {
         let mut cluster = cluster(5 * GIB / 4);
         let nodes = vec!["couchdb@a".to_owned(), "couchdb@b".to_owned()];
-        cluster.rules.headroom.volumes.push(VolumeSettings { nodes, free: Free::Available(GIB) });
+        cluster.rules.headroom.volumes.push(VolumeSettings {
+            nodes,
+            free: Free::Available(GIB),
+            size: None,
+        });
         assert_eq!(cluster.findings_of(&RULE), []);
     }
 }

@@ -1,7 +1,10 @@
 //! Queries against a small fake on loopback, and against a real Prometheus if it is installed.
 
 use super::*;
-use crate::skipped::skipped;
+use crate::{
+    plan::disk::{SpaceMeter as _, SpaceSource, SystemMeter},
+    skipped::skipped,
+};
 use axum::{Router, extract::Query, http::StatusCode, routing::get};
 use std::{collections::HashMap, process::Stdio, sync::Arc};
 use tokio::{net::TcpListener, task::JoinSet, time};
@@ -104,10 +107,10 @@ async fn one_sample_is_free_space_and_other_answers_are_explained_errors() {
     for (at, (rule, expected)) in cases.iter().enumerate() {
         let (url, _server) = fake(*rule).await;
         let now = Moment::from_unix(NOW);
-        let found = query_free_space(&http, &url, "free", Duration::from_secs(300), now).await;
+        let found = query_bytes(&http, &url, "free", Duration::from_secs(300), now).await;
         match (found, expected) {
             (Ok(answer), Ok(expected)) => {
-                assert_eq!((answer.available, answer.measured_at.unix()), *expected, "case {at}");
+                assert_eq!((answer.bytes, answer.measured_at.unix()), *expected, "case {at}");
             }
             (Err(error), Err(says)) => {
                 assert!(error.contains(says), "case {at}: {error}");
@@ -119,13 +122,37 @@ async fn one_sample_is_free_space_and_other_answers_are_explained_errors() {
 }
 
 #[tokio::test]
+async fn the_size_of_a_volume_is_asked_for_beside_its_free_space() {
+    let rule: Rule = |query| match query {
+        "free" => (200, vector(&["5e9"])),
+        "size" => (200, vector(&["9e9"])),
+        other => at_now(other, (200, vector(&[]))),
+    };
+    let (url, _server) = fake(rule).await;
+    let _installed = client();
+    let meter = SystemMeter::new().unwrap();
+    let now = Moment::from_unix(NOW);
+    for (size_query, expected) in
+        [(None, Ok(None)), (Some("size"), Ok(Some(9_000_000_000))), (Some("none"), Err(()))]
+    {
+        let source = SpaceSource::Prometheus {
+            url: url.clone(),
+            query: "free".to_owned(),
+            size_query: size_query.map(str::to_owned),
+            max_age: Duration::from_secs(300),
+        };
+        let found = meter.measure(&source, now).await;
+        assert_eq!(found.map(|found| found.space.size).map_err(|_| ()), expected);
+    }
+}
+
+#[tokio::test]
 async fn a_refused_connection_names_the_address() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url: Address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     drop(listener);
     let now = Moment::from_unix(NOW);
-    let error =
-        query_free_space(&client(), &url, "up", Duration::from_secs(1), now).await.unwrap_err();
+    let error = query_bytes(&client(), &url, "up", Duration::from_secs(1), now).await.unwrap_err();
     assert!(error.contains(url.as_str()) && error.contains("refused"), "{error}");
 }
 
@@ -180,8 +207,7 @@ async fn a_real_prometheus_answers_like_the_fake() {
     let http = client();
     let clock = wall_clock::Clock::System;
     let max_age = Duration::from_secs(120);
-    let query_now =
-        async |query: &str| query_free_space(&http, &url, query, max_age, clock.now()).await;
+    let query_now = async |query: &str| query_bytes(&http, &url, query, max_age, clock.now()).await;
     let first = time::timeout(PATIENCE, async {
         loop {
             match query_now(FREE).await {
@@ -191,7 +217,7 @@ async fn a_real_prometheus_answers_like_the_fake() {
         }
     });
     let first = first.await.expect("it scrapes itself within the minute");
-    assert!(first.available > 0 && first.measured_at.age(clock.now()) < max_age, "{first:?}");
+    assert!(first.bytes > 0 && first.measured_at.age(clock.now()) < max_age, "{first:?}");
     for (query, says) in [
         ("up{job=\"nobody\"}", "it returned no sample"),
         ("{job=\"self\"}", "samples; add labels"),
@@ -202,6 +228,6 @@ async fn a_real_prometheus_answers_like_the_fake() {
         let error = query_now(query).await.unwrap_err();
         assert!(error.contains(says), "{query}: {error}");
     }
-    assert_eq!(query_now("scalar(vector(42))").await.unwrap().available, 42);
+    assert_eq!(query_now("scalar(vector(42))").await.unwrap().bytes, 42);
     child.kill().await.unwrap();
 }

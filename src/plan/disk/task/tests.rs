@@ -56,8 +56,10 @@ fn queried(nodes: &[&str]) -> limits::VolumeSettings {
         free: limits::Free::Prometheus {
             url: "http://prom:9090".parse().unwrap(),
             query: "free".to_owned(),
+            size_query: None,
             max_age: Duration::from_secs(300),
         },
+        size: None,
     }
 }
 
@@ -163,6 +165,7 @@ async fn directories_on_one_file_system_are_one_volume() {
         ..settings(vec![limits::VolumeSettings {
             nodes: vec!["couchdb@b".to_owned()],
             free: limits::Free::Available(9),
+            size: Some(20),
         }])
     };
     let running = Running::start(all, |source, now| {
@@ -182,6 +185,8 @@ async fn directories_on_one_file_system_are_one_volume() {
         .map(|volume| (&*volume.name, volume.space.map(|space| space.available)))
         .collect();
     assert_eq!(shown, [("/data", Some(5)), ("/other", Some(5)), ("couchdb@b", Some(9))]);
+    let sizes: Vec<_> = disks.volumes.iter().map(|volume| volume.space?.size).collect();
+    assert_eq!(sizes, [None, None, Some(20)], "the configuration states one size");
     let stated = disks.volumes[2].space.map(|space| space.measured_at.unix());
     assert_eq!(stated, Some(START + 10), "a fixed number is refreshed at each measurement");
 }

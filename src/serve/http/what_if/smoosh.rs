@@ -63,11 +63,15 @@ impl KnownSmoosh {
                 with_verb(&other_nodes)
             )
         };
-        let taken = taken_over(&nodes, settings);
+        let taken: Vec<String> = taken_over(&nodes, settings).into_iter().collect();
+        let one = taken.len() == 1;
         if !taken.is_empty() {
             says.push_str(&format!(
-                "; {} as before a recliner took over",
-                listed(&taken.into_iter().collect::<Vec<_>>())
+                "; {} {} shown with {} from before recliner took {} over",
+                listed(&taken),
+                if one { "is" } else { "are" },
+                if one { "its settings" } else { "their settings" },
+                if one { "it" } else { "them" }
             ));
         }
         let unread: Vec<String> = settings
@@ -185,7 +189,7 @@ mod tests {
         assert_eq!(known.channels.find("ratio_dbs").unwrap().1.concurrency, 3);
         assert_eq!(
             known.rules.says,
-            "smoosh is shown as it is set on the cluster; ratio_dbs as before a recliner took over"
+            "smoosh is shown as it is set on the cluster; ratio_dbs is shown with its settings from before recliner took it over"
         );
     }
 
