@@ -284,7 +284,7 @@ fn a_node_has_room_apart_from_what_stays_free_and_what_runs() {
         new(cluster).nodes.into_iter().map(|node| node.verdict).collect::<Vec<_>>()
     };
     use SpaceVerdict::{DoesNotFit, Fits, MayNotFit, Unknown};
-    // Two copies of 25 to 400 MiB of live data, up to eight times that as built, and a compaction beside it.
+    // Two copies of 25 to 400 MiB of live data, a multiple of that as built, and a compaction beside it.
     assert_eq!(verdicts([Some(20 * GIB), Some(GIB)], 0.0), [Fits, MayNotFit]);
     assert_eq!(verdicts([Some(100 * MIB), None], 0.0), [DoesNotFit, Unknown]);
 }
@@ -294,7 +294,7 @@ fn nodes_on_one_volume_need_their_space_together() {
     let verdict = |is_shared: bool| {
         let mut cluster = cluster();
         cluster.add_index(&index("_design/one", 1, 100, 1));
-        cluster.set_free_space(&[("a", Some(8 * GIB))]);
+        cluster.set_free_space(&[("a", Some(12 * GIB))]);
         if is_shared {
             let disks = Arc::make_mut(&mut cluster.conditions.disks);
             disks.volumes[0].nodes.push("b".into());

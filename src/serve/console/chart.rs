@@ -1,5 +1,6 @@
 //! Pictures in SVG, drawn on the server. Each has its numbers in words for who cannot see it.
 
+use crate::{model::rounding::to_bytes, text::size::format_size_short};
 use maud::{Markup, html};
 
 /// One segment of a bar: the class of its colour, and its size.
@@ -62,8 +63,9 @@ pub(super) struct Line<'a> {
     pub(super) values: &'a [u64],
 }
 
-/// Bytes over time, on one scale from zero. Lines are told apart by their colours and dashes.
-pub(super) fn lines(lines: &[Line<'_>], says: &str) -> Markup {
+/// Bytes over time, on one scale from zero, with the dates of its beginning, middle and end. Lines are told apart by
+/// their colours and dashes.
+pub(super) fn lines(lines: &[Line<'_>], dates: &[String; 3], says: &str) -> Markup {
     const HEIGHT: f64 = 110.0;
     let highest = lines.iter().flat_map(|line| line.values).copied().max().unwrap_or_default();
     let points = |line: &Line<'_>| {
@@ -78,9 +80,10 @@ pub(super) fn lines(lines: &[Line<'_>], says: &str) -> Markup {
         svg.chart viewBox="0 0 600 135" role="img" aria-label=(says) {
             line.axis x1="0" y1="120" x2="600" y2="120" {}
             @for line in lines { polyline class=(line.class) points=(points(line)) {} }
-            text x="0" y="8" { (crate::text::size::format_size_short(highest)) }
-            text x="0" y="132" { "now" }
-            text x="600" y="132" text-anchor="end" { "the end" }
+            text x="0" y="8" { (format_size_short(highest)) }
+            @for (at, (date, anchor)) in dates.iter().zip(["start", "middle", "end"]).enumerate() {
+                text x=(at * 300) y="132" text-anchor=(anchor) { (date) }
+            }
         }
     }
 }
@@ -114,16 +117,12 @@ pub(super) fn scatter(points: &[(f64, f64)], says: &str) -> Markup {
     let known = points.iter().flat_map(|(one, other)| [*one, *other]).filter(|value| *value > 0.0);
     let (least, most) = known
         .fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)));
-    let (low, high) = (least.log10().floor(), most.log10().ceil());
+    let (low, high) = (least.log2().floor(), most.log2().ceil());
     let place =
-        |value: f64| if high > low { (value.log10() - low) / (high - low) * 280.0 } else { 140.0 };
-    let end = |power: f64| {
-        crate::text::size::format_size_short(crate::model::rounding::to_bytes(10.0_f64.powf(power)))
-    };
+        |value: f64| if high > low { (value.log2() - low) / (high - low) * 280.0 } else { 140.0 };
+    let end = |power: f64| format_size_short(to_bytes(power.exp2()));
     html! {
-        @if points.is_empty() || !least.is_finite() {
-            p.quiet { "No compaction whose sizes are known has ended yet." }
-        } @else {
+        @if least.is_finite() {
             svg.chart viewBox="0 0 600 320" role="img" aria-label=(says) {
                 line.axis x1="40" y1="290" x2="320" y2="290" {}
                 line.axis x1="40" y1="10" x2="40" y2="290" {}

@@ -64,7 +64,7 @@ fn forecast(given: &Given, answer: &WhatIf, now: Moment) -> Markup {
     let days = (answer.seconds as f64 / 86_400.0).round();
     html! {
         h2 { "The next " (days) @if days > 1.0 { " days" } @else { " day" } }
-        p { "This rests on what is known: " (answer.trust()) "." }
+        p { (answer.trust()) }
         (rules(answer))
         p.quiet { (name(&answer.smoosh.says)) ". " (WhatIf::SMOOSH_AT_ITS_BEST) "." }
         @if answer.outlooks.iter().any(|outlook| outlook.coarse) {
@@ -84,7 +84,7 @@ fn forecast(given: &Given, answer: &WhatIf, now: Moment) -> Markup {
 fn rules(answer: &WhatIf) -> Markup {
     html! {
         div.wide tabindex="0" role="region" aria-label="Rules" { table {
-            thead { tr { th { "rules" } th.n { "mean waste" } th.n.rest { "peak waste" } th.n { "written a day" } th.n.rest { "compactions a day" } th.n.rest { "longest wait" } th.n { "undone at the end" } } }
+            thead { tr { th { "rules" } th.n { "mean waste" } th.n.rest { "peak waste" } th.n { "rewritten a day" } th.n.rest { "compactions a day" } th.n.rest { "longest wait" } th.n { "waiting at the end" } } }
             tbody { @for outlook in &answer.outlooks { tr {
                 td.one { (chart::swatch(class_of(outlook))) (name(&outlook.name)) }
                 td.n { (bytes(Some(outlook.mean_waste_bytes))) }
@@ -115,33 +115,33 @@ fn course(answer: &WhatIf, values: fn(&OutlookLine) -> &[u64], word: &str) -> Ma
         .iter()
         .map(|outlook| Line { class: class_of(outlook), values: values(outlook) })
         .collect();
-    let until = Moment::parse(&answer.from).map_or_else(
-        || "the last day".to_owned(),
-        |from| from.plus(Duration::from_secs(answer.seconds)).date(),
-    );
+    let dates = dates(answer);
+    let [_, _, until] = &dates;
     let end = |outlook: &OutlookLine| {
         let last = values(outlook).last().copied().unwrap_or_default();
         format!("{}: {} {word} on {until}", outlook.name, format_size_short(last))
     };
     let says: Vec<String> = answer.outlooks.iter().map(end).collect();
     html! {
-        (chart::lines(&lines, &says.join("; ")))
-        (dates(answer))
+        (chart::lines(&lines, &dates, &says.join("; ")))
     }
 }
 
 /// The dates at the beginning, in the middle and at the end of a chart.
-fn dates(answer: &WhatIf) -> Markup {
-    let Some(from) = Moment::parse(&answer.from) else { return html! {} };
-    let at = |part: u64| from.plus(Duration::from_secs(answer.seconds / 2 * part)).date();
-    html! { p.quiet { "From " (at(0)) " (left) over " (at(1)) " (middle) to " (at(2)) " (right)." } }
+fn dates(answer: &WhatIf) -> [String; 3] {
+    let from = Moment::parse(&answer.from);
+    [0, 1, 2].map(|part| {
+        let date =
+            from.map(|from| from.plus(Duration::from_secs(answer.seconds / 2 * part)).date());
+        date.unwrap_or_default()
+    })
 }
 
 fn undone(answer: &WhatIf) -> Markup {
     html! {
         @if answer.outlooks.iter().any(|outlook| !outlook.undone.is_empty()) {
             h3 { "Why targets wait at the end" }
-            div.wide tabindex="0" role="region" aria-label="What stays undone" { table {
+            div.wide tabindex="0" role="region" aria-label="What is still waiting" { table {
                 thead { tr { th { "rules" } th.n { "targets" } th.n { "reclaimable" } th { "because" } } }
                 tbody { @for outlook in &answer.outlooks { @for line in &outlook.undone { tr {
                     td.one { (chart::swatch(class_of(outlook))) (name(&outlook.name)) }
