@@ -22,7 +22,7 @@ use recliner::{
         target::{TargetKind, TargetState},
     },
     plan::{Plan, disk::SpaceMeter},
-    scan::{ScanCommand, ScanStatus},
+    scan::{EarlierProcess, ScanCommand, ScanStatus},
     service::{ClusterMonitor, Dependencies, TaskSet},
     simulated::SimulatedDisks,
     store::journal::{self, ClusterIdentity, InMemory, Journal},
@@ -101,6 +101,8 @@ pub(crate) struct Rig {
     tasks: TaskSet,
     stop: CancellationToken,
     record: Record,
+    /// What the process before left of its measurements.
+    earlier: EarlierProcess,
 }
 
 /// Three nodes of 3.5.0 with one administrator and no databases.
@@ -157,8 +159,9 @@ impl Rig {
         let store = RecordingStore::of(&cluster);
         let ledger = takeover::InMemoryTakeoverStore::default();
         let whole = whole || settings.mode == Mode::Enforce;
+        let earlier = EarlierProcess::default();
         let (watch, smoosh, warmer, tasks, stop) =
-            run(&cluster, &settings, clock, &store, whole.then_some(&ledger));
+            run(&cluster, &settings, clock, &store, whole.then_some(&ledger), &earlier);
         let record = Record::beginning(start, &settings);
         Self {
             cluster,
@@ -175,6 +178,7 @@ impl Rig {
             tasks,
             stop,
             record,
+            earlier,
         }
     }
 
@@ -196,6 +200,17 @@ impl Rig {
         self.start_again();
     }
 
+    /// The same, but the other one finds the measurements, which the archive stores after each sweep; by so many
+    /// seconds is the clock set meanwhile.
+    pub(crate) async fn kill_with_archive_for(&mut self, span: Duration, clock_set_by: i64) {
+        let snapshot = self.watch.scanner.snapshots.borrow().clone();
+        let numbers = 0..u32::try_from(snapshot.block_count()).expect("there are few");
+        let blocks = numbers.map(|number| snapshot.build_block(number).compress()).collect();
+        self.earlier = EarlierProcess { blocks, ..EarlierProcess::default() };
+        self.shift_clock(clock_set_by);
+        self.kill_for(span).await;
+    }
+
     /// Stops the process and waits for its end.
     pub(crate) async fn stop(&mut self) {
         self.stop.cancel();
@@ -206,7 +221,7 @@ impl Rig {
     fn start_again(&mut self) {
         let ledger = self.whole.then_some(&self.ledger);
         (self.watch, self.smoosh, self.warmer, self.tasks, self.stop) =
-            run(&self.cluster, &self.settings, self.clock, &self.store, ledger);
+            run(&self.cluster, &self.settings, self.clock, &self.store, ledger, &self.earlier);
         self.record_life(true);
     }
 
@@ -336,6 +351,7 @@ fn run(
     clock: Clock,
     store: &RecordingStore,
     ledger: Option<&takeover::InMemoryTakeoverStore>,
+    earlier: &EarlierProcess,
 ) -> Running {
     let (mut tasks, stop) = (TaskSet::new(), CancellationToken::new());
     let transport = Transport::in_process(cluster.by_host());
@@ -344,7 +360,7 @@ fn run(
     let around = |_| Dependencies {
         state_store: Arc::new(store.clone()),
         recovery: recovered.into(),
-        previous_facts: ready(recliner::scan::EarlierProcess::default()).boxed(),
+        previous_facts: ready(earlier.clone()).boxed(),
         meter: ledger.map(|_| Arc::new(SimulatedDisks(cluster.clone())) as Arc<dyn SpaceMeter>),
         directories: None,
     };

@@ -106,7 +106,7 @@ async fn a_backup_under_writes_is_restored_by_starting_with_it() {
     let numbers = [
         format!("): {} event", summary.events),
         format!(" and {} outcome", summary.outcomes),
-        format!(", up to number {last} of 20"),
+        format!(", through sequence {last} at 20"),
     ];
     assert!(numbers.iter().all(|says| ran.out.contains(says)), "{ran:?}");
     let live = own(&["backup", "data/journal.redb", "--force"]).await;

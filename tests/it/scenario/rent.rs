@@ -72,3 +72,35 @@ async fn a_clock_that_is_set_forward_and_back_moves_no_start() {
     rig.run_for(25 * HOUR).await;
     assert_compacted(&rig, &AS_DUE);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_moves_no_start() {
+    let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
+    rig.run_for(4 * HOUR).await;
+    rig.kill_with_archive_for(HOUR, 0).await;
+    rig.run_for(HOUR).await;
+    assert_compacted(&rig, &[]);
+    rig.kill_with_archive_for(MINUTE, 0).await;
+    rig.run_for(24 * HOUR).await;
+    assert_compacted(&rig, &AS_DUE);
+}
+
+/// Nothing tells a day without a process from a clock that is set forward by a day: it counts as a day, once.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_forward_while_nothing_runs_counts_as_time_once() {
+    let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
+    rig.run_for(4 * HOUR).await;
+    rig.kill_with_archive_for(HOUR, 86_400).await;
+    rig.run_for(48 * HOUR).await;
+    assert_compacted(&rig, &[("three", 5.1), ("half", 5.1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_clock_that_is_set_back_while_nothing_runs_only_that_time_is_lost() {
+    let mut rig = Rig::in_mode(Mode::Enforce, START, idle(), &by_rent());
+    rig.run_for(4 * HOUR).await;
+    rig.kill_with_archive_for(HOUR, -2 * 86_400).await;
+    rig.run_for(25 * HOUR).await;
+    let an_hour_later = AS_DUE.map(|(name, at)| (name, at + 1.0));
+    assert_compacted(&rig, &an_hour_later);
+}
