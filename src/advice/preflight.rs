@@ -367,7 +367,7 @@ fn remedy(found: &Preflight, old: Option<TargetRef<'_>>) -> Vec<Remedy> {
             )));
         }
         remedy.push(Remedy::couchdb(
-            "See how far it is, until updates_pending is 0:",
+            "See how far it is, until updates_pending.total is 0:",
             "GET",
             &[db, design, "_info"],
             None,

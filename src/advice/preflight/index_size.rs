@@ -199,11 +199,11 @@ impl IndexSize {
         match self.basis {
             SizeBasis::Siblings => {
                 format!(
-                    "The size assumes {cost}, as {indexes} of this database cost, with a safety margin."
+                    "The size assumes {cost}, as {indexes} of this database cost, with a safety margin. What a map function emits is not known before it runs."
                 )
             }
             SizeBasis::Present => format!(
-                "The size assumes {cost}: the views that stay cost what they cost in the present index, and all others what {indexes} of this database cost, with a safety margin."
+                "The size assumes {cost}: the views that stay cost what they cost in the present index, and all others what {indexes} of this database cost, with a safety margin. What a map function emits is not known before it runs."
             ),
             SizeBasis::Cluster => format!(
                 "The size assumes {cost}: this database has no built index, so the range is around {indexes} of other databases, and wide."

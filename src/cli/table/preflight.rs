@@ -79,7 +79,7 @@ fn facts(answer: &Preflight) -> Vec<String> {
     if answer.seconds.is_some() {
         let builds = answer.measured_builds;
         facts.push(format!(
-            "The time is that of {builds} measured {} with this many changes.",
+            "The time is scaled to these documents from {builds} measured {}, one for each index and node.",
             if builds == 1 { "build" } else { "builds" }
         ));
     }

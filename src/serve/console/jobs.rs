@@ -125,7 +125,7 @@ pub(super) fn ended(outcomes: &[OutcomeLine], now: Moment) -> Markup {
                 thead { tr { th { "ended" } th { "target" } th.rest { "node" } th { "result" } th.n { "before" } th.n.rest { "after" } th.n { "freed" } th.n.rest { "took" } th.n.rest title="bytes after, divided by those predicted" { "real / predicted" } th.rest { "started by" } } }
                 tbody { @for line in outcomes { tr {
                     td.one { (ago(&line.ended_at, now)) }
-                    td.named { (id_link(&line.target, line.ddoc.as_deref())) }
+                    td.named { (id_link(&line.target, line.ddoc.as_deref())) span.narrow.quiet { (name(&line.node)) } }
                     td.rest { (name(&line.node)) }
                     td { span class=(class_of(&line.result)) { (words(&line.result)) } @if let Some(why) = &line.why { details { summary { "why" } (name(why)) } } }
                     td.n { (bytes(line.before_bytes)) }

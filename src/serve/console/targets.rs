@@ -94,7 +94,7 @@ fn table(filter: &TargetFilter, list: &[Target]) -> Markup {
                 th.rest { "why it waits" }
             } }
             tbody { @for line in list { tr {
-                td.named { (target_link(&line.id, &target::title(line))) }
+                td.named { (target_link(&line.id, &target::title(line))) span.narrow.quiet { (name(&line.node)) } }
                 td.rest { (database_link(&line.db)) }
                 td.rest { (name(&line.node)) }
                 td.rest { (line.kind) @if line.state != "ok" { " " span.warn { (line.state) } } }

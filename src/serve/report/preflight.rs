@@ -379,7 +379,7 @@ impl Preflight {
             [SpaceVerdict::DoesNotFit, SpaceVerdict::MayNotFit, SpaceVerdict::Unknown]
                 .map(nodes_with);
         if self.nodes.is_empty() || unknown.len() == self.nodes.len() {
-            return "whether it fits is unknown".to_owned();
+            return "whether it fits is unknown, because the free space is (headroom.volumes)".to_owned();
         }
         let mut parts = Vec::new();
         if !no.is_empty() {
@@ -520,7 +520,7 @@ mod tests {
                 BuildKind::Unknown,
                 None,
                 vec![need("a", None, Unknown)],
-                "Building orders/_design/x takes an unknown time and unknown space; whether it fits is unknown.",
+                "Building orders/_design/x takes an unknown time and unknown space; whether it fits is unknown, because the free space is (headroom.volumes).",
             ),
             (
                 BuildKind::New,
