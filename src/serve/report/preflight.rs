@@ -379,7 +379,8 @@ impl Preflight {
             [SpaceVerdict::DoesNotFit, SpaceVerdict::MayNotFit, SpaceVerdict::Unknown]
                 .map(nodes_with);
         if self.nodes.is_empty() || unknown.len() == self.nodes.len() {
-            return "whether it fits is unknown, because the free space is (headroom.volumes)".to_owned();
+            return "whether it fits is unknown, because the free space is (headroom.volumes)"
+                .to_owned();
         }
         let mut parts = Vec::new();
         if !no.is_empty() {
