@@ -98,10 +98,15 @@ impl TargetCourse {
     }
 
     /// The facts after this time, and the rent.
+    ///
+    /// The rent is that of this time also for a plan that is made a little earlier, and decides about what becomes due
+    /// until the next one.
     pub(super) fn state_after(&self, after: TimeAhead) -> (Facts, Rent) {
         let facts = self.facts_after(after);
         let waste = |facts| WasteReading::of(self.kind, facts, self.correction);
-        let rent = self.rent.after_reading(waste(&self.facts).as_ref(), waste(&facts).as_ref());
+        let (before, seen) = (waste(&self.facts), waste(&facts));
+        let rent = self.rent.after_reading(before.as_ref(), seen.as_ref());
+        let rent = seen.map_or(rent, |seen| rent.settled(seen.reclaimable_bytes, seen.at, seen.at));
         (facts, rent)
     }
 

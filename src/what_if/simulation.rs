@@ -43,7 +43,7 @@ const ROW_BUDGET: usize = 60_000_000;
 const PLANS: (usize, usize) = (SAMPLES - 1, 30_000);
 
 /// The most plans that each decide about all compactions until the next one.
-const MAX_BATCHES: usize = 6_000;
+const MAX_BATCHES: usize = 1_000;
 
 /// With more compactions to expect than this, they are decided in batches: a plan for each takes too long.
 const MAX_DECIDED_ONE_BY_ONE: f64 = 600.0;

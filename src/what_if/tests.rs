@@ -209,6 +209,29 @@ fn rent_follows_the_square_root_law() {
     assert_near(outlook.rewritten_bytes, 1_000.0 * (20.0 / period).floor(), 0.11, "rewritten");
 }
 
+/// Idle databases become due one after another, each between two plans.
+#[test]
+fn what_becomes_due_between_two_plans_is_compacted_too() {
+    const DATABASES: u64 = 900;
+    let mut draft = Draft::new(5);
+    let node = draft.get_or_add_node("couchdb@a");
+    draft.update_node(node, |node| node.is_member = true);
+    for number in 0..DATABASES {
+        let db = draft.get_or_add_db(DbName { db: &format!("db{number}"), suffix: ".17" });
+        let ix = draft.get_or_add_shard(node, db, None);
+        // By a horizon of a day, due after two hours to six and a half days.
+        let due_after_hours = 2.0 + 154.0 * number as f64 / DATABASES as f64;
+        let waste = to_bytes(100.0 * 24.0 / due_after_hours * MIB as f64);
+        for read in [NOW - 3_600, NOW] {
+            draft.set_facts(ix, facts(100 * MIB + waste, 100 * MIB, read));
+        }
+    }
+    let present = published(draft, None);
+    let outlook = only(&present, by("rent", ChannelPreset::Rent.channels()), 7 * DAY);
+    assert!(outlook.is_coarse, "one plan decides about several");
+    assert_eq!(outlook.compactions, DATABASES);
+}
+
 #[test]
 fn what_does_not_fit_into_limits_stays_undone() {
     let names: Vec<String> = (0..20).map(|at| format!("db{at}")).collect();
