@@ -117,8 +117,8 @@ async fn a_running_demo_exports_exactly_the_catalogue() {
     // enforces, so nothing is only advised.
     let elsewhere = [
         "recliner_advised_reclaimable_bytes",
-        "recliner_queue_rent_ratio_min",
-        "recliner_queue_rent_ratio_max",
+        "recliner_queue_rent_min",
+        "recliner_queue_rent_max",
         "recliner_rent_horizon_seconds",
         "recliner_journal_last_backup_timestamp_seconds",
         "recliner_certificate_expiry_timestamp_seconds",

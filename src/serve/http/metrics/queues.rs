@@ -29,9 +29,9 @@ families! {
         "Lowest slack (file minus active bytes) in the queue; absent unless the channel ranks by slack.";
     QUEUE_SLACK_MAX_BYTES: Gauge Bytes "recliner_queue_slack_max_bytes" ["node", "channel"]
         "Highest slack (file minus active bytes) in the queue; absent unless the channel ranks by slack.";
-    QUEUE_RENT_MIN: Gauge Ratio "recliner_queue_rent_ratio_min" ["node", "channel"]
+    QUEUE_RENT_MIN: Gauge None "recliner_queue_rent_min" ["node", "channel"]
         "Lowest ratio of rent to cost times horizon in the queue; absent unless the channel ranks by rent.";
-    QUEUE_RENT_MAX: Gauge Ratio "recliner_queue_rent_ratio_max" ["node", "channel"]
+    QUEUE_RENT_MAX: Gauge None "recliner_queue_rent_max" ["node", "channel"]
         "Highest ratio of rent to cost times horizon in the queue; absent unless the channel ranks by rent.";
     RENT_HORIZON_SECONDS: Gauge Seconds "recliner_rent_horizon_seconds" ["node", "channel"]
         "Time for which a wasted byte may lie, in seconds, as scarcity adapts it; absent unless the channel ranks by rent.";
@@ -145,8 +145,8 @@ mod tests {
                 "{found:?}\n{text}"
             );
         };
-        near(value("recliner_queue_rent_ratio_max"), 3.0);
-        near(value("recliner_queue_rent_ratio_min"), 1.5);
+        near(value("recliner_queue_rent_max"), 3.0);
+        near(value("recliner_queue_rent_min"), 1.5);
         near(value("recliner_rent_horizon_seconds"), 86_400.0);
         assert_eq!(value("recliner_queue_ratio_max"), None);
     }
