@@ -31,7 +31,7 @@ use crate::{
         priority::PriorityUnit,
         records::JobResult,
         settings::Settings,
-        target::{TargetId, TargetKind, TargetSelector, TargetState},
+        target::{TargetKind, TargetSelector, TargetState},
     },
     plan::{Plan, RefusalReason},
     serve::{
@@ -341,6 +341,8 @@ struct Meant {
     selector: TargetSelector,
     /// Ids of the targets, by which advice is found.
     subjects: BTreeSet<String>,
+    /// What an order to compact the first would do; none for a search index, which is never compacted.
+    if_ordered: Option<AskedCompaction>,
 }
 
 async fn find(
@@ -358,6 +360,8 @@ async fn find(
         let all = found.all();
         let shown: Vec<_> = all.iter().copied().take(limit).collect();
         let views = WholeViews::of(&plan, &shown);
+        let first = shown.first().and_then(|ix| plan.snapshot.target(*ix));
+        let first = first.filter(|it| it.kind() != TargetKind::Search);
         let of = |ix: &_| Some(Explained::of(&plan, plan.snapshot.target(*ix)?, &views));
         let explained: Vec<Explained> = shown.iter().filter_map(of).collect();
         Ok(Meant {
@@ -365,6 +369,7 @@ async fn find(
             selector: report::selector(&plan, text),
             total: all.len(),
             explained,
+            if_ordered: first.map(|target| act::if_ordered(&plan, target)),
         })
     })
     .await
@@ -413,22 +418,12 @@ async fn target(state: &AppState, turns: &ConcurrencyLimit, id: &str) -> Result<
         .explained
         .pop()
         .ok_or_else(|| ApiError::absent(format!("{id:?} no longer exists")))?;
-    let id: Option<TargetId> = explained.target.id.parse().ok();
-    let if_ordered =
-        in_turn(state, turns, move |plan| Ok(id.and_then(|id| if_ordered(&plan, &id))));
-    let if_ordered = if_ordered.await?.filter(|_| explained.part_of.is_none());
+    let if_ordered = found.if_ordered.filter(|_| explained.part_of.is_none());
     let enforces = state.config.borrow().mode == Mode::Enforce;
     let (takes_orders, now) = (state.allow.admin, state.clock.now());
     let answers =
         TargetAnswers { explained, if_ordered, enforces, takes_orders, outcomes, events, now };
     Ok(console::target(&answers))
-}
-
-/// What an order to compact a target would do; none for a search index, which is never compacted.
-fn if_ordered(plan: &Plan, id: &TargetId) -> Option<AskedCompaction> {
-    let Found::One(ix) = report::find(plan, &id.to_string()) else { return None };
-    let target = plan.snapshot.target(ix).filter(|it| it.kind() != TargetKind::Search)?;
-    Some(act::if_ordered(plan, target))
 }
 
 async fn database(state: &AppState, turns: &ConcurrencyLimit, db: &str) -> Result<Page, ApiError> {
