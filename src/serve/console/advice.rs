@@ -2,10 +2,10 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, bytes, link, name, seconds, words},
+    cells::{ago, bytes, database_link, id_link, link, name, seconds, target_link, words},
 };
 use crate::{
-    serve::report::{Advice, AdviceLine},
+    serve::report::{Advice, AdviceLine, AdviceSubject},
     text::counted,
 };
 use maud::{Markup, html};
@@ -38,11 +38,21 @@ pub(super) fn class_of(severity: &str) -> &'static str {
     }
 }
 
+/// What a piece of advice is about, with its page if it has one of its own.
+fn subject_link(subject: &AdviceSubject) -> Markup {
+    match &*subject.kind {
+        "target" => id_link(&subject.name, None),
+        "design" => target_link(&subject.name, &subject.name),
+        "database" => database_link(&subject.name),
+        _ => name(&subject.name),
+    }
+}
+
 fn piece(line: &AdviceLine, now: Moment) -> Markup {
     let subject = [("code", &*line.code), ("subject", &*line.subject.name)];
     let to = |order| link("act", &[[("order", order)].as_slice(), &subject].concat());
     html! {
-        h2 { span class=(class_of(&line.severity)) { (line.severity) } " " (name(&line.subject.name)) @if line.muted.is_some() { span.quiet { " (muted)" } } }
+        h2 { span class=(class_of(&line.severity)) { (line.severity) } " " (subject_link(&line.subject)) @if line.muted.is_some() { span.quiet { " (muted)" } } }
         p { (name(&line.says)) }
         p.quiet {
             @match (&*line.gain.kind, line.gain.value) {
