@@ -32,6 +32,12 @@ impl Version {
         Self { major, minor, patch }
     }
 
+    /// Its release series, the major and the minor number: 3.5 of 3.5.2.
+    #[must_use]
+    pub const fn series(self) -> (u16, u16) {
+        (self.major, self.minor)
+    }
+
     /// Whether it deletes stale index files by itself, without smoosh.
     #[must_use]
     pub fn cleans_indexes(self) -> bool {

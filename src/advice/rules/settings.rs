@@ -9,6 +9,7 @@ mod smoosh_channel_shadowed;
 mod smoosh_channel_stopped;
 mod smoosh_falls_behind;
 mod too_few_open_databases;
+mod version_end_of_life;
 mod version_with_compaction_fault;
 
 use super::Family;
@@ -38,6 +39,7 @@ pub(super) const FAMILY: Family = Family {
         disk_monitor_on::RULE,
         settings_differ::RULE,
         mixed_versions::RULE,
+        version_end_of_life::RULE,
         version_with_compaction_fault::RULE,
     ],
 };
@@ -148,6 +150,14 @@ fn on_nodes(situation: &Situation<'_>, names: &[String]) -> String {
         return "on every node".to_owned();
     }
     format!("on {}", nodes_in_words(names))
+}
+
+/// Versions with the nodes that run them, the newest first.
+fn versions_in_words<'a>(
+    versions: impl DoubleEndedIterator<Item = (&'a Version, &'a Vec<String>)>,
+) -> Vec<String> {
+    let words = versions.rev();
+    words.map(|(version, nodes)| format!("{version} on {}", nodes_in_words(nodes))).collect()
 }
 
 /// Names of nodes in a sentence; of many, the first ones and their number.

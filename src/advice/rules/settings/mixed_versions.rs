@@ -1,6 +1,6 @@
 //! Nodes of one cluster that run different versions of CouchDB.
 
-use super::{super::Rule, nodes_in_words, versions};
+use super::{super::Rule, versions, versions_in_words};
 use crate::{
     advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
     text::listed,
@@ -19,9 +19,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let Some((newest, _)) = versions.last_key_value().filter(|_| versions.len() > 1) else {
         return;
     };
-    let words = versions.iter().rev();
-    let words = words.map(|(version, nodes)| format!("{version} on {}", nodes_in_words(nodes)));
-    let words: Vec<String> = words.collect();
+    let words = versions_in_words(versions.iter());
     findings.push(Finding {
         severity: Severity::Info,
         subject: Subject::Cluster,

@@ -1,0 +1,90 @@
+//! Versions of CouchDB that get no security fixes any more.
+
+use super::{super::Rule, versions, versions_in_words};
+use crate::{
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    text::listed,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "version_end_of_life",
+    finds: "Nodes that run a release series of CouchDB that gets no security fixes any more.",
+    because: "The project fixes security problems in its current release series and in the one before it only (CouchDB's documentation, Security Issues / CVEs). This recliner knows 3.5 as the current series, and a newer one if a node runs it.",
+    severities: &[Severity::Info],
+    check,
+};
+
+/// The newest release series, as far as this program knows.
+const NEWEST_SERIES: (u16, u16) = (3, 5);
+
+fn check(situation: &Situation<'_>, findings: &mut Findings) {
+    let versions = versions(situation);
+    let Some((newest, _)) = versions.last_key_value() else { return };
+    let current = newest.series().max(NEWEST_SERIES);
+    let previous = previous(current);
+    let words =
+        versions_in_words(versions.iter().filter(|(version, _)| version.series() < previous));
+    if words.is_empty() {
+        return;
+    }
+    let [current, previous] = [current, previous].map(|(major, minor)| format!("{major}.{minor}"));
+    findings.push(Finding {
+        severity: Severity::Info,
+        subject: Subject::Cluster,
+        says: format!(
+            "CouchDB before {previous} gets no security fixes any more: {}.",
+            words.join("; ")
+        ),
+        evidence: vec![
+            ("oldest_fixed_series", previous.clone().into()),
+            ("nodes", listed(&words).into()),
+        ],
+        gain: Gain::Unknown,
+        remedy: vec![Remedy::choice(format!(
+            "Upgrade these nodes to the newest version of {current} or {previous}, one after the other."
+        ))],
+    });
+}
+
+/// The series before another one. Before the first of a new major version, it is the newest that is known.
+fn previous((major, minor): (u16, u16)) -> (u16, u16) {
+    minor.checked_sub(1).map_or(NEWEST_SERIES, |minor| (major, minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::test_cluster::TestCluster;
+
+    fn found(versions: [&str; 2]) -> Vec<Finding> {
+        TestCluster::with_versions(versions).findings_of(&RULE)
+    }
+
+    #[test]
+    fn the_series_before_the_last_two_gets_no_fixes() {
+        let found = found(["3.2.3", "3.3.3"]);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            only.says,
+            "CouchDB before 3.4 gets no security fixes any more: 3.3.3 on b; 3.2.3 on a."
+        );
+    }
+
+    #[test]
+    fn the_last_two_series_are_fixed() {
+        assert_eq!(found(["3.4.0", "3.5.2"]), []);
+        assert_eq!(found(["3.4.3", "3.4.3"]), []);
+    }
+
+    #[test]
+    fn a_newer_series_that_a_node_runs_moves_the_end() {
+        let found = found(["3.4.3", "3.6.0"]);
+        assert!(found[0].says.starts_with("CouchDB before 3.5 gets"), "{found:?}");
+        assert_eq!(self::found(["3.5.2", "4.0.0"]), []);
+    }
+
+    #[test]
+    fn an_unknown_version_is_silent() {
+        assert_eq!(found(["", ""]), []);
+    }
+}
