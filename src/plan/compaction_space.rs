@@ -3,7 +3,10 @@
 //! Answers for any shard, queued or not, by the numbers that admission uses. Advice asks.
 
 use super::{Plan, candidate_summary::CandidateSummary, disk::Volume, volume_space};
-use crate::table::{NodeIx, TargetRef};
+use crate::{
+    model::rounding::to_bytes,
+    table::{NodeIx, TargetRef},
+};
 
 /// What compactions may use of the fullest volume of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +22,17 @@ impl Plan {
     #[must_use]
     pub fn compaction_peak(&self, target: TargetRef<'_>) -> Option<u64> {
         CandidateSummary::of(target).peak_bytes(self.conditions.headroom_factor(&self.rules))
+    }
+
+    /// Live bytes of the largest shard whose compaction fits on a volume now, beside what has to stay free and what
+    /// running jobs may still write; none while its free space is unknown.
+    #[must_use]
+    pub fn largest_shard_that_fits(&self, volume: &Volume) -> Option<u64> {
+        let usable =
+            volume_space::usable_bytes(volume.space?, self.rules.headroom.keep_free_percent);
+        let reserved = volume.reserved_bytes(&self.conditions.jobs, &self.snapshot);
+        let factor = self.conditions.headroom_factor(&self.rules);
+        Some(to_bytes(usable.saturating_sub(reserved) as f64 / factor))
     }
 
     /// What compactions may use of the fullest volume of a node; none while the free space of any of them is

@@ -400,7 +400,7 @@ impl Naive<'_> {
     }
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
-    fn peak(&self, ix: TargetIx) -> u64 {
+    pub(super) fn peak(&self, ix: TargetIx) -> u64 {
         let target = self.target(ix);
         let active = target.facts().active_bytes.get().unwrap();
         match target.kind() {

@@ -156,6 +156,25 @@ proptest! {
         prop_assert_eq!(starts, started.len() as u64);
     }
 
+    /// The largest shard that is said to fit is the largest whose peak is no more than what a volume has left.
+    #[test]
+    fn the_largest_shard_that_fits_is_the_last_one_that_does(spec in any_spec()) {
+        let world = spec.build();
+        let plan = world.plan(0);
+        let naive = Naive { world: &world, plan: &plan, chosen: vec![], reservation: None };
+        for volume in &world.conditions.disks.volumes {
+            let largest = plan.largest_shard_that_fits(volume);
+            let Some(left) = naive.free_bytes(volume, false) else {
+                prop_assert_eq!(largest, None);
+                continue;
+            };
+            for target in plan.snapshot.targets().filter(|it| it.kind() == TargetKind::Db) {
+                let fits = i128::from(naive.peak(target.ix())) <= left.max(0);
+                prop_assert_eq!(fits, target.active_bytes() <= largest);
+            }
+        }
+    }
+
     #[test]
     fn starts_exceed_no_limit_and_leave_reserved_space_free(spec in any_spec()) {
         let world = spec.build();

@@ -156,6 +156,11 @@ fn says_of(volume: &VolumeSpaceLine) -> Markup {
             }
             @if let Some(reclaimable) = volume.reclaimable_bytes.filter(|bytes| *bytes > 0) { ", " (format_size_short(reclaimable)) " reclaimable" }
             @if let Some(unused) = volume.unused_bytes.filter(|bytes| *bytes > 0) { ", " (format_size_short(unused)) " in unused files" }
+            @match volume.largest_shard_that_fits_bytes {
+                Some(0) => { "; no compaction fits" }
+                Some(largest) => { "; compactions of up to " (format_size_short(largest)) " of live data fit" }
+                None => {}
+            }
         }
     }
 }

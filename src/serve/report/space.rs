@@ -50,6 +50,9 @@ pub struct VolumeSpaceLine {
     pub reclaimable_bytes: Option<u64>,
     /// Files on it that nothing uses, likewise.
     pub unused_bytes: Option<u64>,
+    /// Live bytes of the largest shard whose compaction fits on it now, beside `headroom.keep_free` and what
+    /// running jobs may still write.
+    pub largest_shard_that_fits_bytes: Option<u64>,
     /// When it is full as its files grow now, if compaction keeps up; null if not within ten years, or unknown.
     pub full_at: Option<String>,
     /// The same if nothing is compacted.
@@ -100,6 +103,7 @@ impl VolumeSpaceLine {
             live_bytes: files.map(|files| to_bytes(files.used - files.reclaimable)),
             reclaimable_bytes: files.map(|files| to_bytes(files.reclaimable)),
             unused_bytes: files.map(|files| to_bytes(files.unused)),
+            largest_shard_that_fits_bytes: plan.largest_shard_that_fits(volume),
             full_at: dates.compacted.map(Moment::rfc3339),
             full_uncompacted_at: dates.uncompacted.map(Moment::rfc3339),
             problem: volume.problem.clone(),

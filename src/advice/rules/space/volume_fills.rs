@@ -32,7 +32,8 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         // The simulation runs only while this rule finds something, so it never ends a finding.
         let severity = dates.map_or(measured, |dates| severity_of(&dates, settings, now));
         let gain = Gain::Risk(course.bytes_without_place(severity, settings));
-        findings.offer(severity, gain, || course.finding(volume, (severity, gain), dates, now));
+        findings
+            .offer(severity, gain, || course.finding(situation, volume, (severity, gain), dates));
     }
 }
 
@@ -101,11 +102,12 @@ impl VolumeCourse {
 
     fn finding(
         &self,
+        situation: &Situation<'_>,
         volume: &Volume,
         (severity, gain): (Severity, Gain),
         dates: Option<FullDates>,
-        now: Moment,
     ) -> Finding {
+        let now = situation.now;
         let says = match &dates {
             Some(dates) => self.says_simulated(volume, severity, dates),
             None => self.says_measured(volume, severity, now),
@@ -118,6 +120,8 @@ impl VolumeCourse {
             ("live_growth_bytes_per_day", live.into()),
             ("measured_seconds", self.watched.as_secs().into()),
         ];
+        let fits = situation.inputs.plan.largest_shard_that_fits(volume);
+        evidence.extend(fits.map(|bytes| ("largest_shard_that_fits_bytes", bytes.into())));
         evidence.extend(dates.as_ref().map_or_else(|| self.dates(now), evidence_of));
         let subject = Subject::Volume(volume.name.to_string());
         Finding { severity, subject, says, evidence, gain, remedy: remedy(volume, severity) }
@@ -314,7 +318,8 @@ mod tests {
             "The volume a has 100 GiB free, and live data grows by 10 GiB a day (measured over 5d). Simulated dates when it is full: 2026-12-01 without compaction, 2026-12-01 with smoosh, 2026-12-05 with recliner as configured."
         );
         assert_eq!(only.severity, Severity::Warning);
-        assert_eq!(only.evidence.len(), 8, "no other date is said");
+        let dates = only.evidence.iter().filter(|(name, _)| name.contains("full")).count();
+        assert_eq!(dates, 3, "no other date is said");
     }
 
     #[test]
