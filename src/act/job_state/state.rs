@@ -353,7 +353,11 @@ impl JobState {
         // For most copies of a view, no later reading shows whether a request arrived. Such a copy
         // counts as done; the view is measured again after its last copy.
         let spent = done || ended.may_have_run;
-        if spent
+        // Only recliner's own compaction begins a round: whoever else compacts one copy looks after the others, and
+        // of a compaction of all copies that takes less time than a poll only some are seen.
+        let in_round = outcome.owner == JobOwner::Recliner || !after.copies_done.is_empty();
+        if in_round
+            && spent
             && outcome.kind == TargetKind::View
             && outcome.node != crate::model::target::CLUSTER_NODE
         {

@@ -9,9 +9,10 @@ use crate::{
         settings::ServedNodes,
     },
     sources::inventory::{ActiveTask, SilentSource, Source, TaskKind},
-    table::{DbName, Draft, NodeIx, TargetIx},
+    table::{DbName, Draft, NodeIx, ShardMapEntry, TargetIx, View},
 };
-use couchdb_names::Range;
+use couchdb_names::{Range, Signature};
+use std::collections::BTreeMap;
 use tokio::task::JoinSet;
 use wall_clock::Moment;
 
@@ -85,7 +86,11 @@ impl Fixture {
     /// The node shows this many compactions of the database.
     async fn publish_tasks(&mut self, count: usize) {
         let seen = ActiveTask::bare(TaskKind::Compacts, SHARD.into());
-        let tasks = vec![Shown::new(self.node, Some(self.db), seen); count];
+        self.publish(vec![Shown::new(self.node, Some(self.db), seen); count]).await;
+    }
+
+    /// The node shows these tasks.
+    async fn publish(&mut self, tasks: Vec<Shown>) {
         let polled = NodePoll { asked_at: self.clock.now(), tasks: Some(tasks) };
         let polls = self.running.borrow().poll_count + 1;
         let running = Running { poll_count: polls, nodes: [(self.node, polled)].into() };
@@ -158,6 +163,29 @@ async fn a_reading_that_arrives_with_an_order_ends_a_job_at_once() {
     let ended = site.follower.jobs.wait_for(|jobs| jobs.list.is_empty());
     let ended = time::timeout(Duration::from_millis(1), ended).await;
     assert!(ended.is_ok_and(|jobs| jobs.is_ok()), "it must not wait for the next tick");
+}
+
+#[tokio::test(start_paused = true)]
+async fn copies_of_a_view_that_others_compacted_without_being_seen_are_not_waited_for() {
+    let mut site = Fixture::new();
+    let db = site.draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });
+    site.draft.set_shard_map(db, ShardMapEntry { copies: 3, ranges: 1 }, &[]);
+    let design = "_design/by_day";
+    let view = View {
+        signature: Signature([1; 16]),
+        designs: [Arc::from(design)].into(),
+        ..View::default()
+    };
+    let view = site.draft.add_view(db, view);
+    site.publish_facts(10);
+    let seen = ActiveTask::bare(TaskKind::CompactsView(design.into()), SHARD.into());
+    site.publish(vec![Shown::new(site.node, Some(view), seen)]).await;
+    time::sleep(Duration::from_secs(5)).await;
+    site.publish(vec![]).await;
+    let jobs = site.follower.jobs.wait_for(|jobs| jobs.list.is_empty());
+    time::timeout(10 * TICK_INTERVAL, jobs).await.expect("it ends").expect("it runs");
+    let waited_for = site.follower.constraints.borrow().partly_compacted_views.clone();
+    assert_eq!(waited_for, BTreeMap::new());
 }
 
 #[tokio::test(start_paused = true)]
