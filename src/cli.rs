@@ -3,6 +3,7 @@
 //! Owns flags, tables and exit codes; the only module that prints. Everything else is done by the
 //! service and the modules below it. `main` calls [`run`].
 
+mod address;
 mod admin_socket;
 mod advise;
 mod args;

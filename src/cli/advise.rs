@@ -2,15 +2,16 @@
 
 use super::{
     CommandError, Exit,
+    address::{UNKNOWN_URL, address},
     args::{AdviseArgs, Format},
     orders::until_carried_out,
     print, print_error, print_json, printable,
     read_once::{self, AnswerSource, ClusterReading},
-    service_client::{DEFAULT_URL, ServiceClient},
+    service_client::ServiceClient,
     table,
 };
 use crate::{
-    advice::{AdviceInputs, AdviceView, AttributeBy, Severity, Waste, check, quoted},
+    advice::{AdviceInputs, AdviceView, AttributeBy, Severity, Waste, check},
     model::settings::Settings,
     serve::report::{
         Advice, Usage,
@@ -55,7 +56,7 @@ pub(super) async fn run(args: AdviseArgs) -> Result<Exit, CommandError> {
                 reading.plan.snapshot.nodes().iter().any(|node| node.disk_usage.is_some());
             direct = Some(direct_note(reads_directories));
             // Which recliner watches this cluster is the reader's to know.
-            (addressed(advice_of(reading, &settings), "$RECLINER_URL"), Some(unseen))
+            (addressed(advice_of(reading, &settings), UNKNOWN_URL), Some(unseen))
         }
     };
     let memory = unseen.is_none();
@@ -88,29 +89,9 @@ fn direct_note(reads_directories: bool) -> String {
     note
 }
 
-/// Commands that ask or order a running recliner.
-const ASKING: [&str; 4] =
-    ["recliner compact", "recliner explain", "recliner plan", "recliner what-if"];
-
-/// The advice with commands that reach this recliner, where it is not the one that they reach by themselves.
 fn addressed(mut advice: Advice, url: &str) -> Advice {
-    if url == DEFAULT_URL {
-        return advice;
-    }
-    let word = if url.starts_with('$') { format!("\"{url}\"") } else { quoted(url) };
-    for text in
-        advice.advice.iter_mut().flat_map(|line| &mut line.remedy).flat_map(|it| &mut it.text)
-    {
-        let asks = ASKING.iter().find(|verb| text.strip_prefix(**verb).is_some_and(is_end_of_word));
-        if let Some(verb) = asks {
-            text.insert_str(verb.len(), &format!(" --recliner.url {word}"));
-        }
-    }
+    advice.advice.iter_mut().for_each(|line| address(&mut line.remedy, url));
     advice
-}
-
-fn is_end_of_word(rest: &str) -> bool {
-    rest.is_empty() || rest.starts_with(' ')
 }
 
 /// Databases or design documents that a table names.
@@ -236,7 +217,7 @@ async fn mute(args: &AdviseArgs) -> Result<Exit, CommandError> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::service_client::DEFAULT_URL, *};
     use crate::advice::test_cluster::{NOW, Shard, TestCluster};
 
     /// What is to be pasted about waste and files of unknown databases.
@@ -258,7 +239,7 @@ mod tests {
         let other = texts("http://other:1");
         assert!(starts(&other, "recliner plan --recliner.url http://other:1"), "{other:?}");
         assert!(starts(&other, "recliner explain --recliner.url http://other:1 db:"), "{other:?}");
-        let direct = texts("$RECLINER_URL");
+        let direct = texts(UNKNOWN_URL);
         assert!(starts(&direct, "recliner what-if --recliner.url \"$RECLINER_URL\""), "{direct:?}");
         assert_eq!(default.len(), other.len());
     }

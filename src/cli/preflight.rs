@@ -2,10 +2,11 @@
 
 use super::{
     CommandError, Exit,
+    address::{UNKNOWN_URL, address},
     args::{Format, PreflightArgs},
     print, print_json, printable,
     read_once::{self, AnswerSource},
-    service_client::ServiceClient,
+    service_client::{DEFAULT_URL, ServiceClient},
     table,
 };
 use crate::{
@@ -22,14 +23,24 @@ const MAX_FILE: u64 = 8 << 20;
 
 pub(super) async fn run(args: PreflightArgs) -> Result<Exit, CommandError> {
     let question = question(&args)?;
-    let (answer, exit) = match args.source.answer_source(args.recliner.as_deref(), &args.login)? {
-        AnswerSource::Service(client) => (ask_service(&client, &question).await?, Exit::Done),
+    let (mut answer, exit, url) = match args
+        .source
+        .answer_source(args.recliner.as_deref(), &args.login)?
+    {
+        AnswerSource::Service(client) => {
+            let url = client.name().to_owned();
+            (ask_service(&client, &question).await?, Exit::Done, url)
+        }
         AnswerSource::Default(client) => {
             let asked = ask_service(&client, &question).await;
-            (asked.map_err(read_once::missing_source_error)?, Exit::Done)
+            (asked.map_err(read_once::missing_source_error)?, Exit::Done, DEFAULT_URL.to_owned())
         }
-        AnswerSource::Cluster => ask_cluster(&args, &question).await?,
+        AnswerSource::Cluster => {
+            let (answer, exit) = ask_cluster(&args, &question).await?;
+            (answer, exit, UNKNOWN_URL.to_owned())
+        }
     };
+    address(&mut answer.remedy, &url);
     match args.format {
         Format::Json => print_json(&answer)?,
         Format::Table => print(&table::preflight(&answer, table::width()))?,

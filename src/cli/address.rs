@@ -1,0 +1,29 @@
+//! Commands to paste that reach the recliner that was asked, where that is not the one they reach by themselves.
+
+use super::service_client::DEFAULT_URL;
+use crate::{advice::quoted, serve::report::AdviceRemedy};
+
+/// The address after a direct read: which recliner watches the cluster is the reader's to know.
+pub(super) const UNKNOWN_URL: &str = "$RECLINER_URL";
+
+/// Commands that ask or order a running recliner.
+const ASKING: [&str; 4] =
+    ["recliner compact", "recliner explain", "recliner plan", "recliner what-if"];
+
+/// Adds the address to those that lack it.
+pub(super) fn address(remedy: &mut [AdviceRemedy], url: &str) {
+    if url == DEFAULT_URL {
+        return;
+    }
+    let word = if url.starts_with('$') { format!("\"{url}\"") } else { quoted(url) };
+    for text in remedy.iter_mut().filter_map(|step| step.text.as_mut()) {
+        let asks = ASKING.iter().find(|verb| text.strip_prefix(**verb).is_some_and(is_end_of_word));
+        if let Some(verb) = asks {
+            text.insert_str(verb.len(), &format!(" --recliner.url {word}"));
+        }
+    }
+}
+
+fn is_end_of_word(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with(' ')
+}
