@@ -99,8 +99,10 @@ pub(crate) struct Index {
     pub(crate) db: &'static str,
     pub(crate) design: &'static str,
     pub(crate) signature: u8,
-    /// The size of its file, all of it live.
+    /// Live bytes of its file.
     pub(crate) bytes: Option<u64>,
+    /// All other bytes of its file.
+    pub(crate) waste: u64,
     pub(crate) pending: Option<u64>,
     /// The last purge that it has processed.
     pub(crate) purges: Option<u64>,
@@ -117,6 +119,7 @@ impl Index {
             design,
             signature,
             bytes: Some(100 << 20),
+            waste: 0,
             pending: Some(0),
             purges: None,
             functions: Vec::new(),
@@ -301,7 +304,7 @@ impl TestCluster {
         };
         let ix = self.draft.add_view(db, view);
         let facts = Facts {
-            file_bytes: index.bytes.into(),
+            file_bytes: index.bytes.map(|live| live + index.waste).into(),
             active_bytes: index.bytes.into(),
             updates_pending: index.pending.into(),
             purge_seq: index.purges.into(),

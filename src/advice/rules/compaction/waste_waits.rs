@@ -3,7 +3,9 @@
 use super::{super::Rule, queues};
 use crate::{
     advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
-    model::channel::Mode,
+    model::{channel::Mode, settings::work::EnforceViews},
+    plan::{Plan, RefusalReason},
+    table::NodeIx,
     text::{grouped, size::format_size_short},
 };
 
@@ -24,7 +26,14 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     if bytes < situation.settings().min_bytes {
         return;
     }
-    let is_enforcing = situation.inputs.plan.rules.mode == Mode::Enforce;
+    let plan = &situation.inputs.plan;
+    let is_enforcing = plan.rules.mode == Mode::Enforce;
+    let mut remedy = vec![
+        Remedy::recliner("See what would start now, with the requests:", &["plan"]),
+        Remedy::recliner("See what enforcing would change in the next days:", &["what-if"]),
+        enforce(is_enforcing),
+    ];
+    remedy.extend(allow_whole_views(plan));
     findings.push(Finding {
         severity: Severity::Info,
         subject: Subject::Cluster,
@@ -41,12 +50,22 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         ),
         evidence: vec![("reclaimable_bytes", bytes.into()), ("targets", targets.into())],
         gain: Gain::Bytes(bytes),
-        remedy: vec![
-            Remedy::recliner("See what would start now, with the requests:", &["plan"]),
-            Remedy::recliner("See what enforcing would change in the next days:", &["what-if"]),
-            enforce(is_enforcing),
-        ],
+        remedy,
     });
+}
+
+/// What it takes besides where views wait that recliner leaves alone; none where it leaves none.
+fn allow_whole_views(plan: &Plan) -> Option<Remedy> {
+    let queues = plan.queues.iter().zip(plan.decision_counts.iter());
+    let of_cluster = queues.filter(|(queue, _)| queue.node == NodeIx::CLUSTER);
+    let excluded: u64 =
+        of_cluster.map(|(_, counts)| counts.refusals(RefusalReason::Excluded)).sum();
+    (excluded > 0 && plan.rules.views == EnforceViews::Q1).then(|| {
+        Remedy::configuration(
+            "Even then, views of databases with several ranges are left alone, because CouchDB compacts them on all nodes at once. If that is acceptable:",
+            "views: {enforce: all}",
+        )
+    })
 }
 
 /// How recliner gets to do it; while it enforces, single channels may still only advise.
@@ -66,7 +85,7 @@ fn enforce(is_enforcing: bool) -> Remedy {
 mod tests {
     use super::*;
     use crate::{
-        advice::test_cluster::{Shard, TestCluster},
+        advice::test_cluster::{Index, Shard, TestCluster},
         model::channel::Channel,
     };
 
@@ -102,6 +121,22 @@ mod tests {
         assert!(
             found[0].remedy.iter().all(|remedy| remedy.text.as_deref() != Some("mode: enforce"))
         );
+    }
+
+    #[test]
+    fn views_that_enforcing_leaves_alone_need_more() {
+        let views_left_alone = |views| {
+            let shards = [0, 1].map(|range| Shard::new("orders", "a", range, 10 * TENTH));
+            let mut cluster = TestCluster::with_shards(&shards);
+            let index = Index::new("orders", "_design/by_day", 1);
+            cluster.add_index(&Index { waste: 10 * TENTH, ..index });
+            cluster.rules.views = views;
+            let found = cluster.findings_of(&RULE);
+            let [only] = &found[..] else { panic!("{found:?}") };
+            only.remedy.iter().any(|it| it.text.as_deref() == Some("views: {enforce: all}"))
+        };
+        assert!(views_left_alone(EnforceViews::Q1));
+        assert!(!views_left_alone(EnforceViews::All));
     }
 
     #[test]
