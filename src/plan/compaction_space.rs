@@ -28,11 +28,11 @@ impl Plan {
     /// running jobs may still write; none while its free space is unknown.
     #[must_use]
     pub fn largest_shard_that_fits(&self, volume: &Volume) -> Option<u64> {
-        let usable =
-            volume_space::usable_bytes(volume.space?, self.rules.headroom.keep_free_percent);
         let reserved = volume.reserved_bytes(&self.conditions.jobs, &self.snapshot);
+        let keep_free = self.rules.headroom.keep_free_percent;
+        let free = volume_space::free_bytes(volume, reserved, keep_free)?;
         let factor = self.conditions.headroom_factor(&self.rules);
-        Some(to_bytes(usable.saturating_sub(reserved) as f64 / factor))
+        Some(to_bytes(free as f64 / factor))
     }
 
     /// What compactions may use of the fullest volume of a node; none while the free space of any of them is

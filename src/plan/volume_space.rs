@@ -184,9 +184,16 @@ impl SpaceLedger {
 }
 
 fn volume_balance(volume: &Volume, reserved: u64, keep_free_percent: f64) -> VolumeBalance {
-    let room =
-        volume.space.map(|space| usable_bytes(space, keep_free_percent).saturating_sub(reserved));
-    VolumeBalance { free_bytes: room, planned_bytes: 0, falling_since: volume.falling_since }
+    VolumeBalance {
+        free_bytes: free_bytes(volume, reserved, keep_free_percent),
+        planned_bytes: 0,
+        falling_since: volume.falling_since,
+    }
+}
+
+/// Bytes that may be written in addition to what running jobs reserve; absent where unknown.
+pub(super) fn free_bytes(volume: &Volume, reserved: u64, keep_free_percent: f64) -> Option<u64> {
+    volume.space.map(|space| usable_bytes(space, keep_free_percent).saturating_sub(reserved))
 }
 
 /// Free bytes of a volume that compactions may use.

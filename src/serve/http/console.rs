@@ -341,7 +341,7 @@ struct Meant {
     selector: TargetSelector,
     /// Ids of the targets, by which advice is found.
     subjects: BTreeSet<String>,
-    /// What an order to compact the first would do; none for a search index, which is never compacted.
+    /// What an order to compact it would do, where one is shown; none for a search index, which is never compacted.
     if_ordered: Option<AskedCompaction>,
 }
 
@@ -360,8 +360,8 @@ async fn find(
         let all = found.all();
         let shown: Vec<_> = all.iter().copied().take(limit).collect();
         let views = WholeViews::of(&plan, &shown);
-        let first = shown.first().and_then(|ix| plan.snapshot.target(*ix));
-        let first = first.filter(|it| it.kind() != TargetKind::Search);
+        let only = if let [only] = *shown { plan.snapshot.target(only) } else { None };
+        let only = only.filter(|it| it.kind() != TargetKind::Search);
         let of = |ix: &_| Some(Explained::of(&plan, plan.snapshot.target(*ix)?, &views));
         let explained: Vec<Explained> = shown.iter().filter_map(of).collect();
         Ok(Meant {
@@ -369,7 +369,7 @@ async fn find(
             selector: report::selector(&plan, text),
             total: all.len(),
             explained,
-            if_ordered: first.map(|target| act::if_ordered(&plan, target)),
+            if_ordered: only.map(|target| act::if_ordered(&plan, target)),
         })
     })
     .await
