@@ -23,7 +23,7 @@ pub(crate) use tracker::{
 };
 
 use crate::{
-    model::{records::JobOwner, target::TargetKind},
+    model::{records::JobOwner, rounding::to_bytes, target::TargetKind},
     table::{NodeIx, TargetIx},
 };
 use std::sync::Arc;
@@ -114,6 +114,21 @@ impl Job {
     #[must_use]
     pub const fn is_compaction(&self) -> bool {
         matches!(self.key.kind, JobKind::CompactDb | JobKind::CompactView(_))
+    }
+
+    /// Bytes that the job needs on its volume at its peak, from what it may still write and its progress.
+    #[must_use]
+    pub fn peak_bytes(&self) -> u64 {
+        let left = 1.0 - self.progress.unwrap_or_default().clamp(0.0, 0.99);
+        to_bytes(self.reserved_bytes as f64 / left)
+    }
+
+    /// Bytes of the unfinished file that the job has written so far.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        let whole = self.predicted_bytes.unwrap_or_else(|| self.peak_bytes());
+        let written = progress::written_share(&self.key.kind, self.progress.unwrap_or_default());
+        to_bytes(whole as f64 * written)
     }
 }
 

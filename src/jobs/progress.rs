@@ -1,5 +1,6 @@
 //! Progress of a job, computed from what CouchDB reports for its phases. Pure.
 
+use super::JobKind;
 use crate::sources::inventory::{ActiveTask, TaskKind};
 use wall_clock::Moment;
 
@@ -62,6 +63,15 @@ impl JobProgress {
     }
 }
 
+/// The share of a compaction's new file that is written when `completed` of its work is done. A database's documents,
+/// nearly all of the file, are written in the first phase.
+pub(super) fn written_share(kind: &JobKind, completed: f64) -> f64 {
+    match (kind, PHASE_WEIGHTS) {
+        (JobKind::CompactDb, [(_, documents), ..]) => (completed / documents).min(1.0),
+        _ => completed,
+    }
+}
+
 /// Completed share of a task, from 0 to 1; `None` if CouchDB reports nothing usable.
 fn completed_share(task: &ActiveTask) -> Option<f64> {
     let counted = task.changes_done.zip(task.total_changes).filter(|(_, total)| *total > 0);
@@ -94,6 +104,20 @@ mod tests {
             changes_done: Some(done),
             total_changes: Some(total),
             ..ActiveTask::bare(doing, "a".into())
+        }
+    }
+
+    #[test]
+    fn a_databases_documents_are_written_before_its_ids() {
+        let view = JobKind::CompactView("_design/x".into());
+        for (kind, completed, written) in [
+            (JobKind::CompactDb, 0.0, 0.0),
+            (JobKind::CompactDb, 0.325, 0.5),
+            (JobKind::CompactDb, 0.65, 1.0),
+            (JobKind::CompactDb, 0.9, 1.0),
+            (view, 0.325, 0.325),
+        ] {
+            assert_eq!(written_share(&kind, completed), written, "{kind:?} at {completed}");
         }
     }
 

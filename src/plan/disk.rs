@@ -64,6 +64,12 @@ impl Volume {
     pub fn reserved_bytes(&self, jobs: &Jobs, snapshot: &Snapshot) -> u64 {
         self.jobs(jobs, snapshot).fold(0, |sum, job| sum.saturating_add(job.reserved_bytes))
     }
+
+    /// Bytes of the unfinished files that the compactions on it have written.
+    #[must_use]
+    pub fn held_bytes(&self, jobs: &Jobs, snapshot: &Snapshot) -> u64 {
+        self.jobs(jobs, snapshot).fold(0, |sum, job| sum.saturating_add(job.held_bytes()))
+    }
 }
 
 /// Every configured volume.

@@ -150,7 +150,7 @@ impl OperatorLog {
         lines
     }
 
-    /// Whether CouchDB answers at any of its URLs, or is not used over HTTP at all.
+    /// Whether CouchDB gives usable answers at any of its URLs, or is not used over HTTP at all.
     fn check_couchdb(
         &mut self,
         observed: &ObservedState<'_>,
@@ -165,7 +165,7 @@ impl OperatorLog {
         self.ever_answered |= up;
         // After a reload, nothing is known until the next request. At the start, an answer is
         // overdue after a while even if no request has failed yet.
-        if !up && !asked && (before || observed.login_refused) {
+        if !up && (observed.login_refused || before && !asked) {
             return false;
         }
         if let Some(notice) = self.couchdb_outage.update(!up, OUTAGE_GRACE, observed.now) {
@@ -239,11 +239,11 @@ impl OperatorLogLine {
                 OutageNotice::Down => tracing::warn!(
                     urls,
                     why,
-                    "CouchDB does not answer: nothing is read and nothing is started until it does"
+                    "CouchDB gives no usable answer: nothing is read and nothing is started until it does"
                 ),
                 OutageNotice::StillDown(lasts) => {
                     let down_for = duration::format_rounded(*lasts);
-                    tracing::warn!(urls, down_for, why, "CouchDB still does not answer");
+                    tracing::warn!(urls, down_for, why, "CouchDB still gives no usable answer");
                 }
                 OutageNotice::Up(lasted) if *before => {
                     tracing::info!(
@@ -280,11 +280,20 @@ impl OperatorLogLine {
             },
             Self::UrlOutage { url, why, notice } => match notice {
                 OutageNotice::Down => {
-                    tracing::warn!(url, why, "this URL of CouchDB does not answer, but others do");
+                    tracing::warn!(
+                        url,
+                        why,
+                        "this URL of CouchDB gives no usable answer, but others do"
+                    );
                 }
                 OutageNotice::StillDown(lasts) => {
                     let down_for = duration::format_rounded(*lasts);
-                    tracing::warn!(url, down_for, why, "this URL of CouchDB still does not answer");
+                    tracing::warn!(
+                        url,
+                        down_for,
+                        why,
+                        "this URL of CouchDB still gives no usable answer"
+                    );
                 }
                 OutageNotice::Up(lasted) => {
                     tracing::info!(

@@ -138,9 +138,12 @@ impl AuthGate {
         matches!(&*self.state.borrow(), GateState::Closed { .. } | GateState::Unproved { .. })
     }
 
-    /// Whether the login was refused, so that nothing is sent.
-    pub(super) fn is_closed(&self) -> bool {
-        matches!(&*self.state.borrow(), GateState::Closed { .. })
+    /// Why nothing is sent, if the login was refused.
+    pub(super) fn refusal(&self) -> Option<Error> {
+        match &*self.state.borrow() {
+            GateState::Closed { why } => Some(Error::LoginClosed { why: Arc::clone(why) }),
+            GateState::Open(_) | GateState::Unproved { .. } | GateState::Proving { .. } => None,
+        }
     }
 
     /// Waits until the login is proved.

@@ -33,6 +33,8 @@ pub(super) struct Server {
     pub(super) named: AtomicBool,
     /// The error of the last request that got no answer.
     failure: ArcSwapOption<Error>,
+    /// Why the last answer was not that of a CouchDB that can be used.
+    unusable: ArcSwapOption<Error>,
 }
 
 impl Server {
@@ -41,10 +43,25 @@ impl Server {
         self.failure.store(Some(Arc::new(error.clone())));
     }
 
-    /// Whether the last request got an answer, else its error; `None` before the first request.
+    /// Keeps the error of an answer that says that the whole server cannot be used.
+    pub(super) fn remember_unusable(&self, error: &Error) {
+        self.unusable.store(Some(Arc::new(error.clone())));
+    }
+
+    /// Forgets that error after an answer that could be used.
+    pub(super) fn remember_usable(&self) {
+        if self.unusable.load().is_some() {
+            self.unusable.store(None);
+        }
+    }
+
+    /// Whether the last request got an answer that could be used, else its error; `None` before the first request.
     pub(super) fn last_result(&self) -> Option<Result<(), Option<Arc<Error>>>> {
         if self.breaker.last_failed() {
             return Some(Err(self.failure.load_full()));
+        }
+        if let Some(error) = self.unusable.load_full() {
+            return Some(Err(Some(error)));
         }
         self.breaker.last_alive().map(|_| Ok(()))
     }
@@ -185,6 +202,7 @@ impl Directory {
             auth: EndpointAuth::new(),
             named: AtomicBool::new(false),
             failure: ArcSwapOption::empty(),
+            unusable: ArcSwapOption::empty(),
         });
         self.servers.rcu(|servers| {
             let mut servers = HashMap::clone(servers);

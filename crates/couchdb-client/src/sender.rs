@@ -38,6 +38,23 @@ pub(super) enum ServerResponse {
     Refused { status: u16, refusal: wire::ErrorBody },
 }
 
+/// Whether a status other than 2xx says that no request can succeed at this server, rather than that one cannot: a
+/// login that is refused, a redirect, an error of no CouchDB, or an error about nothing but the server.
+const fn is_unusable(route: Route<'_>, status: u16, refusal: &wire::ErrorBody) -> bool {
+    let about_server = matches!(
+        route,
+        Route::Welcome | Route::Session | Route::Login | Route::Membership | Route::AllDbs { .. }
+    );
+    let by_couchdb = refusal.error.is_some();
+    match status {
+        300..=399 => true,
+        // A login that may not read one route gets a 401 as well.
+        401 => !by_couchdb || matches!(route, Route::Session | Route::Login),
+        500.. => about_server || !by_couchdb,
+        _ => about_server && !by_couchdb,
+    }
+}
+
 impl Sender {
     /// Sends one request. An error is reported to the observer here, a success in
     /// [`Self::read`].
@@ -182,7 +199,11 @@ impl Sender {
         match failure {
             SendFailure::Connect(detail) => unanswered(Error::Connect { asked, detail }),
             SendFailure::Tls(detail) => unanswered(Error::Tls { asked, detail }),
-            SendFailure::Malformed(detail) => Error::Malformed { asked, detail },
+            SendFailure::Malformed(detail) => {
+                let error = Error::Malformed { asked, detail };
+                destination.server.remember_unusable(&error);
+                error
+            }
             SendFailure::TooLarge => Error::TooLarge { asked, limit: route.body_limit() },
             SendFailure::Unaddressable(cause) => Error::Unaddressable(cause),
         }
@@ -199,11 +220,15 @@ impl Sender {
     ) -> Result<ServerResponse, Error> {
         let status = reply.status;
         let refusal: wire::ErrorBody = wire::read(&reply.body).unwrap_or_default();
+        let asked = RequestInfo::new(&route, path, &destination.server.address);
+        let reason = scrub(&reason_text(&refusal));
+        if is_unusable(route, status, &refusal) {
+            let (asked, reason) = (asked.clone(), reason.clone());
+            destination.server.remember_unusable(&Error::Status { asked, status, reason });
+        }
         if matches!(status, 401 | 403) {
             return Ok(ServerResponse::Refused { status, refusal });
         }
-        let asked = RequestInfo::new(&route, path, &destination.server.address);
-        let reason = scrub(&reason_text(&refusal));
         let down = refusal.error.as_deref() == Some("nodedown");
         Err(match (status, route.node()) {
             (300..=399, _) => {
@@ -241,12 +266,14 @@ impl Sender {
         };
         match parsed.and_then(|read| check(&read).map(|()| read)) {
             Ok(read) => {
+                destination.server.remember_usable();
                 self.observer.request_ended(route.label(), status_label(status), took);
                 Ok(read)
             }
             Err(detail) => {
                 let asked = RequestInfo::new(&route, path, &destination.server.address);
                 let error = Error::Malformed { asked, detail };
+                destination.server.remember_unusable(&error);
                 self.observer.request_ended(route.label(), error.kind().label(), took);
                 Err(error)
             }

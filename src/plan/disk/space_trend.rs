@@ -6,10 +6,7 @@
 //! back. So a fall counts if it would fill the volume soon, and no longer counts once filling it
 //! would take twice that time.
 
-use crate::{
-    jobs::{Job, JobKey},
-    model::rounding::to_bytes,
-};
+use crate::jobs::{Job, JobKey};
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
@@ -58,7 +55,7 @@ impl SpaceTrend {
         }
         for job in jobs {
             // Bytes that a job wrote before it was first seen count as well.
-            self.reserved.entry(job.key.clone()).or_insert_with(|| initial_reservation(job));
+            self.reserved.entry(job.key.clone()).or_insert_with(|| job.peak_bytes());
         }
         let now: BTreeMap<JobKey, u64> =
             jobs.iter().map(|job| (job.key.clone(), job.reserved_bytes)).collect();
@@ -107,12 +104,6 @@ impl SpaceTrend {
             None | Some(_) => {}
         }
     }
-}
-
-/// A job's initial reservation, from its current reservation and progress.
-fn initial_reservation(job: &Job) -> u64 {
-    let left = 1.0 - job.progress.unwrap_or_default().clamp(0.0, 0.99);
-    to_bytes(job.reserved_bytes as f64 / left)
 }
 
 #[cfg(test)]

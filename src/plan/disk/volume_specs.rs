@@ -64,8 +64,8 @@ pub struct VolumeSpec {
 
 /// The volumes: local ones first, then configured ones in the configuration's order.
 ///
-/// A configured volume is named after its first node, with a number added if that name is taken; a
-/// local one is named after its directory. A node that is named by a configured volume gets no
+/// Each is named after its first node, with a number added if that name is taken, so that a volume that one process
+/// measures and another was told of has one name. A node that is named by a configured volume gets no
 /// local volume: the configuration overrides the local measurement.
 pub(super) fn volume_specs(
     volumes: &[limits::VolumeSettings],
@@ -82,7 +82,7 @@ pub(super) fn volume_specs(
     if let Some(local) = local.filter(|local| !configured(&local.node)) {
         for directory in &local.directories {
             specs.push(VolumeSpec {
-                name: unique(&directory.display().to_string()),
+                name: unique(&local.node),
                 nodes: vec![local.node.as_str().into()],
                 source: SpaceSource::Local(directory.clone()),
                 stated_size: None,
@@ -132,7 +132,9 @@ mod tests {
             (&[][..], None, &[][..]),
             (&shared[..], None, &["couchdb@a"][..]),
             (&twice[..], None, &["couchdb@a", "couchdb@a-2", "couchdb@a-3"][..]),
-            (&shared[..], Some(local("couchdb@c")), &["/data", "/views", "couchdb@a"][..]),
+            (&shared[..], Some(local("couchdb@c")), &["couchdb@c", "couchdb@c-2", "couchdb@a"][..]),
+            // Measured here, or configured elsewhere: the same volume, the same name.
+            (&[], Some(local("couchdb@a")), &["couchdb@a", "couchdb@a-2"]),
             // The configured volume covers node b.
             (&shared[..], Some(local("couchdb@b")), &["couchdb@a"][..]),
         ] {

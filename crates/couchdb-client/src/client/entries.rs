@@ -2,26 +2,29 @@
 
 use super::Client;
 use crate::{Address, Error};
+use std::sync::Arc;
 
 /// How one of the URLs in the settings answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryStatus {
     /// The URL, which never has credentials.
     pub url: Address,
-    /// Whether the server there answered the last request; `None` before the first one.
+    /// Whether the last answer there was that of a CouchDB that can be used; `None` before the first one.
     pub up: Option<bool>,
     /// Why it did not, if it did not.
     pub why: Option<String>,
 }
 
 impl Client {
-    /// The URLs of the settings, each with whether it answered the last request. `describe` gives the
+    /// The URLs of the settings, each with whether its last answer could be used. `describe` gives the
     /// words for an error.
     #[must_use]
     pub fn entries(&self, describe: impl Fn(&Error) -> String) -> Vec<EntryStatus> {
         let entries = self.shared.directory.entries.iter();
+        let refused = self.shared.gate.refusal().map(Arc::new);
         let shown = entries.map(|server| {
-            let answers = server.last_result();
+            let answers =
+                refused.clone().map_or_else(|| server.last_result(), |it| Some(Err(Some(it))));
             let failure = answers.as_ref().and_then(|it| it.as_ref().err()?.as_ref());
             EntryStatus {
                 url: server.address.clone(),
@@ -35,7 +38,7 @@ impl Client {
     /// Whether the login was refused or cannot be read, so that nothing is sent.
     #[must_use]
     pub fn is_login_refused(&self) -> bool {
-        self.shared.gate.is_closed()
+        self.shared.gate.refusal().is_some()
     }
 
     /// The names of the nodes that requests have named so far.

@@ -184,7 +184,7 @@ async fn directories_on_one_file_system_are_one_volume() {
         .iter()
         .map(|volume| (&*volume.name, volume.space.map(|space| space.available)))
         .collect();
-    assert_eq!(shown, [("/data", Some(5)), ("/other", Some(5)), ("couchdb@b", Some(9))]);
+    assert_eq!(shown, [("couchdb@a", Some(5)), ("couchdb@a-3", Some(5)), ("couchdb@b", Some(9))]);
     let sizes: Vec<_> = disks.volumes.iter().map(|volume| volume.space?.size).collect();
     assert_eq!(sizes, [None, None, Some(20)], "the configuration states one size");
     let stated = disks.volumes[2].space.map(|space| space.measured_at.unix());

@@ -5,7 +5,7 @@ use crate::{
     plan::disk::{Disks, Volume},
     table::Snapshot,
 };
-use metrics_text::{Writer, families};
+use metrics_text::{Family, Writer, families};
 
 families! {
     DISK_SIZE_BYTES: Gauge Bytes "recliner_disk_size_bytes" ["node", "volume"]
@@ -14,6 +14,8 @@ families! {
         "Bytes free for writing on the volume, as last measured; absent when the measurement is too old.";
     DISK_RESERVED_BYTES: Gauge Bytes "recliner_disk_reserved_bytes" ["node", "volume"]
         "Bytes that running compactions may still write to the volume, whatever started them.";
+    DISK_HELD_BYTES: Gauge Bytes "recliner_disk_held_bytes" ["node", "volume"]
+        "Bytes that running compactions have written to files that are not in use yet, from their progress and predicted sizes.";
 }
 
 /// A volume that nodes share is written once, with its first node, so that sums count it once.
@@ -34,11 +36,16 @@ pub(super) fn write(writer: &mut Writer, disks: &Disks, jobs: &Jobs, snapshot: &
             samples.sample(&[&node, &volume.name], space.available);
         }
     }
-    let mut samples = writer.family(&DISK_RESERVED_BYTES);
-    for (node, volume) in volumes() {
-        // Before the first poll it is not known what runs.
-        if !jobs.polled_nodes.is_empty() {
-            samples.sample(&[&node, &volume.name], volume.reserved_bytes(jobs, snapshot));
+    // Before the first poll it is not known what runs.
+    if jobs.polled_nodes.is_empty() {
+        return;
+    }
+    let families: [(&Family<2>, fn(&Volume, &Jobs, &Snapshot) -> u64); 2] =
+        [(&DISK_RESERVED_BYTES, Volume::reserved_bytes), (&DISK_HELD_BYTES, Volume::held_bytes)];
+    for (family, bytes) in families {
+        let mut samples = writer.family(family);
+        for (node, volume) in volumes() {
+            samples.sample(&[&node, &volume.name], bytes(volume, jobs, snapshot));
         }
     }
 }
@@ -89,9 +96,13 @@ mod tests {
         let latency = "recliner_pressure_probe_latency_seconds{node=\"couchdb@a\"} 0.25";
         assert_eq!(text(&Jobs::default()), [available, latency]);
         let polled = Jobs { polled_nodes: vec![(node, Moment::from_unix(7))], ..Jobs::default() };
-        let reserved = ["x", "y"].map(|name| {
-            format!("recliner_disk_reserved_bytes{{node=\"couchdb@a\",volume=\"{name}\"}} 0")
-        });
-        assert_eq!(text(&polled), [available, &reserved[0], &reserved[1], latency]);
+        let nothing = |what: &str| {
+            ["x", "y"].map(|name| {
+                format!("recliner_disk_{what}_bytes{{node=\"couchdb@a\",volume=\"{name}\"}} 0")
+            })
+        };
+        let (reserved, held) = (nothing("reserved"), nothing("held"));
+        let running = [&reserved[0], &reserved[1], &held[0], &held[1]].map(String::as_str);
+        assert_eq!(text(&polled), [&[available], &running[..], &[latency]].concat());
     }
 }

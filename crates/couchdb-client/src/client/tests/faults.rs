@@ -1,7 +1,13 @@
 use super::fake::{Cluster, connect, drain, endless, json, settings, timed};
 use crate::{Cache, Error, ErrorKind};
 use axum::response::Response;
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 const A: &str = "http://a:5984";
 
@@ -136,5 +142,56 @@ async fn servers_that_are_no_couchdb_are_called_that_and_not_asked_for_ever() {
         let log = drain(&mut seen);
         assert!(log.len() <= 6, "{log:?}");
         assert!(log.iter().all(|seen| seen.password.is_none() || seen.login), "{log:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_counts_as_up_only_after_an_answer_of_couchdb_that_can_be_used() {
+    type Case = (fn() -> Response, &'static str);
+    let cases: [Case; 6] = [
+        (|| json(401, super::fake::BAD_LOGIN), "incorrect"),
+        (|| json(500, r#"{"error":"badmatch","reason":"x"}"#), "HTTP 500"),
+        (|| json(502, "<html>Bad gateway</html>"), "HTTP 502"),
+        (|| json(200, "<html>Sign in</html>"), "is malformed"),
+        (|| json(403, "<html>Forbidden</html>"), "HTTP 403"),
+        (redirect, "HTTP 302"),
+    ];
+    for (answer, why) in cases {
+        let broken = Arc::new(AtomicBool::new(false));
+        let is_broken = Arc::clone(&broken);
+        let (cluster, _seen) = Cluster::new(move |_| is_broken.load(Ordering::SeqCst).then(answer));
+        let client = connect(&cluster, settings(&[A]));
+        let up = || {
+            let entry = client.entries(ToString::to_string).remove(0);
+            (entry.up, entry.why.unwrap_or_default())
+        };
+        assert_eq!(up().0, None);
+        timed(client.membership()).await.0.unwrap();
+        assert_eq!(up().0, Some(true));
+        broken.store(true, Ordering::SeqCst);
+        timed(client.membership()).await.0.unwrap_err();
+        let (is_up, says) = up();
+        assert!(is_up == Some(false) && says.contains(why), "{why}: {is_up:?} {says}");
+        broken.store(false, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(400)).await;
+        timed(client.membership()).await.0.unwrap();
+        assert_eq!(up(), (Some(true), String::new()), "{why}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_about_one_database_or_a_missing_right_says_nothing_about_the_server() {
+    let cases: [fn() -> Response; 4] = [
+        || json(500, r#"{"error":"locked","reason":"shard splitting"}"#),
+        || json(404, r#"{"error":"not_found","reason":"no_db_file"}"#),
+        || json(412, r#"{"error":"nodedown","reason":"nodedown"}"#),
+        || json(401, super::fake::NOT_ADMIN),
+    ];
+    for answer in cases {
+        let (cluster, _seen) = Cluster::new(move |seen| seen.path.ends_with("/shard").then(answer));
+        let client = connect(&cluster, settings(&[A]));
+        timed(client.shard_info("couchdb@a", "shard", Cache::Warm)).await.0.unwrap_err();
+        let entry = client.entries(ToString::to_string).remove(0);
+        assert_eq!((entry.up, entry.why), (Some(true), None));
     }
 }
