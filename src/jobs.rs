@@ -7,6 +7,8 @@
 mod build_meter;
 mod busy_period;
 mod constraints;
+#[cfg(test)]
+mod months;
 mod progress;
 mod running_tasks;
 mod totals;

@@ -378,7 +378,7 @@ impl<'a> Selected<'a> {
             channels,
             placements,
             orders,
-            backoffs: &conditions.constraints.backoffs,
+            remaining_bytes: &conditions.constraints.remaining_bytes,
             now,
             start_interval: rules.limits.wait,
             bytes_per_second: rate,

@@ -17,6 +17,8 @@ use wall_clock::Moment;
 pub struct TargetConstraints {
     /// Targets that must not be started for now, and why.
     pub backoffs: BTreeMap<TargetIx, Backoff>,
+    /// Bytes that another compaction would leave of one file, where the last one taught that.
+    pub remaining_bytes: BTreeMap<TargetIx, u64>,
     /// Views of which some copies were compacted and others not yet, with the nodes that are done.
     /// The remaining copies are compacted whatever their score is now.
     pub partly_compacted_views: BTreeMap<TargetIx, BTreeSet<NodeIx>>,

@@ -459,6 +459,8 @@ impl TrackedJob {
             .and_then(|it| it.facts().file_bytes.get());
         let before = self.file_before.file_bytes.filter(|_| self.is_measured_copy);
         let (ending, why) = intents::ending(verdict, before, after);
+        let measured = intents::measure_after(target, after, &self.file_before);
+        let file_before = self.file_before.as_far_as_still_true(measured.active_bytes);
         let outcome = Outcome {
             target: self.target_id.clone()?,
             kind: self.kind,
@@ -471,21 +473,15 @@ impl TrackedJob {
             ended_at: at.max(self.started_at),
             before_bytes: before,
             after_bytes: after,
-            predicted_bytes: self.file_before.predicted_bytes.filter(|_| self.is_measured_copy),
+            predicted_bytes: file_before.predicted_bytes.filter(|_| self.is_measured_copy),
             ending,
             why,
         };
-        let after = intents::measure_after(
-            target,
-            after,
-            self.file_before.update_seq,
-            self.file_before.needs_upgrade,
-        );
         Some(EndedJob {
             closed_intent: None,
             copied_bytes: intents::copied_bytes(self.file_before.active_bytes, target),
-            evidence: evidence::of_compaction(&self.file_before, target, &after, outcome.ended_at),
-            after,
+            evidence: evidence::of_compaction(&file_before, target, &measured, outcome.ended_at),
+            after: measured,
             outcome,
             copies: target.map_or(1, TargetRef::file_count),
             may_have_run: false,

@@ -6,13 +6,27 @@
 //! there the file size decides.
 
 use crate::{
-    model::{correction::Correction, facts::Facts, records::Intent},
+    model::{
+        correction::Correction,
+        facts::Facts,
+        records::{Intent, frees_little},
+        rounding::to_bytes,
+        target::TargetKind,
+    },
     table::TargetRef,
 };
 use wall_clock::Moment;
 
-/// If less than this share of a file was slack, even a successful compaction shows no size change.
-const MIN_VISIBLE_SLACK_SHARE: f64 = 0.05;
+/// Files have so many bytes of headers and padding more or less, whatever was compacted.
+const MAX_HEADER_BYTES: u64 = 5 * 4096;
+
+/// Whether the size of a file cannot show whether a compaction replaced it.
+fn hides_compaction(file: u64, left: u64) -> bool {
+    frees_little(file, left) || file.saturating_sub(left) <= MAX_HEADER_BYTES
+}
+
+/// Live bytes that grew by more than this factor since a file was measured make its prediction outdated.
+const MAX_GROWTH: f64 = 1.2;
 
 /// A view compaction that disappears at this progress or later counts as completed.
 const NEARLY_DONE_SHARE: f64 = 0.9;
@@ -33,12 +47,16 @@ pub(super) struct FileBefore {
 impl FileBefore {
     /// The facts the tables hold for one file of a target.
     pub(super) fn from_target(target: TargetRef<'_>) -> Self {
-        let facts = target.facts();
+        Self::of(target.kind(), &target.facts(), target.correction())
+    }
+
+    /// These facts of one file.
+    pub(super) fn of(kind: TargetKind, facts: &Facts, correction: Correction) -> Self {
         Self {
             file_bytes: facts.file_bytes.get(),
             active_bytes: facts.active_bytes.get(),
-            predicted_bytes: target.correction().predicted_bytes(target.kind(), &facts),
-            fitted_bytes: Correction::NONE.predicted_bytes(target.kind(), &facts),
+            predicted_bytes: correction.predicted_bytes(kind, facts),
+            fitted_bytes: Correction::NONE.predicted_bytes(kind, facts),
             update_seq: facts.update_seq.get(),
             compacted_seq: facts.compacted_seq.get(),
             needs_upgrade: facts.flags.needs_upgrade,
@@ -60,6 +78,26 @@ impl FileBefore {
         }
     }
 
+    /// The waste that so many changes caused since the last compaction, where that is known.
+    pub(super) fn waste_of_changes(&self, changes: u64) -> Option<u64> {
+        let compacted = self.compacted_seq.filter(|seq| *seq > 0)?;
+        let since = self.update_seq?.checked_sub(compacted).filter(|since| *since > 0)?;
+        let waste = self.file_bytes?.saturating_sub(self.active_bytes?);
+        Some(to_bytes(waste as f64 / since as f64 * changes as f64))
+    }
+
+    /// The same facts without predictions, if the live bytes after the compaction show that they were
+    /// of a much smaller file.
+    pub(super) fn as_far_as_still_true(self, active_after: Option<u64>) -> Self {
+        let grown = |(then, now): (u64, u64)| {
+            now as f64 > then as f64 * MAX_GROWTH && now > then.saturating_add(MAX_HEADER_BYTES)
+        };
+        match self.active_bytes.zip(active_after).is_some_and(grown) {
+            true => Self { predicted_bytes: None, fitted_bytes: None, ..self },
+            false => self,
+        }
+    }
+
     /// The same facts without sizes, which were measured at another time. Sequences alone still
     /// reveal a swap.
     pub(super) const fn without_sizes(self) -> Self {
@@ -75,9 +113,7 @@ impl FileBefore {
     /// Whether a successful compaction would visibly shrink the file.
     fn would_shrink(&self) -> bool {
         let left = self.predicted_bytes.or(self.active_bytes);
-        self.file_bytes.zip(left).is_some_and(|(file, left)| {
-            file.saturating_sub(left) as f64 >= file as f64 * MIN_VISIBLE_SLACK_SHARE
-        })
+        self.file_bytes.zip(left).is_some_and(|(file, left)| !hides_compaction(file, left))
     }
 }
 
@@ -186,7 +222,7 @@ pub(super) fn judge_view(
     let then = slack(before.file_bytes, before.active_bytes);
     let now = slack(facts.file_bytes.get(), facts.active_bytes.get());
     if let (Some(file), Some(then), Some(now)) = (before.file_bytes, then, now) {
-        let little = (then as f64) < file as f64 * MIN_VISIBLE_SLACK_SHARE;
+        let little = hides_compaction(file, file.saturating_sub(then));
         let fell = now < then / 2;
         let nearly = disappeared.last_progress.is_some_and(|share| share >= NEARLY_DONE_SHARE);
         if fell || (begun && (little || nearly)) {
@@ -206,6 +242,8 @@ mod tests {
     use super::*;
     use crate::model::facts::{FactFlags, FactSource, Measurement, OptionalU64};
 
+    const MIB: u64 = 1 << 20;
+
     const GONE: DisappearedTask = DisappearedTask {
         missed_at: Moment::from_unix(100),
         was_shown: true,
@@ -215,8 +253,8 @@ mod tests {
 
     fn before(file: u64, active: u64, seq: u64, compacted: u64) -> FileBefore {
         FileBefore {
-            file_bytes: Some(file),
-            active_bytes: Some(active),
+            file_bytes: Some(file * MIB),
+            active_bytes: Some(active * MIB),
             update_seq: Some(seq),
             compacted_seq: Some(compacted),
             ..FileBefore::default()
@@ -225,8 +263,8 @@ mod tests {
 
     fn after(at: u64, file: u64, active: u64, seq: u64, compacted: u64) -> Facts {
         Facts {
-            file_bytes: OptionalU64::new(file),
-            active_bytes: OptionalU64::new(active),
+            file_bytes: OptionalU64::new(file * MIB),
+            active_bytes: OptionalU64::new(active * MIB),
             update_seq: OptionalU64::new(seq),
             compacted_seq: OptionalU64::new(compacted),
             measured_at: Some(Measurement { at: Moment::from_unix(at), source: FactSource::Http }),
@@ -286,6 +324,26 @@ mod tests {
             "again",
             "the file is between two passes"
         );
+    }
+
+    #[test]
+    fn a_swap_of_files_of_equal_size_is_a_success() {
+        let sized = |file, active| (Some(file), Some(active));
+        // An index whose rows take less than its header, and a database of a few documents.
+        for (file, active) in [sized(4_248, 93), sized(8_348, 421), sized(24_700, 5_300)] {
+            let before =
+                FileBefore { file_bytes: file, active_bytes: active, ..before(0, 0, 50, 50) };
+            let facts = Facts {
+                file_bytes: file.into(),
+                active_bytes: active.into(),
+                ..after(101, 0, 0, 50, 50)
+            };
+            let verdicts =
+                [judge_view(&before, GONE, true, &facts), judge_db(&before, GONE, &facts)];
+            for verdict in verdicts {
+                assert_eq!(verdict_name(verdict), "done", "{file:?}");
+            }
+        }
     }
 
     #[test]

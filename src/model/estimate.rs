@@ -13,7 +13,7 @@
 //!   matter for a file of a hundred kilobytes and are negligible for one of a terabyte.
 //! * **Remains of rewriting in live trees.** In a database, the trees keep sizes and positions of
 //!   superseded revisions, which compaction drops: bytes `55 · rewrites / (1 + rewrites / (10 ·
-//!   documents))`, at most a third of active. Rewrites are the changes since the last compaction
+//!   documents))`, at most a third of active, and no more than the file has besides active and headers. Rewrites are the changes since the last compaction
 //!   that did not create a document. In a view it is fragmentation: of the bytes that belong to
 //!   the tree and not to rows, `active - external`, 35 % times the file's share of slack, `(file -
 //!   active) / file`.
@@ -123,14 +123,19 @@ pub(crate) fn confidence(
 impl FittedParameters {
     fn predicted_bytes(&self, kind: TargetKind, facts: &Facts) -> Option<u64> {
         let active = facts.active_bytes.get()?;
-        let slack = slack_share(facts.file_bytes.get()?, active);
+        let file = facts.file_bytes.get()?;
+        let slack = slack_share(file, active);
+        let waste = file.saturating_sub(active.saturating_add(DB_HEADER_BYTES));
         let (dropped, headers) = match kind {
             TargetKind::Db => {
                 let dropped = match weighted_rewrites(facts) {
                     Some(rewrites) => self.bytes_per_rewrite * rewrites,
                     None => self.share_of_db * slack * active as f64,
                 };
-                (to_bytes(dropped).min(active / MAX_DROPPED_DIVISOR), DB_HEADER_BYTES)
+                // Each of these revisions left its body in the file: one as large as its active bytes
+                // had none, whatever its sequences say.
+                let most = active / MAX_DROPPED_DIVISOR;
+                (to_bytes(dropped).min(most).min(waste), DB_HEADER_BYTES)
             }
             TargetKind::View => {
                 let dropped = match facts.external_bytes.get() {

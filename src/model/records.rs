@@ -24,7 +24,7 @@ pub use calibration::Calibration;
 pub use correction::{CorrectionKey, CorrectionRecord, LearnedCorrections};
 pub use journal_failure::JournalFailure;
 pub use order::CompactionOrder;
-pub use outcome::{Intent, JobOwner, JobResult, Outcome};
+pub use outcome::{Intent, JobOwner, JobResult, Outcome, frees_little};
 pub use scorecard::{
     AdvisedJob, AdvisedTarget, HourNumber, ScorecardChange, ScorecardHour, ScorecardRecords,
     ScorecardSide, hour_begin, hour_of, take_surplus_hours,

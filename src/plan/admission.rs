@@ -418,7 +418,7 @@ impl Admission {
         if let Some(refusal) = rest.and_then(|rest| self.backoff_refusal(rest, candidate)) {
             return Err(refusal);
         }
-        if candidate.blocker == Blocker::AlreadyCompact && !known.forced {
+        if candidate.blocker == Blocker::FreesLittle && !known.forced {
             let value = candidate.reclaimable_bytes().map(|frees| frees as f64);
             return Err(Refusal { value, ..Refusal::without_numbers(RefusalReason::Futile) });
         }

@@ -1,5 +1,5 @@
 //! The expected result of a compaction: the corrected prediction or, where a target's last
-//! compaction showed that another one would be useless, the size that one left.
+//! compaction taught more, the size that one left.
 
 use super::{Plan, candidate_summary::CandidateSummary};
 use crate::{
@@ -29,16 +29,17 @@ impl Plan {
     #[must_use]
     pub fn forecast(&self, target: TargetRef<'_>) -> Forecast {
         let facts = target.facts();
-        let backoffs = &self.conditions.constraints.backoffs;
-        let confidence = match backoffs.get(&target.ix()) {
-            Some(Backoff::Futile { would_leave: Some(_), .. }) => Confidence::Learned,
-            Some(Backoff::Futile { would_leave: None, .. }) => Confidence::Low,
+        let constraints = &self.conditions.constraints;
+        let learned = constraints.remaining_bytes.get(&target.ix()).copied();
+        let confidence = match constraints.backoffs.get(&target.ix()) {
+            _ if learned.is_some() => Confidence::Learned,
+            Some(Backoff::Futile { .. }) => Confidence::Low,
             Some(Backoff::CoolDown { .. } | Backoff::Quarantined { .. }) | None => {
                 target.confidence()
             }
         }
         .label();
-        let learned = learned_remaining_bytes(backoffs, target.ix()).zip(facts.active_bytes.get());
+        let learned = learned.zip(facts.active_bytes.get());
         let Some((left, active)) = learned.filter(|(_, active)| *active > 0) else {
             let (predicted, reclaimable) = (target.predicted_bytes(), target.reclaimable_bytes());
             return Forecast {
@@ -60,16 +61,8 @@ impl Plan {
 
 impl CandidateSummary {
     /// The same summary with the prediction from the target's last compaction, if there is one.
-    pub(super) fn with_learned_prediction(&self, backoffs: &BTreeMap<TargetIx, Backoff>) -> Self {
-        let learned = learned_remaining_bytes(backoffs, self.ix).map(OptionalU64::new);
+    pub(super) fn with_learned_prediction(&self, remaining: &BTreeMap<TargetIx, u64>) -> Self {
+        let learned = remaining.get(&self.ix).copied().map(OptionalU64::new);
         Self { predicted_bytes: learned.unwrap_or(self.predicted_bytes), ..*self }
-    }
-}
-
-/// Bytes that another compaction would leave of one file, if the last one provides that number.
-fn learned_remaining_bytes(backoffs: &BTreeMap<TargetIx, Backoff>, ix: TargetIx) -> Option<u64> {
-    match backoffs.get(&ix)? {
-        Backoff::Futile { would_leave, .. } => *would_leave,
-        Backoff::CoolDown { .. } | Backoff::Quarantined { .. } => None,
     }
 }

@@ -97,7 +97,7 @@ impl Plan {
             channels: &self.channels,
             placements: &self.placements,
             orders: &self.conditions.constraints.orders,
-            backoffs: &self.conditions.constraints.backoffs,
+            remaining_bytes: &self.conditions.constraints.remaining_bytes,
             now: self.planned_at,
             start_interval: self.rules.limits.wait,
             bytes_per_second: self.conditions.constraints.measured_rate(),

@@ -21,7 +21,7 @@ pub enum RefusalReason {
     Quarantined,
     /// It failed recently.
     CoolDown,
-    /// Its last compaction freed far less than predicted and too little has changed since.
+    /// Another compaction would free too little of the file.
     Futile,
     /// Its facts are too old to act on.
     Stale,
@@ -212,7 +212,7 @@ impl RefusalReason {
             Self::Building => "the view is being built",
             Self::CoolDown => "it failed recently",
             Self::Quarantined => "it failed repeatedly and waits for recliner release",
-            Self::Futile => "its last compaction freed far less than predicted",
+            Self::Futile => "a compaction would free less than 5% of the file",
             Self::Stale => "its facts are too old and must be read again first",
             Self::Excluded => "views.enforce excludes it, or no request can carry its name",
             Self::NoEvidence => "nothing indicates stale index files of the database",
@@ -237,7 +237,7 @@ impl RefusalReason {
             }
             Self::CoolDown => "it failed recently.",
             Self::Futile => {
-                "another compaction would free almost nothing: the last one freed far less than predicted, or left a file as large for the same content, judged by the sizes then and now. If the last one had to catch up with concurrent writes, this holds until there are fewer writes. It also holds for a file that is as small as a compaction leaves it and had no writes since."
+                "a compaction would free less than 5% of the file, by its sizes or by what the last compaction left of it, whatever its sizes promise. What concurrent writes added then counts as waste once there are four times fewer."
             }
             Self::Stale => {
                 "its facts are older than `scan.fresh_for`, or missing; or it was started and has not been measured since, whatever `limits.wait` is."
@@ -292,7 +292,7 @@ impl RefusalReason {
             Self::CoolDown => {
                 "it has rested: for `failure.cool_down` after the first failure, twice as long after each further one, at most `failure.cool_down_max`."
             }
-            Self::Futile => "the file has grown or changed enough.",
+            Self::Futile => "5% of the file is new waste.",
             Self::Stale => "it is measured again.",
             Self::Mode => "the channel's `mode` is `enforce`.",
             Self::Suspended => "an operator ends the suspension: `recliner resume`.",

@@ -11,10 +11,7 @@ use super::{
 };
 use crate::{
     model::{
-        channel::Channels,
-        priority::PriorityKind,
-        records::{Backoff, CompactionOrder},
-        target::TargetKind,
+        channel::Channels, priority::PriorityKind, records::CompactionOrder, target::TargetKind,
     },
     table::{ChunkedTable, NodeIx, Snapshot, TargetIx},
 };
@@ -96,7 +93,7 @@ pub(super) struct SelectionContext<'a> {
     pub(super) channels: &'a Channels,
     pub(super) placements: &'a ChunkedTable<Placement>,
     pub(super) orders: &'a OrdersByTarget,
-    pub(super) backoffs: &'a BTreeMap<TargetIx, Backoff>,
+    pub(super) remaining_bytes: &'a BTreeMap<TargetIx, u64>,
     pub(super) now: Moment,
     /// Minimum time between two starts on a node.
     pub(super) start_interval: Duration,
@@ -266,6 +263,7 @@ pub(super) fn start_score(
         let overdue = placed.map_or(1.0, |placed| placed.priority);
         return overdue.max(MIN_GAIN_RATIO).log2() + waited_doublings(placed, context.now);
     }
+    let candidate = candidate.with_learned_prediction(context.remaining_bytes);
     let frees = candidate.reclaimable_bytes().zip(candidate.predicted_bytes.get()).map_or(
         0.0,
         |(gain, rewrite)| {
@@ -303,6 +301,6 @@ pub(super) fn build_start(
         is_space_known: admission.knows_space(&copies_by_node),
         order: context.orders.get(&candidate.ix),
     };
-    let candidate = candidate.with_learned_prediction(context.backoffs);
+    let candidate = candidate.with_learned_prediction(context.remaining_bytes);
     PlannedStart::of(target, &candidate, (node, name), (at, channel), shard, expected).ok()
 }

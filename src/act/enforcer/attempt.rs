@@ -116,6 +116,8 @@ impl AttemptContext {
         let node = plan.snapshot.node(start.node).map_or(CLUSTER_NODE, |node| &node.name);
         self.check_still_allowed(node, &channel.name)?;
         let facts = fresh.facts.unwrap_or_default();
+        let taught = self.job_state.constraints.borrow().remaining_bytes.get(&start.ix).copied();
+        let predicted = target.correction().predicted_bytes(target.kind(), &facts);
         let files = u64::from(if start.shard.is_some() { 1 } else { target.file_count() });
         let times_files = |per_file: Option<u64>| per_file.map(|bytes| bytes.saturating_mul(files));
         let intent = Intent {
@@ -130,9 +132,7 @@ impl AttemptContext {
             active_bytes: times_files(facts.active_bytes.get()),
             update_seq: facts.update_seq.get(),
             compacted_seq: facts.compacted_seq.get(),
-            predicted_bytes: times_files(
-                target.correction().predicted_bytes(target.kind(), &facts),
-            ),
+            predicted_bytes: times_files(taught.or(predicted)),
             fitted_bytes: times_files(Correction::NONE.predicted_bytes(target.kind(), &facts)),
             peak_bytes: start.peak_bytes.saturating_mul(nodes.len().max(1) as u64),
         };

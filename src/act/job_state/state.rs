@@ -518,6 +518,9 @@ impl JobState {
             if let Some(rest) = remembered.backoff(target.kind(), &facts, correction, now) {
                 history.backoffs.insert(ix, rest);
             }
+            if let Some(left) = remembered.remaining_bytes(target.kind(), &facts, correction) {
+                history.remaining_bytes.insert(ix, left);
+            }
             if let Some(ordered) = remembered.ordered.as_ref().filter(|it| it.until > now) {
                 history.orders.insert(ix, ordered.clone());
             }

@@ -12,7 +12,7 @@ use crate::{
     },
     model::{
         correction::Correction,
-        records::{AfterCompaction, Intent, IntentKey, JobOwner, JobResult, Outcome},
+        records::{AfterCompaction, Intent, IntentKey, JobOwner, JobResult, Outcome, frees_little},
         target::{TargetId, TargetKind},
     },
     table::{Snapshot, TargetIx, TargetRef},
@@ -378,7 +378,9 @@ impl OpenIntent {
         let closes = Some(intent.key());
         let kind = intent.target.kind();
         let file_before = FileBefore::of_intent(&intent, self.job_count, self.needs_upgrade);
-        let measured = measure_after(target, after, intent.update_seq, self.needs_upgrade);
+        let measured = measure_after(target, after, &file_before);
+        let file_before = file_before.as_far_as_still_true(measured.active_bytes);
+        let predicts = self.is_measured && file_before.predicted_bytes.is_some();
         let ended_at = self.ended_at.max(intent.at);
         EndedJob {
             closed_intent: closes,
@@ -399,7 +401,7 @@ impl OpenIntent {
                 ended_at,
                 before_bytes: before,
                 after_bytes: after.map(all),
-                predicted_bytes: intent.predicted_bytes.filter(|_| self.is_measured),
+                predicted_bytes: intent.predicted_bytes.filter(|_| predicts),
                 ending,
                 why,
             },
@@ -418,8 +420,8 @@ pub(super) fn ending(
         JobVerdict::NeverRan => (JobResult::Lost, Some(NEVER_RAN.into())),
         JobVerdict::Lost(why) => (JobResult::Lost, Some(why)),
         JobVerdict::Completed => match before.zip(after) {
-            Some((before, after)) if after < before => (JobResult::Freed, None),
             Some((before, after)) if after > before => (JobResult::Grew, None),
+            Some((before, after)) if !frees_little(before, after) => (JobResult::Freed, None),
             Some(_) => (JobResult::NothingFreed, None),
             None => {
                 let unknown = match (before, after) {
@@ -441,12 +443,11 @@ pub(super) fn copied_bytes(before: Option<u64>, target: Option<TargetRef<'_>>) -
     before.map(|before| before.max(after.unwrap_or_default()))
 }
 
-/// Measurements of the target after a job; `seq` is the last sequence before it.
+/// Measurements of the target after a job.
 pub(super) fn measure_after(
     target: Option<TargetRef<'_>>,
     after: Option<u64>,
-    seq: Option<u64>,
-    needed_upgrade: bool,
+    before: &FileBefore,
 ) -> AfterCompaction {
     let facts = target.map(TargetRef::facts).unwrap_or_default();
     let kind = target.map_or(TargetKind::Db, TargetRef::kind);
@@ -455,13 +456,15 @@ pub(super) fn measure_after(
         TargetKind::Db => facts.compacted_seq.get(),
         TargetKind::View | TargetKind::Cleanup | TargetKind::Search => facts.update_seq.get(),
     };
+    let changes = before.update_seq.zip(swapped_at).and_then(|(then, now)| now.checked_sub(then));
     AfterCompaction {
         file_bytes: after,
         active_bytes: facts.active_bytes.get(),
         predicted_bytes: Correction::NONE.predicted_bytes(kind, &facts),
         update_seq: facts.update_seq.get(),
-        changes: seq.zip(swapped_at).and_then(|(then, now)| now.checked_sub(then)),
-        not_upgraded: needed_upgrade && after.is_some() && facts.flags.needs_upgrade,
+        changes,
+        changes_bytes: changes.and_then(|changes| before.waste_of_changes(changes)),
+        not_upgraded: before.needs_upgrade && after.is_some() && facts.flags.needs_upgrade,
     }
 }
 

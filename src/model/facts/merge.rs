@@ -25,8 +25,8 @@ pub enum ReadingComparison {
 /// * Only CouchDB knows what is running: a header does not change that.
 /// * A header that was read before CouchDB's answer adds nothing.
 /// * For a shard without `_local` documents, the header keeps the old compacted sequence until the
-///   next commit, so the larger of the two is correct, unless the file was replaced by an older
-///   one.
+///   next commit, and CouchDB answers with that one once it has closed the file. So the largest that was
+///   seen is correct, unless the file was replaced by an older one.
 #[must_use]
 pub fn merge(known: &Facts, seen: &Facts) -> (Facts, ReadingComparison) {
     let Some(now) = seen.measured_at else { return (*known, ReadingComparison::Incomparable) };
@@ -43,9 +43,8 @@ pub fn merge(known: &Facts, seen: &Facts) -> (Facts, ReadingComparison) {
     for fact in FactKind::ALL {
         let other = known.source_of(fact).is_some_and(|source| source != now.source);
         let unknown = seen.get(fact).get().is_none();
-        if other
-            && (unknown || (fact == FactKind::CompactedSeq && has_newer_compaction(known, seen)))
-        {
+        let newer = fact == FactKind::CompactedSeq && has_newer_compaction(known, seen);
+        if (other && unknown) || newer {
             *all.get_mut(fact) = known.get(fact);
             all.from_files.set(fact, known.from_files.contains(fact));
         }
@@ -309,6 +308,17 @@ mod tests {
         // A clock that was set back blocks no source forever.
         let later = http(3, 99, 6, 44, 5);
         assert_eq!(merge(&known, &later).0, later);
+    }
+
+    #[test]
+    fn a_compacted_sequence_that_couchdb_forgot_stays_known() {
+        let forgotten = merge(&http(1, 90, 5, 40, 5), &http(2, 90, 5, 40, 0)).0;
+        assert_eq!(forgotten.compacted_seq.get(), Some(5));
+        assert_eq!(forgotten.source_of(FactKind::CompactedSeq), Some(FactSource::Http));
+        let again = merge(&forgotten, &http(3, 99, 9, 40, 9)).0;
+        assert_eq!(again.compacted_seq.get(), Some(9));
+        let replaced = merge(&forgotten, &http(3, 50, 2, 40, 0)).0;
+        assert_eq!(replaced.compacted_seq.get(), Some(0), "another file");
     }
 
     #[test]

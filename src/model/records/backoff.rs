@@ -24,7 +24,7 @@ pub struct TargetRecord {
     pub rests_until: Option<Moment>,
     /// When it was quarantined after too many failures.
     pub quarantined_since: Option<Moment>,
-    /// The state after its last compaction, if another one would leave as much.
+    /// What its last compaction left, where that is more than sizes say.
     pub futile: Option<Futile>,
     /// Nodes whose copy of a view was compacted in the current round; the round ends once all
     /// copies were.
@@ -57,8 +57,6 @@ pub enum Backoff {
         since: Moment,
         /// Bytes that it left of one file.
         file_bytes: u64,
-        /// Bytes that another compaction would leave of one file now, where known.
-        would_leave: Option<u64>,
         /// Whether the cause is data that was written while it ran.
         caught_up: bool,
     },
@@ -74,8 +72,8 @@ impl TargetRecord {
     /// Records how a job of the target ended.
     ///
     /// A failure of recliner's own job starts a cool-down that doubles each time. A success,
-    /// no matter who started the job, clears all failures and completes an order; if another compaction
-    /// would be useless, the target becomes futile. A lost job changes nothing. Failures of jobs
+    /// no matter who started the job, clears all failures and completes an order; what it left is
+    /// remembered where another compaction would leave it too. A lost job changes nothing. Failures of jobs
     /// that others started are ignored.
     pub fn record_outcome(
         &mut self,
@@ -91,9 +89,13 @@ impl TargetRecord {
             | JobResult::NothingFreed
             | JobResult::Grew
             | JobResult::Unmeasured => {
-                let copies_done = std::mem::take(&mut self.copies_done);
-                *self = Self { copies_done, ..Self::default() };
-                self.futile = Futile::from_outcome(outcome, left);
+                let Self { copies_done, futile, .. } = std::mem::take(self);
+                // Of most copies of a view it is not known what their compaction left.
+                let futile = match left.file_bytes {
+                    Some(_) => Futile::from_outcome(outcome, left),
+                    None => futile,
+                };
+                *self = Self { copies_done, futile, ..Self::default() };
             }
         }
     }
@@ -144,11 +146,21 @@ impl TargetRecord {
         if let Some(until) = self.rests_until.filter(rests) {
             return Some(Backoff::CoolDown { since: self.failed_at.unwrap_or(now), until });
         }
-        let futile = self.futile.filter(|futile| !futile.has_expired(kind, facts, correction))?;
-        let would_leave = futile.remaining_bytes(facts);
+        let futile = self.futile.filter(|futile| futile.holds(kind, facts, correction))?;
         let Futile { at, file_bytes, caught_up, .. } = futile;
-        let caught_up = caught_up.is_some();
-        Some(Backoff::Futile { since: at, file_bytes, would_leave, caught_up })
+        Some(Backoff::Futile { since: at, file_bytes, caught_up: caught_up.is_some() })
+    }
+
+    /// Bytes that another compaction would leave of one file, where the last one taught more about
+    /// that than its sizes tell.
+    #[must_use]
+    pub fn remaining_bytes(
+        &self,
+        kind: TargetKind,
+        facts: &Facts,
+        correction: Correction,
+    ) -> Option<u64> {
+        self.futile?.remaining_bytes(kind, facts, correction)
     }
 }
 

@@ -4,6 +4,15 @@ use crate::model::target::{TargetId, TargetKind};
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 
+/// A compaction that frees less than this share of a file frees nothing: it writes the rest anew in vain.
+const MIN_FREED_SHARE: f64 = 0.05;
+
+/// Whether a compaction that leaves so many bytes of a file frees nothing.
+#[must_use]
+pub fn frees_little(file: u64, left: u64) -> bool {
+    (file.saturating_sub(left) as f64) < file as f64 * MIN_FREED_SHARE
+}
+
 /// Who started a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -32,9 +41,9 @@ impl JobOwner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobResult {
-    /// The new file is smaller.
+    /// The new file is smaller, by a twentieth or more.
     Freed,
-    /// The new file is as large as the old one.
+    /// The new file is as large as the old one, or hardly smaller.
     NothingFreed,
     /// The new file is larger.
     Grew,

@@ -223,12 +223,12 @@ impl Naive<'_> {
             Some(Backoff::Futile { .. }) => return Some(RefusalReason::Futile),
             Some(Backoff::CoolDown { .. }) | None => {}
         }
-        let seq =
-            facts.compacted_seq.get().filter(|seq| *seq > 0 && target.kind() == TargetKind::Db);
-        let lean = target
-            .reclaimable_bytes()
-            .is_some_and(|it| it <= facts.file_bytes.get().unwrap_or(0) / 100);
-        let futile = lean && seq.is_some() && seq == facts.update_seq.get();
+        let sizes =
+            facts.file_bytes.get().zip(target.correction().predicted_bytes(target.kind(), &facts));
+        let lean = sizes.is_some_and(|(file, left)| file.saturating_sub(left) * 20 < file);
+        let futile = lean
+            && !facts.flags.needs_upgrade
+            && target.confidence() != crate::model::facts::Confidence::Low;
         futile.then_some(RefusalReason::Futile).or_else(|| self.stale(ix))
     }
 

@@ -131,12 +131,7 @@ fn only_a_forced_order_starts_a_target_without_channel_or_in_back_off() {
     for rest in [
         Backoff::CoolDown { since: at(NOW - 5), until: at(NOW + 5) },
         Backoff::Quarantined { since: at(NOW - 5), failures: 5 },
-        Backoff::Futile {
-            since: at(NOW - 5),
-            file_bytes: MIB,
-            would_leave: None,
-            caught_up: false,
-        },
+        Backoff::Futile { since: at(NOW - 5), file_bytes: MIB, caught_up: false },
     ] {
         let resting = |force| TargetConstraints {
             backoffs: [(ids[0], rest)].into(),

@@ -407,9 +407,7 @@ impl WorldSpec {
                 0 => Backoff::CoolDown { since, until: at(NOW + 60) },
                 1 => Backoff::CoolDown { since, until: at_ago(60) },
                 2 => Backoff::Quarantined { since, failures: 5 },
-                _ => {
-                    Backoff::Futile { since, file_bytes: MIB, would_leave: None, caught_up: false }
-                }
+                _ => Backoff::Futile { since, file_bytes: MIB, caught_up: false },
             };
             (pick(*which), rest)
         });

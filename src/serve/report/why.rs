@@ -213,25 +213,29 @@ fn headroom(value: Option<f64>, limit: Option<f64>) -> String {
 fn futile(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     if refusal.limit.is_none() {
         return format!(
-            "it is as small as a compaction makes it, and nothing was written since its last one: another one would free at most {}",
-            bytes(refusal.value)
+            "a compaction would free {} of {}, less than 5%: not worth writing the file anew",
+            bytes(refusal.value),
+            bytes(target.facts().file_bytes.get().map(|file| file as f64))
         );
     }
     let left = bytes(refusal.limit);
-    match plan.conditions.constraints.backoffs.get(&target.ix()) {
-        Some(Backoff::Futile { caught_up: true, .. }) => format!(
-            "its last compaction left {left} because it had to catch up with concurrent writes; it is tried again when writes slow down, or when enough has changed"
-        ),
-        Some(Backoff::Futile { would_leave: Some(would_leave), .. }) => {
-            let file = target.facts().file_bytes.get();
-            let frees = file.map(|file| file.saturating_sub(*would_leave) as f64);
-            format!(
-                "its last compaction left {left}; by that measure another one would free {} now, and more must change first",
-                bytes(frees)
-            )
+    let constraints = &plan.conditions.constraints;
+    let file = target.facts().file_bytes.get();
+    let frees = file.zip(constraints.remaining_bytes.get(&target.ix()));
+    let frees = frees.map(|(file, left)| file.saturating_sub(*left) as f64);
+    let busy = match constraints.backoffs.get(&target.ix()) {
+        Some(Backoff::Futile { caught_up: true, .. }) => {
+            ", because it had to catch up with concurrent writes"
         }
-        _ => format!(
-            "its last compaction left {left} and freed far less than predicted; more must change first"
+        _ => "",
+    };
+    match frees {
+        Some(_) => format!(
+            "its last compaction left {left}{busy}; by that measure another one would free {} now, less than 5%",
+            bytes(frees)
+        ),
+        None => format!(
+            "its last compaction left {left}{busy} and freed nothing; more must change first"
         ),
     }
 }

@@ -1,34 +1,25 @@
-//! Decides whether another compaction would free anything, from the state after the last one.
+//! What the last compaction of a file teaches about the next one.
 //!
-//! Sequences are not enough: a compaction that had to catch up with writes leaves a file several
-//! times the size of its active data, although its compaction sequence is the last one written.
-//! Sizes are: they are compared with those that the last compaction left.
+//! A file is worth compacting again for what it frees beyond what the last compaction left, not for
+//! what its sizes promise: a prediction that was wrong then is wrong in the same way now.
 
-use super::super::Outcome;
-use crate::model::{correction::Correction, facts::Facts, target::TargetKind};
+use super::super::{Outcome, outcome::frees_little};
+use crate::model::{correction::Correction, facts::Facts, rounding::to_bytes, target::TargetKind};
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 
-/// A compaction that freed less than this share of the prediction was futile, and so would be
-/// another one with such an expectation.
-const MIN_GAIN_SHARE: f64 = 0.2;
+/// Share of a file beyond its prediction from which on it is remembered what a compaction left.
+/// Measured over 501 compactions of CouchDB 3.5.0: at most 0.4 % for files above one megabyte.
+const MIN_EXCESS_SHARE: f64 = 0.01;
 
-/// A futile target with unknown sizes is tried again once its file or its sequence grew by this
-/// share.
+/// Where sizes are unknown, a target is tried again once its file or its sequence grew by this share.
 const RETRY_GROWTH_SHARE: f64 = 0.25;
-
-/// A prediction of fewer bytes than this, and of a smaller share of the file than [`SMALL_PREDICTION_SHARE`],
-/// is not held against a compaction: headers and fragments have the same size.
-const SMALL_PREDICTION_BYTES: u64 = 1 << 20;
-
-/// See [`SMALL_PREDICTION_BYTES`].
-const SMALL_PREDICTION_SHARE: f64 = 0.05;
 
 /// Catching up no longer counts once the rate of changes is this many times lower than during the
 /// compaction.
-const CALMER_FACTOR: u64 = 4;
+const CALMER_FACTOR: f64 = 4.0;
 
-/// The state after a compaction that another one would not improve, until enough changes.
+/// What the last compaction left of a file, where that is more than its sizes say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Futile {
@@ -42,15 +33,22 @@ pub struct Futile {
     pub update_seq: Option<u64>,
     /// The writes it had to catch up with, if any. Without these, another compaction frees more.
     pub caught_up: Option<ConcurrentWrites>,
+    /// Whether it was to upgrade the file, in vain.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub not_upgraded: bool,
 }
 
 /// The writes during a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ConcurrentWrites {
     /// Number of changes.
     pub changes: u64,
     /// Duration of the compaction.
     pub seconds: u64,
+    /// Waste that so many changes cause, where known: no more of the file is due to them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
 /// The state of a file measured after a compaction. Bytes are those of one file.
@@ -66,95 +64,86 @@ pub struct AfterCompaction {
     pub update_seq: Option<u64>,
     /// Changes while it ran, where known; zero if nothing was written.
     pub changes: Option<u64>,
+    /// Waste that so many changes caused before it, where known.
+    pub changes_bytes: Option<u64>,
     /// Whether the target needed an upgrade before and still does: the upgrade had no effect.
     pub not_upgraded: bool,
 }
 
 impl Futile {
-    /// Derives from an outcome whether another compaction would be useless: this one freed far
-    /// less than predicted, or sizes predict a gain although nothing was written while it ran.
+    /// What to remember of a compaction: where it freed nothing, had no effect, or left more than
+    /// the sizes after it say.
     pub(super) fn from_outcome(outcome: &Outcome, left: AfterCompaction) -> Option<Self> {
         let file_bytes = left.file_bytes?;
-        let promises = predicted_gain(Some(file_bytes), left.predicted_bytes).is_some();
-        let clean = left.changes == Some(0) && promises;
-        if !(left.not_upgraded || freed_too_little(outcome) || clean) {
+        let excess = left.predicted_bytes.map_or(0, |bytes| file_bytes.saturating_sub(bytes));
+        let exceeds = excess as f64 >= file_bytes as f64 * MIN_EXCESS_SHARE && excess > 0;
+        let before = outcome.before_bytes.zip(outcome.after_bytes);
+        let in_vain = before.is_some_and(|(before, after)| frees_little(before, after));
+        if !(left.not_upgraded || in_vain || exceeds) {
             return None;
         }
         let seconds = outcome.started_at.age(outcome.ended_at).as_secs().max(1);
+        let bytes = left.changes_bytes;
         let caught_up = left.changes.filter(|changes| *changes > 0);
         Some(Self {
             at: outcome.ended_at,
             file_bytes,
             active_bytes: left.active_bytes,
             update_seq: left.update_seq,
-            caught_up: caught_up.map(|changes| ConcurrentWrites { changes, seconds }),
+            caught_up: caught_up.map(|changes| ConcurrentWrites { changes, seconds, bytes }),
+            not_upgraded: left.not_upgraded,
         })
     }
 
-    /// Bytes that another compaction would leave of one file, in proportion to the last one;
+    /// Bytes that another compaction would leave of one file now, in proportion to the last one;
     /// unknown if active bytes are unknown then or now.
-    #[must_use]
-    pub fn remaining_bytes(&self, facts: &Facts) -> Option<u64> {
+    ///
+    /// What writes added while it ran is not left again once they have calmed down. Waste that active
+    /// bytes hide, as compactions of the database taught, is not left either.
+    pub(super) fn remaining_bytes(
+        &self,
+        kind: TargetKind,
+        facts: &Facts,
+        correction: Correction,
+    ) -> Option<u64> {
         let then = self.active_bytes.filter(|bytes| *bytes > 0)?;
-        let left =
-            u128::from(self.file_bytes) * u128::from(facts.active_bytes.get()?) / u128::from(then);
-        Some(u64::try_from(left).unwrap_or(u64::MAX))
+        let left = self.file_bytes as f64 - self.passing_bytes(then, facts);
+        let fitted = Correction::NONE.predicted_bytes(kind, facts)?;
+        let hidden = correction.predicted_bytes(kind, facts)? as f64 / fitted.max(1) as f64;
+        let grown = facts.active_bytes.get()? as f64 / then as f64;
+        Some(to_bytes(left * grown * hidden))
     }
 
-    /// Whether enough has changed since, according to current facts.
-    ///
-    /// What compactions of the database taught counts for more than what this one left in proportion
-    /// to active bytes: it shows the waste that active bytes hide.
-    #[must_use]
-    pub fn has_expired(&self, kind: TargetKind, facts: &Facts, correction: Correction) -> bool {
-        if self.are_writes_calmer(facts) {
-            return true;
+    /// Bytes of what it left that writes added while it ran, and that are not added at their present
+    /// rate.
+    fn passing_bytes(&self, active: u64, facts: &Facts) -> f64 {
+        let Some(ConcurrentWrites { changes, seconds, bytes }) = self.caught_up else { return 0.0 };
+        let measured = facts.measured_at.map(|measured| measured.at);
+        let age = measured.map_or(0, |at| self.at.age(at).as_secs());
+        let since = facts.update_seq.get().zip(self.update_seq);
+        let Some(since) = since.and_then(|(now, then)| now.checked_sub(then)) else { return 0.0 };
+        let (rate, before) = (since as f64 / age.max(1) as f64, changes as f64 / seconds as f64);
+        if age < seconds || rate * CALMER_FACTOR > before {
+            return 0.0;
+        }
+        let excess = self.file_bytes.saturating_sub(active);
+        bytes.unwrap_or(excess).min(excess) as f64 * (1.0 - rate / before)
+    }
+
+    /// Whether another compaction would free nothing, according to current facts.
+    pub(super) fn holds(&self, kind: TargetKind, facts: &Facts, correction: Correction) -> bool {
+        if facts.flags.needs_upgrade && !self.not_upgraded {
+            return false;
         }
         let file = facts.file_bytes.get();
-        let predicted = Correction::NONE.predicted_bytes(kind, facts);
-        if predicted_gain(predicted, correction.predicted_bytes(kind, facts)).is_some() {
-            return true;
-        }
-        if let (Some(file), Some(left)) = (file, self.remaining_bytes(facts)) {
-            let promised = predicted_gain(Some(file), predicted);
-            let frees = file.saturating_sub(left);
-            return promised
-                .is_some_and(|promised| frees as f64 >= promised as f64 * MIN_GAIN_SHARE);
+        if let Some((file, left)) = file.zip(self.remaining_bytes(kind, facts, correction)) {
+            return frees_little(file, left);
         }
         let grew = |now: u64, then: u64| {
             now as f64 >= then as f64 * (1.0 + RETRY_GROWTH_SHARE) && now > then
         };
-        let seq = facts.update_seq.get();
-        file.is_some_and(|file| grew(file, self.file_bytes))
-            || seq.zip(self.update_seq).is_some_and(|(now, then)| grew(now, then))
+        let seq = facts.update_seq.get().zip(self.update_seq);
+        !file.is_some_and(|file| grew(file, self.file_bytes))
+            && !seq.is_some_and(|(now, then)| grew(now, then))
     }
-
-    /// Whether far fewer changes came since than while it ran, over at least the same time.
-    fn are_writes_calmer(&self, facts: &Facts) -> bool {
-        let Some(ConcurrentWrites { changes, seconds }) = self.caught_up else { return false };
-        let measured = facts.measured_at.map(|measured| measured.at);
-        let age = measured.map_or(0, |at| self.at.age(at).as_secs());
-        let since = facts.update_seq.get().zip(self.update_seq);
-        let Some(since) = since.and_then(|(now, then)| now.checked_sub(then)) else { return false };
-        let slower = u128::from(since) * u128::from(seconds) * u128::from(CALMER_FACTOR)
-            <= u128::from(changes) * u128::from(age);
-        age >= seconds && slower
-    }
-}
-
-/// Whether a compaction freed far less than predicted.
-fn freed_too_little(outcome: &Outcome) -> bool {
-    let promised = predicted_gain(outcome.before_bytes, outcome.predicted_bytes);
-    let freed = outcome.freed_bytes();
-    promised
-        .zip(freed)
-        .is_some_and(|(promised, freed)| (freed as f64) < promised as f64 * MIN_GAIN_SHARE)
-}
-
-/// The predicted reduction of a file in bytes, if it is worth mentioning.
-fn predicted_gain(file: Option<u64>, predicted: Option<u64>) -> Option<u64> {
-    let promised = file?.saturating_sub(predicted?);
-    let small = promised < SMALL_PREDICTION_BYTES
-        && (promised as f64) < file? as f64 * SMALL_PREDICTION_SHARE;
-    (promised > 0 && !small).then_some(promised)
 }

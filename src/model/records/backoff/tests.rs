@@ -1,7 +1,7 @@
 use super::*;
 use crate::model::{
     correction::Correction,
-    facts::{FactSource, Measurement, OptionalU64},
+    facts::{FactFlags, FactSource, Measurement, OptionalU64},
     records::Calibration,
     target::{TargetId, TargetKind},
 };
@@ -51,12 +51,7 @@ fn rest_of(
 }
 
 const fn futile_rest(file_bytes: u64) -> Backoff {
-    Backoff::Futile {
-        since: Moment::from_unix(50),
-        file_bytes,
-        would_leave: None,
-        caught_up: false,
-    }
+    Backoff::Futile { since: Moment::from_unix(50), file_bytes, caught_up: false }
 }
 
 fn failed(ended: u64) -> Outcome {
@@ -114,13 +109,12 @@ fn a_futile_compaction_is_not_repeated_until_enough_changed() {
     };
     // Before, after, predicted, and whether that was futile.
     for (before, after, predicted, futile) in [
-        (100 * MIB, 95 * MIB, 50 * MIB, true),
-        (100 * MIB, 89 * MIB, 50 * MIB, false),
+        (100 * MIB, 96 * MIB, 50 * MIB, true),
+        (100 * MIB, 95 * MIB, 50 * MIB, false),
         (100 * MIB, 120 * MIB, 50 * MIB, true),
-        (100 * MIB, 100 * MIB, 100 * MIB - 5, false),
+        (100 * MIB, 100 * MIB, 100 * MIB - 5, true),
         (40_000, 40_000, 20_000, true),
-        (40_000, 40_000, 39_000, false),
-        (MIB, MIB, 2 * MIB, false),
+        (MIB, MIB, 2 * MIB, true),
     ] {
         let mut remembered = TargetRecord::default();
         let sizes = [Some(before), Some(after), Some(predicted)];
@@ -158,61 +152,27 @@ fn measured([file, active, seq, when]: [u64; 4]) -> Facts {
 
 #[test]
 fn the_state_after_a_compaction_decides_whether_another_one_is_futile() {
-    // A job of 10 s that ended at 1,000: bytes before, predicted, and after it, in tenths of a
-    // mebibyte; the last sequence is 5,000. Then the current facts, and whether it is futile.
+    // A job of 10 s that ended at 1,000: bytes before and after it, active bytes and changes while it ran, and
+    // the waste that so many changes cause, in tenths of a mebibyte; the last sequence is 5,000. Then the
+    // current facts, and whether it is futile.
     let cases = [
-        ("clean and small", [900, 101], [101, 100, 0], [101, 100, 5_000, 1_010], false),
-        (
-            "clean, and yet above the prediction",
-            [900, 101],
-            [130, 100, 0],
-            [130, 100, 5_000, 1_010],
-            true,
-        ),
-        ("the same, hardly written to", [900, 101], [130, 100, 0], [134, 100, 5_040, 1_900], true),
-        ("the same, written to", [900, 101], [130, 100, 0], [140, 100, 5_100, 1_900], false),
-        (
-            "the same, grown by what is new",
-            [900, 101],
-            [130, 100, 0],
-            [260, 200, 9_000, 1_900],
-            true,
-        ),
-        ("the same, emptied", [900, 101], [130, 100, 0], [135, 20, 5_100, 1_900], false),
-        (
-            "it freed much and had to catch up",
-            [900, 101],
-            [300, 100, 4_000],
-            [300, 100, 5_000, 1_001],
-            false,
-        ),
-        (
-            "it freed little and had to catch up",
-            [320, 101],
-            [300, 100, 4_000],
-            [300, 100, 5_000, 1_001],
-            true,
-        ),
-        (
-            "as much is written as then",
-            [320, 101],
-            [300, 100, 4_000],
-            [302, 100, 9_000, 1_010],
-            true,
-        ),
-        ("no more is written", [320, 101], [300, 100, 4_000], [300, 100, 5_000, 1_010], false),
-        (
-            "it freed little for no reason",
-            [320, 101],
-            [300, 100, 0],
-            [300, 100, 5_000, 9_999],
-            true,
-        ),
-        ("the same, after growth", [320, 101], [300, 100, 0], [360, 100, 6_000, 9_999], false),
+        ("clean and small", [900, 101, 100, 0, 0], [101, 100, 5_000, 1_010], false),
+        ("clean, and yet large", [900, 130, 100, 0, 0], [130, 100, 5_000, 1_010], true),
+        ("the same, hardly written to", [900, 130, 100, 0, 0], [134, 100, 5_040, 1_900], true),
+        ("the same, written to", [900, 130, 100, 0, 0], [140, 100, 5_100, 1_900], false),
+        ("the same, grown by what is new", [900, 130, 100, 0, 0], [260, 200, 9_000, 1_900], true),
+        ("the same, emptied", [900, 130, 100, 0, 0], [135, 20, 5_100, 1_900], false),
+        ("it had to catch up", [900, 300, 100, 4_000, 200], [300, 100, 5_000, 1_001], true),
+        ("as much is written as then", [900, 300, 100, 4_000, 200], [302, 100, 9_000, 1_010], true),
+        ("a third is written", [900, 300, 100, 4_000, 200], [310, 100, 6_400, 1_010], true),
+        ("no more is written", [900, 300, 100, 4_000, 200], [300, 100, 5_000, 1_010], false),
+        ("a few changes explain nothing", [900, 300, 100, 40, 2], [300, 100, 5_000, 9_999], true),
+        ("it freed little", [310, 300, 100, 0, 0], [300, 100, 5_000, 9_999], true),
+        ("the same, after growth", [310, 300, 100, 0, 0], [360, 100, 6_000, 9_999], false),
     ];
-    for (why, [before, predicted], [file, active, changes], now, rests) in cases {
+    for (why, [before, file, active, changes, waste], now, rests) in cases {
         let tenths = |count: u64| Some(count * MIB / 10);
-        let sizes = [tenths(before), tenths(file), tenths(predicted)];
+        let sizes = [tenths(before), tenths(file), tenths(101)];
         let left = measured([file, active, 5_000, 1_000]);
         let left = AfterCompaction {
             file_bytes: left.file_bytes.get(),
@@ -220,6 +180,7 @@ fn the_state_after_a_compaction_decides_whether_another_one_is_futile() {
             predicted_bytes: Correction::NONE.predicted_bytes(TargetKind::Db, &left),
             update_seq: left.update_seq.get(),
             changes: Some(changes),
+            changes_bytes: tenths(waste),
             not_upgraded: false,
         };
         let mut remembered = TargetRecord::default();
@@ -227,7 +188,21 @@ fn the_state_after_a_compaction_decides_whether_another_one_is_futile() {
         let now = measured(now);
         let rest = remembered.backoff(TargetKind::Db, &now, Correction::NONE, at(10_000));
         assert_eq!(rest.is_some(), rests, "{why}: {rest:?}");
+        let upgrade = Facts { flags: FactFlags { needs_upgrade: true, ..now.flags }, ..now };
+        let rest = remembered.backoff(TargetKind::Db, &upgrade, Correction::NONE, at(10_000));
+        assert_eq!(rest, None, "{why}: an upgrade has its own worth");
     }
+}
+
+#[test]
+fn what_a_compaction_left_outlives_copies_that_nobody_measured() {
+    let mut remembered = TargetRecord::default();
+    let left = AfterCompaction { file_bytes: Some(30 * MIB), ..AfterCompaction::default() };
+    let sizes = [Some(30 * MIB), Some(30 * MIB), Some(9 * MIB)];
+    remembered.record_outcome(&outcome(JobResult::NothingFreed, 50, sizes), left, &FAILURE);
+    let unmeasured = outcome(JobResult::Unmeasured, 60, [None; 3]);
+    remembered.record_outcome(&unmeasured, AfterCompaction::default(), &FAILURE);
+    assert!(rest_of(&remembered, Some(30 * MIB), None, 70).is_some());
 }
 
 #[test]
@@ -238,6 +213,7 @@ fn what_was_learned_of_a_database_ends_a_back_off_by_active_bytes() {
         active_bytes: Some(4 * MIB),
         update_seq: Some(1_000),
         caught_up: None,
+        not_upgraded: false,
     };
     let remembered = TargetRecord { futile: Some(futile), ..TargetRecord::default() };
     // Active bytes grew with the file: by them nothing can be freed.
