@@ -228,6 +228,19 @@ impl Plan {
         })
     }
 
+    /// Each queue with the number of its targets that wait.
+    pub fn waiting(&self) -> impl Iterator<Item = (&QueueView, usize)> {
+        (0..self.queues.len()).filter_map(|at| self.waiting_in(at))
+    }
+
+    /// The queue at an index, with the number of its targets that are not being compacted already.
+    #[must_use]
+    pub fn waiting_in(&self, at: usize) -> Option<(&QueueView, usize)> {
+        let waits = |reason: &Option<RefusalReason>| *reason != Some(RefusalReason::Running);
+        let (queue, reasons) = (self.queues.get(at)?, self.refusal_reasons.get(at)?);
+        Some((&**queue, reasons.iter().filter(waits).count()))
+    }
+
     /// The mode that holds for the targets of a queue: the more careful of the settings' and its channel's.
     #[must_use]
     pub fn mode_of(&self, queue: &QueueView) -> Mode {

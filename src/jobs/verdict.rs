@@ -78,12 +78,14 @@ impl FileBefore {
         }
     }
 
-    /// The waste that so many changes caused since the last compaction, where that is known.
+    /// The waste that so many changes cause, by what those since the last compaction did, or by all that a
+    /// file consists of that never was compacted; for databases.
     pub(super) fn waste_of_changes(&self, changes: u64) -> Option<u64> {
-        let compacted = self.compacted_seq.filter(|seq| *seq > 0)?;
+        let compacted = self.compacted_seq?;
         let since = self.update_seq?.checked_sub(compacted).filter(|since| *since > 0)?;
-        let waste = self.file_bytes?.saturating_sub(self.active_bytes?);
-        Some(to_bytes(waste as f64 / since as f64 * changes as f64))
+        let live = if compacted == 0 { 0 } else { self.active_bytes? };
+        let written = self.file_bytes?.saturating_sub(live);
+        Some(to_bytes(written as f64 / since as f64 * changes as f64))
     }
 
     /// The same facts without predictions, if the live bytes after the compaction show that they were

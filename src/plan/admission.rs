@@ -312,12 +312,12 @@ impl Admission {
             (candidate.unit == CompactionUnit::AllCopies, candidate.file_bytes.get().unwrap_or(0));
         // A ramp with a limit, and a rest, end in time as long as nothing else starts. A node that
         // has not reported its running jobs gives no such guarantee.
-        let passes = |shut: Refusal| {
-            (shut.reason == RefusalReason::Ramp && shut.limit.is_some())
-                || shut.reason == RefusalReason::Duty
+        let passes = |node_copies: &NodeCopies| {
+            let shut = self.gate_refusal(node_copies.node, channel, candidate.ix);
+            let ramp = self.gates.ramp(node_copies.node);
+            shut.is_none_or(|shut| shut.reason == RefusalReason::Duty)
+                && ramp.is_none_or(|ramp| ramp.limit.is_some())
         };
-        let shut =
-            |node_copies: &NodeCopies| self.gate_refusal(node_copies.node, channel, candidate.ix);
         let request = SlotRequest {
             copies: &copies_by_node,
             channel_index: channel,
@@ -325,7 +325,7 @@ impl Admission {
             file_bytes: file,
         };
         let waits = !copies_by_node.is_empty()
-            && copies_by_node.iter().filter_map(shut).all(passes)
+            && copies_by_node.iter().all(passes)
             && self.check_window(channel, candidate).is_ok()
             && self.space.check_after_running(&copies_by_node, self.space_need(candidate)).is_ok()
             && (all_copies || !self.is_other_copy_running(candidate))
@@ -396,6 +396,12 @@ impl Admission {
                 | CompactionUnit::Cleanup,
                 _,
             ) => {}
+        }
+        if candidate.unit == CompactionUnit::AllCopies
+            && let Some(db_copies) = self.copies.get(candidate.db)
+            && let Some(refusal) = self.slots.never_admits(&db_copies.by_node)
+        {
+            return Err(refusal);
         }
         let known = self.activity.status(candidate.ix).copied().unwrap_or_default();
         if known.unaddressable {
@@ -609,8 +615,11 @@ impl Admission {
             && self.activity.is_other_copy_running(&self.snapshot, candidate.db, candidate.ix)
     }
 
-    /// Whether this plan's own starts postpone another start on a node.
+    /// Whether earlier starts, or this plan's own, postpone another start on a node.
     fn check_ramp(&self, node: NodeIx) -> Result<(), Refusal> {
+        if let Some(refusal) = self.gates.ramp(node) {
+            return Err(refusal);
+        }
         let wait = self.rules.limits.wait;
         if !wait.is_zero() && self.slots.has_start_on(node) {
             return Err(Refusal::with_numbers(RefusalReason::Ramp, 0.0, wait.as_secs_f64()));

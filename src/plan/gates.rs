@@ -139,8 +139,7 @@ impl GateInputs<'_> {
             })
             .or_else(|| self.journal_refusal())
             .or_else(|| self.maintenance_refusal(at))
-            .or_else(|| (!window_state.is_open).then_some(window))
-            .or_else(|| self.ramp_refusal(at));
+            .or_else(|| (!window_state.is_open).then_some(window));
         let of_orders = before_duty.or_else(|| self.pressure_refusal(at));
         let of_others = before_duty.or_else(|| self.duty_refusal(at)).or(of_orders);
         ChannelRefusals { of_orders, of_others }
@@ -244,6 +243,8 @@ pub(super) struct ClosedGates {
     /// By node and then channel.
     refusals: Vec<ChannelRefusals>,
     channel_count: usize,
+    /// By node. What lasts comes before it: it passes within seconds.
+    ramps: Vec<Option<Refusal>>,
 }
 
 impl ClosedGates {
@@ -254,13 +255,20 @@ impl ClosedGates {
         gate_inputs: &GateInputs<'_>,
     ) -> Self {
         let mut refusals = Vec::with_capacity(snapshot.nodes().len() * channels.list.len());
+        let mut ramps = Vec::with_capacity(snapshot.nodes().len());
         for (at, node) in snapshot.nodes().iter().enumerate() {
             let at = NodeIx::from_usize(at).unwrap_or_default();
+            ramps.push(gate_inputs.ramp_refusal(at));
             for (channel, window_state) in channels.list.iter().zip(window_states) {
                 refusals.push(gate_inputs.channel_refusals(at, node, channel, *window_state));
             }
         }
-        Self { refusals, channel_count: channels.list.len() }
+        Self { refusals, channel_count: channels.list.len(), ramps }
+    }
+
+    /// Why starts on a node are spread out now, if they are.
+    pub(super) fn ramp(&self, node: NodeIx) -> Option<Refusal> {
+        self.ramps.get(node.as_usize()).copied().flatten()
     }
 
     /// The refusal of every start of a channel on a node that no operator ordered.

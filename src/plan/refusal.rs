@@ -3,11 +3,11 @@
 use wall_clock::Moment;
 
 /// Why a queued target does not start: a closed set, in the order in which the reasons are checked.
-/// A target has the first that applies; headroom and ramp are checked a second time at the end, with
-/// what starts before it.
+/// A target has the first that applies; headroom is checked a second time before `ramp`, with what
+/// starts before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalReason {
-    /// Settings or its name keep it from being started.
+    /// Settings, limits or its name keep it from ever being started.
     Excluded,
     /// Nothing indicates that there are stale index files.
     NoEvidence,
@@ -35,8 +35,6 @@ pub enum RefusalReason {
     Maintenance,
     /// No window is open.
     Window,
-    /// Starts are spread out in time, on a node and after a restart.
-    Ramp,
     /// Compactions of this process ran on the node, and it rests from them.
     Duty,
     /// The node is under pressure.
@@ -57,6 +55,8 @@ pub enum RefusalReason {
     ClusterLimit,
     /// The hourly budget of rewritten bytes is used up.
     Budget,
+    /// Starts are spread out in time, on a node and after a restart.
+    Ramp,
 }
 
 impl RefusalReason {
@@ -76,7 +76,6 @@ impl RefusalReason {
         Self::Journal,
         Self::Maintenance,
         Self::Window,
-        Self::Ramp,
         Self::Duty,
         Self::Pressure,
         Self::WouldNotFitWindow,
@@ -87,6 +86,7 @@ impl RefusalReason {
         Self::NodeLimit,
         Self::ClusterLimit,
         Self::Budget,
+        Self::Ramp,
     ];
 
     /// The label in JSON and metric labels.
@@ -193,10 +193,10 @@ impl RefusalReason {
             Self::Window => "no time window of the channel is open",
             Self::WouldNotFitWindow => "it would not end before the time window closes",
             Self::ChannelLimit => {
-                "the channel already runs its maximum of jobs on the node, or its queue is full"
+                "its channel's maximum of jobs on the node is reached before its turn, or its queue is full"
             }
-            Self::NodeLimit => "the node already runs limits.per_node jobs",
-            Self::ClusterLimit => "the cluster already runs limits.cluster jobs",
+            Self::NodeLimit => "limits.per_node jobs of the node run or come first",
+            Self::ClusterLimit => "limits.cluster jobs run or come first",
             Self::Budget => "limits.bytes_per_hour is used up",
             Self::Headroom => "the volume lacks the space that the compaction may need",
             Self::UnknownDisk => {
@@ -207,14 +207,16 @@ impl RefusalReason {
             Self::Duty => "the node rests after recliner's compactions (limits.duty)",
             Self::Maintenance => "the node is in maintenance",
             Self::Resharding => "the shard is being split or moved",
-            Self::OtherCopyRunning => "another copy of the range is being compacted",
+            Self::OtherCopyRunning => "another copy of the range goes first",
             Self::Running => "it is being compacted",
             Self::Building => "the view is being built",
             Self::CoolDown => "it failed recently",
             Self::Quarantined => "it failed repeatedly and waits for recliner release",
-            Self::Futile => "a compaction would free less than 5% of the file",
+            Self::Futile => "a compaction would free too little of the file",
             Self::Stale => "its facts are too old and must be read again first",
-            Self::Excluded => "views.enforce excludes it, or no request can carry its name",
+            Self::Excluded => {
+                "it can never start: views.enforce or the limits exclude it, or its name"
+            }
             Self::NoEvidence => "nothing indicates stale index files of the database",
         }
     }
@@ -224,7 +226,7 @@ impl RefusalReason {
     pub const fn because(self) -> &'static str {
         match self {
             Self::Excluded => {
-                "it may be shown but not started: `views.enforce` excludes it, or no request can carry its name."
+                "it can never start: `views.enforce` excludes it, its copies need more slots at once than `limits.per_node` or `limits.cluster`, or no request can carry its name."
             }
             Self::NoEvidence => "there is no evidence that the database has stale index files.",
             Self::Running => "it is being compacted, whatever started that.",
@@ -237,7 +239,7 @@ impl RefusalReason {
             }
             Self::CoolDown => "it failed recently.",
             Self::Futile => {
-                "a compaction would free less than 5% of the file, by its sizes or by what the last compaction left of it, whatever its sizes promise. What concurrent writes added then counts as waste once there are four times fewer."
+                "a compaction would free less than 5% of the file by its sizes, or less than an eighth by what the last compaction left of it. What concurrent writes added then counts as waste once there are four times fewer."
             }
             Self::Stale => {
                 "its facts are older than `scan.fresh_for`, or missing; or it was started and has not been measured since, whatever `limits.wait` is."
@@ -263,13 +265,17 @@ impl RefusalReason {
             Self::Headroom => {
                 "the volume lacks the space for its peak in addition to `headroom.keep_free` and the reservations of running jobs; or space decreases faster than the jobs explain."
             }
-            Self::OtherCopyRunning => "another copy of its range is being compacted.",
+            Self::OtherCopyRunning => {
+                "another copy of its range is being compacted, or starts before it."
+            }
             Self::ChannelLimit => {
                 "the jobs of its channel that run, or start before it, already reach `concurrency` on the node; or its queue is full."
             }
-            Self::NodeLimit => "the node runs as many jobs as `limits.per_node` allows.",
+            Self::NodeLimit => {
+                "the jobs that run on the node, or start before it, already reach `limits.per_node`."
+            }
             Self::ClusterLimit => {
-                "the cluster runs as many jobs as `limits.cluster` allows, or another view is being compacted on all nodes."
+                "the jobs that run, or start before it, already reach `limits.cluster`, or another view is compacted on all nodes first."
             }
             Self::Budget => {
                 "with it, more than `limits.bytes_per_hour` would start within an hour. A file larger than that can start if nothing else started within the hour."
@@ -281,7 +287,7 @@ impl RefusalReason {
     #[must_use]
     pub const fn ends_when(self) -> &'static str {
         match self {
-            Self::Excluded => "`views.enforce` allows it.",
+            Self::Excluded => "`views.enforce` or the limit allows it.",
             Self::NoEvidence => {
                 "there is evidence: an index that existed before no longer exists, or a directory was read that has such files."
             }
@@ -292,7 +298,7 @@ impl RefusalReason {
             Self::CoolDown => {
                 "it has rested: for `failure.cool_down` after the first failure, twice as long after each further one, at most `failure.cool_down_max`."
             }
-            Self::Futile => "5% of the file is new waste.",
+            Self::Futile => "enough of the file is new waste.",
             Self::Stale => "it is measured again.",
             Self::Mode => "the channel's `mode` is `enforce`.",
             Self::Suspended => "an operator ends the suspension: `recliner resume`.",

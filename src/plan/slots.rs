@@ -241,12 +241,20 @@ impl JobSlots {
             '_,
         >,
     ) -> bool {
-        let all =
-            files_by_node(copies_by_node).map(|(_, copies)| copies).fold(0, usize::saturating_add);
         !(all_copies && self.all_copies_jobs >= self.whole_views)
             && self.channel_limits.get(channel).is_some_and(|limit| *limit > 0)
-            && files_by_node(copies_by_node).all(|(_, copies)| copies <= self.limits.per_node)
-            && all <= self.limits.cluster
+            && self.never_admits(copies_by_node).is_none()
+    }
+
+    /// The refusal of files that need more slots at once than there are.
+    pub(super) fn never_admits(&self, copies_by_node: &[NodeCopies]) -> Option<Refusal> {
+        let files = || files_by_node(copies_by_node).map(|(_, copies)| copies);
+        let over = |needs: usize, limit: usize| {
+            let (needs, limit) = (needs as f64, limit as f64);
+            (needs > limit).then(|| Refusal::with_numbers(RefusalReason::Excluded, needs, limit))
+        };
+        over(files().max().unwrap_or(0), self.limits.per_node)
+            .or_else(|| over(files().fold(0, usize::saturating_add), self.limits.cluster))
     }
 
     /// Reserves the slots a target needs.

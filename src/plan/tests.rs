@@ -178,6 +178,8 @@ fn a_running_stale_or_splitting_target_leaves_its_slot_to_the_next() {
     let plan = planned(&mut draft, channels, 2_000);
     let queue = plan.queue(NodeIx::from_usize(1).unwrap(), 0).unwrap();
     assert_eq!(queue.active_jobs, 1);
+    let waiting = plan.waiting().find(|(waiting, _)| *waiting == queue).map(|(_, count)| count);
+    assert_eq!((queue.queued().len(), waiting), (5, Some(4)), "what runs does not wait");
     assert_eq!(names(&plan, &starts(&plan)), ["next"]);
     let reasons: Vec<_> = ids
         .iter()

@@ -152,15 +152,15 @@ pub(in crate::cli) fn queues(plan: &Plan, width: u16) -> String {
     let head = ["channel", "node", "waiting", "running", "reclaimable", "best"];
     let mut table = Grid::new(head, &[2, 3, 4, 5]);
     let (mut waiting_in_all, mut running, mut reclaimable) = (0, 0, 0_u64);
-    for queue in plan.queues.iter().filter(|it| it.queued().len() > 0 || it.active_jobs > 0) {
-        waiting_in_all += queue.queued().len() + queue.overflow;
+    for (queue, waits) in plan.waiting().filter(|(it, waits)| *waits > 0 || it.active_jobs > 0) {
+        waiting_in_all += waits + queue.overflow;
         running += queue.active_jobs;
         reclaimable = reclaimable.saturating_add(queue.reclaimable_bytes);
         let (node, channel) =
             (plan.snapshot.node(queue.node), plan.channels.list.get(queue.channel_index));
         let waiting = match queue.overflow {
-            0 => queue.queued().len().to_string(),
-            more => format!("{} + {more}", queue.queued().len()),
+            0 => waits.to_string(),
+            more => format!("{waits} + {more}"),
         };
         let best = queue
             .priority_range

@@ -196,6 +196,13 @@ impl Naive<'_> {
         {
             return Some(RefusalReason::Excluded);
         }
+        if target.kind() == TargetKind::View && target.shard_map().ranges > 1 {
+            let (limits, homes) = (world.rules.limits, self.copy_nodes(ix));
+            let on = |node: &NodeIx| homes.iter().filter(|it| *it == node).count();
+            if homes.len() > limits.cluster || homes.iter().any(|it| on(it) > limits.per_node) {
+                return Some(RefusalReason::Excluded);
+            }
+        }
         let mut jobs = world.conditions.jobs.list.iter().filter(|job| job.target == Some(ix));
         if facts.flags.compact_running || jobs.clone().any(|job| job.is_compaction()) {
             return Some(RefusalReason::Running);
@@ -287,21 +294,21 @@ impl Naive<'_> {
         if !window::any_open_at(&channel.windows, now) {
             return Some(RefusalReason::Window);
         }
-        let polled = world.conditions.jobs.polled_nodes.iter().any(|(at, _)| *at == node);
-        if node != NodeIx::CLUSTER && history.enforcing_since.is_some() && !polled {
-            return Some(RefusalReason::Ramp);
-        }
-        let wait = world.rules.limits.wait;
-        if history.last_start_by_node.get(&node).is_some_and(|last| last.age(now) < wait) {
-            return Some(RefusalReason::Ramp);
-        }
-        if node != NodeIx::CLUSTER && self.is_ramped(Counting::Running) {
-            return Some(RefusalReason::Ramp);
-        }
         if !ordered && self.rests(node) {
             return Some(RefusalReason::Duty);
         }
         pressure.is_some_and(|it| it.hold.is_some()).then_some(RefusalReason::Pressure)
+    }
+
+    /// Whether earlier starts, or jobs that nobody has seen yet, hold back those on a node for a moment.
+    fn is_spread(&self, node: NodeIx) -> bool {
+        let (world, now) = (self.world, self.plan.planned_at);
+        let history = &world.conditions.constraints;
+        let polled = world.conditions.jobs.polled_nodes.iter().any(|(at, _)| *at == node);
+        let wait = world.rules.limits.wait;
+        (node != NodeIx::CLUSTER && history.enforcing_since.is_some() && !polled)
+            || history.last_start_by_node.get(&node).is_some_and(|last| last.age(now) < wait)
+            || (node != NodeIx::CLUSTER && self.is_ramped(Counting::Running))
     }
 
     /// Whether a node rests, or the jobs that run on it accept no other. In whole numbers: these
@@ -395,7 +402,8 @@ impl Naive<'_> {
             .or_else(|| (starts >= concurrency).then_some(RefusalReason::ChannelLimit))
             .or_else(|| {
                 let waits = !self.world.rules.limits.wait.is_zero();
-                (waits && starts > 0).then_some(RefusalReason::Ramp)
+                let spread = (waits && starts > 0) || self.is_spread(NodeIx::CLUSTER);
+                spread.then_some(RefusalReason::Ramp)
             })
     }
 
@@ -513,7 +521,10 @@ impl Naive<'_> {
         }
         let waits = !limits.wait.is_zero()
             && self.chosen.iter().any(|it| it.files.iter().any(|node| distinct.contains(node)));
-        if waits || self.is_ramped(Counting::Starts) {
+        if waits
+            || self.is_ramped(Counting::Starts)
+            || distinct.iter().any(|node| self.is_spread(*node))
+        {
             return Err((11, RefusalReason::Ramp));
         }
         Ok(files)

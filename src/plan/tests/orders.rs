@@ -106,6 +106,50 @@ fn remembered_state_of_a_deleted_target_does_not_apply_to_its_rows_next_target()
 }
 
 #[test]
+fn what_lasts_is_said_before_what_passes_within_seconds() {
+    let (mut draft, ids) = three();
+    let node = NodeIx::from_usize(1).unwrap();
+    let just_started = || TargetConstraints {
+        last_start_by_node: [(node, at(NOW - 1))].into(),
+        ..TargetConstraints::default()
+    };
+    let wait = std::time::Duration::from_secs(3);
+    for (per_node, expected) in [(2, RefusalReason::Ramp), (0, RefusalReason::NodeLimit)] {
+        let limits = Limits { wait, per_node, ..Limits::default() };
+        let rules = Rules { limits, ..enforcing() };
+        let plan = of(&mut draft, just_started(), rules, |_| {});
+        for ix in &ids[..2] {
+            let Decision::Refused(refusal) = plan.decision(plan.snapshot.target(*ix).unwrap())
+            else {
+                panic!("it waits")
+            };
+            assert_eq!(refusal.reason, expected, "{per_node} on the node");
+        }
+    }
+}
+
+#[test]
+fn a_file_is_not_written_anew_for_less_than_a_twentieth_of_it() {
+    let mut draft = Draft::new(5);
+    let ids = node_with(&mut draft, &[("much", 20_000, 18_000), ("little", 20_000, 19_100)]);
+    for (ix, active) in ids.iter().zip([18_000, 19_100]) {
+        draft.set_facts(*ix, facts(20_000 * MIB, active * MIB, NOW));
+    }
+    let decision = |plan: &Plan| plan.decision(plan.snapshot.target(ids[1]).unwrap());
+    let plan = of(&mut draft, TargetConstraints::default(), enforcing(), |_| {});
+    assert_eq!(names(&plan, &starts(&plan)), ["much"]);
+    assert!(matches!(decision(&plan), Decision::Refused(it) if it.reason == RefusalReason::Futile));
+    let plan = of(&mut draft, ordered(ids[1], true), enforcing(), |_| {});
+    assert_eq!(decision(&plan), Decision::Start, "a forced order starts it");
+    let mut upgraded = facts(20_000 * MIB, 19_100 * MIB, NOW);
+    upgraded.flags.needs_upgrade = true;
+    draft.set_facts(ids[1], upgraded);
+    draft.remove(ids[0]);
+    let plan = of(&mut draft, TargetConstraints::default(), enforcing(), |_| {});
+    assert_eq!(decision(&plan), Decision::Start, "an upgrade has its own worth");
+}
+
+#[test]
 fn only_a_forced_order_starts_a_target_without_channel_or_in_back_off() {
     let (mut draft, ids) = three();
     let answer = |plan: &Plan, ix: TargetIx| plan.order_answer(plan.snapshot.target(ix).unwrap());

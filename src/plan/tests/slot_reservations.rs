@@ -95,10 +95,9 @@ impl Naive<'_> {
                 && world.conditions.jobs.polled_nodes.iter().all(|(polled, _)| polled != node)
         };
         let ordered = world.conditions.constraints.orders.contains_key(&ix);
-        let shut = |node: &NodeIx| match self.gate_refusal(*node, channel, ordered) {
-            Some(RefusalReason::Ramp) => silent(node),
-            Some(RefusalReason::Duty) => false,
-            shut => shut.is_some(),
+        let shut = |node: &NodeIx| {
+            let gate = self.gate_refusal(*node, channel, ordered);
+            silent(node) || gate.is_some_and(|reason| reason != RefusalReason::Duty)
         };
         if nodes.iter().any(shut) {
             return None;
@@ -361,6 +360,20 @@ fn reservations_expire_while_a_job_never_ends_and_other_jobs_continue() {
     let (started, share) = busy.simulate(72, &[600, 1_500, 900, 1_200, 700]);
     assert_eq!(started, None);
     assert!(share > 0.8 * 6.0, "{share} of 6");
+}
+
+#[test]
+fn a_view_that_needs_more_slots_than_there_are_never_starts_and_its_order_is_refused_at_once() {
+    let mut busy = BusyCluster::new(100.0);
+    let limits = Limits { per_node: 1, ..busy.rules.limits };
+    busy.rules = Arc::new(Rules { limits, ..(*busy.rules).clone() });
+    let plan = busy.plan(BEGIN + 960);
+    let never = Refusal::with_numbers(RefusalReason::Excluded, 2.0, 1.0);
+    let view = plan.snapshot.target(busy.view).unwrap();
+    let Decision::Refused(refusal) = plan.decision(view) else { panic!("it never starts") };
+    assert_eq!(Refusal { since: None, ..refusal }, never);
+    assert!(matches!(plan.order_answer(view), OrderAnswer::Refused(..)));
+    assert_eq!(plan.slot_reservation, None);
 }
 
 #[test]

@@ -442,6 +442,7 @@ impl WorldSpec {
             (pick(*which), CompactionOrder { at, until, by: "ann".into(), force: *force })
         });
         TargetConstraints {
+            remaining_bytes: std::collections::BTreeMap::new(),
             orders: orders.collect(),
             backoffs: backoffs.collect(),
             partly_compacted_views: rounds.collect(),

@@ -292,7 +292,7 @@ fn one_queue(
     query: &QueueQuery,
     page: PageRange,
 ) -> Option<(Queue, impl Iterator<Item = Target> + use<>)> {
-    let queue = plan.queues.get(at)?;
+    let (queue, size) = plan.waiting_in(at)?;
     let node = plan.snapshot.node(queue.node)?;
     let channel = plan.channels.list.get(queue.channel_index)?;
     let wanted = query.node.as_deref().is_none_or(|wanted| wanted == &*node.name)
@@ -300,7 +300,7 @@ fn one_queue(
     if !wanted {
         return None;
     }
-    let head = Queue::of(&node.name, &channel.name, queue);
+    let head = Queue::of(&node.name, &channel.name, (queue, size));
     let waiting: Vec<TargetIx> = queue.queued().skip(page.offset).take(page.limit).collect();
     let waiting = waiting
         .into_iter()

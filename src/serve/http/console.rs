@@ -450,10 +450,10 @@ async fn database(state: &AppState, turns: &ConcurrencyLimit, db: &str) -> Resul
 async fn queue(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, ApiError> {
     let page = |plan: &Plan, state: &AppState| {
         let now = state.clock.now();
-        let queues = plan.queues.iter().filter_map(|queue| {
+        let queues = plan.waiting().filter_map(|(queue, waiting)| {
             let node = plan.snapshot.node(queue.node)?;
             let channel = plan.channels.list.get(queue.channel_index)?;
-            Some(Queue::of(&node.name, &channel.name, queue))
+            Some(Queue::of(&node.name, &channel.name, (queue, waiting)))
         });
         let queues = Queues { queues: queues.collect(), ..Queues::head(plan, 0, 0, now) };
         let planned = Planned::outline(plan, Wanted::default()).0;

@@ -130,11 +130,11 @@ impl Listing for Queue {
 impl Queue {
     /// A queue of a plan, without the targets in it.
     #[must_use]
-    pub fn of(node: &str, channel: &str, queue: &QueueView) -> Self {
+    pub fn of(node: &str, channel: &str, (queue, waiting): (&QueueView, usize)) -> Self {
         Self {
             node: node.to_owned(),
             channel: channel.to_owned(),
-            size: queue.queued().len(),
+            size: waiting,
             capacity: queue.capacity,
             overflow: queue.overflow,
             active: queue.active_jobs,

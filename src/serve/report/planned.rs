@@ -2,7 +2,7 @@
 
 use super::{Builds, OrderLine, RefusalLine, SuspensionLine, why, words, words::Word};
 use crate::{
-    plan::{Decision, Gate, Plan, PlannedStart},
+    plan::{Decision, Gate, Plan, PlannedStart, Refusal, RefusalReason},
     table::{NodeIx, TargetIx, TargetRef},
 };
 use couchdb_client::Address;
@@ -302,8 +302,12 @@ impl RefusedLine {
             .queues
             .iter()
             .flat_map(|queue| queue.queued().filter(|ix| !starting.contains(ix)).take(limit));
+        let runs = |refusal: &Refusal| refusal.reason == RefusalReason::Running;
         let frees = |ix: TargetIx| {
             let target = plan.snapshot.target(ix)?;
+            if matches!(plan.decision(target), Decision::Refused(refusal) if runs(&refusal)) {
+                return None;
+            }
             Some((plan.forecast(target).reclaimable_bytes, ix))
         };
         let mut ranked: Vec<(Option<u64>, TargetIx)> = waiting.filter_map(frees).collect();

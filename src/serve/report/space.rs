@@ -82,7 +82,7 @@ impl Space {
                 .zip(waste.compactable_bytes)
                 .map(|(waste, compactable)| waste.saturating_sub(compactable)),
             targets: plan.snapshot.targets().count(),
-            waiting: plan.queues.iter().map(|queue| queue.queued().len()).sum(),
+            waiting: plan.waiting().map(|(_, waiting)| waiting).sum(),
             volumes: lines.collect(),
             nodes_without_space: members
                 .filter(|name| !is_known(name))

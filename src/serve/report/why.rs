@@ -3,7 +3,7 @@
 use super::{suspension, title};
 use crate::{
     model::{
-        channel::Channel,
+        channel::{Channel, Mode},
         records::{Backoff, JournalFailure},
         rounding::to_bytes,
     },
@@ -18,7 +18,7 @@ use wall_clock::Moment;
 #[must_use]
 pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     if let Some((holder, reservation)) = plan.reservation_behind(refusal) {
-        return reserved_for_another(refusal, holder, reservation);
+        return reserved_for_another(plan, refusal, holder, reservation);
     }
     let sentence = sentence(plan, target, refusal);
     match plan.slot_reservation.as_ref().filter(|reservation| reservation.ix == target.ix()) {
@@ -58,12 +58,12 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
             seconds(limit)
         ),
         RefusalReason::ChannelLimit => channel_limit(plan, target, refusal, name),
-        RefusalReason::NodeLimit => job_limit("the node", "limits.per_node", refusal),
+        RefusalReason::NodeLimit => job_limit(plan, "on the node", "limits.per_node", refusal),
         RefusalReason::ClusterLimit => {
             if value == Some(1.0) && plan.rules.limits.cluster != 1 {
-                "another view is being compacted on all nodes; only one at a time may be".to_owned()
+                "another view goes first; only one at a time is compacted on all nodes".to_owned()
             } else {
-                job_limit("the cluster", "limits.cluster", refusal)
+                job_limit(plan, "in the cluster", "limits.cluster", refusal)
             }
         }
         RefusalReason::Budget => format!(
@@ -82,12 +82,12 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
             number(value),
             number(limit)
         ),
-        RefusalReason::Ramp => ramp(refusal, plan.rules.limits.wait),
+        RefusalReason::Ramp => ramp(plan, refusal),
         RefusalReason::Duty => rest(refusal, plan.rules.limits.duty_percent),
         RefusalReason::Maintenance => "the node is in maintenance mode".to_owned(),
         RefusalReason::Resharding => "its shard is being split or moved".to_owned(),
         RefusalReason::OtherCopyRunning => {
-            "another copy of its range is being compacted; only one at a time may be".to_owned()
+            "another copy of its range goes first; only one at a time is compacted".to_owned()
         }
         RefusalReason::Running => "it is being compacted already".to_owned(),
         RefusalReason::Building => match (value, limit) {
@@ -111,18 +111,33 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
         ),
         RefusalReason::Futile => futile(plan, target, refusal),
         RefusalReason::Stale => stale(refusal),
-        RefusalReason::Excluded => excluded(plan, target),
+        RefusalReason::Excluded => excluded(plan, target, refusal),
         RefusalReason::NoEvidence => "nothing indicates stale index files".to_owned(),
     }
 }
 
-/// A limit of running jobs on a node or in the cluster.
-fn job_limit(place: &str, key: &str, refusal: &Refusal) -> String {
+/// A limit of jobs on a node or in the cluster.
+fn job_limit(plan: &Plan, place: &str, key: &str, refusal: &Refusal) -> String {
     let (value, limit) = (refusal.value, refusal.limit);
     if value > limit {
-        format!("with it {place} would run {}, and {key} is {}", jobs(value), count(limit))
+        format!("with it {} would run {place}, and {key} is {}", jobs(value), count(limit))
     } else {
-        format!("{place} runs {}, and {key} is {}; one must end first", jobs(value), count(limit))
+        format!("{} {place} {}, and {key} is {}", jobs(value), go_first(plan, value), count(limit))
+    }
+}
+
+/// What so many jobs do that keep slots from a target: they run, or are starts of this plan, which advise
+/// mode only shows.
+fn go_first(plan: &Plan, jobs: Option<f64>) -> &'static str {
+    let runs = plan.conditions.jobs.compactions().next().is_some();
+    match (runs, plan.rules.mode, jobs == Some(1.0)) {
+        (true, Mode::Enforce, false) => "run or start first",
+        (true, Mode::Enforce, true) => "runs or starts first",
+        (true, Mode::Advise, false) => "run or would start first",
+        (true, Mode::Advise, true) => "runs or would start first",
+        (false, Mode::Enforce, false) => "start first",
+        (false, Mode::Enforce, true) => "starts first",
+        (false, Mode::Advise, _) => "would start first",
     }
 }
 
@@ -136,23 +151,26 @@ fn channel_limit(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal, name: &s
         );
     }
     format!(
-        "{name} already has {} on the node, and its concurrency is {}",
+        "{} of {name} on the node {}, and its concurrency is {}",
         jobs(value),
+        go_first(plan, value),
         count(limit)
     )
 }
 
 /// Slots or bytes are free, but reserved for another target.
 fn reserved_for_another(
+    plan: &Plan,
     refusal: &Refusal,
     holder: TargetRef<'_>,
     reservation: &SlotReservation,
 ) -> String {
     let (value, limit) = (refusal.value, refusal.limit);
+    let first = go_first(plan, value);
     let used = if refusal.reason == RefusalReason::ChannelLimit {
-        format!("its channel runs {} on the node, of {}", jobs(value), count(limit))
+        format!("of {} of its channel on the node, {} {first}", count(limit), count(value))
     } else if refusal.reason == RefusalReason::NodeLimit {
-        format!("the node runs {}, of {} (limits.per_node)", jobs(value), count(limit))
+        format!("of {} on the node (limits.per_node), {} {first}", jobs(limit), count(value))
     } else if refusal.reason == RefusalReason::Budget {
         format!(
             "{} were started within an hour, of {} (limits.bytes_per_hour)",
@@ -160,7 +178,7 @@ fn reserved_for_another(
             bytes(limit)
         )
     } else {
-        format!("the cluster runs {}, of {}", jobs(value), count(limit))
+        format!("of {} in the cluster, {} {first}", jobs(limit), count(value))
     };
     let needs = if reservation.all_copies {
         "a slot for each of its copies at once"
@@ -231,7 +249,7 @@ fn futile(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     };
     match frees {
         Some(_) => format!(
-            "its last compaction left {left}{busy}; by that measure another one would free {} now, less than 5%",
+            "its last compaction left {left}{busy}; by that measure another one would free {} now, less than an eighth",
             bytes(frees)
         ),
         None => format!(
@@ -256,10 +274,16 @@ fn stale(refusal: &Refusal) -> String {
     }
 }
 
-fn ramp(refusal: &Refusal, wait: Duration) -> String {
+fn ramp(plan: &Plan, refusal: &Refusal) -> String {
+    let wait = plan.rules.limits.wait;
     let spread = refusal.limit == Some(wait.as_secs_f64());
     if refusal.limit.is_none() {
         "it is not known yet what runs on the node; starts resume after the first poll".to_owned()
+    } else if spread && refusal.value == Some(0.0) {
+        format!(
+            "another start on the node comes first, and limits.wait is {}",
+            seconds(refusal.limit)
+        )
     } else if spread {
         format!(
             "the last start on the node was {} ago, and limits.wait is {}",
@@ -268,9 +292,10 @@ fn ramp(refusal: &Refusal, wait: Duration) -> String {
         )
     } else {
         format!(
-            "recliner started recently and is ramping up: {} allowed so far, {} running",
+            "recliner started recently and is ramping up: {} allowed so far, {} {}",
             jobs(refusal.limit),
-            count(refusal.value)
+            count(refusal.value),
+            go_first(plan, refusal.value)
         )
     }
 }
@@ -291,7 +316,17 @@ fn rest(refusal: &Refusal, duty_percent: f64) -> String {
     }
 }
 
-fn excluded(plan: &Plan, target: TargetRef<'_>) -> String {
+fn excluded(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
+    let limits = &plan.rules.limits;
+    if let Some((needs, limit)) = refusal.value.zip(refusal.limit) {
+        let (place, key) = match limit == limits.per_node as f64 {
+            true => ("on a node", "limits.per_node"),
+            false => ("in the cluster", "limits.cluster"),
+        };
+        return format!(
+            "can never start: needs {needs} slots {place} at once, and {key} is {limit}"
+        );
+    }
     if target.view().is_none() {
         return "no request can carry its name".to_owned();
     }

@@ -159,7 +159,7 @@ fn the_state_after_a_compaction_decides_whether_another_one_is_futile() {
         ("clean and small", [900, 101, 100, 0, 0], [101, 100, 5_000, 1_010], false),
         ("clean, and yet large", [900, 130, 100, 0, 0], [130, 100, 5_000, 1_010], true),
         ("the same, hardly written to", [900, 130, 100, 0, 0], [134, 100, 5_040, 1_900], true),
-        ("the same, written to", [900, 130, 100, 0, 0], [140, 100, 5_100, 1_900], false),
+        ("the same, written to", [900, 130, 100, 0, 0], [150, 100, 5_100, 1_900], false),
         ("the same, grown by what is new", [900, 130, 100, 0, 0], [260, 200, 9_000, 1_900], true),
         ("the same, emptied", [900, 130, 100, 0, 0], [135, 20, 5_100, 1_900], false),
         ("it had to catch up", [900, 300, 100, 4_000, 200], [300, 100, 5_000, 1_001], true),

@@ -46,8 +46,14 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
             Some((&*node.name, plan.channels.list.get(queue.channel_index)?, &**queue))
         })
         .collect();
-    let numbers: FamilyReaders<&QueueView, u64, 2, 5> = [
-        (&QUEUE_SIZE, |queue| queue.queued().len() as u64),
+    let mut samples = writer.family(&QUEUE_SIZE);
+    for (queue, waiting) in plan.waiting() {
+        let node = plan.snapshot.node(queue.node);
+        if let Some((node, channel)) = node.zip(plan.channels.list.get(queue.channel_index)) {
+            samples.sample(&[&*node.name, &channel.name], waiting as u64);
+        }
+    }
+    let numbers: FamilyReaders<&QueueView, u64, 2, 4> = [
         (&QUEUE_ACTIVE, |queue| queue.active_jobs as u64),
         (&QUEUE_CAPACITY, |queue| queue.capacity as u64),
         (&QUEUE_OVERFLOW, |queue| queue.overflow as u64),

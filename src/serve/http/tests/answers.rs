@@ -133,9 +133,9 @@ async fn a_plan_says_what_starts_and_why_the_rest_does_not() {
         let RefusedLine { refusal, why, .. } = found;
         (refusal.reason.as_ref(), why.as_str())
     };
-    let why = "the last start on the node was 0s ago, and limits.wait is 1s";
+    let why = "another start on the node comes first, and limits.wait is 1s";
     assert_eq!(refused(SHARD), ("ramp", why));
-    let why = "ratio_views already has 1 job on the node, and its concurrency is 1";
+    let why = "1 job of ratio_views on the node would start first, and its concurrency is 1";
     assert_eq!(refused(ODD_VIEW), ("channel_limit", why));
     let waiting = CandidatesLine {
         node: "couchdb@a".to_owned(),
