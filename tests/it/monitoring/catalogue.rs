@@ -11,7 +11,7 @@ use recliner::serve::http::families;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Labels that scraping gives to every series.
-pub(crate) const OF_THE_SCRAPE: [&str; 3] = ["cluster", "job", "instance"];
+pub(crate) const OF_THE_SCRAPE: [&str; 4] = ["cluster", "job", "instance", "exported_node"];
 
 /// The process's own metrics, without labels.
 const OF_THE_PROCESS: [(&str, MetricType); 7] = [

@@ -44,6 +44,15 @@ const STORMS: &[(&str, &[Fired], &[Fired])] = &[
         &[("ReclinerNodeUnseen", &[B]), ("ReclinerQueueGrowing", &[A, ("channel", "ratio_dbs")])],
     ),
     (
+        "no URL of CouchDB can be used",
+        &[
+            ("ReclinerCouchDbUnreachable", &[ONE]),
+            ("ReclinerNodeUnseen", &[A]),
+            ("ReclinerNodeUnseen", &[B]),
+        ],
+        &[("ReclinerCouchDbUnreachable", &[ONE])],
+    ),
+    (
         "a node is in maintenance, and its disk fills all the same",
         &[
             ("ReclinerNodeInMaintenance", &[B]),
