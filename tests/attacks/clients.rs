@@ -1,0 +1,255 @@
+//! Whoever reaches the port: without a login, from a web page, or from a careless program.
+
+use crate::victim::{PATIENCE, Victim};
+use futures::future::join_all;
+use std::{fmt::Write as _, time::Duration};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time,
+};
+
+/// A text as part of a query.
+fn encoded(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+/// What is asked with a configuration: as a link that any page may hold, and as the question that the
+/// program's own command sends.
+fn questions(victim: &Victim, config: &str) -> [String; 2] {
+    let host = &victim.address;
+    let body = serde_json::json!({ "config": config }).to_string();
+    [
+        format!(
+            "GET /api/v1/what-if?days=1&config={} HTTP/1.1\r\nHost: {host}\r\n\
+             Sec-Fetch-Site: cross-site\r\nConnection: close\r\n\r\n",
+            encoded(config)
+        ),
+        format!(
+            "POST /api/v1/what-if HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        ),
+    ]
+}
+
+/// Small configurations that are large once they are read.
+fn bombs() -> Vec<String> {
+    let aliases = |letters: usize, times: usize| {
+        let text = "x".repeat(letters);
+        format!("ignore: [&a {text}{}]\n", ",*a".repeat(times))
+    };
+    let nested = {
+        let mut text = String::from("ignore:\n- &a0 [x,x,x,x,x,x,x,x,x]\n");
+        for level in 1..9 {
+            let inner = format!("*a{}", level - 1);
+            let _never = writeln!(text, "- &a{level} [{}]", [inner.as_str(); 9].join(","));
+        }
+        text
+    };
+    let patterns = {
+        let names = (0..400).map(|at| format!("'*a*b{at}*?c*'")).collect::<Vec<_>>().join(",");
+        let mut text = format!("channels:\n- {{name: c0, kind: db, only: &p [{names}]}}\n");
+        for at in 1..32 {
+            let _never = writeln!(text, "- {{name: c{at}, kind: db, only: *p}}");
+        }
+        text
+    };
+    let deep = format!("ignore: {}{}", "[".repeat(8_000), "]".repeat(8_000));
+    vec![aliases(10_000, 4_000), aliases(4_000, 5_000), nested, patterns, deep]
+}
+
+#[tokio::test]
+async fn a_configuration_that_unfolds_stalls_nothing() {
+    let victim = Victim::demo(&[]).await;
+    let requests: Vec<_> = bombs().iter().flat_map(|bomb| questions(&victim, bomb)).collect();
+    let attack = async {
+        for request in &requests {
+            let answers = join_all((0..10).map(|_| victim.send(request))).await;
+            for (status, body) in answers {
+                assert!(
+                    [0, 400, 403, 405, 413, 414, 422, 429, 431, 503].contains(&status),
+                    "{status} {body:.300}"
+                );
+            }
+        }
+    };
+    let ((), harm) = victim.during(attack).await;
+    harm.within(300);
+    victim.stop().await;
+}
+
+#[tokio::test]
+async fn large_questions_wait_outside() {
+    let victim = Victim::demo(&[]).await;
+    let filler = "1,".repeat(1_000_000);
+    let body = format!("{{\"db\":\"orders\",\"design\":{{\"x\":[{filler}1]}}}}");
+    let request = format!(
+        "POST /api/v1/preflight HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        victim.address,
+        body.len()
+    );
+    let attack = async {
+        for _ in 0..3 {
+            join_all((0..12).map(|_| victim.send(&request))).await;
+        }
+    };
+    let ((), harm) = victim.during(attack).await;
+    harm.within(400);
+    victim.stop().await;
+}
+
+#[tokio::test]
+async fn the_longest_outlook_ends_and_holds_up_nothing_else() {
+    let victim = Victim::demo(&[]).await;
+    let mut config = String::from("channels:\n");
+    for at in 0..30 {
+        let windows: Vec<_> =
+            (0..16).map(|hour| format!("{{from: '{hour:02}:00', to: '{hour:02}:30'}}")).collect();
+        let _never = writeln!(
+            config,
+            "- {{name: c{at}, kind: db, priority: ratio, windows: [{}]}}",
+            windows.join(",")
+        );
+    }
+    let request = questions(&victim, &config)[1].replace("{\"config\"", "{\"days\":366,\"config\"");
+    let length = request.split_once("\r\n\r\n").expect("it has a body").1.len();
+    let request: String = request
+        .lines()
+        .map(|line| match line.strip_prefix("Content-Length: ") {
+            Some(_) => format!("Content-Length: {length}\r\n"),
+            None => format!("{line}\r\n"),
+        })
+        .collect();
+    let ((status, body), harm) = victim.during(victim.send(request.trim_end())).await;
+    assert!([200, 400, 413, 422, 503].contains(&status), "{status} {body:.300}");
+    harm.within(300);
+}
+
+#[tokio::test]
+async fn a_name_that_was_bound_to_this_machine_reads_nothing() {
+    let victim = Victim::demo(&["--web.enable-admin-api"]).await;
+    let port = victim.address.rsplit(':').next().expect("it has a port").to_owned();
+    for host in ["evil.example", "127.0.0.1.evil.example", "evil@127.0.0.1", ""] {
+        for path in ["/", "/api/v1/status", "/api/v1/targets", "/api/v1/config", "/live?page=/"] {
+            let host = if host.is_empty() { String::new() } else { format!("{host}:{port}") };
+            let request =
+                format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+            let (status, body) = victim.send(&request).await;
+            assert!([400, 403, 421].contains(&status), "{host} {path}: {status} {body:.200}");
+        }
+    }
+    for host in ["localhost", "127.0.0.1", "[::1]"] {
+        let request = format!(
+            "GET /api/v1/status HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n"
+        );
+        assert_eq!(victim.send(&request).await.0, 200, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_page_orders_nothing() {
+    let victim = Victim::demo(&["--web.enable-admin-api", "--web.enable-lifecycle"]).await;
+    let (host, body) = (&victim.address, r#"{"scope":"all","reason":"x"}"#);
+    for path in ["/api/v1/suspend", "/api/v1/rescan", "/-/quit", "/-/reload", "/api/v1/flush"] {
+        for foreign in [
+            "Content-Type: application/json\r\nOrigin: http://evil.example\r\n",
+            "Content-Type: application/json\r\nOrigin: null\r\n",
+            "Content-Type: application/json\r\nSec-Fetch-Site: cross-site\r\n",
+            "Content-Type: text/plain\r\n",
+            "Content-Type: application/x-www-form-urlencoded\r\n",
+            "Content-Type: application/json\r\nX-Forwarded-For: 127.0.0.1\r\n",
+        ] {
+            let request = format!(
+                "POST {path} HTTP/1.1\r\nHost: {host}\r\n{foreign}Content-Length: {}\r\n\
+                 Connection: close\r\n\r\n{body}",
+                body.len()
+            );
+            let (status, said) = victim.send(&request).await;
+            assert!([403, 415].contains(&status), "{path} {foreign}: {status} {said}");
+        }
+    }
+    assert_eq!(victim.get("/-/healthy").await.0, 200);
+}
+
+#[tokio::test]
+async fn one_request_is_never_read_as_two() {
+    let victim = Victim::demo(&[]).await;
+    let host = &victim.address;
+    for head in [
+        "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+        "Content-Length: 4\r\nContent-Length: 60\r\n",
+        "Transfer-Encoding: chunked, identity\r\n",
+        "Transfer-Encoding : chunked\r\n",
+        "Content-Length: +4\r\n",
+        "X: y\r\n Content-Length: 4\r\n",
+    ] {
+        let request = format!(
+            "POST /api/v1/preflight HTTP/1.1\r\nHost: {host}\r\n{head}\r\n\
+             0\r\n\r\nGET /-/smuggled HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        );
+        let exchange = async {
+            let mut stream = TcpStream::connect(host).await.expect("it listens");
+            stream.write_all(request.as_bytes()).await.expect("it reads");
+            let mut answer = Vec::new();
+            let _reset = stream.read_to_end(&mut answer).await;
+            String::from_utf8_lossy(&answer).into_owned()
+        };
+        let answer = time::timeout(PATIENCE, exchange).await.expect("it is answered or closed");
+        assert!(answer.matches("HTTP/1.1 ").count() <= 1, "{head}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn clients_that_say_nothing_or_read_nothing_are_closed() {
+    let victim = Victim::demo(&[]).await;
+    let attack = async {
+        let mut held = Vec::new();
+        for at in 0..600 {
+            let Ok(mut stream) = TcpStream::connect(&victim.address).await else { break };
+            let said = match at % 3 {
+                0 => String::new(),
+                1 => "GET /metrics HTTP/1.1\r\nHost: lo".to_owned(),
+                _ => format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", victim.address),
+            };
+            let _closed = stream.write_all(said.as_bytes()).await;
+            held.push(stream);
+        }
+        time::sleep(Duration::from_secs(5)).await;
+        held.len()
+    };
+    let (held, harm) = victim.during(attack).await;
+    assert!(held > 0);
+    harm.within(400);
+    assert_eq!(victim.get("/metrics").await.0, 200);
+}
+
+#[tokio::test]
+async fn many_live_pages_cost_no_more_than_a_few() {
+    let victim = Victim::demo(&[]).await;
+    let attack = async {
+        let mut held = Vec::new();
+        for at in 0..255 {
+            let Ok(mut stream) = TcpStream::connect(&victim.address).await else { break };
+            let page = encoded(&format!("/targets?search={at}"));
+            let request =
+                format!("GET /live?page={page} HTTP/1.1\r\nHost: {}\r\n\r\n", victim.address);
+            let _closed = stream.write_all(request.as_bytes()).await;
+            held.push(stream);
+        }
+        time::sleep(Duration::from_secs(15)).await;
+    };
+    let ((), harm) = victim.during(attack).await;
+    harm.within(300);
+}
+
+#[tokio::test]
+async fn three_hundred_readers_of_the_description_are_served_one_text() {
+    let victim = Victim::demo(&[]).await;
+    let attack = async { join_all((0..300).map(|_| victim.get("/api/v1/openapi.json"))).await };
+    let (answers, harm) = victim.during(attack).await;
+    assert!(answers.iter().all(|(status, _)| [0, 200, 503].contains(status)));
+    assert!(answers.iter().any(|(status, _)| *status == 200));
+    harm.within(300);
+}

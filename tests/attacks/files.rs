@@ -1,0 +1,70 @@
+//! Those who share the machine: links where files are made, and files that do not end.
+
+use crate::{
+    couchdb::{FalseCouch, PASSWORD, small_world},
+    victim::{Victim, run},
+};
+use std::{
+    fs::{self, File},
+    os::unix::fs::{FileExt as _, MetadataExt as _, symlink},
+    time::Instant,
+};
+
+#[tokio::test]
+async fn a_backup_writes_through_no_link() {
+    let victim = Victim::demo(&["--web.enable-admin-api"]).await;
+    let url = format!("http://{}", victim.address);
+    let dir = tempfile::tempdir().expect("there is room");
+    let (target, owned) = (dir.path().join("journal.backup"), dir.path().join("owned"));
+    for link in ["journal.backup", "journal.backup.part", "journal.backup.tmp"] {
+        fs::write(&owned, "of somebody else").expect("it can be written");
+        symlink(&owned, dir.path().join(link)).expect("a link can be made");
+        let file = target.to_str().expect("it is UTF-8");
+        let (code, out, err) =
+            run(dir.path(), &["backup", file, "--recliner.url", &url], &[]).await;
+        let kept = fs::read_to_string(&owned).unwrap_or_default();
+        assert_eq!(kept, "of somebody else", "{link}: {code} {out} {err}");
+        let _gone = fs::remove_file(dir.path().join(link));
+        let _gone = fs::remove_file(&target);
+    }
+}
+
+#[tokio::test]
+async fn nobody_else_may_read_the_journal() {
+    let couch = FalseCouch::open(small_world(), |_| None).await;
+    let victim = Victim::serving(std::slice::from_ref(&couch.url), "poll: 1s\n").await;
+    victim.until("/metrics", "recliner_journal_usable 1").await;
+    let files = fs::read_dir(victim.dir.path().join("data")).expect("it is there");
+    for file in files.flatten() {
+        let mode = file.metadata().expect("it is there").mode() & 0o077;
+        assert_eq!(mode, 0, "{:?}: {mode:o}", file.path());
+    }
+    victim.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_of_nothing_is_inspected_at_once() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let path = dir.path().join("sparse.couch");
+    let file = File::create(&path).expect("it can be made");
+    file.write_at(b"x", 1 << 40).expect("the file system has sparse files");
+    let began = Instant::now();
+    let (code, out, err) = run(dir.path(), &["inspect", "sparse.couch"], &[]).await;
+    assert!(code != 0 && began.elapsed().as_secs() < 20, "{:?} {out} {err}", began.elapsed());
+}
+
+#[tokio::test]
+async fn settings_without_end_are_refused() {
+    let dir = tempfile::tempdir().expect("there is room");
+    for what in ["smoosh", "compaction-daemon"] {
+        for endless in ["/dev/zero", "/dev/urandom"] {
+            let words = ["import", what, "--ini", endless];
+            let (code, out, err) = run(dir.path(), &words, &[("COUCHDB_PASSWORD", PASSWORD)]).await;
+            assert!(code != 0 && out.is_empty() && !err.is_empty(), "{words:?}: {code} {out:.200}");
+        }
+    }
+    for words in [["check-config", "--config.file", "/dev/zero"]] {
+        let (code, _, err) = run(dir.path(), &words, &[]).await;
+        assert!(code != 0 && !err.is_empty(), "{words:?}");
+    }
+}

@@ -1,0 +1,91 @@
+//! Names from a cluster, in what an operator keeps or pastes.
+
+use crate::{
+    couchdb::{FalseCouch, PASSWORD, small_world},
+    victim::run,
+};
+use couchdb_sim::{Config, Database, Design};
+use std::fs;
+
+/// What a shell, YAML or a terminal would act upon.
+const HOSTILE: [&str; 6] = [
+    "x\nmode: enforce\ncouchdb: {trust_node_hosts: true}\n#",
+    "$(touch pwned)",
+    "`touch pwned`",
+    "';touch pwned;'",
+    "\";touch pwned;\"",
+    "${COUCHDB_PASSWORD}",
+];
+
+fn world(name: &str) -> Config {
+    let mut config = small_world().with(Database {
+        q: 1,
+        n: 1,
+        docs: 9_000,
+        bloat: 9.0,
+        designs: vec![Design { bloat: 9.0, ..Design::new(name) }],
+        ..Database::new("app")
+    });
+    let node = &mut config.nodes[0];
+    for key in ["db_channels", "view_channels"] {
+        node.settings.push(("smoosh".to_owned(), key.to_owned(), name.to_owned()));
+    }
+    config
+}
+
+const LOGIN: [(&str, &str); 2] = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD)];
+
+#[tokio::test]
+async fn a_name_stays_a_name_in_a_configuration() {
+    for name in HOSTILE {
+        let couch = FalseCouch::open(world(name), |_| None).await;
+        let dir = tempfile::tempdir().expect("there is room");
+        let words = ["import", "smoosh", "--couchdb.url", &couch.url];
+        let (code, out, err) = run(dir.path(), &words, &LOGIN).await;
+        if code != 0 {
+            assert!(!err.is_empty(), "{name}");
+            continue;
+        }
+        fs::write(dir.path().join("recliner.yml"), &out).expect("it can be written");
+        let words = [
+            "check-config",
+            "--config.file",
+            "recliner.yml",
+            "--couchdb.url",
+            "http://127.0.0.1:1",
+        ];
+        let (_, shown, _) = run(dir.path(), &words, &LOGIN).await;
+        assert!(!out.contains(PASSWORD) && !shown.contains(PASSWORD), "{name}: {out}\n{shown}");
+        assert!(!shown.contains("trust_node_hosts: true"), "{name}: {out}");
+        assert!(!shown.contains("mode: enforce\n"), "{name}: {out}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_to_paste_runs_nothing_of_a_name() {
+    for name in HOSTILE {
+        let couch = FalseCouch::open(world(name), |_| None).await;
+        let dir = tempfile::tempdir().expect("there is room");
+        let bin = dir.path().join("bin");
+        fs::create_dir(&bin).expect("it can be made");
+        let (code, out, err) =
+            run(dir.path(), &["plan", "--couchdb.url", &couch.url], &LOGIN).await;
+        assert!(code == 0 || code == 2, "{name}: {code} {err}");
+        let pastes: String = out
+            .lines()
+            .filter(|line| line.starts_with("curl "))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        for shell in ["bash", "dash"] {
+            // `curl` is a builtin that does nothing.
+            let script = format!("curl() {{ :; }}\n{pastes}");
+            let ran = std::process::Command::new(shell)
+                .args(["-c", &script])
+                .current_dir(dir.path())
+                .env_clear()
+                .output();
+            assert!(ran.expect("the shell runs").status.success(), "{shell} {name}: {pastes}");
+            assert!(!dir.path().join("pwned").exists(), "{shell} {name}: {pastes}");
+        }
+    }
+}
