@@ -131,7 +131,7 @@
 //! | reading a node's list of files fails partway | the node's targets stay as they were | the same metrics of that node |
 //! | the login is refused | nothing more is sent until the password changes or six minutes have passed | reason `login`; `problem` in `/api/v1/status`; `/-/ready` 503 before the first sweep; `scan` exits 1 |
 //! | the login may not read a route | data that needs it is not read and the rest continues; without the shard map, databases are asked one by one | reason `forbidden`; `missing_rights` in `/api/v1/status` and on the page; `scan` exits 2 |
-//! | an answer is malformed, too large, or a redirect | that read fails, its old facts stay | reasons `malformed`, `too_large`, `redirect`; `recliner_couchdb_requests_total` by `code` |
+//! | an answer is malformed, too large, a redirect, or a proxy's own | that read fails, its old facts stay | reasons `malformed`, `too_large`, `redirect`, `proxy`; `recliner_couchdb_requests_total` by `code` |
 //! | a target is deleted between list and read | none; the next sweep removes it | nowhere |
 //! | a node has no direct address | its smoosh is not read; all other requests go through another node | `recliner_smoosh_up` absent; `own_address` false and `findings` in `/api/v1/status` |
 //! | a feed breaks, goes back in time, stalls or disappears | it is reopened at growing intervals; until it works again, each sweep reads everything, as without feeds | `recliner_feed_connected` 0; `feeds` in `/api/v1/status` |

@@ -37,7 +37,7 @@ pub use projection::Projection;
 pub use published_state::{PublishedDbState, PublishedUpdateSeqs};
 pub use target_ref::TargetRef;
 pub use top_databases::{DbSums, ExportedDatabase, ExportedDatabases, FileSums};
-pub use totals::{TargetSums, Totals};
+pub use totals::{PartialSum, TargetSums, Totals};
 pub use view::{IndexQuery, PartSums, SearchAttributes, View};
 
 pub(crate) use chunked_table::ChunkedTable;

@@ -15,18 +15,22 @@ pub struct Waste {
     /// What compactions would free, and files that nothing uses: orphans, stale indexes, leftovers of
     /// compactions, and deleted files.
     pub waste_bytes: Option<u64>,
+    /// Shards and views of unknown size, which add nothing: with any, the others are lower bounds.
+    pub unmeasured: u64,
 }
 
 impl Waste {
     /// The waste of a snapshot; views count once, with all their files.
     #[must_use]
     pub fn of(snapshot: &Snapshot) -> Self {
-        let (mut files, mut compactable, mut unused, mut is_known) = (0.0, 0.0, 0.0, false);
+        let (mut files, mut compactable, mut unused) = (0.0, 0.0, 0.0);
+        let (mut is_known, mut unmeasured) = (false, 0);
         for (at, node) in snapshot.nodes().iter().enumerate() {
             let Some(ix) = NodeIx::from_usize(at) else { continue };
             let kind = if ix == NodeIx::CLUSTER { TargetKind::View } else { TargetKind::Db };
             let sums = snapshot.totals().sums_of(ix, kind);
             files += sums.file_bytes.get().unwrap_or_default();
+            unmeasured += sums.file_bytes.unknown_count();
             // Compacting an orphan is no remedy: all of it is waste.
             compactable += sums.reclaimable_bytes.get().unwrap_or_default()
                 - sums.orphan_reclaimable.get().unwrap_or_default();
@@ -41,6 +45,7 @@ impl Waste {
             file_bytes: known(files),
             compactable_bytes: known(compactable),
             waste_bytes: known((compactable + unused).min(files)),
+            unmeasured,
         }
     }
 }

@@ -39,6 +39,11 @@ async fn equal(args: ImportArgs) -> Result<Exit, CommandError> {
         }
     }
     .map_err(CommandError::failed)?;
+    if imported.channels.list.is_empty() && args.daemon == Daemon::CompactionDaemon {
+        return Err(CommandError::failed(
+            "there are no rules of a compaction daemon: CouchDB 2 has them in [compactions], CouchDB 3 has none",
+        ));
+    }
     print(&yaml(&imported))?;
     imported.findings.iter().for_each(|finding| print_note(&finding.to_string()));
     print_next_step(Format::Table, AFTER_IMPORT);

@@ -29,6 +29,9 @@ pub(super) async fn history(args: HistoryArgs) -> Result<Exit, CommandError> {
         Format::Json => print_json(&answer)?,
         Format::Table => print(&table::outcomes(&answer.outcomes, table::width()))?,
     }
+    if answer.next_before.is_some() {
+        print_note("There are older jobs: raise --limit.");
+    }
     Ok(Exit::Done)
 }
 

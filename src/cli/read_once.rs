@@ -267,6 +267,9 @@ pub(super) fn print_node_findings(plan: &Plan) {
 /// Prints on standard error what could not be read.
 pub(super) fn print_read_errors(status: &ScanStatus) {
     status.missing_rights.iter().for_each(|right| print_error(&printable(right)));
+    if let Some(unread) = &status.unread_shards {
+        return print_error(&printable(unread));
+    }
     // Errors that follow from missing credentials need no further lines.
     let no_user = status.missing_rights.contains(NO_USER);
     for ((node, reason), count) in &status.errors {

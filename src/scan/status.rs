@@ -37,6 +37,8 @@ pub struct ScanStatus {
     pub missing_rights: BTreeSet<String>,
     /// Why nothing at all can be read.
     pub problem: Option<String>,
+    /// What kept nearly all shards from being read in the last sweep, as a sentence.
+    pub unread_shards: Option<String>,
     /// The last read error, as a sentence.
     pub last_error: Option<String>,
 }

@@ -17,11 +17,14 @@
 //! Owns no table of targets and reads nothing: the scanner asks it for the sweep's phase and reports
 //! what was read.
 
+mod shard_reads;
+
 use super::scanner::Now;
 use crate::{
     sources::inventory::{ReadError, Stage},
     table::NodeIx,
 };
+use shard_reads::ShardReads;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The phase of a sweep.
@@ -94,6 +97,10 @@ pub(super) struct Sweep {
     nodes_read: BTreeSet<NodeIx>,
     /// Nodes that could not be read completely.
     incomplete: BTreeSet<NodeIx>,
+    /// How its shards were read.
+    shard_reads: ShardReads,
+    /// Why it is unknown whether a node is up, if that is so of any.
+    unknown_node: Option<String>,
     /// Missing rights.
     missing_rights: BTreeSet<String>,
 }
@@ -118,6 +125,8 @@ impl Sweep {
             shards_left: BTreeMap::new(),
             nodes_read: BTreeSet::new(),
             incomplete: BTreeSet::new(),
+            shard_reads: ShardReads::default(),
+            unknown_node: None,
             missing_rights: BTreeSet::new(),
         }
     }
@@ -209,6 +218,19 @@ impl Sweep {
 
     pub(super) fn node_answered(&mut self, node: NodeIx) {
         self.answered.insert(node);
+    }
+
+    /// A node neither answered as CouchDB does nor is known to be down.
+    pub(super) fn node_unknown(&mut self, why: &str) {
+        self.unknown_node.get_or_insert_with(|| why.to_owned());
+    }
+
+    pub(super) const fn unknown_node(&self) -> Option<&String> {
+        self.unknown_node.as_ref()
+    }
+
+    pub(super) const fn shard_reads(&mut self) -> &mut ShardReads {
+        &mut self.shard_reads
     }
 
     pub(super) fn has_answered(&self, node: NodeIx) -> bool {

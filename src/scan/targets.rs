@@ -130,6 +130,12 @@ impl TargetTables {
         self.now().node(node).is_some_and(|node| node.is_up == Some(true))
     }
 
+    /// The number of shards of a node.
+    pub(super) fn shard_count(&self, node: NodeIx) -> usize {
+        let shards = self.now().totals().sums_of(node, TargetKind::Db).counts_by_state;
+        usize::try_from(shards.iter().sum::<u64>()).unwrap_or(usize::MAX)
+    }
+
     /// The wanted databases of the map, with the positions of their copies.
     pub(super) fn databases(&self, wanted: impl Fn(DbIx) -> bool) -> Databases {
         let mut dbs = Databases::default();

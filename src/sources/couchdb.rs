@@ -38,6 +38,8 @@ fn settings(error: &Error) -> Option<&'static str> {
         | Error::NodeDown { .. }
         | Error::UnknownNode { .. }
         | Error::NotFound { .. }
+        | Error::Proxy { .. }
+        | Error::SlashDecoded { .. }
         | Error::Forbidden { .. }
         | Error::NoUser { .. }
         | Error::TooLarge { .. }

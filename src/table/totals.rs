@@ -34,6 +34,16 @@ impl PartialSum {
         }
     }
 
+    /// Both sums.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            total: self.total.saturating_add(other.total),
+            known_count: self.known_count.saturating_add(other.known_count),
+            unknown_count: self.unknown_count.saturating_add(other.unknown_count),
+        }
+    }
+
     /// The sum of the known values; `None` if none is known.
     #[must_use]
     pub const fn get(self) -> Option<f64> {

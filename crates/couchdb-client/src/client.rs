@@ -23,6 +23,7 @@ use super::{
     credential::Credential,
     directory::{Destination, Directory},
     sender::{Sender, ServerResponse, reason_text},
+    wire,
 };
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use bytes::Bytes;
@@ -123,6 +124,8 @@ const MIN_RETRY_WAIT: Duration = Duration::from_millis(100);
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(2);
 /// How often a failed request is retried.
 const RETRIES: usize = 2;
+/// How long it is known whether a proxy decodes `%2F`.
+const SLASH_CHECK_TTL: Duration = Duration::from_secs(60);
 /// How often a refused request is sent again: after a login, after another one because the session
 /// did not last, and with the password.
 const MAX_LOGIN_RETRIES: u32 = 3;
@@ -322,13 +325,41 @@ impl Client {
         destination: &Destination,
     ) -> Result<(Bytes, u16, Duration), Error> {
         let _through = destination.server.in_flight.acquire().await.map_err(|_| Error::Stopped)?;
-        match self.send_authenticated(route, path, destination, None).await? {
-            ServerResponse::Complete { body, status, took, .. } => Ok((body, status, took)),
-            ServerResponse::Refused { .. } | ServerResponse::Streaming(_) => {
+        match self.send_authenticated(route, path, destination, None).await {
+            Ok(ServerResponse::Complete { body, status, took, .. }) => Ok((body, status, took)),
+            // CouchDB has looked for another name.
+            Err(Error::NotFound { asked, .. })
+                if asked.has_encoded_slash() && self.decodes_slash(destination).await =>
+            {
+                Err(Error::SlashDecoded { at: asked.at.clone() })
+            }
+            Err(error) => Err(error),
+            Ok(ServerResponse::Refused { .. } | ServerResponse::Streaming(_)) => {
                 let asked = super::RequestInfo::new(&route, path, &destination.server.address);
                 Err(Error::Malformed { asked, detail: "it has no end".to_owned() })
             }
         }
+    }
+
+    /// Whether a proxy in front of this destination decodes `%2F` in paths.
+    async fn decodes_slash(&self, destination: &Destination) -> bool {
+        let known = &destination.server.decodes_slash;
+        if known.load().0.elapsed() >= SLASH_CHECK_TTL {
+            known.store(Arc::new((Instant::now(), OnceCell::new())));
+        }
+        let check = async {
+            let route = Route::DecodedLocalName;
+            let Ok(path) = route.path() else { return false };
+            let direct = Destination::direct(Arc::clone(&destination.server));
+            let sent = Box::pin(self.send_authenticated(route, &path, &direct, None)).await;
+            let Ok(ServerResponse::Complete { body, status, took, .. }) = sent else {
+                return false;
+            };
+            let answer = (body, status, took);
+            let read = self.shared.sender.read(route, &path, &direct, answer, |_| Ok(())).await;
+            read.is_ok_and(|local: wire::LocalName| local.name.is_some())
+        };
+        *known.load_full().1.get_or_init(|| check).await
     }
 
     /// Sends a request with a login that is proved at its destination, and never returns a refusal.

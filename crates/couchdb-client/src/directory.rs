@@ -31,6 +31,8 @@ pub(super) struct Server {
     pub(super) auth: EndpointAuth,
     /// Whether the server has ever told its node name.
     pub(super) named: AtomicBool,
+    /// Whether `%2F` in a path arrives at CouchDB as `/`, and when that was asked.
+    pub(super) decodes_slash: ArcSwap<(Instant, OnceCell<bool>)>,
     /// The error of the last request that got no answer.
     failure: ArcSwapOption<Error>,
     /// Why the last answer was not that of a CouchDB that can be used.
@@ -201,6 +203,7 @@ impl Directory {
             breaker: Breaker::new(self.timeout),
             auth: EndpointAuth::new(),
             named: AtomicBool::new(false),
+            decodes_slash: ArcSwap::from_pointee((Instant::now(), OnceCell::new())),
             failure: ArcSwapOption::empty(),
             unusable: ArcSwapOption::empty(),
         });

@@ -18,6 +18,8 @@ pub enum ErrorKind {
     NodeDown,
     /// What was asked for is not there.
     NotFound,
+    /// Something other than CouchDB refused the request, or changed its path.
+    Proxy,
     /// The login is valid but lacks the privilege.
     Forbidden,
     /// The login is refused, so nothing more is sent.
@@ -40,13 +42,14 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Timeout,
         Self::Connect,
         Self::Tls,
         Self::Status,
         Self::NodeDown,
         Self::NotFound,
+        Self::Proxy,
         Self::Forbidden,
         Self::Login,
         Self::TooLarge,
@@ -68,6 +71,7 @@ impl ErrorKind {
             Self::Status => "status",
             Self::NodeDown => "node_down",
             Self::NotFound => "not_found",
+            Self::Proxy => "proxy",
             Self::Forbidden => "forbidden",
             Self::Login => "login",
             Self::TooLarge => "too_large",
@@ -99,6 +103,11 @@ impl RequestInfo {
         let (route, method) = (route.label(), route.method());
         Arc::new(Self { route, method, path: path.to_owned(), at: at.clone() })
     }
+
+    /// Whether a name in the path has a slash.
+    pub(super) fn has_encoded_slash(&self) -> bool {
+        self.path.split('?').next().is_some_and(|path| path.contains("%2F"))
+    }
 }
 
 impl fmt::Display for RequestInfo {
@@ -106,6 +115,9 @@ impl fmt::Display for RequestInfo {
         write!(out, "{} {}{}", self.method, self.at, self.path)
     }
 }
+
+/// How proxies are set so that they pass `%2F` on.
+const SLASH_REMEDY: &str = ", but it has to pass %2F on (nginx: `proxy_pass http://host:5984` without a path, not even `/`; Apache: `AllowEncodedSlashes NoDecode` and `nocanon`)";
 
 /// Why a request gave no usable answer. It never holds credentials.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -199,6 +211,23 @@ pub enum Error {
         /// The server's words.
         reason: String,
     },
+    /// A refusal without CouchDB's JSON.
+    #[error(
+        "{asked}: HTTP {status} without CouchDB's JSON: a proxy between here and CouchDB answered{}",
+        if .asked.has_encoded_slash() { SLASH_REMEDY } else { "; let it pass this path on" }
+    )]
+    Proxy {
+        /// The request.
+        asked: Arc<RequestInfo>,
+        /// The status.
+        status: u16,
+    },
+    /// `%2F` arrives at CouchDB as `/`, so CouchDB is asked about other names.
+    #[error("a proxy between here and CouchDB decodes %2F in the paths of {at}{SLASH_REMEDY}")]
+    SlashDecoded {
+        /// The address.
+        at: Address,
+    },
     /// The login is valid but lacks the privilege.
     #[error("{asked}: HTTP {status}, {reason}; the login may not read this, use a server admin")]
     Forbidden {
@@ -215,12 +244,12 @@ pub enum Error {
         /// The request.
         asked: Arc<RequestInfo>,
     },
-    /// The server at an address is not a CouchDB.
-    #[error("{at} answered, but it is not a CouchDB ({found}): check the URL")]
+    /// The server at an address is not a CouchDB, or one of a version that is not supported.
+    #[error("{at} {found}")]
     NotCouchDb {
         /// The address.
         at: Address,
-        /// What was found, in words.
+        /// What it is, as a predicate.
         found: String,
     },
     /// The login is refused, and nothing is sent with it until it is proved again.
@@ -295,6 +324,7 @@ impl Error {
             self,
             Self::Malformed { .. }
                 | Self::NotFound { .. }
+                | Self::Proxy { .. }
                 | Self::TooLarge { .. }
                 | Self::Status { status: 400..=499 | 501, .. }
         )
@@ -311,6 +341,7 @@ impl Error {
             Self::NodeDown { .. } => ErrorKind::NodeDown,
             Self::UnknownNode { .. } => ErrorKind::UnknownNode,
             Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::Proxy { .. } | Self::SlashDecoded { .. } => ErrorKind::Proxy,
             Self::Forbidden { .. } | Self::NoUser { .. } => ErrorKind::Forbidden,
             Self::LoginClosed { .. } => ErrorKind::Login,
             Self::Unproved(cause) => cause.kind(),
@@ -331,6 +362,8 @@ impl Error {
             self,
             Self::Malformed { .. }
                 | Self::NotCouchDb { .. }
+                | Self::Proxy { .. }
+                | Self::SlashDecoded { .. }
                 | Self::Redirect { .. }
                 | Self::Tls { .. }
         ) || (too_large && !matches!(route, Route::DesignDocs { .. }))
@@ -347,6 +380,8 @@ impl Error {
             | Self::NodeDown { .. }
             | Self::UnknownNode { .. }
             | Self::NotFound { .. }
+            | Self::Proxy { .. }
+            | Self::SlashDecoded { .. }
             | Self::Forbidden { .. }
             | Self::NoUser { .. }
             | Self::NotCouchDb { .. }

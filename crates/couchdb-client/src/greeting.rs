@@ -19,7 +19,7 @@ pub(super) enum Greeting {
     /// It wants a login first, as CouchDB does with `[chttpd] require_valid_user`, and as a
     /// proxy may.
     WantsLogin,
-    /// It is something else; says what was found.
+    /// It is something else: what, as a predicate.
     Other(String),
 }
 
@@ -28,6 +28,7 @@ impl Sender {
     pub(super) async fn explain_error(&self, error: Error, directory: &Directory) -> Error {
         let (Error::Malformed { asked, .. }
         | Error::NotFound { asked, .. }
+        | Error::Proxy { asked, .. }
         | Error::TooLarge { asked, .. }
         | Error::Status { asked, .. }) = &error
         else {
@@ -62,21 +63,87 @@ impl Sender {
             Ok(ServerResponse::Complete { body, status, took, .. }) => {
                 self.observer.request_ended(route.label(), status_label(status), took);
                 match wire::read::<wire::Welcome>(&body) {
-                    Ok(welcome) if welcome.couchdb.is_some() => return Ok(Greeting::CouchDb),
-                    Ok(_) => "its answer to GET / does not say couchdb".to_owned(),
-                    Err(_) => "its answer to GET / is not CouchDB's JSON".to_owned(),
+                    Ok(welcome) => match other_server(&welcome) {
+                        None => return Ok(Greeting::CouchDb),
+                        Some(found) => found,
+                    },
+                    Err(_) => stranger("its answer to GET / is no JSON; is it a login page?"),
                 }
             }
             Ok(ServerResponse::Refused { .. } | ServerResponse::Streaming(_)) => {
                 return Ok(Greeting::WantsLogin);
             }
-            Err(Error::NotFound { .. }) => "it answers GET / with HTTP 404".to_owned(),
-            Err(Error::Status { status: status @ 400..=499, .. }) => {
-                format!("it answers GET / with HTTP {status}")
+            Err(Error::NotFound { .. }) => stranger("it answers GET / with HTTP 404"),
+            Err(Error::Proxy { status, .. } | Error::Status { status: status @ 400..=499, .. }) => {
+                stranger(&format!("it answers GET / with HTTP {status}"))
             }
-            Err(Error::TooLarge { .. }) => "its answer to GET / is large".to_owned(),
+            Err(Error::TooLarge { .. }) => stranger("its answer to GET / is large"),
             Err(error) => return Err(error),
         };
         Ok(Greeting::Other(found))
+    }
+}
+
+fn stranger(found: &str) -> String {
+    format!("answered, but it is not a CouchDB ({found}): check the URL")
+}
+
+/// What a server is that greets as no CouchDB of a supported version does.
+fn other_server(welcome: &wire::Welcome) -> Option<String> {
+    let version = welcome.version.as_deref().unwrap_or_default();
+    let vendor = welcome.vendor.name.as_deref().unwrap_or_default();
+    let named = |name: &str| vendor.contains(name) || version.contains(name);
+    if named("Cloudant") {
+        return Some("is IBM Cloudant, which compacts by itself and shows no nodes".to_owned());
+    }
+    if let Some(name) = ["PouchDB", "Sync Gateway"].into_iter().find(|name| named(name)) {
+        return Some(format!("is {name}, not CouchDB: it has neither nodes nor shards"));
+    }
+    if welcome.couchdb.is_none() {
+        return Some(stranger("its answer to GET / does not say couchdb"));
+    }
+    let old = matches!(version.split_once('.'), Some(("0" | "1" | "2", _)));
+    old.then(|| format!("is CouchDB {version}, which is not supported: 3.0 or later"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_are_no_supported_couchdb_are_named() {
+        for (greeting, says) in [
+            (r#"{"couchdb":"Welcome","version":"3.3.3","features":[]}"#, None),
+            (r#"{"couchdb":"Welcome"}"#, None),
+            (
+                r#"{"couchdb":"Welcome","version":"2.3.1","vendor":{"name":"The Apache Software Foundation"}}"#,
+                Some("is CouchDB 2.3.1, which is not supported: 3.0 or later"),
+            ),
+            (
+                r#"{"couchdb":"Welcome","uuid":"1","version":"1.6.1","vendor":{"name":"Ubuntu"}}"#,
+                Some("is CouchDB 1.6.1, which is not supported: 3.0 or later"),
+            ),
+            (
+                r#"{"express-pouchdb":"Welcome!","version":"4.2.0","vendor":{"name":"PouchDB authors"}}"#,
+                Some("is PouchDB, not CouchDB: it has neither nodes nor shards"),
+            ),
+            (
+                r#"{"couchdb":"Welcome","vendor":{"name":"Couchbase Sync Gateway","version":"3.1"},"version":"Couchbase Sync Gateway/3.1.0(577;) EE"}"#,
+                Some("is Sync Gateway, not CouchDB: it has neither nodes nor shards"),
+            ),
+            (
+                r#"{"couchdb":"Welcome","version":"3.3.3+cloudant","vendor":{"name":"IBM Cloudant"}}"#,
+                Some("is IBM Cloudant, which compacts by itself and shows no nodes"),
+            ),
+            (
+                r#"{"version":"1"}"#,
+                Some(
+                    "answered, but it is not a CouchDB (its answer to GET / does not say couchdb): check the URL",
+                ),
+            ),
+        ] {
+            let welcome = wire::read(greeting.as_bytes()).unwrap();
+            assert_eq!(other_server(&welcome).as_deref(), says, "{greeting}");
+        }
     }
 }

@@ -40,6 +40,9 @@ pub enum Route<'a> {
     Membership,
     /// `/_node/_local`: the name of the server that answers.
     LocalName,
+    /// `/_node%2F_local`: the same, but only behind a proxy that decodes the slash. CouchDB takes
+    /// it for the name of a database.
+    DecodedLocalName,
     /// `/_node/{node}/_versions`: Erlang, ICU, JavaScript engine.
     NodeVersions {
         /// The node.
@@ -368,6 +371,7 @@ impl<'a> Route<'a> {
             | Self::Login
             | Self::Membership
             | Self::LocalName
+            | Self::DecodedLocalName
             | Self::ShardMap { .. }
             | Self::AllDbs { .. }
             | Self::DbShards { .. }
@@ -401,6 +405,7 @@ impl<'a> Route<'a> {
             Self::NodeSession { node } => Ok(Path::node(node)?.fixed("/_session")),
             Self::Membership => fixed("/_membership"),
             Self::LocalName => fixed("/_node/_local"),
+            Self::DecodedLocalName => fixed("/_node%2F_local"),
             Self::NodeVersions { node } => Ok(Path::node(node)?.fixed("/_versions")),
             Self::NodeFiles { node } => Ok(Path::node(node)?.fixed("/_all_dbs")),
             Self::ShardMap { from, limit } => {

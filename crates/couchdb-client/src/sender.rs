@@ -226,7 +226,8 @@ impl Sender {
             let (asked, reason) = (asked.clone(), reason.clone());
             destination.server.remember_unusable(&Error::Status { asked, status, reason });
         }
-        if matches!(status, 401 | 403) {
+        let by_proxy = refusal.error.is_none() && matches!(status, 400 | 402..=499);
+        if matches!(status, 401 | 403) && !by_proxy {
             return Ok(ServerResponse::Refused { status, refusal });
         }
         let down = refusal.error.as_deref() == Some("nodedown");
@@ -236,6 +237,7 @@ impl Sender {
                     reply.location.map_or_else(|| "nowhere".to_owned(), |to| without_secrets(&to));
                 Error::Redirect { asked, status, to: scrub(&to) }
             }
+            _ if by_proxy => Error::Proxy { asked, status },
             (412, Some(node)) if down => Error::NodeDown { asked, node: node.to_owned() },
             (404, Some(_)) if reason.contains("no such node") => {
                 Error::UnknownNode { asked, reason }
@@ -399,7 +401,12 @@ enum SessionStart {
 
 /// Whether a server refuses a request about logins because it does not know the route.
 pub(super) const fn is_unknown_there(error: &Error) -> bool {
-    matches!(error, Error::NotFound { .. } | Error::Status { status: 400..=499 | 501, .. })
+    matches!(
+        error,
+        Error::NotFound { .. }
+            | Error::Proxy { .. }
+            | Error::Status { status: 400..=499 | 501, .. }
+    )
 }
 
 /// The reason of a refusal, for messages.

@@ -75,8 +75,14 @@ fn sentence(asked: &str, rows: &[&Explained]) -> String {
     let kinds: Vec<String> =
         kinds.map(|(count, one, many)| counted(count as u64, one, many)).collect();
     let sum = |size: fn(&Target) -> Option<u64>| {
-        let known = rows.iter().filter(|it| it.target.kind != "cleanup");
-        bytes(Some(known.filter_map(|it| size(&it.target)).sum()))
+        let files = rows.iter().filter(|it| it.target.kind != "cleanup");
+        let sizes: Vec<Option<u64>> = files.map(|it| size(&it.target)).collect();
+        let sum: u64 = sizes.iter().flatten().sum();
+        match sizes.iter().filter(|size| size.is_none()).count() {
+            0 => bytes(Some(sum)),
+            all if all == sizes.len() => "unknown".to_owned(),
+            _ => format!("at least {}", bytes(Some(sum))),
+        }
     };
     let starts = count(&|it| it.start.is_some());
     let waits = count(&|it| it.start.is_none() && it.target.channel.is_some());

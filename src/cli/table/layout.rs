@@ -1,7 +1,7 @@
 //! Layout of tables and lines: as wide as the terminal, with breaks only between words.
 
 use super::super::printable;
-use crate::{model::rounding::to_bytes, text::size};
+use crate::{model::rounding::to_bytes, table::PartialSum, text::size};
 use comfy_table::{
     CellAlignment, ColumnConstraint::LowerBoundary, ContentArrangement, Table, Width, presets,
 };
@@ -243,6 +243,17 @@ pub(super) fn bytes(bytes: Option<u64>) -> String {
 
 pub(super) fn sum(sum: Option<f64>) -> String {
     bytes(sum.map(to_bytes))
+}
+
+/// A sum, of which only a lower bound is known if a part is unknown.
+pub(super) fn bounded(sum: Option<f64>, unknown: u64) -> String {
+    let bound = if unknown > 0 && sum.is_some() { "≥ " } else { "" };
+    format!("{bound}{}", self::sum(sum))
+}
+
+/// The same of a sum that knows how much of it is unknown.
+pub(super) fn partial(sum: PartialSum) -> String {
+    bounded(sum.get(), sum.unknown_count())
 }
 
 /// A node's name without the part that all nodes share, before or after the `@`; otherwise the whole

@@ -2,7 +2,7 @@
 
 use super::{
     super::printable,
-    layout::{Grid, bytes, paragraph, short_among, short_range, shortened, sum},
+    layout::{Grid, bytes, paragraph, partial, short_among, short_range, shortened, sum},
     planned::legend,
 };
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     },
     plan::Plan,
     serve::report::{self, MissLine, VolumeLine},
-    table::{NodeIx, TargetRef, TargetSums},
+    table::{NodeIx, PartialSum, TargetRef, TargetSums},
     text::{counted, size},
 };
 use std::collections::BTreeSet;
@@ -60,8 +60,8 @@ fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7
             line.up.map_or("?", |up| if up { "yes" } else { "no" }).to_owned(),
             line.version.unwrap_or_else(|| "?".to_owned()),
             served(sums.counts_by_state.iter().sum::<u64>().to_string()),
-            served(sum(sums.file_bytes.get())),
-            served(sum(sums.reclaimable_bytes.get())),
+            served(partial(sums.file_bytes)),
+            served(partial(sums.reclaimable_bytes)),
             smoosh,
         ]);
     }
@@ -89,13 +89,13 @@ fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7
     table
 }
 
-/// The row of several sums; a sum of which a part is unknown is unknown.
+/// The row of several sums.
 fn sums_row(name: String, shards: String, sums: &[TargetSums]) -> [String; 7] {
-    let of_all = |bytes: fn(&TargetSums) -> Option<f64>| {
-        sum(sums.iter().map(bytes).try_fold(0.0, |all, bytes| Some(all + bytes?)))
+    let of_all = |bytes: fn(&TargetSums) -> PartialSum| {
+        partial(sums.iter().map(bytes).fold(PartialSum::default(), PartialSum::and))
     };
     let [on_disk, reclaimable] =
-        [of_all(|sums| sums.file_bytes.get()), of_all(|sums| sums.reclaimable_bytes.get())];
+        [of_all(|sums| sums.file_bytes), of_all(|sums| sums.reclaimable_bytes)];
     let none = String::new;
     [name, none(), none(), shards, on_disk, reclaimable, none()]
 }

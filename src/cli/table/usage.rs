@@ -1,6 +1,6 @@
 //! Whose bytes fill the disks, as a table.
 
-use super::layout::{Grid, bytes};
+use super::layout::{Grid, bounded};
 use crate::{
     cli::printable,
     serve::report::{Usage, UsageBytes},
@@ -16,9 +16,9 @@ pub(in crate::cli) fn usage(answer: &Usage, width: u16) -> String {
         let unknown = if sums.unmeasured == 0 { String::new() } else { grouped(sums.unmeasured) };
         rows.push([
             printable(&name),
-            bytes(Some(sums.file_bytes)),
-            bytes(Some(sums.view_bytes)),
-            bytes(Some(sums.reclaimable_bytes)),
+            bounded(Some(sums.file_bytes as f64), sums.unmeasured),
+            bounded(Some(sums.view_bytes as f64), sums.unmeasured),
+            bounded(Some(sums.reclaimable_bytes as f64), sums.unmeasured),
             unknown,
         ]);
     };

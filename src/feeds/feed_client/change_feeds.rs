@@ -102,14 +102,18 @@ impl FeedFailure {
     pub(super) fn from_error(error: &Error) -> Self {
         use couchdb_client::ErrorKind;
         // A sequence may be unaddressable, or too long for a server or proxy.
-        if matches!(error, Error::Status { status: 400 | 414 | 431, .. } | Error::Unaddressable(_))
+        let status = |status| matches!(status, 400 | 414 | 431);
+        if matches!(error, Error::Status { status: it, .. } | Error::Proxy { status: it, .. } if status(*it))
+            || matches!(error, Error::Unaddressable(_))
         {
             return Self::BadSequence;
         }
         match error.kind() {
             ErrorKind::NotFound => Self::Absent,
             ErrorKind::Forbidden | ErrorKind::Login => Self::Refused,
-            ErrorKind::Malformed | ErrorKind::TooLarge | ErrorKind::Redirect => Self::Malformed,
+            ErrorKind::Malformed | ErrorKind::TooLarge | ErrorKind::Redirect | ErrorKind::Proxy => {
+                Self::Malformed
+            }
             ErrorKind::Timeout
             | ErrorKind::Connect
             | ErrorKind::Tls

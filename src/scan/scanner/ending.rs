@@ -40,6 +40,12 @@ impl Scanner {
         let answered = answered
             || self.listing.is_readable_alone()
             || (self.listing.is_without_map() && self.disk.was_walked());
+        if !answered && self.status.problem.is_none() {
+            self.status.problem = self.sweep.unknown_node().cloned();
+        }
+        let nodes = self.targets.nodes(1).filter(|at| self.targets.is_up(*at));
+        let shards = nodes.map(|at| self.targets.shard_count(at)).sum();
+        self.status.unread_shards = self.sweep.shard_reads().common_cause(shards);
         let took = now.at.duration_since(self.sweep.began().at);
         self.targets.draft.set_sweep_duration(took);
         let success = self.sweep.is_complete() && answered;

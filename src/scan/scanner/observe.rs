@@ -120,18 +120,24 @@ impl Scanner {
     fn node(&mut self, answer: NodeAnswer) {
         let draft = &mut self.targets.draft;
         let at = draft.get_or_add_node(&answer.node);
-        let up = answer.up.is_ok();
-        self.followed.node_answered(draft, at, up);
-        if up {
+        let is_up = match &answer.up {
+            Ok(()) => Some(true),
+            Err(unread) => unread.is_silence().then_some(false),
+        };
+        self.followed.node_answered(draft, at, is_up == Some(true));
+        if is_up == Some(true) {
             self.sweep.node_answered(at);
         }
         draft.update_node(at, |node| {
-            node.is_up = Some(up);
+            node.is_up = is_up;
             node.version = answer.version.or(node.version);
             set_own_address(node, answer.own_address);
             node.smoosh = answer.smoosh;
         });
         if let Err(unread) = answer.up {
+            if is_up.is_none() {
+                self.sweep.node_unknown(&unread.message);
+            }
             self.unread(at, &unread);
         }
     }
@@ -159,7 +165,7 @@ impl Scanner {
 
     /// A node did not list its files; it is down if CouchDB says so.
     fn files_unread(&mut self, at: NodeIx, unread: &ReadError) {
-        if matches!(unread.reason, "node_down" | "connect" | "timeout") {
+        if unread.is_silence() {
             self.targets.draft.update_node(at, |node| node.is_up = Some(false));
         }
         self.unread(at, unread);
@@ -261,6 +267,7 @@ impl Scanner {
             self.followed.swept(draft, ix);
         }
         if let Some(node) = node {
+            self.sweep.shard_reads().record(node, &there);
             self.shard_requested(node, now);
         }
     }

@@ -182,6 +182,10 @@ impl Scanner {
 
     /// Everything that a node answers by itself was requested.
     fn node_read(&mut self, at: NodeIx, now: Now) {
+        let shards = self.targets.shard_count(at);
+        if let Some(unread) = self.sweep.shard_reads().not_found(at, shards) {
+            self.unread(at, &unread);
+        }
         if self.sweep.node_read(at) && self.targets.is_up(at) {
             self.targets.draft.update_node(at, |node| node.last_success = Some(now.wall));
         }

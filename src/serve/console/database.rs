@@ -67,7 +67,8 @@ fn sums(answers: &DatabaseAnswers) -> Markup {
     }
     let all = documents + views + waste;
     let says = format!(
-        "{} of documents, {} of views, {} reclaimable, in all copies",
+        "{}{} of documents, {} of views, {} reclaimable, in all copies",
+        if unmeasured > 0 { "At least " } else { "" },
         format_size_short(documents),
         format_size_short(views),
         format_size_short(waste)

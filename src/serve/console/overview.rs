@@ -83,10 +83,11 @@ fn line(concern: &Concern) -> Markup {
 
 fn sums(answers: &OverviewAnswers) -> Markup {
     let OverviewAnswers { space, status, now, .. } = answers;
+    let bound = if space.unmeasured > 0 { "≥ " } else { "" };
     html! {
         div.cards {
-            div.card { b { (bytes(space.file_bytes)) } span { "on disk: shards, views and unused files" } }
-            div.card { b { (bytes(space.reclaimable_bytes)) } span { "reclaimable by compaction" } }
+            div.card { b { (bound) (bytes(space.file_bytes)) } span { "on disk: shards, views and unused files" @if space.unmeasured > 0 { "; " (counted(space.unmeasured, "size is", "sizes are")) " unknown" } } }
+            div.card { b { (bound) (bytes(space.reclaimable_bytes)) } span { "reclaimable by compaction" } }
             div.card { b { (bytes(space.unused_bytes)) } span { "in unused files" } }
             div.card { b { (count(space.targets)) } span { "targets: shards, views, cleanups" } }
             div.card { b { (count(space.waiting)) } span { "waiting for compaction" } }

@@ -188,7 +188,7 @@ impl Advice {
                 })
                 .collect(),
         };
-        advice.says = advice.summary(mode);
+        advice.says = advice.summary(mode, waste.unmeasured);
         advice
     }
 
@@ -197,13 +197,15 @@ impl Advice {
         self.advice.iter().filter(|line| line.muted.is_none())
     }
 
-    fn summary(&self, mode: Mode) -> String {
+    fn summary(&self, mode: Mode, unmeasured: u64) -> String {
         if self.checked_at.is_none() {
             return "recliner has not read the whole cluster yet, so there is no advice."
                 .to_owned();
         }
         let sizes = self.waste_bytes.zip(self.file_bytes);
-        let sizes = sizes.map(|(waste, all)| (format_size_short(waste), format_size_short(all)));
+        let bound = if unmeasured > 0 { "at least " } else { "" };
+        let size = |size| format!("{bound}{}", format_size_short(size));
+        let sizes = sizes.map(|(waste, all)| (size(waste), size(all)));
         let more: u64 = self.more.iter().map(|more| more.count).sum();
         let open = self.open().count() as u64 + more;
         let muted = self.advice.len() as u64 + more - open;

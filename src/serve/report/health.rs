@@ -57,6 +57,9 @@ impl Status {
         if let Some(problem) = &self.problem {
             push(format!("Nothing can be read: {problem}"), "status");
         }
+        if let Some(unread) = &self.unread_shards {
+            push(format!("{unread}."), "status");
+        }
         if let Some(problem) = &self.journal_problem {
             push(
                 format!(
@@ -95,9 +98,8 @@ impl Status {
                 "The first sweep has not ended yet{progress}. Numbers below are of what was read so far."
             ));
         }
-        if let (true, Some(last)) =
-            (self.sweep.last_success != self.sweep.last_end, &self.last_error)
-        {
+        let failed = self.sweep.last_success != self.sweep.last_end && self.unread_shards.is_none();
+        if let (true, Some(last)) = (failed, &self.last_error) {
             push(format!("The last sweep could not read everything. The last error: {last}"));
         }
         out

@@ -21,6 +21,9 @@ pub struct Space {
     pub reclaimable_bytes: Option<u64>,
     /// Of these, files that nothing uses: orphans, stale indexes, leftovers of compactions, deleted files.
     pub unused_bytes: Option<u64>,
+    /// Shards and views of unknown size: with any, the bytes above are lower bounds.
+    #[serde(default)]
+    pub unmeasured: u64,
     /// How many targets there are.
     pub targets: usize,
     /// How many of them wait for a compaction.
@@ -81,6 +84,7 @@ impl Space {
                 .waste_bytes
                 .zip(waste.compactable_bytes)
                 .map(|(waste, compactable)| waste.saturating_sub(compactable)),
+            unmeasured: waste.unmeasured,
             targets: plan.snapshot.targets().count(),
             waiting: plan.waiting().map(|(_, waiting)| waiting).sum(),
             volumes: lines.collect(),

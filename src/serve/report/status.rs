@@ -44,6 +44,9 @@ pub struct Status {
     pub last_error: Option<String>,
     /// Why nothing can be read at all.
     pub problem: Option<String>,
+    /// What kept nearly all shards from being read in the last sweep.
+    #[serde(default)]
+    pub unread_shards: Option<String>,
     /// Why the journal cannot be used: it is not loaded yet, cannot be written, or belongs to another
     /// cluster. Nothing starts meanwhile.
     pub journal_problem: Option<String>,

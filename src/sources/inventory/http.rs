@@ -155,7 +155,9 @@ impl HttpSource {
                                 let next = page.next.map_or(At::End, |next| At::Page(Some(next)));
                                 Some((Observation::MapPage(entries), next))
                             }
-                            Err(error) if error.kind() == Failed::Forbidden => {
+                            Err(error)
+                                if matches!(error.kind(), Failed::Forbidden | Failed::Proxy) =>
+                            {
                                 let forbidden = Observation::Unread(error.into());
                                 Some((forbidden, At::Readable(this.readable())))
                             }

@@ -24,6 +24,12 @@ pub struct ReadError {
 }
 
 impl ReadError {
+    /// Whether the node is down, or nobody answered for it. Any other error may come from elsewhere.
+    #[must_use]
+    pub fn is_silence(&self) -> bool {
+        matches!(self.reason, "node_down" | "connect" | "timeout")
+    }
+
     /// Whether a request was sent, or would have been if anybody had answered before: it was neither
     /// forbidden nor held back because of the login.
     #[must_use]

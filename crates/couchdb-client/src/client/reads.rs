@@ -78,8 +78,14 @@ impl Client {
             let named = members.all_nodes.is_some() || members.cluster_nodes.is_some();
             if named { Ok(()) } else { Err("it names no nodes".to_owned()) }
         };
-        match self.get_checked(Route::Membership, ServerChoice::Any, names).await {
-            Ok(members) => Ok(members),
+        let members = self.get_checked(Route::Membership, ServerChoice::Any, names).await;
+        self.explained(members).await
+    }
+
+    /// The result of a first request; an error says if no supported CouchDB answers there.
+    async fn explained<T>(&self, read: Result<T, Error>) -> Result<T, Error> {
+        match read {
+            Ok(read) => Ok(read),
             Err(error) => {
                 Err(self.shared.sender.explain_error(error, &self.shared.directory).await)
             }
@@ -99,7 +105,8 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn node_welcome(&self, node: &str) -> Result<wire::Welcome, Error> {
-        self.get(Route::NodeWelcome { node }, ServerChoice::Node(node)).await
+        let welcome = self.get(Route::NodeWelcome { node }, ServerChoice::Node(node)).await;
+        self.explained(welcome).await
     }
 
     /// Whether `node` is in maintenance, asked at its own address.

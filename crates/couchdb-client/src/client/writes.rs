@@ -112,6 +112,8 @@ impl WriteOutcome {
             }
             Error::Status { .. }
             | Error::NotFound { .. }
+            | Error::Proxy { .. }
+            | Error::SlashDecoded { .. }
             | Error::Forbidden { .. }
             | Error::NoUser { .. }
             | Error::Redirect { .. } => Self::Refused(error),

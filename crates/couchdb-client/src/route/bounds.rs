@@ -30,6 +30,7 @@ impl Route<'_> {
             | Self::Login
             | Self::NodeSession { .. }
             | Self::LocalName
+            | Self::DecodedLocalName
             | Self::NodeVersions { .. }
             | Self::Shard { .. }
             | Self::ShardViewInfo { .. }

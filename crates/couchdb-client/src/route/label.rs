@@ -53,7 +53,7 @@ impl Route<'_> {
             Self::Login => "login",
             Self::NodeSession { .. } => "node_session",
             Self::Membership => "membership",
-            Self::LocalName => "local_name",
+            Self::LocalName | Self::DecodedLocalName => "local_name",
             Self::NodeVersions { .. } => "node_versions",
             Self::NodeFiles { .. } => "node_files",
             Self::ShardMap { .. } => "shard_map",

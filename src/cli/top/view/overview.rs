@@ -42,8 +42,11 @@ pub(super) fn render(model: &Model, theme: Theme, area: Rect, buffer: &mut Buffe
 /// What there is in the cluster.
 fn sums(model: &Model) -> [String; 2] {
     let answers = &model.answers;
-    let size = |size: Option<u64>| size.map_or_else(|| "?".to_owned(), format_size_short);
     let space = &answers.space;
+    let bound = if space.unmeasured > 0 { "≥ " } else { "" };
+    let size = |size: Option<u64>| {
+        size.map_or_else(|| "?".to_owned(), |size| format!("{bound}{}", format_size_short(size)))
+    };
     let sweep = match answers.status.sweep.last_end.as_deref().and_then(Moment::parse) {
         Some(end) => format!("{} ago", duration::format_rounded(end.age(model.now))),
         None => "never".to_owned(),

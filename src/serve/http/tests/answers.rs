@@ -358,6 +358,7 @@ async fn status_and_config_say_what_is_in_force() {
             "errors": [{"node": "couchdb@b", "reason": "connect", "count": 2}],
             "last_error": "could not ask couchdb@b",
             "problem": null,
+            "unread_shards": null,
             "journal_problem": null,
             "peers": [], "missing_rights": [],
             "feeds": {

@@ -34,7 +34,7 @@ fn large() -> Response {
 #[tokio::test(start_paused = true)]
 async fn each_way_of_failing_has_its_kind_and_is_tried_as_often_as_makes_sense() {
     type Case = (fn() -> Response, ErrorKind, usize, &'static str);
-    let cases: [Case; 14] = [
+    let cases: [Case; 16] = [
         (endless, ErrorKind::Timeout, 2, "no whole answer within 30s"),
         (
             || json(412, r#"{"error":"nodedown","reason":"nodedown"}"#),
@@ -42,7 +42,9 @@ async fn each_way_of_failing_has_its_kind_and_is_tried_as_often_as_makes_sense()
             1,
             "the node couchdb@a is down",
         ),
-        (|| json(412, "{}"), ErrorKind::Status, 1, "HTTP 412, without a reason"),
+        (|| json(412, "{}"), ErrorKind::Proxy, 1, "HTTP 412 without CouchDB's JSON: a proxy"),
+        (|| json(404, "<html>"), ErrorKind::Proxy, 1, "HTTP 404 without CouchDB's JSON: a proxy"),
+        (|| json(403, "<html>"), ErrorKind::Proxy, 1, "let it pass this path on"),
         (
             || json(404, r#"{"error":"not_found","reason":"no_db_file"}"#),
             ErrorKind::NotFound,
@@ -57,7 +59,7 @@ async fn each_way_of_failing_has_its_kind_and_is_tried_as_often_as_makes_sense()
         ),
         (|| json(500, r#"{"error":"timeout"}"#), ErrorKind::Status, 3, "HTTP 500, timeout"),
         (|| json(507, r#"{"reason":"disk full"}"#), ErrorKind::Status, 1, "HTTP 507, disk full"),
-        (|| json(400, "[]"), ErrorKind::Status, 1, "HTTP 400"),
+        (|| json(400, "[]"), ErrorKind::Proxy, 1, "HTTP 400"),
         (|| json(200, "<html>"), ErrorKind::Malformed, 1, "is malformed"),
         (|| json(200, r#"{"db_name":"shard","sizes":{"file":12"#), ErrorKind::Malformed, 1, "EOF"),
         (|| json(200, "{}"), ErrorKind::Malformed, 1, "neither sizes nor a sequence"),
@@ -77,6 +79,30 @@ async fn each_way_of_failing_has_its_kind_and_is_tried_as_often_as_makes_sense()
         assert!(error.contains(says), "{error}");
         assert!(error.starts_with("GET http://a:5984/_node/couchdb@a/shard: "), "{error}");
         assert!(!error.contains("secret") && !error.contains("right"), "{error}");
+    }
+}
+
+const MISSING: &str = r#"{"error":"not_found","reason":"no_db_file"}"#;
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_a_proxy_decoded_is_not_missing() {
+    for decodes in [true, false] {
+        let (cluster, mut seen) = Cluster::new(move |seen| match seen.path.as_str() {
+            "/_node%2F_local" if decodes => Some(json(200, r#"{"name":"couchdb@a"}"#)),
+            path if path.contains("%2F") => Some(json(404, MISSING)),
+            _ => None,
+        });
+        let client = connect(&cluster, settings(&[A]));
+        let shard = "shards/00000000-ffffffff/app.1";
+        let read = client.shard_info("couchdb@a", shard, Cache::Warm).await.unwrap_err();
+        let kind = if decodes { ErrorKind::Proxy } else { ErrorKind::NotFound };
+        assert_eq!(read.kind(), kind, "{read}");
+        assert_eq!(client.database("app/orders").await.unwrap_err().kind(), kind);
+        let checks = drain(&mut seen);
+        assert_eq!(checks.iter().filter(|seen| seen.path == "/_node%2F_local").count(), 1);
+        if decodes {
+            assert!(read.to_string().starts_with("a proxy between here and CouchDB decodes %2F"));
+        }
     }
 }
 

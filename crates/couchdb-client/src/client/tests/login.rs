@@ -155,7 +155,7 @@ async fn what_the_login_may_not_read_is_forbidden_and_the_rest_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn nothing_goes_out_between_a_refusal_and_its_proof() {
     let (mut cluster, mut seen) =
-        Cluster::new(|seen| seen.path.ends_with("shard0").then(|| json(403, "no")));
+        Cluster::new(|seen| seen.path.ends_with("shard0").then(|| json(403, NOT_ALLOWED)));
     cluster.delay = Duration::from_secs(1);
     let mut settings = settings(&[A]);
     settings.requests_in_flight = 1;
