@@ -10,6 +10,7 @@
 //! assert_eq!(name.range.to_string(), "00000000-7fffffff");
 //! ```
 
+mod db_name;
 mod engine;
 mod name_list;
 mod range;
@@ -17,6 +18,7 @@ mod segment;
 mod signature;
 mod version;
 
+pub use db_name::{DbNameTooLong, check_db_name_length};
 pub use engine::Engine;
 pub use name_list::NameList;
 pub use range::{ParseRangeError, Range, RangeText, ShardName};

@@ -35,6 +35,14 @@ const RECENT_ROWS: NonZeroUsize = NonZeroUsize::new(4_096).expect("a literal tha
 /// How long a resumed feed may take to send the rows it missed.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How much of the feed is read in a second, and at once after a pause. The rest waits in CouchDB,
+/// which keeps one row for each database and type of event.
+const MAX_BYTES_PER_SECOND: f64 = (1 << 20) as f64;
+const BURST: Duration = Duration::from_secs(4);
+
+/// What a row takes beside its texts.
+const ROW_BYTES: usize = 64;
+
 /// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum UpdatesStep {
@@ -58,12 +66,19 @@ enum UpdatesResult {
     CurrentSeq { seq: String, created_at: Option<String>, stored: Option<FeedPosition> },
     /// The feed is open.
     Opened,
-    /// Lines arrived.
-    Lines(Vec<UpdateLine>),
+    /// Lines arrived, possibly late, because there are more than are read.
+    Lines(Vec<UpdateLine>, FeedLag),
     /// The response body ended.
     Ended,
     /// The step failed.
     Failed(Error),
+}
+
+/// Whether rows wait in CouchDB because more arrive than are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FeedLag {
+    None,
+    Late,
 }
 
 /// State of the feed.
@@ -141,7 +156,10 @@ impl UpdatesFeed {
                 self.start((seq, created_at), stored, now);
             }
             UpdatesResult::Opened => self.mark_open(),
-            UpdatesResult::Lines(lines) => events = self.apply_lines(lines, now),
+            UpdatesResult::Lines(lines, lag) => {
+                events = self.apply_lines(lines, now);
+                self.apply_lag(lag);
+            }
             UpdatesResult::Ended => self.handle_end(),
             UpdatesResult::Failed(error) => {
                 tracing::debug!(%error, "_db_updates failed");
@@ -244,6 +262,14 @@ impl UpdatesFeed {
         events
     }
 
+    /// While rows are late, what they do not name may have changed.
+    fn apply_lag(&mut self, lag: FeedLag) {
+        if lag == FeedLag::Late && self.step == UpdatesStep::Listen {
+            self.caught_up = false;
+            self.problem = Some("it has more events than are read, so they arrive late".to_owned());
+        }
+    }
+
     /// Checks before reopening that the database behind the feed is still the same one.
     fn check_created_at(&mut self, created_at: Option<&str>) {
         if known_to_differ(self.created_at.as_deref(), created_at) {
@@ -323,7 +349,8 @@ pub(super) async fn follow_updates(
     out: mpsc::Sender<FeedStep>,
 ) {
     let stored_position = Some(pin!(stored_position));
-    let mut connection = UpdatesConnection { feeds, stored_position, lines: None };
+    let mut connection =
+        UpdatesConnection { feeds, stored_position, lines: None, pace: FeedPace(Instant::now()) };
     let mut feed = UpdatesFeed::new();
     loop {
         let result = connection.perform(feed.step.clone(), feed.position.is_some()).await;
@@ -340,6 +367,33 @@ struct UpdatesConnection<'a, P> {
     stored_position: Option<Pin<&'a mut P>>,
     /// The open feed.
     lines: Option<UpdateLines>,
+    pace: FeedPace,
+}
+
+/// When everything read so far is over at the allowed rate.
+struct FeedPace(Instant);
+
+impl FeedPace {
+    /// Waits until more may be read.
+    async fn wait(&self) -> FeedLag {
+        if Instant::now() + BURST >= self.0 {
+            return FeedLag::None;
+        }
+        tracing::warn!("_db_updates has more events than are read, so they arrive late");
+        time::sleep_until(self.0.checked_sub(BURST).unwrap_or(self.0)).await;
+        FeedLag::Late
+    }
+
+    fn count(&mut self, lines: &[UpdateLine]) {
+        let bytes = |line: &UpdateLine| match line {
+            UpdateLine::Heartbeat => ROW_BYTES,
+            UpdateLine::Update { db, seq, change: _ } => ROW_BYTES + db.len() + seq.len(),
+            UpdateLine::End { seq } => ROW_BYTES + seq.len(),
+        };
+        let bytes: usize = lines.iter().map(bytes).sum();
+        let takes = Duration::from_secs_f64(bytes as f64 / MAX_BYTES_PER_SECOND);
+        self.0 = self.0.max(Instant::now()) + takes;
+    }
 }
 
 impl<P: Future<Output = Option<FeedPosition>>> UpdatesConnection<'_, P> {
@@ -372,8 +426,12 @@ impl<P: Future<Output = Option<FeedPosition>>> UpdatesConnection<'_, P> {
             },
             UpdatesStep::Listen => {
                 let Some(lines) = &mut self.lines else { return UpdatesResult::Ended };
+                let lag = self.pace.wait().await;
                 match lines.next().await {
-                    Some(Ok(lines)) => UpdatesResult::Lines(lines),
+                    Some(Ok(lines)) => {
+                        self.pace.count(&lines);
+                        UpdatesResult::Lines(lines, lag)
+                    }
                     Some(Err(error)) => UpdatesResult::Failed(error),
                     None => UpdatesResult::Ended,
                 }

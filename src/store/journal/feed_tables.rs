@@ -1,8 +1,9 @@
 //! Tables behind the feed: the latest `created`, `updated` and `deleted` event of each database,
 //! by number.
 //!
-//! A new event replaces the previous one of its type. Entries of existing databases are kept
-//! forever; entries of deleted databases are removed after a long time. This module also checks
+//! A new event replaces the previous one of its type. Entries of deleted databases are removed after
+//! a long time; those of existing ones only if all together exceed the size limit, which a server
+//! that invents databases would otherwise ignore. This module also checks
 //! the sequences that readers send back. A sequence may belong to another journal, or may be older
 //! than what is kept. Such a reader must start again from the beginning, because it would miss
 //! events otherwise.
@@ -187,8 +188,9 @@ impl<'tx> FeedTables<'tx> {
         Ok(())
     }
 
-    /// Removes entries of deleted databases, the longest deleted first, as far as the budget
-    /// requires but at most `at_most` of them. Returns whether more must be removed.
+    /// Removes entries as far as the budget requires, but at most those of `at_most` databases: of
+    /// deleted databases the longest deleted first, and then, for the size alone, of those without an
+    /// event for the longest time. Returns whether more must be removed.
     pub(super) fn trim(
         &mut self,
         counts: &mut FeedCounts,
@@ -200,9 +202,13 @@ impl<'tx> FeedTables<'tx> {
         // be kept at least that long.
         let longest = keep.keep.max(LATE_UPDATE_WINDOW);
         for _ in 0..at_most {
-            let Some(oldest) = self.deleted_dbs.first()?.map(|(seq, _)| seq.value()) else { break };
-            let entry = self.entry(oldest)?;
-            let age = entry.as_ref().map_or(Duration::MAX, |(at, _)| at.age(now));
+            let deleted = self.deleted_dbs.first()?.map(|(seq, _)| seq.value());
+            let entry = deleted.map(|seq| self.entry(seq)).transpose()?.flatten();
+            let age = match (deleted, &entry) {
+                (None, _) => Duration::ZERO,
+                (Some(_), None) => Duration::MAX,
+                (Some(_), Some((at, _))) => at.age(now),
+            };
             // Trimming starts when a limit is clearly exceeded, and then continues down to the
             // lower limit.
             let (age_over, bytes_over) = if counts.trimming {
@@ -221,13 +227,19 @@ impl<'tx> FeedTables<'tx> {
             if !counts.trimming {
                 return Ok(false);
             }
-            self.deleted_dbs.remove(oldest)?;
+            let Some(deleted) = deleted else {
+                let oldest = self.feed.first()?.map(|(_, entry)| entry.value().2.to_owned());
+                let Some(db) = oldest else { break };
+                self.remove(counts, &db)?;
+                continue;
+            };
+            self.deleted_dbs.remove(deleted)?;
             let Some((at, db)) = entry else { continue };
             if !self.was_recreated_after(&db, at)? {
                 self.remove(counts, &db)?;
             }
         }
-        counts.trimming &= self.deleted_dbs.first()?.is_some();
+        counts.trimming &= self.feed.first()?.is_some();
         Ok(counts.trimming)
     }
 

@@ -28,6 +28,9 @@ use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
+/// Maximum number of events in batches that wait to be written. A larger batch waits alone.
+pub(super) const MAX_QUEUED_EVENTS: usize = 1 << 16;
+
 /// State of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalHealth {
@@ -68,6 +71,8 @@ pub struct Journal {
     pub(super) events: mpsc::Sender<EventDetails>,
     pub(super) health: watch::Receiver<Arc<JournalHealth>>,
     pub(super) dropped: Arc<AtomicU64>,
+    /// How many more events of batches may wait.
+    pub(super) event_room: Arc<Semaphore>,
     pub(super) stored_events: broadcast::Sender<StoredEvents>,
     /// Where a copy is written.
     pub(super) copy_path: Arc<Path>,
@@ -162,9 +167,16 @@ impl Journal {
     /// Like [`Self::record_batch`], and stores in the same commit how far the source of the events had
     /// been read.
     pub fn record_batch_with_progress(&self, batch: Vec<EventDetails>, reached: EventProgress) {
-        let count = batch.len() as u64;
-        if self.requests.try_send(JournalRequest::RecordEvents(batch, reached)).is_err() {
-            self.dropped.fetch_add(count, Ordering::Relaxed);
+        let count = batch.len();
+        let needs = u32::try_from(count.min(MAX_QUEUED_EVENTS)).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.event_room).try_acquire_many_owned(needs).ok();
+        let is_sent = room.is_some_and(|room| {
+            let request = JournalRequest::RecordEvents(batch, reached, Some(room));
+            self.requests.try_send(request).is_ok()
+        });
+        if !is_sent && count > 0 {
+            self.dropped.fetch_add(count as u64, Ordering::Relaxed);
+            tracing::warn!("events are dropped: they arrive faster than the journal writes them");
         }
     }
 

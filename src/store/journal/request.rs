@@ -7,17 +7,20 @@ use super::{
 use crate::model::records::{RecoveredState, StateChange, StoreError};
 use redb::ReadTransaction;
 use std::fmt;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use wall_clock::Moment;
 
 /// Receives the result of a write.
 pub(super) type WriteAnswer = oneshot::Sender<Result<(), StoreError>>;
 
+/// The room that events take in the queue, given back when it is dropped.
+pub(super) type EventRoom = Option<OwnedSemaphorePermit>;
+
 /// A request to the task.
 #[derive(Debug)]
 pub(super) enum JournalRequest {
     ApplyChanges(Vec<StateChange>, WriteAnswer),
-    RecordEvents(Vec<EventDetails>, EventProgress),
+    RecordEvents(Vec<EventDetails>, EventProgress, EventRoom),
     RecordBackup(Moment),
     SetOverridden(Vec<(OverriddenSetting, bool)>, WriteAnswer),
     Query(Query),

@@ -300,8 +300,9 @@ impl JournalState {
                     batch.setting_overrides.extend(settings);
                     answers.push(answer);
                 }
-                Some(JournalRequest::RecordEvents(events, progress)) => {
+                Some(JournalRequest::RecordEvents(events, progress, room)) => {
                     batch.events.extend(events);
+                    batch.room.extend(room);
                     batch.progress.join(progress);
                 }
             }

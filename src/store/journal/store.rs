@@ -23,6 +23,7 @@ use lru::LruCache;
 use redb::{Database, Error, ReadTransaction, ReadableDatabase as _, ReadableTable as _};
 use serde::de::DeserializeOwned;
 use std::{collections::BTreeMap, num::NonZeroUsize};
+use tokio::sync::OwnedSemaphorePermit;
 use wall_clock::Moment;
 
 /// The latest outcomes, to recognise a repeated one: far more than a batch contains.
@@ -85,6 +86,8 @@ pub(super) struct WriteBatch {
     pub(super) events: Vec<super::EventDetails>,
     /// When a backup was made.
     pub(super) backup_at: Option<Moment>,
+    /// Held until the events are written.
+    pub(super) room: Vec<OwnedSemaphorePermit>,
     /// How far the sources of the events were read.
     pub(super) progress: EventProgress,
     /// Whether events have subscribers.

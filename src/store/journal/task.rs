@@ -4,6 +4,7 @@
 use super::{
     EventDetails, Journal, JournalHealth, JournalOpenError, Storage, StoredEvents, copy,
     file::{FileFailure, JournalFile},
+    handle::MAX_QUEUED_EVENTS,
     request::{JournalRequest, Query, Reply},
     state::{EVENT_QUEUE_LEN, Effect, Event, JournalState, Now},
     store::JournalStore,
@@ -81,6 +82,7 @@ impl JournalTask {
             events: events_tx,
             health: health_rx,
             dropped: Arc::clone(&dropped),
+            event_room: Arc::new(Semaphore::new(MAX_QUEUED_EVENTS)),
             stored_events: stored_events.clone(),
             copy_path: copy_path.into(),
             copy_permit: Arc::new(Semaphore::new(1)),

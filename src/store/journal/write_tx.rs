@@ -21,7 +21,7 @@ use crate::model::{
         IntentKey, Mute, Outcome, ScorecardChange, StateChange, Suspension, SuspensionScope,
         TargetRecord,
     },
-    settings::work,
+    settings::work::{self, Keep},
     target::TargetId,
 };
 use redb::{AccessGuard, Error, ReadableTable as _, Table, WriteTransaction};
@@ -351,7 +351,8 @@ impl<'tx> WriteTx<'tx> {
         self.put_meta(META_ERAS, &eras)
     }
 
-    /// Removes the oldest entries that exceed their budgets. Returns whether more must be removed.
+    /// Removes the oldest entries that exceed their budgets. The history of database events has what
+    /// the feed leaves of theirs. Returns whether more must be removed.
     pub(super) fn trim(
         &mut self,
         budgets: &work::JournalRetention,
@@ -362,8 +363,10 @@ impl<'tx> WriteTx<'tx> {
             |entries: &mut RetainedTable, table, keep| entries.trim(table, keep, self.now, at_most);
         let mut more = trim(outcomes, &mut self.outcomes, budgets.outcomes)?;
         more |= trim(events, &mut self.events, budgets.events)?;
-        more |= trim(db_events, &mut self.db_events, budgets.events)?;
-        Ok(self.feed.trim(feed, budgets.events, self.now, at_most)? || more)
+        more |= self.feed.trim(feed, budgets.events, self.now, at_most)?;
+        let rest = budgets.events.max_size.saturating_sub(feed.size.bytes);
+        let history = Keep { max_size: rest, ..budgets.events };
+        Ok(trim(db_events, &mut self.db_events, history)? || more)
     }
 
     /// Writes the counts and returns the results.

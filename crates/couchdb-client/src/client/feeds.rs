@@ -3,7 +3,7 @@
 //! They pass the auth gate as all requests do, but do not count as requests in flight: one feed
 //! stays open for as long as the process runs.
 
-use super::{Client, ServerChoice};
+use super::{Client, ServerChoice, reads::check_db_names};
 use crate::{
     Error, RequestInfo, Route, directory::Destination, lines::Lines, sender::ServerResponse,
     transport, wire,
@@ -157,7 +157,7 @@ impl Client {
         };
         let read: Result<wire::MapChanges, String> =
             wire::read(&body).map_err(|why| why.to_string());
-        read.and_then(|read| has_seq(&read).map(|()| read))
+        read.and_then(|read| is_answer(&read).map(|()| read))
             .map_err(|detail| Error::Malformed { asked, detail })
     }
 
@@ -210,4 +210,14 @@ fn has_seq(read: &wire::MapChanges) -> Result<(), String> {
         Some(_) => Ok(()),
         None => Err("it has no last_seq".to_owned()),
     }
+}
+
+/// Whether changes of the map go on, are as many as requested at most, and are of possible databases.
+fn is_answer(read: &wire::MapChanges) -> Result<(), String> {
+    has_seq(read)?;
+    let rows = read.results.len();
+    if rows > MAX_ROWS {
+        return Err(format!("it has {rows} rows, and at most {MAX_ROWS} were requested"));
+    }
+    check_db_names(read.results.iter().filter_map(|row| row.id.as_deref()))
 }

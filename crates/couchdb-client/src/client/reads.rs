@@ -6,7 +6,7 @@ use crate::{
     paging::{Page, PageLimits, Paging, size_of_text},
     wire,
 };
-use couchdb_names::NameList;
+use couchdb_names::{NameList, ShardName, check_db_name_length};
 use futures::future::join_all;
 use std::time::Duration;
 
@@ -22,6 +22,10 @@ const NAME_LIMITS: PageLimits = PageLimits { rows: 2_000_000, weight: 256 << 20 
 
 /// The limits of all pages of one database's design documents.
 const DESIGN_LIMITS: PageLimits = PageLimits { rows: 100_000, weight: 128 << 20 };
+
+/// The most tasks of a node: each is an Erlang process, of which it has 262,144 for everything, with
+/// files open, of which a server usually has 65,536.
+const MAX_TASKS: usize = 20_000;
 
 /// What the caller knows about CouchDB's file cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,13 @@ pub struct MapPage {
     pub docs: Vec<wire::DbsDoc>,
     /// The position of the next page; `None` at the end.
     pub next: Option<Paging>,
+}
+
+/// Checks that databases can have these names.
+pub(super) fn check_db_names(
+    mut names: impl Iterator<Item = impl AsRef<str>>,
+) -> Result<(), String> {
+    names.try_for_each(|name| check_db_name_length(name.as_ref())).map_err(|why| why.to_string())
 }
 
 /// Checks that an answer is about this database and holds facts.
@@ -142,7 +153,10 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn node_files(&self, node: &str) -> Result<NameList, Error> {
-        self.get(Route::NodeFiles { node }, ServerChoice::Node(node)).await
+        let check = |files: &NameList| {
+            check_db_names(files.iter().map(|file| ShardName::split(file).map_or(file, |it| it.db)))
+        };
+        self.get_checked(Route::NodeFiles { node }, ServerChoice::Node(node), check).await
     }
 
     /// One page of the shard map: up to `limit` databases, after the page that returned `from`.
@@ -160,6 +174,7 @@ impl Client {
         let after = from.and_then(|from| from.after.as_deref());
         let route = Route::ShardMap { from: after, limit: asked };
         let behind = |page: &wire::MapRows| {
+            check_db_names(page.rows.iter().filter_map(|row| row.id.as_deref()))?;
             let weight =
                 |row: &wire::MapRow| row.doc.as_ref().map_or(0, wire::DbsDoc::estimated_memory);
             let page = Page {
@@ -238,6 +253,7 @@ impl Client {
         let after = from.and_then(|from| from.after.as_deref());
         let route = Route::AllDbs { from: after, limit: asked };
         let behind = |names: &NameList| {
+            check_db_names(names.iter())?;
             let weight = names.iter().map(size_of_text).sum();
             let full = names.len() >= asked;
             let page = Page { keys: names.iter().collect(), full, weight, total: None };
@@ -407,10 +423,15 @@ impl Client {
     /// The tasks that run on `node`.
     ///
     /// # Errors
-    /// As [`Error`] says.
+    /// As [`Error`] says; [`ErrorKind::Malformed`] also where there are more than a node can run, so
+    /// that its tasks are unknown.
     pub async fn active_tasks(&self, node: &str) -> Result<Vec<wire::ActiveTask>, Error> {
-        let tasks: wire::List<wire::ActiveTask> =
-            self.get(Route::ActiveTasks { node }, ServerChoice::Node(node)).await?;
+        let check = |tasks: &wire::List<wire::ActiveTask>| match tasks.0.len() {
+            ..=MAX_TASKS => Ok(()),
+            count => Err(format!("it has {count} tasks, and a node can run {MAX_TASKS} at most")),
+        };
+        let tasks =
+            self.get_checked(Route::ActiveTasks { node }, ServerChoice::Node(node), check).await?;
         Ok(tasks.0)
     }
 

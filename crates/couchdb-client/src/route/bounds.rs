@@ -14,8 +14,9 @@ impl Route<'_> {
             Self::NodeFiles { .. } => 128 * MIB,
             // A page of documents; a design document may contain megabytes of code.
             Self::ShardMap { .. } | Self::DesignDocs { .. } => 64 * MIB,
-            // A task for every running job.
-            Self::ActiveTasks { .. } | Self::ReshardJobs => 64 * MIB,
+            Self::ReshardJobs => 64 * MIB,
+            // Tasks of a few hundred bytes, as many as a node can run.
+            Self::ActiveTasks { .. } => 16 * MIB,
             // Rows of a few hundred bytes, as many as requested.
             Self::MapChanges { .. } => 4 * MIB,
             Self::Config { .. }

@@ -1,6 +1,7 @@
 //! Feeds: database events (`_db_updates`) and changes of the shard map (`_dbs/_changes`).
 
 use super::lenient;
+use couchdb_names::check_db_name_length;
 use serde::Deserialize;
 
 /// The default name of the database with the events of `_db_updates`.
@@ -71,6 +72,7 @@ impl UpdateLine {
         let raw: RawLine = super::read(line).map_err(|why| why.to_string())?;
         match (raw.db_name, raw.seq, raw.last_seq) {
             (Some(db), Some(seq), _) => {
+                check_db_name_length(&db).map_err(|why| why.to_string())?;
                 let change = raw.kind.as_deref().and_then(Change::from_label);
                 Ok(Self::Update { db, change, seq })
             }
@@ -164,6 +166,9 @@ mod tests {
         ] {
             assert!(UpdateLine::read(line.as_bytes()).is_err(), "{line}");
         }
+        let line = format!(r#"{{"db_name":"{}","type":"created","seq":"1-x"}}"#, "x".repeat(5_000));
+        let why = "a database's name of 5000 bytes is longer than a file system takes";
+        assert_eq!(UpdateLine::read(line.as_bytes()), Err(why.to_owned()));
     }
 
     #[test]

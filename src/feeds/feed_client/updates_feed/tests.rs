@@ -194,7 +194,7 @@ fn each_result_leads_to_the_next_step_and_what_it_reports() {
     let none = String::new;
     assert_eq!(handle(current("7-x", Some("5-x"))), (open("5-x"), none(), false, false));
     assert_eq!(handle(UpdatesResult::Opened), (UpdatesStep::Listen, none(), true, false));
-    let lines = |lines| UpdatesResult::Lines(lines);
+    let lines = |lines| UpdatesResult::Lines(lines, FeedLag::None);
     let (step, events, is_missed, _) = handle(lines(vec![update("a", 6)]));
     assert_eq!((step, events.as_str(), is_missed), (UpdatesStep::Listen, "a", true));
     // The lines with the last missed row still count as missed; the next ones do not.
@@ -203,10 +203,15 @@ fn each_result_leads_to_the_next_step_and_what_it_reports() {
     let (_, events, is_missed, _) = handle(lines(vec![update("d", 9)]));
     assert_eq!((events.as_str(), is_missed), ("d", false));
 
+    let (.., connected) = handle(UpdatesResult::Lines(vec![update("e", 10)], FeedLag::Late));
+    assert!(!connected, "what late rows do not name may have changed");
+    let (.., connected) = handle(lines(vec![UpdateLine::Heartbeat]));
+    assert!(connected);
+
     let (step, ..) = handle(UpdatesResult::Ended);
     assert!(matches!(step, UpdatesStep::Pause(_)), "{step:?}");
     let same = UpdatesResult::Paused { created_at: Some("1".to_owned()) };
-    assert_eq!(handle(same).0, open("9-x"));
+    assert_eq!(handle(same).0, open("10-x"));
     // Another database is behind the feed: it starts from now, after another pause.
     handle(UpdatesResult::Ended);
     let other = UpdatesResult::Paused { created_at: Some("2".to_owned()) };
@@ -214,4 +219,22 @@ fn each_result_leads_to_the_next_step_and_what_it_reports() {
     assert!(matches!(step, UpdatesStep::Pause(_)), "{step:?}");
     assert_eq!(handle(UpdatesResult::Paused { created_at: None }).0, UpdatesStep::Begin);
     assert_eq!(handle(current("3-y", None)), (open("3-y"), none(), false, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_is_read_at_a_limited_rate_whatever_the_names() {
+    for name in ["n", &"n".repeat(4_000)] {
+        let (begun, mut pace, mut lines, mut late) =
+            (Instant::now(), FeedPace(Instant::now()), 0, 0);
+        while begun.elapsed() < Duration::from_secs(60) {
+            late += u64::from(pace.wait().await == FeedLag::Late);
+            pace.count(&vec![update(name, lines); 100]);
+            lines += 100;
+        }
+        let bytes = lines * (ROW_BYTES + name.len()) as u64;
+        assert!((60 << 20..=68 << 20).contains(&bytes), "{bytes} bytes in a minute");
+        assert!(late > 0);
+        time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(pace.wait().await, FeedLag::None, "after a pause there is room again");
+    }
 }

@@ -96,7 +96,7 @@ fn change() -> (JournalRequest, Answer<()>) {
 }
 
 fn events(count: usize) -> JournalRequest {
-    JournalRequest::RecordEvents(vec![event(); count], EventProgress::default())
+    JournalRequest::RecordEvents(vec![event(); count], EventProgress::default(), None)
 }
 
 fn event() -> EventDetails {

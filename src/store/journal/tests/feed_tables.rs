@@ -149,6 +149,33 @@ fn deleted_databases_are_removed_early_if_the_size_limit_is_exceeded() {
     assert_eq!(rows.len() as u64, store.counts().feed.size.entries);
 }
 
+/// A server may invent databases without end.
+#[test]
+fn events_of_any_databases_stay_within_their_size_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = DirectoryStorage::new(dir.path());
+    let mut store = JournalStore::open(&storage, true).unwrap();
+    let small = Keep { max_size: 1 << 20, ..KEEP };
+    let mut largest = 0;
+    for round in 0..300 {
+        let dbs = (0..200).map(|number| format!("invented-{round}-{number}"));
+        let events = dbs.flat_map(|db| [created(&db), updated(&db)]).collect();
+        write(&mut store, events, small, 0);
+        let counts = store.counts();
+        largest = largest.max(counts.feed.size.bytes + counts.db_events.bytes);
+    }
+    // One commit may add before it removes.
+    assert!(largest <= (1 << 20) + 64 * 1_024, "{largest}");
+    let file = storage.bytes().unwrap();
+    assert!(file <= 8 << 20, "{file} bytes for 1 MiB");
+    let rows = all(&store);
+    assert_eq!(rows.len() as u64, store.counts().feed.size.entries);
+    assert_eq!(rows.last().map(|row| row.2.as_str()), Some("invented-299-199"), "the newest stay");
+    let newest = page(&store, FeedStart::End);
+    let early = FeedStart::AfterSequence { number: 1, era: newest.era, removed_at_start: 0 };
+    assert_eq!(page(&store, early).reset, Some(ResetReason::Trimmed));
+}
+
 /// A file that is written to, copied, written to again, and restored from the copy.
 #[test]
 fn numbers_assigned_twice_are_distinguished() {

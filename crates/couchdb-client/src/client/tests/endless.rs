@@ -127,3 +127,65 @@ async fn an_answer_of_many_small_entries_is_not_taken_into_memory() {
         assert!(error.to_string().contains("it has more than "), "{error}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_name_longer_than_a_file_system_takes_is_refused_wherever_names_are_read() {
+    let long = "x".repeat(5_000);
+    let shard = format!("shards/00000000-7fffffff/{long}.1795222434");
+    let (cluster, _seen) = Cluster::new(move |seen| {
+        let row = value!({"id": long, "seq": 8, "doc": {"_id": long}});
+        let body = match seen.path.split('?').next()? {
+            "/_all_dbs" => value!([long]),
+            "/_node/_local/_all_dbs" => value!([shard]),
+            "/_node/_local/_dbs/_all_docs" => value!({"total_rows": 1, "rows": [row]}),
+            "/_node/_local/_dbs/_changes" => value!({"results": [row], "last_seq": 8}),
+            _ => return None,
+        };
+        Some(json(200, &body.to_string()))
+    });
+    let client = connect(&cluster, settings(&[A]));
+    let second = std::time::Duration::from_secs(1);
+    for (what, result) in [
+        ("map", client.shard_map_page(None, 500).await.map(drop)),
+        ("names", client.all_dbs_page(None, 500).await.map(drop)),
+        ("files", client.node_files("_local").await.map(drop)),
+        ("changes", client.shard_map_changes("_local", 7, second).await.map(drop)),
+    ] {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Malformed, "{what}: {error}");
+        assert!(error.to_string().contains("a database's name of 5000 bytes"), "{what}: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_tasks_than_a_node_can_run_are_no_answer() {
+    for (count, is_answer) in [(20_000, true), (20_001, false)] {
+        let (cluster, _seen) = Cluster::new(move |seen| {
+            let tasks = vec![value!({"type": "indexer"}); count];
+            let is_asked = seen.path == "/_node/_local/_active_tasks";
+            is_asked.then(|| json(200, &value!(tasks).to_string()))
+        });
+        let client = connect(&cluster, settings(&[A]));
+        match client.active_tasks("_local").await {
+            Ok(tasks) => assert!(is_answer && tasks.len() == count),
+            Err(error) => {
+                assert!(!is_answer && error.kind() == ErrorKind::Malformed, "{error}");
+                assert!(error.to_string().contains("it has 20001 tasks"), "{error}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_changes_of_the_map_than_requested_are_no_answer() {
+    let (cluster, _seen) = Cluster::new(move |seen| {
+        let rows = vec![value!({"id": "a", "seq": 8}); 1_001];
+        let is_asked = seen.path.starts_with("/_node/_local/_dbs/_changes?");
+        is_asked.then(|| json(200, &value!({"results": rows, "last_seq": 8}).to_string()))
+    });
+    let client = connect(&cluster, settings(&[A]));
+    let changes = client.shard_map_changes("_local", 7, std::time::Duration::from_secs(1)).await;
+    let error = changes.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Malformed);
+    assert!(error.to_string().contains("it has 1001 rows, and at most 1000 were"), "{error}");
+}

@@ -1,0 +1,57 @@
+//! How long a database's name can be.
+
+/// What follows a database's name in the name of its shards' files: `.1795222434.couch`.
+const FILE_SUFFIX_BYTES: usize = 17;
+
+/// The longest name of a file or directory, and the longest path, of the file systems that CouchDB
+/// runs on. CouchDB sets no limit of its own (`fabric_db_create`, `enametoolong`).
+const MAX_FILE_NAME_BYTES: usize = 255;
+const MAX_PATH_BYTES: usize = 4_096;
+
+/// A name that no database can have.
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("a database's name of {bytes} bytes is longer than a file system takes")]
+pub struct DbNameTooLong {
+    /// The length of the name.
+    pub bytes: usize,
+}
+
+/// Whether the files of a database can have names made of its name, in which each `/` is a directory.
+///
+/// # Errors
+/// That they cannot, so that the name is not CouchDB's.
+pub fn check_db_name_length(name: &str) -> Result<(), DbNameTooLong> {
+    let bytes = name.len();
+    let parts_fit = name.split('/').all(|part| part.len() <= MAX_FILE_NAME_BYTES);
+    let file_fits = name
+        .rsplit('/')
+        .next()
+        .is_none_or(|file| file.len() <= MAX_FILE_NAME_BYTES - FILE_SUFFIX_BYTES);
+    if bytes <= MAX_PATH_BYTES && parts_fit && file_fits {
+        Ok(())
+    } else {
+        Err(DbNameTooLong { bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_as_long_as_file_names_allow() {
+        let part = |length: usize| "a".repeat(length);
+        for (name, fits) in [
+            (String::new(), true),
+            (part(238), true),
+            (part(239), false),
+            (format!("{}/{}", part(255), part(238)), true),
+            (format!("{}/b", part(256)), false),
+            (format!("{}/b", [part(255), part(255)].join("/")), true),
+            ("a/".repeat(2_048), true),
+            ("a/".repeat(2_049), false),
+        ] {
+            assert_eq!(check_db_name_length(&name).is_ok(), fits, "{} bytes", name.len());
+        }
+    }
+}
