@@ -9,6 +9,7 @@ use crate::{
     table::{Snapshot, TargetRef},
 };
 use couchdb_names::ShardName;
+use hashbrown::HashSet;
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
@@ -41,9 +42,9 @@ impl BuildMeter {
             let NodePoll { tasks: Some(tasks), .. } = polled else { continue };
             let builds = || tasks.iter().filter(|it| matches!(it.key.kind, JobKind::BuildView(_)));
             let indexers = u32::try_from(builds().count()).unwrap_or(u32::MAX);
-            let runs = |key: &JobKey| builds().any(|task| task.key == *key);
-            let ended: Vec<JobKey> =
-                self.0.keys().filter(|key| key.node == *node && !runs(key)).cloned().collect();
+            let running: HashSet<&JobKey> = builds().map(|task| &task.key).collect();
+            let is_over = |key: &&JobKey| key.node == *node && !running.contains(*key);
+            let ended: Vec<JobKey> = self.0.keys().filter(is_over).cloned().collect();
             speeds.extend(ended.iter().filter_map(|key| self.0.remove(key)?.unreported()));
             for task in builds() {
                 let Some(speed) = speed(task, indexers, tables, now) else { continue };

@@ -27,6 +27,7 @@ use crate::{
     },
     table::{NodeIx, Snapshot, TargetIx, TargetRef},
 };
+use hashbrown::{HashMap, HashSet};
 use intents::OpenIntent;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -154,8 +155,18 @@ impl JobTracker {
             let NodePoll { asked_at, tasks: Some(tasks) } = polled else { continue };
             self.polled_nodes.push((*node, *asked_at));
             let mut shown = BTreeSet::new();
-            for task in tasks.iter().filter(|task| !is_compaction_indexer(task, tasks)) {
-                let helper = tasks.iter().find(|other| is_indexer_of(other, task));
+            let compactions: HashSet<_> = tasks.iter().filter_map(rebuilding_compaction).collect();
+            let indexers: HashMap<_, _> = tasks
+                .iter()
+                .rev()
+                .filter_map(|task| Some((served_compaction(task)?, task)))
+                .collect();
+            let is_helper = |task: &RunningTask| {
+                served_compaction(task).is_some_and(|served| compactions.contains(&served))
+            };
+            for task in tasks.iter().filter(|task| !is_helper(task)) {
+                let helper =
+                    rebuilding_compaction(task).and_then(|own| indexers.get(&own).copied());
                 self.apply_task(task, helper, tables, rules, now);
                 shown.insert(task.key.clone());
             }
@@ -347,17 +358,20 @@ impl JobTracker {
     }
 }
 
-/// Whether a task is the indexer of a compaction that rebuilds its index.
-fn is_compaction_indexer(task: &RunningTask, tasks: &[RunningTask]) -> bool {
-    tasks.iter().any(|other| is_indexer_of(task, other))
+/// A compaction of a view and the indexer that builds its new file: their shard, design document, and
+/// the process that both report.
+type Rebuild<'a> = (&'a str, &'a str, &'a str);
+
+/// The rebuild that a compaction of a view carries out.
+fn rebuilding_compaction(task: &RunningTask) -> Option<Rebuild<'_>> {
+    let JobKind::CompactView(design) = &task.key.kind else { return None };
+    Some((&task.key.shard, design, task.seen.pid.as_deref()?))
 }
 
-/// Whether a task is the indexer of the given compaction, according to the process id it reports.
-fn is_indexer_of(task: &RunningTask, compaction: &RunningTask) -> bool {
-    matches!((&task.key.kind, &compaction.key.kind), (JobKind::BuildView(one), JobKind::CompactView(other)) if one == other)
-        && task.key.shard == compaction.key.shard
-        && task.seen.indexer_pid.is_some()
-        && task.seen.indexer_pid == compaction.seen.pid
+/// The rebuild that an indexer would serve, if there is such a compaction.
+fn served_compaction(task: &RunningTask) -> Option<Rebuild<'_>> {
+    let JobKind::BuildView(design) = &task.key.kind else { return None };
+    Some((&task.key.shard, design, task.seen.indexer_pid.as_deref()?))
 }
 
 impl TrackedJob {

@@ -531,3 +531,27 @@ fn a_suspended_job_is_shown_as_suspended() {
     line.poll(5, [Some(&[ActiveTask { process_status: status, ..shown(1, 2) }]), Some(&[])]);
     assert_eq!(line.jobs()[0].0, JobPhase::Suspended);
 }
+
+#[test]
+fn as_many_tasks_as_a_node_can_run_are_applied_within_seconds() {
+    let mut scenario = Scenario::new();
+    let shard = |number: u32| format!("shards/00000000-ffffffff/db-{number}.1");
+    let tasks: Vec<ActiveTask> = (0..10_000)
+        .flat_map(|number| {
+            let compaction = ActiveTask {
+                pid: Some(format!("<0.{number}.0>")),
+                ..ActiveTask::bare(TaskKind::CompactsView(DESIGN.into()), shard(number))
+            };
+            let indexer = ActiveTask {
+                indexer_pid: compaction.pid.clone(),
+                ..ActiveTask::bare(TaskKind::Builds(DESIGN.into()), shard(number))
+            };
+            [indexer, compaction]
+        })
+        .collect();
+    let begun = tokio::time::Instant::now();
+    scenario.poll(1, [Some(&tasks), Some(&[])]);
+    assert_eq!(scenario.tracker.jobs().list.len(), 10_000, "indexers of compactions are no jobs");
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(8), "{took:?}");
+}
