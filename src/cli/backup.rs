@@ -16,9 +16,8 @@ use crate::{
 use serde::Serialize;
 use std::{
     ffi::OsString,
-    fs::{self, File, OpenOptions, Permissions, TryLockError},
+    fs::{self, File, TryLockError},
     io::{self, IsTerminal as _, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -112,32 +111,21 @@ struct PartFile {
 }
 
 impl PartFile {
-    /// Creates `FILE.part`, or empties the one that an interrupted command left.
+    /// Creates `FILE.part`, in place of the one that an interrupted command left.
     fn open(destination: &Path) -> Result<Self, CommandError> {
         let mut name = OsString::from(destination);
         name.push(".part");
         let path = PathBuf::from(name);
         let failed = |why: io::Error| write_error(&path, &why);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(&path).map_err(failed)?;
-        let busy = || {
-            let path = path.display();
-            CommandError::failed(format!("another backup is writing to {path}: wait until it ends"))
+        let file = match journal::create_private(&path) {
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
+                remove_leftover(&path)?;
+                journal::create_private(&path)
+            }
+            created => created,
         };
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(busy()),
-            Err(TryLockError::Error(why)) => return Err(failed(why)),
-        }
-        // Another command may have finished with this file before it was locked.
-        let own = file.metadata().map_err(failed)?;
-        if !fs::metadata(&path).is_ok_and(|it| (it.dev(), it.ino()) == (own.dev(), own.ino())) {
-            return Err(busy());
-        }
-        let emptied =
-            file.set_len(0).and_then(|()| file.set_permissions(Permissions::from_mode(0o600)));
-        emptied.map_err(failed)?;
+        let file = file.map_err(failed)?;
+        file.try_lock().map_err(|why| failed(why.into()))?;
         Ok(Self { path, file, is_finished: false })
     }
 
@@ -162,6 +150,9 @@ impl PartFile {
         let synced = self.file.sync_all().and_then(|()| self.file.metadata());
         let bytes = synced.map_err(|why| write_error(&self.path, &why))?.len();
         check_destination(destination, force)?;
+        if !self.file.metadata().is_ok_and(|own| journal::has_name(&own, &self.path)) {
+            return Err(CommandError::failed(format!("{name} was replaced while it was written")));
+        }
         fs::rename(&self.path, destination).map_err(failed)?;
         self.is_finished = true;
         // The new name survives a crash only after the directory was synced.
@@ -172,10 +163,29 @@ impl PartFile {
     }
 }
 
+/// Removes the file of an interrupted command. A link is no such file: what it leads to may be another
+/// user's choice.
+fn remove_leftover(path: &Path) -> Result<(), CommandError> {
+    let failed = |why: io::Error| write_error(path, &why);
+    let found = path.symlink_metadata().map_err(failed)?;
+    if !found.is_file() {
+        return Err(failed(io::ErrorKind::AlreadyExists.into()));
+    }
+    let file = File::open(path).map_err(failed)?;
+    let is_writing = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+    if is_writing || !journal::has_name(&file.metadata().map_err(failed)?, path) {
+        let path = path.display();
+        return Err(CommandError::failed(format!(
+            "another backup is writing to {path}: wait until it ends"
+        )));
+    }
+    fs::remove_file(path).map_err(failed)
+}
+
 impl Drop for PartFile {
     fn drop(&mut self) {
         if !self.is_finished {
-            // The next backup of this name empties it otherwise.
+            // The next backup of this name removes it otherwise.
             let _left = fs::remove_file(&self.path);
         }
     }

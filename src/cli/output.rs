@@ -6,10 +6,12 @@
 
 use super::CommandError;
 use crate::text::escape;
+use rustix::fs::OFlags;
 use serde::Serialize;
 use std::{
     fs,
     io::{self, BufWriter, StdoutLock, Write},
+    os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
@@ -59,7 +61,15 @@ pub(super) fn write_files(
     fs::create_dir_all(directory).map_err(|why| failed(directory, why))?;
     for (name, content) in files {
         let path = directory.join(name);
-        fs::write(&path, content).map_err(|why| failed(&path, why))?;
+        // In a directory of several users, a link may lead anywhere.
+        let written = fs::File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .open(&path)
+            .and_then(|mut file| file.write_all(content.as_ref()));
+        written.map_err(|why| failed(&path, why))?;
     }
     let count = match files.len() {
         1 => "1 file".to_owned(),

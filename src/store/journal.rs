@@ -39,6 +39,7 @@ pub use identity::ClusterIdentity;
 pub use measured::MeasuredBlocks;
 pub use query::{EventsQuery, HistoryQuery, Page};
 pub use storage::{DirectoryStorage, FileId, InMemory, JournalOpenError, Storage};
+pub(crate) use storage::{create_private, has_name};
 pub use task::{JournalSettings, JournalTask};
 
 #[cfg(test)]

@@ -4,11 +4,13 @@
 //! never taken from a living process, and removed at the end. The kernel tells which user connects,
 //! which an address over TCP does not.
 
-use rustix::process::geteuid;
+use rustix::{
+    fs::{Mode, fchmod},
+    process::geteuid,
+};
 use std::{
-    fs::{self, Permissions},
-    io,
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+    fs, io,
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -68,10 +70,10 @@ impl AdminSocket {
         let refused = |why| SocketError::Refused { path: path.to_owned(), why };
         remove_stale(path).await?;
         let socket = UnixSocket::new_stream().map_err(refused)?;
+        // The file is created with them, so that no name is followed to set them.
+        fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(|why| refused(why.into()))?;
         socket.bind(path).map_err(refused)?;
-        // Nobody can connect before it listens, so the permissions are set first.
-        let closed = fs::set_permissions(path, Permissions::from_mode(0o600))
-            .and_then(|()| fs::symlink_metadata(path))
+        let closed = fs::symlink_metadata(path)
             .and_then(|file| Ok(((file.dev(), file.ino()), socket.listen(BACKLOG)?)));
         match closed {
             Ok((file, listener)) => {

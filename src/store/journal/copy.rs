@@ -7,7 +7,7 @@
 
 use super::{
     JournalOpenError,
-    storage::{database_builder, remedy},
+    storage::{create_private, database_builder, remedy},
     store::{StoredFormat, read_value},
     tables::{
         BLOCK_TIMES, BLOCKS, DB_EVENTS, EVENTS, FEED, FEED_DELETED, FEED_SEQ_BY_DB, INTENTS, MARKS,
@@ -20,9 +20,8 @@ use redb::{
     TableDefinition, TableError, TableHandle as _, Value, WriteTransaction, backends::FileBackend,
 };
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Read as _, Seek as _},
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 use tokio::sync::OwnedSemaphorePermit;
@@ -145,7 +144,7 @@ fn check_space(directory: &Path, source_bytes: u64) -> Result<(), CopyError> {
 /// A new file for its owner only, without a name.
 fn nameless_file(path: &Path) -> io::Result<File> {
     remove_leftover(path)?;
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    let file = create_private(path)?;
     fs::remove_file(path)?;
     Ok(file)
 }

@@ -1,11 +1,15 @@
 //! Storage locations of the database and how it is opened.
 
-use redb::{Builder, Database, DatabaseError, StorageError, backends::InMemoryBackend};
+use super::copy::is_open_journal;
+use redb::{
+    Builder, Database, DatabaseError, StorageError,
+    backends::{FileBackend, InMemoryBackend},
+};
 use std::{
     env,
     fmt::Debug,
     fs, io,
-    os::unix::fs::MetadataExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering},
@@ -183,19 +187,26 @@ impl DirectoryStorage {
             Err(why) => return Err(of_directory(why)),
         }
         let unfinished = self.0.join(TEMP_FILE_NAME);
-        let database = match database_builder().create(&unfinished) {
-            Ok(database) => database,
-            Err(DatabaseError::DatabaseAlreadyOpen) => {
-                return Err(JournalOpenError::InUse { storage: self.name() });
+        let in_use = || JournalOpenError::InUse { storage: self.name() };
+        let file = match create_private(&unfinished) {
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
+                if is_open_journal(&unfinished) {
+                    return Err(in_use());
+                }
+                // Left by a process that was interrupted, or put there by somebody else.
+                fs::remove_file(&unfinished).and_then(|()| create_private(&unfinished))
             }
-            // Left by a process that was interrupted.
-            Err(_) if unfinished.metadata().is_ok_and(|it| it.len() > 0) => {
-                fs::remove_file(&unfinished).map_err(|why| self.open_error(why))?;
-                database_builder().create(&unfinished).map_err(|why| self.open_error(why))?
-            }
-            Err(why) => return Err(self.open_error(why)),
+            created => created,
         };
+        let file = file.map_err(|why| self.open_error(why))?;
+        let own = file.metadata().map_err(|why| self.open_error(why))?;
+        let backend = FileBackend::new(file).map_err(|why| self.open_error(why))?;
+        let created = database_builder().create_with_backend(backend);
+        let database = created.map_err(|why| self.open_error(why))?;
         database.close().map_err(|why| self.open_error(why))?;
+        if !has_name(&own, &unfinished) {
+            return Err(in_use());
+        }
         match fs::hard_link(&unfinished, self.file_path()) {
             Ok(()) => {}
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
@@ -204,6 +215,19 @@ impl DirectoryStorage {
         fs::remove_file(&unfinished).map_err(|why| self.open_error(why))?;
         sync_directory(&self.0).map_err(of_directory)
     }
+}
+
+/// Creates a file for its owner only. Whatever has the name already, a link in particular, is left as it is.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`], or another error of the system.
+pub(crate) fn create_private(path: &Path) -> io::Result<fs::File> {
+    fs::File::options().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Whether a file has this name.
+pub(crate) fn has_name(file: &fs::Metadata, path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|it| (it.dev(), it.ino()) == (file.dev(), file.ino()))
 }
 
 /// New names survive a crash only after the directory itself was synced.

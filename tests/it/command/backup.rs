@@ -246,4 +246,16 @@ async fn a_backup_that_fails_leaves_the_file_as_it_was() {
     drop(held);
     own(&[&["backup", "new"][..], &none].concat()).await.refuses(1, &["admin.sock"]);
     unchanged();
+
+    // What another user's link leads to stays as it is.
+    let target = elsewhere.path().join("target");
+    fs::write(&target, "of another user").unwrap();
+    std::os::unix::fs::symlink(&target, &part).unwrap();
+    own(&[&["backup", "new"][..], &none].concat()).await.refuses(1, &["cannot write new.part"]);
+    assert_eq!(fs::read_to_string(&target).unwrap(), "of another user");
+    fs::remove_file(&part).unwrap();
+    fs::hard_link(&target, &part).unwrap();
+    own(&[&["backup", "new"][..], &none].concat()).await.refuses(1, &["admin.sock"]);
+    assert_eq!(fs::read_to_string(&target).unwrap(), "of another user");
+    unchanged();
 }

@@ -1,4 +1,5 @@
 use super::*;
+use std::os::unix::fs::PermissionsExt as _;
 
 fn everything() -> Vec<StateChange> {
     let suspension =
@@ -381,4 +382,21 @@ async fn an_unfinished_file_of_an_interrupted_process_is_replaced() {
         running.stop_and_wait().await;
         assert!(!dir.path().join("journal.redb.new").exists());
     }
+}
+
+/// Another user may have put a link in its place, to a file that must stay as it is.
+#[tokio::test]
+async fn a_journal_is_its_owners_alone_and_created_through_no_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let (target, missing) = (dir.path().join("target"), dir.path().join("missing"));
+    std::fs::write(&target, "of another user").unwrap();
+    for leads_to in [&target, &missing] {
+        let own = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(leads_to, own.path().join("journal.redb.new")).unwrap();
+        RunningJournal::claimed(DirectoryStorage::new(own.path())).await.stop_and_wait().await;
+        let mode = own.path().join("journal.redb").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "of another user");
+    assert!(!missing.exists());
 }
