@@ -29,7 +29,6 @@ pub use attribution::{AttributeBy, Attributed, AttributedBytes, Attribution, att
 pub use finding::{Evidence, EvidenceValue, Finding, Gain, Severity, Subject};
 pub use findings::{Findings, Surplus};
 pub use lag_history::{LagChange, LagHistory};
-pub(crate) use remedy::quoted;
 pub use remedy::{Remedy, RemedyKind};
 pub use rules::{FAMILIES, Family, Rule, rule_of_code, rules};
 pub use situation::{AdviceInputs, Situation};

@@ -1,11 +1,12 @@
-//! Formatting and parsing of small values: sizes, durations, name patterns, and escaping of
-//! characters that a terminal would interpret.
+//! Formatting and parsing of small values: sizes, durations, name patterns, and text
+//! from outside in languages and on terminals that would interpret it.
 //!
 //! Knows nothing about targets and does no I/O.
 
 pub(crate) mod duration;
 pub(crate) mod escape;
 pub(crate) mod pattern;
+pub(crate) mod quote;
 pub(crate) mod size;
 
 /// `a, b and c`.

@@ -3,6 +3,7 @@
 //! Owns how commands are written: names are quoted for a POSIX shell, and addresses and logins are variables, so
 //! that a line can be pasted and no secret is shown.
 
+use crate::text::{escape::write_escaped_json, quote::shell_word};
 use couchdb_names::encode_part;
 
 /// What kind of remedy it is.
@@ -60,12 +61,13 @@ impl Remedy {
     #[must_use]
     pub fn recliner(says: impl Into<String>, arguments: &[&str]) -> Self {
         let words = std::iter::once("recliner".to_owned());
-        let words: Vec<String> =
-            words.chain(arguments.iter().map(|argument| quoted(argument))).collect();
+        let words: Vec<String> = words
+            .chain(arguments.iter().map(|argument| shell_word(argument).into_owned()))
+            .collect();
         Self::command(says, words.join(" "))
     }
 
-    /// A line for a shell; names in it are [`quoted`].
+    /// A line for a shell; names in it are [`shell_word`]s.
     #[must_use]
     pub fn command(says: impl Into<String>, line: impl Into<String>) -> Self {
         Self { kind: RemedyKind::Command, says: says.into(), text: Some(line.into()) }
@@ -77,7 +79,7 @@ impl Remedy {
     pub fn find_files(says: impl Into<String>, directories: &[&str], tests: &str) -> Self {
         let roots = match directories {
             [] => "\"$COUCHDB_DATA\"".to_owned(),
-            known => known.iter().map(|root| quoted(root)).collect::<Vec<_>>().join(" "),
+            known => known.iter().map(|root| shell_word(root)).collect::<Vec<_>>().join(" "),
         };
         Self::command(says, format!("find {roots} {tests}"))
     }
@@ -127,24 +129,48 @@ impl Remedy {
             line.push_str(&format!(" -X {method} -H 'Content-Type: application/json'"));
         }
         let path: String = path.iter().map(|part| format!("/{}", encoded(part))).collect();
-        line.push_str(&format!(" \"$COUCHDB_URL\"{}", quoted(&path)));
+        line.push_str(&format!(" \"$COUCHDB_URL\"{}", shell_word(&path)));
         if let Some(body) = body {
-            line.push_str(&format!(" -d {}", quoted_but_variables(&body.to_string())));
+            line.push_str(&format!(" -d {}", shell_word(&to_json(body))));
         }
         Self::command(says, line)
     }
+
+    /// A request as [`Self::couchdb`] writes it, whose strings at these JSON pointers begin with a variable.
+    #[must_use]
+    pub(super) fn couchdb_with_variables(
+        says: impl Into<String>,
+        path: &[&str],
+        body: &serde_json::Value,
+        variables: &[(&str, &str)],
+    ) -> Self {
+        let mut body = body.clone();
+        let mut variables_at = Vec::new();
+        for (number, (pointer, variable)) in variables.iter().enumerate() {
+            // No text of the body has so long a row of this letter.
+            let row = "x".repeat(body.to_string().len());
+            let stand_in = format!("{number}{row}{number}");
+            if let Some(serde_json::Value::String(text)) = body.pointer_mut(pointer) {
+                text.insert_str(0, &stand_in);
+                variables_at.push((stand_in, variable));
+            }
+        }
+        let Self { kind, says, text } = Self::couchdb(says, "POST", path, Some(&body));
+        let text = text.map(|text| {
+            variables_at.iter().rev().fold(text, |text, (stand_in, variable)| {
+                text.replace(stand_in, &format!("'\"${{{variable}}}\"'"))
+            })
+        });
+        Self { kind, says, text }
+    }
 }
 
-/// In the JSON of a request: the reader's address of CouchDB, user and password.
-pub(super) const URL_VARIABLE: &str = "${COUCHDB_URL}";
-pub(super) const USER_VARIABLE: &str = "${COUCHDB_USER}";
-pub(super) const PASSWORD_VARIABLE: &str = "${COUCHDB_PASSWORD}";
-
-/// A word for a POSIX shell, in which these variables are replaced.
-fn quoted_but_variables(word: &str) -> String {
-    [URL_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE]
-        .iter()
-        .fold(quoted(word), |word, name| word.replace(name, &format!("'\"{name}\"'")))
+/// JSON in which nothing is hidden.
+fn to_json(value: &serde_json::Value) -> String {
+    let mut out = Vec::new();
+    let written = write_escaped_json(&mut out, value);
+    debug_assert!(written.is_ok(), "a vector takes any JSON");
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// A part of a path; the slash of `_design/x` stays.
@@ -156,33 +182,11 @@ fn encoded(part: &str) -> String {
     }
 }
 
-/// A word for a POSIX shell.
-pub(crate) fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=@%,+".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
-
-    #[test]
-    fn a_hostile_name_stays_one_word() {
-        for (word, expected) in [
-            ("orders", "orders"),
-            ("db:couchdb@a/shards%2F0", "db:couchdb@a/shards%2F0"),
-            ("", "''"),
-            ("a b", "'a b'"),
-            ("$(rm -rf ~)", "'$(rm -rf ~)'"),
-            ("it's", r"'it'\''s'"),
-        ] {
-            assert_eq!(quoted(word), expected);
-        }
-    }
 
     #[test]
     fn a_request_can_be_pasted_and_shows_no_secret() {
@@ -205,5 +209,69 @@ mod tests {
             "curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"/db/_design/a%20b"
         );
         assert_eq!(text(Remedy::recliner("", &["explain", "a b"])), "recliner explain 'a b'");
+    }
+
+    const NAME: &str = "([ -~]|[^\u{0}]|['\"$`\\\\!\\-\n\r\u{202e}]|\\$\\(id\\)|`id`|\\$\\{COUCHDB_PASSWORD\\}|0x+0){1,12}";
+
+    /// The arguments that a shell gives to the commands of a line, each command after its name.
+    fn run(shell: &str, line: &str) -> String {
+        const STUBS: &str = "show() { printf '%s\\0' \"$@\"; }; for c in curl find recliner; do eval \"$c() { show $c \\\"\\$@\\\"; }\"; done";
+        let login = [
+            ("COUCHDB_URL", "http://couch"),
+            ("COUCHDB_USER", "me"),
+            ("COUCHDB_PASSWORD", "secret"),
+        ];
+        let script = format!("{STUBS}\n{line}");
+        let ran =
+            std::process::Command::new(shell).args(["-c", &script]).envs(login).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&ran.stderr), "", "{shell}: {line}");
+        String::from_utf8_lossy(&ran.stdout).into_owned()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn every_shell_runs_what_a_remedy_means(name in NAME, other in NAME) {
+            let words = |words: &[&str]| words.iter().map(|word| format!("{word}\0")).collect::<String>();
+            let post = ["-X", "POST", "-H", "Content-Type: application/json"];
+            let url = |path: &[&str]| {
+                let parts = path.iter().map(|part| format!("/{}", encode_part(part)));
+                format!("http://couch{}", parts.collect::<String>())
+            };
+            let body = json!({ "db": name, "url": "/x", "user": "", "more": other });
+            let filled = json!({ "db": name, "url": "http://couch/x", "user": "me", "more": other });
+            let variables = [("/url", "COUCHDB_URL"), ("/user", "COUCHDB_USER")];
+            let root = format!("/{name}");
+            for (remedy, head, last) in [
+                (Remedy::recliner("", &["compact", &name]), vec!["recliner", "compact"], name.clone()),
+                (
+                    Remedy::find_files("", &[&root, &other], "-ls"),
+                    vec!["find", &root, &other],
+                    "-ls".to_owned(),
+                ),
+                (Remedy::couchdb("", "GET", &[&name, &other], None), vec!["curl", "-u", "me"], url(&[&name, &other])),
+            ] {
+                let line = remedy.text.unwrap_or_default();
+                let meant = words(&[&head[..], &[&*last]].concat());
+                for shell in ["bash", "dash"] {
+                    prop_assert_eq!(run(shell, &line), &*meant, "{}: {}", shell, line);
+                }
+            }
+            for (remedy, sent) in [
+                (Remedy::couchdb("", "POST", &[&name], Some(&body)), &body),
+                (Remedy::couchdb_with_variables("", &[&name], &body, &variables), &filled),
+            ] {
+                let line = remedy.text.unwrap_or_default();
+                prop_assert_eq!(line.lines().count(), 1, "{}", line);
+                for shell in ["bash", "dash"] {
+                    let ran = run(shell, &line);
+                    let address = url(&[&name]);
+                    let head = [&["curl", "-u", "me"], &post[..], &[&*address, "-d"]].concat();
+                    let Some(rest) = ran.strip_prefix(&words(&head)) else { panic!("{line}: {ran}") };
+                    let read: serde_json::Value = serde_json::from_str(rest.trim_end_matches('\0')).unwrap();
+                    prop_assert_eq!(&read, sent, "{}: {}", shell, line);
+                }
+            }
+        }
     }
 }

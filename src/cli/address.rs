@@ -1,7 +1,7 @@
 //! Commands to paste that reach the recliner that was asked, where that is not the one they reach by themselves.
 
 use super::service_client::DEFAULT_URL;
-use crate::{advice::quoted, serve::report::AdviceRemedy};
+use crate::{serve::report::AdviceRemedy, text::quote::shell_word};
 
 /// The address after a direct read: which recliner watches the cluster is the reader's to know.
 pub(super) const UNKNOWN_URL: &str = "$RECLINER_URL";
@@ -15,7 +15,8 @@ pub(super) fn address(remedy: &mut [AdviceRemedy], url: &str) {
     if url == DEFAULT_URL {
         return;
     }
-    let word = if url.starts_with('$') { format!("\"{url}\"") } else { quoted(url) };
+    let word =
+        if url.starts_with('$') { format!("\"{url}\"") } else { shell_word(url).into_owned() };
     for text in remedy.iter_mut().filter_map(|step| step.text.as_mut()) {
         let asks = ASKING.iter().find(|verb| text.strip_prefix(**verb).is_some_and(is_end_of_word));
         if let Some(verb) = asks {

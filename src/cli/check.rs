@@ -9,6 +9,7 @@ use super::{
 use crate::{
     config::{self, Flags},
     serve::http::WebAccess,
+    text::quote::comment,
 };
 
 pub(super) fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
@@ -30,7 +31,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
     }
     let mut text = String::new();
     for finding in &loaded.findings {
-        text.push_str(&format!("# {finding}\n"));
+        text.push_str(&comment(&finding.to_string()));
     }
     text.push_str(&config::to_yaml(&loaded.settings));
     print(&text)?;

@@ -1,7 +1,7 @@
 //! A document to be written, as YAML or as JSON.
 
-use crate::text::duration;
-use std::{fmt::Write as _, path::Path, time::Duration};
+use crate::text::{duration, quote::yaml_scalar};
+use std::{path::Path, time::Duration};
 
 /// A node that is to be written.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,11 +82,7 @@ impl Output {
                     if at > 0 || !after_dash {
                         indent(depth, out);
                     }
-                    if plain(key) {
-                        out.push_str(key);
-                    } else {
-                        quote(key, out);
-                    }
+                    out.push_str(&yaml_scalar(key));
                     out.push(':');
                     value.after_colon(depth, out);
                 }
@@ -150,8 +146,7 @@ impl Output {
             Self::Nothing => out.push_str("null"),
             Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
             Self::Number(digits) => out.push_str(digits),
-            Self::Text(text) if plain(text) => out.push_str(text),
-            Self::Text(text) => quote(text, out),
+            Self::Text(text) => out.push_str(&yaml_scalar(text)),
             // Only empty ones come here.
             Self::List(_) => out.push_str("[]"),
             Self::Map(_) => out.push_str("{}"),
@@ -163,39 +158,4 @@ fn indent(depth: usize, out: &mut String) {
     for _ in 0..depth {
         out.push_str("  ");
     }
-}
-
-/// Whether a text is a word that no YAML, of version 1.1 either, takes for anything else:
-/// our own keys and labels. Everything else is quoted.
-fn plain(text: &str) -> bool {
-    const TAKEN: [&str; 10] =
-        ["null", "true", "false", "yes", "no", "on", "off", "y", "n", "infinity"];
-    let word = text.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-    word && !TAKEN.contains(&text)
-}
-
-/// A double-quoted scalar; what is not printable ASCII is escaped, so that no reader folds
-/// or drops it.
-fn quote(text: &str, out: &mut String) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            ' '..='~' => out.push(c),
-            _ => {
-                let code = u32::from(c);
-                let written = match code {
-                    0..=0xff => write!(out, "\\x{code:02x}"),
-                    0x100..=0xffff => write!(out, "\\u{code:04x}"),
-                    _ => write!(out, "\\U{code:08x}"),
-                };
-                debug_assert!(written.is_ok(), "a String takes whatever is written");
-            }
-        }
-    }
-    out.push('"');
 }

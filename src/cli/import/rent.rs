@@ -11,7 +11,7 @@ use super::super::{
 use crate::{
     model::rounding::to_bytes,
     serve::report::{OutlookLine, RentProposal, WhatIf},
-    text::size::format_size,
+    text::{quote, size::format_size},
 };
 
 /// The columns of the comments.
@@ -136,12 +136,12 @@ fn keeps_waste(proposal: &RentProposal, smoosh: &OutlookLine, proposed: &Outlook
 
 /// The same lines, each a comment.
 fn commented_out(config: &str) -> String {
-    config.lines().map(|line| format!("# {line}\n")).collect()
+    config.lines().map(quote::comment).collect()
 }
 
 /// A sentence as lines of comment.
 fn comment(text: &str) -> String {
-    table::paragraph(text, WIDTH).lines().map(|line| format!("# {line}\n")).collect()
+    table::paragraph(text, WIDTH).lines().map(quote::comment).collect()
 }
 
 #[cfg(test)]

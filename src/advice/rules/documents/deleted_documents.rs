@@ -2,10 +2,7 @@
 
 use super::super::Rule;
 use crate::{
-    advice::{
-        DbSurvey, Finding, Findings, Gain, Remedy, Severity, Situation, Subject,
-        remedy::{PASSWORD_VARIABLE, URL_VARIABLE, USER_VARIABLE},
-    },
+    advice::{DbSurvey, Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
     model::correction::TOMBSTONE_BYTES,
     table::DbIx,
     text::{grouped, size::format_size_short},
@@ -69,9 +66,8 @@ fn finding(
         )
     };
     let into = format!("{name}-new");
-    let login = json!({ "basic": { "username": USER_VARIABLE, "password": PASSWORD_VARIABLE } });
-    let address =
-        |db: &str| json!({ "url": format!("{URL_VARIABLE}/{}", encode_part(db)), "auth": login });
+    let login = json!({ "basic": { "username": "", "password": "" } });
+    let address = |db: &str| json!({ "url": format!("/{}", encode_part(db)), "auth": login });
     let replication = json!({
         "source": address(name), "target": address(&into), "create_target": true,
         "selector": { "_deleted": { "$exists": false } },
@@ -87,13 +83,20 @@ fn finding(
             None,
         ));
     }
-    remedy.push(Remedy::couchdb(
+    remedy.push(Remedy::couchdb_with_variables(
         format!(
             "Copy the database without them to {into}. A node then uses $COUCHDB_URL, $COUCHDB_USER and $COUCHDB_PASSWORD itself:"
         ),
-        "POST",
         &["_replicate"],
-        Some(&replication),
+        &replication,
+        &[
+            ("/source/url", "COUCHDB_URL"),
+            ("/source/auth/basic/username", "COUCHDB_USER"),
+            ("/source/auth/basic/password", "COUCHDB_PASSWORD"),
+            ("/target/url", "COUCHDB_URL"),
+            ("/target/auth/basic/username", "COUCHDB_USER"),
+            ("/target/auth/basic/password", "COUCHDB_PASSWORD"),
+        ],
     ));
     remedy.push(Remedy::copy_document(
         format!("A replication leaves out who may read and write; copy that too, then switch clients to {into}:"),

@@ -2,10 +2,13 @@
 
 use super::{super::Rule, directories_of};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject, remedy::quoted},
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
     model::target::TargetId,
     table::{CompactionFiles, Node},
-    text::size::format_size_short,
+    text::{
+        quote::{find_pattern, shell_word},
+        size::format_size_short,
+    },
 };
 
 pub(super) const RULE: Rule = Rule {
@@ -73,7 +76,8 @@ fn finding(
 
 fn remedy(node: &Node, shard: &str) -> Vec<Remedy> {
     let ignored = ("smoosh.ignore", shard);
-    let files = format!("-path {}", quoted(&format!("*/{shard}.couch.compact.*")));
+    let files =
+        format!("-path {}", shell_word(&format!("*/{}.couch.compact.*", find_pattern(shard))));
     let directories = directories_of(node);
     vec![
         Remedy::set_config("Keep smoosh from starting it again:", &node.name, ignored, "true"),

@@ -5,7 +5,11 @@ use crate::{
     advice::{Finding, Findings, Remedy, Severity, Situation, Subject},
     plan::Plan,
     table::NodeIx,
-    text::{counted, listed, size::format_size_short},
+    text::{
+        counted, listed,
+        quote::{promql_string, yaml_scalar},
+        size::format_size_short,
+    },
 };
 use std::collections::BTreeSet;
 
@@ -94,8 +98,14 @@ fn configuration(nodes: &[String]) -> String {
     let mut lines = "headroom:\n  volumes:".to_owned();
     for node in nodes.iter().take(MAX_LINES) {
         let host = node.split_once('@').map_or(&**node, |(_, host)| host);
+        let instance = promql_string(&format!("{host}:9100"));
+        let query = format!(
+            "node_filesystem_avail_bytes{{instance={instance},mountpoint=\"/opt/couchdb/data\"}}"
+        );
         lines.push_str(&format!(
-            "\n    - nodes: [{node}]\n      prometheus:\n        url: http://prometheus:9090\n        query: 'node_filesystem_avail_bytes{{instance=\"{host}:9100\",mountpoint=\"/opt/couchdb/data\"}}'"
+            "\n    - nodes: [{}]\n      prometheus:\n        url: http://prometheus:9090\n        query: {}",
+            yaml_scalar(node),
+            yaml_scalar(&query)
         ));
     }
     if let Some(more) = nodes.len().checked_sub(MAX_LINES).filter(|more| *more > 0) {
@@ -129,7 +139,10 @@ mod tests {
             "recliner does not know how much space is free on couchdb@a and couchdb@b, so nothing larger than 1 GiB is compacted there: 2 files and indexes wait (2 GiB to free)."
         );
         let lines = only.remedy[0].text.as_deref().unwrap_or_default();
-        assert!(lines.starts_with("headroom:\n  volumes:\n    - nodes: [couchdb@a]\n"), "{lines}");
+        assert!(
+            lines.starts_with("headroom:\n  volumes:\n    - nodes: [\"couchdb@a\"]\n"),
+            "{lines}"
+        );
         assert!(lines.contains("instance=\"b:9100\""), "{lines}");
     }
 

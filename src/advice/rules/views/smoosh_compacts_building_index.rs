@@ -5,7 +5,7 @@ use crate::{
     advice::{Finding, Findings, Gain, Remedy, Severity, Situation},
     jobs::{Job, JobKey, JobKind, Jobs},
     model::{channel::Mode, records::JobOwner, settings::work::SmooshMode},
-    text::{counted, listed},
+    text::{counted, listed, quote::yaml_scalar},
 };
 use std::collections::BTreeSet;
 
@@ -74,6 +74,7 @@ fn remedy(situation: &Situation<'_>) -> Vec<Remedy> {
         // The list in the configuration replaces the default one.
         let mut channels = smoosh.takeover.clone();
         channels.extend(VIEW_CHANNELS.into_iter().filter(|it| !is_listed(*it)).map(str::to_owned));
+        let channels: Vec<_> = channels.iter().map(|channel| yaml_scalar(channel)).collect();
         remedy.push(Remedy::configuration(
             "Let recliner compact views instead of smoosh, in enforce mode:",
             format!("smoosh:\n  mode: takeover\n  takeover: [{}]", channels.join(", ")),
