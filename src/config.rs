@@ -26,9 +26,9 @@ pub use problem::{Finding, Place, Problem, Problems, redact_secrets};
 pub use web::{ClientCertificates, PasswordHash, Pem, Placed, WebConfig, WebTls, read_web};
 pub use write::{policy_to_yaml, schema, to_json, to_yaml};
 
-use crate::model::settings::Settings;
+use crate::{model::settings::Settings, text::size::format_size_short};
 use std::{
-    io::Read as _,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -67,6 +67,19 @@ pub fn read_file(path: &Path, flag: &'static str) -> Result<Vec<u8>, Problems> {
             Problems::of_file(&path.display().to_string(), says)
         },
     )?;
+    Ok(bytes)
+}
+
+/// Reads a file that a user names, which may be a device without an end.
+///
+/// # Errors
+/// The system's error, or that it has more than `limit` bytes.
+pub(crate) fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::other(format!("it has more than {}", format_size_short(limit))));
+    }
     Ok(bytes)
 }
 

@@ -6,15 +6,19 @@ use super::{
     CommandError, Exit,
     args::{Daemon, Format, ImportArgs, ImportAs},
     next_step::{AFTER_IMPORT, print_next_step},
-    print, print_note, read_once,
+    print, print_note, printable, read_once,
 };
 use crate::{
     config,
     import::{self, Imported},
     model::window,
     sources::couchdb::describe,
+    text::quote::comment,
 };
 use compaction_settings::NodeConfig;
+
+/// The largest file of settings that is read.
+const MAX_INI_BYTES: u64 = 4 << 20;
 
 pub(super) async fn run(args: ImportArgs) -> Result<Exit, CommandError> {
     match args.rule {
@@ -45,7 +49,7 @@ async fn equal(args: ImportArgs) -> Result<Exit, CommandError> {
         ));
     }
     print(&yaml(&imported))?;
-    imported.findings.iter().for_each(|finding| print_note(&finding.to_string()));
+    imported.findings.iter().for_each(|finding| print_note(&printable(&finding.to_string())));
     print_next_step(Format::Table, AFTER_IMPORT);
     Ok(if imported.is_equal() { Exit::Done } else { Exit::Failed })
 }
@@ -53,7 +57,7 @@ async fn equal(args: ImportArgs) -> Result<Exit, CommandError> {
 fn yaml(imported: &Imported) -> String {
     let mut text = String::new();
     for line in imported.summary() {
-        text.push_str(&format!("# {line}\n"));
+        text.push_str(&comment(&line));
     }
     text.push_str(&config::write::channels_yaml(&imported.channels));
     text.push_str(&format!("limits: {{per_node: {}}}\n", imported.per_node.max(1)));
@@ -63,7 +67,7 @@ fn yaml(imported: &Imported) -> String {
 fn from_files(args: &ImportArgs) -> Result<NodeConfig, CommandError> {
     let mut files = Vec::new();
     for path in &args.ini {
-        let bytes = std::fs::read(path)
+        let bytes = config::read_at_most(path, MAX_INI_BYTES)
             .map_err(|why| CommandError::usage(format!("cannot read {}: {why}", path.display())))?;
         files.push((path.display().to_string(), bytes));
     }

@@ -11,11 +11,12 @@ use super::{
 };
 use crate::{
     advice::preflight::{DesignDocument, PresentDesign},
+    config,
     serve::report::{Preflight, PreflightQuestion},
     sources::present_design::read_design,
 };
 use serde_json::value::RawValue;
-use std::{fs, path::Path};
+use std::path::Path;
 use wall_clock::Clock;
 
 /// The largest file that is read: CouchDB takes documents of up to 8 MB, and a service questions of 2 MiB.
@@ -62,11 +63,7 @@ fn question(args: &PreflightArgs) -> Result<PreflightQuestion, CommandError> {
 }
 
 fn read(file: &Path) -> Result<String, String> {
-    let size = fs::metadata(file).map_err(|why| why.to_string())?.len();
-    if size > MAX_FILE {
-        return Err(format!("it has {size} bytes, and a design document at most {MAX_FILE}"));
-    }
-    let bytes = fs::read(file).map_err(|why| why.to_string())?;
+    let bytes = config::read_at_most(file, MAX_FILE).map_err(|why| why.to_string())?;
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 

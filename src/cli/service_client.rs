@@ -6,7 +6,10 @@
 #![expect(clippy::doc_markdown, reason = "the flags' comments are printed, not rendered")]
 
 use super::{CommandError, Exit, print_error, printable};
-use crate::serve::report::{Failed, Success};
+use crate::{
+    config,
+    serve::report::{Failed, Success},
+};
 use bytes::Bytes;
 use clap::Args as Flags;
 use couchdb_client::Address;
@@ -17,10 +20,12 @@ use reqwest::{
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
-    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
+
+/// The largest file of certificates or a key that is read.
+const MAX_PEM_BYTES: u64 = 1 << 20;
 
 /// The default address of a recliner.
 pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:10984";
@@ -442,8 +447,8 @@ fn refused(status: StatusCode, failed: Failed) -> CommandError {
     CommandError { exit, conflict: failed.data, is_transient, ..CommandError::failed(why) }
 }
 
-fn read(flag: &str, path: &PathBuf) -> Result<Vec<u8>, CommandError> {
-    fs::read(path).map_err(|why| {
+fn read(flag: &str, path: &Path) -> Result<Vec<u8>, CommandError> {
+    config::read_at_most(path, MAX_PEM_BYTES).map_err(|why| {
         CommandError::usage(format!("{flag}={} cannot be read: {why}", path.display()))
     })
 }

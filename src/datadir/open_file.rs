@@ -3,11 +3,14 @@
 use couchdb_files::Bytes;
 use rustix::{
     fd::{AsFd, OwnedFd},
-    fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat},
+    fs::{CWD, FileType, Mode, OFlags, SeekFrom, Stat, fstat, openat, seek},
     io::{Errno, pread},
     path::Arg,
 };
 use std::{io, path::Path};
+
+/// The first step back in search of a hole's beginning.
+const FIRST_STEP_BYTES: u64 = 1 << 20;
 
 /// An open regular file and its metadata at that time.
 #[derive(Debug)]
@@ -56,9 +59,59 @@ impl Bytes for OpenFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         Ok(pread(&self.fd, buf, offset)?)
     }
+
+    fn end_of_data(&self, end: u64) -> u64 {
+        // The system finds only what is next in a file, so the hole before `end` is felt for in steps that grow.
+        let (mut start, mut step) = (end, FIRST_STEP_BYTES);
+        while start > 0 {
+            let from = start.saturating_sub(step);
+            let is_hole = match seek(&self.fd, SeekFrom::Data(from)) {
+                Ok(next) => next >= start,
+                // There is no data up to the end of the file.
+                Err(Errno::NXIO) => true,
+                Err(_) => false,
+            };
+            match (is_hole, step) {
+                (true, _) => (start, step) = (from, step.saturating_mul(2)),
+                (false, FIRST_STEP_BYTES) => break,
+                (false, _) => step = FIRST_STEP_BYTES,
+            }
+        }
+        start
+    }
 }
 
 /// A file's size; the kernel never reports a negative one.
 pub(super) fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs::File, os::unix::fs::FileExt as _};
+    use tokio::time::Instant;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_sparse_terabyte_is_searched_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sparse.couch");
+        let file = File::create(&path).unwrap();
+        file.set_len(1 << 40).unwrap();
+        let begun = Instant::now();
+        let read = |path: &Path| couchdb_files::read(&OpenFile::open_path(path).unwrap());
+        assert!(read(&path).is_err());
+        // Data far from the end is still found.
+        for at in [3 * MIB + 77, 1 << 33, (1 << 39) + 5] {
+            file.write_all_at(b"x", at).unwrap();
+            let opened = OpenFile::open_path(&path).unwrap();
+            let end = opened.end_of_data(1 << 40);
+            assert!(end > at && end <= at + 2 * MIB, "{end} for {at}");
+            assert!(opened.end_of_data(end) > at);
+        }
+        assert!(read(&path).is_err());
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+    }
 }

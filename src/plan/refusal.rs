@@ -210,7 +210,7 @@ impl RefusalReason {
             Self::OtherCopyRunning => "another copy of the range goes first",
             Self::Running => "it is being compacted",
             Self::Building => "the view is being built",
-            Self::CoolDown => "it failed recently",
+            Self::CoolDown => "it failed or was cleaned up recently",
             Self::Quarantined => "it failed repeatedly and waits for recliner release",
             Self::Futile => "a compaction would free too little of the file",
             Self::Stale => "its facts are too old and must be read again first",
@@ -237,7 +237,9 @@ impl RefusalReason {
             Self::Quarantined => {
                 "it failed `failure.quarantine_after` times in a row and waits to be released."
             }
-            Self::CoolDown => "it failed recently.",
+            Self::CoolDown => {
+                "it failed recently, ended without a trace, or was cleaned up and left files."
+            }
             Self::Futile => {
                 "a compaction would free less than 5% of the file by its sizes, or less than an eighth by what the last compaction left of it. What concurrent writes added then counts as waste once there are four times fewer."
             }

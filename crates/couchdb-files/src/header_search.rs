@@ -49,6 +49,11 @@ pub(super) fn find_newest<T>(
     // A header in a block that would begin at the end of the file has no bytes yet.
     let mut end = size.div_ceil(BLOCK_BYTES);
     for blocks in FIRST_BATCHES.into_iter().chain(iter::repeat(MAX_BATCH)) {
+        if blocks == MAX_BATCH {
+            // Zeros are no header, and of a sparse file there may be terabytes.
+            end =
+                bytes.end_of_data(end.saturating_mul(BLOCK_BYTES).min(size)).div_ceil(BLOCK_BYTES);
+        }
         if end <= last {
             break;
         }

@@ -40,6 +40,11 @@ pub trait Bytes {
     ///
     /// The error of reading.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
+
+    /// Where the data before `end` ends, if it is known that only zeros follow up to there.
+    fn end_of_data(&self, end: u64) -> u64 {
+        end
+    }
 }
 
 impl Bytes for &[u8] {

@@ -207,7 +207,7 @@ impl JobState {
         let rest = rest.filter(|_| !forced);
         if let Some(rest) = rest {
             return Err(NotStarted::BackingOff(match rest {
-                Backoff::CoolDown { .. } => "failed recently",
+                Backoff::CoolDown { .. } => "rests after its last job",
                 Backoff::Quarantined { .. } => "is in quarantine",
                 Backoff::Futile { .. } => "would free no more than its last compaction did",
             }));
@@ -348,7 +348,9 @@ impl JobState {
         self.totals.count(outcome);
         let before = self.target_records.get(&outcome.target).cloned().unwrap_or_default();
         let mut after = before.clone();
-        after.record_outcome(outcome, ended.after, &settings.failure);
+        if !ended.may_have_run {
+            after.record_outcome(outcome, ended.after, &settings.failure);
+        }
         let done = !matches!(outcome.ending, JobResult::Failed | JobResult::Lost);
         // For most copies of a view, no later reading shows whether a request arrived. Such a copy
         // counts as done; the view is measured again after its last copy.

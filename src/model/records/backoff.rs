@@ -18,9 +18,9 @@ use wall_clock::Moment;
 pub struct TargetRecord {
     /// Consecutive failures.
     pub failures: u32,
-    /// The time of the last one.
+    /// When the cool-down began.
     pub failed_at: Option<Moment>,
-    /// The end of the cool-down after the last one.
+    /// When it ends.
     pub rests_until: Option<Moment>,
     /// When it was quarantined after too many failures.
     pub quarantined_since: Option<Moment>,
@@ -37,9 +37,9 @@ pub struct TargetRecord {
 /// Why a target is not started for now, as the planner reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backoff {
-    /// It failed recently.
+    /// It failed recently, or was lost or cleaned up.
     CoolDown {
-        /// The time of the failure.
+        /// When its last job ended.
         since: Moment,
         /// The end of the cool-down.
         until: Moment,
@@ -73,39 +73,59 @@ impl TargetRecord {
     ///
     /// A failure of recliner's own job starts a cool-down that doubles each time. A success,
     /// no matter who started the job, clears all failures and completes an order; what it left is
-    /// remembered where another compaction would leave it too. A lost job changes nothing. Failures of jobs
-    /// that others started are ignored.
+    /// remembered where another compaction would leave it too. recliner's own jobs that are lost are no
+    /// failures, but start the same cool-down: a server that accepts requests and shows nothing of them would be
+    /// asked without end. So do its cleanups, of which no reading shows what they did. Failures of jobs that
+    /// others started are ignored.
     pub fn record_outcome(
         &mut self,
         outcome: &Outcome,
         left: AfterCompaction,
         failure: &FailureSettings,
     ) {
+        let is_own = outcome.owner == JobOwner::Recliner;
         match outcome.ending {
-            JobResult::Lost => {}
-            JobResult::Failed if outcome.owner == JobOwner::Other => {}
+            JobResult::Lost | JobResult::Failed if !is_own => {}
+            JobResult::Lost => self.rest_longer(outcome.ended_at, failure),
             JobResult::Failed => self.record_failure(outcome.ended_at, failure),
             JobResult::Freed
             | JobResult::NothingFreed
             | JobResult::Grew
             | JobResult::Unmeasured => {
-                let Self { copies_done, futile, .. } = std::mem::take(self);
+                let Self { copies_done, futile, failed_at, rests_until, .. } = std::mem::take(self);
                 // Of most copies of a view it is not known what their compaction left.
                 let futile = match left.file_bytes {
                     Some(_) => Futile::from_outcome(outcome, left),
                     None => futile,
                 };
                 *self = Self { copies_done, futile, ..Self::default() };
+                if is_own && outcome.kind == TargetKind::Cleanup {
+                    (self.failed_at, self.rests_until) = (failed_at, rests_until);
+                    self.rest_longer(outcome.ended_at, failure);
+                }
             }
         }
+    }
+
+    /// Starts a cool-down, twice as long as the one before unless that has been over for as long.
+    fn rest_longer(&mut self, at: Moment, failure: &FailureSettings) {
+        let before = self.failed_at.zip(self.rests_until);
+        let before = before.map(|(from, until)| (from.age(until), until));
+        let recent = before.filter(|(rest, until)| at <= until.plus(*rest));
+        let rest = recent.map_or(failure.cool_down, |(rest, _)| rest.saturating_mul(2));
+        self.rest(at, rest.max(failure.cool_down).min(failure.cool_down_max));
+    }
+
+    fn rest(&mut self, at: Moment, rest: Duration) {
+        self.failed_at = Some(at);
+        self.rests_until = Some(at.plus(rest.max(Duration::from_secs(1))));
     }
 
     fn record_failure(&mut self, at: Moment, failure: &FailureSettings) {
         self.failures = self.failures.saturating_add(1);
         let doublings = self.failures.saturating_sub(1).min(31);
         let rest = failure.cool_down.saturating_mul(1 << doublings).min(failure.cool_down_max);
-        self.failed_at = Some(at);
-        self.rests_until = Some(at.plus(rest.max(Duration::from_secs(1))));
+        self.rest(at, rest);
         if self.failures >= failure.quarantine_after.max(1) {
             self.quarantined_since.get_or_insert(at);
         }

@@ -21,7 +21,7 @@ use http::{HeaderName, HeaderValue};
 use password_queue::PasswordQueue;
 use std::{
     collections::BTreeMap,
-    fmt, fs,
+    fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -32,7 +32,7 @@ use users::Users;
 const FLAG: &str = "--web.config.file";
 
 /// The maximum size of a PEM file, in bytes.
-const MAX_PEM: usize = 1 << 20;
+const MAX_PEM: u64 = 1 << 20;
 
 /// Access control of the HTTP server. Without a file: plain HTTP, without users.
 #[derive(Clone, Debug, Default)]
@@ -239,19 +239,8 @@ fn pem_bytes(
 }
 
 fn read_pem(path: &Path) -> Result<Vec<u8>, String> {
-    use std::io::Read as _;
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(MAX_PEM).unwrap_or(u64::MAX).saturating_add(1);
-    fs::File::open(path)
-        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
-        .map_err(|why| format!("{} cannot be read: {why}", path.display()))?;
-    if bytes.len() > MAX_PEM {
-        return Err(format!(
-            "{} is longer than 1 MiB, too long for a certificate or key",
-            path.display()
-        ));
-    }
-    Ok(bytes)
+    config::read_at_most(path, MAX_PEM)
+        .map_err(|why| format!("{} cannot be read: {why}", path.display()))
 }
 
 #[cfg(test)]

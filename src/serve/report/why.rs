@@ -6,6 +6,7 @@ use crate::{
         channel::{Channel, Mode},
         records::{Backoff, JournalFailure},
         rounding::to_bytes,
+        target::TargetKind,
     },
     plan::{MAX_COUNTED_WORK, Plan, Refusal, RefusalReason, SlotReservation},
     table::TargetRef,
@@ -100,8 +101,13 @@ fn sentence(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
                 "the view is being built: a compaction now would index its changes twice".to_owned()
             }
         },
+        RefusalReason::CoolDown if target.kind() == TargetKind::Cleanup => format!(
+            "its last cleanup was requested {} ago; it is repeated after {}",
+            seconds(value),
+            seconds(limit)
+        ),
         RefusalReason::CoolDown => format!(
-            "its last compaction failed {} ago; it is retried after {}",
+            "its last compaction failed, or ended without a trace, {} ago; it is retried after {}",
             seconds(value),
             seconds(limit)
         ),

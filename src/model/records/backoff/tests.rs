@@ -81,8 +81,13 @@ fn a_cool_down_ends_by_itself_and_any_success_clears_the_failures() {
     assert_eq!(rest_of(&remembered, None, None, 1_599), rest);
     assert_eq!(rest_of(&remembered, None, None, 1_600), None);
     let lost = outcome(JobResult::Lost, 1_700, [None; 3]);
+    let theirs = Outcome { owner: JobOwner::Other, ..lost.clone() };
+    let before = remembered.clone();
+    remembered.record_outcome(&theirs, AfterCompaction::default(), &FAILURE);
+    assert_eq!(remembered, before, "others may ask as often as they like");
     remembered.record_outcome(&lost, AfterCompaction::default(), &FAILURE);
-    assert_eq!(remembered.failures, 1, "a lost job changes nothing");
+    assert_eq!(remembered.failures, 1, "a lost job is no failure");
+    assert!(rest_of(&remembered, None, None, 1_701).is_some(), "and not repeated at once");
     let theirs = Outcome { owner: JobOwner::Other, ..failed(1_800) };
     remembered.record_outcome(&theirs, AfterCompaction::default(), &FAILURE);
     assert_eq!(remembered.failures, 1, "failures of others are ignored");
@@ -90,6 +95,28 @@ fn a_cool_down_ends_by_itself_and_any_success_clears_the_failures() {
     let theirs = Outcome { owner: JobOwner::Other, ..outcome(JobResult::Freed, 1_900, good) };
     remembered.record_outcome(&theirs, AfterCompaction::default(), &FAILURE);
     assert!(remembered.is_empty());
+}
+
+/// A server that accepts requests and shows nothing of them, and files that no cleanup deletes.
+#[test]
+fn what_leaves_no_trace_is_repeated_ever_more_rarely() {
+    let cleaned =
+        |at| Outcome { kind: TargetKind::Cleanup, ..outcome(JobResult::Unmeasured, at, [None; 3]) };
+    for ended in [|at| outcome(JobResult::Lost, at, [None; 3]), cleaned as fn(u64) -> Outcome] {
+        let (mut remembered, mut now, mut rests) = (TargetRecord::default(), 1_000, Vec::new());
+        for _ in 0..5 {
+            remembered.record_outcome(&ended(now), AfterCompaction::default(), &FAILURE);
+            let over = (now..).find(|now| rest_of(&remembered, None, None, *now).is_none());
+            rests.push(over.unwrap() - now);
+            now = over.unwrap() + 10;
+        }
+        assert_eq!(rests, [600, 1_200, 2_400, 3_600, 3_600]);
+        assert_eq!((remembered.failures, remembered.quarantined_since), (0, None));
+        // After a long calm it begins anew.
+        now += 3_601;
+        remembered.record_outcome(&ended(now), AfterCompaction::default(), &FAILURE);
+        assert_eq!(rest_of(&remembered, None, None, now + 600), None);
+    }
 }
 
 #[test]
