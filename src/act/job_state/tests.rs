@@ -144,7 +144,7 @@ async fn a_start_is_checked_by_its_targets_id_not_by_its_position_in_the_plan() 
     // It failed. A plan that does not know that yet starts nothing, and the old order does not
     // apply.
     let refused = follower.accept_start(intent.clone(), None).await;
-    assert_eq!(refused, Err(NotStarted::BackingOff("failed recently")));
+    assert_eq!(refused, Err(NotStarted::BackingOff("rests after its last job")));
     let refused = follower.accept_start(intent, Some(ordered)).await;
     assert_eq!(refused, Err(NotStarted::OrderGone), "the order was already used");
 }

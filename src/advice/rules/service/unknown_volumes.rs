@@ -143,7 +143,7 @@ mod tests {
             lines.starts_with("headroom:\n  volumes:\n    - nodes: [\"couchdb@a\"]\n"),
             "{lines}"
         );
-        assert!(lines.contains("instance=\"b:9100\""), "{lines}");
+        assert!(lines.contains(r#"instance=\"b:9100\""#), "{lines}");
     }
 
     #[test]
