@@ -38,7 +38,7 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much of the feed is read in a second, and at once after a pause. The rest waits in CouchDB,
 /// which keeps one row for each database and type of event.
 const MAX_BYTES_PER_SECOND: f64 = (1 << 20) as f64;
-const BURST: Duration = Duration::from_secs(4);
+const BURST: Duration = Duration::from_secs(1);
 
 /// What a row takes beside its texts.
 const ROW_BYTES: usize = 64;

@@ -28,8 +28,9 @@ use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
-/// Maximum number of events in batches that wait to be written. A larger batch waits alone.
-pub(super) const MAX_QUEUED_EVENTS: usize = 1 << 16;
+/// Maximum number of events in batches that wait to be written, so that the file can be closed within seconds. A
+/// larger batch waits alone.
+pub(super) const MAX_QUEUED_EVENTS: usize = 1 << 14;
 
 /// State of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
