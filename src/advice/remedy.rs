@@ -67,6 +67,12 @@ impl Remedy {
         Self::command(says, words.join(" "))
     }
 
+    /// The order to a running recliner to compact a target that no channel may take.
+    #[must_use]
+    pub fn compact(says: impl Into<String>, target: &str) -> Self {
+        Self::recliner(says, &["compact", "--force", target])
+    }
+
     /// A line for a shell; names in it are [`shell_word`]s.
     #[must_use]
     pub fn command(says: impl Into<String>, line: impl Into<String>) -> Self {

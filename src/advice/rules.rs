@@ -33,6 +33,8 @@ pub struct Rule {
     pub because: &'static str,
     /// The severities that its findings may have.
     pub severities: &'static [Severity],
+    /// Why `tests/remedies` cannot carry out its remedies on a real CouchDB; none if it does.
+    pub untried: Option<&'static str>,
     /// Looks for findings.
     pub check: fn(&Situation<'_>, &mut Findings),
 }
@@ -95,6 +97,17 @@ mod tests {
                 "{code}"
             );
         }
+    }
+
+    #[test]
+    fn remedies_are_tried_on_a_real_couchdb_or_the_rule_says_why_not() {
+        let script = include_str!("../../tests/remedies");
+        let tried = script
+            .lines()
+            .filter_map(|line| line.strip_prefix("@situation(\"")?.strip_suffix("\")"));
+        let tried: BTreeSet<&str> = tried.collect();
+        let claimed = rules().filter(|rule| rule.untried.is_none()).map(|rule| rule.code);
+        assert_eq!(tried, claimed.collect());
     }
 
     #[test]

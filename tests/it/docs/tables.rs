@@ -64,8 +64,11 @@ fn the_book_has_the_alerts() {
 fn the_book_has_the_advice() {
     let rule = |rule: &Rule| {
         let severities = codes(rule.severities.iter().map(|it| it.label()));
-        let Rule { code, finds, because, .. } = rule;
-        format!("#### `{code}`\n\n{finds} Severity: {severities}.\n\n{because}\n\n")
+        let Rule { code, finds, because, untried, .. } = rule;
+        let untried = untried.map_or_else(String::new, |why| {
+            format!(" Its remedies were not tried on a real CouchDB: {why}.")
+        });
+        format!("#### `{code}`\n\n{finds} Severity: {severities}.{untried}\n\n{because}\n\n")
     };
     let family = |family: &Family| {
         let rules: String = family.rules.iter().map(rule).collect();

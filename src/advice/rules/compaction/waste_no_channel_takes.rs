@@ -9,8 +9,9 @@ use crate::{
 pub(super) const RULE: Rule = Rule {
     code: "waste_no_channel_takes",
     finds: "Much waste in files that no channel takes.",
-    because: "A ratio says how bloated a file is, not for how long its waste has been lying there: with smoosh's ratio of 2, a file that stopped growing at 1.9 keeps its waste for good. Channels by rent take such a file once its waste has cost as much as a compaction. The share of all files is `advice.untaken_waste`.",
+    because: "A ratio says how bloated a file is, not for how long its waste has been lying there: with smoosh's ratio of 2, a file that stopped growing at 1.9 keeps its waste for good. Channels by rent take such a file once its waste has cost as much as a compaction, so where there are any the rule is silent. The share of all files is `advice.untaken_waste`.",
     severities: &[Severity::Info],
+    untried: None,
     check,
 };
 
@@ -20,6 +21,9 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     else {
         return;
     };
+    if situation.has_rent_channel() {
+        return;
+    }
     let taken = queues(situation)
         .fold(0_u64, |bytes, (queue, _)| bytes.saturating_add(queue.reclaimable_bytes));
     let is_complete = queues(situation).all(|(queue, _)| queue.overflow == 0);
@@ -40,23 +44,14 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         ),
         evidence: vec![("reclaimable_bytes", left.into()), ("share_of_files", share.into())],
         gain: Gain::Bytes(left),
-        remedy: remedy(situation),
+        remedy: vec![
+            Remedy::recliner(
+                "See what channels by rent would do with it:",
+                &["what-if", "--channels", "rent"],
+            ),
+            Remedy::configuration("If you like what you see:", "channels: rent"),
+        ],
     });
-}
-
-fn remedy(situation: &Situation<'_>) -> Vec<Remedy> {
-    if situation.has_rent_channel() {
-        return vec![Remedy::choice(
-            "Channels by rent take a file once its waste has cost as much as a compaction. Where that takes too long, lower the horizon of these channels.",
-        )];
-    }
-    vec![
-        Remedy::recliner(
-            "See what channels by rent would do with it:",
-            &["what-if", "--channels", "rent"],
-        ),
-        Remedy::configuration("If you like what you see:", "channels: rent"),
-    ]
 }
 
 #[cfg(test)]

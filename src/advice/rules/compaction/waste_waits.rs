@@ -14,6 +14,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Waste in targets that some channel takes, where recliner only advises.",
     because: "In advise mode recliner starts nothing, so this waste is left to CouchDB's smoosh, if that runs. smoosh looks at a database only when it is written to, keeps its queue in memory, and knows neither free space nor load, so in a quiet cluster such waste can stay for good.",
     severities: &[Severity::Info],
+    untried: None,
     check,
 };
 

@@ -16,6 +16,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "View indexes that lack so many purges that compaction has to keep the entries about them.",
     because: "A purge removes a document at once, and leaves an entry by which indexes and other copies do the same. An index does it when it is built next, and a purge alone starts no build: until then the index still holds what was emitted for the document. A compaction drops old entries beyond `_purged_infos_limit` (1,000 by default), but none that an index or a copy of the shard has not processed (`couch_db:get_minimum_purge_seq/1`), so one index that nobody queries keeps all of them in every copy. An index is compared with the copy of its range that saw the fewest purges, so the number is a lower bound. Search indexes and copies that lag hold entries back too, and are not seen here.",
     severities: &[Severity::Warning],
+    untried: None,
     check,
 };
 

@@ -14,6 +14,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Files that interrupted compactions left in a node's directories.",
     because: "A node that stops during a compaction keeps the compaction's files, and CouchDB does not continue by itself: the next compaction of the same shard continues from them and removes them at its end (measured on 3.5.0), that of a view starts over. A file counts once it has not changed for ten minutes and no job of its shard runs, or for a day where running jobs are unknown. Over HTTP these files are not visible, so the rule is silent where no directory is read.",
     severities: &[Severity::Info],
+    untried: None,
     check,
 };
 
@@ -66,9 +67,9 @@ fn remedy(node: &Node, resharding: &BTreeSet<String>) -> Vec<Remedy> {
             let shard = files.shard.to_string();
             let id = TargetId::Db { node: node.name.to_string(), shard };
             let bytes = format_size_short(files.bytes);
-            Remedy::recliner(
+            Remedy::compact(
                 format!("Compact the shard, which continues from its {bytes} and removes them:"),
-                &["compact", &id.to_string()],
+                &id.to_string(),
             )
         })
         .collect();
@@ -133,7 +134,7 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "recliner compact db:couchdb@a/shards%2F00000000-ffffffff%2Forders.1",
+                "recliner compact --force db:couchdb@a/shards%2F00000000-ffffffff%2Forders.1",
                 "find \"$COUCHDB_DATA\" -name '*.compact*' -mmin +10 -size +1M -exec recliner inspect {} +",
             ]
         );

@@ -15,6 +15,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Copies of a shard that the shard map lists and that are not on their node's disk.",
     because: "Until a missing copy is there again, its range has fewer copies than its database asks for, and reads and writes that need a quorum rest on the others. CouchDB creates and fills it when its shards are synchronised, not by itself at once. It is critical if no copy of a range is left: then its documents cannot be read at all.",
     severities: &[Severity::Warning, Severity::Critical],
+    untried: None,
     check,
 };
 

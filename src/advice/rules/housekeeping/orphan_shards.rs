@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Shard files on disk that belong to no database of the cluster's shard map.",
     because: "CouchDB leaves such files when a database is deleted or a shard moved while a node is down or out of the cluster. Nothing opens them, no compaction and no cleanup ever removes them, and they are invisible in `_all_dbs`. They may be the last copy of a database that was deleted by mistake, so a person decides.",
     severities: &[Severity::Info],
+    untried: None,
     check,
 };
 

@@ -16,6 +16,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Shards of which a running compaction has written more than it can need.",
     because: "A compaction writes the new file and one to sort ids, together at most 2.15 times the live bytes (measured on 3.5.0), and what is written to the shard meanwhile. A few write on without end: 450 GB for a shard of 12 GB (medic/cht-core#10223), a `.compact.meta` of 500 GB for one of 30 GB (apache/couchdb#3292). The limit is the shard's file times `advice.compaction_file_factor`. It is critical beyond twice that, or if the node has less free space than the files take already. Over HTTP their size is not visible, nor in `_active_tasks`, so the rule is silent where no directory is read.",
     severities: &[Severity::Warning, Severity::Critical],
+    untried: None,
     check,
 };
 
@@ -90,9 +91,9 @@ fn remedy(node: &Node, shard: &str) -> Vec<Remedy> {
             &format!("{files} -ls"),
         ),
         Remedy::find_files(
-            "If none has changed since the restart, delete them; the shard's own file stays:",
+            "Five minutes after the restart, delete those that have not changed since; the shard's own file stays:",
             &directories,
-            &format!("{files} -delete"),
+            &format!("{files} -mmin +5 -delete"),
         ),
         Remedy::unset_config("Then let smoosh compact it again:", &node.name, ignored),
     ]

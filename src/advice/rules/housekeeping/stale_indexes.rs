@@ -12,6 +12,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "View index files that no design document or no shard uses.",
     because: "CouchDB names an index file after the functions of its design document. When these change, it builds a new file and keeps the old one until `_view_cleanup`; before 3.5.2 smoosh calls that only now and then, after it has compacted a view. No cleanup removes the index of a shard that is gone. Sizes are only known where recliner reads directories: over HTTP, it sees that an index has been replaced, but not the old file.",
     severities: &[Severity::Info],
+    untried: None,
     check,
 };
 

@@ -12,6 +12,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Files that CouchDB deleted or set aside and that are still on a node's disk.",
     because: "CouchDB moves a file to `.delete` and then deletes it; what a crash leaves there, or what `[couchdb] delete_after_rename = false` keeps there, goes when the node starts. With `[couchdb] enable_database_recovery = true` a deleted database is only renamed, with its indexes, and nothing ever deletes it. Files in `.delete` count after an hour. Over HTTP all of them are invisible, so the rule is silent where no directory is read.",
     severities: &[Severity::Info],
+    untried: None,
     check,
 };
 

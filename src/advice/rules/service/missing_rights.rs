@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Parts of the cluster that recliner cannot read because CouchDB refuses its login.",
     because: "What cannot be read has no score, no queue and no advice: the cluster looks smaller and better than it is. Nodes' own interfaces, the shard map and the list of running tasks are for server admins only; a database is also for its members. The `_metrics` role opens none of them (tried on CouchDB 3.5.0).",
     severities: &[Severity::Warning],
+    untried: None,
     check,
 };
 

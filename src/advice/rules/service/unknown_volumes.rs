@@ -18,6 +18,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Nodes for whose volumes no free space is measured, so that their large files are never compacted.",
     because: "CouchDB 3.x compacts without a look at free space and does not report it over HTTP, so recliner needs another source: the node's own directory, a Prometheus query or a fixed number. Without one it starts nothing larger than `headroom.blind_limit` there, because a compaction that fills the disk stops the node's writes.",
     severities: &[Severity::Info],
+    untried: None,
     check,
 };
 

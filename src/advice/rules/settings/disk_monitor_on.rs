@@ -8,6 +8,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Nodes on which CouchDB's own disk monitor is on, which in a container may see no disk.",
     because: "With `[disk_monitor] enable = true` (CouchDB 3.4 and later; the default is false) CouchDB refuses writes and index builds on a disk that is nearly full, with status 507. It knows how full a disk is from Erlang's `disksup`, which lists the mounts that `df` shows as local; if none of them is on the device of `database_dir`, as in some containers, CouchDB takes the disk for empty and never refuses anything (couchdb#5547). No response over HTTP shows what it sees, so somebody has to look once.",
     severities: &[Severity::Info],
+    untried: None,
     check,
 };
 

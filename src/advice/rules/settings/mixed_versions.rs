@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Nodes of one cluster that run different versions of CouchDB.",
     because: "A rolling upgrade passes through this state and should not stay in it. What counts as live bytes, how smoosh orders its channels and when index files are deleted changed between versions (3.2, 3.3, 3.4.3, 3.5.2), so copies of one shard are judged and compacted differently, and a fix works on some nodes only. Since when it is so is shown with the advice.",
     severities: &[Severity::Info],
+    untried: Some("it takes two versions of CouchDB"),
     check,
 };
 

@@ -15,6 +15,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Settings about compaction, files and new databases that are not the same on all nodes.",
     because: "CouchDB reads settings on each node, and a `PUT` to `_config` changes one node alone, so a change is easily made on some of them. Then copies of one shard are compacted by different rules, and `[cluster] q` and `n` of a new database depend on the node that got the request. Compared are smoosh's channels, `[couchdb] file_compression` and `max_dbs_open`, `[cluster] q` and `n`, and `[disk_monitor] enable`, by what they do: a key that is not set has CouchDB's default. A channel that a recliner has taken over on some nodes does not count.",
     severities: &[Severity::Info],
+    untried: None,
     check,
 };
 
@@ -71,15 +72,19 @@ fn is_default(node: &NodeConfig, (section, key): (&str, &str), value: &str) -> b
     (set.channels, set.broken, set.ignored) == (unset.channels, unset.broken, unset.ignored)
 }
 
-/// A directory of each node's own.
-const OF_ONE_NODE: (&str, &str) = ("smoosh", "state_dir");
+/// What is each node's own: a directory, and the shards that smoosh leaves alone there.
+fn is_of_one_node((section, key): (&str, &str)) -> bool {
+    section == MARK_SECTION
+        || section == "smoosh.ignore"
+        || (section, key) == ("smoosh", "state_dir")
+}
 
 /// The sections and keys of a node's settings that should be the same on all nodes.
 fn places(node: &NodeConfig) -> impl Iterator<Item = (&str, &str)> {
-    let sections = node.sections.iter().filter(|(section, _)| *section != MARK_SECTION);
-    sections
+    node.sections
+        .iter()
         .flat_map(|(section, keys)| keys.keys().map(|key| (section.as_str(), key.as_str())))
-        .filter(|place| *place != OF_ONE_NODE)
+        .filter(|place| !is_of_one_node(*place))
 }
 
 fn finding(section: &str, key: &str, values: &BTreeMap<Option<&str>, Vec<String>>) -> Finding {

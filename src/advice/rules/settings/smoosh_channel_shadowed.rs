@@ -9,6 +9,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Channels of CouchDB's smoosh that get nothing because a channel before them takes all of it.",
     because: "smoosh gives a file to the first channel that takes it and asks no other (`smoosh_server:find_channel/3`). Since CouchDB 3.3 channels are tried in the order of their names, whatever the order in the settings, and the built-in ones cannot be removed. A channel that is meant to treat some files differently has to come first by name and be narrower than those after it.",
     severities: &[Severity::Info],
+    untried: None,
     check,
 };
 

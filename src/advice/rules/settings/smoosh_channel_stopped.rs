@@ -15,6 +15,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Channels of CouchDB's smoosh with concurrency 0 that no recliner has taken over.",
     because: "A channel with `concurrency = 0` takes files and never starts one, and the channels after it never see them; its queue grows without any message. It is CouchDB's own way to pause a channel, often forgotten after maintenance. A recliner that takes a channel over leaves a mark in the section `[recliner]`; without it nobody is known to compact in its place. It is a warning unless this recliner enforces.",
     severities: &[Severity::Info, Severity::Warning],
+    untried: None,
     check,
 };
 

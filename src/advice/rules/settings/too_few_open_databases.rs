@@ -8,6 +8,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Nodes that write to more shards in a few days than CouchDB keeps open at a time.",
     because: "CouchDB keeps at most `[couchdb] max_dbs_open` shards open, 500 by default. Above that it closes the one that was used least recently for each one that it opens, and each open costs an fsync (measured: a sweep over closed shards runs at half the speed); if all of them are in use, requests fail with `all_dbs_active`. Shards that nobody writes to are not counted, and nothing is said before writes were measured for `advice.min_watched`. Each open shard needs a file handle and some memory, so the limit of open files of CouchDB's user has to be higher.",
     severities: &[Severity::Warning],
+    untried: Some("writes have to be measured for ten minutes"),
     check,
 };
 

@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Nodes that run a release series of CouchDB that gets no security fixes any more.",
     because: "The project fixes security problems in its current release series and in the one before it only (CouchDB's documentation, Security Issues / CVEs). This recliner knows 3.5 as the current series, and a newer one if a node runs it.",
     severities: &[Severity::Info],
+    untried: Some("it takes an old version of CouchDB"),
     check,
 };
 

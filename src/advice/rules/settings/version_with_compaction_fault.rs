@@ -12,6 +12,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Nodes that run a version of CouchDB with a known fault about compaction.",
     because: "Before 3.3.0 CouchDB counts the bodies of replaced revisions as live (couchdb#4264), before 3.4.3 the attachments of replaced and deleted revisions (couchdb#5347). The ratio of such a file stays low, so neither smoosh nor recliner finds it worth a compaction, however much of it is waste. The sums are stored in the files: after an upgrade they are right only for what is compacted or written again, so each file with attachments needs one compaction whatever its ratio is.",
     severities: &[Severity::Info],
+    untried: Some("it takes an old version of CouchDB"),
     check,
 };
 
@@ -52,8 +53,8 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         remedy: vec![
             Remedy::choice(format!("Upgrade these nodes to CouchDB {fixed} or newer.")),
             Remedy::command(
-                "After that, compact databases with attachments once, whatever their ratio is, the largest first:",
-                "recliner compact DATABASE",
+                "After that, have a running recliner compact each file of databases with attachments once, whatever its ratio is, the largest first:",
+                "recliner compact --force SHARD",
             ),
         ],
     });

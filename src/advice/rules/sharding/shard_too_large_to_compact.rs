@@ -23,6 +23,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Shards whose compaction needs more space than their volume has, even after everything else on it is compacted.",
     because: "A compaction writes a new file beside the old one, and a database's also sorts its document ids in another: the peak is predicted as `headroom.factor` times the live bytes, or as much as compactions here really needed. What `headroom.keep_free` keeps is left free. Such a shard can never be compacted again, so its file only grows until the volume is full. A split writes only the live data once more and leaves two shards that need half as much each; it has to happen while there is room for that. The date is by the shard's own growth, as measured, and assumes that nothing else on the volume grows. If more than three databases of a volume are concerned, they are one finding about the volume.",
     severities: &[Severity::Critical],
+    untried: None,
     check,
 };
 

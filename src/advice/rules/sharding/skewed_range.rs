@@ -15,6 +15,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Shard ranges that hold many times the live data of the other ranges of their database.",
     because: "Documents go to ranges by a hash of their ids, which spreads them evenly. A range becomes larger through a few very large documents, through a large partition, whose documents all have one hash, or through a split of only some ranges. Its nodes do more work than the others, and its compaction needs the most free space. A split halves the hashes of a range in all its copies, writes the two halves beside the old files and builds their indexes before the old files go, so it needs room for another copy on each of these nodes; one partition stays in one half. The factor is `advice.skewed_range`; ranges below `advice.min_moved` are left alone.",
     severities: &[Severity::Info],
+    untried: None,
     check,
 };
 

@@ -12,6 +12,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Small databases that are divided into more ranges than their data needs.",
     because: "Each range is a file on each node with a copy. A query of a view and a list of documents open every range, and so does each build of an index, which has a file for each range too. CouchDB keeps only `[couchdb] max_dbs_open` files open on a node, 500 by default, and closes others for them, so with many small databases most requests open files. An empty file takes 8 KiB (measured with 3.5.0). The number of ranges is chosen when a database is created (`q`, by default `[cluster] q`); CouchDB can split ranges and cannot merge them. Shards below `advice.small_shard` are small; it is advice from `advice.surplus_shards` files on that one range each would not need.",
     severities: &[Severity::Info],
+    untried: None,
     check,
 };
 

@@ -17,6 +17,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Nodes that hold much more live data or many more shards than the others.",
     because: "CouchDB places the copies of a database when it is created, by names alone, and never moves one: a node that joins later gets only new databases, and a few large databases may meet on one node (couchdb#1517, couchdb#3865). The fullest node decides when the cluster needs disks. Moves are chosen so that each brings the nodes closer together and no node gets two copies of a range, at most ten of them; recliner never moves anything. Zones (`[cluster] placement`) are not known here: keep copies in theirs. The limit is `advice.unbalanced_node`, and `advice.min_moved` or 100 shards more than the mean.",
     severities: &[Severity::Warning],
+    untried: None,
     check,
 };
 

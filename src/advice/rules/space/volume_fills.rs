@@ -18,6 +18,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Volumes that will be full soon as writes go now, with the date.",
     because: "CouchDB only appends to its files, so free space shrinks with every write, and a node whose disk is full fails writes and compactions. Compaction gives back what is dead but never what is live: a volume whose live data outgrows it needs more space, or fewer shards. Growth is that of the files' own sizes over days, which compactions do not hide, not that of free space. A view of the cluster counts for its nodes in equal parts. It is a warning from `advice.full_within` and critical from `advice.full_soon` on if compaction keeps up, and information if the volume would last that long only with compaction. A running recliner then also simulates the next thirty days, as `recliner what-if` does, every six hours, and says the dates without compaction, with smoosh as it is set, and with its own rules as if it enforced. From then on these dates decide, and no other is said: the simulation follows each file from the writes of the last hours to those of the last days, and knows what a limit holds back and that compaction frees part of what CouchDB counts as live. Nodes with several volumes are left out, because it is unknown which of their files are on which volume.",
     severities: &[Severity::Info, Severity::Warning, Severity::Critical],
+    untried: Some("it takes days of growth, and what helps is a larger disk"),
     check,
 };
 

@@ -12,6 +12,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Design documents whose views another design document of the database has too, in another index.",
     because: "CouchDB shares an index between design documents only if all their views are equal, with their names and in their order: then both have one signature. A view that was renamed, or a document that repeats some of another's views, is another signature. The same map and reduce functions then run twice for each change, and their rows are stored twice in every copy. Functions are compared as text, with language, options and library; their names do not count.",
     severities: &[Severity::Info],
+    untried: None,
     check,
 };
 

@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "View indexes that are built and still fall further behind their database.",
     because: "An index is built by one process for each shard copy, which hands one document after the other to a query server. If documents are written faster than that, the lag grows for as long as the load lasts, and every reader that wants current data waits longer. Lag is compared with what it was one to two hours ago; a lag that one burst of writes explains ends by itself. It counts from `advice.lagging_index` changes on. It is known while recliner runs; a command that reads the cluster once says nothing about it.",
     severities: &[Severity::Warning],
+    untried: Some("the lag has to grow for an hour"),
     check,
 };
 

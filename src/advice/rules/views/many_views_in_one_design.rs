@@ -12,6 +12,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Design documents with many views and a large index.",
     because: "All views of a design document are in one index. Adding a view, or changing one, changes the signature, and CouchDB builds all of them again, beside the old index until the new one is done. In documents of their own, only the changed view is built. On the other hand, one document's views share one reading of each changed document, so views that change together belong together. The gain is the time that writing the other views takes when one changes. The number is `advice.views_in_one_design`.",
     severities: &[Severity::Info],
+    untried: None,
     check,
 };
 

@@ -14,6 +14,7 @@ pub(super) const RULE: Rule = Rule {
     finds: "Compactions of a view index that others started while the same index is being built.",
     because: "An index that is built writes much that is soon replaced, so smoosh finds it worth compacting while the build runs. The compaction copies an index that is outdated when it ends, indexes what came meanwhile again, and slows the build down for hours (cht-core#9989); then smoosh finds the index worth compacting again. recliner never compacts an index that is being built. CouchDB offers no way to stop a running compaction.",
     severities: &[Severity::Warning],
+    untried: None,
     check,
 };
 
