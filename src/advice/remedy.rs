@@ -115,11 +115,18 @@ impl Remedy {
         Self::couchdb(says, "DELETE", &path, None)
     }
 
-    /// The requests that copy what is at one path to another.
+    /// The requests that copy what is at one path to another; what cannot be read is not written.
     #[must_use]
     pub fn copy_document(says: impl Into<String>, from: &[&str], to: &[&str]) -> Self {
         let line = |method, path| Self::couchdb("", method, path, None).text.unwrap_or_default();
-        Self::command(says, format!("{} | {} -d @-", line("GET", from), line("PUT", to)))
+        Self::command(
+            says,
+            format!(
+                "{} | {} -d @-",
+                line("GET", from).replacen("curl", "curl -f", 1),
+                line("PUT", to)
+            ),
+        )
     }
 
     /// A request to CouchDB: a method, the parts of the path, which are encoded, and the JSON to send.

@@ -155,8 +155,14 @@ mod tests {
         assert!(texts[0].contains(r#""password":"'"${COUCHDB_PASSWORD}"'""#), "{}", texts[0]);
         assert_eq!(
             texts[1],
-            "curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"/orders/_security | curl -u \"$COUCHDB_USER\" -X PUT -H 'Content-Type: application/json' \"$COUCHDB_URL\"/orders-new/_security -d @-"
+            "curl -f -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"/orders/_security | curl -u \"$COUCHDB_USER\" -X PUT -H 'Content-Type: application/json' \"$COUCHDB_URL\"/orders-new/_security -d @-"
         );
+    }
+
+    #[test]
+    fn what_couchdb_keeps_for_itself_is_not_replaced() {
+        let shard = Shard::new("_dbs", "a", 0, 900 * MIB).with_docs(10, 1_000_000);
+        assert_eq!(TestCluster::with_shards(&[shard]).findings_of(&RULE), []);
     }
 
     #[test]

@@ -207,10 +207,11 @@ mod tests {
     }
 
     #[test]
-    fn each_node_has_a_directory_of_its_own() {
+    fn each_node_has_a_directory_and_ignored_shards_of_its_own() {
         let mut cluster = TestCluster::new();
         for (node, directory) in [("a", "/data/a"), ("b", "/data/b")] {
-            cluster.set(node, &[("smoosh", "state_dir", directory)]);
+            cluster
+                .set(node, &[("smoosh", "state_dir", directory), ("smoosh.ignore", node, "true")]);
         }
         assert_eq!(cluster.findings_of(&RULE), []);
     }
