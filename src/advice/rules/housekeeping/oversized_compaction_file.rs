@@ -155,7 +155,7 @@ mod tests {
         ), "{texts:?}");
         assert_eq!(
             texts[2],
-            "find /data -path '*/shards/00000000-ffffffff/orders.1.couch.compact.*' -delete"
+            "find /data -path '*/shards/00000000-ffffffff/orders.1.couch.compact.*' -mmin +5 -delete"
         );
         assert_eq!(found(files(301), 300)[0].severity, Severity::Critical, "it cannot double");
         assert_eq!(found(files(601), 9_000)[0].severity, Severity::Critical);
