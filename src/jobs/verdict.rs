@@ -329,6 +329,23 @@ mod tests {
     }
 
     #[test]
+    fn a_prediction_for_a_file_that_was_much_smaller_is_no_prediction() {
+        let predicting = |active| FileBefore {
+            predicted_bytes: Some(1),
+            fitted_bytes: Some(1),
+            ..before(900, active, 50, 10)
+        };
+        for (then, now, predicts) in [(100, 110, true), (100, 130, false), (100, 20, true)] {
+            let kept = predicting(then).as_far_as_still_true(Some(now * MIB));
+            assert_eq!(kept.fitted_bytes.is_some(), predicts, "{then} to {now}");
+            assert_eq!(kept.predicted_bytes, kept.fitted_bytes);
+        }
+        let fresh = FileBefore { active_bytes: Some(421), ..predicting(0) };
+        assert_eq!(fresh.as_far_as_still_true(Some(880_000)).predicted_bytes, None, "a bulk load");
+        assert_eq!(fresh.as_far_as_still_true(Some(9_000)).predicted_bytes, Some(1), "headers");
+    }
+
+    #[test]
     fn a_swap_of_files_of_equal_size_is_a_success() {
         let sized = |file, active| (Some(file), Some(active));
         // An index whose rows take less than its header, and a database of a few documents.

@@ -72,6 +72,15 @@ fn terms_add_up_as_documented() {
 }
 
 #[test]
+fn a_file_as_large_as_its_active_bytes_promises_nothing_whatever_its_sequences_say() {
+    // Ten thousand documents, all deleted and just compacted, of which CouchDB forgot the compaction.
+    let forgotten =
+        Facts { deleted_docs: OptionalU64::new(10_000), ..db(22_151_383, 22_134_595, 0, 20_000) };
+    let promised = reclaimable_bytes(TargetKind::Db, &forgotten).unwrap();
+    assert!(promised < 1_024, "{promised}");
+}
+
+#[test]
 fn rows_that_compress_well_do_not_reduce_the_prediction() {
     let compressed =
         Facts { external_bytes: OptionalU64::new(3_000_000), ..db(10_000_000, 1_000_000, 1, 1) };

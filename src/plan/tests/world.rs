@@ -442,7 +442,7 @@ impl WorldSpec {
             (pick(*which), CompactionOrder { at, until, by: "ann".into(), force: *force })
         });
         TargetConstraints {
-            remaining_bytes: std::collections::BTreeMap::new(),
+            remaining_bytes: BTreeMap::new(),
             orders: orders.collect(),
             backoffs: backoffs.collect(),
             partly_compacted_views: rounds.collect(),
