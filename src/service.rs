@@ -291,7 +291,8 @@ impl Service {
             allow: http::Allow {
                 lifecycle: settings.web.enable_lifecycle,
                 admin: settings.web.enable_admin_api,
-                names: signals::host_names().into(),
+                names: [signals::host_names(), settings.web.allowed_hosts.clone()].concat().into(),
+                checks_host: settings.web.checks_host(),
             },
             web: web.clone(),
             stop: stop.clone(),

@@ -33,7 +33,13 @@ use crate::{
 };
 use course::TargetCourse;
 use simulation::Simulation;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use wall_clock::Moment;
 
 /// Bytes of new files that a compaction is assumed to write in a second until a rate was measured.
@@ -250,9 +256,38 @@ pub fn outlooks(
     proposals: &[Proposal],
     span: Duration,
 ) -> Result<Answer, NoRates> {
-    let forecast = Forecast::new(present, span)?;
+    let stop = StopFlag::default();
+    let forecast = Forecast::new(present, span, &stop)?;
     let outlooks = proposals.iter().map(|proposal| forecast.outlook(proposal)).collect();
     Ok(forecast.answer(outlooks))
+}
+
+/// Ends a look ahead early, from another thread. Clones are one flag.
+#[derive(Clone, Debug, Default)]
+pub struct StopFlag(Arc<AtomicBool>);
+
+/// Sets the flag when it is dropped.
+#[derive(Debug)]
+pub struct StopOnDrop(StopFlag);
+
+impl StopFlag {
+    /// Whether outlooks are not wanted any more.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets it once the returned value is dropped.
+    #[must_use]
+    pub fn set_on_drop(&self) -> StopOnDrop {
+        StopOnDrop(self.clone())
+    }
+}
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A look ahead from one present: what outlooks under different rules have in common.
@@ -260,21 +295,22 @@ pub fn outlooks(
 pub struct Forecast<'a> {
     present: &'a Present,
     span: Duration,
+    stop: &'a StopFlag,
     evidence: Evidence,
     unchecked: Unchecked,
 }
 
 impl<'a> Forecast<'a> {
-    /// Looks ahead for this time.
+    /// Looks ahead for this time. Once `stop` is set, outlooks are cut short and mean nothing.
     ///
     /// # Errors
     /// While no growth is known.
-    pub fn new(present: &'a Present, span: Duration) -> Result<Self, NoRates> {
+    pub fn new(present: &'a Present, span: Duration, stop: &'a StopFlag) -> Result<Self, NoRates> {
         let evidence = evidence(present);
         if evidence.watched_bytes == 0 {
             return Err(NoRates);
         }
-        Ok(Self { present, span, evidence, unchecked: Unchecked::of(present, span) })
+        Ok(Self { present, span, stop, evidence, unchecked: Unchecked::of(present, span, stop) })
     }
 
     /// What would happen under a proposal.
@@ -287,7 +323,7 @@ impl<'a> Forecast<'a> {
     }
 
     fn simulate(&self, name: &str, policy: &Policy) -> Outlook {
-        Simulation::new(self.present, policy, &self.unchecked, self.span).run(name)
+        Simulation::new(self, policy).run(name)
     }
 
     /// The answer with these outlooks.
@@ -330,13 +366,13 @@ struct Unchecked {
 }
 
 impl Unchecked {
-    fn of(present: &Present, span: Duration) -> Self {
+    fn of(present: &Present, span: Duration, stop: &StopFlag) -> Self {
         let nodes = present.snapshot.nodes().len();
         let mut samples = vec![Sample::default(); SAMPLES];
         let mut by_node = vec![vec![0.0; nodes]; SAMPLES];
         let times: Vec<TimeAhead> =
             (0..SAMPLES).map(|at| TimeAhead::after(sample_time(span, at))).collect();
-        for target in files(&present.snapshot) {
+        for target in files(&present.snapshot).take_while(|_| !stop.is_set()) {
             let count = u64::from(target.file_count());
             let places = nodes_of(&present.snapshot, target);
             let course = TargetCourse::of(present, target);

@@ -7,7 +7,7 @@
 use crate::{
     model::channel::Channels,
     plan::Plan,
-    what_if::{Forecast, Policy, Present, Proposal},
+    what_if::{Forecast, Policy, Present, Proposal, StopFlag},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use wall_clock::Moment;
@@ -41,7 +41,8 @@ impl VolumeDates {
     pub fn of(plan: &Plan, smoosh: &Channels, now: Moment) -> Option<Self> {
         let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());
         let present = Present { snapshot, conditions, now };
-        let forecast = Forecast::new(&present, SPAN).ok()?;
+        let stop = StopFlag::default();
+        let forecast = Forecast::new(&present, SPAN, &stop).ok()?;
         let in_force =
             Policy { channels: Arc::clone(&plan.channels), rules: (*plan.rules).clone() };
         let mut dates = Self { from: now, volumes: BTreeMap::new() };

@@ -258,6 +258,11 @@ pub(super) struct WebArgs {
     /// machine they need a user of --web.config.file
     #[arg(long = "web.enable-admin-api")]
     pub(super) admin: bool,
+    /// A name by which clients ask for this service, besides addresses, localhost and this machine's host
+    /// name. With this flag, or on an address of this machine alone, requests under any other name are
+    /// refused unless they have a user
+    #[arg(long = "web.allowed-host", value_name = "NAME")]
+    pub(super) allowed_hosts: Vec<String>,
     /// The Unix socket over which recliner's own user, and root, can suspend, resume and back up
     /// without any other flag; or none [default: admin.sock in --storage.path; none for demo]
     #[arg(long = "web.admin-socket", value_name = "PATH")]

@@ -247,24 +247,11 @@ impl ServiceClient {
         path: &str,
         query: &[(&str, &str)],
     ) -> Result<T, CommandError> {
-        self.get_within(path, query, ANSWER).await
-    }
-
-    /// The same, with this limit on the time to a complete response.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub(super) async fn get_within<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        query: &[(&str, &str)],
-        within: Duration,
-    ) -> Result<T, CommandError> {
         let mut at = self.url(path)?;
         if !query.is_empty() {
             at.query_pairs_mut().extend_pairs(query);
         }
-        let answer = self.send(self.client.get(at).timeout(within)).await?;
+        let answer = self.send(self.client.get(at)).await?;
         self.data(answer).await
     }
 
@@ -277,8 +264,21 @@ impl ServiceClient {
         path: &str,
         body: &(impl Serialize + Sync),
     ) -> Result<T, CommandError> {
+        self.post_within(path, body, ANSWER).await
+    }
+
+    /// The same, with this limit on the time to a complete response.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub(super) async fn post_within<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &(impl Serialize + Sync),
+        within: Duration,
+    ) -> Result<T, CommandError> {
         let body = serde_json::to_vec(body).map_err(CommandError::failed)?;
-        let request = self.client.post(self.url(path)?);
+        let request = self.client.post(self.url(path)?).timeout(within);
         let request = request.header("content-type", "application/json").body(body);
         let answer = self.send(request).await?;
         self.data(answer).await

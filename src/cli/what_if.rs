@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     config::{self, File},
-    serve::report::{Scorecard, WhatIf},
+    serve::report::{Scorecard, WhatIf, WhatIfQuestion},
 };
 use std::{io::IsTerminal as _, path::Path};
 
@@ -20,15 +20,11 @@ pub(super) async fn run(args: WhatIfArgs) -> Result<Exit, CommandError> {
         return look_back(&args, since).await;
     }
     let config = args.config_file.as_deref().map(read_policy).transpose()?;
-    let days = args.days.to_string();
-    let query = [
-        ("days", Some(days.as_str())),
-        ("channels", args.channels.as_deref()),
-        ("config", config.as_deref()),
-    ];
+    let question =
+        WhatIfQuestion { days: Some(args.days), channels: args.channels.clone(), config };
     let client = args.service.client()?;
     note_simulating();
-    let answer: WhatIf = client.get_within("/api/v1/what-if", &present_params(query), WORK).await?;
+    let answer: WhatIf = client.post_within("/api/v1/what-if", &question, WORK).await?;
     match args.format {
         Format::Json => print_json(&answer)?,
         Format::Table => print(&table::what_if(&answer, table::width()))?,

@@ -5,7 +5,9 @@ use super::{
     reachability,
     section::Report,
     sections::FileSettings,
-    values::{self, read_couchdb_url, read_listen_address, read_node_name, read_one_of},
+    values::{
+        self, read_couchdb_url, read_host_name, read_listen_address, read_node_name, read_one_of,
+    },
 };
 use crate::{
     log::{LogFormat, LogLevel},
@@ -54,6 +56,8 @@ pub struct Flags {
     pub web_enable_lifecycle: bool,
     /// `--web.enable-admin-api`.
     pub web_enable_admin_api: bool,
+    /// `--web.allowed-host`, repeatable.
+    pub web_allowed_hosts: Vec<String>,
     /// `--web.admin-socket`.
     pub web_admin_socket: Option<PathBuf>,
     /// `--log.level`.
@@ -132,6 +136,7 @@ impl Flags {
             web_config_file,
             web_enable_lifecycle,
             web_enable_admin_api,
+            web_allowed_hosts,
             web_admin_socket,
             log_level,
             log_format,
@@ -179,6 +184,8 @@ impl Flags {
         web.config_file.clone_from(web_config_file);
         web.enable_lifecycle = *web_enable_lifecycle;
         web.enable_admin_api = *web_enable_admin_api;
+        let read = |name: &String| report.flag("--web.allowed-host", name, read_host_name);
+        web.allowed_hosts = web_allowed_hosts.iter().filter_map(read).collect();
         web.admin_socket =
             service::WebSettings::admin_socket(web_admin_socket.as_deref(), &settings.storage_path);
         if let Some(path) = &web.admin_socket

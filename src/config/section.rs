@@ -18,7 +18,15 @@ pub(super) struct Report {
     pub(super) base: PathBuf,
     pub(super) problems: Vec<Problem>,
     pub(super) findings: Vec<Finding>,
+    /// Patterns with wildcards that were read.
+    pub(super) wildcards: usize,
 }
+
+/// The most patterns with wildcards in one configuration: each is compared with each name.
+const MAX_WILDCARDS: usize = 1_000;
+
+/// The most problems that are told; aliases may repeat one many times.
+const MAX_PROBLEMS: usize = 1_000;
 
 /// A value and where it is written, for rules that look at two of them.
 #[derive(Clone, Debug)]
@@ -43,8 +51,21 @@ impl Report {
 
     /// Adds a problem, which keeps the program from starting.
     pub(super) fn refuse(&mut self, at: At, path: &str, text: impl Into<String>) {
-        let place = self.place(at, path);
-        self.problems.push(Problem { place, text: text.into() });
+        if self.problems.len() < MAX_PROBLEMS {
+            let place = self.place(at, path);
+            self.problems.push(Problem { place, text: text.into() });
+        }
+    }
+
+    /// Counts a pattern with wildcards, and refuses the first that is one too many.
+    pub(super) fn count_wildcard(&mut self, at: At, path: &str) {
+        self.wildcards += 1;
+        if self.wildcards == MAX_WILDCARDS + 1 {
+            let says = format!(
+                "more than {MAX_WILDCARDS} patterns with * or ? in one configuration; replace several by one that covers them"
+            );
+            self.refuse(at, path, says);
+        }
     }
 
     /// Adds a finding, which lets the program start.

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The deepest nesting; no valid key is deeper than six levels.
 const MAX_DEPTH: usize = 32;
-/// The most nodes that aliases may add up to.
-const MAX_NODES: usize = 100_000;
+/// The most bytes of memory that anchors and aliases may copy.
+const MAX_COPIED: usize = 4 << 20;
 
 /// A place in the text, both counted from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,12 +77,18 @@ impl Node {
         }
     }
 
+    /// Bytes of memory.
     fn size(&self) -> usize {
-        match &self.value {
-            Value::Nothing | Value::Text(_) => 1,
-            Value::List(items) => items.iter().map(Self::size).sum::<usize>() + 1,
-            Value::Map(entries) => entries.iter().map(|(_, node)| node.size()).sum::<usize>() + 1,
-        }
+        let inside = match &self.value {
+            Value::Nothing => 0,
+            Value::Text(text) => text.len(),
+            Value::List(items) => items.iter().map(Self::size).sum(),
+            Value::Map(entries) => entries
+                .iter()
+                .map(|(key, node)| size_of::<Key>() + key.text.len() + node.size())
+                .sum(),
+        };
+        size_of::<Self>() + inside
     }
 
     fn depth(&self) -> usize {
@@ -112,7 +118,7 @@ struct Reader<'a> {
     file: &'a str,
     open: Vec<Open>,
     anchors: BTreeMap<usize, Node>,
-    nodes: usize,
+    copied: usize,
     root: Option<Node>,
     documents: usize,
     problems: Vec<Problem>,
@@ -127,7 +133,7 @@ pub(super) fn read(file: &str, text: &str) -> Result<Node, Problems> {
         file,
         open: Vec::new(),
         anchors: BTreeMap::new(),
-        nodes: 0,
+        copied: 0,
         root: None,
         documents: 0,
         problems: Vec::new(),
@@ -186,17 +192,15 @@ impl Reader<'_> {
                 self.put(Node { at, value }, anchor)
             }
             Event::Alias(anchor) => {
-                let Some(node) = self.anchors.get(&anchor).cloned() else {
+                let Some(node) = self.anchors.get(&anchor) else {
                     self.refuse(at, "this alias is inside the node that it names".to_owned());
                     return Err(Stop);
                 };
-                self.nodes = self.nodes.saturating_add(node.size());
-                let too_deep = self.open.len().saturating_add(node.depth()) > MAX_DEPTH;
-                if self.nodes > MAX_NODES || too_deep {
-                    self.refuse(at, "aliases make this document too large".to_owned());
-                    return Err(Stop);
-                }
-                self.put(node, 0)
+                let (size, too_deep) =
+                    (node.size(), self.open.len().saturating_add(node.depth()) > MAX_DEPTH);
+                self.copy(at, if too_deep { MAX_COPIED + 1 } else { size })?;
+                let copy = self.anchors.get(&anchor).cloned().ok_or(Stop)?;
+                self.put(copy, 0)
             }
             Event::SequenceStart(anchor, tag) => {
                 self.refuse_tag(at, tag.is_some())?;
@@ -218,6 +222,16 @@ impl Reader<'_> {
                 self.put(Node { at, value }, anchor)
             }
         }
+    }
+
+    /// Makes room for a copy of this size.
+    fn copy(&mut self, at: At, size: usize) -> Result<(), Stop> {
+        self.copied = self.copied.saturating_add(size);
+        if self.copied > MAX_COPIED {
+            self.refuse(at, "aliases make this document too large".to_owned());
+            return Err(Stop);
+        }
+        Ok(())
     }
 
     fn refuse_tag(&mut self, at: At, tagged: bool) -> Result<(), Stop> {
@@ -248,6 +262,7 @@ impl Reader<'_> {
     /// Puts a complete node where it belongs.
     fn put(&mut self, node: Node, anchor: usize) -> Result<(), Stop> {
         if anchor > 0 {
+            self.copy(node.at, node.size())?;
             self.anchors.insert(anchor, node.clone());
         }
         let Some(parent) = self.open.last_mut() else {

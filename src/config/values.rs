@@ -6,7 +6,11 @@ use super::{
     problem::{alternatives, quoted, suggestion},
     section::scalar,
 };
-use crate::text::{duration as durations, pattern::NamePatterns, size};
+use crate::text::{
+    duration as durations,
+    pattern::{self, NamePatterns},
+    size,
+};
 use couchdb_client::{Address, HostPattern, ParseAddressError};
 use serde_json::{Value as Json, json};
 use std::{
@@ -355,9 +359,18 @@ pub(super) fn patterns() -> Form<NamePatterns> {
     )
 }
 
+/// The longest pattern, in bytes: twice as long as the longest name of a shard.
+const MAX_PATTERN: usize = 512;
+
 /// A pattern of names.
 pub(super) fn pattern() -> Form<String> {
     let read = |text: &str| {
+        if text.len() > MAX_PATTERN {
+            return Err(format!(
+                "found a pattern of {} bytes; the longest is {MAX_PATTERN}",
+                text.len()
+            ));
+        }
         if text.is_empty() {
             return Err(
                 "found an empty pattern; write a name, with * for any characters".to_owned()
@@ -365,7 +378,17 @@ pub(super) fn pattern() -> Form<String> {
         }
         NamePatterns::new(&[text]).map(|_| text.to_owned()).map_err(|why| why.to_string())
     };
-    Form::scalar(read, |pattern| written(pattern), json!({"type": "string", "minLength": 1}))
+    let schema = json!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_PATTERN,
+        "pattern": "^([^\\[{}\\\\]|\\\\.)*$",
+    });
+    Form::scalar(read, |pattern| written(pattern), schema).inspect(|report, node, path, text| {
+        if pattern::has_wildcard(text) {
+            report.count_wildcard(node.at, path);
+        }
+    })
 }
 
 /// The name of a channel: smoosh's words, and labels of metrics.
@@ -385,6 +408,18 @@ pub(super) fn channel_name() -> Form<String> {
     };
     let schema = json!({"type": "string", "pattern": "^[a-z][a-z0-9_]{0,63}$"});
     Form::scalar(read, |name| written(name), schema)
+}
+
+/// A host's name alone, as in the `Host` of a request.
+pub(super) fn read_host_name(text: &str) -> Read<String> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_part) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "found {}, expected a name without scheme and port, such as recliner.example.com",
+        quoted(text)
+    ))
 }
 
 /// Where to listen: `127.0.0.1:10984`, `[::1]:10984`, `localhost:10984`, or `:10984` for

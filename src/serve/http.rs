@@ -151,6 +151,8 @@ pub struct Allow {
     /// Host names of this machine, besides localhost, addresses and the names in its certificate. An
     /// order with any other name in `Host` may come through DNS rebinding.
     pub names: Arc<[String]>,
+    /// Whether requests that read need such a `Host` too, if they have no user.
+    pub checks_host: bool,
 }
 
 /// Everything that the handlers read.
@@ -216,7 +218,7 @@ pub fn router(state: AppState) -> Router {
         .route("/plan", get(api::plan))
         .route("/jobs", get(api::jobs))
         .route("/explain", get(api::explain))
-        .route("/what-if", get(what_if::what_if).layer(Extension(forecasts.clone())))
+        .route("/what-if", post(what_if::what_if).layer(Extension(forecasts.clone())))
         .route("/scorecard", get(scorecard::scorecard))
         .route("/advice", get(advice::advice))
         .route("/usage", get(advice::usage))
@@ -259,6 +261,7 @@ pub fn router(state: AppState) -> Router {
         .nest("/api/v1", api)
         // A nested router does not match its own path with a slash at the end.
         .route("/api/v1/", any(api::not_found))
+        .layer(middleware::from_fn_with_state(state.allow.clone(), guard::refuse_unknown_host))
         .layer(middleware::map_response(guard::add_security_headers))
         .layer(middleware::from_fn_with_state(web, web::authenticate))
         .with_state(state)

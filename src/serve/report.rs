@@ -63,7 +63,8 @@ pub use suspension::SuspensionLine;
 pub use usage::{Usage, UsageBytes, UsageLine};
 pub use volume::VolumeLine;
 pub use what_if::{
-    OutlookLine, ProposedHorizon, RentProposal, SmooshRules, UndoneLine, VolumeOutlookLine, WhatIf,
+    MAX_DAYS, OutlookLine, ProposedHorizon, RentProposal, SmooshRules, UndoneLine,
+    VolumeOutlookLine, WhatIf, WhatIfQuestion,
 };
 pub use why::why;
 

@@ -1,7 +1,7 @@
 //! One policy through time: what is due, what the planner starts, and what that leaves.
 
 use super::{
-    Outlook, Policy, Present, SAMPLES, Sample, Unchecked, Undone,
+    Forecast, Outlook, Policy, Present, SAMPLES, Sample, StopFlag, Unchecked, Undone,
     batch_slots::{BatchSlots, SlotNeed},
     compaction::{self, ImaginedJob},
     course::{CompactedCourse, Courses, undisturbed_tables},
@@ -103,6 +103,7 @@ pub(super) struct Simulation<'a> {
     policy: &'a Policy,
     unchecked: &'a Unchecked,
     span: Duration,
+    stop: &'a StopFlag,
     /// The policy's channels and rules, as far as plans here may follow them.
     channels: Arc<Channels>,
     rules: Arc<Rules>,
@@ -136,12 +137,9 @@ pub(super) struct Simulation<'a> {
 }
 
 impl<'a> Simulation<'a> {
-    pub(super) fn new(
-        present: &'a Present,
-        policy: &'a Policy,
-        unchecked: &'a Unchecked,
-        span: Duration,
-    ) -> Self {
+    pub(super) fn new(forecast: &'a Forecast<'_>, policy: &'a Policy) -> Self {
+        let Forecast { present, span, stop, unchecked, evidence: _ } = forecast;
+        let (present, span, stop) = (*present, *span, *stop);
         let rows = present.snapshot.row_count().max(1);
         let plans = (ROW_BUDGET / rows).clamp(PLANS.0, PLANS.1);
         let steps_per_sample = (plans / (SAMPLES - 1)).clamp(1, STEPS_PER_SAMPLE);
@@ -159,6 +157,7 @@ impl<'a> Simulation<'a> {
             policy,
             unchecked,
             span,
+            stop,
             queues: Queues::new(Arc::clone(&channels)),
             channels,
             rules: Arc::new(rules),
@@ -181,7 +180,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Runs to the end.
+    /// Runs to the end, unless it is stopped.
     pub(super) fn run(mut self, name: &str) -> Outlook {
         let steps = (SAMPLES - 1) * self.steps_per_sample;
         for step in 0..steps {
@@ -193,6 +192,9 @@ impl<'a> Simulation<'a> {
             self.reprice(at);
             self.read_queued_again(at);
             while at < end {
+                if self.stop.is_set() {
+                    return self.outlook(name);
+                }
                 at = self.advance(at, end);
             }
             if self.batches.is_none() && self.needs_batches(end) {
@@ -287,7 +289,7 @@ impl<'a> Simulation<'a> {
         self.prices = factors.clone();
         self.queues.set_prices(factors);
         self.due.clear();
-        for at_row in 0..self.present.snapshot.row_count() {
+        for at_row in (0..self.present.snapshot.row_count()).take_while(|_| !self.stop.is_set()) {
             if let Some(target) = self.present.snapshot.target_at(at_row) {
                 self.find_due(target, at);
             }

@@ -13,6 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What ids of design documents begin with.
 const PREFIX: &str = "_design/";
 
+/// The most values in a document: each takes up to a hundred times the memory of its text.
+const MAX_VALUES: usize = 50_000;
+
 /// A design document.
 #[derive(Clone, Debug)]
 pub struct DesignDocument {
@@ -61,6 +64,9 @@ pub enum DesignProblem {
         /// Those that are built.
         built: Vec<String>,
     },
+    /// It would take far more memory than its text.
+    #[error("has more than {MAX_VALUES} lists, objects, texts and numbers")]
+    TooManyValues,
     /// A part of it is not what CouchDB takes.
     #[error("is not a design document that CouchDB takes: {0}")]
     Invalid(String),
@@ -103,6 +109,21 @@ pub(super) struct Difference {
     pub(super) document: Vec<String>,
 }
 
+/// Whether a JSON text has more values than are read.
+fn has_too_many_values(text: &str) -> bool {
+    let (mut values, mut is_text, mut is_escaped) = (1_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b',' | b'[' | b'{' if !is_text => values += 1,
+            _ => {}
+        }
+    }
+    values > MAX_VALUES
+}
+
 impl DesignDocument {
     /// Reads a document's JSON text, exactly as it will be sent: the order of keys is part of the signature. `id`
     /// counts if the text has none.
@@ -110,6 +131,9 @@ impl DesignDocument {
     /// # Errors
     /// If CouchDB would not take it as a design document.
     pub fn parse(text: &str, id: Option<&str>) -> Result<Self, DesignProblem> {
+        if has_too_many_values(text) {
+            return Err(DesignProblem::TooManyValues);
+        }
         let document: Value =
             serde_json::from_str(text).map_err(|why| DesignProblem::NotJson(why.to_string()))?;
         let Value::Object(document) = document else { return Err(DesignProblem::NotAnObject) };

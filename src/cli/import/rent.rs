@@ -10,7 +10,7 @@ use super::super::{
 };
 use crate::{
     model::rounding::to_bytes,
-    serve::report::{OutlookLine, RentProposal, WhatIf},
+    serve::report::{OutlookLine, RentProposal, WhatIf, WhatIfQuestion},
     text::{quote, size::format_size},
 };
 
@@ -28,12 +28,15 @@ const NO_HORIZON: &str = "No horizon keeps the waste that smoosh leaves, so the 
 
 pub(super) async fn run(args: &ImportArgs) -> Result<Exit, CommandError> {
     check(args)?;
-    let days = args.days.unwrap_or(DAYS).to_string();
-    let query = [("days", days.as_str()), ("channels", "smoosh-as-rent")];
+    let question = WhatIfQuestion {
+        days: Some(args.days.unwrap_or(DAYS)),
+        channels: Some("smoosh-as-rent".to_owned()),
+        config: None,
+    };
     let client = args.service.client()?;
     note_simulating();
     let answer: Result<WhatIf, CommandError> =
-        client.get_within("/api/v1/what-if", &query, WORK).await;
+        client.post_within("/api/v1/what-if", &question, WORK).await;
     let answer = answer.map_err(|failure| match failure.is_transient {
         true => CommandError {
             why: format!(

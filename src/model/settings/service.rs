@@ -17,12 +17,22 @@ pub struct WebSettings {
     pub enable_lifecycle: bool,
     /// Whether requests may change anything.
     pub enable_admin_api: bool,
+    /// Names in `Host` that mean this service, besides those of this machine.
+    pub allowed_hosts: Vec<String>,
     /// The Unix socket over which the service's own user suspends and resumes; none where
     /// there is to be none.
     pub admin_socket: Option<PathBuf>,
 }
 
 impl WebSettings {
+    /// Whether what is read needs a `Host` that means this service. An address that only this machine reaches
+    /// is safe from all but pages in its own browser, which DNS rebinding brings here under a foreign name;
+    /// any other is open to the network, where nobody knows by which names it is asked.
+    #[must_use]
+    pub fn checks_host(&self) -> bool {
+        self.listen_address.ip().to_canonical().is_loopback() || !self.allowed_hosts.is_empty()
+    }
+
     /// The socket's place where only the storage path is known.
     #[must_use]
     pub fn default_admin_socket(storage_path: &Path) -> PathBuf {
@@ -48,6 +58,7 @@ impl Default for WebSettings {
             config_file: None,
             enable_lifecycle: false,
             enable_admin_api: false,
+            allowed_hosts: Vec::new(),
             admin_socket: None,
         }
     }

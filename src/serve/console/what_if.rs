@@ -24,7 +24,7 @@ pub(in crate::serve) fn what_if(
         @match answer {
             None => {}
             Some(Err(why)) => { @for line in why.lines() { p.banner.worst { (name(line)) } } }
-            Some(Ok(answer)) => { (forecast(given, answer, now)) }
+            Some(Ok(answer)) => { (forecast(answer, now)) }
         }
     };
     let parts = vec![Part::new("ask", forms(given)), Part::new("forecast", shown)];
@@ -34,7 +34,7 @@ pub(in crate::serve) fn what_if(
 fn forms(given: &Given) -> Markup {
     html! {
         p { "How much would be wasted, rewritten and free in the coming days under other rules, beside those in force, smoosh's, and none at all. Files go on growing as they did while recliner watched. Asking changes nothing; a large cluster takes some seconds." }
-        form.filter action="what-if" {
+        form.filter method="post" action="what-if" {
             label { "rules" select name="channels" {
                 option value="" { "those in force alone" }
                 @for preset in ChannelPreset::ALL { (choice(given, preset.label(), preset.label())) }
@@ -60,7 +60,7 @@ fn days(given: &Given) -> Markup {
     html! { label { "days" input type="number" name="days" min="1" max="366" value=(days); } }
 }
 
-fn forecast(given: &Given, answer: &WhatIf, now: Moment) -> Markup {
+fn forecast(answer: &WhatIf, now: Moment) -> Markup {
     let days = (answer.seconds as f64 / 86_400.0).round();
     html! {
         h2 { "The next " (days) @if days > 1.0 { " days" } @else { " day" } }
@@ -77,7 +77,6 @@ fn forecast(given: &Given, answer: &WhatIf, now: Moment) -> Markup {
         (undone(answer))
         (volumes(answer, now))
         @if let Some(proposal) = &answer.as_rent { (as_rent(proposal)) }
-        @if given.get("config").is_empty() { p { a.quiet href=(given.link("api/v1/what-if", &[])) { "JSON" } } }
     }
 }
 

@@ -31,6 +31,7 @@ use axum::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{sync::Arc, time::Duration};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// When to ask again for what is on its way, in seconds.
 const SOON: HeaderValue = HeaderValue::from_static("2");
@@ -135,15 +136,35 @@ pub(super) async fn in_turn<T: Send + 'static>(
     turns: &ConcurrencyLimit,
     work: impl FnOnce(Arc<Plan>) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let turn = turns.clone().acquire().await.ok_or_else(ApiError::stopping)?;
-    let plan = Arc::clone(&state.plan.borrow());
-    let work = move || {
-        // The permit is freed when the work ends, not when the client disconnects.
-        let _turn = turn;
-        work(plan)
-    };
-    let done = tokio::task::spawn_blocking(work).await;
-    unwrap_join(done).unwrap_or_else(|| Err(ApiError::stopping()))
+    Turn::of(turns).await?.work(state, work).await
+}
+
+/// A permit to work on one request. It is freed when the last work in it has ended, even if the client has left.
+#[derive(Clone)]
+pub(super) struct Turn {
+    _permit: Arc<OwnedSemaphorePermit>,
+}
+
+impl Turn {
+    pub(super) async fn of(turns: &ConcurrencyLimit) -> Result<Self, ApiError> {
+        let permit = turns.clone().acquire().await.ok_or_else(ApiError::stopping)?;
+        Ok(Self { _permit: Arc::new(permit) })
+    }
+
+    /// What `work` makes of the present plan, on a blocking thread.
+    pub(super) async fn work<T: Send + 'static>(
+        &self,
+        state: &AppState,
+        work: impl FnOnce(Arc<Plan>) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let (turn, plan) = (self.clone(), Arc::clone(&state.plan.borrow()));
+        let work = move || {
+            let _turn = turn;
+            work(plan)
+        };
+        let done = tokio::task::spawn_blocking(work).await;
+        unwrap_join(done).unwrap_or_else(|| Err(ApiError::stopping()))
+    }
 }
 
 /// The query of a request. An invalid query is refused before the handler runs.
@@ -164,7 +185,7 @@ pub(super) async fn not_found(uri: Uri) -> Response {
     let path = uri.path();
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
     ApiError::absent(format!(
-        "there is no /api/v1{path}; there are /api/v1/status, space, targets, facts, queue, plan, jobs, explain, what-if, scorecard, advice, usage, history, history/hours, events, config, permissions and backup, the POST question preflight, and the POST orders suspend, resume, compact, release, rescan, flush, advice/mute and advice/unmute"
+        "there is no /api/v1{path}; there are /api/v1/status, space, targets, facts, queue, plan, jobs, explain, scorecard, advice, usage, history, history/hours, events, config, permissions and backup, the POST questions what-if and preflight, and the POST orders suspend, resume, compact, release, rescan, flush, advice/mute and advice/unmute"
     ))
     .into_response()
 }
@@ -174,7 +195,9 @@ pub(super) async fn wrong_method(method: Method) -> Response {
     let why = if method == Method::GET || method == Method::HEAD {
         "this is an order or a question: send it by POST, with a JSON body".to_owned()
     } else {
-        format!("{method} is not supported: use GET or HEAD; only orders and preflight use POST")
+        format!(
+            "{method} is not supported: use GET or HEAD; only orders, what-if and preflight use POST"
+        )
     };
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why).into_response()
 }

@@ -12,6 +12,7 @@ pub(super) use live::LivePages;
 
 use super::{
     AppState,
+    admin::read_body,
     api::{
         ApiError, in_turn,
         journal::{self, journal_of},
@@ -49,8 +50,8 @@ use crate::{
 };
 use axum::{
     Extension, Router,
-    body::{Body, to_bytes},
-    extract::{self, Query},
+    body::Body,
+    extract::{self, Query, Request},
     http::{HeaderMap, StatusCode, Uri, header},
     response::{IntoResponse as _, Response},
     routing::get,
@@ -226,7 +227,7 @@ fn given(uri: &Uri) -> Result<Given, ApiError> {
 
 /// The fields of a form.
 async fn form_of(body: Body) -> Result<Given, ApiError> {
-    let form = to_bytes(body, MAX_FORM).await.map_err(ApiError::bad)?;
+    let form = read_body(Request::new(body), MAX_FORM).await?;
     let text = std::str::from_utf8(&form).map_err(ApiError::bad)?;
     let uri: Uri = ["/?", text].concat().parse().map_err(ApiError::bad)?;
     given(&uri)

@@ -7,12 +7,16 @@ mod host_port;
 mod order_check;
 
 pub(super) use order_check::{
-    OrderRefused, Permission, authorize_order, check_form, check_question, may_order, require_json,
+    OrderRefused, Permission, authorize_order, check_form, check_question, check_question_form,
+    may_order,
 };
 
+use super::{Allow, api::ApiError};
 use axum::{
+    extract::{Request, State},
     http::{HeaderMap, HeaderValue, header},
-    response::Response,
+    middleware::Next,
+    response::{IntoResponse as _, Response},
 };
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -46,6 +50,27 @@ pub(super) async fn add_security_headers(mut response: Response) -> Response {
     headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(NOTHING);
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
+}
+
+/// Refuses requests under a name of this machine that anybody could have chosen.
+pub(super) async fn refuse_unknown_host(
+    State(allow): State<Allow>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match order_check::check_host(&allow, &request) {
+        Ok(()) => next.run(request).await,
+        Err(why) => refused_at(request.uri().path(), ApiError::forbidden(why)),
+    }
+}
+
+/// A refusal in the form of the errors of a path: those of the API, or a line of text.
+pub(super) fn refused_at(path: &str, refused: ApiError) -> Response {
+    if path.starts_with("/api/") {
+        refused.into_response()
+    } else {
+        (refused.code, [&*refused.why, "\n"].concat()).into_response()
+    }
 }
 
 /// Limits how many requests of one kind are computed at the same time.

@@ -7,7 +7,7 @@
 use super::{
     AppState,
     admin::{parse_object, read_body},
-    api::{ApiError, in_turn, success},
+    api::{ApiError, Turn, success},
     guard::{self, ConcurrencyLimit},
 };
 use crate::{
@@ -52,7 +52,9 @@ async fn answer(
     turns: &ConcurrencyLimit,
     request: Request,
 ) -> Result<Response, ApiError> {
-    guard::require_json(request.headers()).map_err(ApiError::forbidden)?;
+    guard::check_question(&request).map_err(ApiError::forbidden)?;
+    // Before the body is read, so that what waits takes no memory.
+    let turn = Turn::of(turns).await?;
     let body = read_body(request, MAX_BODY).await?;
     let (now, status) = (state.clock.now(), Arc::clone(&state.status.borrow()));
     let resolve = move |plan: Arc<Plan>| {
@@ -68,8 +70,8 @@ async fn answer(
         })?;
         Ok((question.db, resolved))
     };
-    let (db, resolved) = in_turn(state, turns, resolve).await?;
+    let (db, resolved) = turn.work(state, resolve).await?;
     let present = PresentDesign::of(state.designs.design(&db, &resolved.design.id).await);
     let work = move |plan: Arc<Plan>| Ok(resolved.answer(&plan, &present, now));
-    Ok(success(&in_turn(state, turns, work).await?))
+    Ok(success(&turn.work(state, work).await?))
 }

@@ -21,8 +21,8 @@ use super::{
 use axum::{
     Router,
     body::Body,
-    http::{HeaderValue, StatusCode, header},
-    response::{IntoResponse as _, Response},
+    http::{HeaderValue, header},
+    response::Response,
 };
 use connection_state::{ConnectionState, Ended, HEAD_TIMEOUT};
 use connection_table::ConnectionTable;
@@ -254,11 +254,7 @@ impl ConnectionHandler {
 /// The response to all requests but probes and scrapes while memory is short.
 async fn overloaded(path: &str) -> Response {
     let why = "too many unread responses are waiting to be sent; try again in 5 s";
-    let mut response = if path.starts_with("/api/") {
-        api::ApiError::unavailable(why).into_response()
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, [why, "\n"].concat()).into_response()
-    };
+    let mut response = guard::refused_at(path, api::ApiError::unavailable(why));
     let headers = response.headers_mut();
     headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -13,6 +13,7 @@ mod preflight;
 mod scrape;
 mod suspended;
 mod updates;
+mod what_if;
 
 use super::*;
 use crate::{
@@ -274,7 +275,7 @@ impl Surface {
             journal: None,
             feed: None,
             orders: orders_tx,
-            allow: Allow { lifecycle: true, admin: true, names: Arc::default() },
+            allow: Allow { lifecycle: true, admin: true, ..Allow::default() },
             web: WebAccess::default(),
             stop: CancellationToken::new(),
         };

@@ -9,7 +9,7 @@ mod password_queue;
 mod tls;
 mod users;
 
-pub(super) use users::{AuthenticatedUser, authenticate};
+pub(super) use users::{AuthenticatedUser, PUBLIC_PATHS, authenticate};
 
 use crate::{
     config::{self, Pem, Placed, Problem, Problems, WebConfig},

@@ -1,13 +1,15 @@
-//! `GET /api/v1/what-if`: what would happen under several rules, days ahead.
+//! `POST /api/v1/what-if`: what would happen under several rules, days ahead.
 //!
-//! It works on a thread of its own, one request at a time: a million targets take many seconds.
+//! It works on a thread of its own, one request at a time: a million targets take many seconds. A question is read
+//! and understood within its turn, and given up when its time is over or its client has left.
 
 mod smoosh;
 
 use super::{
     AppState,
-    api::{ApiError, ValidQuery, in_turn, success},
-    guard::ConcurrencyLimit,
+    admin::{parse_object, read_body},
+    api::{ApiError, Turn, success},
+    guard::{self, ConcurrencyLimit},
 };
 use crate::{
     config::{self, File},
@@ -17,54 +19,33 @@ use crate::{
         settings::Settings,
     },
     plan::Plan,
-    serve::report::{Conflict, ProposedHorizon, RentProposal, WhatIf},
+    serve::report::{Conflict, MAX_DAYS, ProposedHorizon, RentProposal, WhatIf, WhatIfQuestion},
     sources::node_settings::NodeSettings,
     table::NodeIx,
-    what_if::{Forecast, Policy, Present, Proposal},
+    what_if::{Forecast, Policy, Present, Proposal, StopFlag},
 };
 use axum::{
-    Extension, extract,
+    Extension,
+    extract::{self, Request},
     response::{IntoResponse as _, Response},
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
 use smoosh::KnownSmoosh;
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
+use tokio::time;
 use wall_clock::Moment;
 
-/// The days that are looked ahead, unless asked otherwise, and at most.
+/// The days that are looked ahead, unless asked otherwise.
 const DAYS: u32 = 7;
-const MAX_DAYS: u32 = 366;
 
-/// What to look ahead for.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct WhatIfQuery {
-    /// Days to look ahead; default 7.
-    #[schemars(range(min = 1, max = MAX_DAYS))]
-    days: Option<u32>,
-    /// Propose one of the ready lists of channels, or channels by rent that keep the mean waste of smoosh as
-    /// it is set on the cluster, with everything else as `config` has it, or as it is in force.
-    #[schemars(with = "Option<ListName>")]
-    channels: Option<String>,
-    /// Propose the rules of a configuration: a `recliner.yml`, of which only `nodes`, `mode`, `channels`,
-    /// `ignore`, `limits`, `headroom`, `rent` and `views` count, and the names of nodes in `couchdb.nodes`.
-    config: Option<String>,
-}
+/// The maximum size of a question, in bytes.
+const MAX_BODY: usize = 1 << 16;
 
-/// The name of a list of channels.
-#[derive(JsonSchema)]
-#[schemars(rename_all = "kebab-case")]
-#[expect(dead_code, reason = "only its schema is used")]
-enum ListName {
-    Smoosh,
-    Rent,
-    SmooshAsRent,
-}
+/// How long the work on a question may take: twice what the slowest takes about a million targets.
+const MAX_WORK: Duration = Duration::from_secs(300);
 
 /// The one turn of this route.
 #[derive(Clone, Debug)]
-pub(super) struct Turns(ConcurrencyLimit);
+pub(super) struct Turns(pub(super) ConcurrencyLimit);
 
 impl Default for Turns {
     fn default() -> Self {
@@ -82,34 +63,53 @@ const SMOOSH_AS_RENT: &str = "smoosh-as-rent";
 /// the proposed ones.
 pub(super) async fn what_if(
     extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<Turns>,
-    ValidQuery(query): ValidQuery<WhatIfQuery>,
+    Extension(Turns(turns)): Extension<Turns>,
+    request: Request,
 ) -> Response {
-    match forecast(&state, turns, query).await {
+    let answer = async {
+        guard::check_question(&request).map_err(ApiError::forbidden)?;
+        let turn = Turn::of(&turns).await?;
+        let body = read_body(request, MAX_BODY).await?;
+        forecast(&state, &turn, move || parse_object(&body)).await
+    };
+    match answer.await {
         Ok(answer) => success(&answer),
         Err(refused) => refused.into_response(),
     }
 }
 
-/// The answer, when its turn has come.
+/// The answer to a question. The work ends early when the returned future is dropped.
 pub(super) async fn forecast(
     state: &AppState,
-    Turns(turns): Turns,
-    query: WhatIfQuery,
+    turn: &Turn,
+    question: impl FnOnce() -> Result<WhatIfQuestion, ApiError> + Send + 'static,
 ) -> Result<WhatIf, ApiError> {
-    // A wrong query is refused at once, not when its turn comes.
-    let plan = Arc::clone(&state.plan.borrow());
-    let (span, proposed) = (query.span()?, query.proposed(&plan, &in_force(&plan))?);
-    drop(plan);
+    let stop = StopFlag::default();
+    let _stops = stop.set_on_drop();
     let (clock, settings) = (state.clock, state.node_settings.clone());
-    let work = move |plan: Arc<Plan>| {
+    let work = turn.work(state, move |plan| {
+        let question = question()?;
+        let (span, proposed) = (span(&question)?, Proposed::of(&question, &plan)?);
         let smoosh = KnownSmoosh::of(&settings.borrow());
-        proposed.answer(&plan, smoosh, clock.now(), span)
-    };
-    in_turn(state, &turns, work).await
+        proposed.answer(&plan, smoosh, clock.now(), span, &stop)
+    });
+    time::timeout(MAX_WORK, work).await.unwrap_or_else(|_| {
+        let most = MAX_WORK.as_secs() / 60;
+        Err(ApiError::unavailable(format!(
+            "the answer would take more than {most} minutes; ask for fewer days, or propose fewer channels, patterns and windows"
+        )))
+    })
 }
 
-/// The rules that a query proposes.
+fn span(question: &WhatIfQuestion) -> Result<Duration, ApiError> {
+    let days = question.days.unwrap_or(DAYS);
+    if days == 0 || days > MAX_DAYS {
+        return Err(ApiError::bad(format!("days is {days}; it must be 1 to {MAX_DAYS}")));
+    }
+    Ok(Duration::from_secs(u64::from(days) * 86_400))
+}
+
+/// The rules that a question proposes.
 #[derive(Debug)]
 enum Proposed {
     Nothing,
@@ -118,28 +118,19 @@ enum Proposed {
     SmooshAsRent(Policy),
 }
 
-impl WhatIfQuery {
-    fn span(&self) -> Result<Duration, ApiError> {
-        let days = self.days.unwrap_or(DAYS);
-        if days == 0 || days > MAX_DAYS {
-            return Err(ApiError::bad(format!("days is {days}; it must be 1 to {MAX_DAYS}")));
-        }
-        Ok(Duration::from_secs(u64::from(days) * 86_400))
-    }
-
-    fn proposed(&self, plan: &Plan, in_force: &Policy) -> Result<Proposed, ApiError> {
-        let configured =
-            self.config.as_deref().map(|text| configured(text, plan, in_force)).transpose()?;
+impl Proposed {
+    fn of(question: &WhatIfQuestion, plan: &Plan) -> Result<Self, ApiError> {
+        let in_force = in_force(plan);
+        let config = question.config.as_deref();
+        let configured = config.map(|text| configured(text, plan, &in_force)).transpose()?;
         let rules = || configured.clone().unwrap_or_else(|| in_force.clone());
-        Ok(match self.channels.as_deref() {
-            None => configured.map_or(Proposed::Nothing, Proposed::Rules),
-            Some(SMOOSH_AS_RENT) => Proposed::SmooshAsRent(rules()),
-            Some(word) => Proposed::Rules(preset(word, &rules())?),
+        Ok(match question.channels.as_deref() {
+            None => configured.map_or(Self::Nothing, Self::Rules),
+            Some(SMOOSH_AS_RENT) => Self::SmooshAsRent(rules()),
+            Some(word) => Self::Rules(preset(word, &rules())?),
         })
     }
-}
 
-impl Proposed {
     /// What would happen, from the moment of this plan on.
     fn answer(
         self,
@@ -147,11 +138,12 @@ impl Proposed {
         smoosh: KnownSmoosh,
         now: Moment,
         span: Duration,
+        stop: &StopFlag,
     ) -> Result<WhatIf, ApiError> {
         let in_force = in_force(plan);
         let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());
         let present = Present { snapshot, conditions, now };
-        let forecast = Forecast::new(&present, span)
+        let forecast = Forecast::new(&present, span, stop)
             .map_err(|early| ApiError::conflict(early, Conflict::Plain {}))?;
         let outlook = |name: &str, policy: Option<Policy>| {
             forecast.outlook(&Proposal { name: name.to_owned(), policy })

@@ -11,6 +11,35 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use wall_clock::Moment;
 
+/// The most days that are looked ahead.
+pub const MAX_DAYS: u32 = 366;
+
+/// What to look ahead for.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WhatIfQuestion {
+    /// Days to look ahead; default 7.
+    #[schemars(range(min = 1, max = MAX_DAYS))]
+    pub days: Option<u32>,
+    /// Propose one of the ready lists of channels, or channels by rent that keep the mean waste of smoosh as
+    /// it is set on the cluster, with everything else as `config` has it, or as it is in force.
+    #[schemars(with = "Option<ListName>")]
+    pub channels: Option<String>,
+    /// Propose the rules of a configuration: a `recliner.yml`, of which only `nodes`, `mode`, `channels`,
+    /// `ignore`, `limits`, `headroom`, `rent` and `views` count, and the names of nodes in `couchdb.nodes`.
+    pub config: Option<String>,
+}
+
+/// The name of a list of channels.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case")]
+#[expect(dead_code, reason = "only its schema is used")]
+enum ListName {
+    Smoosh,
+    Rent,
+    SmooshAsRent,
+}
+
 /// Outlooks under several rules, side by side.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WhatIf {

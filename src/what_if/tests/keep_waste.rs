@@ -39,7 +39,8 @@ fn rent(rules: &Policy) -> Policy {
 
 /// The outlook under these rules, and what rent in their place keeps.
 fn kept(present: &Present, smoosh: &Policy, rent: &Policy, days: u32) -> (Outlook, KeptWaste) {
-    let forecast = Forecast::new(present, days * DAY).unwrap();
+    let stop = StopFlag::default();
+    let forecast = Forecast::new(present, days * DAY, &stop).unwrap();
     let proposal = Proposal { name: "smoosh".to_owned(), policy: Some(smoosh.clone()) };
     let outlook = forecast.outlook(&proposal);
     let kept = forecast.keep_waste(&outlook, rent, "rent");

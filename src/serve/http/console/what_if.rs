@@ -1,17 +1,18 @@
-//! The page of forecasts: asked by a link for ready rules, by a form for a pasted configuration.
+//! The page of forecasts: its forms, and the answer to one of them.
 //!
-//! Owns the way from both to the API's own forecast, which is worked out on a thread of its own and in
-//! turn. A configuration may hold what no address should, so it never stands in one.
+//! Owns the way from a form to the API's own forecast, which is worked out on a thread of its own and in
+//! turn. A link only fills in the form: its address may be on any page, and an answer takes work.
 
 use super::{form_of, given, parsed, response};
 use crate::serve::{
     console::{self, Given},
     http::{
         AppState,
-        api::ApiError,
+        api::{ApiError, Turn},
         guard,
         what_if::{self, Turns},
     },
+    report::WhatIf,
 };
 use axum::{
     Extension,
@@ -21,13 +22,9 @@ use axum::{
 };
 
 /// The page of a link.
-pub(super) async fn show(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<Turns>,
-    uri: Uri,
-) -> Response {
+pub(super) async fn show(extract::State(state): extract::State<AppState>, uri: Uri) -> Response {
     match given(&uri) {
-        Ok(given) => page(&state, turns, &given).await,
+        Ok(given) => page(&state, &given, None),
         Err(refused) => super::failed(&state, &refused),
     }
 }
@@ -35,26 +32,29 @@ pub(super) async fn show(
 /// The page of a form.
 pub(super) async fn ask(
     extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<Turns>,
+    Extension(Turns(turns)): Extension<Turns>,
     request: Request,
 ) -> Response {
-    if let Err(refused) = guard::check_question(&request) {
-        return super::failed(&state, &ApiError::forbidden(refused));
-    }
-    match form_of(request.into_body()).await {
-        Ok(given) => page(&state, turns, &given).await,
+    let asked = async {
+        guard::check_question_form(&request).map_err(ApiError::forbidden)?;
+        let turn = Turn::of(&turns).await?;
+        Ok((turn, form_of(request.into_body()).await?))
+    };
+    match asked.await {
+        Ok((turn, given)) => {
+            let question = given.clone();
+            let answer = what_if::forecast(&state, &turn, move || parsed(&question)).await;
+            page(&state, &given, Some(answer))
+        }
         Err(refused) => super::failed(&state, &refused),
     }
 }
 
-async fn page(state: &AppState, turns: Turns, given: &Given) -> Response {
-    let asked = async { what_if::forecast(state, turns, parsed(given)?).await };
-    let (code, answer) = match given.is_empty() {
-        true => (StatusCode::OK, None),
-        false => match asked.await {
-            Ok(answer) => (StatusCode::OK, Some(Ok(answer))),
-            Err(refused) => (refused.code, Some(Err(refused.why))),
-        },
+fn page(state: &AppState, given: &Given, answer: Option<Result<WhatIf, ApiError>>) -> Response {
+    let code = match &answer {
+        Some(Err(refused)) => refused.code,
+        Some(Ok(_)) | None => StatusCode::OK,
     };
+    let answer = answer.map(|answer| answer.map_err(|refused| refused.why));
     response(state, code, &console::what_if(given, answer.as_ref(), state.clock.now()))
 }

@@ -18,7 +18,7 @@ use super::host_port::{Host, HostPort, Scheme, origin};
 use crate::serve::http::{
     Allow,
     peer::Connection,
-    web::{ActiveWebConfig, AuthenticatedUser},
+    web::{ActiveWebConfig, AuthenticatedUser, PUBLIC_PATHS},
 };
 use axum::{
     extract::Request,
@@ -63,15 +63,15 @@ pub(in crate::serve::http) enum OrderRefused {
     #[error("orders from another machine need a user; configure users in --web.config.file")]
     NoUser,
     /// A page of another origin sent the order.
-    #[error("orders from web pages of another origin are refused")]
+    #[error("orders and questions from web pages of another origin are refused")]
     ForeignOrigin,
     /// The `Host` header has a name that anybody could point at this machine.
     #[error(
-        "the Host of an order must be an IP address, localhost, this machine's host name or a name in its certificate"
+        "the Host of a request must be an IP address, localhost, this machine's host name, a name in its certificate, or one that --web.allowed-host gives"
     )]
     UnknownHost,
     /// The content type is not JSON; HTML forms can send all others that browsers allow.
-    #[error("orders need a body with Content-Type: application/json")]
+    #[error("orders and questions need a body with Content-Type: application/json")]
     ContentType,
 }
 
@@ -127,20 +127,14 @@ pub(in crate::serve::http) fn may_order(
     if asker.is_none() && !local {
         return Err(OrderRefused::NoUser);
     }
-    let certified = |name: &str| {
-        request.extensions().get::<Arc<ActiveWebConfig>>().is_some_and(|web| web.certifies(name))
-    };
-    let listed = |name: &str| {
-        allow.names.iter().any(|own| own.eq_ignore_ascii_case(name)) || certified(name)
-    };
     if owner {
         // Browsers cannot reach the socket. A browser's request that a proxy forwards is not the owner's.
         if headers.contains_key(header::ORIGIN) || headers.contains_key(SEC_FETCH_SITE) {
             return Err(OrderRefused::ForeignOrigin);
         }
     } else {
-        let encrypted = connection.is_some_and(|it| it.encrypted);
-        check_origin(headers, if encrypted { Scheme::Https } else { Scheme::Http }, listed)?;
+        let place = known_host(allow, request)?;
+        check_origin(headers, scheme_of(request), &place)?;
     }
     let from = connection.map_or_else(|| "?".to_owned(), |it| it.peer.to_string());
     Ok(match asker {
@@ -166,16 +160,37 @@ pub(in crate::serve::http) fn check_form(request: &Request) -> Result<(), OrderR
     }
 }
 
+/// Checks that a question was sent by a program, or by a page of this server: its answer takes work.
+pub(in crate::serve::http) fn check_question(request: &Request) -> Result<(), OrderRefused> {
+    require_json(request.headers())?;
+    check_origin(request.headers(), scheme_of(request), &host_of(request.headers())?)
+}
+
 /// Checks that a form that orders nothing was sent by a page of this server, under whatever name and behind
 /// whatever proxy it is.
-pub(in crate::serve::http) fn check_question(request: &Request) -> Result<(), OrderRefused> {
+pub(in crate::serve::http) fn check_question_form(request: &Request) -> Result<(), OrderRefused> {
     check_form(request)?;
     if request.headers().contains_key(SEC_FETCH_SITE) {
         return Ok(());
     }
+    check_origin(request.headers(), scheme_of(request), &host_of(request.headers())?)
+}
+
+fn scheme_of(request: &Request) -> Scheme {
     let encrypted = request.extensions().get::<Connection>().is_some_and(|it| it.encrypted);
-    let scheme = if encrypted { Scheme::Https } else { Scheme::Http };
-    check_origin(request.headers(), scheme, |_| true)
+    if encrypted { Scheme::Https } else { Scheme::Http }
+}
+
+/// Checks the `Host` of any request, where that is asked for and no user protects what is read: after DNS
+/// rebinding, a foreign page has this server's origin, and reads whatever a program on this machine may.
+pub(super) fn check_host(allow: &Allow, request: &Request) -> Result<(), OrderRefused> {
+    let extensions = request.extensions();
+    let is_trusted = extensions.get::<AuthenticatedUser>().is_some()
+        || extensions.get::<Connection>().is_some_and(|it| it.peer.is_owner());
+    if !allow.checks_host || is_trusted || PUBLIC_PATHS.contains(&request.uri().path()) {
+        return Ok(());
+    }
+    known_host(allow, request).map(drop)
 }
 
 /// Checks that the body's content type is JSON, which no HTML form can send.
@@ -194,7 +209,7 @@ fn check_content_type(headers: &HeaderMap, permit: Permission) -> Result<(), Ord
 
 /// Checks that the body's content type is JSON. A page of another site cannot send such a body: the browser asks
 /// first, and nothing here allows it.
-pub(in crate::serve::http) fn require_json(headers: &HeaderMap) -> Result<(), OrderRefused> {
+fn require_json(headers: &HeaderMap) -> Result<(), OrderRefused> {
     let json = |value: &HeaderValue| {
         let value = value.to_str().unwrap_or_default();
         let kind = value.split(';').next().unwrap_or_default().trim();
@@ -207,31 +222,42 @@ pub(in crate::serve::http) fn require_json(headers: &HeaderMap) -> Result<(), Or
     Ok(())
 }
 
-/// Checks that no foreign page can have sent these headers over this scheme. `listed` returns
-/// whether a name belongs to this machine.
-fn check_origin(
-    headers: &HeaderMap,
-    scheme: Scheme,
-    listed: impl Fn(&str) -> bool,
-) -> Result<(), OrderRefused> {
+/// The one `Host` of a request.
+fn host_of(headers: &HeaderMap) -> Result<HostPort<'_>, OrderRefused> {
     let mut hosts = headers.get_all(header::HOST).iter().map(HeaderValue::to_str);
     let (Some(Ok(host)), None) = (hosts.next(), hosts.next()) else {
         return Err(OrderRefused::UnknownHost);
     };
-    let place = HostPort::parse(host).ok_or(OrderRefused::UnknownHost)?;
+    HostPort::parse(host).ok_or(OrderRefused::UnknownHost)
+}
+
+/// The `Host` of a request, if nobody else can point it here: an address, or a name of this machine.
+fn known_host<'a>(allow: &Allow, request: &'a Request) -> Result<HostPort<'a>, OrderRefused> {
+    let place = host_of(request.headers())?;
+    let Host::Name(name) = place.host else { return Ok(place) };
+    let web = request.extensions().get::<Arc<ActiveWebConfig>>();
+    let is_known = name.eq_ignore_ascii_case("localhost")
+        || allow.names.iter().any(|own| own.eq_ignore_ascii_case(name))
+        || web.is_some_and(|web| web.certifies(name));
+    is_known.then_some(place).ok_or(OrderRefused::UnknownHost)
+}
+
+/// Checks that no foreign page can have sent these headers to this place over this scheme.
+fn check_origin(
+    headers: &HeaderMap,
+    scheme: Scheme,
+    place: &HostPort<'_>,
+) -> Result<(), OrderRefused> {
     let same = |value: &HeaderValue| {
         let from = value.to_str().ok().and_then(origin);
-        from.is_some_and(|(of, from)| of == scheme && from.same_endpoint(&place, scheme))
+        from.is_some_and(|(of, from)| of == scheme && from.same_endpoint(place, scheme))
     };
     let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
     let mut origins = headers.get_all(header::ORIGIN).iter();
-    if !sites.all(|site| site == "same-origin" || site == "none") || !origins.all(same) {
-        return Err(OrderRefused::ForeignOrigin);
-    }
-    match place.host {
-        Host::Address(_) => Ok(()),
-        Host::Name(name) if name.eq_ignore_ascii_case("localhost") || listed(name) => Ok(()),
-        Host::Name(_) => Err(OrderRefused::UnknownHost),
+    if sites.all(|site| site == "same-origin" || site == "none") && origins.all(same) {
+        Ok(())
+    } else {
+        Err(OrderRefused::ForeignOrigin)
     }
 }
 

@@ -14,12 +14,11 @@ use crate::{
                 QueueQuery, TargetQuery,
             },
             scorecard::ScorecardQuery,
-            what_if::WhatIfQuery,
         },
         report::{
             Advice, Configuration, DbUpdates, Events, Explanations, Hours, Jobs, Outcomes, Planned,
             Preflight, PreflightQuestion, Queues, Scorecard, Space, Status, Success, TargetGroup,
-            Targets, Usage, WhatIf, orders,
+            Targets, Usage, WhatIf, WhatIfQuestion, orders,
         },
     },
     sources::inventory::FactsPage,
@@ -110,6 +109,7 @@ const ORDER: &[(u16, &str)] = &[
 /// The errors of preflight.
 const PREFLIGHT: &[(u16, &str)] = &[
     (400, "The body is not what it should be, or holds no design document that CouchDB takes."),
+    FOREIGN,
     (404, "No database has this name."),
     (408, "The body did not arrive within 10 seconds."),
     WRONG_TYPE,
@@ -117,8 +117,16 @@ const PREFLIGHT: &[(u16, &str)] = &[
 ];
 
 /// The errors of what-if.
-const WHAT_IF: &[(u16, &str)] =
-    &[BAD, (409, "No file was watched for ten minutes yet, so no growth is known."), BUSY];
+const WHAT_IF: &[(u16, &str)] = &[
+    (400, "The body is not what it should be, or proposes what is not valid."),
+    FOREIGN,
+    (408, "The body did not arrive within 10 seconds."),
+    (409, "No file was watched for ten minutes yet, so no growth is known."),
+    WRONG_TYPE,
+    (503, "recliner is stopping, or the answer would take too long."),
+];
+
+const FOREIGN: (u16, &str) = (403, "The request may come from a page of another site.");
 
 const UNCHANGED: (u16, &str) = (304, "It did not change since the answer with this ETag.");
 const NO_PAGE: (u16, &str) = (404, "The book has nothing of this name.");
@@ -235,31 +243,39 @@ pub(super) fn all() -> Vec<Operation> {
     all.into_iter().flatten().collect()
 }
 
-/// The question about a design document: a read, although it is a POST.
-fn before_a_deployment() -> Operation {
+/// A question: a read, although it is a POST, because its answer takes work.
+fn question<B: JsonSchema, A: JsonSchema>(
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    errors: &'static [(u16, &'static str)],
+    example: Value,
+) -> Operation {
     Operation {
-            method: "post",
-            parameters: |_| Vec::new(),
-            body: Some(Body {
-                schema: Schemas::read::<PreflightQuestion>,
-                example: json!({
-                    "db": "orders",
-                    "design": {
-                        "_id": "_design/by_day",
-                        "views": { "by_day": { "map": "function (doc) { emit(doc.day, 1); }", "reduce": "_sum" } },
-                    },
-                }),
-            }),
-            ..read::<NoQuery, Preflight>(
-                "/api/v1/preflight",
-                "preflight",
-                "What a design document will cost before it is deployed.",
-                PREFLIGHT,
-            )
-        }
-        .with_detail(
-            "A POST that changes nothing, for anyone who may read: recliner reads the present document of this id, and nothing else is asked of CouchDB. The answer says which views change and what is built (`build`), bytes of the new index and seconds of its build as ranges, what each node needs beside all that is there (`peak_bytes`) and whether it fits (`verdict`), what that rests on, and what to do afterwards.",
-        )
+        method: "post",
+        parameters: |_| Vec::new(),
+        body: Some(Body { schema: Schemas::read::<B>, example }),
+        ..read::<NoQuery, A>(path, id, summary, errors)
+    }
+}
+
+fn before_a_deployment() -> Operation {
+    question::<PreflightQuestion, Preflight>(
+        "/api/v1/preflight",
+        "preflight",
+        "What a design document will cost before it is deployed.",
+        PREFLIGHT,
+        json!({
+            "db": "orders",
+            "design": {
+                "_id": "_design/by_day",
+                "views": { "by_day": { "map": "function (doc) { emit(doc.day, 1); }", "reduce": "_sum" } },
+            },
+        }),
+    )
+    .with_detail(
+        "For anyone who may read: recliner reads the present document of this id, and nothing else is asked of CouchDB. The answer says which views change and what is built (`build`), bytes of the new index and seconds of its build as ranges, what each node needs beside all that is there (`peak_bytes`) and whether it fits (`verdict`), what that rests on, and what to do afterwards.",
+    )
 }
 
 /// What recliner sees and decides now.
@@ -322,14 +338,15 @@ fn watching_the_cluster() -> Vec<Operation> {
 /// What recliner concludes from it.
 fn judging_the_cluster() -> Vec<Operation> {
     vec![
-        read::<WhatIfQuery, WhatIf>(
+        question::<WhatIfQuestion, WhatIf>(
             "/api/v1/what-if",
             "whatIf",
             "What would happen under several rules, days ahead.",
             WHAT_IF,
+            json!({ "days": 7, "channels": "rent" }),
         )
         .with_detail(
-            "For each of `nothing` (compacted), `smoosh` (as it is set on the cluster, or with CouchDB's defaults: the field `smoosh` says which), `in force`, and `proposed`: mean and peak waste, bytes written anew and compactions in a day, the longest wait, what stays undone and for which reasons, and over time the waste, the files and each volume's free space, with the date on which it is full. Sizes go on growing as they did; 409 while no file was watched for ten minutes. A million targets take many seconds, and requests wait for one another. With `channels=smoosh-as-rent`, `as_rent` has channels by rent whose horizons keep the mean waste of smoosh, as `import smoosh --as rent` prints them.",
+            "For each of `nothing` (compacted), `smoosh` (as it is set on the cluster, or with CouchDB's defaults: the field `smoosh` says which), `in force`, and `proposed`: mean and peak waste, bytes written anew and compactions in a day, the longest wait, what stays undone and for which reasons, and over time the waste, the files and each volume's free space, with the date on which it is full. Sizes go on growing as they did; 409 while no file was watched for ten minutes. A million targets take many seconds, and requests wait for one another; work ends after five minutes, or when its client leaves. With `channels` `smoosh-as-rent`, `as_rent` has channels by rent whose horizons keep the mean waste of smoosh, as `import smoosh --as rent` prints them.",
         ),
         read::<ScorecardQuery, Scorecard>(
             "/api/v1/scorecard",

@@ -107,9 +107,6 @@ async fn what_is_not_there_or_not_possible_is_said_on_a_page() {
         ("/targets?min_size=big", StatusCode::BAD_REQUEST, "is not a size"),
         ("/jobs?since=yesterday", StatusCode::BAD_REQUEST, "is not a valid time"),
         ("/act?order=explode", StatusCode::BAD_REQUEST, "is not an order"),
-        ("/what-if?days=0", StatusCode::BAD_REQUEST, "it must be 1 to 366"),
-        ("/what-if?channels=best", StatusCode::BAD_REQUEST, "it must be smoosh"),
-        ("/what-if?channels=rent&days=3", StatusCode::CONFLICT, "ten minutes"),
     ] {
         let page = surface.get(path).await;
         assert_eq!(page.status, status, "{path}: {}", page.text());
@@ -281,6 +278,21 @@ async fn a_pasted_configuration_is_asked_by_a_page_of_this_server_and_stays_in_i
     assert_harmless("/what-if", &answer);
     assert!(answer.text().contains("channels: [{name: &lt;b&gt;}]"), "{}", answer.text());
     assert!(answer.text().contains("config:1:"), "{}", answer.text());
+    for (form, status, says) in [
+        ("days=0", StatusCode::BAD_REQUEST, "it must be 1 to 366"),
+        ("channels=best", StatusCode::BAD_REQUEST, "it must be smoosh"),
+        ("channels=rent&days=3", StatusCode::CONFLICT, "ten minutes"),
+    ] {
+        let answer = form_to(&surface, "/what-if", form, &own).await;
+        assert_eq!(answer.status, status, "{form}: {}", answer.text());
+        assert!(answer.text().contains(says), "{form} lacks {says}: {}", answer.text());
+        // A link fills in the form, and computes nothing.
+        let link = surface.get(&format!("/what-if?{form}")).await;
+        assert_eq!(link.status, StatusCode::OK, "{form}: {}", link.text());
+        assert!(!link.text().contains(says), "{form}: {}", link.text());
+    }
+    let link = surface.get("/what-if?channels=rent&days=3").await;
+    assert!(link.text().contains("value=\"rent\" selected") && link.text().contains("value=\"3\""));
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ fn surface(designs: Designs) -> Surface {
 
 async fn post(designs: Designs, content_type: &str, body: String) -> (StatusCode, Value) {
     let request = Request::post("/api/v1/preflight")
+        .header("host", "127.0.0.1:10984")
         .header("content-type", content_type)
         .body(Body::from(body))
         .unwrap();
@@ -49,10 +50,56 @@ async fn what_is_asked_is_answered_by_name_and_with_the_present_document() {
 }
 
 #[tokio::test]
+async fn a_document_of_very_many_values_is_refused_before_it_is_read() {
+    let many =
+        format!(r#"{{"_id":"_design/x","views":{{}},"x":[{}]}}"#, vec!["[]"; 60_000].join(","));
+    let (status, answer) = ask("orders", &many).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
+    assert!(answer["error"].as_str().unwrap().contains("has more than 50000 lists"), "{answer}");
+    // Those of a function's text are no values.
+    let text = format!(
+        r#"{{"_id":"_design/x","views":{{"a":{{"map":"{}"}}}}}}"#,
+        "[,{\\\"".repeat(60_000)
+    );
+    let (status, answer) = ask("orders", &text).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+}
+
+/// A body that says when it is read, and never ends.
+fn endless(read: &Arc<std::sync::atomic::AtomicUsize>) -> Body {
+    let read = Arc::clone(read);
+    Body::from_stream(futures::stream::once(async move {
+        read.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        std::future::pending::<Result<axum::body::Bytes, std::io::Error>>().await
+    }))
+}
+
+#[tokio::test]
+async fn no_body_is_read_before_its_turn() {
+    for (path, at_a_time) in [("/api/v1/preflight", 2), ("/api/v1/what-if", 1)] {
+        let (router, read) = (surface(Designs(Ok(None))).router(), Arc::default());
+        let mut asked = tokio::task::JoinSet::new();
+        for _ in 0..6 {
+            let request = Request::post(path)
+                .header("host", "127.0.0.1:10984")
+                .header("content-type", "application/json")
+                .body(endless(&read))
+                .unwrap();
+            asked.spawn(router.clone().oneshot(request));
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(read.load(std::sync::atomic::Ordering::SeqCst), at_a_time, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn before_the_first_sweep_there_is_no_answer() {
     let surface = surface(Designs(Ok(None)));
     surface.status.send_modify(|status| Arc::make_mut(status).ready = false);
     let request = Request::post("/api/v1/preflight")
+        .header("host", "127.0.0.1:10984")
         .header("content-type", "application/json")
         .body(Body::from(question("orders", DESIGN)))
         .unwrap();

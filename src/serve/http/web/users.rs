@@ -33,7 +33,7 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_PASSWORD: usize = 72;
 
 /// Paths that need no user, because supervisors have none.
-const PUBLIC_PATHS: [&str; 2] = ["/-/healthy", "/-/ready"];
+pub(in super::super) const PUBLIC_PATHS: [&str; 2] = ["/-/healthy", "/-/ready"];
 
 /// The users of one file.
 #[derive(Default)]

@@ -41,7 +41,8 @@ fn request(
 }
 
 fn allow(lifecycle: bool, admin: bool) -> Allow {
-    Allow { lifecycle, admin, names: [String::from("recliner.example")].into() }
+    let names = [String::from("recliner.example")].into();
+    Allow { lifecycle, admin, names, checks_host: true }
 }
 
 #[test]
