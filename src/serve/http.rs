@@ -231,7 +231,10 @@ pub fn router(state: AppState) -> Router {
         .route("/config", get(api::config))
         .route("/permissions", get(console::permissions))
         .route("/backup", get(backup::backup))
-        .route("/openapi.json", get(openapi::openapi))
+        .route(
+            "/openapi.json",
+            get(openapi::openapi).layer(Extension(openapi::LastText::default())),
+        )
         .route("/suspend", post(admin::suspend))
         .route("/resume", post(admin::resume))
         .route("/compact", post(admin::compact))

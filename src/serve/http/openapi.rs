@@ -7,13 +7,13 @@
 mod examples;
 mod routes;
 
-use super::{AppState, api::ValidQuery, query::NoQuery};
+use super::{AppState, answer, api::ValidQuery, query::NoQuery};
 use crate::plan::Plan;
-use axum::{extract, response::Response};
+use axum::{Extension, body::Bytes, extract, response::Response};
 use routes::{Body, Kind, Operation};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The version of OpenAPI. Its schemas are JSON Schema 2020-12 without extensions.
 const OPENAPI: &str = "3.1.0";
@@ -21,10 +21,26 @@ const OPENAPI: &str = "3.1.0";
 /// `GET /api/v1/openapi.json`.
 pub(super) async fn openapi(
     extract::State(state): extract::State<AppState>,
+    Extension(last): Extension<LastText>,
     ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
 ) -> Response {
     let plan = Arc::clone(&state.plan.borrow());
-    super::answer::whole(&document(&channels(&plan)))
+    answer::json(last.of(&channels(&plan)).into())
+}
+
+/// The document as it was last sent, and its channels.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastText(Arc<Mutex<(Vec<String>, Bytes)>>);
+
+impl LastText {
+    fn of(&self, channels: &[&str]) -> Bytes {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.1.is_empty() || last.0 != channels {
+            let names = channels.iter().map(|name| (*name).to_owned()).collect();
+            *last = (names, answer::text(&document(channels)).into());
+        }
+        last.1.clone()
+    }
 }
 
 fn channels(plan: &Plan) -> Vec<&str> {
@@ -237,3 +253,17 @@ impl Operation {
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
 const HTML: &str = "text/html";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_is_rendered_anew_only_for_other_channels() {
+        let last = LastText::default();
+        let (first, again) = (last.of(&["a"]), last.of(&["a"]));
+        assert_eq!(first.as_ptr(), again.as_ptr());
+        assert_ne!(last.of(&["a", "b"]), first);
+        assert_eq!(last.of(&["a"]), first);
+    }
+}
