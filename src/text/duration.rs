@@ -65,7 +65,7 @@ pub(crate) fn in_words(span: Duration) -> String {
         7_200..172_800 if seconds != 86_400 => ("hour", 3_600),
         _ => ("day", 86_400),
     };
-    let count = (seconds + length / 2) / length;
+    let count = seconds.saturating_add(length / 2) / length;
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {unit}{plural}")
 }
@@ -129,6 +129,7 @@ mod tests {
             (86_400, "1 day"),
             (45 * 3_600, "45 hours"),
             (48 * 3_600, "2 days"),
+            (u64::MAX, "213503982334601 days"),
         ] {
             assert_eq!(in_words(Duration::from_secs(seconds)), expected);
         }
