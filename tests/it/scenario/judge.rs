@@ -239,7 +239,7 @@ pub(crate) fn undecided(plan: &Plan) -> Vec<String> {
 fn contradiction(plan: &Plan, line: &RefusedLine) -> Option<String> {
     let target = plan.snapshot.targets().find(|target| target.id().to_string() == line.id)?;
     let (file, forecast) = (target.file_bytes()?, plan.forecast(target));
-    let promises = forecast.confidence == "high" && forecast.reclaimable_bytes? > file / 100;
+    let promises = forecast.confidence == "high" && forecast.reclaimable_bytes? > file / 20;
     (line.refusal.reason == "futile" && promises)
         .then(|| format!("{} is futile and promises {forecast:?}", line.id))
 }
