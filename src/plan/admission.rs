@@ -424,7 +424,8 @@ impl Admission {
         if let Some(refusal) = rest.and_then(|rest| self.backoff_refusal(rest, candidate)) {
             return Err(refusal);
         }
-        if candidate.blocker == Blocker::FreesLittle && !known.forced {
+        // Its facts may be those of a copy that the round has compacted already.
+        if candidate.blocker == Blocker::FreesLittle && !known.forced && !self.in_round(candidate) {
             let value = candidate.reclaimable_bytes().map(|frees| frees as f64);
             return Err(Refusal { value, ..Refusal::without_numbers(RefusalReason::Futile) });
         }
@@ -440,11 +441,14 @@ impl Admission {
         candidate: &CandidateSummary,
     ) -> Result<(), Refusal> {
         let spent = started.filter(|at| candidate.measured_at <= *at);
-        let in_round =
-            || self.conditions.constraints.partly_compacted_views.contains_key(&candidate.ix);
-        let Some(at) = spent.filter(|_| !in_round()) else { return Ok(()) };
+        let Some(at) = spent.filter(|_| !self.in_round(candidate)) else { return Ok(()) };
         let value = Some(at.age(self.now).as_secs_f64());
         Err(Refusal { value, since: Some(at), ..Refusal::without_numbers(RefusalReason::Stale) })
+    }
+
+    /// Whether some copies of a view were compacted and others not yet.
+    fn in_round(&self, candidate: &CandidateSummary) -> bool {
+        self.conditions.constraints.partly_compacted_views.contains_key(&candidate.ix)
     }
 
     fn is_resharding(&self, candidate: &CandidateSummary) -> bool {

@@ -166,7 +166,9 @@ impl TargetRecord {
         if let Some(until) = self.rests_until.filter(rests) {
             return Some(Backoff::CoolDown { since: self.failed_at.unwrap_or(now), until });
         }
-        let futile = self.futile.filter(|futile| futile.holds(kind, facts, correction))?;
+        // What one copy of a view taught says nothing about those that its round has not compacted yet.
+        let futile = self.futile.filter(|_| self.copies_done.is_empty());
+        let futile = futile.filter(|futile| futile.holds(kind, facts, correction))?;
         let Futile { at, file_bytes, caught_up, .. } = futile;
         Some(Backoff::Futile { since: at, file_bytes, caught_up: caught_up.is_some() })
     }

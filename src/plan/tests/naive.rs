@@ -233,7 +233,9 @@ impl Naive<'_> {
         let sizes =
             facts.file_bytes.get().zip(target.correction().predicted_bytes(target.kind(), &facts));
         let lean = sizes.is_some_and(|(file, left)| file.saturating_sub(left) * 20 < file);
+        let in_round = world.conditions.constraints.partly_compacted_views.contains_key(&ix);
         let futile = lean
+            && !in_round
             && !facts.flags.needs_upgrade
             && target.confidence() != crate::model::facts::Confidence::Low;
         futile.then_some(RefusalReason::Futile).or_else(|| self.stale(ix))
