@@ -76,7 +76,7 @@ async fn the_time_of_a_backup_is_a_metric_once_it_was_sent_completely() {
     assert_eq!(surface.ask(Method::GET, PATH, &[HOST]).await.status, StatusCode::OK);
     journal.feed_position().await.unwrap();
     // The clock goes on while the test runs.
-    let at: i64 = metric().await.unwrap().parse().unwrap();
+    let at: u64 = metric().await.unwrap().parse().unwrap();
     assert!((NOW.unix()..NOW.unix() + 120).contains(&at), "{at}");
 }
 
