@@ -95,6 +95,9 @@ pub(crate) struct EndedJob {
     /// Whether it ended [`JobResult::Lost`](crate::model::records::JobResult::Lost) because it is unknown
     /// whether its request arrived, and no later reading shows that it did not.
     pub may_have_run: bool,
+    /// Whether it ended [`JobResult::Lost`](crate::model::records::JobResult::Lost) because its request was
+    /// perhaps never sent, as after a kill: that says nothing about the server.
+    pub never_arrived: bool,
 }
 
 /// All jobs and all open intents.
@@ -499,6 +502,7 @@ impl TrackedJob {
             outcome,
             copies: target.map_or(1, TargetRef::file_count),
             may_have_run: false,
+            never_arrived: false,
         })
     }
 }

@@ -231,10 +231,7 @@ pub fn router(state: AppState) -> Router {
         .route("/config", get(api::config))
         .route("/permissions", get(console::permissions))
         .route("/backup", get(backup::backup))
-        .route(
-            "/openapi.json",
-            get(openapi::openapi).layer(Extension(openapi::LastText::default())),
-        )
+        .route("/openapi.json", openapi::route())
         .route("/suspend", post(admin::suspend))
         .route("/resume", post(admin::resume))
         .route("/compact", post(admin::compact))

@@ -90,7 +90,7 @@ async fn effect(name: &str, effect: Effect, reasons: &[&str], up: Option<bool>) 
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_answers_malformed_data_affects_only_its_own_facts() {
-    effect("malformed", Effect::Malformed, &["malformed"], Some(false)).await;
+    effect("malformed", Effect::Malformed, &["malformed"], None).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,12 +102,12 @@ async fn a_node_that_sends_half_a_body_affects_only_its_own_facts() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_redirects_affects_only_its_own_facts() {
     let to = "http://adm:pw@elsewhere.example/login".to_owned();
-    effect("a redirect", Effect::Redirect(to), &["redirect"], Some(false)).await;
+    effect("a redirect", Effect::Redirect(to), &["redirect"], None).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_answers_errors_affects_only_its_own_facts() {
-    effect("500", Effect::Status(500), &["status"], Some(false)).await;
+    effect("500", Effect::Status(500), &["status"], None).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +223,7 @@ async fn a_node_that_drops_connections_affects_only_its_own_facts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_with_endless_answers_affects_only_its_own_facts() {
-    effect("no end", Effect::Endless, &["too_large", "malformed"], Some(false)).await;
+    effect("no end", Effect::Endless, &["too_large", "malformed"], None).await;
 }
 
 #[tokio::test(start_paused = true)]

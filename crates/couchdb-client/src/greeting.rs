@@ -67,7 +67,7 @@ impl Sender {
                         None => return Ok(Greeting::CouchDb),
                         Some(found) => found,
                     },
-                    Err(_) => stranger("its answer to GET / is no JSON; is it a login page?"),
+                    Err(_) => stranger("its answer to GET / is not JSON; is it a login page?"),
                 }
             }
             Ok(ServerResponse::Refused { .. } | ServerResponse::Streaming(_)) => {

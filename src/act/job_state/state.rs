@@ -348,7 +348,7 @@ impl JobState {
         self.totals.count(outcome);
         let before = self.target_records.get(&outcome.target).cloned().unwrap_or_default();
         let mut after = before.clone();
-        if !ended.may_have_run {
+        if !(ended.may_have_run || ended.never_arrived) {
             after.record_outcome(outcome, ended.after, &settings.failure);
         }
         let done = !matches!(outcome.ending, JobResult::Failed | JobResult::Lost);

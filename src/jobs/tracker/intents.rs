@@ -355,7 +355,8 @@ impl OpenIntent {
     /// failed, because it is retried as a whole.
     pub(super) fn into_ended(self, target: Option<TargetRef<'_>>) -> EndedJob {
         let Self { intent, .. } = self;
-        let unsure = self.uncertainty.is_some() && !self.never_ran;
+        let unconfirmed = self.uncertainty.is_some();
+        let unsure = unconfirmed && !self.never_ran;
         let lost = self.lost_reason.or_else(|| self.never_ran.then(|| NEVER_RAN.into()));
         let verdict = match (self.failure, lost) {
             (Some(why), _) => JobVerdict::Failed(why),
@@ -389,6 +390,7 @@ impl OpenIntent {
             after: measured,
             copies: target.map_or(1, TargetRef::file_count),
             may_have_run,
+            never_arrived: unconfirmed && self.never_ran && ending == JobResult::Lost,
             outcome: Outcome {
                 target: intent.target,
                 kind,

@@ -9,7 +9,13 @@ mod routes;
 
 use super::{AppState, answer, api::ValidQuery, query::NoQuery};
 use crate::plan::Plan;
-use axum::{Extension, body::Bytes, extract, response::Response};
+use axum::{
+    Extension,
+    body::Bytes,
+    extract,
+    response::Response,
+    routing::{MethodRouter, get},
+};
 use routes::{Body, Kind, Operation};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -18,8 +24,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The version of OpenAPI. Its schemas are JSON Schema 2020-12 without extensions.
 const OPENAPI: &str = "3.1.0";
 
-/// `GET /api/v1/openapi.json`.
-pub(super) async fn openapi(
+/// `GET /api/v1/openapi.json`, with the text as it was last sent.
+pub(super) fn route() -> MethodRouter<AppState> {
+    get(openapi).layer(Extension(LastText::default()))
+}
+
+async fn openapi(
     extract::State(state): extract::State<AppState>,
     Extension(last): Extension<LastText>,
     ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
@@ -30,7 +40,7 @@ pub(super) async fn openapi(
 
 /// The document as it was last sent, and its channels.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LastText(Arc<Mutex<(Vec<String>, Bytes)>>);
+struct LastText(Arc<Mutex<(Vec<String>, Bytes)>>);
 
 impl LastText {
     fn of(&self, channels: &[&str]) -> Bytes {

@@ -207,7 +207,7 @@ async fn a_server_that_is_not_couchdb_is_reported_as_such() {
     let missing = || (StatusCode::NOT_FOUND, "").into_response();
     let login = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD)];
     for (answer, found) in [
-        (html as fn() -> Response, "its answer to GET / is not CouchDB's JSON"),
+        (html as fn() -> Response, "its answer to GET / is not JSON; is it a login page?"),
         (other, "its answer to GET / does not say couchdb"),
         (missing, "it answers GET / with HTTP 404"),
     ] {

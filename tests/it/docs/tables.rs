@@ -109,6 +109,8 @@ fn every_route_is_described_and_no_other() {
 fn about(document: &Value, parameter: &Value, schema: &Value) -> String {
     let about = sentence(parameter["description"].as_str().unwrap_or_default());
     let schema = if schema["items"].is_object() { &schema["items"] } else { schema };
+    // One that may be absent from a body.
+    let schema = if schema["anyOf"].is_array() { &schema["anyOf"][0] } else { schema };
     let name = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next());
     let schema = name.map_or(schema, |name| &document["components"]["schemas"][name]);
     let words: Vec<&str> =
