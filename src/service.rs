@@ -288,12 +288,7 @@ impl Service {
             journal: Some(journal),
             feed: Some(feed),
             orders: orders_tx,
-            allow: http::Allow {
-                lifecycle: settings.web.enable_lifecycle,
-                admin: settings.web.enable_admin_api,
-                names: [signals::host_names(), settings.web.allowed_hosts.clone()].concat().into(),
-                checks_host: settings.web.checks_host(),
-            },
+            allow: allowed(&settings),
             web: web.clone(),
             stop: stop.clone(),
         };
@@ -452,6 +447,15 @@ impl Service {
         let status = ConfigStatus { needs_restart, ..status(&self.settings, self.clock) };
         self.config.send_replace(Arc::new(status));
         Ok(changes.iter().map(|change| change.key).collect())
+    }
+}
+
+fn allowed(settings: &Settings) -> http::Allow {
+    http::Allow {
+        lifecycle: settings.web.enable_lifecycle,
+        admin: settings.web.enable_admin_api,
+        names: [signals::host_names(), settings.web.allowed_hosts.clone()].concat().into(),
+        checks_host: settings.web.checks_host(),
     }
 }
 

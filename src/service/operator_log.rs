@@ -278,31 +278,7 @@ impl OperatorLogLine {
                     );
                 }
             },
-            Self::UrlOutage { url, why, notice } => match notice {
-                OutageNotice::Down => {
-                    tracing::warn!(
-                        url,
-                        why,
-                        "this URL of CouchDB gives no usable answer, but others do"
-                    );
-                }
-                OutageNotice::StillDown(lasts) => {
-                    let down_for = duration::format_rounded(*lasts);
-                    tracing::warn!(
-                        url,
-                        down_for,
-                        why,
-                        "this URL of CouchDB still gives no usable answer"
-                    );
-                }
-                OutageNotice::Up(lasted) => {
-                    tracing::info!(
-                        url,
-                        after = duration::format_rounded(*lasted),
-                        "this URL of CouchDB answers again"
-                    );
-                }
-            },
+            Self::UrlOutage { url, why, notice } => log_url_outage(url, why, *notice),
             Self::NodeOutage { node, notice } => match notice {
                 OutageNotice::Down => tracing::warn!(
                     node,
@@ -334,6 +310,25 @@ impl OperatorLogLine {
                     "first sweep finished"
                 );
             }
+        }
+    }
+}
+
+fn log_url_outage(url: &str, why: &str, notice: OutageNotice) {
+    match notice {
+        OutageNotice::Down => {
+            tracing::warn!(url, why, "this URL of CouchDB gives no usable answer, but others do");
+        }
+        OutageNotice::StillDown(lasts) => {
+            let down_for = duration::format_rounded(lasts);
+            tracing::warn!(url, down_for, why, "this URL of CouchDB still gives no usable answer");
+        }
+        OutageNotice::Up(lasted) => {
+            tracing::info!(
+                url,
+                after = duration::format_rounded(lasted),
+                "this URL of CouchDB answers again"
+            );
         }
     }
 }

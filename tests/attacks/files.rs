@@ -7,8 +7,8 @@ use crate::{
 use std::{
     fs::{self, File},
     os::unix::fs::{FileExt as _, MetadataExt as _, symlink},
-    time::Instant,
 };
+use tokio::time::Instant;
 
 #[tokio::test]
 async fn a_backup_writes_through_no_link() {

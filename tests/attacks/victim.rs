@@ -10,8 +10,8 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     process::{Child, Command},
-    sync::{Mutex, MutexGuard},
-    task::JoinHandle,
+    sync::{Semaphore, SemaphorePermit},
+    task::JoinSet,
     time::{self, Instant},
 };
 
@@ -19,7 +19,7 @@ use tokio::{
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
 /// One attack at a time: each measures how promptly its victim answers.
-static TURN: Mutex<()> = Mutex::const_new(());
+static TURN: Semaphore = Semaphore::const_new(1);
 
 const MIB: u64 = 1 << 20;
 
@@ -48,8 +48,8 @@ pub(crate) struct Victim {
     pub(crate) address: String,
     pub(crate) dir: tempfile::TempDir,
     process: Child,
-    log: JoinHandle<String>,
-    _turn: MutexGuard<'static, ()>,
+    log: JoinSet<String>,
+    _turn: SemaphorePermit<'static>,
 }
 
 /// What an attack cost.
@@ -90,7 +90,7 @@ impl Victim {
 
     async fn start(dir: tempfile::TempDir, words: &[&str]) -> Self {
         crate::watchdog::start();
-        let turn = TURN.lock().await;
+        let turn = TURN.acquire().await.expect("nobody closes it");
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let address = free.expect("a port is free").to_string();
         let mut command = Command::new(program());
@@ -99,7 +99,8 @@ impl Victim {
         command.current_dir(dir.path()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.kill_on_drop(true).spawn().expect("it runs");
         let mut stderr = process.stderr.take().expect("it is piped");
-        let log = tokio::spawn(async move {
+        let mut log = JoinSet::new();
+        log.spawn(async move {
             let mut log = Vec::new();
             let _ended = stderr.read_to_end(&mut log).await;
             String::from_utf8_lossy(&log).into_owned()
@@ -172,7 +173,7 @@ impl Victim {
         assert!(asked.expect("kill runs").success());
         let ended = time::timeout(Duration::from_secs(20), self.process.wait()).await;
         let ended = ended.expect("it ends in time").expect("it ends");
-        let log = self.log.await.expect("it is text");
+        let log = self.log.join_next().await.expect("it logs").expect("it is text");
         assert_eq!(ended.code(), Some(0), "{log}");
         assert!(!log.contains("panicked"), "{log}");
         log

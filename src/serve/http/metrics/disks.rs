@@ -40,14 +40,14 @@ pub(super) fn write(writer: &mut Writer, disks: &Disks, jobs: &Jobs, snapshot: &
     if jobs.polled_nodes.is_empty() {
         return;
     }
-    let families: [(&Family<2>, fn(&Volume, &Jobs, &Snapshot) -> u64); 2] =
-        [(&DISK_RESERVED_BYTES, Volume::reserved_bytes), (&DISK_HELD_BYTES, Volume::held_bytes)];
-    for (family, bytes) in families {
+    let mut of_jobs = |family: &Family<2>, bytes: fn(&Volume, &Jobs, &Snapshot) -> u64| {
         let mut samples = writer.family(family);
         for (node, volume) in volumes() {
             samples.sample(&[&node, &volume.name], bytes(volume, jobs, snapshot));
         }
-    }
+    };
+    of_jobs(&DISK_RESERVED_BYTES, Volume::reserved_bytes);
+    of_jobs(&DISK_HELD_BYTES, Volume::held_bytes);
 }
 
 #[cfg(test)]
