@@ -101,33 +101,6 @@ async fn large_questions_wait_outside() {
 }
 
 #[tokio::test]
-async fn the_longest_outlook_ends_and_holds_up_nothing_else() {
-    let victim = Victim::demo(&[]).await;
-    let mut config = String::from("channels:\n");
-    for at in 0..30 {
-        let windows: Vec<_> =
-            (0..16).map(|hour| format!("{{from: '{hour:02}:00', to: '{hour:02}:30'}}")).collect();
-        let _never = writeln!(
-            config,
-            "- {{name: c{at}, kind: db, priority: ratio, windows: [{}]}}",
-            windows.join(",")
-        );
-    }
-    let request = questions(&victim, &config)[1].replace("{\"config\"", "{\"days\":366,\"config\"");
-    let length = request.split_once("\r\n\r\n").expect("it has a body").1.len();
-    let request: String = request
-        .lines()
-        .map(|line| match line.strip_prefix("Content-Length: ") {
-            Some(_) => format!("Content-Length: {length}\r\n"),
-            None => format!("{line}\r\n"),
-        })
-        .collect();
-    let ((status, body), harm) = victim.during(victim.send(request.trim_end())).await;
-    assert!([200, 400, 413, 422, 503].contains(&status), "{status} {body:.300}");
-    harm.within(300);
-}
-
-#[tokio::test]
 async fn a_name_that_was_bound_to_this_machine_reads_nothing() {
     let victim = Victim::demo(&["--web.enable-admin-api"]).await;
     let port = victim.address.rsplit(':').next().expect("it has a port").to_owned();
