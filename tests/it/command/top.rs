@@ -100,6 +100,21 @@ impl Terminal {
         time::timeout(PATIENCE, changes).await.expect("the screen changes");
     }
 
+    /// Wakes it until it draws again: it may give the screen back a moment before it stops, and a process
+    /// that has not stopped yet is not woken.
+    async fn goes_on(&mut self) {
+        let wakes = async {
+            loop {
+                self.signal("-CONT").await;
+                let drawn = time::timeout(Duration::from_millis(200), self.alternates(true));
+                if drawn.await.is_ok() {
+                    return;
+                }
+            }
+        };
+        time::timeout(PATIENCE, wakes).await.expect("it draws again");
+    }
+
     /// Waits for the end; the terminal must be as it was.
     async fn ends_well(mut self) {
         let ends = async { while self.read().await {} };
@@ -180,8 +195,7 @@ async fn a_terminal_shows_the_service_and_is_given_back() {
             keys => terminal.press(keys).await,
         }
         terminal.alternates(false).await;
-        terminal.signal("-CONT").await;
-        terminal.alternates(true).await;
+        terminal.goes_on().await;
         terminal.shows("All starts are suspended since").await;
         terminal.press("q").await;
         terminal.ends_well().await;
