@@ -54,8 +54,8 @@ pub struct DbHeader {
     pub trees: Trees,
     /// The number of the last purge; if unknown, [`super::last_purge`] reads it.
     pub purge_seq: Option<u64>,
-    /// The root of the tree that contains it.
-    pub(super) purge_seq_root: Option<u64>,
+    /// What contains it.
+    pub(super) purge_root: Option<PurgeRoot>,
     /// Number of remembered purges.
     pub purges: Option<u64>,
     /// Maximum number of remembered purges.
@@ -79,6 +79,16 @@ impl DbHeader {
         }
         fields.read(u8::try_from(version).unwrap_or_default()).map_err(undecodable)
     }
+}
+
+/// Where purges are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PurgeRoot {
+    /// The root of the tree of purges by sequence.
+    Tree(u64),
+    /// A list of the latest purged documents, which CouchDB numbers from `first` when it opens
+    /// the file (`couch_bt_engine:upgrade_purge_info/2`).
+    List { at: u64, first: u64 },
 }
 
 /// The fields of a header by their position in the tuple, counted from one.
@@ -123,16 +133,19 @@ impl<'a> Fields<'a> {
         let id = self.tree(5, "id_tree_state")?;
         let seq = self.tree(6, "seq_tree_state")?;
         let local = self.tree(7, "local_tree_state")?;
-        let (purge, purge_seq_tree, purge_seq, purges);
+        let (purge, purge_seq_tree, purge_root, purge_seq, purges);
         if disk_version < PURGE_TREES {
             (purge, purge_seq_tree) = (TreeRoot::EMPTY, TreeRoot::EMPTY);
-            let last = self.number_or(8, "purge_seq", 0)?;
-            purge_seq = Some(last);
-            purges = if last == 0 { Some(0) } else { None };
+            let first = self.number_or(8, "purge_seq", 0)?;
+            let list = self.get(9).map(|at| at.number().ok_or(DecodeError::Field("purged_docs")));
+            purge_root = list.transpose()?.map(|at| PurgeRoot::List { at, first });
+            purge_seq = if purge_root.is_none() { Some(first) } else { None };
+            purges = if first == 0 { Some(0) } else { None };
         } else {
             purge = self.tree(8, "purge_tree_state")?;
             purge_seq_tree = self.tree(9, "purge_seq_tree_state")?;
-            purge_seq = if purge_seq_tree.tree == TreeSize::Empty { Some(0) } else { None };
+            purge_root = purge_seq_tree.position.map(PurgeRoot::Tree);
+            purge_seq = if purge_root.is_none() { Some(0) } else { None };
             purges = purge_seq_tree.reduction.map_or(Some(0), Term::number);
         }
         let counts = DocSums::of(id);
@@ -165,7 +178,7 @@ impl<'a> Fields<'a> {
                 .ok_or(DecodeError::Field("epochs"))?,
             trees,
             purge_seq,
-            purge_seq_root: purge_seq_tree.position,
+            purge_root,
             purges,
             purge_infos_limit: self.number_or(15, "purge_infos_limit", DEFAULT_LIMIT)?,
             revs_limit: self.number_or(11, "revs_limit", DEFAULT_LIMIT)?,

@@ -5,7 +5,9 @@
 //! and bad headers, as of CouchDB 3.5. Pure: it never opens a file and never decides what an
 //! operator should do.
 
-use super::{DbHeader, DecodeError, FileHeader, Header, HeaderError, IndexForm, TreeSize};
+use super::{
+    DbHeader, DecodeError, FileHeader, Header, HeaderError, IndexForm, TreeSize, db::PurgeRoot,
+};
 use couchdb_names::Signature;
 use std::fmt;
 
@@ -275,6 +277,9 @@ impl Difference {
                     if db.active.is_none() {
                         all.push(UNSIZED);
                     }
+                    if let Some(PurgeRoot::List { .. }) = db.purge_root {
+                        all.push(PURGES_UPGRADED);
+                    }
                     if db.purge_seq.is_none() {
                         all.push(PURGE_SEQ);
                     }
@@ -340,6 +345,10 @@ const UNSIZED: Difference = Difference {
 };
 const PURGE_SEQ: Difference =
     Difference { facts: &["purge_seq"], why: "the tree of purges cannot be read" };
+const PURGES_UPGRADED: Difference = Difference {
+    facts: &["active_bytes"],
+    why: "HTTP counts the trees that CouchDB makes of the list of purges",
+};
 const UPGRADED_DB: Difference = Difference {
     facts: &["file_bytes", "disk_version", "uuid"],
     why: "HTTP shows the file with the appended header, and a new uuid if it had none",

@@ -7,7 +7,7 @@
 use super::{
     Bytes, DbHeader,
     block::{self, BLOCK, CHECKSUM},
-    db::TreeRoot,
+    db::{PurgeRoot, TreeRoot},
     header_search::read_exact_at,
     term::Term,
 };
@@ -23,7 +23,16 @@ const MAX_TREE_DEPTH: usize = 64;
 /// Takes one or two reads for each level of the tree, and none if nothing was purged.
 #[must_use]
 pub fn last_purge(bytes: &dyn Bytes, db: &DbHeader) -> Option<u64> {
-    let Some(mut at) = db.purge_seq_root else { return db.purge_seq };
+    let mut at = match db.purge_root {
+        None => return db.purge_seq,
+        Some(PurgeRoot::Tree(at)) => at,
+        Some(PurgeRoot::List { at, first }) => {
+            let record = decompress(read_chunk(bytes, at)?)?;
+            let purged = Term::decode(&record).ok()?.list()?.len() as u64;
+            // CouchDB stores none for an empty list.
+            return purged.checked_sub(1).map_or(Some(0), |later| first.checked_add(later));
+        }
+    };
     for _ in 0..MAX_TREE_DEPTH {
         let record = decompress(read_chunk(bytes, at)?)?;
         let mut node = Term::decode(&record).ok()?.tuple()?;
