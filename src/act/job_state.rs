@@ -396,7 +396,8 @@ impl JobStateTask {
                 if answer.is_closed() {
                     return;
                 }
-                let trouble = self.pending_writes.failure().map(|(_, why)| StoreError(why.clone()));
+                let trouble =
+                    self.pending_writes.failure().map(|(_, why)| StoreError(why.to_string()));
                 let StartCommand { intent, ordered } = *start;
                 let key = intent.key();
                 let allowed = match trouble {

@@ -1,5 +1,6 @@
 //! Suppresses repeated log lines. The first occurrence is logged immediately; further ones
-//! within a minute are summarised in one line with their count.
+//! within a minute are summarised in one line with their count. The count comes before a less severe
+//! line of the same module, which may say that it is over.
 //!
 //! Remembers a bounded number of lines of the last minute; lines beyond that bound are all
 //! logged. Levels `debug` and `trace` are never suppressed.
@@ -51,6 +52,7 @@ struct RecentLines(HashMap<u64, RecentLine>);
 #[derive(Debug)]
 struct RecentLine {
     level: Level,
+    target: &'static str,
     text: EventText,
     first_logged: Instant,
     repeats: u64,
@@ -62,6 +64,7 @@ struct RepeatSummary {
     level: Level,
     text: EventText,
     repeats: u64,
+    within: Duration,
 }
 
 /// The message and the fields of an event as text.
@@ -94,8 +97,8 @@ impl EventText {
 }
 
 impl RecentLines {
-    /// Records an event and returns whether to log it, i.e. whether it is not a repeat.
-    fn record(&mut self, event: &Event<'_>, now: Instant) -> bool {
+    /// Records an event. Returns what to log before it; none if it is a repeat, which is not logged.
+    fn record(&mut self, event: &Event<'_>, now: Instant) -> Option<Vec<RepeatSummary>> {
         let (mut text, metadata) = (EventText::default(), event.metadata());
         event.record(&mut text);
         let mut hasher = DefaultHasher::new();
@@ -105,8 +108,9 @@ impl RecentLines {
             && now.duration_since(line.first_logged) < WINDOW
         {
             line.repeats += 1;
-            return false;
+            return None;
         }
+        let before = self.take_more_severe(metadata.level(), metadata.target(), now);
         // A line whose count has not been logged yet keeps its entry until then.
         let counted = self.0.get(&key).is_some_and(|line| line.repeats > 0);
         if self.0.len() >= MAX_LINES {
@@ -118,23 +122,45 @@ impl RecentLines {
             text.truncate();
             self.0.insert(
                 key,
-                RecentLine { level: *metadata.level(), text, first_logged: now, repeats: 0 },
+                RecentLine {
+                    level: *metadata.level(),
+                    target: metadata.target(),
+                    text,
+                    first_logged: now,
+                    repeats: 0,
+                },
             );
         }
-        true
+        Some(before)
+    }
+
+    /// The repeats so far of a module's lines that are more severe than this level.
+    fn take_more_severe(
+        &mut self,
+        level: &Level,
+        target: &str,
+        now: Instant,
+    ) -> Vec<RepeatSummary> {
+        let lines = self.0.values_mut().filter(|line| line.repeats > 0 && line.target == target);
+        lines.filter(|line| line.level < *level).map(|line| line.take_repeats(now)).collect()
     }
 
     /// Removes lines older than the window and returns those that were repeated.
     fn take_expired(&mut self, now: Instant) -> Vec<RepeatSummary> {
         let old = self.0.extract_if(|_, line| now.duration_since(line.first_logged) >= WINDOW);
         let repeated = old.filter(|(_, line)| line.repeats > 0);
-        repeated
-            .map(|(_, RecentLine { level, text, repeats, .. })| RepeatSummary {
-                level,
-                text,
-                repeats,
-            })
-            .collect()
+        repeated.map(|(_, mut line)| line.take_repeats(now)).collect()
+    }
+}
+
+impl RecentLine {
+    fn take_repeats(&mut self, now: Instant) -> RepeatSummary {
+        RepeatSummary {
+            level: self.level,
+            text: self.text.clone(),
+            repeats: std::mem::take(&mut self.repeats),
+            within: now.duration_since(self.first_logged).min(WINDOW),
+        }
     }
 }
 
@@ -145,7 +171,10 @@ impl<S: Subscriber> Layer<S> for DeduplicateLayer {
             return true;
         }
         let now = (self.clock)();
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner).record(event, now)
+        let recorded =
+            self.recent.lock().unwrap_or_else(PoisonError::into_inner).record(event, now);
+        recorded.iter().flatten().for_each(RepeatSummary::log);
+        recorded.is_some()
     }
 }
 
@@ -170,9 +199,9 @@ impl DeduplicateLayer {
 
 impl RepeatSummary {
     fn log(&self) {
-        let Self { level, text: EventText { message, fields }, repeats } = self;
+        let Self { level, text: EventText { message, fields }, repeats, within } = self;
         let times = if *repeats == 1 { "once".to_owned() } else { format!("{repeats} times") };
-        let seconds = WINDOW.as_secs();
+        let seconds = within.as_secs();
         // `tracing` needs the level at compile time.
         macro_rules! log {
             ($level:ident) => {
@@ -283,6 +312,40 @@ mod tests {
         };
         assert_eq!(logged(Shown::Info, work).len(), 5);
         assert_eq!(logged(Shown::Debug, work).len(), 5 + 3);
+    }
+
+    #[test]
+    fn the_count_of_a_failure_comes_before_what_says_that_it_is_over() {
+        NOW.with(|at| at.set(Some(Instant::now())));
+        let repeats = DeduplicateLayer { recent: Arc::default(), clock: now };
+        let recent = Arc::clone(&repeats.recent);
+        // A summary is not logged while a subscriber of one thread handles another line.
+        let shown = subscriber(Shown::Info, LogFormat::Logfmt, io::sink).with(repeats);
+        tracing::subscriber::with_default(shown, || {
+            for _ in 0..3 {
+                fail("no answer");
+            }
+            let pending = |recent: &Mutex<RecentLines>| -> u64 {
+                recent.lock().unwrap().0.values().map(|line| line.repeats).sum()
+            };
+            tracing::info!(target: "recliner::other", "it works");
+            assert_eq!(pending(&recent), 2, "of another module");
+            pass(12);
+            tracing::info!(target: "recliner::test", "it works again");
+            assert_eq!(pending(&recent), 0);
+            fail("no answer");
+            assert_eq!(pending(&recent), 1, "its minute is not over");
+        });
+        let mut line = RecentLine {
+            level: Level::ERROR,
+            target: "recliner::test",
+            text: EventText::default(),
+            first_logged: now(),
+            repeats: 3,
+        };
+        pass(12);
+        let summary = line.take_repeats(now());
+        assert_eq!((summary.repeats, summary.within, line.repeats), (3, WINDOW / 5, 0));
     }
 
     #[test]

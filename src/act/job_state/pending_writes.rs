@@ -4,7 +4,7 @@
 //! written again in order, except starts: their callers are told that the start is cancelled.
 
 use super::StoreResult;
-use crate::model::records::{IntentKey, StateChange, StateStore, StoreError};
+use crate::model::records::{IntentKey, JournalFailure, StateChange, StateStore, StoreError};
 use futures::future::BoxFuture;
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -68,9 +68,10 @@ impl PendingWrites {
         }
     }
 
-    /// Since when nothing can be stored, and why.
-    pub(super) const fn failure(&self) -> Option<&(Moment, String)> {
-        self.failure.as_ref()
+    /// Since when nothing can be stored, and why: what writes met, or the journal itself.
+    pub(super) fn failure(&self) -> Option<(Moment, JournalFailure)> {
+        let met = |(at, why): &(Moment, String)| (*at, JournalFailure::NotWritable(why.clone()));
+        self.failure.as_ref().map(met).or_else(|| self.keeper.failure())
     }
 
     pub(super) fn push(&mut self, changes: impl IntoIterator<Item = StateChange>) {

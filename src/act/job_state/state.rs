@@ -482,7 +482,7 @@ impl JobState {
     pub(super) fn constraints(
         &mut self,
         tables: &Snapshot,
-        trouble: Option<&(Moment, String)>,
+        journal_failure: Option<(Moment, JournalFailure)>,
         now: Moment,
     ) -> TargetConstraints {
         self.recent_starts.retain(|(at, _)| at.age(now) < BUDGET_PERIOD);
@@ -502,9 +502,7 @@ impl JobState {
             learned_headroom_factor: self.calibration.headroom_factor,
             rewrite_bytes_per_second: self.calibration.rate,
             build_speeds: self.calibration.builds.0.as_slice().into(),
-            journal_failure: trouble
-                .cloned()
-                .map(|(at, why)| (at, JournalFailure::NotWritable(why))),
+            journal_failure,
             started_unmeasured: started.collect(),
             ..TargetConstraints::default()
         };

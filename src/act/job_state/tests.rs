@@ -31,8 +31,37 @@ struct Fixture {
     _open: (scan::ScanTask, watch::Sender<Arc<JobStateSettings>>, JoinSet<()>),
 }
 
+/// A store that may know that it cannot store, without a try.
+#[derive(Debug, Default)]
+struct FullStore(InMemoryStore, std::sync::atomic::AtomicBool);
+
+impl FullStore {
+    fn fill(&self, full: bool) {
+        self.1.store(full, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+impl StateStore for FullStore {
+    fn store(
+        &self,
+        changes: Vec<crate::model::records::StateChange>,
+    ) -> futures::future::BoxFuture<'static, Result<(), StoreError>> {
+        self.0.store(changes)
+    }
+
+    fn failure(&self) -> Option<(Moment, JournalFailure)> {
+        let full = self.1.load(std::sync::atomic::Ordering::Relaxed);
+        let why = JournalFailure::NotWritable("the disk is full".to_owned());
+        full.then_some((Moment::from_unix(1_007), why))
+    }
+}
+
 impl Fixture {
     fn new() -> Self {
+        Self::with_store(Arc::new(InMemoryStore::default()))
+    }
+
+    fn with_store(keeper: Arc<dyn StateStore>) -> Self {
         let clock = Clock::anchored(Moment::from_unix(1_000));
         let mut draft = Draft::new(5);
         let node = draft.get_or_add_node(NODE);
@@ -59,7 +88,6 @@ impl Fixture {
             channels: Arc::default(),
             acting: true,
         }));
-        let keeper = Arc::new(InMemoryStore::default());
         let (task, follower) = JobStateTask::new(clock, told, settings_rx, keeper);
         let mut tasks = JoinSet::new();
         let recovered = Recovery::from(RecoveredState::default());
@@ -121,6 +149,20 @@ impl Fixture {
             fitted_bytes: None,
             peak_bytes: 0,
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_cannot_be_written_holds_starts_before_one_tries() {
+    let store = Arc::new(FullStore::default());
+    let mut site = Fixture::with_store(Arc::<FullStore>::clone(&store));
+    site.publish_facts(10);
+    for full in [false, true, false] {
+        store.fill(full);
+        time::sleep(TICK_INTERVAL * 2).await;
+        let failure = site.follower.constraints.borrow().journal_failure.clone();
+        let since = full.then_some(Moment::from_unix(1_007));
+        assert_eq!(failure.map(|(since, _)| since), since);
     }
 }
 

@@ -4,8 +4,8 @@
 //! journal implements [`StateStore`] with a database; [`InMemoryStore`] is for one-shot commands and tests.
 
 use super::{
-    AdviceKey, AdviceRecord, Calibration, CorrectionKey, CorrectionRecord, Intent, Outcome,
-    ScorecardChange, ScorecardRecords, Suspension, SuspensionScope, TargetRecord,
+    AdviceKey, AdviceRecord, Calibration, CorrectionKey, CorrectionRecord, Intent, JournalFailure,
+    Outcome, ScorecardChange, ScorecardRecords, Suspension, SuspensionScope, TargetRecord,
 };
 use crate::model::target::TargetId;
 use futures::{FutureExt, future::BoxFuture};
@@ -13,6 +13,7 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
 };
+use wall_clock::Moment;
 
 /// Identifies an open [`Intent`]: a target is started once at a time on a node, or on all nodes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,6 +107,11 @@ pub trait StateStore: Send + Sync + std::fmt::Debug {
     /// target, node and `started_at`, appears in the history once. A dropped future either
     /// completes or has no effect.
     fn store(&self, changes: Vec<StateChange>) -> BoxFuture<'static, Result<(), StoreError>>;
+
+    /// Since when nothing can be stored, and why, where the store knows without a try.
+    fn failure(&self) -> Option<(Moment, JournalFailure)> {
+        None
+    }
 }
 
 /// A store that lasts until the process ends; for one-shot commands, the demo, and tests.

@@ -43,11 +43,25 @@ pub(super) struct JournalFile {
 }
 
 impl JournalFile {
-    /// Opens the file, or creates it if it does not exist.
-    pub(super) fn open(storage: Box<dyn Storage>) -> Result<Self, JournalOpenError> {
-        let store = JournalStore::open(&*storage, true)?;
-        let opened_file = storage.file_id().ok().flatten();
-        Ok(Self { storage, store: Some(store), opened_file })
+    /// Opens the file, or creates it if it does not exist. Where the disk is too full for that, it is
+    /// tried again later.
+    pub(super) fn open(
+        storage: Box<dyn Storage>,
+    ) -> Result<(Self, Option<FileFailure>), JournalOpenError> {
+        let mut file = Self { storage, store: None, opened_file: None };
+        let failure = match JournalStore::open(&*file.storage, true) {
+            Ok(store) => {
+                file.store = Some(store);
+                file.opened_file = file.storage.file_id().ok().flatten();
+                None
+            }
+            Err(why) if why.is_full() => {
+                tracing::error!(%why, "the journal cannot be used until there is space");
+                Some(file.failure(StoreError(why.to_string())))
+            }
+            Err(why) => return Err(why),
+        };
+        Ok((file, failure))
     }
 
     /// Number of the newest stored entry; `None` while the file is not open.
@@ -185,9 +199,10 @@ impl JournalFile {
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
-        match JournalStore::open(&*self.storage, false) {
+        match JournalStore::open(&*self.storage, self.opened_file.is_none()) {
             Ok(store) => {
                 self.store = Some(store);
+                self.opened_file = self.storage.file_id().ok().flatten().or(self.opened_file);
                 Ok(())
             }
             Err(why) => {

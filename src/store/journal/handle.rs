@@ -304,6 +304,10 @@ fn closed_error() -> StoreError {
 }
 
 impl StateStore for Journal {
+    fn failure(&self) -> Option<(Moment, JournalFailure)> {
+        self.health.borrow().failure.clone()
+    }
+
     fn store(&self, changes: Vec<StateChange>) -> BoxFuture<'static, Result<(), StoreError>> {
         let journal = self.clone();
         async move { journal.request(|answer| JournalRequest::ApplyChanges(changes, answer)).await? }.boxed()

@@ -101,6 +101,17 @@ struct CurrentFailure {
     retry_delay: Duration,
 }
 
+impl CurrentFailure {
+    /// A failure after an earlier one, or a first one.
+    fn new(cause: FileFailure, earlier: Option<&Self>, now: Now) -> Self {
+        let (since, retry_delay) = match earlier {
+            Some(earlier) => (earlier.since, (earlier.retry_delay * 2).min(MAX_RETRY_DELAY)),
+            None => (now.wall, MIN_RETRY_DELAY),
+        };
+        Self { since, cause, retry_at: now.at + retry_delay, retry_delay }
+    }
+}
+
 /// A commit in progress.
 #[derive(Debug)]
 struct Commit {
@@ -155,10 +166,13 @@ pub(super) struct JournalState {
 }
 
 impl JournalState {
-    pub(super) fn new(now: Instant) -> Self {
+    /// The state of a file that was opened, or could not be for this reason.
+    pub(super) fn new(failure: Option<FileFailure>, now: Now) -> Self {
+        let failure = failure.map(|cause| CurrentFailure::new(cause, None, now));
+        let now = now.at;
         Self {
             claim: Claim::Open,
-            failure: None,
+            failure,
             waiting_requests: VecDeque::new(),
             waiting_events: Vec::new(),
             commit: None,
@@ -368,17 +382,17 @@ impl JournalState {
         effects: &mut Vec<Effect>,
     ) {
         let Err(cause) = result else { return };
-        let (since, retry_delay) = match &self.failure {
-            Some(earlier) => (earlier.since, (earlier.retry_delay * 2).min(MAX_RETRY_DELAY)),
-            None => (now.wall, MIN_RETRY_DELAY),
-        };
-        let retry_at = now.at + retry_delay;
-        self.failure = Some(CurrentFailure { since, cause, retry_at, retry_delay });
+        self.failure = Some(CurrentFailure::new(cause, self.failure.as_ref(), now));
         effects.push(self.publish_health());
     }
 
     fn publish_health(&self) -> Effect {
-        Effect::PublishHealth(match (&self.claim, &self.failure) {
+        Effect::PublishHealth(self.current_failure())
+    }
+
+    /// Since when and why the journal cannot be used, if it cannot.
+    pub(super) fn current_failure(&self) -> Option<(Moment, JournalFailure)> {
+        match (&self.claim, &self.failure) {
             (Claim::Refused(since, why), _) => {
                 Some((*since, JournalFailure::OtherCluster(why.0.clone())))
             }
@@ -386,7 +400,7 @@ impl JournalState {
                 Some((failure.since, JournalFailure::NotWritable(failure.cause.why.0.clone())))
             }
             (Claim::Open | Claim::Claimed, None) => None,
-        })
+        }
     }
 
     /// Why a query cannot be served now, if so.

@@ -104,6 +104,12 @@ pub(super) fn remedy(why: &io::Error) -> &'static str {
 }
 
 impl JournalOpenError {
+    /// Whether it opens once there is space on its disk.
+    pub(super) fn is_full(&self) -> bool {
+        let (Self::Io { why, .. } | Self::Directory { why, .. }) = self else { return false };
+        matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+
     pub(super) fn from_database_error(storage: String, why: DatabaseError) -> Self {
         use io::ErrorKind::{InvalidData, UnexpectedEof};
         if let DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch = why {

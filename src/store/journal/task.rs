@@ -62,7 +62,8 @@ impl JournalTask {
         settings: watch::Receiver<JournalSettings>,
     ) -> Result<(Self, Journal), JournalOpenError> {
         let copy_path = storage.copy_path();
-        let file = JournalFile::open(Box::new(storage))?;
+        let (file, failure) = JournalFile::open(Box::new(storage))?;
+        let state = JournalState::new(failure, Now { wall: clock.now(), at: Instant::now() });
         // No other process has the journal open, so none is writing a copy of it.
         if let Err(why) = copy::remove_leftover(&copy_path) {
             tracing::warn!(%why, path = %copy_path.display(), "an unfinished copy of the journal cannot be removed");
@@ -71,7 +72,7 @@ impl JournalTask {
         let (events_tx, events) = mpsc::channel(EVENT_QUEUE_LEN);
         let (health, health_rx) = watch::channel(Arc::new(JournalHealth {
             last_seq: file.last_seq().unwrap_or_default(),
-            failure: None,
+            failure: state.current_failure(),
             file_bytes: file.bytes(),
             last_backup: file.last_backup(),
         }));
@@ -87,7 +88,6 @@ impl JournalTask {
             copy_path: copy_path.into(),
             copy_permit: Arc::new(Semaphore::new(1)),
         };
-        let state = JournalState::new(Instant::now());
         let task =
             Self { clock, settings, state, file, requests, events, health, dropped, stored_events };
         Ok((task, journal))

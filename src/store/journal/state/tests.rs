@@ -15,7 +15,7 @@ struct Driven {
 impl Driven {
     fn unclaimed() -> Self {
         let now = Now { wall: Moment::from_unix(1_800_000_000), at: Instant::now() };
-        Self { state: JournalState::new(now.at), now }
+        Self { state: JournalState::new(None, now), now }
     }
 
     fn claimed() -> Self {

@@ -61,6 +61,27 @@ async fn a_full_disk_is_reported_and_writing_continues_when_space_is_free() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_disk_that_is_full_at_the_start_is_tried_again_until_it_is_not() {
+    let disk = Disk::default();
+    disk.fill(true);
+    let running = RunningJournal::open(disk.clone()).unwrap();
+    let (since, why) = wait_for_health(&running, false).await.failure.unwrap();
+    assert!(why.to_string().ends_with("free space on its disk"), "{why}");
+    time::sleep(Duration::from_secs(300)).await;
+    let failure = running.journal.health().borrow().failure.clone();
+    assert_eq!(failure.map(|(since, _)| since), Some(since));
+    // Nothing of an unfinished file is used.
+    disk.reboot(|| false);
+    disk.fill(false);
+    time::sleep(Duration::from_secs(31)).await;
+    assert_eq!(running.journal.health().borrow().failure, None);
+    running.recovered().await;
+    running.keep(vec![ended(0)]).await.unwrap();
+    assert_eq!(running.history().await.len(), 1);
+    running.stop_and_wait().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_disk_that_fails_and_recovers_loses_nothing_acknowledged() {
     for (how, advice) in [
         (io::ErrorKind::ReadOnlyFilesystem, "remount the file system writable"),
