@@ -23,6 +23,11 @@ pub(super) const MAX_TARGETS_PER_DATABASE: usize = 10;
 /// of these spans, so that a compaction does not remove it at once.
 const SCORE_SPAN: Duration = Duration::from_secs(1_800);
 
+/// A database that is younger than this is chosen only for more than so many reclaimable bytes: many
+/// are created for a test or a request, stay empty, and are gone before anybody asks for their series.
+const NEW_FOR: Duration = Duration::from_hours(1);
+const MIN_BYTES_OF_NEW: u64 = 1 << 20;
+
 /// The databases exported by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportedDatabases {
@@ -113,6 +118,13 @@ impl TrackedDatabase {
 /// Whether a number of reclaimable bytes clearly exceeds a score: by more than a quarter.
 const fn clearly_exceeds(reclaimable: u64, score: u64) -> bool {
     reclaimable > score.saturating_add(score / 4)
+}
+
+/// Whether a database was created within the last hour, by the suffix of its files.
+fn is_new(tables: &Snapshot, db: DbIx, now: Moment) -> bool {
+    let suffix = tables.db_name(db).and_then(|name| name.suffix.strip_prefix('.'));
+    let created = suffix.and_then(|suffix| suffix.parse().ok()).map(Moment::from_unix);
+    created.is_some_and(|created| created <= now && created.age(now) < NEW_FOR)
 }
 
 /// Bytes, then index: a total order, so that ties need no extra rule.
@@ -309,7 +321,7 @@ impl TopDatabases {
         }
         self.tracked = tracked;
         removed.into_iter().for_each(|db| self.remove_database(db));
-        let admitted = self.admit_databases();
+        let admitted = self.admit_databases(|db| is_new(tables, db, now));
         self.compute_sums(&admitted, tables);
         self.choose_complete();
         if std::mem::take(&mut self.needs_listing) {
@@ -348,7 +360,7 @@ impl TopDatabases {
 
     /// Adds databases whose sums are to be exported, replacing those that they clearly exceed;
     /// returns the added ones.
-    fn admit_databases(&mut self) -> Vec<DbIx> {
+    fn admit_databases(&mut self, is_new: impl Fn(DbIx) -> bool) -> Vec<DbIx> {
         let limit = self.max_tracked();
         let mut by_score: Vec<RankedDatabase> =
             self.tracked.iter().map(|(db, tracked)| (tracked.score(), *db)).collect();
@@ -361,7 +373,7 @@ impl TopDatabases {
         }
         let mut admitted = Vec::new();
         for &(bytes, db) in self.best.iter().rev().take(limit) {
-            if self.tracked.contains_key(&db) {
+            if self.tracked.contains_key(&db) || bytes < MIN_BYTES_OF_NEW && is_new(db) {
                 continue;
             }
             if self.tracked.len() >= limit {

@@ -112,6 +112,27 @@ fn a_database_stays_until_it_is_clearly_exceeded_and_for_a_while_after_its_compa
     assert_eq!(whole(&draft.publish(at(4_010))), ["third"], "that is, and at once");
 }
 
+#[test]
+fn an_empty_database_is_not_exported_in_its_first_hour() {
+    let mut draft = Draft::new(9);
+    let created = Moment::from_unix(1_700_000_000);
+    let suffix = format!(".{}", created.unix());
+    let place = draft.get_or_add_db(DbName { db: "new", suffix: &suffix });
+    let node = draft.get_or_add_node("couchdb@a");
+    let ix = draft.get_or_add_shard(node, place, Some(RANGE));
+    draft.set_facts(ix, facts(MIB));
+    let after = |seconds| created.plus(Duration::from_secs(seconds));
+    assert!(whole(&draft.publish(after(60))).is_empty());
+    assert_eq!(draft.publish(after(61)).top().incomplete_count, 1);
+    draft.set_facts(ix, facts(4 * MIB));
+    assert_eq!(whole(&draft.publish(after(120))), ["new"], "it has something to reclaim");
+    let place = draft.get_or_add_db(DbName { db: "empty", suffix: &suffix });
+    let ix = draft.get_or_add_shard(node, place, Some(RANGE));
+    draft.set_facts(ix, facts(MIB));
+    assert_eq!(whole(&draft.publish(after(180))), ["new"]);
+    assert_eq!(whole(&draft.publish(after(7_200))), ["empty", "new"], "it has come to stay");
+}
+
 /// Four hundred databases grow at different speeds and are compacted once they are bloated enough,
 /// over an hour with a publication every ten seconds.
 #[test]
