@@ -1,8 +1,8 @@
 //! Where a CouchDB server listens: a checked base URL without credentials.
 
 use http::uri::Authority;
-use reqwest::Url;
 use std::{cmp::Ordering, fmt, hash, net::Ipv6Addr, str::FromStr, sync::Arc};
+use url::Url;
 
 /// The base URL of one server: `http` or `https`, host, port, and for a proxy an
 /// optional path prefix. It never carries a user or a password.

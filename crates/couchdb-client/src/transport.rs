@@ -13,9 +13,9 @@ use super::{Address, CertificateEnds, ClientSettings, Unaddressable, credential:
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
-use reqwest::Url;
-use std::{convert::Infallible, error::Error as _, fmt};
+use std::{convert::Infallible, error::Error as StdError, fmt};
 use tower::{Service, ServiceExt as _, util::BoxCloneSyncService};
+use url::Url;
 
 /// Carries requests to servers.
 #[derive(Clone, Debug)]
@@ -39,23 +39,12 @@ impl fmt::Debug for InProcess {
     }
 }
 
-/// Why a transport cannot be set up.
-#[derive(Debug, thiserror::Error)]
-pub enum TransportError {
-    /// TLS cannot be set up.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The HTTP library refuses its settings.
-    #[error("the HTTP client cannot be set up: {0}")]
-    Http(String),
-}
-
 impl Transport {
     /// The network, with the trusted authorities, client certificate and pool size of `settings`. Every
     /// request carries `user_agent`.
     ///
     /// # Errors
-    /// When a file of `tls` cannot be used, or the HTTP library refuses its settings.
+    /// When a file of `tls` cannot be used, or `user_agent` is no value of a header.
     pub fn http(settings: &ClientSettings, user_agent: &str) -> Result<Self, TransportError> {
         Network::new(settings, user_agent).map(Carrier::Network).map(Self)
     }
@@ -83,6 +72,17 @@ impl Transport {
             Carrier::InProcess(_) => CertificateEnds::default(),
         }
     }
+}
+
+/// Why a transport cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TransportError {
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The name of the program is no value of a header.
+    #[error("the HTTP client cannot be set up: {0}")]
+    Http(#[from] http::header::InvalidHeaderValue),
 }
 
 /// A request to send.
@@ -291,16 +291,11 @@ impl SendFailure {
         }
     }
 
-    /// The causes of a library's error. Its outermost sentence only names the URL, which the caller
-    /// names anyway; the next one, of the pool of connections, says nothing that the rest does not.
-    fn of(error: &reqwest::Error) -> Self {
-        let mut cause = error.source();
-        if let Some(pool) = cause
-            && pool.to_string().starts_with("client error (")
-        {
-            cause = pool.source().or(cause);
-        }
-        let mut detail = cause.map_or_else(|| error.to_string(), ToString::to_string);
+    /// The causes of a library's error. That of the pool of connections says nothing that the rest does not.
+    fn of(error: &(dyn StdError + 'static)) -> Self {
+        let pool = error.to_string().starts_with("client error (");
+        let mut cause = error.source().filter(|_| pool).or(Some(error));
+        let mut detail = cause.map(ToString::to_string).unwrap_or_default();
         let mut tls = false;
         while let Some(inner) = cause {
             // The source of an io error skips the error that it wraps.

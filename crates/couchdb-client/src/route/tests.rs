@@ -170,7 +170,7 @@ proptest! {
                 );
                 continue;
             };
-            let url = reqwest::Url::parse(&format!("http://couch:5984{sent}")).unwrap();
+            let url = url::Url::parse(&format!("http://couch:5984{sent}")).unwrap();
             let (path, query) = sent.split_once('?').unwrap_or((&sent, ""));
             prop_assert_eq!(url.path(), path);
             prop_assert_eq!(url.query().unwrap_or_default(), query);

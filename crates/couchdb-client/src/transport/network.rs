@@ -5,10 +5,24 @@ use super::{
     tls, url,
 };
 use crate::{Address, CertificateEnds, ClientSettings, credential::Cookie};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
-use http_body_util::BodyExt as _;
-use reqwest::{Body, Client, Request, redirect::Policy, retry};
-use std::time::Duration;
+use http_body::Body as _;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{body::Incoming, ext};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::Notify;
 
 /// The longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -16,10 +30,17 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Idle connections are closed before CouchDB closes them (mochiweb: five minutes).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How often the system asks whether the other end of a silent connection is still there.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// So many answers may say that the answer is still to come (1xx); CouchDB sends none.
+const MAX_INFORMATIONAL: usize = 16;
+
 /// A pool of connections. It follows no redirects and uses no proxy.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
-    client: Client,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    user_agent: HeaderValue,
     own_authorities: bool,
     ends: CertificateEnds,
 }
@@ -28,23 +49,19 @@ impl Network {
     /// A pool with the trusted authorities, client certificate and size of `settings`.
     pub(super) fn new(settings: &ClientSettings, user_agent: &str) -> Result<Self, TransportError> {
         let (tls, own_authorities) = tls::client_config(&settings.tls, settings.uses_tls())?;
-        let client = Client::builder()
-            .tls_backend_preconfigured(tls)
-            .http1_only()
-            .no_proxy()
-            .redirect(Policy::none())
-            .referer(false)
-            // The client decides itself what may be sent again.
-            .retry(retry::never())
-            .user_agent(user_agent)
-            .tcp_nodelay(true)
-            .connect_timeout(settings.timeout.min(CONNECT_TIMEOUT))
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(settings.timeout.min(CONNECT_TIMEOUT)));
+        tcp.set_keepalive(Some(KEEPALIVE));
+        let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(settings.requests_in_flight.saturating_mul(2).max(8))
-            .build()
-            .map_err(|why| TransportError::Http(SendFailure::of(&why).detail()))?;
+            .build(connector.enable_http1().wrap_connector(tcp));
         let ends = CertificateEnds::read(&settings.tls);
-        Ok(Self { client, own_authorities, ends })
+        Ok(Self { client, user_agent: user_agent.parse()?, own_authorities, ends })
     }
 
     pub(super) const fn proves_hosts(&self) -> bool {
@@ -63,12 +80,13 @@ impl Network {
     ) -> Result<Reply, SendFailure> {
         let limit = out.limit;
         let response = self.request(at, out, Some("gzip")).await?;
-        let announced = response.content_length().and_then(|length| usize::try_from(length).ok());
+        let announced = response.body().size_hint().exact();
+        let announced = announced.and_then(|length| usize::try_from(length).ok());
         let expected = announced.unwrap_or_default();
         if expected > limit {
             return Err(SendFailure::TooLarge);
         }
-        let (head, body) = Response::from(response).into_parts();
+        let (head, body) = response.into_parts();
         let body = body.map_err(|error| SendFailure::of(&error)).boxed_unsync();
         let mut body = read_body(body, expected, limit).await?;
         if is_gzip(&head.headers) {
@@ -89,7 +107,7 @@ impl Network {
         at: &Address,
         out: OutgoingRequest<'_>,
     ) -> Result<StreamingReply, SendFailure> {
-        let (head, body) = Response::from(self.request(at, out, None).await?).into_parts();
+        let (head, body) = self.request(at, out, None).await?.into_parts();
         if is_gzip(&head.headers) {
             return Err(SendFailure::Malformed(
                 "it is compressed, although the request did not allow that".to_owned(),
@@ -108,15 +126,34 @@ impl Network {
         at: &Address,
         out: OutgoingRequest<'_>,
         accepts: Option<&'static str>,
-    ) -> Result<reqwest::Response, SendFailure> {
-        let mut request = Request::new(out.method.clone(), url(at, out.path)?);
+    ) -> Result<Response<Incoming>, SendFailure> {
+        let mut request = http::Request::builder()
+            .method(out.method.clone())
+            .uri(url(at, out.path)?.as_str())
+            .header(header::USER_AGENT, &self.user_agent)
+            .header(header::ACCEPT, "*/*")
+            .body(Full::default())
+            .map_err(|error| SendFailure::of(&error))?;
         let headers = request.headers_mut();
         if let Some(coding) = accepts {
             headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(coding));
         }
         out.write_headers(headers);
-        *request.body_mut() = out.form.map(Body::from);
-        self.client.execute(request).await.map_err(|error| SendFailure::of(&error))
+        *request.body_mut() = out.form.map(Full::new).unwrap_or_default();
+        let enough = Arc::new(Notify::new());
+        let (count, reached) = (AtomicUsize::new(0), Arc::clone(&enough));
+        ext::on_informational(&mut request, move |_| {
+            if count.fetch_add(1, Ordering::Relaxed) == MAX_INFORMATIONAL {
+                reached.notify_one();
+            }
+        });
+        // A request that is given up closes its connection.
+        tokio::select! {
+            answer = self.client.request(request) => answer.map_err(|error| SendFailure::of(&error)),
+            () = enough.notified() => Err(SendFailure::Malformed(
+                "it only says, again and again, that the answer is still to come".to_owned(),
+            )),
+        }
     }
 }
 

@@ -24,6 +24,51 @@ async fn get(at: SocketAddr, tls: Tls) -> Result<u16, SendFailure> {
     reply.await.unwrap().map(|reply| reply.status)
 }
 
+/// Answers every request with so many heads before the final one, or for ever.
+async fn informational(heads: Option<usize>) -> (Address, tokio::task::JoinSet<()>) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let mut servers = tokio::task::JoinSet::new();
+    servers.spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _read = stream.read(&mut [0; 4_096]).await;
+            let mut left = heads;
+            while left != Some(0)
+                && stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_ok()
+            {
+                left = left.map(|left| left - 1);
+            }
+            let _gone = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").await;
+        }
+    });
+    (address, servers)
+}
+
+#[tokio::test]
+async fn a_server_that_only_says_to_go_on_is_left() {
+    for (heads, answers) in [(Some(3), true), (Some(100), false), (None, false)] {
+        let (address, _servers) = informational(heads).await;
+        let settings = ClientSettings::new(vec![address.clone()]);
+        let transport = Transport::http(&settings, "test").unwrap();
+        let out = OutgoingRequest {
+            method: Method::GET,
+            path: "/",
+            login: None,
+            header: None,
+            form: None,
+            limit: 100,
+        };
+        let sent = transport.send(&address, out);
+        let reply = tokio::time::timeout(Duration::from_secs(10), sent).await.unwrap();
+        match reply {
+            Ok(reply) => assert!(answers && reply.status == 200, "{heads:?}"),
+            Err(SendFailure::Malformed(why)) => assert!(!answers, "{heads:?}: {why}"),
+            Err(why) => panic!("{heads:?}: {why:?}"),
+        }
+    }
+}
+
 fn write(dir: &tempfile::TempDir, name: &str, text: &str) -> Option<PathBuf> {
     let path = dir.path().join(name);
     fs::write(&path, text).unwrap();
