@@ -58,6 +58,7 @@ use crate::{
         records::CompactionOrder,
         score::{Miss, RentNow},
         target::TargetKind,
+        window::Openings,
     },
     table::{ChunkedTable, NodeIx, Snapshot, TargetIx, TargetRef},
 };
@@ -66,7 +67,7 @@ use candidate_summary::{CandidateSummary, CompactionUnit};
 use db_copies::CopyMap;
 use decision_counts::RefusalReasons;
 use gates::GateInputs;
-use queues::PublishedQueues;
+use queues::{PublishedQueues, reclaimable_bytes};
 use selection::{SelectionContext, SelectionQueue};
 use slot_reservation::ReservationDecision;
 use std::{collections::BTreeMap, sync::Arc};
@@ -145,6 +146,7 @@ pub struct Plan {
     pub next_change: Option<Moment>,
     /// Why each queued target does not start, in the order of `queues`.
     refusal_reasons: Arc<[RefusalReasons]>,
+    openings: Arc<[Openings]>,
     placements: ChunkedTable<Placement>,
     /// Targets whose facts say that they are being compacted, with their queues.
     running_targets: Arc<[((NodeIx, usize), TargetIx)]>,
@@ -169,8 +171,14 @@ impl Plan {
         let (counts, reasons): (Vec<DecisionCounts>, Vec<RefusalReasons>) =
             selected.queues.iter().map(count).unzip();
         let Selected { admission, reservation, next_change, window_states, starts, .. } = selected;
-        let PublishedQueues { channels, queues, placements, running_targets, horizon_factors } =
-            waiting;
+        let PublishedQueues {
+            channels,
+            queues,
+            placements,
+            running_targets,
+            horizon_factors,
+            openings,
+        } = waiting;
         Self {
             next_change,
             slot_reservation: reservation,
@@ -186,6 +194,7 @@ impl Plan {
             queues,
             window_states,
             horizon_factors,
+            openings,
             placements,
             running_targets,
         }
@@ -239,6 +248,21 @@ impl Plan {
         let waits = |reason: &Option<RefusalReason>| *reason != Some(RefusalReason::Running);
         let (queue, reasons) = (self.queues.get(at)?, self.refusal_reasons.get(at)?);
         Some((&**queue, reasons.iter().filter(waits).count()))
+    }
+
+    /// Bytes that compacting the targets of the queue at an index frees, without those that nothing
+    /// starts as they are.
+    #[must_use]
+    pub fn drainable_bytes(&self, at: usize) -> u64 {
+        let (Some(queue), Some(reasons)) = (self.queues.get(at), self.refusal_reasons.get(at))
+        else {
+            return 0;
+        };
+        let reasons = queue.summaries.iter().zip(reasons.iter());
+        let never = reasons.filter(|(_, reason)| reason.is_some_and(RefusalReason::is_never));
+        never
+            .map(|(candidate, _)| reclaimable_bytes(&self.snapshot, queue.node, candidate))
+            .fold(queue.reclaimable_bytes, u64::saturating_sub)
     }
 
     /// The mode that holds for the targets of a queue: the more careful of the settings' and its channel's.
@@ -353,8 +377,7 @@ impl<'a> Selected<'a> {
         now: Moment,
     ) -> Self {
         let PublishedQueues { channels, queues, placements, running_targets, .. } = waiting;
-        let window_states: Arc<[WindowState]> =
-            channels.list.iter().map(|channel| WindowState::of(&channel.windows, now)).collect();
+        let window_states = waiting.window_states(now);
         let orders = &conditions.constraints.orders;
         let first = orders::leading_candidates(snapshot, channels, conditions, placements);
         let mut selection_queues: Vec<SelectionQueue<'a>> = queues

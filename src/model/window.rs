@@ -20,7 +20,7 @@ use wall_clock::Moment;
 
 /// How far ahead a change is searched: every state of a weekly rule occurs within this span, even
 /// if daylight saving skips one opening.
-const HORIZON_DAYS: u64 = 15;
+const HORIZON: Duration = Duration::from_hours(15 * 24);
 
 /// One window: between two times of day, on the days on which it begins, in a time zone.
 ///
@@ -62,26 +62,21 @@ impl Window {
     }
 
     fn local(&self, now: Moment) -> Option<DateTime> {
-        let stamp = Timestamp::from_second(i64::try_from(now.unix()).ok()?).ok()?;
-        Some(self.zone.to_datetime(stamp))
+        Some(self.zone.to_datetime(timestamp(now)?))
     }
 
-    /// Every moment after `now`, up to the horizon, at which its state may change: its ends on
-    /// each day, and the zone's own transitions.
-    fn edges(&self, now: Moment, out: &mut Vec<Moment>) {
-        let Some(local) = self.local(now) else {
-            return;
-        };
+    /// Every moment of a span at which its state may change: its ends on each day, and the zone's own
+    /// transitions.
+    fn edges(&self, (from, until): (Moment, Moment)) -> Vec<Moment> {
+        let mut edges = Vec::new();
+        let (Some(local), Some(start)) = (self.local(from), timestamp(from)) else { return edges };
         let mut push = |stamp: Timestamp| {
-            if let Ok(second) = u64::try_from(stamp.as_second()) {
-                let moment = Moment::from_unix(second);
-                if moment > now {
-                    out.push(moment);
-                }
-            }
+            let moment = u64::try_from(stamp.as_second()).map(Moment::from_unix);
+            edges.extend(moment.ok().filter(|moment| from < *moment && *moment <= until));
         };
+        let days = 1 + until.unix().saturating_sub(from.unix()) / 86_400;
         let mut date = local.date();
-        for _ in 0..HORIZON_DAYS {
+        for _ in 0..=days {
             for time in [self.from, self.to] {
                 let at = date.to_datetime(time);
                 let offsets = match self.zone.to_ambiguous_timestamp(at).offset() {
@@ -101,17 +96,15 @@ impl Window {
                 Err(_) => break,
             }
         }
-        let horizon = now.plus(Duration::from_secs(86_400 * HORIZON_DAYS));
-        if let Ok(start) = Timestamp::from_second(i64::try_from(now.unix()).unwrap_or(i64::MAX)) {
-            for jump in self.zone.following(start) {
-                if jump.timestamp().as_second() > i64::try_from(horizon.unix()).unwrap_or(i64::MAX)
-                {
-                    break;
-                }
-                push(jump.timestamp());
-            }
-        }
+        let jumps = self.zone.following(start).map(|jump| jump.timestamp());
+        let end = timestamp(until).unwrap_or(Timestamp::MAX);
+        jumps.take_while(|jump| *jump <= end).for_each(push);
+        edges
     }
+}
+
+fn timestamp(at: Moment) -> Option<Timestamp> {
+    Timestamp::from_second(i64::try_from(at.unix()).ok()?).ok()
 }
 
 /// Whether any of `windows` is open at `now`; without windows it is always open.
@@ -120,58 +113,93 @@ pub fn any_open_at(windows: &[Window], now: Moment) -> bool {
     windows.is_empty() || windows.iter().any(|window| window.is_open_at(now))
 }
 
-/// When the result of [`any_open_at`] changes next. `None` if it does not change within the next two
-/// weeks, which means never.
-#[must_use]
-pub fn next_change(windows: &[Window], now: Moment) -> Option<Moment> {
-    let open = any_open_at(windows, now);
-    edges_after(windows, now).into_iter().find(|at| any_open_at(windows, *at) != open)
+/// When [`any_open_at`] changes, over some weeks: computed once, it answers for two weeks.
+#[derive(Clone, Debug)]
+pub struct Openings {
+    /// The weeks that were looked at.
+    span: (Moment, Moment),
+    /// Whether a window is open when they begin.
+    begins_open: bool,
+    /// The changes, in order.
+    changes: Vec<Moment>,
 }
 
-/// The longest time without a break in which [`any_open_at`] holds, within the next two weeks; none if it
-/// holds all the time.
-#[must_use]
-pub fn longest_opening(windows: &[Window], now: Moment) -> Option<Duration> {
-    let mut since = any_open_at(windows, now).then_some(now);
-    let (mut longest, mut closes) = (Duration::ZERO, since.is_none());
-    for at in edges_after(windows, now) {
-        match (since, any_open_at(windows, at)) {
-            (Some(opened), false) => {
-                longest = longest.max(opened.age(at));
-                (since, closes) = (None, true);
+impl Openings {
+    /// The openings of these windows for questions from `now` on.
+    #[must_use]
+    pub fn of(windows: &[Window], now: Moment) -> Self {
+        let from = Moment::from_unix(now.unix().saturating_sub(HORIZON.as_secs()));
+        let span = (from, now.plus(HORIZON * 2));
+        let mut open: Vec<bool> = windows.iter().map(|window| window.is_open_at(from)).collect();
+        let mut open_count = open.iter().filter(|open| **open).count();
+        let begins_open = windows.is_empty() || open_count > 0;
+        let mut edges: Vec<(Moment, usize)> = windows
+            .iter()
+            .enumerate()
+            .flat_map(|(ix, window)| window.edges(span).into_iter().map(move |at| (at, ix)))
+            .collect();
+        edges.sort_unstable();
+        let mut changes = Vec::new();
+        for at_once in edges.chunk_by(|one, other| one.0 == other.0) {
+            let was_open = open_count > 0;
+            for &(at, ix) in at_once {
+                let (Some(window), Some(open)) = (windows.get(ix), open.get_mut(ix)) else {
+                    continue;
+                };
+                let was = std::mem::replace(open, window.is_open_at(at));
+                open_count = open_count + usize::from(*open) - usize::from(was);
             }
-            (None, true) => since = Some(at),
-            (Some(_), true) | (None, false) => {}
+            if was_open != (open_count > 0) {
+                changes.extend(at_once.first().map(|(at, _)| *at));
+            }
         }
+        Self { span, begins_open, changes }
     }
-    closes.then_some(longest)
-}
 
-/// When the result of [`any_open_at`] last changed. `None` if it did not change for a week and more.
-#[must_use]
-pub fn last_change(windows: &[Window], now: Moment) -> Option<Moment> {
-    // The search starts at the horizon, so that it includes today's edges and those of a day that
-    // daylight saving made longer.
-    let horizon = Moment::from_unix(now.unix().saturating_sub(86_400 * (HORIZON_DAYS - 2)));
-    let mut open = any_open_at(windows, horizon);
-    let mut last = None;
-    for at in edges_after(windows, horizon).into_iter().take_while(|at| *at <= now) {
-        if any_open_at(windows, at) != open {
-            open = !open;
-            last = Some(at);
+    /// Whether this answers questions about `now`.
+    #[must_use]
+    pub fn covers(&self, now: Moment) -> bool {
+        self.span.0.plus(HORIZON) <= now && now.plus(HORIZON) <= self.span.1
+    }
+
+    /// How many changes there were until `now`.
+    fn passed(&self, now: Moment) -> usize {
+        self.changes.partition_point(|at| *at <= now)
+    }
+
+    /// Whether any window is open at `now`, or there is none.
+    #[must_use]
+    pub fn is_open_at(&self, now: Moment) -> bool {
+        self.begins_open == self.passed(now).is_multiple_of(2)
+    }
+
+    /// When this last changed. `None` if it did not change for two weeks.
+    #[must_use]
+    pub fn last_change(&self, now: Moment) -> Option<Moment> {
+        let last = *self.changes.get(self.passed(now).checked_sub(1)?)?;
+        (last.age(now) < HORIZON).then_some(last)
+    }
+
+    /// When this changes next. `None` if it does not change within the next two weeks, which means
+    /// never.
+    #[must_use]
+    pub fn next_change(&self, now: Moment) -> Option<Moment> {
+        let next = *self.changes.get(self.passed(now))?;
+        (now.age(next) < HORIZON).then_some(next)
+    }
+
+    /// The longest opening without a break within the next two weeks; none if it is open all the
+    /// time.
+    #[must_use]
+    pub fn longest(&self, now: Moment) -> Option<Duration> {
+        let (mut at, mut longest) = (now, None);
+        while let Some(next) = self.next_change(at).filter(|next| now.age(*next) < HORIZON) {
+            let opening = if self.is_open_at(at) { at.age(next) } else { Duration::ZERO };
+            longest = longest.max(Some(opening));
+            at = next;
         }
+        longest.or_else(|| (!self.is_open_at(now)).then_some(Duration::ZERO))
     }
-    last
-}
-
-/// Every moment at which the result may change, in order.
-fn edges_after(windows: &[Window], now: Moment) -> Vec<Moment> {
-    let mut edges = Vec::new();
-    for window in windows {
-        window.edges(now, &mut edges);
-    }
-    edges.sort_unstable();
-    edges
 }
 
 #[cfg(test)]

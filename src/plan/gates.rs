@@ -7,7 +7,7 @@ use crate::{
         records::SuspensionScope,
         settings::limits::BUDGET_PERIOD,
         target::{CLUSTER_NODE, TargetKind},
-        window::{self, Window},
+        window::Openings,
     },
     table::{Node, NodeIx, Snapshot},
 };
@@ -74,11 +74,11 @@ pub struct WindowState {
 impl WindowState {
     /// The state of these windows.
     #[must_use]
-    pub fn of(windows: &[Window], now: Moment) -> Self {
+    pub fn of(openings: &Openings, now: Moment) -> Self {
         Self {
-            is_open: window::any_open_at(windows, now),
-            since: window::last_change(windows, now),
-            until: window::next_change(windows, now),
+            is_open: openings.is_open_at(now),
+            since: openings.last_change(now),
+            until: openings.next_change(now),
         }
     }
 }

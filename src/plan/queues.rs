@@ -1,14 +1,15 @@
 //! The queues of all channels on all nodes.
 
 use super::{
-    Conditions, HorizonFactors, Placement, Plan, QueueView, Rules,
+    Conditions, HorizonFactors, Placement, Plan, QueueView, Rules, WindowState,
     candidate_summary::CandidateSummary,
 };
 use crate::{
     model::{
-        channel::Channels,
+        channel::{Channel, Channels},
         queue::{Queue, QueueEntry},
         target::TargetKind,
+        window::Openings,
     },
     table::{ChunkedTable, NodeIx, Snapshot, TargetIx, TargetRef},
 };
@@ -52,6 +53,8 @@ pub struct Queues {
     horizon_factors: Arc<HorizonFactors>,
     /// When every target of a channel by rent was last scored.
     priced_at: Option<Moment>,
+    /// When the windows of each channel open, for some weeks.
+    openings: Arc<[Openings]>,
 }
 
 /// The published queues and the other inputs of a plan.
@@ -63,6 +66,19 @@ pub(super) struct PublishedQueues {
     /// Targets whose facts say that they are being compacted, with their queues.
     pub(super) running_targets: Arc<[(QueueKey, TargetIx)]>,
     pub(super) horizon_factors: Arc<HorizonFactors>,
+    /// When the windows of each channel open, in the channels' order.
+    pub(super) openings: Arc<[Openings]>,
+}
+
+impl PublishedQueues {
+    pub(super) fn window_states(&self, now: Moment) -> Arc<[WindowState]> {
+        let states = self.channels.list.iter().zip(self.openings.iter());
+        let state = |(channel, known): (&Channel, &Openings)| {
+            let anew = (!known.covers(now)).then(|| Openings::of(&channel.windows, now));
+            WindowState::of(anew.as_ref().unwrap_or(known), now)
+        };
+        states.map(state).collect()
+    }
 }
 
 /// One queue with its last published view.
@@ -93,6 +109,7 @@ impl Queues {
             snapshot_version: 0,
             horizon_factors: Arc::default(),
             priced_at: None,
+            openings: Arc::default(),
         }
     }
 
@@ -102,6 +119,7 @@ impl Queues {
         self.channels = channels;
         self.snapshot_version = 0;
         self.priced_at = None;
+        self.openings = Arc::default();
     }
 
     /// Brings the queues up to `snapshot`: scores what changed since the previous version, or
@@ -188,8 +206,17 @@ impl Queues {
             placements: self.placements.clone(),
             running_targets: active.into(),
             horizon_factors: Arc::clone(&self.horizon_factors),
+            openings: self.openings(now),
         };
         Plan::build(queues, snapshot, conditions, rules, now)
+    }
+
+    fn openings(&mut self, now: Moment) -> Arc<[Openings]> {
+        if self.openings.is_empty() || self.openings.iter().any(|known| !known.covers(now)) {
+            let windows = self.channels.list.iter().map(|channel| &channel.windows);
+            self.openings = windows.map(|windows| Openings::of(windows, now)).collect();
+        }
+        Arc::clone(&self.openings)
     }
 
     /// Removes the best queued target; returns whether there was one.
@@ -338,6 +365,20 @@ fn row_index(ix: TargetIx) -> RowIndex {
     RowIndex::try_from(ix.as_usize()).unwrap_or(RowIndex::MAX)
 }
 
+/// Bytes that compacting a queue's target frees, as predicted; all copies count in a queue of the
+/// whole cluster.
+pub(super) fn reclaimable_bytes(
+    snapshot: &Snapshot,
+    node: NodeIx,
+    candidate: &CandidateSummary,
+) -> u64 {
+    let files = match node {
+        NodeIx::CLUSTER => snapshot.target(candidate.ix).map_or(1, |it| it.file_count()),
+        _ => 1,
+    };
+    candidate.reclaimable_bytes().unwrap_or(0).saturating_mul(u64::from(files))
+}
+
 fn queue_view(
     node: NodeIx,
     channel: usize,
@@ -348,15 +389,9 @@ fn queue_view(
     let queue = &lane.queue;
     let waiting = queue.iter().filter_map(|entry| snapshot.target_at(entry.ix as usize));
     let candidates: Arc<[CandidateSummary]> = waiting.map(CandidateSummary::of).collect();
-    let copies = |candidate: &CandidateSummary| {
-        snapshot.target(candidate.ix).map_or(1, |target| target.file_count())
-    };
     let reclaimable = candidates
         .iter()
-        .filter_map(|candidate| {
-            let copies = if node == NodeIx::CLUSTER { copies(candidate) } else { 1 };
-            Some(candidate.reclaimable_bytes()?.saturating_mul(u64::from(copies)))
-        })
+        .map(|candidate| reclaimable_bytes(snapshot, node, candidate))
         .fold(0, u64::saturating_add);
     let oldest = candidates
         .iter()

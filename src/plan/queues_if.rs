@@ -90,6 +90,7 @@ impl Plan {
             placements,
             running_targets: Arc::clone(&self.running_targets),
             horizon_factors: Arc::clone(&self.horizon_factors),
+            openings: Arc::clone(&self.openings),
         };
         let snapshot = Arc::clone(&self.snapshot);
         QueuesIf { waiting, snapshot, copies: Arc::new(copies), is_exhausted }

@@ -166,6 +166,12 @@ impl RefusalReason {
         }
     }
 
+    /// Whether nothing starts the target as it is: neither time, nor room, nor other jobs that end.
+    #[must_use]
+    pub const fn is_never(self) -> bool {
+        matches!(self, Self::Excluded | Self::NoEvidence | Self::Quarantined | Self::Futile)
+    }
+
     /// Whether an operator's order waits for it too.
     #[must_use]
     pub const fn holds_orders(self) -> bool {

@@ -395,6 +395,24 @@ fn what_stays_undone_says_why() {
 }
 
 #[test]
+fn hundreds_of_windows_over_a_year_are_looked_at_like_the_one_that_they_add_up_to() {
+    let present = present(&[("a", 1_000, 900, 20), ("b", 300, 30, 5)], Some((90_000, 100_000)));
+    let window = |from: i64, to: i64| {
+        let time =
+            |minutes: i64| jiff::civil::Time::midnight() + jiff::Span::new().minutes(minutes);
+        let zone = parse_zone("Europe/Berlin").unwrap();
+        Window { days: Days::ALL, from: time(from), to: time(to), zone }
+    };
+    let outlook = |windows: Vec<Window>| {
+        let channel = |channel: Channel| Channel { windows: windows.clone(), ..channel };
+        let channels = ChannelPreset::Smoosh.channels().into_iter().map(channel);
+        only(&present, by("smoosh", channels.collect()), 366 * DAY)
+    };
+    let minutes = (60..570).map(|minute| window(minute, minute + 1)).collect();
+    assert_eq!(outlook(minutes), outlook(vec![window(60, 570)]));
+}
+
+#[test]
 fn a_volume_that_fills_up_shortens_the_horizon() {
     let dbs = [("a", 300, 30, 0)];
     let outlook =

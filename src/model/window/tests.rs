@@ -6,6 +6,10 @@ fn at(text: &str) -> Moment {
     Moment::from_unix(stamp.as_second().try_into().unwrap())
 }
 
+fn next_change(windows: &[Window], now: Moment) -> Option<Moment> {
+    Openings::of(windows, now).next_change(now)
+}
+
 fn window(days: &str, from: &str, to: &str, zone_name: &str) -> Window {
     Window {
         days: days.split(", ").map(|day| day.parse().unwrap()).fold(Days::NONE, Days::union),
@@ -127,8 +131,9 @@ fn the_longest_opening_is_that_of_adjacent_windows_together() {
     };
     // A Wednesday, shortly after midnight.
     let now = Moment::from_unix(1_770_163_300);
-    let hours =
-        |windows: &[Window]| longest_opening(windows, now).map(|span| span.as_secs() / 3_600);
+    let hours = |windows: &[Window]| {
+        Openings::of(windows, now).longest(now).map(|span| span.as_secs() / 3_600)
+    };
     assert_eq!(hours(&[]), None);
     assert_eq!(hours(&[window(Days::ALL, 7, 7)]), None);
     assert_eq!(hours(&[window(Days::ALL, 20, 6)]), Some(10));
@@ -171,11 +176,29 @@ proptest! {
         prop_assert_eq!(next_change(&windows, now), walked);
         // The next change is the last change at that moment and until the following one.
         if let Some(next) = walked {
-            prop_assert_eq!(last_change(&windows, next), Some(next));
-            prop_assert_eq!(last_change(&windows, next.plus(Duration::from_secs(30))), Some(next));
             let before = Moment::from_unix(next.unix() - 1);
-            prop_assert!(last_change(&windows, before) < Some(next));
+            for openings in [Openings::of(&windows, now), Openings::of(&windows, next)] {
+                prop_assert_eq!(openings.last_change(next), Some(next));
+                prop_assert_eq!(openings.last_change(next.plus(Duration::from_secs(30))), Some(next));
+                prop_assert!(openings.last_change(before) < Some(next));
+            }
         }
+    }
+
+    #[test]
+    fn openings_answer_for_two_weeks_what_those_of_each_moment_would(
+        windows in prop::collection::vec(any_window(), 0..4),
+        start in 1_770_000_000u64..1_800_000_000,
+        later in 0u64..15 * 86_400,
+    ) {
+        let (begin, now) = (Moment::from_unix(start), Moment::from_unix(start + later));
+        let (kept, anew) = (Openings::of(&windows, begin), Openings::of(&windows, now));
+        prop_assert!(kept.covers(now));
+        prop_assert!(!kept.covers(begin.plus(HORIZON * 2)));
+        prop_assert_eq!(kept.is_open_at(now), any_open_at(&windows, now));
+        prop_assert_eq!(anew.is_open_at(now), any_open_at(&windows, now));
+        prop_assert_eq!(kept.next_change(now), anew.next_change(now));
+        prop_assert_eq!(kept.last_change(now), anew.last_change(now));
     }
 
     #[test]

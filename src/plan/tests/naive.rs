@@ -470,7 +470,8 @@ impl Naive<'_> {
         let settings = &world.channels.list[channel];
         if settings.strict_window
             && let Some(rate) = world.conditions.constraints.rewrite_bytes_per_second
-            && let Some(closes) = window::next_change(&settings.windows, self.plan.planned_at)
+            && let Some(closes) = Openings::of(&settings.windows, self.plan.planned_at)
+                .next_change(self.plan.planned_at)
         {
             let per_file = target.predicted_bytes().unwrap() / u64::from(target.file_count());
             let left = self.plan.planned_at.age(closes).as_secs_f64();

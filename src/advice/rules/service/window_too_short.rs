@@ -3,7 +3,7 @@
 use super::{super::Rule, gain_of_waste, queued};
 use crate::{
     advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
-    model::{channel::Channel, window},
+    model::{channel::Channel, window::Openings},
     plan::Plan,
     table::TargetRef,
     text::{counted, duration::format_rounded, size::format_size_short},
@@ -23,7 +23,8 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let plan = &*situation.inputs.plan;
     let Some(rate) = plan.conditions.constraints.measured_rate() else { return };
     for (at, channel) in plan.channels.list.iter().enumerate() {
-        let Some(opening) = window::longest_opening(&channel.windows, situation.now) else {
+        let Some(opening) = Openings::of(&channel.windows, situation.now).longest(situation.now)
+        else {
             continue;
         };
         let Some(late) = Late::of(plan, at, rate, opening) else { continue };

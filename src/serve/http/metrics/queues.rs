@@ -18,6 +18,8 @@ families! {
         "Number of targets that the channel takes but that its full queue on the node cannot hold.";
     QUEUE_RECLAIMABLE_BYTES: Gauge Bytes "recliner_queue_reclaimable_bytes" ["node", "channel"]
         "Bytes that compacting all targets in the queue is predicted to free.";
+    QUEUE_DRAINABLE_BYTES: Gauge Bytes "recliner_queue_drainable_bytes" ["node", "channel"]
+        "Bytes that compacting the targets in the queue is predicted to free, without those that are excluded, in quarantine or futile.";
     QUEUE_OLDEST_TIMESTAMP: Gauge Seconds
         "recliner_queue_oldest_timestamp_seconds" ["node", "channel"]
         "Unix time at which the longest waiting target was queued, in seconds; absent when empty.";
@@ -51,6 +53,13 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
         let node = plan.snapshot.node(queue.node);
         if let Some((node, channel)) = node.zip(plan.channels.list.get(queue.channel_index)) {
             samples.sample(&[&*node.name, &channel.name], waiting as u64);
+        }
+    }
+    let mut samples = writer.family(&QUEUE_DRAINABLE_BYTES);
+    for (at, queue) in plan.queues.iter().enumerate() {
+        let node = plan.snapshot.node(queue.node);
+        if let Some((node, channel)) = node.zip(plan.channels.list.get(queue.channel_index)) {
+            samples.sample(&[&*node.name, &channel.name], plan.drainable_bytes(at));
         }
     }
     let numbers: FamilyReaders<&QueueView, u64, 2, 4> = [
