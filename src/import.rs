@@ -20,7 +20,7 @@ use self::finding::NodeFindings;
 use crate::{model::channel::Channel, text::pattern::PatternError};
 use compaction_settings::{Ignored, NodeConfig};
 use jiff::tz::TimeZone;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, iter};
 
 /// Why nothing can be imported at all.
 #[derive(Debug, thiserror::Error)]
@@ -105,6 +105,28 @@ struct TranslatedChannel {
     exclude: BTreeSet<String>,
     /// The section of its settings in CouchDB.
     section: String,
+}
+
+/// A name that a channel of `recliner.yml` can have, made of one that perhaps none can.
+fn unique_name(name: &str, ending: &str, is_used: impl Fn(&str) -> bool) -> String {
+    /// Leaves room for an ending and a number.
+    const MAX_BASE: usize = 40;
+    let allowed = |letter: char| match letter.to_ascii_lowercase() {
+        letter @ ('a'..='z' | '0'..='9') => letter,
+        _ => '_',
+    };
+    let base: String = name
+        .chars()
+        .map(allowed)
+        .skip_while(|letter| !letter.is_ascii_lowercase())
+        .take(MAX_BASE)
+        .collect();
+    let base = if base.is_empty() { "unnamed" } else { &base };
+    let numbered = (2_usize..).map(|at| format!("{base}_{at}_{ending}"));
+    iter::once(format!("{base}_{ending}"))
+        .chain(numbered)
+        .find(|name| !is_used(name))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -11,11 +11,12 @@ use super::{
 use crate::{
     config,
     import::{self, Imported},
-    model::window,
+    model::{channel::Channel, window},
     sources::couchdb::describe,
     text::quote::comment,
 };
 use compaction_settings::NodeConfig;
+use std::path::Path;
 
 /// The largest file of settings that is read.
 const MAX_INI_BYTES: u64 = 4 << 20;
@@ -48,10 +49,20 @@ async fn equal(args: ImportArgs) -> Result<Exit, CommandError> {
             "there are no rules of a compaction daemon: CouchDB 2 has them in [compactions], CouchDB 3 has none",
         ));
     }
-    print(&yaml(&imported))?;
+    print(&checked_yaml(&imported)?)?;
     imported.findings.iter().for_each(|finding| print_note(&printable(&finding.to_string())));
     print_next_step(Format::Table, AFTER_IMPORT);
     Ok(if imported.is_equal() { Exit::Done } else { Exit::Failed })
+}
+
+/// What is printed is what `check-config` takes.
+fn checked_yaml(imported: &Imported) -> Result<String, CommandError> {
+    let text = yaml(imported);
+    let file = config::File { name: Path::new("recliner.yml"), bytes: text.as_bytes() };
+    config::load_policy(file).map_err(|why| {
+        CommandError::failed(format!("no recliner.yml can have these settings:\n{why}"))
+    })?;
+    Ok(text)
 }
 
 fn yaml(imported: &Imported) -> String {
@@ -60,7 +71,10 @@ fn yaml(imported: &Imported) -> String {
         text.push_str(&comment(&line));
     }
     text.push_str(&config::write::channels_yaml(&imported.channels));
-    text.push_str(&format!("limits: {{per_node: {}}}\n", imported.per_node.max(1)));
+    text.push_str(&format!(
+        "limits: {{per_node: {}}}\n",
+        imported.per_node.clamp(1, Channel::MAX_CONCURRENCY)
+    ));
     text
 }
 
@@ -96,3 +110,6 @@ async fn asked(args: &ImportArgs) -> Result<Vec<NodeConfig>, CommandError> {
 fn unanswered(error: couchdb_client::Error) -> CommandError {
     CommandError::failed(describe(&error))
 }
+
+#[cfg(test)]
+mod tests;

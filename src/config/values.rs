@@ -6,6 +6,7 @@ use super::{
     problem::{alternatives, quoted, suggestion},
     section::scalar,
 };
+use crate::model::channel::Channel;
 use crate::text::{
     duration as durations,
     pattern::{self, NamePatterns},
@@ -394,11 +395,7 @@ pub(super) fn pattern() -> Form<String> {
 /// The name of a channel: smoosh's words, and labels of metrics.
 pub(super) fn channel_name() -> Form<String> {
     let read = |text: &str| {
-        let mut letters = text.bytes();
-        let first = letters.next().is_some_and(|byte| byte.is_ascii_lowercase());
-        let rest =
-            letters.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-        if first && rest && text.len() <= 64 {
+        if Channel::is_name(text) {
             return Ok(text.to_owned());
         }
         Err(format!(

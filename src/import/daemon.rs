@@ -6,11 +6,11 @@
 use super::{
     NodeChannels, TranslatedChannel,
     finding::{NodeFindings, Severity},
-    smoosh,
+    smoosh, unique_name,
 };
 use crate::model::{channel::Channel, priority::PriorityKind, target::TargetKind};
 use compaction_settings::{DaemonRule, DaemonSettings, Ignored, NodeConfig, Opening, read_daemon};
-use couchdb_names::ShardName;
+use couchdb_names::{ShardName, is_db_name};
 use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
 
@@ -43,7 +43,8 @@ pub(super) fn read(node: &NodeConfig, zone: &TimeZone) -> NodeChannels {
     for kind in [TargetKind::Db, TargetKind::View] {
         for rule in &rules {
             let Some(threshold) = threshold(rule, kind, &mut findings) else { continue };
-            let unique = channel_name(rule, kind, &used);
+            let ending = if kind == TargetKind::View { "views" } else { "dbs" };
+            let unique = unique_name(&rule.database, ending, |name| used.contains(name));
             used.insert(unique.clone());
             let mut channel = Channel::with_defaults(&unique, kind, PriorityKind::Ratio);
             channel.min_priority = threshold.min_priority;
@@ -85,17 +86,24 @@ fn own_keys(node: &NodeConfig, findings: &mut NodeFindings) {
 }
 
 /// The rules that a channel can say: those for clustered databases.
-fn of_whole_databases(rules: Vec<DaemonRule>, findings: &mut NodeFindings) -> Vec<DaemonRule> {
-    let (shards, rules): (Vec<_>, Vec<_>) =
-        rules.into_iter().partition(|rule| ShardName::split(&rule.database).is_some());
-    for rule in shards {
-        findings.add(
-            Severity::Impossible,
-            RULES,
-            rule.database.as_str(),
-            "is a rule for one shard; a channel takes whole databases, so this one is left out",
-        );
-    }
+fn of_whole_databases(mut rules: Vec<DaemonRule>, findings: &mut NodeFindings) -> Vec<DaemonRule> {
+    rules.retain(|rule| {
+        let name = rule.database.as_str();
+        let (severity, message) = if rule.is_default() {
+            return true;
+        } else if ShardName::split(name).is_some() {
+            (
+                Severity::Impossible,
+                "is a rule for one shard; a channel takes whole databases, so this one is left out",
+            )
+        } else if !is_db_name(name) {
+            (Severity::Warning, "does nothing: no database can have this name")
+        } else {
+            return true;
+        };
+        findings.add(severity, RULES, name, message);
+        false
+    });
     rules
 }
 
@@ -215,18 +223,4 @@ fn general(channels: &[TranslatedChannel], parallel: bool, findings: &mut NodeFi
         None,
         "the daemon wants twice the live bytes free on the volume; recliner's headroom does the same with its own factor",
     );
-}
-
-/// A channel's name made of a database's, which may hold slashes and worse.
-fn channel_name(rule: &DaemonRule, kind: TargetKind, used: &BTreeSet<String>) -> String {
-    let base: String = if rule.is_default() {
-        "default".to_owned()
-    } else {
-        let letters = rule.database.chars();
-        letters.map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect()
-    };
-    let ending = if kind == TargetKind::View { "views" } else { "dbs" };
-    let first = format!("{base}_{ending}");
-    let more = (2_usize..).map(|at| format!("{base}_{at}_{ending}"));
-    std::iter::once(first.clone()).chain(more).find(|name| !used.contains(name)).unwrap_or(first)
 }

@@ -3,6 +3,7 @@
 use super::{
     NodeChannels, TranslatedChannel,
     finding::{NodeFindings, Severity},
+    unique_name,
 };
 use crate::{
     act::takeover::{self, StoppedChannel},
@@ -41,16 +42,24 @@ pub(super) fn read(node: &NodeConfig) -> NodeChannels {
     keys_without_counterpart(&node, &mut findings);
     broken.iter().for_each(|broken| escapes(broken, &mut findings));
     let mut translated: Vec<TranslatedChannel> = Vec::new();
+    let names: BTreeSet<&str> = channels.iter().map(|read| &*read.name).collect();
     let mut used = BTreeSet::new();
     for read in &channels {
-        let unique = unique_name(read, &used);
-        if unique != read.name {
+        let mut unique = read.name.clone();
+        if !Channel::is_name(&unique) || used.contains(&unique) {
+            let is_used = |name: &str| used.contains(name) || names.contains(name);
+            unique = unique_name(&unique, ending(read.kind), is_used);
             renamed(read, &unique, &mut findings);
         }
         used.insert(unique.clone());
+        let Some(channel) = channel(read, &unique) else {
+            let message = "takes nothing, so no channel is written";
+            findings.add(Severity::Note, &read.section(), None, message);
+            continue;
+        };
         differences(read, &mut findings);
         translated.push(TranslatedChannel {
-            channel: channel(read, &unique),
+            channel,
             include: BTreeSet::new(),
             exclude: BTreeSet::new(),
             section: read.section(),
@@ -113,13 +122,12 @@ fn escapes(broken: &BrokenChannel, findings: &mut NodeFindings) {
 
 fn renamed(read: &SmooshChannel, unique: &str, findings: &mut NodeFindings) {
     let (name, kind) = (&read.name, read.kind);
-    if name.is_empty() {
-        findings.add(
-            Severity::Note,
-            "smoosh",
-            None,
-            format!("the {} channel without a name becomes {unique}", kind.label()),
-        );
+    if !Channel::is_name(name) {
+        let message = match name.as_str() {
+            "" => format!("the {} channel without a name becomes {unique}", kind.label()),
+            _ => format!("{name:?} is no name for a channel of recliner: becomes {unique}"),
+        };
+        findings.add(Severity::Note, "smoosh", None, message);
         return;
     }
     let key = match kind {
@@ -178,7 +186,8 @@ fn differences(read: &SmooshChannel, findings: &mut NodeFindings) {
     }
 }
 
-fn channel(read: &SmooshChannel, name: &str) -> Channel {
+/// `None` if its bounds leave nothing to take.
+fn channel(read: &SmooshChannel, name: &str) -> Option<Channel> {
     let priority = match read.priority {
         Some(Priority::Slack) => PriorityKind::Slack,
         Some(Priority::Upgrade) => PriorityKind::Upgrade,
@@ -193,13 +202,30 @@ fn channel(read: &SmooshChannel, name: &str) -> Channel {
         channel.max_size = read.max_size;
         channel.min_changes = read.min_changes;
     }
-    channel.capacity = read.capacity;
-    channel.concurrency = read.concurrency;
+    if matches!(priority, PriorityKind::Ratio | PriorityKind::Slack) {
+        // Files without live bytes are taken whatever the greatest priority, unless the least is 0.
+        channel.max_priority = channel.max_priority.max(channel.min_priority);
+        let takes_no_priority = channel.min_priority == 0.0 && channel.max_priority == 0.0;
+        let takes_no_size = channel.max_size.is_some_and(|max_size| max_size <= channel.min_size);
+        if takes_no_priority || takes_no_size {
+            return None;
+        }
+    }
+    channel.capacity = read.capacity.min(Channel::MAX_CAPACITY);
+    channel.concurrency = read.concurrency.min(Channel::MAX_CONCURRENCY);
     channel.strict_window = read.strict_window;
     if read.never_starts.is_none() {
         channel.windows = windows(read.opens, &TimeZone::UTC);
     }
-    channel
+    Some(channel)
+}
+
+const fn ending(kind: ChannelKind) -> &'static str {
+    match kind {
+        ChannelKind::Db => "dbs",
+        ChannelKind::View => "views",
+        ChannelKind::Cleanup => "cleanup",
+    }
 }
 
 fn kind(kind: ChannelKind) -> TargetKind {
@@ -219,18 +245,4 @@ pub(super) fn windows(opens: Opening, zone: &TimeZone) -> Vec<Window> {
     };
     let (from, to) = (time(window.from), time(window.to));
     vec![Window { days: Days::ALL, from, to, zone: zone.clone() }]
-}
-
-/// A channel's name in `recliner.yml`, where none may be empty or used twice.
-fn unique_name(read: &SmooshChannel, used: &BTreeSet<String>) -> String {
-    let ending = match read.kind {
-        ChannelKind::Db => "dbs",
-        ChannelKind::View => "views",
-        ChannelKind::Cleanup => "cleanup",
-    };
-    let first = if read.name.is_empty() { format!("unnamed_{ending}") } else { read.name.clone() };
-    let second = format!("{first}_{ending}");
-    let more = (2_usize..).map(|at| format!("{second}_{at}"));
-    let candidates = [first, second.clone()].into_iter().chain(more);
-    candidates.into_iter().find(|name| !used.contains(name)).unwrap_or(second)
 }

@@ -100,6 +100,22 @@ impl Default for Channels {
     }
 }
 
+impl Channel {
+    /// The largest capacity that can be configured.
+    pub(crate) const MAX_CAPACITY: usize = 10_000_000;
+    /// The largest concurrency that can be configured, and the largest `limits.per_node`.
+    pub(crate) const MAX_CONCURRENCY: usize = 10_000;
+    const MAX_NAME_LENGTH: usize = 64;
+
+    /// Whether a channel can have this name: it is a label of metrics.
+    pub(crate) fn is_name(text: &str) -> bool {
+        let mut letters = text.bytes();
+        letters.next().is_some_and(|first| first.is_ascii_lowercase())
+            && letters.all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'_')
+            && text.len() <= Self::MAX_NAME_LENGTH
+    }
+}
+
 impl Channels {
     /// Those that rank by rent.
     pub fn by_rent(&self) -> impl Iterator<Item = &Channel> {

@@ -16,6 +16,27 @@ pub struct DbNameTooLong {
     pub bytes: usize,
 }
 
+/// Whether a clustered database can have this name (`couch_db:validate_dbname/1`).
+#[must_use]
+pub fn is_db_name(name: &str) -> bool {
+    let is_system = |part: &str| {
+        ["_dbs", "_global_changes", "_metadata", "_nodes", "_replicator", "_users"].contains(&part)
+    };
+    let is_plain = |part: &str| {
+        part.starts_with(|first: char| first.is_ascii_lowercase())
+            && part.bytes().all(|letter| {
+                letter.is_ascii_lowercase()
+                    || letter.is_ascii_digit()
+                    || b"_$()+-/".contains(&letter)
+            })
+    };
+    let named = match name.rsplit_once('/') {
+        Some((prefix, last)) if is_system(last) => is_plain(prefix),
+        _ => is_plain(name) || is_system(name),
+    };
+    named && check_db_name_length(name).is_ok()
+}
+
 /// Whether the files of a database can have names made of its name, in which each `/` is a directory.
 ///
 /// # Errors
@@ -37,6 +58,18 @@ pub fn check_db_name_length(name: &str) -> Result<(), DbNameTooLong> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_those_that_couchdb_accepts() {
+        for name in ["a", "my/db", "a0_$()+-/", "_users", "x/_replicator", "userdb-61"] {
+            assert!(is_db_name(name), "{name}");
+        }
+        for name in
+            ["", "Orders", "_default ", "_x", "9a", "a.b", "a b", "A/_users", "/_users", "é"]
+        {
+            assert!(!is_db_name(name), "{name}");
+        }
+    }
 
     #[test]
     fn a_name_is_as_long_as_file_names_allow() {

@@ -18,7 +18,7 @@ mod segment;
 mod signature;
 mod version;
 
-pub use db_name::{DbNameTooLong, check_db_name_length};
+pub use db_name::{DbNameTooLong, check_db_name_length, is_db_name};
 pub use engine::Engine;
 pub use name_list::NameList;
 pub use range::{ParseRangeError, Range, RangeText, ShardName};

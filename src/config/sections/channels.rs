@@ -100,9 +100,9 @@ fn keys(priority: PriorityKind) -> Vec<Key<Channel>> {
             "Takes files of at most this; default infinity.";
         "min_changes" => min_changes, Live, count(),
             "Changes that a database needs since its last compaction; default 0.";
-        "capacity" => capacity, Live, integer(1..=10_000_000),
+        "capacity" => capacity, Live, integer(1..=Channel::MAX_CAPACITY),
             "Targets that the queue of one node holds; default 9999.";
-        "concurrency" => concurrency, Live, integer(0..=10_000),
+        "concurrency" => concurrency, Live, integer(0..=Channel::MAX_CONCURRENCY),
             "Compactions of the channel at a time on one node, whatever started them; default 1.";
         "mode" => mode, Live, one_of(Mode::ALL, Mode::label),
             "Default enforce, but never more than the mode of the whole file.";
@@ -271,7 +271,15 @@ fn check_bounds(channel: &Channel, section: &mut Section<'_, '_>) {
     if priority.unit().is_none() {
         return;
     }
-    if min_priority >= max_priority {
+    // Of equal bounds, smoosh's score leaves files without live bytes, whose priority is the least.
+    let takes_empty = matches!(priority, PriorityKind::Ratio | PriorityKind::Slack);
+    if min_priority == max_priority && *min_priority != 0.0 && takes_empty {
+        if let Some(at) = section.key_at("max_priority") {
+            let path = section.path_of("max_priority");
+            let says = "equal to min_priority: the channel takes only files without live bytes";
+            section.report.note(at, &path, says);
+        }
+    } else if min_priority >= max_priority {
         let shown = |bound: f64| match bound.to_string().parse() {
             Ok(bytes) if priority.unit() == Some(PriorityUnit::Bytes) => exact_bytes(bytes),
             _ => bound.to_string(),

@@ -5,13 +5,13 @@ use crate::{
         form::{Form, keys, section},
         values::{boolean, bytes, duration, integer, percent_from},
     },
-    model::settings::limits::Limits,
+    model::{channel::Channel, settings::limits::Limits},
 };
 use std::time::Duration;
 
 pub(super) fn form() -> Form<Limits> {
     let keys = keys!(Limits {
-        "limits.per_node" => per_node, Live, integer(0..=10_000),
+        "limits.per_node" => per_node, Live, integer(0..=Channel::MAX_CONCURRENCY),
             "Compactions at a time on one node, whatever started them; 0 starts none.";
         "limits.cluster" => cluster, Live, integer(0..=1_000_000),
             "Compactions at a time in the whole cluster, whatever started them; 0 starts none.";

@@ -154,6 +154,23 @@ fn rules_the_daemon_cannot_read_are_named_and_left_out() {
 }
 
 #[test]
+fn names_that_no_database_can_have_make_no_channel() {
+    let long = format!("userdb-{}", "61".repeat(40));
+    let imported = import_rules(&format!(
+        "[compactions]\n_default = [{{db_fragmentation, \"70%\"}}, {{view_fragmentation, \"200%\"}}]\n\
+         Orders = [{{db_fragmentation, \"50%\"}}]\n_users = [{{db_fragmentation, \"50%\"}}]\n\
+         {long} = [{{db_fragmentation, \"50%\"}}]\n"
+    ));
+    let shortened = format!("userdb_{}6_dbs", "61".repeat(16));
+    assert_eq!(named(&imported.channels)[..3], ["users_dbs", &shortened, "default_dbs"]);
+    let rest = NameFilter::new(&[], &["_users", &long]).unwrap();
+    assert_eq!(channel(&imported, "default_dbs").databases, rest);
+    assert!(said_of(&imported).contains(
+        &"warning: [compactions] Orders: does nothing: no database can have this name".to_owned()
+    ));
+}
+
+#[test]
 fn what_no_channel_can_say_is_impossible() {
     let imported = import_rules(
         "[compaction_daemon]\nmin_file_size = x\n[compactions]\n\

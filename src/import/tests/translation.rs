@@ -86,6 +86,29 @@ fn a_name_that_recliner_cannot_use_becomes_another() {
         "[smoosh]\nview_channels = ,x\n",
         &["note: [smoosh]: the view channel without a name becomes unnamed_views"],
     );
+    let ini = "[smoosh]\ndb_channels = Ratio dbs, ratio-dbs\n";
+    let note = |name: &str, becomes: &str| {
+        format!(
+            "note: [smoosh]: \"{name}\" is no name for a channel of recliner: becomes {becomes}"
+        )
+    };
+    let notes = [note("Ratio dbs", "ratio_dbs_dbs"), note("ratio-dbs", "ratio_dbs_2_dbs")];
+    says("3.5.0", ini, &[&*notes[0], &*notes[1]]);
+    assert_eq!(
+        named(&import_one("3.5.0", ini).channels)[..3],
+        ["ratio_dbs_dbs", "ratio_dbs_2_dbs", "ratio_dbs"]
+    );
+}
+
+#[test]
+fn a_channel_that_takes_nothing_is_left_out() {
+    for bounds in ["max_size = 0", "min_priority = 0\nmax_priority = -1"] {
+        let ini = format!("[smoosh.ratio_dbs]\n{bounds}\n");
+        says("3.5.0", &ini, &["note: [smoosh.ratio_dbs]: takes nothing, so no channel is written"]);
+        assert_eq!(named(&import_one("3.5.0", &ini).channels)[0], "slack_dbs");
+    }
+    let imported = import_one("3.5.0", "[smoosh.ratio_dbs]\nmax_priority = 1\n");
+    assert_eq!(channel(&imported, "ratio_dbs").max_priority, 2.0);
 }
 
 #[test]
