@@ -140,6 +140,8 @@ pub struct Survey {
     pub orphans: Vec<TargetIx>,
     /// Shard copies in the shard map that are not on disk.
     pub missing: Vec<TargetIx>,
+    /// Shard copies that the map places on nodes that are no members.
+    pub on_strangers: Vec<TargetIx>,
     /// Cleanups of databases that have stale index files.
     pub cleanups: Vec<TargetIx>,
     /// View indexes that are far behind their database.
@@ -151,7 +153,7 @@ impl Survey {
     #[must_use]
     pub fn of(snapshot: &Snapshot, now: Moment) -> Self {
         let mut survey = Self { now, ..Self::default() };
-        snapshot.targets().for_each(|target| survey.add(target));
+        snapshot.targets().for_each(|target| survey.add(snapshot, target));
         survey
     }
 
@@ -191,10 +193,15 @@ impl Survey {
         })
     }
 
-    fn add(&mut self, target: TargetRef<'_>) {
+    fn add(&mut self, snapshot: &Snapshot, target: TargetRef<'_>) {
         match (target.kind(), target.state()) {
             (TargetKind::Db, TargetState::Orphan) => self.orphans.push(target.ix()),
             (TargetKind::Db, TargetState::Missing) => self.missing.push(target.ix()),
+            (TargetKind::Db, TargetState::Unknown) => {
+                if snapshot.node(target.node_ix()).is_some_and(|node| !node.is_member) {
+                    self.on_strangers.push(target.ix());
+                }
+            }
             (TargetKind::Db, _) => self.add_shard(target),
             (TargetKind::View, TargetState::Ok) if !target.is_part() => self.add_view(target),
             (TargetKind::Cleanup, _) if target.facts().flags.evidence => {

@@ -215,11 +215,16 @@ impl TestCluster {
     }
 
     pub(crate) fn add_shard(&mut self, shard: &Shard) {
+        self.add_shard_of(shard, ".1");
+    }
+
+    /// Adds a shard copy of the database instance with this suffix.
+    pub(crate) fn add_shard_of(&mut self, shard: &Shard, suffix: &str) {
         let node = self.draft.get_or_add_node(shard.node);
         self.draft.update_node(node, |node| {
             (node.is_member, node.is_served, node.is_up) = (true, true, Some(true));
         });
-        let db = self.draft.get_or_add_db(DbName { db: shard.db, suffix: ".1" });
+        let db = self.draft.get_or_add_db(DbName { db: shard.db, suffix });
         let width = u32::MAX / RANGES;
         let from = shard.range * width;
         let range = Range { from, to: from + (width - 1) };

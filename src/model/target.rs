@@ -68,12 +68,21 @@ pub enum TargetState {
     Resharding,
     /// It has a name that no request can carry safely, such as `_design/..`.
     Unaddressable,
+    /// Nobody can say: the map places it on a node that is no member, or what would tell whether its file is still
+    /// needed could not be read.
+    Unknown,
 }
 
 impl TargetState {
     /// Every state, in the order in which tables and metrics show them.
-    pub const ALL: [Self; 5] =
-        [Self::Ok, Self::Orphan, Self::Missing, Self::Resharding, Self::Unaddressable];
+    pub const ALL: [Self; 6] = [
+        Self::Ok,
+        Self::Orphan,
+        Self::Missing,
+        Self::Resharding,
+        Self::Unaddressable,
+        Self::Unknown,
+    ];
 
     /// The label in JSON and metric labels.
     #[must_use]
@@ -84,6 +93,7 @@ impl TargetState {
             Self::Missing => "missing",
             Self::Resharding => "resharding",
             Self::Unaddressable => "unaddressable",
+            Self::Unknown => "unknown",
         }
     }
 

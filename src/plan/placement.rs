@@ -130,12 +130,15 @@ pub(super) fn accepts_names_and_state(
         && accepts_names(channel, target)
 }
 
-/// A stray file should be deleted, a missing one has nothing to compact, and an unaddressable one
+/// A stray file is served to nobody, a missing one has nothing to compact, and an unaddressable one
 /// cannot be started.
 const fn is_compactable(state: TargetState) -> bool {
     match state {
         TargetState::Ok | TargetState::Resharding => true,
-        TargetState::Orphan | TargetState::Missing | TargetState::Unaddressable => false,
+        TargetState::Orphan
+        | TargetState::Missing
+        | TargetState::Unaddressable
+        | TargetState::Unknown => false,
     }
 }
 

@@ -21,8 +21,14 @@ const MAX_STRAY_DATABASES: usize = 200;
 /// One sweep's listing.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// The splits; `None` before they are known.
+    /// The splits, as they were read last; `None` before that.
     splits: Option<Reshard>,
+    /// Whether this sweep has yet to read the splits.
+    splits_due: bool,
+    /// Whether a state could not be decided because of that.
+    undecided: bool,
+    /// Targets that CouchDB refuses to open until a split is over.
+    locked: IndexSet,
     /// Whether the states of the listed targets are decided.
     settled: bool,
     /// How much of the map was read; `None` before its end, or if it broke off.
@@ -42,8 +48,10 @@ pub(super) struct Listing {
     moving: BTreeMap<(String, String), MapEntry>,
     /// Files on nodes where the map does not place them.
     strays: Vec<Stray>,
-    /// Databases that were requested one by one, with the suffix in the map.
-    asked: BTreeMap<String, Option<String>>,
+    /// Databases that were requested one by one.
+    asked: BTreeSet<String>,
+    /// Whether every member's map was asked for them.
+    asks_every_map: bool,
 }
 
 #[derive(Debug)]
@@ -52,6 +60,17 @@ struct Stray {
     db: String,
     suffix: String,
     range: Range,
+}
+
+impl Stray {
+    /// Whether its name is one that CouchDB gives to a shard, `db.1795222434`: a file of another form is one of a
+    /// storage engine that nobody here knows.
+    fn has_a_known_form(&self) -> bool {
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let last = self.db.rsplit_once('.').map(|(_, last)| last);
+        let instance = last.is_some_and(|last| last.len() >= 10 && is_number(last));
+        is_number(self.suffix.trim_start_matches('.')) && !instance
+    }
 }
 
 impl Listing {
@@ -65,6 +84,8 @@ impl Listing {
             mapped: std::mem::take(&mut self.mapped),
             on_disk: std::mem::take(&mut self.on_disk),
             splits: self.splits.take(),
+            splits_due: self.splits_due,
+            locked: std::mem::take(&mut self.locked),
             ..Self::default()
         };
     }
@@ -98,17 +119,34 @@ impl Listing {
         self.databases == 0
     }
 
-    /// The splits; `None` before they are known.
+    /// The splits, as they were read last; `None` before that.
     pub(super) const fn splits(&self) -> Option<&Reshard> {
         self.splits.as_ref()
     }
 
-    pub(super) fn set_splits(&mut self, splits: Reshard) {
-        self.splits = Some(splits);
+    /// A sweep reads the splits. Until they are there, no file becomes an orphan and no copy missing: it may belong
+    /// to a split that has just begun.
+    pub(super) const fn expect_splits(&mut self) {
+        self.splits_due = true;
     }
 
-    pub(super) const fn take_splits(&mut self) -> Option<Reshard> {
-        self.splits.take()
+    /// Sets the splits; returns whether a state may depend on the news.
+    pub(super) fn set_splits(&mut self, splits: Reshard) -> bool {
+        self.splits_due = false;
+        let is_news = self.splits.as_ref() != Some(&splits);
+        self.splits = Some(splits);
+        is_news || self.undecided
+    }
+
+    /// CouchDB opened a target, or refused to because of a split; returns whether that is news.
+    pub(super) fn set_locked(&mut self, ix: TargetIx, locked: bool) -> bool {
+        let is_news = self.locked.contains(ix.as_usize()) != locked;
+        if locked {
+            self.locked.insert(ix.as_usize());
+        } else {
+            self.locked.remove(ix.as_usize());
+        }
+        is_news
     }
 
     /// Adds a database of the map to the tables.
@@ -150,6 +188,15 @@ impl Listing {
         &self.dbs
     }
 
+    /// Files that are left of databases that the map no longer has, and that have no views any more, are of none.
+    pub(super) fn forget_deleted(&self, draft: &mut Draft) {
+        let left = draft.current().targets().map(TargetRef::db);
+        let deleted: Vec<DbIx> = left.filter(|db| !self.dbs.contains(db.as_usize())).collect();
+        for db in deleted {
+            draft.set_shard_map(db, ShardMapEntry::default(), &[]);
+        }
+    }
+
     /// A database is no longer in the map.
     pub(super) fn db_removed(&mut self, db: DbIx) {
         self.dbs.remove(db.as_usize());
@@ -159,6 +206,7 @@ impl Listing {
     pub(super) fn copy_removed(&mut self, ix: TargetIx) {
         self.mapped.remove(ix.as_usize());
         self.on_disk.remove(ix.as_usize());
+        self.locked.remove(ix.as_usize());
     }
 
     /// Whether a node's files were listed.
@@ -209,6 +257,11 @@ impl Listing {
         names.into_iter().take(MAX_STRAY_DATABASES).map(ToOwned::to_owned).collect()
     }
 
+    /// Whether the map of every member is asked for them.
+    pub(super) const fn set_asks_every_map(&mut self, all: bool) {
+        self.asks_every_map = all;
+    }
+
     /// Adds the current map entry of such a database, if it has one.
     pub(super) fn stray(
         &mut self,
@@ -218,7 +271,7 @@ impl Listing {
         db: &str,
         entry: Option<MapEntry>,
     ) {
-        self.asked.insert(db.to_owned(), entry.as_ref().map(|entry| entry.suffix.clone()));
+        self.asked.insert(db.to_owned());
         if let Some(entry) = entry {
             self.map_entry(draft, views, settings, entry);
         }
@@ -226,10 +279,9 @@ impl Listing {
 
     /// Decides the states of everything listed, and removes targets that no longer exist.
     ///
-    /// Removes nothing if the map broke off, and nothing from a member node that was not listed. Before
-    /// the splits are known, a misplaced copy may be moving, so its state stays.
+    /// Removes nothing if the map broke off, and nothing from a member node that was not listed.
     pub(super) fn settle(&mut self, draft: &mut Draft, settings: &ScanSettings) {
-        self.settled = true;
+        (self.settled, self.undecided) = (true, false);
         self.settle_strays(draft);
         let places = draft.current().row_count();
         // Without the right to read the members, no member is known.
@@ -245,78 +297,120 @@ impl Listing {
             let listed = self.listed.contains(&target.node_ix());
             let measured = target.facts().measured_at.is_some();
             let node = draft.current().node(target.node_ix());
-            let ours = node.is_some_and(|node| node.is_member && settings.nodes.has(&node.name));
+            let is_member = node.is_some_and(|node| node.is_member);
+            let ours = is_member && node.is_some_and(|node| settings.nodes.has(&node.name));
             match (mapped, on_disk) {
                 (true, true) => {
                     let state = self.placed(draft, ix);
                     draft.set_state(ix, state);
                 }
-                (true, false) if listed => {
-                    if let Some(state) = self.absent(draft, ix) {
-                        draft.set_state(ix, state);
-                    }
+                // Nobody can look at the disk of a node outside the cluster, if there is such a node at all.
+                (true, false) if members_known && !is_member => {
+                    draft.set_state(ix, TargetState::Unknown);
                 }
-                // A node outside the cluster has none of its copies.
-                (true, false) if members_known && node.is_some_and(|node| !node.is_member) => {
-                    if let Some(state) = self.absent(draft, ix) {
-                        draft.set_state(ix, state);
-                    }
+                (true, false) if listed => {
+                    let state = self.absent(draft, ix);
+                    self.decide(draft, ix, state);
                 }
                 (true, false) => {}
                 // A stray file, whose state was decided above.
                 (false, true) => {}
-                (false, false) if !ours || (self.is_map_whole() && listed) => draft.remove(ix),
-                // Known only from a partial map that no longer contains it.
-                (false, false) if self.is_readable_alone() && !measured => draft.remove(ix),
+                (false, false)
+                    if !ours
+                        || (self.is_map_whole() && listed)
+                        // Known only from a partial map that no longer contains it.
+                        || (self.is_readable_alone() && !measured) =>
+                {
+                    self.locked.remove(ix.as_usize());
+                    draft.remove(ix);
+                }
                 (false, false) => {}
             }
         }
     }
 
+    /// Sets a state as far as it can be decided before the splits are read.
+    fn decide(&mut self, draft: &mut Draft, ix: TargetIx, state: TargetState) {
+        let before = draft.current().target(ix).map(TargetRef::state);
+        let rests_on_splits = matches!(state, TargetState::Orphan | TargetState::Missing);
+        if self.splits_due && rests_on_splits && before != Some(state) {
+            self.undecided = true;
+            draft.set_state(ix, TargetState::Unknown);
+        } else {
+            draft.set_state(ix, state);
+        }
+    }
+
     fn settle_strays(&mut self, draft: &mut Draft) {
-        for stray in std::mem::take(&mut self.strays) {
+        let strays = std::mem::take(&mut self.strays);
+        for stray in &strays {
             let name = DbName { db: &stray.db, suffix: &stray.suffix };
-            let in_map = draft
+            let known = draft
                 .find_db(name)
                 .and_then(|db| draft.find_shard(stray.node, db, Some(stray.range)));
-            if let Some(ix) = in_map.filter(|ix| self.mapped.contains(ix.as_usize())) {
+            if let Some(ix) = known.filter(|ix| self.mapped.contains(ix.as_usize())) {
                 // Its database was created between the two reads.
                 self.on_disk.insert(ix.as_usize());
                 continue;
             }
-            let known = draft.find_db(name).is_some_and(|db| draft.shard_map(db).copies > 0);
-            let asked = self.asked.contains_key(&stray.db);
-            if !self.is_map_whole() || !(known || asked) {
-                // Unknown: its state stays, if it has one.
-                if let Some(ix) = in_map {
-                    self.on_disk.insert(ix.as_usize());
-                }
-                continue;
-            }
-            let entry = self.moving.get(&(stray.db.clone(), stray.suffix.clone()));
-            let node = draft.current().node(stray.node).map(|node| node.name.to_string());
-            let copy = Copy {
-                db: &stray.db,
-                range: stray.range,
-                node: node.as_deref().unwrap_or_default(),
-            };
-            let absent = |at: &CopyAt| self.is_absent(draft, name, at);
-            let known = self.splits.is_some();
-            let nothing = Reshard::default();
-            let splits = self.splits.as_ref().unwrap_or(&nothing);
-            let state = state_of_stray(copy, entry, splits, absent);
-            if state == TargetState::Orphan && !known {
-                if let Some(ix) = in_map {
-                    self.on_disk.insert(ix.as_usize());
-                }
-                self.strays.push(stray);
+            // A file that a broken map does not name is probably in its place.
+            if !self.is_map_whole() && known.is_none() {
                 continue;
             }
             let db = draft.get_or_add_db(name);
             let ix = draft.get_or_add_shard(stray.node, db, Some(stray.range));
-            draft.set_state(ix, state);
             self.on_disk.insert(ix.as_usize());
+            let state = self.stray_state(draft, stray, ix);
+            self.decide(draft, ix, state);
         }
+        self.strays = strays;
+    }
+
+    /// The state of a file on a node where the map does not place it. An orphan only if everything was read that
+    /// could still need it, and nothing does.
+    fn stray_state(&self, draft: &Draft, stray: &Stray, ix: TargetIx) -> TargetState {
+        if self.locked.contains(ix.as_usize()) {
+            return TargetState::Resharding;
+        }
+        let before = draft.current().target(ix).map_or(TargetState::Unknown, TargetRef::state);
+        if !self.is_map_whole() {
+            return if before == TargetState::Orphan { TargetState::Unknown } else { before };
+        }
+        let name = DbName { db: &stray.db, suffix: &stray.suffix };
+        let entry = self.moving.get(&(stray.db.clone(), stray.suffix.clone()));
+        let node = draft.current().node(stray.node);
+        let node = node.map(|node| &*node.name).unwrap_or_default();
+        let copy = Copy { db: &stray.db, range: stray.range, node };
+        let absent = |at: &CopyAt| self.is_absent(draft, name, at);
+        let state = state_of_stray(copy, entry, self.known_splits(), absent);
+        let is_live = |db: &DbIx| self.dbs.contains(db.as_usize());
+        let is_looked_up = match draft.find_db(name).filter(is_live) {
+            Some(db) => self.is_held_elsewhere(draft, db, stray.range),
+            None => {
+                self.asks_every_map && self.asked.contains(&stray.db) && stray.has_a_known_form()
+            }
+        };
+        if state == TargetState::Orphan && !is_looked_up { TargetState::Unknown } else { state }
+    }
+
+    /// Whether every copy that the map has of a range was found on its node's disk.
+    fn is_held_elsewhere(&self, draft: &Draft, db: DbIx, range: Range) -> bool {
+        let copies = draft.copies_of(db);
+        let mapped = || copies.iter().filter(|ix| self.mapped.contains(ix.as_usize()));
+        // Copies on nodes that this process does not serve are not known here.
+        let all = u32::try_from(mapped().count()).is_ok_and(|n| n == draft.shard_map(db).copies);
+        let of_range = mapped().filter(|ix| {
+            let other = draft.current().target(**ix).and_then(TargetRef::range);
+            other.is_some_and(|other| other.from <= range.to && range.from <= other.to)
+        });
+        let mut found = of_range.map(|ix| self.on_disk.contains(ix.as_usize())).peekable();
+        all && found.peek().is_some() && found.all(|there| there)
+    }
+
+    /// The splits, as far as they are known.
+    fn known_splits(&self) -> &Reshard {
+        static UNREAD: Reshard = Reshard::unread();
+        self.splits.as_ref().unwrap_or(&UNREAD)
     }
 
     /// Whether a copy in the map is not on its node's disk, as far as that was listed.
@@ -326,47 +420,51 @@ impl Listing {
         self.listed.contains(&node) && !ix.is_some_and(|ix| self.on_disk.contains(ix.as_usize()))
     }
 
-    /// Sets the current splits; returns whether any state changed.
-    pub(super) fn apply_splits(&mut self, draft: &mut Draft, splits: &Reshard) -> bool {
-        self.splits = Some(splits.clone());
-        let splits = |target: &TargetRef<'_>| {
-            target.state() == TargetState::Ok
-                && self.placed(draft, target.ix()) == TargetState::Resharding
+    /// Applies the splits without a new listing, which finds what is no longer split; returns whether any state
+    /// changed.
+    pub(super) fn apply_splits(&self, draft: &mut Draft) -> bool {
+        let splits = self.known_splits();
+        let changed = |target: TargetRef<'_>| {
+            let range = target.range().filter(|_| target.kind() == TargetKind::Db)?;
+            let copy = Copy { db: target.db_name().db, range, node: target.node() };
+            let state = match target.state() {
+                TargetState::Ok => state_of_placed(copy, splits),
+                TargetState::Resharding | TargetState::Unaddressable => target.state(),
+                _ if splits.covers(copy) => TargetState::Resharding,
+                _ if splits.is_unread() => TargetState::Unknown,
+                TargetState::Orphan | TargetState::Missing | TargetState::Unknown => target.state(),
+            };
+            (state != target.state()).then_some((target.ix(), state))
         };
-        let found: Vec<TargetIx> =
-            draft.current().targets().filter(splits).map(TargetRef::ix).collect();
-        for ix in &found {
-            draft.set_state(*ix, TargetState::Resharding);
+        let changed: Vec<_> = draft.current().targets().filter_map(changed).collect();
+        for (ix, state) in &changed {
+            draft.set_state(*ix, *state);
         }
-        !found.is_empty()
+        !changed.is_empty()
     }
 
     /// The state of a copy in its place.
     fn placed(&self, draft: &Draft, ix: TargetIx) -> TargetState {
         let Some(target) = draft.current().target(ix) else { return TargetState::Ok };
-        let Some(splits) = &self.splits else {
-            let is_split = target.state() == TargetState::Resharding;
-            return if is_split { TargetState::Resharding } else { TargetState::Ok };
-        };
-        let placed = target.range().filter(|_| !splits.is_empty()).map(|range| {
-            let db = target.db_name().db;
-            state_of_placed(Copy { db, range, node: target.node() }, splits)
-        });
-        placed.unwrap_or(TargetState::Ok)
+        let Some(range) = target.range() else { return TargetState::Ok };
+        let was_split = target.state() == TargetState::Resharding;
+        let splits = self.known_splits();
+        if self.locked.contains(ix.as_usize()) || (splits.is_unread() && was_split) {
+            return TargetState::Resharding;
+        }
+        state_of_placed(Copy { db: target.db_name().db, range, node: target.node() }, splits)
     }
 
-    /// The state of a misplaced copy, if it can be decided.
-    fn absent(&self, draft: &Draft, ix: TargetIx) -> Option<TargetState> {
-        let target = draft.current().target(ix)?;
+    /// The state of a copy in the map that is missing on its node's disk.
+    fn absent(&self, draft: &Draft, ix: TargetIx) -> TargetState {
+        let Some(target) = draft.current().target(ix) else { return TargetState::Missing };
         let name = target.db_name();
-        let Some(range) = target.range() else { return Some(TargetState::Missing) };
+        let Some(range) = target.range() else { return TargetState::Missing };
         let copy = Copy { db: name.db, range, node: target.node() };
         let no_moves = MapEntry::default();
         let entry =
             self.moving.get(&(name.db.to_owned(), name.suffix.to_owned())).unwrap_or(&no_moves);
-        let nothing = Reshard::default();
-        let state = state_of_absent(copy, entry, self.splits.as_ref().unwrap_or(&nothing));
-        (self.splits.is_some() || state == TargetState::Resharding).then_some(state)
+        state_of_absent(copy, entry, self.known_splits())
     }
 }
 
@@ -407,6 +505,7 @@ mod tests {
         if let Some(files) = files {
             listing.files(draft, node, &files.iter().copied().collect());
         }
+        listing.set_asks_every_map(true);
         for db in listing.unknown_strays() {
             listing.stray(draft, &mut views, &ScanSettings::example(), &db, None);
         }
@@ -439,10 +538,79 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_a_deleted_database_is_of_none() {
+        let (mut draft, mut listing) = (Draft::new(1), Listing::default());
+        listing.set_splits(Reshard::default());
+        let there = (Some(MapRead::Whole), Some(&[FILE][..]));
+        states(&mut draft, &mut listing, there, true);
+        assert_eq!(states(&mut draft, &mut listing, there, false), [TargetState::Orphan]);
+        listing.forget_deleted(&mut draft);
+        let db = draft.current().targets().next().unwrap().db();
+        assert_eq!(draft.shard_map(db), ShardMapEntry::default());
+    }
+
+    #[test]
+    fn a_file_that_something_may_still_need_is_no_orphan() {
+        let whole = Some(MapRead::Whole);
+        let half = "shards/00000000-7fffffff/a.1";
+        for (case, file, mapped, expected) in [
+            (
+                "of a storage engine that nobody knows",
+                "shards/00000000-ffffffff/a.1795222434.1",
+                false,
+                TargetState::Unknown,
+            ),
+            ("of no database", half, false, TargetState::Orphan),
+            (
+                "of a live one whose copy is not on its node's disk",
+                half,
+                true,
+                TargetState::Unknown,
+            ),
+        ] {
+            let (mut draft, mut listing) = (Draft::new(1), Listing::default());
+            listing.set_splits(Reshard::default());
+            states(&mut draft, &mut listing, (whole, Some(&[file])), mapped);
+            let stray =
+                draft.current().targets().find(|it| it.shard_name().as_deref() == Some(file));
+            assert_eq!(stray.map(TargetRef::state), Some(expected), "{case}");
+        }
+        let (mut draft, mut listing) = (Draft::new(1), Listing::default());
+        for (splits, expected) in
+            [(Reshard::unread(), TargetState::Unknown), (Reshard::default(), TargetState::Orphan)]
+        {
+            listing.set_splits(splits);
+            let found = states(&mut draft, &mut listing, (whole, Some(&[half])), false);
+            assert_eq!(found, [expected]);
+        }
+        listing.set_locked(draft.current().targets().next().unwrap().ix(), true);
+        let found = states(&mut draft, &mut listing, (whole, Some(&[half])), false);
+        assert_eq!(found, [TargetState::Resharding], "CouchDB says that a split makes it");
+    }
+
+    #[test]
+    fn a_split_that_began_since_makes_no_orphan() {
+        let (mut draft, mut listing) = (Draft::new(1), Listing::default());
+        listing.set_splits(Reshard::default());
+        listing.expect_splits();
+        let half: Option<&[&str]> = Some(&["shards/00000000-7fffffff/a.1"]);
+        let whole = Some(MapRead::Whole);
+        assert_eq!(states(&mut draft, &mut listing, (whole, half), false), [TargetState::Unknown]);
+        let mut splits = Reshard::default();
+        splits.add("a", RANGE, false);
+        assert!(listing.set_splits(splits));
+        listing.settle(&mut draft, &ScanSettings::example());
+        assert_eq!(draft.current().targets().next().unwrap().state(), TargetState::Resharding);
+    }
+
+    #[test]
     fn before_it_is_known_what_is_split_a_missing_copy_may_be_on_the_move() {
         let (mut draft, mut listing) = (Draft::new(1), Listing::default());
         let whole = Some(MapRead::Whole);
-        assert_eq!(states(&mut draft, &mut listing, (whole, Some(&[])), true), [TargetState::Ok]);
+        assert_eq!(
+            states(&mut draft, &mut listing, (whole, Some(&[])), true),
+            [TargetState::Unknown]
+        );
         listing.set_splits(Reshard::default());
         assert_eq!(
             states(&mut draft, &mut listing, (whole, Some(&[])), true),
@@ -453,9 +621,9 @@ mod tests {
             [TargetState::Ok]
         );
         let mut splits = Reshard::default();
-        splits.add("a", RANGE);
-        assert!(listing.apply_splits(&mut draft, &splits));
-        assert!(!listing.apply_splits(&mut draft, &splits), "it is known");
+        splits.add("a", RANGE, true);
+        assert!(listing.set_splits(splits) && listing.apply_splits(&mut draft));
+        assert!(!listing.apply_splits(&mut draft), "it is known");
         assert_eq!(draft.current().targets().next().unwrap().state(), TargetState::Resharding);
     }
 }

@@ -330,8 +330,8 @@ impl Scanner {
                 self.start_changed_views(now, effects);
             }
             ScanCommand::Splitting(splits) => {
-                self.timers.unpublished |=
-                    self.listing.apply_splits(&mut self.targets.draft, &splits);
+                self.listing.set_splits((*splits).clone());
+                self.timers.unpublished |= self.listing.apply_splits(&mut self.targets.draft);
             }
             ScanCommand::FeedUpdate(update) => self.feed_update(update, now),
             ScanCommand::CleanupRequested(ix) => {
@@ -443,7 +443,7 @@ impl Scanner {
         if !self.readings.contains_key(&Slot::Entries) {
             let dbs = self.followed.due_entries(now.at);
             if !dbs.is_empty() {
-                self.start(Slot::Entries, Stage::Strays { dbs }, now, effects);
+                self.start(Slot::Entries, Stage::Strays { dbs, nodes: Vec::new() }, now, effects);
             }
         }
     }

@@ -33,6 +33,8 @@ pub struct ScanStatus {
     pub errors: BTreeMap<(Arc<str>, &'static str), u64>,
     /// The sidecars under `peers` that were asked, by URL.
     pub peers: BTreeMap<Arc<str>, PeerStatus>,
+    /// Since when the cluster has had the same members, as far as this process saw.
+    pub members_since: Option<Moment>,
     /// The missing rights, as sentences.
     pub missing_rights: BTreeSet<String>,
     /// Why nothing at all can be read.

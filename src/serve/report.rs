@@ -33,6 +33,9 @@ mod what_if;
 mod why;
 pub(crate) mod words;
 
+/// What a target's state `unknown` means.
+pub(crate) const UNKNOWN_STATE: &str = "Nobody can say whether it is in its place: its node is no member of the cluster, or the splits, the shard map of a member or the form of its name could not be read.";
+
 pub use advice::{
     Advice, AdviceGain, AdviceLine, AdviceMute, AdviceRemedy, AdviceSubject, MoreAdvice,
 };

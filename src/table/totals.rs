@@ -137,9 +137,14 @@ impl Totals {
         let sums = &mut self.nodes[at][target.kind as usize];
         count(&mut sums.counts_by_state[target.state as usize]);
         // A missing file has no bytes, known or unknown, and a cleanup is not a file. Unused parts
-        // of views count as stale index files.
+        // of views count as stale index files. CouchDB opens a half-made shard when its split is over.
+        let unmade = target.state == TargetState::Resharding && target.file_bytes.is_none();
         let stale = target.is_part() && target.state == TargetState::Orphan;
-        if target.state == TargetState::Missing || target.kind == TargetKind::Cleanup || stale {
+        if target.state == TargetState::Missing
+            || target.kind == TargetKind::Cleanup
+            || stale
+            || unmade
+        {
             return;
         }
         sum(&mut sums.file_bytes, target.file_bytes);

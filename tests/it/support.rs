@@ -491,9 +491,14 @@ pub(crate) fn dbs_there(
         let mut dbs = BTreeMap::new();
         for node in world.nodes() {
             for file in world.files(&node).expect("the node is known") {
+                let state = state(&node, &file);
+                if world.is_locked(&file) {
+                    dbs.insert(db_id(&node, &file), Db::unmeasured(state));
+                    continue;
+                }
                 let info = world.shard(&node, &file).expect("the file is there");
                 let db = Db {
-                    state: state(&node, &file),
+                    state,
                     sizes: Some([info.sizes.file, info.sizes.active, info.sizes.external]),
                     seqs: Some([info.update_seq, info.compacted_seq]),
                     docs: Some([info.doc_count, info.doc_del_count]),

@@ -330,6 +330,12 @@ impl Error {
         )
     }
 
+    /// Whether CouchDB refuses to open a shard before the split that makes it is over (`couch_server:lock/2`).
+    #[must_use]
+    pub fn is_of_split(&self) -> bool {
+        matches!(self, Self::Status { status: 500, reason, .. } if reason.contains("shard splitting"))
+    }
+
     /// The kind of error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -374,7 +380,9 @@ impl Error {
         match self {
             Self::Timeout { .. } | Self::Hangs { .. } | Self::Connect { .. } => true,
             // What a busy or starting server says; 501, 505 and 507 stay as they are.
-            Self::Status { status, .. } => matches!(status, 500 | 502 | 503 | 504),
+            Self::Status { status, .. } => {
+                matches!(status, 500 | 502 | 503 | 504) && !self.is_of_split()
+            }
             Self::Resting { .. }
             | Self::Tls { .. }
             | Self::NodeDown { .. }

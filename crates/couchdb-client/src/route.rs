@@ -53,8 +53,10 @@ pub enum Route<'a> {
         /// The node.
         node: &'a str,
     },
-    /// `/_node/_local/_dbs/_all_docs`: one page of the shard map.
+    /// `/_node/{node}/_dbs/_all_docs`: one page of the shard map.
     ShardMap {
+        /// The node; `None` for that of the server that is asked.
+        node: Option<&'a str>,
         /// The key to begin with, itself included.
         from: Option<&'a str>,
         /// The number of rows.
@@ -365,6 +367,7 @@ impl<'a> Route<'a> {
             | Self::NodeCompactView { node, .. }
             | Self::SetConfig { node, .. }
             | Self::ResetConfig { node, .. } => Some(node),
+            Self::ShardMap { node, .. } => *node,
             Self::Welcome
             | Self::Up
             | Self::Session
@@ -372,7 +375,6 @@ impl<'a> Route<'a> {
             | Self::Membership
             | Self::LocalName
             | Self::DecodedLocalName
-            | Self::ShardMap { .. }
             | Self::AllDbs { .. }
             | Self::DbShards { .. }
             | Self::Database { .. }
@@ -408,8 +410,8 @@ impl<'a> Route<'a> {
             Self::DecodedLocalName => fixed("/_node%2F_local"),
             Self::NodeVersions { node } => Ok(Path::node(node)?.fixed("/_versions")),
             Self::NodeFiles { node } => Ok(Path::node(node)?.fixed("/_all_dbs")),
-            Self::ShardMap { from, limit } => {
-                Ok(Path::of("/_node/_local/_dbs/_all_docs").page(from, limit))
+            Self::ShardMap { node, from, limit } => {
+                Ok(Path::node(node.unwrap_or("_local"))?.fixed("/_dbs/_all_docs").page(from, limit))
             }
             Self::Shard { node, shard } => Path::node(node)?.and(shard),
             Self::ShardViewInfo { node, shard, ddoc } => {

@@ -195,7 +195,7 @@ impl AttemptContext {
         };
         let is_covered = |copy: TargetRef<'_>| {
             let (db, node) = (copy.db_name().db, copy.node());
-            copy.range().is_some_and(|range| splits.covers(Copy { db, range, node }))
+            copy.range().is_some_and(|range| splits.is_splitting(Copy { db, range, node }))
         };
         let found = !splits.is_empty()
             && match target.kind() {

@@ -2,6 +2,7 @@
 
 use super::{Now, Scanner, Slot};
 use crate::{
+    model::target::TargetState,
     scan::views::ReadIndexes,
     sources::{
         couchdb::NO_USER,
@@ -20,7 +21,7 @@ impl Scanner {
     /// Applies one observation of a read.
     pub(super) fn observe(&mut self, slot: Slot, observation: Observation, now: Now) {
         match observation {
-            Observation::Members(members) => self.members(members),
+            Observation::Members(members) => self.members(members, now.wall),
             Observation::Node(node) => self.node(node),
             Observation::Back { .. } => self.node_is_back(now),
             Observation::Reshard(splits) => self.splits(splits, now),
@@ -44,8 +45,18 @@ impl Scanner {
                 }
                 Err(unread) => self.unread(NodeIx::CLUSTER, &unread),
             },
+            Observation::Splitting { ix } => {
+                let is_still = self.is_still(slot, ix);
+                if is_still && self.listing.set_locked(ix, true) {
+                    self.targets.draft.set_state(ix, TargetState::Resharding);
+                }
+                self.shard_read(slot, ix, (is_still, Ok(true)), now);
+            }
             Observation::Shard { ix, facts } => {
                 let is_still = self.is_still(slot, ix);
+                if is_still && facts.is_ok() {
+                    self.listing.set_locked(ix, false);
+                }
                 // Where the shard was deleted since the listing, the next sweep removes the target.
                 let there = facts.as_ref().map(Option::is_some).map_err(Clone::clone);
                 if let Ok(Some(facts)) = facts
@@ -81,11 +92,17 @@ impl Scanner {
         }
     }
 
-    fn members(&mut self, members: Result<Members, ReadError>) {
+    fn members(&mut self, members: Result<Members, ReadError>, now: Moment) {
         match members {
             Ok(members) => {
                 self.sweep.members_answered();
                 let expected: BTreeSet<&String> = members.expected.iter().collect();
+                let known = self.targets.now().members();
+                let before: BTreeSet<&str> = known.map(|(_, node)| &*node.name).collect();
+                let is_same = before.into_iter().eq(expected.iter().map(|name| name.as_str()));
+                if !is_same || self.status.members_since.is_none() {
+                    self.status.members_since = Some(now);
+                }
                 for name in &members.expected {
                     let at = self.targets.draft.get_or_add_node(name);
                     self.targets.draft.update_node(at, |node| {

@@ -43,6 +43,7 @@ impl Scanner {
         if !self.readings.contains_key(&Slot::Splits) {
             self.start(Slot::Splits, Stage::Splits, now, effects);
         }
+        self.listing.expect_splits();
     }
 
     /// Starts the next stage of the nodes.
@@ -70,7 +71,7 @@ impl Scanner {
         Some(match stage {
             Stage::Nodes => self.after_nodes(now),
             Stage::Map => Stage::Files { nodes: self.begin_round() },
-            Stage::Files { .. } => Stage::Strays { dbs: self.listing.unknown_strays() },
+            Stage::Files { .. } => self.strays_to_ask(),
             Stage::Strays { .. } => self.after_listing(now),
             Stage::Disk => self.shards_to_read(now),
             Stage::Shards { .. } => return self.after_round(now),
@@ -131,6 +132,15 @@ impl Scanner {
         names
     }
 
+    /// The databases that no map may have; no such database is known while a member does not answer.
+    fn strays_to_ask(&mut self) -> Stage {
+        let members = || self.targets.now().members().map(|(_, node)| node);
+        let all = members().all(|node| node.is_up == Some(true));
+        self.listing.set_asks_every_map(all);
+        let nodes = members().filter(|_| all).map(|node| node.name.to_string()).collect();
+        Stage::Strays { dbs: self.listing.unknown_strays(), nodes }
+    }
+
     /// After the listing: one walk of directories per sweep, which waits for no node.
     fn after_listing(&mut self, now: Now) -> Stage {
         let whole = self.settle_listing(now);
@@ -142,6 +152,9 @@ impl Scanner {
             self.views.forget(&mut self.targets.draft);
         } else if first && (whole || self.listing.is_readable_alone()) {
             self.views.remove_deleted(&mut self.targets.draft, self.listing.dbs());
+        }
+        if first && whole {
+            self.listing.forget_deleted(&mut self.targets.draft);
         }
         if first { Stage::Disk } else { self.shards_to_read(now) }
     }
@@ -268,19 +281,14 @@ impl Scanner {
         self.status.progress = Some(Progress { since, done, total: Some(done + more) });
     }
 
-    /// Sets the splits. Without a response, the known ones stay: otherwise a moving copy would look lost.
+    /// Sets the splits. Without a response, the known ones stay, and whether there are others is unknown.
     pub(super) fn splits(&mut self, answer: Result<Reshard, ReadError>, now: Now) {
         self.sweep.splits_answered();
-        match answer {
-            Ok(splits) => self.set_splits(splits, now),
-            Err(unread) => {
-                self.unread(NodeIx::CLUSTER, &unread);
-                if !matches!(unread.reason, "timeout" | "connect") {
-                    let known = self.listing.take_splits().filter(|_| unread.right.is_none());
-                    self.set_splits(known.unwrap_or_default(), now);
-                }
-            }
-        }
+        let splits = answer.unwrap_or_else(|unread| {
+            self.unread(NodeIx::CLUSTER, &unread);
+            self.listing.splits().cloned().unwrap_or_default().into_unread()
+        });
+        self.set_splits(splits, now);
     }
 
     /// A source without splits knows of none.
@@ -291,15 +299,14 @@ impl Scanner {
     }
 
     fn set_splits(&mut self, splits: Reshard, now: Now) {
-        if self.listing.splits() == Some(&splits) {
+        if !self.listing.set_splits(splits) {
             return;
         }
         if self.sweep.lists() && self.listing.is_settled() {
-            self.listing.set_splits(splits);
             self.settle_listing(now);
         } else {
             // What is no longer split the next listing finds: it is due, now that they differ.
-            self.listing.apply_splits(&mut self.targets.draft, &splits);
+            self.listing.apply_splits(&mut self.targets.draft);
         }
     }
 }

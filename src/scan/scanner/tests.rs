@@ -173,7 +173,7 @@ impl Cluster {
                     Observation::Files { names: up(&node).map(|()| names), node }
                 })
                 .collect(),
-            Stage::Strays { dbs } => {
+            Stage::Strays { dbs, .. } => {
                 dbs.into_iter().map(|db| Observation::Stray { db, entry: Ok(None) }).collect()
             }
             Stage::Shards { node_reads, .. } => node_reads

@@ -123,6 +123,7 @@ fn state_says(state: &str) -> Option<&'static str> {
         TargetState::Missing => "The shard map lists this copy, but the node does not have it.",
         TargetState::Resharding => "This shard is being split or moved.",
         TargetState::Unaddressable => "No request can carry its name.",
+        TargetState::Unknown => crate::serve::report::UNKNOWN_STATE,
     })
 }
 

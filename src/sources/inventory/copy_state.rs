@@ -3,7 +3,7 @@
 use super::{CopyAt, MapEntry};
 use crate::model::target::TargetState;
 use couchdb_names::Range;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// A copy that is or should be on a node's disk.
 #[derive(Clone, Copy, Debug)]
@@ -16,40 +16,72 @@ pub struct Copy<'a> {
     pub node: &'a str,
 }
 
-/// The shards that `_reshard` is splitting: (database, range) of the sources.
+/// The jobs of `_reshard` that are not over, by (database, range) of their sources, and whether they run: CouchDB
+/// resumes one that stopped or failed from its checkpoint, so its half-made targets still belong to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reshard {
-    sources: BTreeSet<(String, Range)>,
+    sources: BTreeMap<(String, Range), bool>,
+    is_unread: bool,
 }
 
 impl Reshard {
-    /// Adds a job's source shard.
-    pub fn add(&mut self, db: &str, source: Range) {
-        self.sources.insert((db.to_owned(), source));
+    /// Jobs that nobody could ask for.
+    #[must_use]
+    pub const fn unread() -> Self {
+        Self { sources: BTreeMap::new(), is_unread: true }
     }
 
-    /// Whether there are no splits.
+    /// The same jobs, of which it is no longer known whether they are all.
+    #[must_use]
+    pub fn into_unread(self) -> Self {
+        Self { is_unread: true, ..self }
+    }
+
+    /// Whether nobody could ask for them.
+    #[must_use]
+    pub const fn is_unread(&self) -> bool {
+        self.is_unread
+    }
+
+    /// Adds a job's source shard, and whether the job runs.
+    pub fn add(&mut self, db: &str, source: Range, runs: bool) {
+        *self.sources.entry((db.to_owned(), source)).or_default() |= runs;
+    }
+
+    /// Whether there are no jobs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }
 
-    /// Whether a copy is a source or a target of a running split; the targets are the halves of a
-    /// source's range.
+    /// Whether a copy is a source or a target of a job; the targets are parts of a source's range.
     #[must_use]
     pub fn covers(&self, copy: Copy<'_>) -> bool {
+        self.jobs_of(copy).next().is_some()
+    }
+
+    /// The same of a job that runs.
+    #[must_use]
+    pub fn is_splitting(&self, copy: Copy<'_>) -> bool {
+        self.jobs_of(copy).any(|runs| runs)
+    }
+
+    fn jobs_of(&self, copy: Copy<'_>) -> impl Iterator<Item = bool> {
         let first = (copy.db.to_owned(), Range { from: 0, to: 0 });
         self.sources
             .range(first..)
-            .take_while(|(db, _)| db == copy.db)
-            .any(|(_, source)| source.contains(copy.range.from) && source.contains(copy.range.to))
+            .take_while(move |((db, _), _)| db == copy.db)
+            .filter(move |((_, source), _)| {
+                source.contains(copy.range.from) && source.contains(copy.range.to)
+            })
+            .map(|(_, runs)| *runs)
     }
 }
 
 /// The state of a copy in its place in the map.
 #[must_use]
 pub fn state_of_placed(copy: Copy<'_>, reshard: &Reshard) -> TargetState {
-    if reshard.covers(copy) { TargetState::Resharding } else { TargetState::Ok }
+    if reshard.is_splitting(copy) { TargetState::Resharding } else { TargetState::Ok }
 }
 
 /// The state of a file on a node where the map does not place it.
@@ -63,15 +95,20 @@ pub fn state_of_stray(
     reshard: &Reshard,
     absent: impl Fn(&CopyAt) -> bool,
 ) -> TargetState {
-    if reshard.covers(copy) {
-        return TargetState::Resharding;
+    let moving = || {
+        entry.is_some_and(|entry| {
+            let at = CopyAt { range: copy.range, node: copy.node.to_owned() };
+            entry.leaving.contains(&at)
+                && entry.copies.iter().any(|other| other.range == copy.range && absent(other))
+        })
+    };
+    if reshard.covers(copy) || moving() {
+        TargetState::Resharding
+    } else if reshard.is_unread() {
+        TargetState::Unknown
+    } else {
+        TargetState::Orphan
     }
-    let moving = entry.is_some_and(|entry| {
-        let at = CopyAt { range: copy.range, node: copy.node.to_owned() };
-        entry.leaving.contains(&at)
-            && entry.copies.iter().any(|other| other.range == copy.range && absent(other))
-    });
-    if moving { TargetState::Resharding } else { TargetState::Orphan }
 }
 
 /// The state of a copy in the map that is missing on its node's disk.
@@ -80,6 +117,8 @@ pub fn state_of_absent(copy: Copy<'_>, entry: &MapEntry, reshard: &Reshard) -> T
     let at = CopyAt { range: copy.range, node: copy.node.to_owned() };
     if reshard.covers(copy) || entry.arriving.contains(&at) {
         TargetState::Resharding
+    } else if reshard.is_unread() {
+        TargetState::Unknown
     } else {
         TargetState::Missing
     }
@@ -110,7 +149,10 @@ mod tests {
     fn a_shard_on_the_move_is_neither_stray_nor_missing() {
         let none = Reshard::default();
         let mut splitting = Reshard::default();
-        splitting.add("db", ALL);
+        splitting.add("db", ALL, true);
+        let mut stopped = Reshard::default();
+        stopped.add("db", ALL, false);
+        let unread = Reshard::unread();
         let copy = |node| Copy { db: "db", range: LOW, node };
         let entry = entry();
         let c_absent = |copy: &CopyAt| copy.node == "c";
@@ -139,6 +181,26 @@ mod tests {
                 "a half of a split",
                 state_of_stray(copy("a"), Some(&entry), &splitting, |_| false),
                 TargetState::Resharding,
+            ),
+            (
+                "a half of a split that stopped",
+                state_of_stray(copy("a"), None, &stopped, |_| false),
+                TargetState::Resharding,
+            ),
+            (
+                "the source of a split that stopped",
+                state_of_placed(copy("a"), &stopped),
+                TargetState::Ok,
+            ),
+            (
+                "a stray where nobody knows what is split",
+                state_of_stray(copy("b"), None, &unread, |_| false),
+                TargetState::Unknown,
+            ),
+            (
+                "not there where nobody knows what is split",
+                state_of_absent(copy("a"), &entry, &unread),
+                TargetState::Unknown,
             ),
             (
                 "a new copy not yet there",

@@ -124,13 +124,16 @@ impl HttpSource {
     async fn reshard(self) -> Result<Reshard, ReadError> {
         let jobs = self.client.reshard_jobs().await.map_err(ReadError::from)?;
         let mut reshard = Reshard::default();
-        for job in jobs {
-            let over = matches!(job.job_state.as_deref(), Some("completed" | "failed" | "stopped"));
-            if let Some(source) = job.source.as_deref().and_then(ShardName::split)
-                && !over
-            {
-                reshard.add(source.db, source.range);
-            }
+        for job in jobs.iter().filter(|job| job.job_state.as_deref() != Some("completed")) {
+            let Some(source) = job.source.as_deref().and_then(ShardName::split) else {
+                return Err(ReadError {
+                    reason: "malformed",
+                    message: "/_reshard/jobs has a job without a source that is a shard".to_owned(),
+                    right: None,
+                });
+            };
+            let is_halted = matches!(job.job_state.as_deref(), Some("failed" | "stopped"));
+            reshard.add(source.db, source.range, !is_halted);
         }
         Ok(reshard)
     }
@@ -188,12 +191,18 @@ impl HttpSource {
             .boxed()
     }
 
-    fn strays(self, dbs: Vec<String>) -> BoxStream<'static, Observation> {
+    fn strays(self, dbs: Vec<String>, nodes: Vec<String>) -> BoxStream<'static, Observation> {
         stream::iter(dbs)
             .then(move |db| {
-                let client = self.client.clone();
+                let (client, nodes) = (self.client.clone(), nodes.clone());
                 async move {
-                    let entry = client.shard_map_entry(&db).await;
+                    // The map of one node may be behind those of others.
+                    let mut entry = client.shard_map_entry(None, &db).await;
+                    for node in nodes {
+                        if matches!(entry, Ok(None)) {
+                            entry = client.shard_map_entry(Some(&node), &db).await;
+                        }
+                    }
                     let entry = entry.map(|doc| doc.as_ref().and_then(convert::map_entry));
                     Observation::Stray { entry: entry.map_err(ReadError::from), db }
                 }
@@ -241,6 +250,7 @@ impl HttpSource {
         let facts = match self.client.shard_info(node, &shard, cache).await {
             Ok(info) => Ok(Some(convert::db_facts(&info, version, self.clock.now()))),
             Err(error) if error.kind() == Failed::NotFound => Ok(None),
+            Err(error) if error.is_of_split() => return Observation::Splitting { ix },
             Err(error) => Err(ReadError::from(error)),
         };
         Observation::Shard { ix, facts }
@@ -269,7 +279,7 @@ impl Source for HttpSource {
             Stage::Nodes => this.nodes(),
             Stage::Map => this.map(),
             Stage::Files { nodes } => this.files(nodes),
-            Stage::Strays { dbs } => this.strays(dbs),
+            Stage::Strays { dbs, nodes } => this.strays(dbs, nodes),
             Stage::Shards { snapshot, node_reads } => this.shards(snapshot, node_reads),
             Stage::Views { snapshot, dbs } => this.views(snapshot, dbs),
             Stage::Splits => stream::once(this.reshard().map(Observation::Reshard)).boxed(),

@@ -101,6 +101,11 @@ pub enum Observation {
         /// Its facts; `None` if the file no longer exists.
         facts: Result<Option<Facts>, ReadError>,
     },
+    /// CouchDB does not open this shard copy before a split is over.
+    Splitting {
+        /// Which.
+        ix: TargetIx,
+    },
     /// The view indexes of one database.
     Views {
         /// The database, by the position of its map entry's targets.

@@ -19,7 +19,7 @@ pub(super) fn missing(route: &str) -> &'static str {
             "some databases cannot be read, because the login is not a member of them"
         }
         "reshard_jobs" => {
-            "the list of splits (/_reshard/jobs) requires a server admin: a shard being split may be taken for an orphan"
+            "the list of splits (/_reshard/jobs) requires a server admin: orphans and missing copies are not detected, and a shard may be compacted while it is split"
         }
         "active_tasks" => {
             "the list of running tasks (/_active_tasks) requires a server admin: compactions that others started are not seen"

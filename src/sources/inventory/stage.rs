@@ -27,6 +27,8 @@ pub enum Stage {
     Strays {
         /// The databases.
         dbs: Vec<String>,
+        /// Nodes that are asked too before a database is in no map.
+        nodes: Vec<String>,
     },
     /// The files in the nodes' directories that this process can read itself.
     Disk,

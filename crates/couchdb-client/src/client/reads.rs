@@ -172,7 +172,7 @@ impl Client {
         // would lose a database if `after` has just been deleted.
         let asked = limit.saturating_add(1);
         let after = from.and_then(|from| from.after.as_deref());
-        let route = Route::ShardMap { from: after, limit: asked };
+        let route = Route::ShardMap { node: None, from: after, limit: asked };
         let behind = |page: &wire::MapRows| {
             check_db_names(page.rows.iter().filter_map(|row| row.id.as_deref()))?;
             let weight =
@@ -192,13 +192,18 @@ impl Client {
         Ok(MapPage { docs: docs.filter_map(|row| row.doc).collect(), next })
     }
 
-    /// One database's document in the shard map, if it has one.
+    /// One database's document in the shard map of `node`, or of whichever server answers, if it has one.
     ///
     /// # Errors
     /// As [`Error`] says.
-    pub async fn shard_map_entry(&self, db: &str) -> Result<Option<wire::DbsDoc>, Error> {
-        let route = Route::ShardMap { from: Some(db), limit: 1 };
-        let page: wire::MapRows = self.get(route, ServerChoice::Any).await?;
+    pub async fn shard_map_entry(
+        &self,
+        node: Option<&str>,
+        db: &str,
+    ) -> Result<Option<wire::DbsDoc>, Error> {
+        let route = Route::ShardMap { node, from: Some(db), limit: 1 };
+        let server = node.map_or(ServerChoice::Any, ServerChoice::Node);
+        let page: wire::MapRows = self.get(route, server).await?;
         let row = page.rows.into_iter().next().filter(|row| row.id.as_deref() == Some(db));
         Ok(row.and_then(|row| row.doc))
     }

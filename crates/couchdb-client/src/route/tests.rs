@@ -16,7 +16,7 @@ fn routes<'a>(node: &'a str, db: &'a str, ddoc: &'a str) -> Vec<Route<'a>> {
         Route::DecodedLocalName,
         Route::NodeVersions { node },
         Route::NodeFiles { node },
-        Route::ShardMap { from: Some(db), limit: 2 },
+        Route::ShardMap { node: None, from: Some(db), limit: 2 },
         Route::Shard { node, shard: db },
         Route::ShardViewInfo { node, shard: db, ddoc },
         Route::AllDbs { from: Some(db), limit: 4 },

@@ -57,6 +57,7 @@ fn file(inner: &mut Inner, ask: &ParsedRequest, node: &str, file: &str, rest: &[
             wrong_method("POST").behind()
         }
         _ if ask.method != Method::GET => wrong_method("GET,HEAD").behind(),
+        [] if inner.world.is_locked(file) => error(500, "locked", "shard splitting").behind(),
         [] => inner.world.shard(node, file).map_or_else(
             || not_found("no_db_file").behind(),
             |info| json(200, &Shown::from(&info)).behind(),

@@ -174,6 +174,12 @@ impl World {
             .collect()
     }
 
+    /// Whether CouchDB opens a file only when the split that makes it is over.
+    #[must_use]
+    pub fn is_locked(&self, file: &str) -> bool {
+        self.split_jobs().iter().any(|split| split.targets.iter().any(|target| target == file))
+    }
+
     /// Starts compactions of every copy of a database on running nodes.
     pub(crate) fn compact_all(&mut self, db: &str) -> Result<(), LookupError> {
         for file in self.copies_of(self.find_db(db)?) {

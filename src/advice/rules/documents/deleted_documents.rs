@@ -5,7 +5,7 @@ use crate::{
     advice::{DbSurvey, Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
     model::correction::TOMBSTONE_BYTES,
     table::DbIx,
-    text::{grouped, size::format_size_short},
+    text::{grouped, quote::shell_word, size::format_size_short},
 };
 use couchdb_names::encode_part;
 use serde_json::json;
@@ -13,7 +13,7 @@ use serde_json::json;
 pub(super) const RULE: Rule = Rule {
     code: "deleted_documents",
     finds: "Databases of which a large share of all documents is deleted.",
-    because: "CouchDB keeps an entry for every deleted document for good, in both trees of the database, so that deletions replicate; compaction keeps it too. An entry takes about 200 bytes in each copy (measured from 100 to 300), is read by every new index build and replication, and counts as live bytes. Only a purge, or a new database filled by a replication that leaves deletions out, removes it. It is a warning if nothing but deleted documents is left. The share is `advice.deleted_documents`.",
+    because: "CouchDB keeps an entry for every deleted document for good, in both trees of the database, so that deletions replicate; compaction keeps it too. An entry takes about 200 bytes in each copy (measured from 100 to 300), ten times as much where a deletion kept a body, is read by every new index build and replication, and counts as live bytes. Only a purge, or a new database filled by a replication that leaves deletions out, removes it. It is a warning if nothing but deleted documents is left. The share is `advice.deleted_documents`.",
     severities: &[Severity::Info, Severity::Warning],
     untried: None,
     check,
@@ -54,57 +54,38 @@ fn finding(
     let ranges = situation.snapshot().shard_map(ix).ranges.max(1);
     let copies = u64::from((db.counted_shards / ranges).max(1));
     let (deleted, docs) = (db.deleted_docs / copies, db.docs / copies);
+    let most = db.deleted_docs.saturating_mul(10 * TOMBSTONE_BYTES).min(db.counted_bytes);
+    let take = match (format_size_short(bytes), format_size_short(most)) {
+        (least, most) if least == most => least,
+        (least, most) => format!("{least} to {most}"),
+    };
     let says = if docs == 0 {
         format!(
-            "{name} has no documents but {} deleted ones, which take about {} in all copies.",
+            "{name} has no documents but {} deleted ones, which take {take} in all copies.",
             grouped(deleted),
-            format_size_short(bytes)
         )
     } else {
         format!(
-            "{name} has {} deleted documents and {} live ones; the deleted ones take about {} in all copies.",
+            "{name} has {} deleted documents and {} live ones; the deleted ones take {take} in all copies.",
             grouped(deleted),
             grouped(docs),
-            format_size_short(bytes)
         )
     };
     let into = format!("{name}-new");
-    let login = json!({ "basic": { "username": "", "password": "" } });
-    let address = |db: &str| json!({ "url": format!("/{}", encode_part(db)), "auth": login });
-    let replication = json!({
-        "source": address(name), "target": address(&into), "create_target": true,
-        "selector": { "_deleted": { "$exists": false } },
-    });
-    let mut remedy = vec![Remedy::choice(
-        "Decide whether any client still has to learn of these deletions; a replica that never hears of one keeps its document.",
-    )];
+    let mut remedy = vec![Remedy::choice(format!(
+        "Decide whether any client still has to learn of these deletions; a replica that never hears of one keeps its document. {into} also lacks the _local documents of {name} (checkpoints), its purges and old revisions, and its sequences begin anew: each replication, each client of _changes and each index begins again."
+    ))];
     if docs == 0 {
-        remedy.push(Remedy::couchdb(
-            "If the database is not needed any more, delete it:",
-            "DELETE",
-            &[name],
-            None,
+        remedy.push(Remedy::choice(
+            "If the database is not needed any more, delete it, once a backup of its design documents and its security object is kept.",
         ));
     }
-    remedy.push(Remedy::couchdb_with_variables(
-        format!(
-            "Copy the database without them to {into}. A node then uses $COUCHDB_URL, $COUCHDB_USER and $COUCHDB_PASSWORD itself:"
-        ),
-        &["_replicate"],
-        &replication,
-        &[
-            ("/source/url", "COUCHDB_URL"),
-            ("/source/auth/basic/username", "COUCHDB_USER"),
-            ("/source/auth/basic/password", "COUCHDB_PASSWORD"),
-            ("/target/url", "COUCHDB_URL"),
-            ("/target/auth/basic/username", "COUCHDB_USER"),
-            ("/target/auth/basic/password", "COUCHDB_PASSWORD"),
-        ],
-    ));
-    remedy.push(Remedy::copy_document(
-        format!("A replication leaves out who may read and write; copy that too, then switch clients to {into}:"),
-        &[name, "_security"],
-        &[&into, "_security"],
+    remedy.push(copy_script(name, &into));
+    remedy.push(Remedy::couchdb(
+        format!("Compare its doc_count with that of {name} (replicate again for what was written since), then switch clients, and keep {name} for 30 days:"),
+        "GET",
+        &[&into],
+        None,
     ));
     Finding {
         severity,
@@ -119,6 +100,59 @@ fn finding(
         gain: Gain::Bytes(bytes),
         remedy,
     }
+}
+
+/// Creates a database with the parameters of another, and copies its security object, its limit of revisions and its
+/// documents, design documents too, without those that are deleted.
+fn copy_script(name: &str, into: &str) -> Remedy {
+    let login = json!({ "basic": { "username": "", "password": "" } });
+    let address = |db: &str| json!({ "url": format!("/{}", encode_part(db)), "auth": login });
+    let replication = json!({
+        "source": address(name), "target": address(into),
+        "selector": { "_deleted": { "$exists": false } },
+    });
+    let replicate = Remedy::couchdb_with_variables(
+        "",
+        &["_replicate"],
+        &replication,
+        &[
+            ("/source/url", "COUCHDB_URL"),
+            ("/source/auth/basic/username", "COUCHDB_USER"),
+            ("/source/auth/basic/password", "COUCHDB_PASSWORD"),
+            ("/target/url", "COUCHDB_URL"),
+            ("/target/auth/basic/username", "COUCHDB_USER"),
+            ("/target/auth/basic/password", "COUCHDB_PASSWORD"),
+        ],
+    );
+    let path = |db: &str| shell_word(&format!("/{}", encode_part(db))).into_owned();
+    let (from, to) = (path(name), path(into));
+    let lines = [
+        "(set -eu".to_owned(),
+        "curl() { command curl -sS -f \"$@\"; }".to_owned(),
+        format!("info=$(curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"{from})"),
+        "q=$(printf %s \"$info\" | sed -n 's/.*\"cluster\":{[^}]*\"q\":\\([0-9]*\\).*/\\1/p')"
+            .to_owned(),
+        "n=$(printf %s \"$info\" | sed -n 's/.*\"cluster\":{[^}]*\"n\":\\([0-9]*\\).*/\\1/p')"
+            .to_owned(),
+        "case $info in *'\"partitioned\":true'*) partitioned=true ;; *) partitioned=false ;; esac"
+            .to_owned(),
+        format!("security=$(curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"{from}/_security)"),
+        format!("limit=$(curl -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"{from}/_revs_limit)"),
+        format!(
+            "curl -u \"$COUCHDB_USER\" -X PUT \"$COUCHDB_URL\"{to}\"?q=${{q:?}}&n=${{n:?}}&partitioned=$partitioned\""
+        ),
+        format!(
+            "curl -u \"$COUCHDB_USER\" -X PUT -H 'Content-Type: application/json' \"$COUCHDB_URL\"{to}/_security -d \"$security\""
+        ),
+        format!("curl -u \"$COUCHDB_USER\" -X PUT \"$COUCHDB_URL\"{to}/_revs_limit -d \"$limit\""),
+        format!("{})", replicate.text.unwrap_or_default()),
+    ];
+    Remedy::command(
+        format!(
+            "Copy the database without them to {into}, which must not exist yet, with the same q, n, partitions and rights. A node then uses $COUCHDB_URL, $COUCHDB_USER and $COUCHDB_PASSWORD itself:"
+        ),
+        lines.join("\n"),
+    )
 }
 
 #[cfg(test)]
@@ -140,23 +174,26 @@ mod tests {
         assert_eq!((only.severity, only.gain), (Severity::Info, Gain::Bytes(400_000_000)));
         assert_eq!(
             only.says,
-            "orders has 1,000,000 deleted documents and 1,000,000 live ones; the deleted ones take about 381 MiB in all copies."
+            "orders has 1,000,000 deleted documents and 1,000,000 live ones; the deleted ones take 381 MiB to 1.8 GiB in all copies."
         );
         assert_eq!(found(1_000_001, 1_000_000), []);
         assert_eq!(found(100, 100_000), [], "they take too little");
     }
 
     #[test]
-    fn a_copy_takes_the_login_of_the_shell_and_the_rights_too() {
+    fn a_copy_takes_the_login_of_the_shell_and_all_that_the_database_was_created_with() {
         let found = found(1_000_000, 1_000_000);
         let texts: Vec<&str> =
             found[0].remedy.iter().filter_map(|remedy| remedy.text.as_deref()).collect();
-        assert!(texts[0].contains(r#""url":"'"${COUCHDB_URL}"'/orders-new""#), "{}", texts[0]);
-        assert!(texts[0].contains(r#""password":"'"${COUCHDB_PASSWORD}"'""#), "{}", texts[0]);
-        assert_eq!(
-            texts[1],
-            "curl -f -u \"$COUCHDB_USER\" \"$COUCHDB_URL\"/orders/_security | curl -u \"$COUCHDB_USER\" -X PUT -H 'Content-Type: application/json' \"$COUCHDB_URL\"/orders-new/_security -d @-"
-        );
+        for part in [
+            r#""url":"'"${COUCHDB_URL}"'/orders-new""#,
+            r#""password":"'"${COUCHDB_PASSWORD}"'""#,
+            "\"$COUCHDB_URL\"/orders-new\"?q=${q:?}&n=${n:?}&partitioned=$partitioned\"",
+            "\"$COUCHDB_URL\"/orders-new/_security -d \"$security\"",
+        ] {
+            assert!(texts[0].contains(part), "{part} in {}", texts[0]);
+        }
+        assert!(!texts[0].contains("create_target"), "{}", texts[0]);
     }
 
     #[test]

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     code: "missing_copies",
-    finds: "Copies of a shard that the shard map lists and that are not on their node's disk.",
-    because: "Until a missing copy is there again, its range has fewer copies than its database asks for, and reads and writes that need a quorum rest on the others. CouchDB creates and fills it when its shards are synchronised, not by itself at once. It is critical if no copy of a range is left: then its documents cannot be read at all.",
+    finds: "Copies of a shard that the shard map lists and that are not on their node's disk, or on a node that is not a member.",
+    because: "Until a missing copy is there again, its range has fewer copies than its database asks for, and reads and writes that need a quorum rest on the others. CouchDB creates and fills it when its shards are synchronised, not by itself at once. It is critical if no copy of a range is left: then its documents cannot be read at all. A node that the map names and the cluster does not have, as after a change of its name, has nobody who could look for its copies: they are unknown, not lost.",
     severities: &[Severity::Warning, Severity::Critical],
     untried: None,
     check,
@@ -21,14 +21,22 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let missing = by_database(situation, &situation.survey.missing);
-    if missing.is_empty() {
+    let unseen = by_database(situation, &situation.survey.on_strangers);
+    if missing.is_empty() && unseen.is_empty() {
         return;
     }
-    let copies = present_copies(situation, &missing);
+    let copies =
+        present_copies(situation, |db| missing.contains_key(&db) || unseen.contains_key(&db));
+    strangers(&unseen, &copies, findings);
     for (db, targets) in &missing {
         let Some(first) = targets.first() else { continue };
-        let loss = Loss::of(*db, targets, &copies);
-        let severity = if loss.ranges > 0 { Severity::Critical } else { Severity::Warning };
+        let unseen = unseen.get(db).map(Vec::as_slice).unwrap_or_default();
+        let loss = Loss::of(*db, targets, unseen, &copies);
+        let severity = if loss.ranges + loss.unseen_ranges > 0 {
+            Severity::Critical
+        } else {
+            Severity::Warning
+        };
         let gain = loss.bytes_at_risk.map_or(Gain::Unknown, Gain::Risk);
         findings.offer(severity, gain, || finding(*first, targets, &loss, (severity, gain)));
     }
@@ -40,6 +48,8 @@ struct Loss {
     thin_ranges: u64,
     /// Ranges without a copy.
     ranges: u64,
+    /// Ranges whose only other copies are on nodes that are no members, where nobody could look.
+    unseen_ranges: u64,
     /// Bytes of the remaining copies, one of each thin range; none if a size is unknown.
     remaining: Option<u64>,
     /// The same with those of the lost ranges, which are taken to be as large as the largest range that is left;
@@ -48,22 +58,35 @@ struct Loss {
 }
 
 impl Loss {
-    fn of(db: DbIx, targets: &[TargetRef<'_>], copies: &Copies) -> Self {
+    fn of(db: DbIx, targets: &[TargetRef<'_>], unseen: &[TargetRef<'_>], copies: &Copies) -> Self {
         let ranges: BTreeSet<Option<Range>> = targets.iter().map(|it| it.range()).collect();
         let left: Vec<Option<u64>> =
             ranges.iter().filter_map(|range| copies.get(&(db, *range)).copied()).collect();
-        let lost = (ranges.len() - left.len()) as u64;
+        let gone = ranges.iter().filter(|range| !copies.contains_key(&(db, **range)));
+        let (unseen, lost): (Vec<&Option<Range>>, Vec<&Option<Range>>) =
+            gone.partition(|range| unseen.iter().any(|copy| copy.range() == **range));
+        let (unseen_ranges, lost) = (unseen.len() as u64, lost.len() as u64);
         let remaining =
             left.iter().try_fold(0_u64, |sum, bytes| Some(sum.saturating_add((*bytes)?)));
         let largest = copies.iter().filter(|((of, _), _)| *of == db).filter_map(|it| *it.1).max();
-        let of_lost = if lost == 0 { Some(0) } else { largest.map(|it| it.saturating_mul(lost)) };
+        let out_of_reach = lost + unseen_ranges;
+        let of_lost = if out_of_reach == 0 {
+            Some(0)
+        } else {
+            largest.map(|it| it.saturating_mul(out_of_reach))
+        };
         let bytes_at_risk = remaining.zip(of_lost).map(|(one, two)| one.saturating_add(two));
-        Self { thin_ranges: left.len() as u64, ranges: lost, remaining, bytes_at_risk }
+        let thin_ranges = left.len() as u64;
+        Self { thin_ranges, ranges: lost, unseen_ranges, remaining, bytes_at_risk }
     }
 
     /// The second half of the sentence.
     fn says(&self) -> String {
         match (self.ranges, self.remaining) {
+            (0, _) if self.unseen_ranges > 0 => {
+                let ranges = counted(self.unseen_ranges, "range", "ranges");
+                format!("the only other copies of {ranges} are on nodes that are no members")
+            }
             (0, remaining) => {
                 let ranges = if self.thin_ranges == 1 { "its range" } else { "their ranges" };
                 match remaining {
@@ -106,34 +129,95 @@ fn finding(
             ("nodes", nodes_of(targets).into()),
         ],
         gain,
-        remedy: remedy(name, loss.ranges),
+        remedy: remedy(name, loss),
     }
 }
 
-fn remedy(db: &str, lost: u64) -> Vec<Remedy> {
+/// Copies on nodes that are no members, node by node.
+fn strangers(
+    unseen: &BTreeMap<DbIx, Vec<TargetRef<'_>>>,
+    copies: &Copies,
+    findings: &mut Findings,
+) {
+    let mut nodes: BTreeMap<&str, Vec<TargetRef<'_>>> = BTreeMap::new();
+    for target in unseen.values().flatten() {
+        nodes.entry(target.node()).or_default().push(*target);
+    }
+    for (node, targets) in nodes {
+        let alone =
+            targets.iter().filter(|it| !copies.contains_key(&(it.db(), it.range()))).count();
+        let severity = if alone > 0 { Severity::Critical } else { Severity::Warning };
+        findings.offer(severity, Gain::Unknown, || {
+            let dbs: BTreeSet<DbIx> = targets.iter().map(|target| target.db()).collect();
+            let alone = match alone {
+                0 => String::new(),
+                some => format!("; no other copy of {some} of them was found"),
+            };
+            Finding {
+                severity,
+                subject: Subject::Node(node.to_owned()),
+                says: format!(
+                    "{node} is in the shard map and not a member of the cluster: nobody can look for its {} of {}{alone}.",
+                    counted(targets.len() as u64, "shard copy", "shard copies"),
+                    counted(dbs.len() as u64, "database", "databases"),
+                ),
+                evidence: vec![
+                    ("copies", (targets.len() as u64).into()),
+                    ("databases", (dbs.len() as u64).into()),
+                ],
+                gain: Gain::Unknown,
+                remedy: vec![
+                    Remedy::couchdb("Compare the names of the members:", "GET", &["_membership"], None),
+                    Remedy::choice(format!(
+                        "If a node now has another name, its files are still on its disk: stop it, give it the name {node} again (-name in vm.args, NODENAME in a container), and start it. If {node} has yet to join the cluster, let it join. Delete no files on any node before."
+                    )),
+                    Remedy::choice(format!(
+                        "If {node} is gone for good, put its data directory back on a node of that name, or place copies of its ranges on other members in the shard map while another copy of each is there."
+                    )),
+                ],
+            }
+        });
+    }
+}
+
+fn remedy(db: &str, loss: &Loss) -> Vec<Remedy> {
     let sync = Remedy::couchdb(
         "Have CouchDB create the missing copies and fill them from the others:",
         "POST",
         &[db, "_sync_shards"],
         None,
     );
-    if lost == 0 {
-        return vec![sync];
+    let mut remedy = Vec::new();
+    if loss.unseen_ranges > 0 {
+        remedy.push(Remedy::choice(
+            "First bring back the nodes that the shard map names and the cluster does not have: their copies are the only ones of some ranges.",
+        ));
     }
-    let first = "If the files were moved or a disk is not mounted, put them back before anything else; otherwise restore those ranges from a backup.";
-    vec![Remedy::choice(first), sync]
+    if loss.ranges > 0 {
+        remedy.push(Remedy::choice(
+            "If the files were moved, a disk is not mounted, or a node changed its name, put that right before anything else; otherwise restore those ranges from a backup.",
+        ));
+    }
+    if loss.thin_ranges > 0 {
+        remedy.push(sync);
+    }
+    remedy
 }
 
 /// The bytes of the largest copy of each range that has one; none if no size is known.
 type Copies = BTreeMap<(DbIx, Option<Range>), Option<u64>>;
 
-/// The ranges of these databases of which a copy is on some disk.
-fn present_copies(situation: &Situation<'_>, of: &BTreeMap<DbIx, Vec<TargetRef<'_>>>) -> Copies {
+/// The ranges of these databases of which a copy is on some disk, in its place or not.
+fn present_copies(situation: &Situation<'_>, is_of: impl Fn(DbIx) -> bool) -> Copies {
     let mut copies = Copies::new();
+    let is_member = |target: TargetRef<'_>| {
+        situation.snapshot().node(target.node_ix()).is_some_and(|node| node.is_member)
+    };
     let shards = situation.snapshot().targets().filter(|target| {
         target.kind() == TargetKind::Db
             && target.state() != TargetState::Missing
-            && of.contains_key(&target.db())
+            && is_of(target.db())
+            && is_member(*target)
     });
     for target in shards {
         let bytes = copies.entry((target.db(), target.range())).or_default();
@@ -182,6 +266,50 @@ mod tests {
         let all = found(&[shard("a", 0).missing(), shard("a", 1).missing()]);
         assert_eq!((all[0].severity, all[0].gain), (Severity::Critical, Gain::Unknown));
         assert!(all[0].says.ends_with("; 2 ranges have no copy left."), "{}", all[0].says);
+        assert!(!format!("{:?}", all[0].remedy).contains("_sync_shards"), "it would help nothing");
+    }
+
+    /// Copies on `b`, which is no member.
+    fn found_beside_a_stranger(mut shards: Vec<Shard>) -> Vec<Finding> {
+        for shard in shards.iter_mut().filter(|shard| shard.node == "b") {
+            *shard = Shard { state: TargetState::Unknown, ..shard.clone().missing() };
+        }
+        let mut cluster = TestCluster::with_shards(&shards);
+        if let Some(stranger) = cluster.draft.find_node("b") {
+            cluster.draft.update_node(stranger, |node| node.is_member = false);
+        }
+        cluster.findings_of(&RULE)
+    }
+
+    #[test]
+    fn copies_on_a_node_that_is_no_member_are_unknown_and_not_lost() {
+        let shard = |node, range| Shard::new("orders", node, range, 5 * MIB);
+        let alone = found_beside_a_stranger(vec![shard("a", 0), shard("b", 1)]);
+        let [only] = &alone[..] else { panic!("{alone:?}") };
+        assert_eq!(
+            (only.severity, &only.subject),
+            (Severity::Critical, &Subject::Node("b".into()))
+        );
+        assert_eq!(
+            only.says,
+            "b is in the shard map and not a member of the cluster: nobody can look for its 1 shard copy of 1 database; no other copy of 1 of them was found."
+        );
+        let texts = |finding: &Finding| format!("{:?}", finding.remedy);
+        assert!(!texts(only).contains("_sync_shards") && !texts(only).contains("backup"));
+
+        let renamed = Shard { state: TargetState::Unknown, ..shard("a", 1) };
+        let found = found_beside_a_stranger(vec![shard("b", 1), renamed]);
+        assert_eq!(found[0].severity, Severity::Warning, "its files are there under another name");
+
+        let found = found_beside_a_stranger(vec![shard("a", 0).missing(), shard("b", 0)]);
+        let missing = found.iter().find(|it| it.subject == Subject::Database("orders".into()));
+        let missing = missing.expect("one of a");
+        assert!(
+            missing
+                .says
+                .ends_with("; the only other copies of 1 range are on nodes that are no members.")
+        );
+        assert!(!texts(missing).contains("_sync_shards") && !texts(missing).contains("backup"));
     }
 
     #[test]

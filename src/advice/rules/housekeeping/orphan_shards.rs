@@ -1,66 +1,226 @@
 //! Shard files that no database owns.
 
-use super::{super::Rule, by_database, nodes_of};
+use super::{super::Rule, by_database, directories_of, nodes_of};
 use crate::{
     advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
-    text::{counted, size::format_size_short},
+    table::{DbIx, DbName, TargetRef},
+    text::{counted, quote::shell_word, size::format_size_short},
 };
+use couchdb_names::encode_part;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// A node that joined or left may have the only copy, or a shard map of its own: until its members were the same for so
+/// long, nothing is moved.
+const SETTLED: Duration = Duration::from_secs(7 * 86_400);
 
 pub(super) const RULE: Rule = Rule {
     code: "orphan_shards",
-    finds: "Shard files on disk that belong to no database of the cluster's shard map.",
-    because: "CouchDB leaves such files when a database is deleted or a shard moved while a node is down or out of the cluster. Nothing opens them, no compaction and no cleanup ever removes them, and they are invisible in `_all_dbs`. They may be the last copy of a database that was deleted by mistake, so a person decides.",
-    severities: &[Severity::Info],
+    finds: "Shard files on disk that the cluster's shard map does not place there.",
+    because: "CouchDB leaves such files when a database is deleted or a shard moved while a node is down or out of the cluster. Nothing opens them, no compaction and no cleanup ever removes them, and they are invisible in `_all_dbs`. They may be the last copy of a database that was deleted by mistake, so a person decides; it is a warning where a database of the same name is live, which may have been created anew beside its own documents. Files of a split that stopped, of a name of another form, or of which not every member's shard map and all of `_reshard/jobs` could be read, are `unknown` and no advice.",
+    severities: &[Severity::Info, Severity::Warning],
     untried: None,
     check,
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
-    for targets in by_database(situation, &situation.survey.orphans).into_values() {
+    let orphans = by_database(situation, &situation.survey.orphans);
+    if orphans.is_empty() {
+        return;
+    }
+    let live = live_instances(situation, &orphans);
+    for (db, targets) in &orphans {
         let known = targets.iter().filter_map(|target| target.file_bytes());
         let bytes = known.fold(0_u64, u64::saturating_add);
+        let Some(first) = targets.first() else { continue };
         if bytes < situation.settings().min_bytes {
             continue;
         }
-        let Some(first) = targets.first() else { continue };
-        findings.offer(Severity::Info, Gain::Bytes(bytes), || {
-            let name = first.db_name();
-            let files = counted(targets.len() as u64, "shard file", "shard files");
-            Finding {
-                severity: Severity::Info,
-                subject: Subject::Database(name.db.to_owned()),
-                says: format!(
-                    "{files} of {name} ({}) on {} {} to no database.",
-                    format_size_short(bytes),
-                    nodes_of(&targets),
-                    if targets.len() == 1 { "belongs" } else { "belong" },
-                ),
-                evidence: vec![
-                    ("files", (targets.len() as u64).into()),
-                    ("file_bytes", bytes.into()),
-                    ("nodes", nodes_of(&targets).into()),
-                ],
-                gain: Gain::Bytes(bytes),
-                remedy: vec![
-                    Remedy::recliner("List the files:", &["explain", &first.id().to_string()]),
-                    Remedy::choice(
-                        "CouchDB has no request that deletes them. If nobody needs the data, delete the files in the data directory of each node; if somebody does, copy them away first.",
-                    ),
-                ],
+        let name = first.db_name();
+        match live.get(name.db) {
+            Some(other) => {
+                let is_same = other == db;
+                let severity = if is_same { Severity::Info } else { Severity::Warning };
+                let gain = if is_same { Gain::Unknown } else { Gain::Risk(bytes) };
+                findings.offer(severity, gain, || {
+                    let remedy = compare(situation, *first, is_same);
+                    let has_copies = is_same.then_some(true);
+                    finding(name, targets, bytes, (severity, gain), has_copies, remedy)
+                });
             }
-        });
+            None => findings.offer(Severity::Info, Gain::Bytes(bytes), || {
+                let worth = (Severity::Info, Gain::Bytes(bytes));
+                finding(name, targets, bytes, worth, Some(false), set_aside(situation, targets))
+            }),
+        }
     }
+}
+
+/// The databases in the shard map that have the name of an orphan.
+fn live_instances<'a>(
+    situation: &Situation<'a>,
+    orphans: &BTreeMap<DbIx, Vec<TargetRef<'a>>>,
+) -> BTreeMap<&'a str, DbIx> {
+    let snapshot = situation.snapshot();
+    let names: BTreeSet<&str> = orphans.keys().map(|db| situation.db_name(*db)).collect();
+    let live = snapshot
+        .databases()
+        .filter(|(db, name)| names.contains(name.db) && snapshot.shard_map(*db).copies > 0);
+    live.map(|(db, name)| (name.db, db)).collect()
+}
+
+/// `has_copies`: whether the same database is live and has other copies of these ranges; none for another one of its name.
+fn finding(
+    name: DbName<'_>,
+    targets: &[TargetRef<'_>],
+    bytes: u64,
+    (severity, gain): (Severity, Gain),
+    has_copies: Option<bool>,
+    remedy: Vec<Remedy>,
+) -> Finding {
+    let files = counted(targets.len() as u64, "shard file", "shard files");
+    let (size, nodes) = (format_size_short(bytes), nodes_of(targets));
+    let (belong, are) = if targets.len() == 1 { ("belongs", "is") } else { ("belong", "are") };
+    let says = match has_copies {
+        Some(false) => format!("{files} of {name} ({size}) on {nodes} {belong} to no database."),
+        Some(true) => format!(
+            "{files} of {name} ({size}) on {nodes} {are} not placed there by the shard map, which has its copies elsewhere."
+        ),
+        None => format!(
+            "{files} of {name} ({size}) on {nodes} {are} of an earlier database of that name, and the same name is live: they may have documents that the live one lacks."
+        ),
+    };
+    Finding {
+        severity,
+        subject: Subject::Database(name.db.to_owned()),
+        says,
+        evidence: vec![
+            ("files", (targets.len() as u64).into()),
+            ("file_bytes", bytes.into()),
+            ("nodes", nodes.into()),
+        ],
+        gain,
+        remedy,
+    }
+}
+
+/// For files beside a live database of their name.
+fn compare(situation: &Situation<'_>, first: TargetRef<'_>, is_same: bool) -> Vec<Remedy> {
+    let shard = first.shard_name().unwrap_or_default();
+    let db = situation.db_name(first.db());
+    let decide = if is_same {
+        "Leave the files where they are while copies are being moved. If the copies in the shard map hold as many documents, move the files out of the data directory, keep them for 30 days, and have the database read meanwhile."
+    } else {
+        "Do not delete these files. If they have documents that the live database lacks, as after a new node created databases anew, restore them: start a CouchDB of its own on a copy of the files and replicate from there."
+    };
+    vec![
+        Remedy::couchdb(
+            "See how many documents such a file has:",
+            "GET",
+            &["_node", first.node(), &shard],
+            None,
+        ),
+        Remedy::couchdb("Compare with the live database:", "GET", &[db], None),
+        Remedy::choice(decide),
+    ]
+}
+
+/// For files of a database that no shard map has.
+fn set_aside(situation: &Situation<'_>, targets: &[TargetRef<'_>]) -> Vec<Remedy> {
+    let mut remedy: Vec<Remedy> = targets
+        .first()
+        .map(|first| {
+            Remedy::recliner(
+                "See what is known of the files:",
+                &["explain", &first.id().to_string()],
+            )
+        })
+        .into_iter()
+        .collect();
+    let since = situation.inputs.status.members_since;
+    if since.is_none_or(|since| since.age(situation.now) < SETTLED) {
+        remedy.push(Remedy::choice(
+            "Keep the files: the members of the cluster were not watched for seven days without a change, and a node that joined or left may have the database in its shard map or its only other copy.",
+        ));
+        return remedy;
+    }
+    let nodes: BTreeSet<&str> = targets.iter().map(|target| target.node()).collect();
+    for node in nodes {
+        let of_node: Vec<TargetRef<'_>> =
+            targets.iter().copied().filter(|target| target.node() == node).collect();
+        remedy.push(Remedy::command(
+            format!(
+                "If nobody needs the data: on {node}, move the files out of the data directory. It stops unless the members are the same, no split and no member's shard map has the database, and nothing was written for seven days:"
+            ),
+            move_script(situation, &of_node),
+        ));
+    }
+    remedy.push(Remedy::choice(
+        "Keep the directory set-aside for 30 days, and until a backup holds it. To undo it, move the files back to where they were. Only then delete it, which frees the space.",
+    ));
+    remedy
+}
+
+/// Lines that prove that nothing needs files of a node, and then move them.
+fn move_script(situation: &Situation<'_>, files: &[TargetRef<'_>]) -> String {
+    let snapshot = situation.snapshot();
+    let members: BTreeSet<&str> = snapshot.members().map(|(_, node)| &*node.name).collect();
+    let quoted: Vec<String> = members.iter().map(|name| format!("\"{name}\"")).collect();
+    let paths: Vec<String> = members
+        .iter()
+        .map(|name| shell_word(&encode_part(name).to_string()).into_owned())
+        .collect();
+    let first = files.first();
+    let db = first.map(|file| file.db_name().db).unwrap_or_default();
+    let known = first.and_then(|file| snapshot.node(file.node_ix())).map(directories_of);
+    let data = match known.as_deref() {
+        Some([only]) => shell_word(only).into_owned(),
+        _ => "\"$COUCHDB_DATA\"".to_owned(),
+    };
+    let names = files.iter().filter_map(|file| file.shard_name());
+    let names: Vec<String> =
+        names.map(|name| shell_word(&format!("{name}.couch")).into_owned()).collect();
+    [
+        "(set -eu".to_owned(),
+        "ask() { curl -sS -u \"$COUCHDB_USER\" \"$@\"; }".to_owned(),
+        "stop() { echo \"stopped, nothing was moved: $1\" >&2; exit 1; }".to_owned(),
+        format!("cd {data}"),
+        format!("members={}", shell_word(&quoted.join(","))),
+        "case $(ask -f \"$COUCHDB_URL\"/_membership) in *\"all_nodes\\\":[$members]\"*\"cluster_nodes\\\":[$members]\"*) ;; *) stop 'the members changed' ;; esac".to_owned(),
+        format!("case $(ask -f \"$COUCHDB_URL\"/_reshard/jobs) in *{}*) stop 'a split has it' ;; *'\"jobs\":'*) ;; *) stop 'the splits are unknown' ;; esac", shell_word(&format!("/{db}."))),
+        format!("for node in {}; do", paths.join(" ")),
+        "  ask -f -o /dev/null \"$COUCHDB_URL/_node/$node/_dbs\"".to_owned(),
+        format!("  code=$(ask -o /dev/null -w '%{{http_code}}' \"$COUCHDB_URL/_node/$node/_dbs/\"{})", shell_word(&encode_part(db).to_string())),
+        "  [ \"$code\" = 404 ] || stop \"the shard map of $node may have it ($code)\"".to_owned(),
+        "done".to_owned(),
+        format!("for file in {}; do", names.join(" ")),
+        "  [ -f \"$file\" ] || stop \"$file is not there\"".to_owned(),
+        "  [ -z \"$(find \"$file\" -mtime -7)\" ] || stop \"$file was written within seven days\"".to_owned(),
+        "done".to_owned(),
+        format!("for file in {}; do", names.join(" ")),
+        "  mkdir -p \"../set-aside/${file%/*}\"".to_owned(),
+        "  mv -n \"$file\" \"../set-aside/$file\"".to_owned(),
+        "done)".to_owned(),
+    ]
+    .join("\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::test_cluster::{Shard, TestCluster};
+    use crate::advice::test_cluster::{NOW, Shard, TestCluster};
+    use wall_clock::Moment;
 
     const MIB: u64 = 1 << 20;
 
     fn found(shards: &[Shard]) -> Vec<Finding> {
         TestCluster::with_shards(shards).findings_of(&RULE)
+    }
+
+    fn commands(finding: &Finding) -> Vec<&str> {
+        finding.remedy.iter().filter_map(|remedy| remedy.text.as_deref()).collect()
     }
 
     #[test]
@@ -74,9 +234,38 @@ mod tests {
     }
 
     #[test]
+    fn files_are_set_aside_only_after_a_week_with_the_same_members() {
+        let shards = [Shard::new("old", "a", 0, 90 * MIB).orphan(), Shard::new("new", "b", 0, MIB)];
+        for (days, moves) in [(None, false), (Some(6), false), (Some(8), true)] {
+            let mut cluster = TestCluster::with_shards(&shards);
+            cluster.status.members_since =
+                days.map(|days: u64| Moment::from_unix(NOW.unix() - days * 86_400));
+            let found = cluster.findings_of(&RULE);
+            let text = commands(&found[0]).join("\n");
+            assert_eq!(text.contains("mv -n"), moves, "{days:?}");
+            assert!(!text.contains("rm "), "{text}");
+        }
+    }
+
+    #[test]
+    fn beside_a_live_database_of_the_same_name_nothing_is_deleted() {
+        let live = Shard::new("old", "a", 0, MIB);
+        let mut cluster = TestCluster::with_shards(std::slice::from_ref(&live));
+        cluster.status.members_since = Some(Moment::from_unix(1));
+        cluster.add_shard_of(&Shard::new("old", "b", 0, 90 * MIB).orphan(), ".2");
+        let found = cluster.findings_of(&RULE);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((only.severity, only.gain), (Severity::Warning, Gain::Risk(90 * MIB)));
+        assert!(only.says.contains("the same name is live"), "{}", only.says);
+        assert!(commands(only).iter().all(|it| it.starts_with("curl -u \"$COUCHDB_USER\" \"")));
+    }
+
+    #[test]
     fn little_and_what_is_not_known_are_no_advice() {
         let orphan = Shard::new("old", "a", 0, 63 * MIB).orphan();
         assert_eq!(found(std::slice::from_ref(&orphan)), []);
-        assert_eq!(found(&[Shard { file_bytes: None, ..orphan }]), []);
+        assert_eq!(found(&[Shard { file_bytes: None, ..orphan.clone() }]), []);
+        let unknown = crate::model::target::TargetState::Unknown;
+        assert_eq!(found(&[Shard { file_bytes: Some(90 * MIB), state: unknown, ..orphan }]), []);
     }
 }

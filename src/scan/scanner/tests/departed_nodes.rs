@@ -33,13 +33,13 @@ fn states(snapshot: &Snapshot, node: &str) -> Vec<TargetState> {
 }
 
 #[test]
-fn a_copy_on_a_node_that_left_the_cluster_is_missing() {
+fn whether_a_copy_is_on_a_node_that_is_no_member_is_unknown() {
     let (members, members_rx) = watch::channel(Ok(vec![NODES[0]]));
     let source = Remaining { cluster: Cluster::default(), members: members_rx };
     let mut harness = Harness::starting(Cluster::default(), vec![], Some(Arc::new(source)));
     let snapshot = harness.sweep(1);
     assert_eq!(states(&snapshot, NODES[0]), [TargetState::Ok]);
-    assert_eq!(states(&snapshot, NODES[1]), [TargetState::Missing]);
+    assert_eq!(states(&snapshot, NODES[1]), [TargetState::Unknown]);
     members.send_modify(|members| *members = Ok(NODES.to_vec()));
     let snapshot = harness.sweep(2);
     assert_eq!(states(&snapshot, NODES[1]), [TargetState::Ok], "it came back with its files");

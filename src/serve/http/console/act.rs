@@ -245,6 +245,7 @@ fn no_request(target: TargetRef<'_>) -> &'static str {
             "This file is not in the shard map, so CouchDB serves it to nobody and no channel takes it."
         }
         TargetState::Unaddressable => "No request can carry its name.",
+        TargetState::Unknown => report::UNKNOWN_STATE,
         TargetState::Resharding => "Its shard is being split or moved; compact it afterwards.",
         TargetState::Ok if target.is_part() => {
             "CouchDB has no request that compacts one part of a view; compact the whole view."

@@ -42,8 +42,8 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
                 .sample(&[node, kind.label(), state.label()], sums.counts_by_state[state as usize]);
         }
     }
-    for (node, count) in missing_on_former_members(plan) {
-        samples.sample(&[node, TargetKind::Db.label(), TargetState::Missing.label()], count);
+    for (node, count) in on_strangers(plan) {
+        samples.sample(&[node, TargetKind::Db.label(), TargetState::Unknown.label()], count);
     }
     bytes(writer, &rows);
     let mut unmeasured: BTreeMap<&str, u64> = BTreeMap::new();
@@ -82,15 +82,15 @@ fn rows(plan: &Plan) -> Vec<Row<'_>> {
         .collect()
 }
 
-/// Nodes that the shard map still places copies on although they left the cluster, each with the
+/// Nodes that the shard map places copies on although they are no members of the cluster, each with the
 /// number of those copies.
-fn missing_on_former_members(plan: &Plan) -> impl Iterator<Item = (&str, u64)> {
+fn on_strangers(plan: &Plan) -> impl Iterator<Item = (&str, u64)> {
     let nodes = plan.snapshot.nodes().iter().enumerate().skip(1);
     let nodes = nodes.filter(|(_, node)| node.is_served && !node.is_member);
     nodes.filter_map(|(ix, node)| {
         let sums = plan.snapshot.totals().sums_of(NodeIx::from_usize(ix)?, TargetKind::Db);
-        let missing = sums.counts_by_state[TargetState::Missing as usize];
-        (missing > 0).then_some((&*node.name, missing))
+        let unknown = sums.counts_by_state[TargetState::Unknown as usize];
+        (unknown > 0).then_some((&*node.name, unknown))
     })
 }
 

@@ -254,7 +254,7 @@ async fn settings_that_need_a_restart_and_expiring_certificates_show() {
 }
 
 #[tokio::test]
-async fn copies_on_a_node_that_left_the_cluster_show_as_missing() {
+async fn copies_on_a_node_that_is_no_member_show_as_unknown() {
     let surface = Surface::new();
     let mut draft = Draft::new(10);
     let there = draft.get_or_add_node("couchdb@a");
@@ -265,7 +265,7 @@ async fn copies_on_a_node_that_left_the_cluster_show_as_missing() {
         let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".16" });
         let ix = draft.get_or_add_shard(node, db, Some(RANGE));
         if node == left {
-            draft.set_state(ix, TargetState::Missing);
+            draft.set_state(ix, TargetState::Unknown);
         } else {
             draft.set_facts(ix, facts(MIB, MIB));
         }
@@ -275,7 +275,7 @@ async fn copies_on_a_node_that_left_the_cluster_show_as_missing() {
     let of_the_node = answer.text().lines().filter(|line| line.contains("couchdb@gone"));
     assert_eq!(
         of_the_node.collect::<Vec<_>>(),
-        ["recliner_targets{node=\"couchdb@gone\",kind=\"db\",state=\"missing\"} 1"]
+        ["recliner_targets{node=\"couchdb@gone\",kind=\"db\",state=\"unknown\"} 1"]
     );
 }
 
