@@ -20,7 +20,7 @@ use wall_clock::Moment;
 
 /// How far ahead a change is searched: every state of a weekly rule occurs within this span, even
 /// if daylight saving skips one opening.
-const HORIZON: Duration = Duration::from_hours(15 * 24);
+const HORIZON: Duration = Duration::from_secs(15 * 86_400);
 
 /// One window: between two times of day, on the days on which it begins, in a time zone.
 ///

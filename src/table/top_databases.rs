@@ -25,7 +25,7 @@ const SCORE_SPAN: Duration = Duration::from_secs(1_800);
 
 /// A database that is younger than this is chosen only for more than so many reclaimable bytes: many
 /// are created for a test or a request, stay empty, and are gone before anybody asks for their series.
-const NEW_FOR: Duration = Duration::from_hours(1);
+const NEW_FOR: Duration = Duration::from_secs(3_600);
 const MIN_BYTES_OF_NEW: u64 = 1 << 20;
 
 /// The databases exported by name.

@@ -82,7 +82,7 @@ pub enum TransportError {
     Tls(#[from] TlsError),
     /// The name of the program is no value of a header.
     #[error("the HTTP client cannot be set up: {0}")]
-    Http(#[from] http::header::InvalidHeaderValue),
+    Http(#[from] header::InvalidHeaderValue),
 }
 
 /// A request to send.
