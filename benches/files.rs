@@ -5,7 +5,10 @@
 //! kernel dropped its caches, which needs root.
 
 use cap::Cap;
-use recliner::datadir::{NodeDirectories, WalkCache, walk};
+use recliner::{
+    datadir::{NodeDirectories, WalkCache, walk},
+    text::Label as _,
+};
 use serde_json::Value;
 use std::{
     alloc::System,

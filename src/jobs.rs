@@ -29,6 +29,7 @@ use crate::{
     table::{NodeIx, TargetIx},
 };
 use std::sync::Arc;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// What a job does.
@@ -57,6 +58,8 @@ pub struct JobKey {
 }
 
 /// The stage a job has reached.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobPhase {
     /// The request was sent, or is about to be sent, and CouchDB does not show the task yet.
@@ -67,19 +70,6 @@ pub enum JobPhase {
     Suspended,
     /// CouchDB no longer shows the task; its file is being read to determine the outcome.
     Ending,
-}
-
-impl JobPhase {
-    /// The value in JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Suspended => "suspended",
-            Self::Ending => "ending",
-        }
-    }
 }
 
 /// One job.

@@ -164,7 +164,7 @@ pub mod sources;
 pub mod store;
 pub mod table;
 mod tasks;
-mod text;
+pub mod text;
 pub mod what_if;
 
 // The harness runs tests in the order of their names: this one is the first, and limits the run.

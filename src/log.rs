@@ -15,6 +15,7 @@ mod deduplicate;
 use crate::text::escape;
 use deduplicate::DeduplicateLayer;
 use std::io::{self, Write};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use tracing::Subscriber;
 use tracing_subscriber::{
     Layer,
@@ -25,6 +26,8 @@ use tracing_subscriber::{
 };
 
 /// Severity of a log line.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     /// Something failed and needs attention.
@@ -41,21 +44,6 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    /// Every level, most severe first.
-    pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
-
-    /// The name used in flags.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-            Self::Trace => "trace",
-        }
-    }
-
     const fn filter(self) -> LevelFilter {
         match self {
             Self::Error => LevelFilter::ERROR,
@@ -68,6 +56,8 @@ impl LogLevel {
 }
 
 /// Output format of the log.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// One line of `key=value` pairs per event.
@@ -75,20 +65,6 @@ pub enum LogFormat {
     Logfmt,
     /// One JSON object per line.
     Json,
-}
-
-impl LogFormat {
-    /// Every format.
-    pub const ALL: [Self; 2] = [Self::Logfmt, Self::Json];
-
-    /// The name used in flags.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Logfmt => "logfmt",
-            Self::Json => "json",
-        }
-    }
 }
 
 /// Why the log could not be set up.

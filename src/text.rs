@@ -5,9 +5,12 @@
 
 pub(crate) mod duration;
 pub(crate) mod escape;
+mod label;
 pub(crate) mod pattern;
 pub(crate) mod quote;
 pub(crate) mod size;
+
+pub use label::Label;
 
 /// `a, b and c`.
 pub(crate) fn listed(parts: &[String]) -> String {

@@ -28,6 +28,7 @@ use crate::{
     store::journal::{EventDetails, Journal},
     table::{NodeIx, Snapshot, TargetIx},
     tasks::unwrap_join,
+    text::Label,
     text::duration,
 };
 use build_history::BuildHistory;

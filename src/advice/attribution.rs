@@ -8,28 +8,17 @@ use crate::{
     table::{DbIx, Snapshot, TargetRef},
 };
 use std::{cmp::Reverse, collections::BTreeMap};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// What bytes are attributed to.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttributeBy {
     /// Each database, with its indexes.
     Database,
     /// Each design document, or all that share an index; what databases take themselves is not in it.
     Design,
-}
-
-impl AttributeBy {
-    /// Both, in the order of the documentation.
-    pub const ALL: [Self; 2] = [Self::Database, Self::Design];
-
-    /// The label in flags and JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Database => "database",
-            Self::Design => "design",
-        }
-    }
 }
 
 /// Bytes on disk; what is unknown adds nothing and is counted.

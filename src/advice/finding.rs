@@ -5,8 +5,11 @@
 use super::Remedy;
 use crate::model::{rounding::to_bytes, target::TargetId};
 use std::{cmp::Ordering, fmt};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// How much it matters.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// Something can be gained; nothing is wrong.
@@ -15,21 +18,6 @@ pub enum Severity {
     Warning,
     /// Data or service is at risk.
     Critical,
-}
-
-impl Severity {
-    /// Every severity, the least first.
-    pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Critical];
-
-    /// The label in JSON, flags and metrics.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Info => "info",
-            Self::Warning => "warning",
-            Self::Critical => "critical",
-        }
-    }
 }
 
 /// What a finding is about.

@@ -4,6 +4,7 @@
 //! most valuable are put into words, and the rest is counted.
 
 use super::{Finding, Gain, Severity, finding::rank};
+use crate::text::Label;
 use std::cmp::Reverse;
 
 /// Maximum number of findings of one rule that are shown.

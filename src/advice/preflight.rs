@@ -27,6 +27,7 @@ use design::Difference;
 use index_size::KeptViews;
 use node_space::{Placement, placements};
 use std::collections::BTreeSet;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// The document that the database has now under the same id.
@@ -71,6 +72,8 @@ pub struct PreflightInputs<'a> {
 }
 
 /// What deploying the document does to view indexes.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildKind {
     /// The document is new, and an index is built.
@@ -88,23 +91,6 @@ pub enum BuildKind {
 }
 
 impl BuildKind {
-    /// Every kind.
-    pub const ALL: [Self; 6] =
-        [Self::New, Self::Rebuild, Self::Unknown, Self::Unchanged, Self::Shared, Self::NoViews];
-
-    /// The label in JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::Rebuild => "rebuild",
-            Self::Unknown => "unknown",
-            Self::Unchanged => "unchanged",
-            Self::Shared => "shared",
-            Self::NoViews => "no_views",
-        }
-    }
-
     /// Whether an index is built.
     #[must_use]
     pub const fn builds(self) -> bool {

@@ -5,8 +5,11 @@
 
 use crate::text::{escape::write_escaped_json, quote::shell_word};
 use couchdb_names::encode_part;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// What kind of remedy it is.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemedyKind {
     /// A line for a shell.
@@ -15,21 +18,6 @@ pub enum RemedyKind {
     Configuration,
     /// Something that a person decides or does elsewhere.
     Choice,
-}
-
-impl RemedyKind {
-    /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Command, Self::Configuration, Self::Choice];
-
-    /// The label in JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Command => "command",
-            Self::Configuration => "configuration",
-            Self::Choice => "choice",
-        }
-    }
 }
 
 /// One thing to do.

@@ -6,6 +6,7 @@
 use super::{FillDates, Finding, RuleResult, Severity, rule_of_code, rules};
 use crate::{
     model::records::{AdviceKey, AdviceRecord, Mute, StateChange},
+    text::Label,
     text::listed,
 };
 use std::{

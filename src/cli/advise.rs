@@ -17,6 +17,7 @@ use crate::{
         Advice, Usage,
         orders::{MuteOrder, Muted, UnmuteOrder},
     },
+    text::Label,
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -111,7 +112,7 @@ async fn usage(args: &AdviseArgs, by: &str) -> Result<Exit, CommandError> {
         }
         AnswerSource::Cluster => {
             let (reading, _, exit) = read_cluster(args, false).await?;
-            let by = AttributeBy::ALL.into_iter().find(|it| it.label() == by);
+            let by = AttributeBy::from_label(by);
             let by = by.unwrap_or(AttributeBy::Database);
             (Usage::of(&reading.plan.snapshot, by, NAMED), exit)
         }
@@ -125,7 +126,7 @@ async fn usage(args: &AdviseArgs, by: &str) -> Result<Exit, CommandError> {
 
 /// Whether there is advice of this severity or worse that nobody muted.
 fn has_severity(advice: &Advice, least: &str) -> bool {
-    let worse = Severity::ALL.map(Severity::label).into_iter().skip_while(|label| *label != least);
+    let worse = Severity::labels().into_iter().skip_while(|label| *label != least);
     worse.into_iter().any(|label| advice.open().any(|line| line.severity == label))
 }
 

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     serve::report::{EventLine, Events, Outcomes},
     store::journal::EventType,
+    text::Label,
 };
 pub(super) use follow::{NextPosition, next_position};
 
@@ -73,7 +74,7 @@ pub(super) async fn events(args: EventsArgs) -> Result<Exit, CommandError> {
 
 /// The types of all events but those of databases, as the API takes them.
 pub(super) fn own_event_types() -> String {
-    let own = EventType::ALL.into_iter().filter(|it| !it.is_database_event());
+    let own = EventType::each().filter(|it| !it.is_database_event());
     own.map(EventType::label).collect::<Vec<_>>().join(",")
 }
 

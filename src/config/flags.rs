@@ -9,12 +9,9 @@ use super::{
         self, read_couchdb_url, read_host_name, read_listen_address, read_node_name, read_one_of,
     },
 };
-use crate::{
-    log::{LogFormat, LogLevel},
-    model::{
-        channel::Mode,
-        settings::{ServedNodes, Settings, service},
-    },
+use crate::model::{
+    channel::Mode,
+    settings::{ServedNodes, Settings, service},
 };
 use couchdb_client::{Login, LoginError};
 use secrecy::{ExposeSecret, SecretString};
@@ -163,9 +160,8 @@ impl Flags {
             report.refuse_flag("--couchdb.url", "no CouchDB is named; give this flag, or couchdb.urls in the configuration file, such as http://127.0.0.1:5984");
         }
 
-        let flagged = mode.as_ref().map(|mode| {
-            report.flag("--mode", mode, read_one_of(Mode::ALL, Mode::label)).unwrap_or_default()
-        });
+        let flagged =
+            mode.as_ref().map(|mode| report.flag("--mode", mode, read_one_of).unwrap_or_default());
         settings.mode =
             flagged.or_else(|| file.mode.as_ref().map(|found| found.value)).unwrap_or_default();
         if settings.mode == Mode::Enforce && settings.couchdb.urls.is_empty() && files_alone {
@@ -199,14 +195,12 @@ impl Flags {
         }
         let log = &mut settings.log;
         if let Some(level) = log_level
-            && let Some(level) =
-                report.flag("--log.level", level, read_one_of(LogLevel::ALL, LogLevel::label))
+            && let Some(level) = report.flag("--log.level", level, read_one_of)
         {
             log.level = level;
         }
         if let Some(format) = log_format
-            && let Some(format) =
-                report.flag("--log.format", format, read_one_of(LogFormat::ALL, LogFormat::label))
+            && let Some(format) = report.flag("--log.format", format, read_one_of)
         {
             log.format = format;
         }

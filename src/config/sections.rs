@@ -135,7 +135,7 @@ fn file_keys() -> Vec<Key<FileSettings>> {
             "From one look at running compactions to the next.";
         "files" => settings.files, _, files::form(),
             "This node's own directories, where they are read beside CouchDB.";
-        "mode" => mode, Live, one_of(Mode::ALL, Mode::label).placed(),
+        "mode" => mode, Live, one_of::<Mode>().placed(),
             "advise starts nothing; enforce starts compactions, within limits and gates.";
         "channels" => settings.channels.list, Live, channels::form(),
             "What is worth compacting, tried in this order: a list, or smoosh for its seven channels, or rent for three by rent; left out, smoosh.";

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::model::channel::Channel;
 use crate::text::{
-    duration as durations,
+    Label, duration as durations,
     pattern::{self, NamePatterns},
     size,
 };
@@ -224,26 +224,40 @@ fn read_boolean(text: &str) -> Read<bool> {
     }
 }
 
-/// One of some words.
-pub(super) fn one_of<T: Copy + 'static>(
-    all: impl IntoIterator<Item = T> + Clone + 'static,
-    label: fn(T) -> &'static str,
-) -> Form<T> {
-    let words: Vec<&str> = all.clone().into_iter().map(label).collect();
-    Form::scalar(read_one_of(all, label), move |one| written(label(*one)), json!({"enum": words}))
+/// One of the names of an enum.
+pub(super) fn one_of<T: Label + PartialEq>() -> Form<T> {
+    one_of_words(labelled(T::ALL))
 }
 
-pub(super) fn read_one_of<T: Copy>(
-    all: impl IntoIterator<Item = T> + Clone,
-    label: fn(T) -> &'static str,
-) -> impl Fn(&str) -> Read<T> {
-    move |text| {
-        let words: Vec<&'static str> = all.clone().into_iter().map(label).collect();
-        all.clone().into_iter().find(|one| label(*one) == text).ok_or_else(|| {
-            let near = suggestion(text, &words);
-            format!("found {}, expected {}{near}", quoted(text), alternatives(&words))
-        })
-    }
+/// Reads one of the names of an enum.
+pub(super) fn read_one_of<T: Label>(text: &str) -> Read<T> {
+    read_word(&labelled(T::ALL), text)
+}
+
+/// Some variants, each after its name.
+pub(super) fn labelled<T: Label>(variants: &[T]) -> Vec<(&'static str, T)> {
+    variants.iter().map(|one| (one.label(), *one)).collect()
+}
+
+/// One of these words.
+pub(super) fn one_of_words<T: Copy + PartialEq + 'static>(
+    words: Vec<(&'static str, T)>,
+) -> Form<T> {
+    let schema = json!({"enum": words.iter().map(|(word, _)| *word).collect::<Vec<_>>()});
+    let names = words.clone();
+    let write = move |value: &T| {
+        let word = names.iter().find(|(_, of)| of == value).map(|(word, _)| *word);
+        written(word.unwrap_or_default())
+    };
+    Form::scalar(move |text| read_word(&words, text), write, schema)
+}
+
+fn read_word<T: Copy>(words: &[(&'static str, T)], text: &str) -> Read<T> {
+    words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
+        let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let near = suggestion(text, &words);
+        format!("found {}, expected {}{near}", quoted(text), alternatives(&words))
+    })
 }
 
 /// A text that is not empty and has no line breaks or other control characters.

@@ -11,13 +11,15 @@ use super::{
     problem::{Place, Problems, alternatives, quoted},
     section::{Report, Section, Spanned},
     text_of, tree,
-    values::{boolean, one_of, path, read_one_of},
+    values::{boolean, one_of, one_of_words, path, read_one_of},
 };
+use crate::text::Label;
 use http::{HeaderName, HeaderValue, header};
 use rustls::{CipherSuite, NamedGroup};
 use secrecy::SecretString;
 use serde_json::json;
 use std::{collections::BTreeMap, path::PathBuf};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// Users, certificates and headers of the HTTP interface.
 #[derive(Clone, Debug, Default)]
@@ -124,40 +126,26 @@ const CURVES: [(&str, NamedGroup); 3] = [
 /// What a given secret is written as.
 const SECRET: &str = "<secret>";
 
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum TlsVersion {
+    #[strum(serialize = "TLS12")]
     Tls12,
+    #[strum(serialize = "TLS13")]
     Tls13,
 }
 
-impl TlsVersion {
-    const ALL: [Self; 2] = [Self::Tls12, Self::Tls13];
-
-    const fn label(self) -> &'static str {
-        match self {
-            Self::Tls12 => "TLS12",
-            Self::Tls13 => "TLS13",
-        }
-    }
-}
-
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClientAuth {
+    #[strum(serialize = "NoClientCert")]
     No,
+    #[strum(serialize = "VerifyClientCertIfGiven")]
     IfGiven,
+    #[strum(serialize = "RequireAndVerifyClientCert")]
     Required,
-}
-
-impl ClientAuth {
-    const ALL: [Self; 3] = [Self::No, Self::IfGiven, Self::Required];
-
-    const fn label(self) -> &'static str {
-        match self {
-            Self::No => "NoClientCert",
-            Self::IfGiven => "VerifyClientCertIfGiven",
-            Self::Required => "RequireAndVerifyClientCert",
-        }
-    }
 }
 
 /// Reads users, certificates and headers, or says everything that is wrong with them.
@@ -234,13 +222,13 @@ fn tls() -> Form<TlsSection> {
             "The authorities of clients' certificates, in PEM.";
         "client_ca_file" => client_ca_file, Live, path().placed(),
             "A file that holds the authorities of clients' certificates.";
-        "min_version" => min_version, Live, one_of(TlsVersion::ALL, TlsVersion::label).optional(),
+        "min_version" => min_version, Live, one_of::<TlsVersion>().optional(),
             "The oldest version that is spoken; default TLS12.";
-        "max_version" => max_version, Live, one_of(TlsVersion::ALL, TlsVersion::label).placed(),
+        "max_version" => max_version, Live, one_of::<TlsVersion>().placed(),
             "The newest version that is spoken; default TLS13.";
-        "cipher_suites" => cipher_suites, Live, list(named(&SUITES)),
+        "cipher_suites" => cipher_suites, Live, list(one_of_words(SUITES.to_vec())),
             "Suites for TLS 1.2, best first; default all. Those of TLS 1.3 cannot be chosen.";
-        "curve_preferences" => curves, Live, list(named(&CURVES)),
+        "curve_preferences" => curves, Live, list(one_of_words(CURVES.to_vec())),
             "Key exchange groups, best first; default the library's.";
         "prefer_server_cipher_suites" => prefer_server_order, Live, boolean().optional(),
             "Whether the server's order of suites counts, not the client's; default true.";
@@ -350,24 +338,10 @@ fn client_auth() -> Form<ClientAuth> {
             "found {}, with which any certificate would do; recliner checks them: write RequireAndVerifyClientCert",
             quoted(text)
         )),
-        text => read_one_of(ClientAuth::ALL, ClientAuth::label)(text),
+        text => read_one_of(text),
     };
-    let words = ClientAuth::ALL.map(ClientAuth::label);
+    let words = ClientAuth::labels();
     Form::scalar(read, |auth| written(auth.label()), json!({"enum": words}))
-}
-
-/// One of the words of a table.
-fn named<T: Copy + PartialEq>(table: &'static [(&'static str, T)]) -> Form<T> {
-    let words: Vec<&str> = table.iter().map(|(word, _)| *word).collect();
-    let read = move |text: &str| {
-        let found = read_one_of(table, |pair| pair.0)(text);
-        found.map(|pair| pair.1).map_err(|why| format!("{why}; rustls has no others"))
-    };
-    let write = move |value: &T| {
-        let word = table.iter().find(|(_, of)| of == value).map(|(word, _)| *word);
-        written(word.unwrap_or_default())
-    };
-    Form::scalar(read, write, json!({"enum": words}))
 }
 
 /// A text in PEM, which may be a private key.

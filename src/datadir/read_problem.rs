@@ -4,13 +4,17 @@
 
 use couchdb_files::HeaderError;
 use rustix::io::Errno;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// Why something could not be read: a closed set.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadProblem {
     /// The system denies this process read access.
     Permission,
     /// The system could not read it.
+    #[strum(serialize = "read_failed")]
     Io,
     /// It is deeper than CouchDB's names can reach.
     TooDeep,
@@ -19,8 +23,10 @@ pub enum ReadProblem {
     /// No valid header is near its end; there may be one further back.
     NoHeaderWithin,
     /// Its last header contains data that no CouchDB writes.
+    #[strum(serialize = "undecodable_header")]
     Undecodable,
     /// Its format version is unknown to recliner.
+    #[strum(serialize = "unknown_disk_version")]
     UnknownVersion,
     /// A database file with a view's header, or the reverse.
     WrongKind,
@@ -29,35 +35,6 @@ pub enum ReadProblem {
 }
 
 impl ReadProblem {
-    /// Every problem.
-    pub const ALL: [Self; 9] = [
-        Self::Permission,
-        Self::Io,
-        Self::TooDeep,
-        Self::NoValidHeader,
-        Self::NoHeaderWithin,
-        Self::Undecodable,
-        Self::UnknownVersion,
-        Self::WrongKind,
-        Self::WrongSignature,
-    ];
-
-    /// The label in JSON and metric labels.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Permission => "permission",
-            Self::Io => "read_failed",
-            Self::TooDeep => "too_deep",
-            Self::NoValidHeader => "no_valid_header",
-            Self::NoHeaderWithin => "no_header_within",
-            Self::Undecodable => "undecodable_header",
-            Self::UnknownVersion => "unknown_disk_version",
-            Self::WrongKind => "wrong_kind",
-            Self::WrongSignature => "wrong_signature",
-        }
-    }
-
     /// The problem and the next step, in a sentence about the file.
     #[must_use]
     pub const fn explanation(self) -> &'static str {

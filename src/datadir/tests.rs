@@ -1,5 +1,5 @@
 use super::*;
-use crate::unprivileged::ran_as_nobody;
+use crate::{text::Label, unprivileged::ran_as_nobody};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,

@@ -8,7 +8,10 @@ use super::{
     finding::{NodeFindings, Severity},
     smoosh, unique_name,
 };
-use crate::model::{channel::Channel, priority::PriorityKind, target::TargetKind};
+use crate::{
+    model::{channel::Channel, priority::PriorityKind, target::TargetKind},
+    text::Label,
+};
 use compaction_settings::{DaemonRule, DaemonSettings, Ignored, NodeConfig, Opening, read_daemon};
 use couchdb_names::{ShardName, is_db_name};
 use jiff::tz::TimeZone;

@@ -1,9 +1,13 @@
 //! Findings: what there is to say about the settings of some nodes and their import.
 
+use crate::text::Label;
 use compaction_settings as read;
 use std::{collections::BTreeMap, fmt};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// How much a finding matters.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Severity {
     /// Good to know; the import is equal in effect.
@@ -12,18 +16,6 @@ pub(crate) enum Severity {
     Warning,
     /// No `recliner.yml` has the same effect.
     Impossible,
-}
-
-impl Severity {
-    /// The word in tables and JSON.
-    #[must_use]
-    pub(crate) const fn label(self) -> &'static str {
-        match self {
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Impossible => "impossible",
-        }
-    }
 }
 
 /// One thing to say about the settings of some nodes.

@@ -12,8 +12,11 @@ use crate::{
     text::pattern::{NameFilter, NamePatterns},
 };
 use std::{sync::Arc, time::Duration};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// Whether recliner only reports what it would do, or does it.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// It reports what it would do.
@@ -24,18 +27,6 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Every mode, the more cautious one first.
-    pub const ALL: [Self; 2] = [Self::Advise, Self::Enforce];
-
-    /// The label in flags, configuration, JSON and metric labels.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Advise => "advise",
-            Self::Enforce => "enforce",
-        }
-    }
-
     /// The more cautious of two modes: a channel cannot enforce if the whole process only advises.
     #[must_use]
     pub fn more_cautious(self, other: Self) -> Self {

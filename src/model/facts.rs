@@ -9,7 +9,8 @@ mod overhead;
 pub use merge::{ReadingComparison, compare_index, merge};
 pub use overhead::Overhead;
 
-use crate::model::target::TargetKind;
+use crate::{model::target::TargetKind, text::Label};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// A number that may be unknown, in eight bytes.
@@ -58,6 +59,8 @@ impl std::fmt::Debug for OptionalU64 {
 }
 
 /// The origin of a measurement.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FactSource {
     /// CouchDB's node interface.
@@ -67,28 +70,19 @@ pub enum FactSource {
     Files,
 }
 
-impl FactSource {
-    /// Every source, in the order in which metrics show them.
-    pub const ALL: [Self; 2] = [Self::Http, Self::Files];
-
-    /// The label in JSON and metric labels.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Files => "files",
-        }
-    }
-}
-
 /// One measurement.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FactKind {
     /// [`Facts::file_bytes`].
+    #[strum(serialize = "file_bytes")]
     File,
     /// [`Facts::active_bytes`].
+    #[strum(serialize = "active_bytes")]
     Active,
     /// [`Facts::external_bytes`].
+    #[strum(serialize = "external_bytes")]
     External,
     /// [`Facts::update_seq`].
     UpdateSeq,
@@ -128,35 +122,6 @@ impl FactKind {
             (Self::DeletedDocs, _) => Some(6),
         }
     }
-
-    /// The name of its field in JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::File => "file_bytes",
-            Self::Active => "active_bytes",
-            Self::External => "external_bytes",
-            Self::UpdateSeq => "update_seq",
-            Self::CompactedSeq => "compacted_seq",
-            Self::Docs => "docs",
-            Self::DeletedDocs => "deleted_docs",
-            Self::UpdatesPending => "updates_pending",
-            Self::PurgeSeq => "purge_seq",
-        }
-    }
-
-    /// Every measurement.
-    pub const ALL: [Self; 9] = [
-        Self::File,
-        Self::Active,
-        Self::External,
-        Self::UpdateSeq,
-        Self::CompactedSeq,
-        Self::Docs,
-        Self::DeletedDocs,
-        Self::UpdatesPending,
-        Self::PurgeSeq,
-    ];
 }
 
 /// A set of measurements.
@@ -193,6 +158,8 @@ impl FactSet {
 }
 
 /// The confidence in the predicted size of a target.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Confidence {
     /// It follows from active bytes, which are known to be misleading here.
@@ -203,18 +170,6 @@ pub enum Confidence {
     /// It follows from active bytes, and there is no reason for doubt.
     #[default]
     High,
-}
-
-impl Confidence {
-    /// The label in JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Learned => "learned",
-            Self::High => "high",
-        }
-    }
 }
 
 /// Boolean facts about a target, one bit each.
@@ -326,13 +281,13 @@ impl Facts {
     #[must_use]
     pub fn includes_couchdb(&self) -> bool {
         self.measured_at.is_some_and(|measured| measured.source == FactSource::Http)
-            || FactKind::ALL.into_iter().any(|fact| self.source_of(fact) == Some(FactSource::Http))
+            || FactKind::each().any(|fact| self.source_of(fact) == Some(FactSource::Http))
     }
 
     /// These facts, with all of them marked as read from files' headers.
     #[must_use]
     pub fn marked_from_files(mut self) -> Self {
-        for fact in FactKind::ALL {
+        for fact in FactKind::each() {
             self.from_files.set(fact, self.get(fact).get().is_some());
         }
         self

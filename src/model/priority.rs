@@ -6,8 +6,11 @@
 //! in `score`.
 
 use crate::model::facts::Facts;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// How a channel ranks its targets.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PriorityKind {
     /// File over active bytes.
@@ -25,8 +28,6 @@ pub enum PriorityKind {
 /// What distinguishes one priority from the others.
 #[derive(Debug)]
 pub struct PriorityRule {
-    /// The label in configuration and JSON.
-    pub label: &'static str,
     /// What it ranks targets by.
     pub meaning: &'static str,
     /// Default of the strict lower bound, [`Channel::min_priority`](super::channel::Channel).
@@ -61,6 +62,8 @@ pub enum Formula {
 }
 
 /// The unit of a measured priority and of its bounds.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PriorityUnit {
     /// A quotient without unit.
@@ -69,19 +72,7 @@ pub enum PriorityUnit {
     Bytes,
 }
 
-impl PriorityUnit {
-    /// The label in JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Ratio => "ratio",
-            Self::Bytes => "bytes",
-        }
-    }
-}
-
 const RATIO: PriorityRule = PriorityRule {
-    label: "ratio",
     meaning: "file bytes over active bytes",
     default_min: 2.0,
     formula: Formula::Measured {
@@ -92,7 +83,6 @@ const RATIO: PriorityRule = PriorityRule {
 };
 
 const SLACK: PriorityRule = PriorityRule {
-    label: "slack",
     meaning: "file bytes minus active bytes",
     // Since CouchDB 3.2; 16 MiB before.
     default_min: 536_870_912.0,
@@ -104,30 +94,24 @@ const SLACK: PriorityRule = PriorityRule {
 };
 
 const UPGRADE: PriorityRule = PriorityRule {
-    label: "upgrade",
     meaning: "whether the file's format or collation is older than CouchDB's",
     default_min: RATIO.default_min,
     formula: Formula::Condition { holds: |facts| facts.flags.needs_upgrade, noun: "upgrade" },
 };
 
 const CLEANUP: PriorityRule = PriorityRule {
-    label: "cleanup",
     meaning: "whether the database has stale index files",
     default_min: 0.0,
     formula: Formula::Condition { holds: |facts| facts.flags.evidence, noun: "stale files" },
 };
 
 const RENT: PriorityRule = PriorityRule {
-    label: "rent",
     meaning: "how overdue a compaction is: waste over time, over bytes to rewrite times the horizon",
     default_min: 1.0,
     formula: Formula::Overdue,
 };
 
 impl PriorityKind {
-    /// Every priority, in the order documentation lists them.
-    pub const ALL: [Self; 5] = [Self::Ratio, Self::Slack, Self::Upgrade, Self::Cleanup, Self::Rent];
-
     /// The row that describes it.
     #[must_use]
     pub const fn rule(self) -> &'static PriorityRule {
@@ -138,18 +122,6 @@ impl PriorityKind {
             Self::Cleanup => &CLEANUP,
             Self::Rent => &RENT,
         }
-    }
-
-    /// The label in configuration and JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        self.rule().label
-    }
-
-    /// The priority with this label.
-    #[must_use]
-    pub fn from_label(label: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|priority| priority.label() == label)
     }
 
     /// The unit of its bounds; none if it is a condition.
@@ -169,18 +141,5 @@ impl PriorityKind {
             Formula::Measured { noun, .. } | Formula::Condition { noun, .. } => noun,
             Formula::Overdue => "rent",
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_are_distinct_and_name_their_priority() {
-        for priority in PriorityKind::ALL {
-            assert_eq!(PriorityKind::from_label(priority.label()), Some(priority));
-        }
-        assert_eq!(PriorityKind::from_label("size"), None);
     }
 }

@@ -12,6 +12,7 @@ use crate::model::{
     rent::{Rent, overdue},
     target::TargetKind,
 };
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// A target's rent, with the time and the price at which it is compared.
@@ -39,6 +40,8 @@ impl RentNow {
 }
 
 /// Why one channel does not take a target.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MissReason {
     /// The channel is for another kind of target.
@@ -66,45 +69,6 @@ pub enum MissReason {
 }
 
 impl MissReason {
-    /// Every reason.
-    pub const ALL: [Self; 11] = [
-        Self::NotThisKind,
-        Self::BelowMinSize,
-        Self::AboveMaxSize,
-        Self::BelowMinPriority,
-        Self::AboveMaxPriority,
-        Self::TooFewChanges,
-        Self::NoUpgradeNeeded,
-        Self::Excluded,
-        Self::Ignored,
-        Self::UnknownSize,
-        Self::UnknownRent,
-    ];
-
-    /// The reason with this label.
-    #[must_use]
-    pub fn from_label(label: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.label() == label)
-    }
-
-    /// The label in JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::NotThisKind => "not_this_kind",
-            Self::BelowMinSize => "below_min_size",
-            Self::AboveMaxSize => "above_max_size",
-            Self::BelowMinPriority => "below_min_priority",
-            Self::AboveMaxPriority => "above_max_priority",
-            Self::TooFewChanges => "too_few_changes",
-            Self::NoUpgradeNeeded => "no_upgrade_needed",
-            Self::Excluded => "excluded",
-            Self::Ignored => "ignored",
-            Self::UnknownSize => "unknown_size",
-            Self::UnknownRent => "unknown_rent",
-        }
-    }
-
     /// Why a channel misses a target: how "the channel does not take the target because" goes on.
     #[must_use]
     pub const fn because(self) -> &'static str {

@@ -12,6 +12,7 @@ pub mod work;
 
 use crate::model::channel::{Channel, Channels, Mode};
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// All settings of one process.
 #[derive(Clone, Debug, PartialEq)]
@@ -193,6 +194,8 @@ impl Default for Scan {
 }
 
 /// Whether views are read over HTTP.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScanViews {
     /// `_info` is asked once a signature and sweep. CouchDB then creates the empty index of
@@ -201,20 +204,6 @@ pub enum ScanViews {
     Auto,
     /// Never, so that nothing is touched.
     Off,
-}
-
-impl ScanViews {
-    /// Every choice.
-    pub const ALL: [Self; 2] = [Self::Auto, Self::Off];
-
-    /// The word in configuration.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Off => "off",
-        }
-    }
 }
 
 /// The directories of a node that are read in addition to CouchDB.

@@ -10,11 +10,14 @@ pub use id::TargetId;
 pub use selector::{TargetSelector, database_of};
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// The pseudo node of cluster-wide targets: views and cleanups read over HTTP.
 pub const CLUSTER_NODE: &str = "_cluster";
 
 /// The kind of a target.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TargetKind {
@@ -30,31 +33,13 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
-    /// Every kind, in the order in which tables and metrics show them.
-    pub const ALL: [Self; 4] = [Self::Db, Self::View, Self::Cleanup, Self::Search];
-
     /// The kinds that have a compaction, and therefore channels.
     pub const WITH_COMPACTION: [Self; 3] = [Self::Db, Self::View, Self::Cleanup];
-
-    /// The label in ids, JSON, configuration and metric labels.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Db => "db",
-            Self::View => "view",
-            Self::Cleanup => "cleanup",
-            Self::Search => "search",
-        }
-    }
-
-    /// The kind with this label.
-    #[must_use]
-    pub fn from_label(label: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.label() == label)
-    }
 }
 
 /// The relation between a target and the shard map.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TargetState {
     /// In the shard map and on disk.
@@ -71,51 +56,4 @@ pub enum TargetState {
     /// Nobody can say: the map places it on a node that is no member, or what would tell whether its file is still
     /// needed could not be read.
     Unknown,
-}
-
-impl TargetState {
-    /// Every state, in the order in which tables and metrics show them.
-    pub const ALL: [Self; 6] = [
-        Self::Ok,
-        Self::Orphan,
-        Self::Missing,
-        Self::Resharding,
-        Self::Unaddressable,
-        Self::Unknown,
-    ];
-
-    /// The label in JSON and metric labels.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Orphan => "orphan",
-            Self::Missing => "missing",
-            Self::Resharding => "resharding",
-            Self::Unaddressable => "unaddressable",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// The state with this label.
-    #[must_use]
-    pub fn from_label(label: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.label() == label)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_parse_back() {
-        for kind in TargetKind::ALL {
-            assert_eq!(TargetKind::from_label(kind.label()), Some(kind));
-        }
-        for state in TargetState::ALL {
-            assert_eq!(TargetState::from_label(state.label()), Some(state));
-        }
-        assert_eq!(TargetKind::from_label("shard"), None);
-    }
 }

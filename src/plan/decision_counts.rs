@@ -1,6 +1,7 @@
 //! Counts of the decisions about a queue's candidates.
 
 use super::RefusalReason;
+use crate::text::Label;
 
 /// Why each queued target does not start, in the queue's order; one byte each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl DecisionCounts {
 
     /// Every reason with at least one refusal.
     pub fn refusals_by_reason(&self) -> impl Iterator<Item = (RefusalReason, u64)> {
-        let all = RefusalReason::ALL.into_iter();
+        let all = RefusalReason::each();
         all.map(|reason| (reason, self.refusals(reason))).filter(|(_, count)| *count > 0)
     }
 }

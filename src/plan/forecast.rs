@@ -8,6 +8,7 @@ use crate::{
         records::Backoff,
     },
     table::{TargetIx, TargetRef},
+    text::Label,
 };
 use std::collections::BTreeMap;
 

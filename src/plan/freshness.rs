@@ -2,14 +2,19 @@
 
 use super::Rules;
 use crate::table::{Snapshot, TargetIx};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// The rule by which a target's facts count as fresh.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Freshness {
     /// They were measured within `scan.fresh_for`.
+    #[strum(serialize = "measured")]
     RecentlyMeasured,
     /// Feeds that report every change have reported none since the facts were measured.
+    #[strum(serialize = "followed")]
     ConfirmedByFeeds,
 }
 
@@ -22,14 +27,5 @@ impl Freshness {
             return Some(Self::RecentlyMeasured);
         }
         snapshot.is_confirmed(ix).then_some(Self::ConfirmedByFeeds)
-    }
-
-    /// The label in JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::RecentlyMeasured => "measured",
-            Self::ConfirmedByFeeds => "followed",
-        }
     }
 }

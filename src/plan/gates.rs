@@ -12,9 +12,12 @@ use crate::{
     table::{Node, NodeIx, Snapshot},
 };
 use std::time::Duration;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// A condition of a node or the cluster that holds all starts back.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Gate {
     /// The process only advises.
@@ -31,33 +34,6 @@ pub enum Gate {
     Duty,
     /// The node is under pressure.
     Pressure,
-}
-
-impl Gate {
-    /// Every gate, in the order of evaluation.
-    pub const ALL: [Self; 7] = [
-        Self::Mode,
-        Self::Suspended,
-        Self::Journal,
-        Self::Maintenance,
-        Self::Ramp,
-        Self::Duty,
-        Self::Pressure,
-    ];
-
-    /// The label in JSON and metric labels.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Mode => RefusalReason::Mode.label(),
-            Self::Suspended => RefusalReason::Suspended.label(),
-            Self::Journal => RefusalReason::Journal.label(),
-            Self::Maintenance => RefusalReason::Maintenance.label(),
-            Self::Ramp => RefusalReason::Ramp.label(),
-            Self::Duty => RefusalReason::Duty.label(),
-            Self::Pressure => RefusalReason::Pressure.label(),
-        }
-    }
 }
 
 /// A channel's windows at the moment of the plan.

@@ -271,6 +271,7 @@ async fn sleep_until_moment(clock: Clock, at: Option<Moment>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::Label;
     use crate::{
         jobs::{Job, JobKey, JobKind, JobPhase},
         model::{

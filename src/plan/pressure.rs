@@ -14,9 +14,12 @@ pub(crate) use task::{PressureSettings, PressureTask};
 
 use crate::{model::settings::limits::Marks, table::NodeIx};
 use std::collections::BTreeMap;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// A signal of pressure.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Signal {
     /// Seconds that a small request of recliner's own took.
@@ -30,10 +33,6 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// Every signal.
-    pub const ALL: [Self; 4] =
-        [Self::ProbeLatency, Self::RunQueue, Self::ReplicationBacklog, Self::Indexers];
-
     /// What its numbers count.
     #[must_use]
     pub const fn unit(self) -> &'static str {
@@ -41,17 +40,6 @@ impl Signal {
             Self::ProbeLatency => "seconds",
             Self::RunQueue => "processes",
             Self::ReplicationBacklog => "changes",
-            Self::Indexers => "indexers",
-        }
-    }
-
-    /// The label in JSON, configuration and metric labels.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::ProbeLatency => "probe_latency",
-            Self::RunQueue => "run_queue",
-            Self::ReplicationBacklog => "replication_backlog",
             Self::Indexers => "indexers",
         }
     }

@@ -1,10 +1,13 @@
 //! Why a queued target does not start.
 
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// Why a queued target does not start: a closed set, in the order in which the reasons are checked.
 /// A target has the first that applies; headroom is checked a second time before `ramp`, with what
 /// starts before it.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalReason {
     /// Settings, limits or its name keep it from ever being started.
@@ -57,69 +60,6 @@ pub enum RefusalReason {
     Budget,
     /// Starts are spread out in time, on a node and after a restart.
     Ramp,
-}
-
-impl RefusalReason {
-    /// Every reason.
-    pub const ALL: [Self; 25] = [
-        Self::Excluded,
-        Self::NoEvidence,
-        Self::Running,
-        Self::Resharding,
-        Self::Building,
-        Self::Quarantined,
-        Self::CoolDown,
-        Self::Futile,
-        Self::Stale,
-        Self::Mode,
-        Self::Suspended,
-        Self::Journal,
-        Self::Maintenance,
-        Self::Window,
-        Self::Duty,
-        Self::Pressure,
-        Self::WouldNotFitWindow,
-        Self::UnknownDisk,
-        Self::Headroom,
-        Self::OtherCopyRunning,
-        Self::ChannelLimit,
-        Self::NodeLimit,
-        Self::ClusterLimit,
-        Self::Budget,
-        Self::Ramp,
-    ];
-
-    /// The label in JSON and metric labels.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Mode => "mode",
-            Self::Suspended => "suspended",
-            Self::Journal => "journal",
-            Self::Window => "window",
-            Self::WouldNotFitWindow => "would_not_fit_window",
-            Self::ChannelLimit => "channel_limit",
-            Self::NodeLimit => "node_limit",
-            Self::ClusterLimit => "cluster_limit",
-            Self::Budget => "budget",
-            Self::Headroom => "headroom",
-            Self::UnknownDisk => "unknown_disk",
-            Self::Pressure => "pressure",
-            Self::Ramp => "ramp",
-            Self::Duty => "duty",
-            Self::Maintenance => "maintenance",
-            Self::Resharding => "resharding",
-            Self::OtherCopyRunning => "other_copy_running",
-            Self::Running => "running",
-            Self::Building => "building",
-            Self::CoolDown => "cool_down",
-            Self::Quarantined => "quarantined",
-            Self::Futile => "futile",
-            Self::Stale => "stale",
-            Self::Excluded => "excluded",
-            Self::NoEvidence => "no_evidence",
-        }
-    }
 }
 
 /// What ends a refusal.
@@ -181,12 +121,6 @@ impl RefusalReason {
     /// Whether a maximum number of jobs is reached.
     const fn is_job_limit(self) -> bool {
         matches!(self, Self::ChannelLimit | Self::NodeLimit | Self::ClusterLimit)
-    }
-
-    /// The reason with this label.
-    #[must_use]
-    pub fn from_label(label: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.label() == label)
     }
 
     /// What the label means, for a reader who sees it for the first time.

@@ -7,6 +7,7 @@ use crate::{
 };
 use couchdb_client::{Route, Unaddressable};
 use std::{fmt, sync::Arc, time::Duration};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// The request that starts a compaction; its body is `{}`, its content type JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ impl fmt::Display for CompactionRequest {
 }
 
 /// A reason why a start's numbers are uncertain.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Caveat {
     /// Free space is unknown on a volume that the compaction writes to.
@@ -42,29 +45,6 @@ pub enum Caveat {
     EveryCopy,
     /// The compaction rate has not been measured yet.
     UnknownRate,
-}
-
-impl Caveat {
-    /// Every caveat.
-    pub const ALL: [Self; 5] = [
-        Self::UnknownDisk,
-        Self::LowConfidence,
-        Self::Estimated,
-        Self::EveryCopy,
-        Self::UnknownRate,
-    ];
-
-    /// The label in JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::UnknownDisk => "unknown_disk",
-            Self::LowConfidence => "low_confidence",
-            Self::Estimated => "estimated",
-            Self::EveryCopy => "every_copy",
-            Self::UnknownRate => "unknown_rate",
-        }
-    }
 }
 
 /// One start. Bytes are totals over all files it compacts; unknown values are absent.

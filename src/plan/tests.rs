@@ -16,6 +16,7 @@ use crate::{
         target::TargetState,
     },
     table::{DbName, Draft},
+    text::Label,
     text::pattern::NamePatterns,
 };
 use proptest::prelude::*;

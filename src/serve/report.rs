@@ -78,6 +78,7 @@ use crate::{
     },
     plan::{Decision, Plan, Refusal},
     table::{DbIx, DiskUsage, Node, NodeIx, NodeSmoosh, TargetIx, TargetRef, Totals},
+    text::Label,
 };
 use couchdb_client::OwnAddress;
 use couchdb_names::Signature;
@@ -423,7 +424,7 @@ impl Target {
 fn sources(facts: &Facts) -> BTreeMap<Word, Word> {
     let source =
         |fact: FactKind| Some((fact.label().into(), facts.source_of(fact)?.label().into()));
-    FactKind::ALL.into_iter().filter_map(source).collect()
+    FactKind::each().filter_map(source).collect()
 }
 
 impl From<Refusal> for RefusalLine {

@@ -12,6 +12,7 @@ pub use plan_changes::{About, ChangeEntry, PlanChanges, PlanHistory, Waiting};
 use crate::{
     plan::Plan,
     store::journal::{EventDetails, EventSummary, EventType, Journal},
+    text::Label,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::{

@@ -1,10 +1,13 @@
 //! The stored form of facts: one cache line for each target.
 
-use crate::model::{
-    facts::{
-        Confidence, FactFlags, FactKind, FactSet, FactSource, Facts, Measurement, OptionalU64,
+use crate::{
+    model::{
+        facts::{
+            Confidence, FactFlags, FactKind, FactSet, FactSource, Facts, Measurement, OptionalU64,
+        },
+        target::TargetKind,
     },
-    target::TargetKind,
+    text::Label,
 };
 use wall_clock::Moment;
 
@@ -70,7 +73,7 @@ impl PackedFacts {
             (facts.measured_at.is_some_and(|it| it.source == FactSource::Files), BY_FILES),
         ];
         let mut numbers = [OptionalU64::UNKNOWN; FactKind::SLOTS];
-        for fact in FactKind::ALL {
+        for fact in FactKind::each() {
             if let Some(number) = fact.slot(kind).and_then(|slot| numbers.get_mut(slot)) {
                 *number = facts.get(fact);
             }
@@ -105,7 +108,7 @@ impl PackedFacts {
             confidence: if has(LOW_CONFIDENCE) { Confidence::Low } else { Confidence::High },
             ..Facts::default()
         };
-        for fact in FactKind::ALL {
+        for fact in FactKind::each() {
             if let Some(number) = fact.slot(kind).and_then(|slot| self.numbers.get(slot)) {
                 *facts.get_mut(fact) = *number;
             }
@@ -126,7 +129,7 @@ mod tests {
     #[test]
     fn a_target_takes_one_cache_line() {
         assert_eq!(size_of::<PackedFacts>(), 64);
-        for kind in TargetKind::ALL {
+        for kind in TargetKind::each() {
             assert_eq!(PackedFacts::UNKNOWN.unpack(kind), Facts::default());
         }
     }
@@ -140,7 +143,7 @@ mod tests {
             measured in proptest::option::of((any::<u32>(), any::<bool>())),
             from_files in any::<u16>(),
         ) {
-            for kind in TargetKind::ALL {
+            for kind in TargetKind::each() {
                 let db = kind == TargetKind::Db;
                 let mut facts = Facts {
                     measured_at: measured.map(|(at, http)| Measurement {
@@ -159,7 +162,7 @@ mod tests {
                     confidence: if low { Confidence::Low } else { Confidence::High },
                     ..Facts::default()
                 };
-                for (fact, number) in FactKind::ALL.into_iter().zip(numbers) {
+                for (fact, number) in FactKind::each().zip(numbers) {
                     if fact.slot(kind).is_some() {
                         *facts.get_mut(fact) = number;
                     }
@@ -171,7 +174,7 @@ mod tests {
 
     #[test]
     fn each_slot_of_a_kind_holds_one_fact() {
-        for kind in TargetKind::ALL {
+        for kind in TargetKind::each() {
             let mut slots: Vec<_> = FactKind::ALL.iter().filter_map(|it| it.slot(kind)).collect();
             slots.sort_unstable();
             let distinct = slots.windows(2).all(|pair| pair[0] != pair[1]);

@@ -11,11 +11,14 @@
 use super::{
     DbName, Draft, NodeIx, PackedFacts, ShardMapEntry, SizeHistory, Snapshot, TargetIx, View,
 };
-use crate::model::{
-    facts::{FactKind, OptionalU64},
-    growth::Growth,
-    rent::Rent,
-    target::{TargetKind, TargetState},
+use crate::{
+    model::{
+        facts::{FactKind, OptionalU64},
+        growth::Growth,
+        rent::Rent,
+        target::{TargetKind, TargetState},
+    },
+    text::Label,
 };
 use couchdb_names::{Range, Signature};
 use flate2::{Compression, bufread::DeflateDecoder, write::DeflateEncoder};

@@ -1,9 +1,12 @@
 //! The tables compared with a plain model, and the readers' view of them.
 
 use super::*;
-use crate::model::{
-    facts::{FactFlags, Facts, OptionalU64},
-    target::TargetId,
+use crate::{
+    model::{
+        facts::{FactFlags, Facts, OptionalU64},
+        target::TargetId,
+    },
+    text::Label,
 };
 use couchdb_names::Signature;
 use proptest::prelude::*;

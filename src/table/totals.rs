@@ -1,7 +1,10 @@
 //! Totals, updated with every change and not summed at scrape time.
 
 use super::NodeIx;
-use crate::model::target::{TargetKind, TargetState};
+use crate::{
+    model::target::{TargetKind, TargetState},
+    text::Label,
+};
 
 /// A sum with the number of known and unknown summands.
 ///

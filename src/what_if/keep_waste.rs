@@ -9,6 +9,7 @@
 use super::{Forecast, Outlook, Policy, mean};
 use crate::model::{channel::Channel, priority::PriorityKind, target::TargetKind};
 use std::{sync::Arc, time::Duration};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// The shortest horizon that is tried, and the longest that a configuration may have.
 const SHORTEST: Duration = Duration::from_secs(600);
@@ -30,6 +31,8 @@ const NEGLIGIBLE: f64 = 0.01;
 const UNTOUCHED: f64 = 0.98;
 
 /// How the waste with a horizon that was found compares with the wanted one.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WasteFit {
     /// Within a tenth of it.
@@ -42,23 +45,6 @@ pub enum WasteFit {
     Longer,
     /// There is next to none, so the horizon was not searched for.
     Little,
-}
-
-impl WasteFit {
-    /// Every case.
-    pub const ALL: [Self; 5] = [Self::Near, Self::Rough, Self::More, Self::Longer, Self::Little];
-
-    /// The word for it in JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Near => "near",
-            Self::Rough => "rough",
-            Self::More => "more",
-            Self::Longer => "longer",
-            Self::Little => "little",
-        }
-    }
 }
 
 /// The horizon for one kind of target.

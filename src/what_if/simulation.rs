@@ -23,6 +23,7 @@ use crate::{
         Rules, disk::Disks, first_channel,
     },
     table::{NodeIx, Projection, TargetIx, TargetRef},
+    text::Label,
 };
 use hashbrown::HashMap;
 use std::{
@@ -624,8 +625,9 @@ impl<'a> Simulation<'a> {
         self.queues.reconfigure(Arc::clone(&self.channels));
         let plan = self.plan_at(self.span);
         let (end, time) = (self.moment(self.span), TimeAhead::after(self.span));
-        let mut by_reason =
-            RefusalReason::ALL.map(|reason| Undone { reason, targets: 0, bytes: 0 });
+        let mut by_reason = RefusalReason::each()
+            .map(|reason| Undone { reason, targets: 0, bytes: 0 })
+            .collect::<Vec<_>>();
         let mut longest_wait = None;
         for target in plan.snapshot.targets() {
             let Some((_, placement)) = plan.placement(target.ix()) else { continue };

@@ -19,6 +19,7 @@ use recliner::{
     model::{channel::Mode, records::CompactionOrder, target::TargetKind},
     plan::{Decision, OrderAnswer},
     serve::report::why,
+    text::Label,
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use timeline::timeline;

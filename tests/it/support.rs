@@ -27,6 +27,7 @@ use recliner::{
     simulated::SimulatedDisks,
     store::journal::{self, ClusterIdentity, InMemory, Journal},
     table::{Node, TargetRef},
+    text::Label,
 };
 use recording_store::RecordingStore;
 use std::{

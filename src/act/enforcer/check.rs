@@ -9,6 +9,7 @@ use crate::{
     },
     plan::PlannedStart,
     sources::inventory::{ActiveTask, TaskKind},
+    text::Label,
 };
 
 /// A file that grew by more than this share since the plan may need more space than was reserved.

@@ -19,6 +19,7 @@ use crate::{
     },
     plan::{HorizonFactors, first_channel},
     table::{NodeIx, Snapshot, TargetIndex, TargetIx},
+    text::Label,
     text::{duration, size},
 };
 use std::{

@@ -13,6 +13,7 @@ use crate::{
 use couchdb_names::Signature;
 use hashbrown::HashMap;
 use std::{collections::BTreeMap, time::Duration};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// How long a build may take to appear in the task list after its request, or to disappear after
@@ -29,26 +30,14 @@ const MAX_BACKOFF: Duration = Duration::from_secs(3_600);
 pub(super) const STALLED_AFTER: Duration = Duration::from_secs(600);
 
 /// How a build ended.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BuildResult {
     /// The index reached its target sequence.
     Built,
     /// CouchDB refused, no indexer ran, or it ended too early.
     Failed,
-}
-
-impl BuildResult {
-    /// Every ending.
-    pub const ALL: [Self; 2] = [Self::Built, Self::Failed];
-
-    /// The value in JSON, events and metric labels.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Built => "built",
-            Self::Failed => "failed",
-        }
-    }
 }
 
 /// A build requested by this process.

@@ -3,9 +3,12 @@
 use super::index_lag::IndexLag;
 use crate::{model::settings::work::Warmer, table::NodeIx};
 use std::collections::BTreeMap;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// The class of a build.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BuildClass {
     /// Builds of any size.
@@ -15,18 +18,6 @@ pub enum BuildClass {
 }
 
 impl BuildClass {
-    /// Every class.
-    pub const ALL: [Self; 2] = [Self::Batch, Self::Incremental];
-
-    /// The value in JSON and metric labels.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Batch => "batch",
-            Self::Incremental => "incremental",
-        }
-    }
-
     /// The class for a given lag.
     pub(super) const fn for_lag(lag: &IndexLag, settings: &Warmer) -> Self {
         if lag.pending_per_shard() < settings.max_incremental_updates {

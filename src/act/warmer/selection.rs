@@ -17,6 +17,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// Facts older than this are read again before a build.
@@ -29,6 +30,8 @@ const MAX_STARTS_PER_CHECK: usize = 8;
 const THRESHOLD_MARGIN_PERCENT: f64 = 5.0;
 
 /// Why a lagging index is not built.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BuildRefusal {
     /// `warmer.ignore` names its database, or its design documents disable automatic builds.
@@ -62,30 +65,6 @@ pub enum BuildRefusal {
 }
 
 impl BuildRefusal {
-    /// Every reason.
-    pub const ALL: [Self; 14] = [
-        Self::Excluded,
-        Self::Running,
-        Self::Phantom,
-        Self::NotOffered,
-        Self::CoolDown,
-        Self::Grace,
-        Self::Suspended,
-        Self::Journal,
-        Self::Maintenance,
-        Self::Pressure,
-        Self::Resharding,
-        Self::Headroom,
-        Self::NodeLimit,
-        Self::Stale,
-    ];
-
-    /// The reason with this JSON value.
-    #[must_use]
-    pub fn from_label(label: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.label() == label)
-    }
-
     /// Explains the reason to a new reader.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
@@ -140,27 +119,6 @@ impl BuildRefusal {
             }
             Self::NodeLimit => "no channel is free on some node, or `warmer.delay` is not over.",
             Self::Stale => "it is measured again first.",
-        }
-    }
-
-    /// The value in JSON; identical to the compaction plan's value for the same reason.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Excluded => "excluded",
-            Self::Running => "running",
-            Self::Phantom => "phantom",
-            Self::NotOffered => "not_offered",
-            Self::CoolDown => "cool_down",
-            Self::Grace => "grace",
-            Self::Suspended => "suspended",
-            Self::Journal => "journal",
-            Self::Maintenance => "maintenance",
-            Self::Pressure => "pressure",
-            Self::Resharding => "resharding",
-            Self::Headroom => "headroom",
-            Self::NodeLimit => "node_limit",
-            Self::Stale => "stale",
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     text::{counted, size::format_size_short},
 };
 use std::collections::BTreeSet;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// The size of a file when a build in one go ends, as a multiple of its live bytes, if its rows are large, and how
 /// much more it is if they are small.
@@ -64,6 +65,8 @@ const MAX_PENDING_SHARE: f64 = 0.05;
 const MAX_SIBLINGS: usize = 10;
 
 /// What a size rests on.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeBasis {
     /// Other indexes of the same database.
@@ -72,21 +75,6 @@ pub enum SizeBasis {
     Cluster,
     /// The index that the document has now, for the views that stay; other indexes for the rest.
     Present,
-}
-
-impl SizeBasis {
-    /// Every basis.
-    pub const ALL: [Self; 3] = [Self::Siblings, Self::Cluster, Self::Present];
-
-    /// The label in JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Siblings => "siblings",
-            Self::Cluster => "cluster",
-            Self::Present => "present",
-        }
-    }
 }
 
 /// The index that a document has now, as far as the views of the new one are in it.

@@ -8,8 +8,11 @@ use crate::{
     table::{DbIx, NodeIx, Snapshot, TargetRef},
 };
 use std::{collections::BTreeMap, sync::Arc};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// Whether the index fits on a node.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceVerdict {
     /// The highest need is below what is free.
@@ -20,22 +23,6 @@ pub enum SpaceVerdict {
     DoesNotFit,
     /// The need or the free space is unknown.
     Unknown,
-}
-
-impl SpaceVerdict {
-    /// Every verdict.
-    pub const ALL: [Self; 4] = [Self::Fits, Self::MayNotFit, Self::DoesNotFit, Self::Unknown];
-
-    /// The label in JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Fits => "fits",
-            Self::MayNotFit => "may_not_fit",
-            Self::DoesNotFit => "does_not_fit",
-            Self::Unknown => "unknown",
-        }
-    }
 }
 
 /// The copies of a database on one node.

@@ -7,6 +7,7 @@ use crate::{
     log::{LogFormat, LogLevel},
     model::{channel::Mode, records::JobResult},
     store::journal::EventType,
+    text::Label,
 };
 use clap::{
     Arg, Command, Error,
@@ -19,19 +20,19 @@ use std::ffi::OsStr;
 pub(super) struct Suggested(fn() -> Vec<&'static str>);
 
 /// Values of `--mode`.
-pub(super) const MODES: Suggested = Suggested(|| Mode::ALL.map(Mode::label).into());
+pub(super) const MODES: Suggested = Suggested(Mode::labels);
 
 /// Values of `--log.level`.
-pub(super) const LOG_LEVELS: Suggested = Suggested(|| LogLevel::ALL.map(LogLevel::label).into());
+pub(super) const LOG_LEVELS: Suggested = Suggested(LogLevel::labels);
 
 /// Values of `--log.format`.
-pub(super) const LOG_FORMATS: Suggested = Suggested(|| LogFormat::ALL.map(LogFormat::label).into());
+pub(super) const LOG_FORMATS: Suggested = Suggested(LogFormat::labels);
 
 /// Values of `--result`.
-pub(super) const RESULTS: Suggested = Suggested(|| JobResult::ALL.map(JobResult::label).into());
+pub(super) const RESULTS: Suggested = Suggested(JobResult::labels);
 
 /// Values of `--type`.
-pub(super) const EVENT_TYPES: Suggested = Suggested(|| EventType::ALL.map(EventType::label).into());
+pub(super) const EVENT_TYPES: Suggested = Suggested(EventType::labels);
 
 impl TypedValueParser for Suggested {
     type Value = String;

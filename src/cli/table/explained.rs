@@ -11,6 +11,7 @@ use crate::{
     model::rounding::to_bytes,
     plan::RefusalReason,
     serve::report::{self, Explained, MissLine, OrderLine, Target},
+    text::Label,
     text::{counted, listed},
 };
 use std::{cmp::Reverse, collections::BTreeSet};

@@ -173,6 +173,7 @@ fn to_the_hour(time: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::Label;
     use crate::{
         plan::RefusalReason,
         serve::report::{SmooshRules, UndoneLine, VolumeOutlookLine},

@@ -9,6 +9,7 @@ use crate::{
     act::warmer,
     plan::RefusalReason,
     serve::report::{BuildLine, OrderLine, Planned, StartLine},
+    text::Label,
     text::duration,
 };
 use std::{collections::BTreeSet, time::Duration};

@@ -13,6 +13,7 @@ use crate::{
     plan::Plan,
     serve::report::{self, MissLine, VolumeLine},
     table::{NodeIx, PartialSum, TargetRef, TargetSums},
+    text::Label,
     text::{counted, size},
 };
 use std::collections::BTreeSet;

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     cli::printable,
     serve::report::CandidatesLine,
+    text::Label,
     text::{counted, duration},
 };
 use ratatui::{

@@ -9,6 +9,7 @@ use crate::{
         Settings,
         service::{LogSettings, WebSettings},
     },
+    text::Label,
 };
 use std::path::Path;
 

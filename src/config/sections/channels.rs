@@ -11,8 +11,8 @@ use crate::{
         tree::{Node, Value},
         values::{
             SECOND, YEAR, boolean, bytes, bytes_or_infinity, bytes_schema, channel_name, count,
-            duration_between, infinity_schema, integer, is_infinity, one_of, pattern, read_bytes,
-            read_number,
+            duration_between, infinity_schema, integer, is_infinity, labelled, one_of,
+            one_of_words, pattern, read_bytes, read_number,
         },
     },
     model::{
@@ -20,6 +20,7 @@ use crate::{
         priority::{PriorityKind, PriorityUnit},
         target::TargetKind,
     },
+    text::Label,
     text::pattern::NameFilter,
 };
 use serde_json::json;
@@ -30,7 +31,7 @@ const MAX_HORIZON: Duration = Duration::from_secs(10 * YEAR.as_secs());
 
 /// The word for a ready list, or the channels in their order.
 pub(super) fn form() -> Form<Vec<Channel>> {
-    let words: Vec<_> = ChannelPreset::ALL.map(ChannelPreset::label).into();
+    let words = ChannelPreset::labels();
     let (read, described) = (listed(), listed());
     Form::new(
         move |report, node, path, start| match node.text() {
@@ -38,7 +39,7 @@ pub(super) fn form() -> Form<Vec<Channel>> {
             Some(word) => {
                 let preset = ChannelPreset::from_label(word);
                 if preset.is_none() {
-                    let words = ChannelPreset::ALL.map(ChannelPreset::label).join(", ");
+                    let words = ChannelPreset::labels().join(", ");
                     let says =
                         format!("found {}, expected {words} or a list of channels", quoted(word));
                     report.refuse(node.at, path, says);
@@ -84,7 +85,7 @@ fn keys(priority: PriorityKind) -> Vec<Key<Channel>> {
     keys!(Channel {
         "name" => name, Live, channel_name().map(|name| Ok(Arc::from(name)), |name: &Arc<str>| name.to_string()),
             "The channel's name, unique.";
-        "kind" => kind, Live, one_of(TargetKind::WITH_COMPACTION, TargetKind::label),
+        "kind" => kind, Live, one_of_words(labelled(&TargetKind::WITH_COMPACTION)),
             "What the channel takes.";
         "priority" => priority, Live, priority_kind(),
             "How it ranks targets.";
@@ -104,7 +105,7 @@ fn keys(priority: PriorityKind) -> Vec<Key<Channel>> {
             "Targets that the queue of one node holds; default 9999.";
         "concurrency" => concurrency, Live, integer(0..=Channel::MAX_CONCURRENCY),
             "Compactions of the channel at a time on one node, whatever started them; default 1.";
-        "mode" => mode, Live, one_of(Mode::ALL, Mode::label),
+        "mode" => mode, Live, one_of::<Mode>(),
             "Default enforce, but never more than the mode of the whole file.";
         "databases" => databases, Live, names(),
             "Databases that it takes, by patterns; default all.";
@@ -122,9 +123,9 @@ fn described() -> Form<Channel> {
     let is =
         |key: &str, word: &str| json!({"properties": {key: {"const": word}}, "required": [key]});
     let in_bytes = PriorityKind::ALL
-        .into_iter()
+        .iter()
         .filter(|priority| priority.unit() == Some(PriorityUnit::Bytes))
-        .map(PriorityKind::label);
+        .map(|priority| priority.label());
     section(keys(PriorityKind::Slack), |_, _| {}).with_schema(json!({
         "type": "object",
         "required": ["name", "kind"],
@@ -305,10 +306,10 @@ fn check_bounds(channel: &Channel, section: &mut Section<'_, '_>) {
 /// The priority, with what each one means.
 fn priority_kind() -> Form<PriorityKind> {
     let meanings: Vec<_> = PriorityKind::ALL
-        .into_iter()
+        .iter()
         .map(|it| json!({"const": it.label(), "description": it.rule().meaning}))
         .collect();
-    one_of(PriorityKind::ALL, PriorityKind::label).with_schema(json!({"oneOf": meanings}))
+    one_of::<PriorityKind>().with_schema(json!({"oneOf": meanings}))
 }
 
 /// A bound of the priority; of one in bytes, it may be written as a size.

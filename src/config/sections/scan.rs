@@ -18,7 +18,7 @@ pub(super) fn form() -> Form<Scan> {
             "What feeds confirm is read once in this time; never more often than the interval.";
         "scan.fresh_for" => fresh_for, Live, duration(SECOND),
             "Older facts are refused as stale, unless feeds confirm them; default four intervals, never less than three sweeps.";
-        "scan.views" => views, NextSweep, one_of(ScanViews::ALL, ScanViews::label),
+        "scan.views" => views, NextSweep, one_of::<ScanViews>(),
             "auto reads views by their _info, which makes CouchDB create an index that was never built; off never does.";
         "scan.top" => top, NextSweep, integer(0..=100_000),
             "How many databases have series of their own in /metrics for every target; the next as many have only sums.";

@@ -10,7 +10,7 @@ use crate::{
 
 pub(super) fn form() -> Form<Smoosh> {
     let keys = keys!(Smoosh {
-        "smoosh.mode" => mode, Live, one_of(SmooshMode::ALL, SmooshMode::label),
+        "smoosh.mode" => mode, Live, one_of::<SmooshMode>(),
             "coexist counts smoosh's compactions; takeover stops its channels while recliner enforces, and restores them after.";
         "smoosh.takeover" => takeover, Live, list(text()),
             "The channels of smoosh that a takeover stops.";

@@ -10,7 +10,7 @@ use crate::{
 
 pub(super) fn form() -> Form<ViewSettings> {
     let keys = keys!(ViewSettings {
-        "views.enforce" => enforce, Live, one_of(EnforceViews::ALL, EnforceViews::label),
+        "views.enforce" => enforce, Live, one_of::<EnforceViews>(),
             "Which views are compacted: q1, those of databases with one range; all, whole design documents, every copy at once; none.";
     });
     section(keys, |_, _| {})

@@ -9,6 +9,7 @@ use crate::{
         target::TargetKind,
         window::{DAY_NAMES, Days, Window, WindowEnd, parse_time, parse_zone},
     },
+    text::Label,
     text::pattern::{NameFilter, NamePatterns},
 };
 use proptest::prelude::*;

@@ -4,6 +4,7 @@ use super::Group;
 use crate::{
     import::{Finding, NodeChannels, Severity},
     model::channel::Channel,
+    text::Label,
 };
 use std::collections::{BTreeMap, BTreeSet};
 

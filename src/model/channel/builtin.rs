@@ -7,6 +7,7 @@ use crate::{
     text::pattern::NameFilter,
 };
 use std::time::Duration;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// Strict lower bound of a file's size, in bytes.
 pub(super) const DEFAULT_MIN_SIZE: u64 = 1_048_576;
@@ -35,6 +36,8 @@ const BY_RENT: [(&str, TargetKind, PriorityKind); 3] = [
 ];
 
 /// A ready list of channels.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelPreset {
     /// smoosh's seven, which decide as smoosh does.
@@ -44,24 +47,6 @@ pub enum ChannelPreset {
 }
 
 impl ChannelPreset {
-    /// Every list, the default first.
-    pub const ALL: [Self; 2] = [Self::Smoosh, Self::Rent];
-
-    /// The word for it in configuration and flags.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Smoosh => "smoosh",
-            Self::Rent => "rent",
-        }
-    }
-
-    /// The list with this word.
-    #[must_use]
-    pub fn from_label(label: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|preset| preset.label() == label)
-    }
-
     /// Its channels, in the order in which they are tried.
     #[must_use]
     pub fn channels(self) -> Vec<Channel> {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::facts::OptionalU64;
+use crate::{model::facts::OptionalU64, text::Label};
 use proptest::prelude::*;
 
 fn db(file: u64, active: u64, docs: u64, update_seq: u64, compacted_seq: u64) -> Facts {
@@ -140,7 +140,7 @@ fn any_facts() -> impl Strategy<Value = Facts> {
 proptest! {
     #[test]
     fn without_outcomes_the_fitted_rule_stands(facts in any_facts()) {
-        for kind in TargetKind::ALL {
+        for kind in TargetKind::each() {
             let fitted = estimate::fitted_bytes(kind, &facts);
             prop_assert_eq!(Correction::NONE.predicted_bytes(kind, &facts), fitted);
             prop_assert_eq!(Correction::NONE.confidence(kind, &facts), facts.confidence);

@@ -4,6 +4,7 @@
 //! differences between readings of the same state are disagreements.
 
 use super::{FactKind, FactSource, Facts};
+use crate::text::Label;
 use std::time::Duration;
 
 /// The result of comparing two readings of one target.
@@ -40,7 +41,7 @@ pub fn merge(known: &Facts, seen: &Facts) -> (Facts, ReadingComparison) {
         return (*known, verdict);
     }
     let mut all = *seen;
-    for fact in FactKind::ALL {
+    for fact in FactKind::each() {
         let other = known.source_of(fact).is_some_and(|source| source != now.source);
         let unknown = seen.get(fact).get().is_none();
         let newer = fact == FactKind::CompactedSeq && has_newer_compaction(known, seen);

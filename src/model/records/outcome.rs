@@ -2,6 +2,7 @@
 
 use crate::model::target::{TargetId, TargetKind};
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// A compaction that frees less than this share of a file frees nothing: it writes the rest anew in vain.
@@ -14,6 +15,8 @@ pub fn frees_little(file: u64, left: u64) -> bool {
 }
 
 /// Who started a job.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobOwner {
@@ -23,21 +26,9 @@ pub enum JobOwner {
     Other,
 }
 
-impl JobOwner {
-    /// Every owner.
-    pub const ALL: [Self; 2] = [Self::Recliner, Self::Other];
-
-    /// The label in JSON and metric labels.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Recliner => "recliner",
-            Self::Other => "other",
-        }
-    }
-}
-
 /// How a job ended.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobResult {
@@ -56,10 +47,6 @@ pub enum JobResult {
 }
 
 impl JobResult {
-    /// Every ending.
-    pub const ALL: [Self; 6] =
-        [Self::Freed, Self::NothingFreed, Self::Grew, Self::Unmeasured, Self::Failed, Self::Lost];
-
     /// Whether jobs of a kind usually end like this: the sizes of deleted index files are unknown,
     /// and those of a database's file are known.
     #[must_use]
@@ -68,19 +55,6 @@ impl JobResult {
             (_, Self::Failed | Self::Lost) | (TargetKind::View, _) => true,
             (TargetKind::Db, _) => !matches!(self, Self::Unmeasured),
             (TargetKind::Cleanup | TargetKind::Search, _) => matches!(self, Self::Unmeasured),
-        }
-    }
-
-    /// The label in JSON and metric labels.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Freed => "freed",
-            Self::NothingFreed => "nothing_freed",
-            Self::Grew => "grew",
-            Self::Unmeasured => "unmeasured",
-            Self::Failed => "failed",
-            Self::Lost => "lost",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::text::pattern::NamePatterns;
 use std::time::Duration;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 const MIB: u64 = 1 << 20;
 const DAY: u64 = 86_400;
@@ -15,6 +16,8 @@ pub struct ViewSettings {
 
 /// Which views may be compacted over HTTP, where CouchDB compacts every shard of a design
 /// document at once.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EnforceViews {
     /// Only where CouchDB compacts one copy.
@@ -24,21 +27,6 @@ pub enum EnforceViews {
     All,
     /// None.
     None,
-}
-
-impl EnforceViews {
-    /// Every choice, as documentation lists them.
-    pub const ALL: [Self; 3] = [Self::Q1, Self::All, Self::None];
-
-    /// The word in configuration.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Q1 => "q1",
-            Self::All => "all",
-            Self::None => "none",
-        }
-    }
 }
 
 /// How this program and CouchDB's own smoosh share the work.
@@ -70,6 +58,8 @@ pub fn mark_key(channel: &str) -> String {
 }
 
 /// Whether smoosh keeps working alongside this program.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SmooshMode {
     /// It does, and its jobs count towards the limits.
@@ -77,20 +67,6 @@ pub enum SmooshMode {
     Coexist,
     /// Its channels are stopped while this program enforces, and restored after.
     Takeover,
-}
-
-impl SmooshMode {
-    /// Every choice.
-    pub const ALL: [Self; 2] = [Self::Coexist, Self::Takeover];
-
-    /// The word in configuration.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Coexist => "coexist",
-            Self::Takeover => "takeover",
-        }
-    }
 }
 
 /// How changes of databases are followed.

@@ -1,6 +1,7 @@
 //! The text form of a target's identity.
 
 use super::TargetKind;
+use crate::text::Label;
 use couchdb_names::{Engine, ParseSignatureError, Signature, encode_part};
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};

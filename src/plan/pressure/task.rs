@@ -13,6 +13,7 @@ use crate::{
     model::settings::limits,
     table::{NodeIx, Snapshot},
     tasks::publish_if_changed,
+    text::Label,
     text::duration,
 };
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
@@ -192,7 +193,7 @@ impl PressureTask {
         known.log.record(&reading);
         let polled = jobs.polled_nodes.iter().any(|(polled, _)| *polled == node);
         let indexers = polled.then(|| jobs.builds_on(node) as f64);
-        for signal in Signal::ALL {
+        for signal in Signal::each() {
             let value = match signal {
                 Signal::ProbeLatency => reading.latency.map(|latency| latency.as_secs_f64()),
                 Signal::RunQueue => reading.run_queue.map(|length| length as f64),
@@ -234,8 +235,8 @@ impl PressureTask {
             };
             (*ix, pressure)
         });
-        let marks = Signal::ALL.map(|signal| (signal, marks_of(&settings.pressure, signal)));
-        let pressures = Pressures { nodes: nodes.collect(), marks: marks.into() };
+        let marks = Signal::each().map(|signal| (signal, marks_of(&settings.pressure, signal)));
+        let pressures = Pressures { nodes: nodes.collect(), marks: marks.collect() };
         publish_if_changed(&self.pressures, pressures);
     }
 }

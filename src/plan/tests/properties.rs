@@ -66,7 +66,7 @@ fn the_worlds_cover_every_reason_and_every_kind_of_start() {
             (plan.snapshot.target(start.ix).unwrap().kind(), start.node == NodeIx::CLUSTER)
         }));
     }
-    let all = RefusalReason::ALL.into_iter();
+    let all = RefusalReason::each();
     // A target without evidence is not queued.
     let missing: Vec<_> = all
         .filter(|reason| *reason != RefusalReason::NoEvidence && !reasons.contains(reason))

@@ -17,6 +17,7 @@ use crate::{
         pressure::{NodePressure, PressureHold, Pressures, Signal},
     },
     table::{ShardMapEntry, View},
+    text::Label,
 };
 use couchdb_names::{Range, Signature};
 

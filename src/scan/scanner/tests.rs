@@ -20,6 +20,7 @@ use crate::{
         ViewAnswer,
     },
     table::{NodeSmoosh, TableBlock},
+    text::Label,
 };
 use couchdb_names::{Range, Signature};
 use futures::{

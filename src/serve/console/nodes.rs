@@ -9,6 +9,7 @@ use crate::{
     model::rounding::to_bytes,
     plan::Gate,
     serve::report::{GateLine, NodeLine, Planned, PressureLine, SmooshChannelLine, Status},
+    text::Label,
 };
 use maud::{Markup, html};
 use wall_clock::Moment;

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     plan::RefusalReason,
     serve::report::{ChannelWeek, LimitLine, Planned, Queue, Queues, RefusedLine, SuspensionLine},
+    text::Label,
 };
 use maud::{Markup, html};
 use std::collections::BTreeSet;
@@ -49,10 +50,7 @@ pub(in crate::serve) fn queue(answers: &QueueAnswers) -> Page {
 
 /// What a reason of refusal means.
 pub(super) fn meaning(reason: &str) -> &'static str {
-    RefusalReason::ALL
-        .into_iter()
-        .find(|known| known.label() == reason)
-        .map_or("", RefusalReason::meaning)
+    RefusalReason::from_label(reason).map_or("", RefusalReason::meaning)
 }
 
 fn queues(answers: &QueueAnswers) -> Markup {

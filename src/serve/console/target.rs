@@ -17,6 +17,7 @@ use crate::{
     },
     plan::RefusalReason,
     serve::report::{ChannelScore, EventLine, Explained, OutcomeLine, StartLine, Target},
+    text::Label,
 };
 use maud::{Markup, html};
 use wall_clock::Moment;

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     model::{channel::ChannelPreset, rounding::to_bytes},
     serve::report::{OutlookLine, RentProposal, WhatIf},
+    text::Label,
     text::{escape, size::format_size_short},
 };
 use maud::{Markup, html};
@@ -37,7 +38,7 @@ fn forms(given: &Given) -> Markup {
         form.filter method="post" action="what-if" {
             label { "rules" select name="channels" {
                 option value="" { "those in force alone" }
-                @for preset in ChannelPreset::ALL { (choice(given, preset.label(), preset.label())) }
+                @for preset in ChannelPreset::each() { (choice(given, preset.label(), preset.label())) }
                 (choice(given, "smoosh-as-rent", "rent that wastes as much as smoosh"))
             } }
             (days(given))

@@ -16,6 +16,7 @@ use crate::{
         http::api::ValidQuery,
         report::{Advice, AdviceMute, Usage, orders as answers, words},
     },
+    text::Label,
     text::duration,
 };
 use axum::{
@@ -68,8 +69,8 @@ pub(super) async fn usage(
     Extension(turns): Extension<ConcurrencyLimit>,
     ValidQuery(query): ValidQuery<UsageQuery>,
 ) -> Response {
-    let label = query.by.as_deref().unwrap_or(AttributeBy::Database.label());
-    let Some(by) = AttributeBy::ALL.into_iter().find(|by| by.label() == label) else {
+    let label = query.by.as_deref().unwrap_or_else(|| AttributeBy::Database.label());
+    let Some(by) = AttributeBy::from_label(label) else {
         let why = format!("by is {label:?}; write database or design");
         return ApiError::bad(why).into_response();
     };

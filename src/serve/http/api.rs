@@ -22,6 +22,7 @@ use crate::{
     },
     table::TargetIx,
     tasks::unwrap_join,
+    text::Label,
 };
 use axum::{
     Extension,

@@ -47,6 +47,7 @@ use crate::{
         },
     },
     store::journal::{EventType, EventsQuery, HistoryQuery},
+    text::Label,
 };
 use axum::{
     Extension, Router,
@@ -321,11 +322,11 @@ async fn targets(
 fn choices(plan: &Plan) -> Vec<(&'static str, Vec<String>)> {
     let words = |list: &mut dyn Iterator<Item = &str>| list.map(ToOwned::to_owned).collect();
     vec![
-        ("kind", words(&mut TargetKind::ALL.map(TargetKind::label).into_iter())),
+        ("kind", words(&mut TargetKind::labels().into_iter())),
         ("node", words(&mut plan.snapshot.nodes().iter().map(|node| &*node.name))),
         ("channel", words(&mut plan.channels.list.iter().map(|channel| &*channel.name))),
-        ("state", words(&mut TargetState::ALL.map(TargetState::label).into_iter())),
-        ("reason", words(&mut RefusalReason::ALL.map(RefusalReason::label).into_iter())),
+        ("state", words(&mut TargetState::labels().into_iter())),
+        ("reason", words(&mut RefusalReason::labels().into_iter())),
     ]
 }
 
@@ -402,7 +403,7 @@ async fn newest_events(
 ) -> Result<Events, ApiError> {
     let kept = journal_of(state)?;
     if query.types.is_empty() {
-        query.types = EventType::ALL.into_iter().filter(|it| *it != EventType::Updated).collect();
+        query.types = EventType::each().filter(|it| *it != EventType::Updated).collect();
     }
     let last_seq = kept.health().borrow().last_seq;
     let newest = journal::start_at_newest(kept, turns, &mut query).await?;
@@ -491,7 +492,7 @@ async fn jobs(state: &AppState, turns: &ConcurrencyLimit, given: Given) -> Resul
             Ok(Outcomes { limit, outcomes: lines.collect(), next_before })
         }
     };
-    let results = JobResult::ALL.map(JobResult::label).to_vec();
+    let results = JobResult::labels();
     let jobs = Jobs::of(&state.plan.borrow().clone());
     Ok(console::jobs(&JobAnswers { jobs, outcomes, given, results, now }))
 }
@@ -510,6 +511,6 @@ async fn events(
         Err(none) => Err(none.why),
         Ok(_) => Ok(newest_events(state, turns, query).await?),
     };
-    let types = EventType::ALL.map(EventType::label).to_vec();
+    let types = EventType::labels();
     Ok(console::events(&EventFilter { given, types }, &found, now))
 }

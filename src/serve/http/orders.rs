@@ -13,6 +13,7 @@ use crate::{
     plan::Refusal,
     serve::report::MissLine,
     table::TargetIx,
+    text::Label,
 };
 use tokio::sync::oneshot;
 use wall_clock::Moment;

@@ -9,12 +9,14 @@ use crate::{
     serve::report::{self, words},
     store::journal::{EventType, EventsQuery, HistoryQuery},
     table::{TargetIx, TargetRef},
+    text::Label,
     text::{duration, size},
 };
 use hashbrown::HashMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use std::{borrow::Cow, time::Duration};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// The default and the maximum number of targets per response.
@@ -182,7 +184,7 @@ macro_rules! words_of_parameter {
     };
 }
 
-words_of_parameter!(SortName, "Sort", Sort::ALL.map(Sort::label));
+words_of_parameter!(SortName, "Sort", Sort::labels());
 words_of_parameter!(OrderName, "Order", [ASCENDING, DESCENDING]);
 
 const ASCENDING: &str = "asc";
@@ -196,9 +198,13 @@ pub(super) struct PageRange {
 }
 
 /// What a list of targets is sorted by.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
+    #[strum(serialize = "reclaimable_bytes")]
     Reclaimable,
+    #[strum(serialize = "file_bytes")]
     File,
     Ratio,
     Priority,
@@ -209,30 +215,6 @@ enum Sort {
 }
 
 impl Sort {
-    const ALL: [Self; 8] = [
-        Self::Reclaimable,
-        Self::File,
-        Self::Ratio,
-        Self::Priority,
-        Self::Db,
-        Self::Node,
-        Self::Kind,
-        Self::Channel,
-    ];
-
-    const fn label(self) -> &'static str {
-        match self {
-            Self::Reclaimable => "reclaimable_bytes",
-            Self::File => "file_bytes",
-            Self::Ratio => "ratio",
-            Self::Priority => "priority",
-            Self::Db => "db",
-            Self::Node => "node",
-            Self::Kind => "kind",
-            Self::Channel => "channel",
-        }
-    }
-
     /// Whether it begins with the greatest unless asked otherwise.
     const fn is_of_numbers(self) -> bool {
         matches!(self, Self::Reclaimable | Self::File | Self::Ratio | Self::Priority)
@@ -266,11 +248,8 @@ impl HistoryParameters {
     /// A parameter with an invalid value.
     pub(super) fn read(self, now: Moment) -> Result<HistoryQuery, String> {
         let result = self.result.as_deref().map(|label| {
-            JobResult::ALL.into_iter().find(|it| it.label() == label).ok_or_else(|| {
-                format!(
-                    "{label:?} is not a result; results: {}",
-                    JobResult::ALL.map(JobResult::label).join(", ")
-                )
+            JobResult::from_label(label).ok_or_else(|| {
+                format!("{label:?} is not a result; results: {}", JobResult::labels().join(", "))
             })
         });
         Ok(HistoryQuery {
@@ -326,7 +305,7 @@ impl EventsParameters {
             self.types.as_deref().unwrap_or_default().split(',').filter(|it| !it.is_empty());
         let types = types.map(|label| {
             EventType::from_label(label).ok_or_else(|| {
-                let known = EventType::ALL.map(EventType::label).join(", ");
+                let known = EventType::labels().join(", ");
                 format!("{label:?} is not an event type; types: {known}")
             })
         });
@@ -403,8 +382,8 @@ impl TargetQuery {
             Some(other) => return Err(format!("order is {other:?}: use asc or desc")),
         };
         let Some(label) = self.sort.as_deref() else { return Ok(None) };
-        let sort = Sort::ALL.into_iter().find(|sort| sort.label() == label).ok_or_else(|| {
-            let known = Sort::ALL.map(Sort::label).join(", ");
+        let sort = Sort::from_label(label).ok_or_else(|| {
+            let known = Sort::labels().join(", ");
             format!("cannot sort by {label:?}: use one of {known}")
         })?;
         Ok(Some((sort, order.unwrap_or_else(|| !sort.is_of_numbers()))))
@@ -424,8 +403,8 @@ impl TargetQuery {
             })
         });
         let reason = self.reason.as_deref().map(|label| {
-            RefusalReason::ALL.into_iter().find(|reason| reason.label() == label).ok_or_else(|| {
-                let known = RefusalReason::ALL.map(RefusalReason::label).join(", ");
+            RefusalReason::from_label(label).ok_or_else(|| {
+                let known = RefusalReason::labels().join(", ");
                 format!("{label:?} is not a reason for which targets wait; reasons: {known}")
             })
         });

@@ -22,6 +22,7 @@ use crate::{
     serve::report::{Conflict, MAX_DAYS, ProposedHorizon, RentProposal, WhatIf, WhatIfQuestion},
     sources::node_settings::NodeSettings,
     table::NodeIx,
+    text::Label,
     what_if::{Forecast, Policy, Present, Proposal, StopFlag},
 };
 use axum::{
@@ -185,7 +186,7 @@ fn in_force(plan: &Plan) -> Policy {
 /// These rules with one of the ready lists of channels.
 fn preset(word: &str, rules: &Policy) -> Result<Policy, ApiError> {
     let Some(preset) = ChannelPreset::from_label(word) else {
-        let words = ChannelPreset::ALL.map(ChannelPreset::label).join(", ");
+        let words = ChannelPreset::labels().join(", ");
         return Err(ApiError::bad(format!(
             "channels is {word:?}; it must be {words} or {SMOOSH_AS_RENT}"
         )));

@@ -4,6 +4,7 @@ use super::words::{self, Word};
 use crate::{
     advice::{AdviceView, EvidenceValue, Piece, Remedy, Waste, rules},
     model::{channel::Mode, records::Mute},
+    text::Label,
     text::{counted, size::format_size_short},
 };
 use schemars::JsonSchema;

@@ -1,7 +1,10 @@
 //! Indexes that lag behind their documents.
 
 use super::{words, words::Word};
-use crate::act::warmer::{self, BuildStatus};
+use crate::{
+    act::warmer::{self, BuildStatus},
+    text::Label,
+};
 use couchdb_client::Route;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

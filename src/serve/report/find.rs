@@ -4,6 +4,7 @@ use crate::{
     model::target::{TargetId, TargetKind, TargetSelector},
     plan::Plan,
     table::{DbIx, DbName, TargetIx, TargetRef},
+    text::Label,
 };
 
 /// How alike a name has to be to what was typed, from 0 to 1, to be suggested.

@@ -3,6 +3,7 @@
 use super::{Advice, Planned, Space, Status, TakeoverLine};
 use crate::{
     plan::RefusalReason,
+    text::Label,
     text::{counted, grouped, listed},
 };
 

@@ -5,6 +5,7 @@ use crate::{
     jobs::{Job, JobKind},
     plan::Plan,
     table::NodeIx,
+    text::Label,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

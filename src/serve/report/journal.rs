@@ -4,6 +4,7 @@ use super::{Listing, words, words::Word};
 use crate::{
     model::records::Outcome,
     store::journal::{EventDetails, EventSummary, JournalEvent, OverriddenSetting},
+    text::Label,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};

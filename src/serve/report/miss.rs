@@ -10,6 +10,7 @@ use crate::{
     },
     plan::Plan,
     table::TargetRef,
+    text::Label,
     text::size,
 };
 use schemars::JsonSchema;

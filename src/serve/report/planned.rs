@@ -4,6 +4,7 @@ use super::{Builds, OrderLine, RefusalLine, SuspensionLine, why, words, words::W
 use crate::{
     plan::{Decision, Gate, Plan, PlannedStart, Refusal, RefusalReason},
     table::{NodeIx, TargetIx, TargetRef},
+    text::Label,
 };
 use couchdb_client::Address;
 use hashbrown::HashSet;
@@ -239,7 +240,7 @@ impl Planned {
 
 /// The gates of a node that are closed.
 fn closed_gates(plan: &Plan, at: NodeIx, name: &str) -> impl Iterator<Item = GateLine> {
-    Gate::ALL.into_iter().filter_map(move |gate| {
+    Gate::each().filter_map(move |gate| {
         let refusal = plan.gate_refusal(gate, at)?;
         Some(GateLine {
             node: name.to_owned(),

@@ -13,6 +13,7 @@ use crate::{
     model::rounding::to_bytes,
     plan::Plan,
     table::DbIx,
+    text::Label,
     text::{counted, duration, listed, size::format_size_short},
 };
 use schemars::JsonSchema;

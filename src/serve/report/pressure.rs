@@ -4,6 +4,7 @@ use super::{words, words::Word};
 use crate::{
     plan::pressure::{Pressures, Signal},
     table::{NodeIx, NodeSmoosh},
+    text::Label,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

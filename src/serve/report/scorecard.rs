@@ -6,6 +6,7 @@ use crate::{
         records::{ScorecardHour, ScorecardSide},
         rounding::to_bytes,
     },
+    text::Label,
     text::{duration, size},
     what_if::scorecard::{ScorecardState, ScorecardView},
 };

@@ -4,6 +4,7 @@ use super::words::{self, Word};
 use crate::{
     advice::{AttributeBy, Attributed, AttributedBytes, attribute},
     table::Snapshot,
+    text::Label,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -3,6 +3,7 @@
 use super::{words, words::Word};
 use crate::{
     model::{channel::Channels, target::TargetKind},
+    text::Label,
     text::{duration, size},
     what_if::{Answer, Evidence, KeptHorizon, Outlook, SAMPLES, Undone, VolumeOutlook, WasteFit},
 };

@@ -10,6 +10,7 @@ use crate::{
     },
     plan::{MAX_COUNTED_WORK, Plan, Refusal, RefusalReason, SlotReservation},
     table::TargetRef,
+    text::Label,
     text::{duration, size},
 };
 use std::time::Duration;

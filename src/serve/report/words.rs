@@ -17,6 +17,7 @@ use crate::{
     },
     plan,
     store::journal,
+    text::Label,
     what_if::{self, scorecard},
 };
 use couchdb_names::Engine as SearchEngine;
@@ -48,82 +49,82 @@ macro_rules! vocabularies {
 
 vocabularies! {
     /// What is compacted, or built.
-    Kind: target::TargetKind::ALL.map(target::TargetKind::label);
+    Kind: target::TargetKind::labels();
     /// How a target compares with the shard map.
-    State: TargetState::ALL.map(TargetState::label);
+    State: TargetState::labels();
     /// What builds a search index.
     Engine: SearchEngine::ALL.map(SearchEngine::label);
     /// Who measured a fact: CouchDB over HTTP, or the headers of its files.
-    Source: FactSource::ALL.map(FactSource::label);
+    Source: FactSource::labels();
     /// How far the prediction can be trusted.
     Confidence: ["high", "low", "learned"];
     /// Why facts count as fresh.
     Fresh: [plan::Freshness::RecentlyMeasured.label(), plan::Freshness::ConfirmedByFeeds.label()];
     /// Why a target does not start.
-    RefusalReason: plan::RefusalReason::ALL.map(plan::RefusalReason::label);
+    RefusalReason: plan::RefusalReason::labels();
     /// Why a channel does not take a target.
-    MissReason: score::MissReason::ALL.map(score::MissReason::label);
+    MissReason: score::MissReason::labels();
     /// What the numbers of a miss count.
     MissUnit: [PriorityUnit::Ratio.label(), PriorityUnit::Bytes.label(), "changes"];
     /// How a channel ranks targets.
-    Priority: PriorityKind::ALL.map(PriorityKind::label);
+    Priority: PriorityKind::labels();
     /// Why the header of a file could not be used.
-    ProblemReason: HeaderProblem::ALL.map(HeaderProblem::label);
+    ProblemReason: HeaderProblem::labels();
     /// What recliner does: start compactions, or only say which it would start.
-    Mode: channel::Mode::ALL.map(channel::Mode::label);
+    Mode: channel::Mode::labels();
     /// A gate that can hold back all starts on a node.
-    Gate: plan::Gate::ALL.map(plan::Gate::label);
+    Gate: plan::Gate::labels();
     /// A signal of pressure on a node.
-    Signal: plan::pressure::Signal::ALL.map(plan::pressure::Signal::label);
+    Signal: plan::pressure::Signal::labels();
     /// What the numbers of a signal count.
-    SignalUnit: plan::pressure::Signal::ALL.map(plan::pressure::Signal::unit);
+    SignalUnit: plan::pressure::Signal::each().map(plan::pressure::Signal::unit).collect::<Vec<_>>();
     /// What makes the numbers of a start less certain.
-    Caveat: plan::Caveat::ALL.map(plan::Caveat::label);
+    Caveat: plan::Caveat::labels();
     /// What is known of CouchDB's own compaction daemon on a node.
     Smoosh: ["no_direct_address", "not_offered", "failed", "up"];
     /// Whose settings are shown: the cluster's, or the defaults of CouchDB's code.
     SmooshSettings: ["cluster", "defaults"];
     /// How waste compares with smoosh's: within a tenth, the nearest found, more with every horizon, the
     /// same with any longer horizon, or too little to choose a horizon by.
-    WasteFit: what_if::WasteFit::ALL.map(what_if::WasteFit::label);
+    WasteFit: what_if::WasteFit::labels();
     /// Who started a job.
-    Owner: JobOwner::ALL.map(JobOwner::label);
+    Owner: JobOwner::labels();
     /// What a job does.
     Work: ["compaction", "build"];
     /// How far a job is.
     Phase: ["starting", "running", "suspended", "ending"];
     /// How a job ended.
-    Ended: JobResult::ALL.map(JobResult::label);
+    Ended: JobResult::labels();
     /// What kind of event this is.
-    EventType: journal::EventType::ALL.map(journal::EventType::label);
+    EventType: journal::EventType::labels();
     /// Why an index is built: it lags far behind, or a little.
-    BuildClass: warmer::BuildClass::ALL.map(warmer::BuildClass::label);
+    BuildClass: warmer::BuildClass::labels();
     /// What is done about an index that lags.
     BuildDecision: ["starts", "builds", "waits"];
     /// Why an index that lags waits.
-    BuildReason: warmer::BuildRefusal::ALL.map(warmer::BuildRefusal::label);
+    BuildReason: warmer::BuildRefusal::labels();
     /// What the scorecard of advice does.
-    ScorecardState: scorecard::ScorecardState::ALL.map(scorecard::ScorecardState::label);
+    ScorecardState: scorecard::ScorecardState::labels();
     /// What kind of advice this is.
     AdviceCode: advice::rules().map(|rule| rule.code).collect::<Vec<_>>();
     /// What bytes are attributed to.
-    AttributeBy: advice::AttributeBy::ALL.map(advice::AttributeBy::label);
+    AttributeBy: advice::AttributeBy::labels();
     /// How much advice matters.
-    Severity: advice::Severity::ALL.map(advice::Severity::label);
+    Severity: advice::Severity::labels();
     /// What advice is about.
     AdviceSubjectKind: advice::Subject::KINDS;
     /// What following advice is worth.
     AdviceGainKind: advice::Gain::KINDS;
     /// What kind of remedy this is.
-    RemedyKind: advice::RemedyKind::ALL.map(advice::RemedyKind::label);
+    RemedyKind: advice::RemedyKind::labels();
     /// What deploying a design document builds.
-    PreflightBuild: advice::preflight::BuildKind::ALL.map(advice::preflight::BuildKind::label);
+    PreflightBuild: advice::preflight::BuildKind::labels();
     /// What the size of a new index rests on.
-    PreflightBasis: advice::preflight::SizeBasis::ALL.map(advice::preflight::SizeBasis::label);
+    PreflightBasis: advice::preflight::SizeBasis::labels();
     /// How a view differs from the present document.
     ViewChange: advice::preflight::ViewChange::LABELS;
     /// Whether a new index fits on a node.
-    SpaceVerdict: advice::preflight::SpaceVerdict::ALL.map(advice::preflight::SpaceVerdict::label);
+    SpaceVerdict: advice::preflight::SpaceVerdict::labels();
     /// What kind of error this is.
     ErrorType: super::ERROR_TYPES;
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     model::{channel::Mode, records::JournalFailure},
     store::journal::{ClusterIdentity, DirectoryStorage, EventDetails, JournalTask},
+    text::Label,
 };
 use serde_json::Value;
 

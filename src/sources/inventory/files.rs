@@ -15,6 +15,7 @@ use crate::{
     model::facts::{
         FactFlags, FactSource as MeasuredBy, Facts, Measurement, OptionalU64 as Number, Overhead,
     },
+    text::Label,
 };
 use futures::{
     FutureExt as _, StreamExt as _,

@@ -10,6 +10,7 @@ use crate::model::{
 };
 use couchdb_client::wire::DbChange;
 use serde::{Deserialize, Serialize};
+use strum::{EnumDiscriminants, EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// One recorded event.
@@ -23,8 +24,14 @@ pub struct JournalEvent {
 }
 
 /// What happened, with its details. The names of variants and fields are part of the JSON API.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, EnumDiscriminants)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[strum_discriminants(
+    name(EventType),
+    doc = "The types of events.",
+    derive(PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray),
+    strum(serialize_all = "snake_case")
+)]
 pub enum EventDetails {
     /// A target entered a queue.
     Queued {
@@ -225,125 +232,11 @@ pub struct OverriddenSetting {
     pub was: Option<String>,
 }
 
-/// The types of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EventType {
-    /// A target entered a queue.
-    Queued,
-    /// A target is refused for a new reason.
-    Refused,
-    /// More events than were recorded individually.
-    Omitted,
-    /// A start was decided.
-    Started,
-    /// A decided start did not happen.
-    NotStarted,
-    /// A job ended.
-    Finished,
-    /// Starts were suspended.
-    Suspended,
-    /// Starts were resumed.
-    Resumed,
-    /// An operator ordered a compaction.
-    Ordered,
-    /// An order expired.
-    Lapsed,
-    /// A target was quarantined.
-    Quarantined,
-    /// A target was released from quarantine.
-    Released,
-    /// A smoosh setting was overridden.
-    TakenOver,
-    /// A smoosh setting was restored.
-    Restored,
-    /// CouchDB was asked to build a view index.
-    IndexBuildStarted,
-    /// An index build ended.
-    IndexBuildFinished,
-    /// A rule found something.
-    AdviceGiven,
-    /// A rule does not find it any more.
-    AdviceGone,
-    /// An operator muted advice.
-    AdviceMuted,
-    /// Muted advice counts again.
-    AdviceUnmuted,
-    /// A database was created.
-    Created,
-    /// A database was written to.
-    Updated,
-    /// A database was deleted.
-    Deleted,
-}
-
 impl EventType {
-    /// Every type.
-    pub const ALL: [Self; 23] = [
-        Self::Queued,
-        Self::Refused,
-        Self::Omitted,
-        Self::Started,
-        Self::NotStarted,
-        Self::Finished,
-        Self::Suspended,
-        Self::Resumed,
-        Self::Ordered,
-        Self::Lapsed,
-        Self::Quarantined,
-        Self::Released,
-        Self::TakenOver,
-        Self::Restored,
-        Self::IndexBuildStarted,
-        Self::IndexBuildFinished,
-        Self::AdviceGiven,
-        Self::AdviceGone,
-        Self::AdviceMuted,
-        Self::AdviceUnmuted,
-        Self::Created,
-        Self::Updated,
-        Self::Deleted,
-    ];
-
-    /// The value in JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Refused => "refused",
-            Self::Omitted => "omitted",
-            Self::Started => "started",
-            Self::NotStarted => "not_started",
-            Self::Finished => "finished",
-            Self::Suspended => "suspended",
-            Self::Resumed => "resumed",
-            Self::Ordered => "ordered",
-            Self::Lapsed => "lapsed",
-            Self::Quarantined => "quarantined",
-            Self::Released => "released",
-            Self::TakenOver => "taken_over",
-            Self::Restored => "restored",
-            Self::IndexBuildStarted => "index_build_started",
-            Self::IndexBuildFinished => "index_build_finished",
-            Self::AdviceGiven => "advice_given",
-            Self::AdviceGone => "advice_gone",
-            Self::AdviceMuted => "advice_muted",
-            Self::AdviceUnmuted => "advice_unmuted",
-            Self::Created => "created",
-            Self::Updated => "updated",
-            Self::Deleted => "deleted",
-        }
-    }
-
     /// Whether the event is about a database rather than about this program.
     #[must_use]
     pub const fn is_database_event(self) -> bool {
         matches!(self, Self::Created | Self::Updated | Self::Deleted)
-    }
-
-    /// The type with this JSON value.
-    #[must_use]
-    pub fn from_label(label: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.label() == label)
     }
 }
 
@@ -405,32 +298,8 @@ impl EventDetails {
 
     /// Type of the event.
     #[must_use]
-    pub const fn event_type(&self) -> EventType {
-        match self {
-            Self::Queued { .. } => EventType::Queued,
-            Self::Refused { .. } => EventType::Refused,
-            Self::Omitted { .. } => EventType::Omitted,
-            Self::Started { .. } => EventType::Started,
-            Self::NotStarted { .. } => EventType::NotStarted,
-            Self::Finished { .. } => EventType::Finished,
-            Self::Suspended { .. } => EventType::Suspended,
-            Self::Resumed { .. } => EventType::Resumed,
-            Self::Ordered { .. } => EventType::Ordered,
-            Self::Lapsed { .. } => EventType::Lapsed,
-            Self::Quarantined { .. } => EventType::Quarantined,
-            Self::Released { .. } => EventType::Released,
-            Self::TakenOver(_) => EventType::TakenOver,
-            Self::Restored(_) => EventType::Restored,
-            Self::IndexBuildStarted { .. } => EventType::IndexBuildStarted,
-            Self::IndexBuildFinished { .. } => EventType::IndexBuildFinished,
-            Self::AdviceGiven { .. } => EventType::AdviceGiven,
-            Self::AdviceGone { .. } => EventType::AdviceGone,
-            Self::AdviceMuted { .. } => EventType::AdviceMuted,
-            Self::AdviceUnmuted { .. } => EventType::AdviceUnmuted,
-            Self::Created { .. } => EventType::Created,
-            Self::Updated { .. } => EventType::Updated,
-            Self::Deleted { .. } => EventType::Deleted,
-        }
+    pub fn event_type(&self) -> EventType {
+        self.into()
     }
 }
 
@@ -457,6 +326,7 @@ mod scope_text {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::Label;
 
     #[test]
     fn an_event_is_one_flat_object_with_its_type() {
@@ -529,13 +399,12 @@ mod tests {
             EventDetails::Deleted { db: "orders".into() },
         ];
         assert_eq!(all.len(), EventType::ALL.len());
-        for (what, kind) in all.into_iter().zip(EventType::ALL) {
+        for (what, kind) in all.into_iter().zip(EventType::each()) {
             assert_eq!(what.event_type(), kind);
             let event = JournalEvent { at: Moment::from_unix(9), details: what };
             let json = serde_json::to_value(&event).unwrap();
             assert_eq!(json["type"], kind.label());
             assert_eq!(json["at"], 9);
-            assert_eq!(EventType::from_label(kind.label()), Some(kind));
             assert_eq!(serde_json::from_value::<JournalEvent>(json).unwrap(), event);
         }
     }

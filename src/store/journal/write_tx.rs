@@ -15,14 +15,17 @@ use super::{
         SUSPENSIONS, TARGET_RECORDS, TableCounts,
     },
 };
-use crate::model::{
-    records::{
-        AdviceKey, AdviceRecord, CompactionOrder, CorrectionKey, CorrectionRecord, Intent,
-        IntentKey, Mute, Outcome, ScorecardChange, StateChange, Suspension, SuspensionScope,
-        TargetRecord,
+use crate::{
+    model::{
+        records::{
+            AdviceKey, AdviceRecord, CompactionOrder, CorrectionKey, CorrectionRecord, Intent,
+            IntentKey, Mute, Outcome, ScorecardChange, StateChange, Suspension, SuspensionScope,
+            TargetRecord,
+        },
+        settings::work::{self, Keep},
+        target::TargetId,
     },
-    settings::work::{self, Keep},
-    target::TargetId,
+    text::Label,
 };
 use redb::{AccessGuard, Error, ReadableTable as _, Table, WriteTransaction};
 use serde::Serialize;

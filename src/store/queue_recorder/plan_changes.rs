@@ -13,6 +13,7 @@ pub use groups::{ChangeEntry, PlanChanges};
 use crate::{
     plan::{RefusalEnd, RefusalReason},
     table::{NodeIx, TargetIx},
+    text::Label,
 };
 use groups::ChangeGroups;
 use std::{collections::BTreeMap, time::Duration};

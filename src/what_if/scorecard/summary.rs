@@ -2,9 +2,12 @@
 
 use crate::model::records::{HourNumber, ScorecardHour, hour_begin, hour_of};
 use std::collections::BTreeMap;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// What the scorecard does.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScorecardState {
     /// It waits for the first sizes.
@@ -14,21 +17,6 @@ pub enum ScorecardState {
     Advising,
     /// It rests, because recliner enforces everything, and keeps what it has.
     Enforcing,
-}
-
-impl ScorecardState {
-    /// Every state.
-    pub const ALL: [Self; 3] = [Self::Waiting, Self::Advising, Self::Enforcing];
-
-    /// The label in JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Advising => "advising",
-            Self::Enforcing => "enforcing",
-        }
-    }
 }
 
 /// What advised compactions add up to since the process started.

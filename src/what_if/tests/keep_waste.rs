@@ -1,7 +1,10 @@
 //! Horizons that keep waste, compared with the law of the square root.
 
 use super::*;
-use crate::model::{priority::PriorityKind, rounding::to_bytes};
+use crate::{
+    model::{priority::PriorityKind, rounding::to_bytes},
+    text::Label,
+};
 use proptest::prelude::*;
 
 /// A view of a database of its own: live bytes and garbage a day, in MiB.

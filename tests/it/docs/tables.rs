@@ -11,6 +11,7 @@ use recliner::{
     model::score::MissReason,
     plan::{RefusalEnd, RefusalReason},
     serve::http::{families, openapi},
+    text::Label,
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,10 +29,10 @@ fn the_book_has_the_metrics() {
 
 #[test]
 fn the_book_has_the_reasons() {
-    let misses = MissReason::ALL.map(|it| [codes([it.label()]), it.because().to_owned()]);
-    let refusals = RefusalReason::ALL
+    let misses = MissReason::each().map(|it| [codes([it.label()]), it.because().to_owned()]);
+    let refusals = RefusalReason::each()
         .map(|it| [codes([it.label()]), it.because().to_owned(), it.ends_when().to_owned()]);
-    let waits = RefusalReason::ALL.into_iter().filter(|it| match it.ends_with() {
+    let waits = RefusalReason::each().filter(|it| match it.ends_with() {
         RefusalEnd::Turn | RefusalEnd::Measurement => it.holds_orders(),
         RefusalEnd::Change => false,
     });
@@ -43,7 +44,7 @@ fn the_book_has_the_reasons() {
 
 #[test]
 fn the_book_has_the_reasons_of_indexes() {
-    let rows = BuildRefusal::ALL.map(|it| [codes([it.label()]), it.because().to_owned()]);
+    let rows = BuildRefusal::each().map(|it| [codes([it.label()]), it.because().to_owned()]);
     let heads = ["reason", "an index that lags is not built because"];
     hold("indexes.md", &[("waits", table(heads, rows))]);
 }

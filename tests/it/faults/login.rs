@@ -9,6 +9,7 @@ use couchdb_sim::{Config, Database, Design, Role, User};
 use recliner::{
     config::Flags,
     model::target::{TargetKind, TargetState},
+    text::Label,
 };
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::sleep;

@@ -10,6 +10,7 @@ use metrics_text::MetricType;
 use recliner::{
     model::{channel::Mode, records::JobResult},
     plan::{Gate, RefusalReason},
+    text::Label,
 };
 use serde::Deserialize;
 use std::{
@@ -102,13 +103,14 @@ pub(crate) fn unknown_names(reading: &Reading) -> Vec<String> {
 
 /// Every value of a label whose values are a closed set.
 fn closed_set(label: &str) -> Option<BTreeSet<&'static str>> {
-    Some(match label {
-        "mode" => Mode::ALL.iter().map(|it| it.label()).collect(),
-        "gate" => Gate::ALL.iter().map(|it| it.label()).collect(),
-        "result" => JobResult::ALL.iter().map(|it| it.label()).collect(),
-        "decision" => RefusalReason::ALL.iter().map(|it| it.label()).chain(["start"]).collect(),
+    let labels = match label {
+        "mode" => Mode::labels(),
+        "gate" => Gate::labels(),
+        "result" => JobResult::labels(),
+        "decision" => [RefusalReason::labels(), vec!["start"]].concat(),
         _ => return None,
-    })
+    };
+    Some(labels.into_iter().collect())
 }
 
 fn read(rule: &Rule) -> Reading {

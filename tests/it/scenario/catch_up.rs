@@ -3,9 +3,12 @@
 
 use super::*;
 use couchdb_sim::Compaction;
-use recliner::model::{
-    facts::Facts,
-    records::{JobOwner, JobResult, SuspensionScope},
+use recliner::{
+    model::{
+        facts::Facts,
+        records::{JobOwner, JobResult, SuspensionScope},
+    },
+    text::Label,
 };
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use super::*;
 use couchdb_sim::Compaction;
-use recliner::model::records::SuspensionScope;
+use recliner::{model::records::SuspensionScope, text::Label};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -2,7 +2,7 @@
 //! verifies the table in the module's documentation.
 
 use super::{super::*, reclaimable_bytes};
-use crate::model::facts::OptionalU64;
+use crate::{model::facts::OptionalU64, text::Label};
 use std::{collections::BTreeMap, fmt::Write as _};
 
 /// The table in the module's documentation.

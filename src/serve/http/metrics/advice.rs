@@ -1,6 +1,9 @@
 //! What recliner advises.
 
-use crate::advice::{AdviceView, rules};
+use crate::{
+    advice::{AdviceView, rules},
+    text::Label,
+};
 use metrics_text::{Writer, families};
 use wall_clock::Moment;
 

@@ -1,6 +1,9 @@
 //! View and search indexes that lag behind their databases, and their builds.
 
-use crate::act::warmer::{BuildClass, BuildResult, IndexBuilds};
+use crate::{
+    act::warmer::{BuildClass, BuildResult, IndexBuilds},
+    text::Label,
+};
 use hashbrown::HashSet;
 use metrics_text::{Writer, families};
 
@@ -49,18 +52,18 @@ pub(super) fn write(writer: &mut Writer, builds: &IndexBuilds) {
         [(&INDEX_BUILDS_RUNNING, &builds.running), (&INDEX_BUILDS_WAITING, &builds.waiting)]
     {
         let mut samples = writer.family(family);
-        for class in BuildClass::ALL {
+        for class in BuildClass::each() {
             samples.sample(&[class.label()], counts.get(&class).copied().unwrap_or_default());
         }
     }
     writer.family(&INDEX_BUILDS_STALLED).sample(&[], builds.stalled);
     let mut samples = writer.family(&INDEX_BUILDS_STARTED);
-    for class in BuildClass::ALL {
+    for class in BuildClass::each() {
         samples.sample(&[class.label()], builds.started.get(&class).copied().unwrap_or_default());
     }
     let mut samples = writer.family(&INDEX_BUILDS_FINISHED);
-    for class in BuildClass::ALL {
-        for ending in BuildResult::ALL {
+    for class in BuildClass::each() {
+        for ending in BuildResult::each() {
             let count = builds.finished.get(&(class, ending)).copied().unwrap_or_default();
             samples.sample(&[class.label(), ending.label()], count);
         }

@@ -8,6 +8,7 @@ use crate::{
     model::target::TargetKind,
     plan::Plan,
     table::{DbIx, ExportedDatabase, FileSums, NodeIx, Snapshot, TargetIx, TargetRef},
+    text::Label,
 };
 use couchdb_names::{Range, RangeText};
 use hashbrown::{HashMap, HashSet};

@@ -5,6 +5,7 @@ use crate::{
     model::records::SuspensionScope,
     plan::{Gate, Plan},
     table::NodeIx,
+    text::Label,
 };
 use metrics_text::{Writer, families};
 
@@ -79,7 +80,7 @@ fn gates(writer: &mut Writer, plan: &Plan) {
         Gate::Mode | Gate::Suspended | Gate::Journal | Gate::Ramp | Gate::Duty => true,
     };
     let states: Vec<_> = served_nodes(plan)
-        .flat_map(|(ix, node)| Gate::ALL.map(|gate| (ix, node, gate)))
+        .flat_map(|(ix, node)| Gate::each().map(move |gate| (ix, node, gate)))
         .filter(|(ix, _, gate)| known(*gate, *ix))
         .map(|(ix, node, gate)| (&node.name, gate, plan.gate_refusal(gate, ix)))
         .collect();

@@ -9,6 +9,7 @@ use crate::{
     model::target::{TargetKind, TargetState},
     plan::Plan,
     table::{DiskUsage, Node, TargetSums},
+    text::Label,
 };
 use metrics_text::{Writer, families};
 

@@ -10,6 +10,7 @@ use crate::{
     },
     plan::Plan,
     table::NodeIx,
+    text::Label,
 };
 use couchdb_names::ShardName;
 use hashbrown::HashSet;
@@ -78,7 +79,7 @@ fn running(writer: &mut Writer, plan: &Plan) {
     let mut rows = BTreeMap::new();
     for (node, _) in &jobs.polled_nodes {
         for kind in LISTED {
-            for owner in JobOwner::ALL {
+            for owner in JobOwner::each() {
                 rows.insert((*node, kind, owner), 0_u64);
             }
         }
@@ -153,8 +154,7 @@ fn starts_and_ends(writer: &mut Writer, plan: &Plan, counts: &JobCounters) {
             started.insert((&node.name, &channel.name, channel.kind), 0);
         }
     }
-    let endings =
-        |kind: TargetKind| JobResult::ALL.into_iter().filter(move |it| it.is_usual_for(kind));
+    let endings = |kind: TargetKind| JobResult::each().filter(move |it| it.is_usual_for(kind));
     let mut finished: BTreeMap<((&str, &str, TargetKind), JobResult), u64> = started
         .keys()
         .flat_map(|place| endings(place.2).map(|ending| ((*place, ending), 0)))

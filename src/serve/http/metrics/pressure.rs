@@ -3,6 +3,7 @@
 use crate::{
     plan::pressure::{Pressures, Signal},
     table::Snapshot,
+    text::Label,
 };
 use metrics_text::{Family, Writer, families};
 
@@ -29,7 +30,7 @@ const fn family(signal: Signal) -> &'static Family<1> {
 
 /// A signal that could not be read has no sample.
 pub(super) fn write(writer: &mut Writer, pressures: &Pressures, snapshot: &Snapshot) {
-    for signal in Signal::ALL {
+    for signal in Signal::each() {
         let mut samples = writer.family(family(signal));
         for (ix, pressure) in &pressures.nodes {
             let reading = pressure.signals.get(&signal);

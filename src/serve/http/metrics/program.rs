@@ -1,7 +1,7 @@
 //! The process itself: its build, mode, configuration and certificates.
 
 use super::Scrape;
-use crate::model::channel::Mode;
+use crate::{model::channel::Mode, text::Label};
 use couchdb_client::CertificateEnds;
 use metrics_text::{Writer, families};
 
@@ -28,13 +28,13 @@ pub(super) fn write(writer: &mut Writer, scrape: &Scrape) {
     let Scrape { plan, config, about, .. } = scrape;
     writer.family(&BUILD_INFO).sample(&[about.version, about.revision, about.date], 1_u64);
     let mut samples = writer.family(&MODE);
-    for mode in Mode::ALL {
+    for mode in Mode::each() {
         samples.sample(&[mode.label()], mode == config.mode);
     }
     let mut samples = writer.family(&CHANNEL_MODE);
     for channel in &plan.channels.list {
         let in_force = channel.mode.more_cautious(config.mode);
-        for mode in Mode::ALL {
+        for mode in Mode::each() {
             samples.sample(&[&channel.name, mode.label()], mode == in_force);
         }
     }

@@ -19,7 +19,7 @@ families! {
     QUEUE_RECLAIMABLE_BYTES: Gauge Bytes "recliner_queue_reclaimable_bytes" ["node", "channel"]
         "Bytes that compacting all targets in the queue is predicted to free.";
     QUEUE_DRAINABLE_BYTES: Gauge Bytes "recliner_queue_drainable_bytes" ["node", "channel"]
-        "Bytes that compacting the targets in the queue is predicted to free, without those that are excluded, in quarantine or futile.";
+        "Bytes that compacting the queued targets is predicted to free, without excluded, quarantined or futile ones.";
     QUEUE_OLDEST_TIMESTAMP: Gauge Seconds
         "recliner_queue_oldest_timestamp_seconds" ["node", "channel"]
         "Unix time at which the longest waiting target was queued, in seconds; absent when empty.";

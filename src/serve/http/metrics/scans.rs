@@ -1,7 +1,9 @@
 //! How recent the facts of each node are, and which reads failed.
 
 use super::{members, served_nodes};
-use crate::{datadir::ReadProblem, model::facts::FactSource, plan::Plan, scan::ScanStatus};
+use crate::{
+    datadir::ReadProblem, model::facts::FactSource, plan::Plan, scan::ScanStatus, text::Label,
+};
 use metrics_text::{Writer, families};
 use std::collections::BTreeMap;
 
@@ -21,7 +23,7 @@ families! {
 }
 
 pub(super) fn write(writer: &mut Writer, plan: &Plan, status: &ScanStatus) {
-    let [http, files] = FactSource::ALL.map(FactSource::label);
+    let (http, files) = (FactSource::Http.label(), FactSource::Files.label());
     let mut samples = writer.family(&SCAN_LAST_SUCCESS_TIMESTAMP);
     for (_, node) in served_nodes(plan) {
         let from_files = node.disk_usage.and_then(|disk| disk.last_success);
@@ -64,7 +66,7 @@ fn errors(writer: &mut Writer, plan: &Plan, status: &ScanStatus) {
         })
         .collect();
     for node in members(plan).filter(|node| node.disk_usage.is_some()) {
-        errors.extend(ReadProblem::ALL.map(|problem| ((&*node.name, problem.label()), 0)));
+        errors.extend(ReadProblem::each().map(|problem| ((&*node.name, problem.label()), 0)));
     }
     errors.extend(status.errors.iter().map(|((node, reason), count)| ((&**node, *reason), *count)));
     let mut samples = writer.family(&SCAN_ERRORS);

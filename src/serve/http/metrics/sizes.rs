@@ -5,6 +5,7 @@ use crate::{
     model::target::{TargetKind, TargetState},
     plan::Plan,
     table::{NodeIx, TargetSums},
+    text::Label,
 };
 use metrics_text::{Writer, families};
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     let rows = rows(plan);
     let mut samples = writer.family(&TARGETS);
     for Row { node, kind, sums } in &rows {
-        for state in TargetState::ALL {
+        for state in TargetState::each() {
             samples
                 .sample(&[node, kind.label(), state.label()], sums.counts_by_state[state as usize]);
         }
@@ -69,8 +70,7 @@ fn rows(plan: &Plan) -> Vec<Row<'_>> {
     let totals = plan.snapshot.totals();
     served_nodes(plan)
         .flat_map(|(ix, node)| {
-            TargetKind::ALL
-                .into_iter()
+            TargetKind::each()
                 .filter(move |kind| (*kind == TargetKind::Db) != (ix == NodeIx::CLUSTER))
                 .map(move |kind| (node, kind, totals.sums_of(ix, kind)))
         })

@@ -1,4 +1,5 @@
 use super::*;
+use crate::text::Label;
 use std::os::unix::fs::PermissionsExt as _;
 
 fn everything() -> Vec<StateChange> {
