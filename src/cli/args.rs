@@ -719,12 +719,13 @@ impl MixinPart {
     }
 }
 
-/// The program that reads the rules.
+/// The program that reads the rules or the dashboards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum RuleFormat {
+pub(super) enum MixinFormat {
     /// A rule file of Prometheus; the default
     Prometheus,
-    /// PrometheusRule objects of the Prometheus operator
+    /// PrometheusRule objects of the Prometheus operator; ConfigMaps with dashboards for Grafana's
+    /// sidecar
     Kubernetes,
 }
 
@@ -747,9 +748,9 @@ pub(super) struct MixinArgs {
     /// [default: job="recliner" in rules, any job in dashboards]
     #[arg(long = "selector", value_name = "MATCHERS", value_hint = ValueHint::Other)]
     pub(super) selector: Option<Selector>,
-    /// The program that reads the rules
+    /// The program that reads the rules or dashboards
     #[arg(long = "format", value_enum, value_name = "FORMAT")]
-    pub(super) format: Option<RuleFormat>,
+    pub(super) format: Option<MixinFormat>,
 }
 
 /// A shell with completions.

@@ -10,7 +10,7 @@ pub(super) use selector::Selector;
 
 use super::{
     CommandError, Exit,
-    args::{MixinArgs, MixinPart, RuleFormat},
+    args::{MixinArgs, MixinFormat, MixinPart},
     output::{print_own, write_files},
 };
 use crate::book;
@@ -40,8 +40,9 @@ const RUNBOOK_BASE: &str = "http://127.0.0.1:10984/docs";
 /// The base of links to dashboards in the files as they are shipped: Grafana's default address.
 const DASHBOARD_BASE: &str = "http://127.0.0.1:3000";
 
-/// The file that `--format kubernetes` writes.
-const KUBERNETES_FILE: &str = "recliner-rules.yaml";
+/// The files that `--format kubernetes` writes.
+const KUBERNETES_RULES: &str = "recliner-rules.yaml";
+const KUBERNETES_DASHBOARDS: &str = "recliner-dashboards.yaml";
 
 /// The line above the list of groups in a rule file.
 const GROUPS: &str = "groups:\n";
@@ -81,6 +82,12 @@ pub(super) fn run(args: &MixinArgs) -> Result<Exit, CommandError> {
     match (args.part, &args.out) {
         (MixinPart::Rules, None) => print_own(args.rules_document().as_bytes())?,
         (MixinPart::Rules, Some(directory)) => write_files(directory, &args.rule_files())?,
+        (MixinPart::Dashboards, None) if args.format.is_some() => {
+            print_own(args.kubernetes_dashboards().as_bytes())?;
+        }
+        (MixinPart::Dashboards, Some(directory)) if args.format.is_some() => {
+            write_files(directory, &[(KUBERNETES_DASHBOARDS, args.kubernetes_dashboards())])?;
+        }
         (MixinPart::Dashboards, None) => {
             let text = format!("{:#}\n", dashboards_by_name(&args.dashboards())?);
             print_own(text.as_bytes())?;
@@ -98,10 +105,12 @@ pub(super) fn run(args: &MixinArgs) -> Result<Exit, CommandError> {
 fn refuse_flags_without_effect(args: &MixinArgs) -> Result<(), CommandError> {
     let is_rules = args.part == MixinPart::Rules;
     let links_to_the_book = is_rules || args.part == MixinPart::Runbook;
+    let has_format = is_rules
+        || args.part == MixinPart::Dashboards && args.format == Some(MixinFormat::Kubernetes);
     let without_effect = [
         ("--runbook-url", args.runbook_url.is_some() && !links_to_the_book),
         ("--dashboard-url", args.dashboard_url.is_some() && !is_rules),
-        ("--format", args.format.is_some() && !is_rules),
+        ("--format", args.format.is_some() && !has_format),
     ];
     match without_effect.iter().find(|(_, is_given)| *is_given) {
         Some((flag, _)) => Err(CommandError::usage(format!(
@@ -134,7 +143,7 @@ impl MixinArgs {
 
     /// All rules in one document.
     fn rules_document(&self) -> String {
-        if self.format == Some(RuleFormat::Kubernetes) {
+        if self.format == Some(MixinFormat::Kubernetes) {
             return self.kubernetes_rules();
         }
         let (mut comments, mut groups) = (Vec::new(), Vec::new());
@@ -155,28 +164,33 @@ impl MixinArgs {
 "
         .to_owned();
         for (name, shipped) in RULES {
-            text.push_str(&format!(
-                "---
-apiVersion: monitoring.coreos.com/v1
-kind: PrometheusRule
-metadata:
-  name: recliner-{name}
-  labels: {{app.kubernetes.io/name: recliner}}
-spec:
+            let name = format!("recliner-{name}");
+            let api = "monitoring.coreos.com/v1\nkind: PrometheusRule";
+            text += &manifest(api, &name, "", "spec:", 2, &self.rules(shipped));
+        }
+        text
+    }
+
+    /// The dashboards as the sidecar of Grafana's Helm chart finds them.
+    fn kubernetes_dashboards(&self) -> String {
+        let mut text = "\
+# For Grafana's sidecar on Kubernetes: the dashboards of recliner in ConfigMaps with the
+# label that it looks for, as `recliner mixin dashboards --format kubernetes` prints them.
 "
-            ));
-            for line in self.rules(shipped).lines() {
-                let indent = if line.is_empty() { "" } else { "  " };
-                text.push_str(&format!("{indent}{line}\n"));
-            }
+        .to_owned();
+        for (file, dashboard) in self.dashboards() {
+            let name = file.strip_suffix(".json").unwrap_or(file);
+            let label = ", grafana_dashboard: \"1\"";
+            let data = format!("data:\n  {file}: |");
+            text += &manifest("v1\nkind: ConfigMap", name, label, &data, 4, &dashboard);
         }
         text
     }
 
     /// The files with rules.
     fn rule_files(&self) -> Vec<(String, String)> {
-        if self.format == Some(RuleFormat::Kubernetes) {
-            return vec![(KUBERNETES_FILE.to_owned(), self.kubernetes_rules())];
+        if self.format == Some(MixinFormat::Kubernetes) {
+            return vec![(KUBERNETES_RULES.to_owned(), self.kubernetes_rules())];
         }
         let file = |(name, shipped)| (format!("{name}.yaml"), self.rules(shipped));
         RULES.map(file).into()
@@ -215,6 +229,18 @@ spec:
         };
         DASHBOARDS.map(|(name, shipped)| (name, added(shipped))).into()
     }
+}
+
+/// An object of Kubernetes, with a text below a key.
+fn manifest(api: &str, name: &str, label: &str, key: &str, indent: usize, text: &str) -> String {
+    let mut object = format!(
+        "---\napiVersion: {api}\nmetadata:\n  name: {name}\n  labels: {{app.kubernetes.io/name: recliner{label}}}\n{key}\n"
+    );
+    for line in text.lines() {
+        let indent = if line.is_empty() { 0 } else { indent };
+        object.push_str(&format!("{:indent$}{line}\n", ""));
+    }
+    object
 }
 
 /// The dashboards as one JSON object, by the name of their file.

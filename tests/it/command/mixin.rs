@@ -6,7 +6,7 @@ use crate::monitoring::{
     rules::{ALERTS, RECORDING},
     tools::{self, PROMTOOL},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
     env, fs,
@@ -97,6 +97,29 @@ async fn the_operator_gets_the_same_rules() {
         groups.collect::<Vec<_>>(),
         [self::groups(RECORDING), self::groups(ALERTS)].concat()
     );
+}
+
+#[tokio::test]
+async fn the_sidecar_of_grafana_gets_the_same_dashboards() {
+    let printed = printed(&["dashboards", "--format", "kubernetes"]).await;
+    let mut files = BTreeSet::new();
+    for document in yaml_serde::Deserializer::from_str(&printed) {
+        let map: Value = serde::Deserialize::deserialize(document).expect("it is YAML");
+        assert_eq!((&map["apiVersion"], &map["kind"]), (&json!("v1"), &json!("ConfigMap")));
+        assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
+        for (file, text) in map["data"].as_object().expect("it has data") {
+            let name = map["metadata"]["name"].as_str().expect("it has a name");
+            assert_eq!(format!("{name}.json"), *file);
+            assert_eq!(text.as_str(), Some(&*read(root().join("dashboards").join(file))));
+            files.insert(file.clone());
+        }
+    }
+    assert_eq!(files, names(&root().join("dashboards"), ".json"));
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let out = folder.path().to_str().unwrap();
+    let words = ["mixin", "dashboards", "--format", "kubernetes", "--out", out];
+    assert_eq!(recliner(&words, &[]).await.code, 0);
+    assert_eq!(read(folder.path().join("recliner-dashboards.yaml")), printed);
 }
 
 #[tokio::test]
@@ -237,7 +260,8 @@ async fn what_cannot_be_meant_is_refused() {
         (&["rules", "--dashboard-url", "http://{{x}}"], &["--dashboard-url", "no address"]),
         (&["dashboards", "--runbook-url", "http://a"], &["--runbook-url", "dashboards"]),
         (&["dashboards", "--dashboard-url", "http://a"], &["--dashboard-url", "dashboards"]),
-        (&["dashboards", "--format", "kubernetes"], &["--format", "dashboards"]),
+        (&["dashboards", "--format", "prometheus"], &["--format", "dashboards"]),
+        (&["runbook", "--format", "kubernetes"], &["--format", "the runbook"]),
         (&["runbook", "--dashboard-url", "http://a"], &["--dashboard-url", "the runbook"]),
         (&["panels"], &["panels", "dashboards"]),
         (&[], &["<PART>"]),
