@@ -23,6 +23,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
+use tokio::time;
 
 /// The largest file of certificates or a key that is read.
 const MAX_PEM_BYTES: u64 = 1 << 20;
@@ -34,6 +35,9 @@ pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:10984";
 /// in the journal.
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(120);
+
+/// The maximum wait for the head of a response to a GET: longer than one that waits for an event.
+const HEAD: Duration = Duration::from_secs(35);
 
 /// The maximum wait for an answer that takes many simulations of a large cluster.
 pub(super) const WORK: Duration = Duration::from_secs(1_200);
@@ -251,7 +255,8 @@ impl ServiceClient {
         if !query.is_empty() {
             at.query_pairs_mut().extend_pairs(query);
         }
-        let answer = self.send(self.client.get(at)).await?;
+        let sent = time::timeout(HEAD, self.send(self.client.get(at))).await;
+        let answer = sent.map_err(|_| self.unanswered("it did not answer in time"))??;
         self.data(answer).await
     }
 

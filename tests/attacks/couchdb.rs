@@ -309,7 +309,6 @@ async fn endless_continue() -> (String, JoinSet<()>) {
 }
 
 #[tokio::test]
-#[ignore = "not held: a command waits two minutes for a recliner that only says to go on"]
 async fn a_server_that_only_says_to_go_on_is_left() {
     let (url, _server) = endless_continue().await;
     let dir = tempfile::tempdir().expect("there is room");
