@@ -29,7 +29,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::watch,
+    sync::{Semaphore, watch},
     task::JoinSet,
     time::{self, Instant},
 };
@@ -39,11 +39,11 @@ use xxhash_rust::xxh3::xxh3_64;
 const PACE: Duration = Duration::from_secs(1);
 
 /// A page rests so many times as long as it took to render, for each page that is open: all together take a
-/// fiftieth of a core at most.
-const REST: u32 = 50;
+/// twentieth of a core at most.
+const REST: u32 = 20;
 
-/// Distinct pages that may be open at a time.
-const DISTINCT: usize = 256;
+/// Distinct pages that are kept up to date at a time: with more, each would rest for too long.
+const DISTINCT: usize = 64;
 
 /// A stream without news says so this often, so that its end is noticed.
 const BEAT: Duration = Duration::from_secs(15);
@@ -73,13 +73,20 @@ struct RenderedPart {
 #[derive(Clone, Debug, Default)]
 pub(in crate::serve::http) struct LivePages(Arc<Mutex<OpenPages>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OpenPages {
     /// What was rendered last of each, as long as somebody follows it.
     rendered: HashMap<String, Weak<watch::Sender<Rendered>>>,
     renderers: JoinSet<()>,
-    /// Each renderer holds one.
-    count: Arc<()>,
+    /// Each renderer holds one: they take turns, so that none counts what it waited for others.
+    turn: Arc<Semaphore>,
+}
+
+impl Default for OpenPages {
+    fn default() -> Self {
+        let turn = Arc::new(Semaphore::new(1));
+        Self { rendered: HashMap::new(), renderers: JoinSet::new(), turn }
+    }
 }
 
 impl LivePages {
@@ -108,8 +115,8 @@ impl LivePages {
         let sender = Arc::new(sender);
         open.rendered.insert(page, Arc::downgrade(&sender));
         let (state, turns) = (state.clone(), turns.clone());
-        let (followed, count) = (Arc::downgrade(&sender), Arc::clone(&open.count));
-        open.renderers.spawn(render_while_followed(followed, uri, state, turns, count));
+        let (followed, turn) = (Arc::downgrade(&sender), Arc::clone(&open.turn));
+        open.renderers.spawn(render_while_followed(followed, uri, state, turns, turn));
         Ok((sender, receiver))
     }
 }
@@ -143,12 +150,15 @@ async fn render_while_followed(
     uri: Uri,
     state: AppState,
     turns: ConcurrencyLimit,
-    count: Arc<()>,
+    turn: Arc<Semaphore>,
 ) {
     let mut changes = Changes::of(&state);
     loop {
+        let Ok(own) = turn.acquire().await else { return };
         let begun = Instant::now();
         let page = gather(&state, &turns, &uri).await;
+        let took = begun.elapsed();
+        drop(own);
         let Some(sender) = sender.upgrade() else { return };
         sender.send_if_modified(|before| match page {
             Ok(page) => {
@@ -168,8 +178,8 @@ async fn render_while_followed(
             }
         });
         drop(sender);
-        let pages = u32::try_from(Arc::strong_count(&count) - 1).unwrap_or(u32::MAX);
-        let rest = begun.elapsed().saturating_mul(REST).saturating_mul(pages).max(PACE);
+        let pages = u32::try_from(Arc::strong_count(&turn) - 1).unwrap_or(u32::MAX);
+        let rest = took.saturating_mul(REST).saturating_mul(pages).max(PACE);
         tokio::select! {
             () = state.stop.cancelled() => return,
             () = time::sleep_until(begun + rest) => {}
