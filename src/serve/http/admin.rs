@@ -4,13 +4,14 @@
 //! that the task that carries out the order gets identities instead of text.
 
 use super::{
-    AppState, Order,
     api::{ApiError, success},
     guard::{self, ConcurrencyLimit, Permission},
+    orders::Order,
     orders::{
         Compact, CompactResult, Denied, FlushResult, FlushScope, Release, ReleaseResult, Reply,
         RescanResult, Resume, ResumeResult, Suspend, SuspendResult,
     },
+    state::AppState,
 };
 use crate::{
     model::{

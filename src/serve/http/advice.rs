@@ -2,11 +2,12 @@
 //! the disks.
 
 use super::{
-    AppState, Order,
     admin::ordered,
     api::{ApiError, in_turn, success},
     guard::{ConcurrencyLimit, Permission},
+    orders::Order,
     query::NoQuery,
+    state::AppState,
 };
 use crate::{
     advice::{AttributeBy, MuteOrder, Waste},

@@ -5,11 +5,11 @@ pub(super) mod journal;
 pub(super) use journal::{events, history, hours};
 
 use super::{
-    AppState,
     answer::{self, StreamedData},
     guard::{ConcurrencyLimit, OrderRefused},
     probes,
     query::{ExplainQuery, NoQuery, PageRange, QueueQuery, TargetQuery, written},
+    state::AppState,
 };
 use crate::{
     model::{records::JournalFailure, target::TargetId},

@@ -4,10 +4,10 @@
 //! and has the journal record when the last piece went out. While the client reads, no other copy is made.
 
 use super::{
-    AppState,
     api::{ApiError, ValidQuery},
     guard::{self, Permission},
     query::NoQuery,
+    state::AppState,
 };
 use crate::{
     serve::report::Conflict,

@@ -11,7 +11,6 @@ pub(super) use act::permissions;
 pub(super) use live::LivePages;
 
 use super::{
-    AppState,
     admin::read_body,
     api::{
         ApiError, in_turn,
@@ -22,6 +21,7 @@ use super::{
     guard::{self, ConcurrencyLimit},
     probes,
     query::{EventsParameters, HistoryParameters, TargetQuery},
+    state::AppState,
     what_if::Turns,
 };
 use crate::{

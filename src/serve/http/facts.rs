@@ -5,11 +5,11 @@
 //! so that entries that appear or disappear between two pages shift nothing.
 
 use super::{
-    AppState,
     answer::StreamedData,
     api::{ApiError, ValidQuery, worked_out},
     guard::ConcurrencyLimit,
     probes::unready,
+    state::AppState,
 };
 use crate::{
     model::{

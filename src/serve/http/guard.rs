@@ -11,7 +11,7 @@ pub(super) use order_check::{
     may_order,
 };
 
-use super::{Allow, api::ApiError};
+use super::{api::ApiError, state::Allow};
 use axum::{
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, header},

@@ -26,7 +26,11 @@ mod scans;
 mod sizes;
 mod smoosh;
 
-use super::{AppState, ConfigStatus, ProcessInfo, answer::in_pieces, guard::ConcurrencyLimit};
+use super::{
+    answer::in_pieces,
+    guard::ConcurrencyLimit,
+    state::{AppState, ConfigStatus, ProcessInfo},
+};
 use crate::{
     act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
     advice::AdviceView,

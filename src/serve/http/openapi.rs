@@ -7,7 +7,7 @@
 mod examples;
 mod routes;
 
-use super::{AppState, answer, api::ValidQuery, query::NoQuery};
+use super::{answer, api::ValidQuery, query::NoQuery, state::AppState};
 use crate::plan::Plan;
 use axum::{
     Extension,

@@ -5,10 +5,10 @@
 //! other answers show names of databases. A page of another site cannot ask, because the body is JSON.
 
 use super::{
-    AppState,
     admin::{parse_object, read_body},
     api::{ApiError, Turn, success},
     guard::{self, ConcurrencyLimit},
+    state::AppState,
 };
 use crate::{
     advice::preflight::PresentDesign,

@@ -1,8 +1,9 @@
 //! Probes for supervisors, and the lifecycle orders.
 
 use super::{
-    AppState, Order,
     guard::{self, OrderRefused, Permission},
+    orders::Order,
+    state::AppState,
 };
 use crate::{model::records::JournalFailure, plan::Plan, store::journal::Journal};
 use axum::{

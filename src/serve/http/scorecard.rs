@@ -1,9 +1,9 @@
 //! `GET /api/v1/scorecard`: what recliner would have done while it only advised.
 
 use super::{
-    AppState,
     api::{ApiError, ValidQuery, success},
     query::time,
+    state::AppState,
 };
 use crate::serve::report::Scorecard;
 use axum::{

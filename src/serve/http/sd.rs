@@ -4,7 +4,7 @@
 //! scraped at its own address. Only addresses whose server confirmed the node's name are listed:
 //! otherwise Prometheus would assign one node's numbers to another.
 
-use super::{AppState, answer, probes};
+use super::{answer, probes, state::AppState};
 use crate::{
     serve::report::{TargetGroup, TargetLabels},
     table::Node,

@@ -26,8 +26,9 @@ use crate::{
         records::{AdviceKey, Mute, ScorecardHour, ScorecardSide, hour_begin, hour_of},
         target::TargetState,
     },
-    plan::{Conditions, Queues},
+    plan::{Conditions, Plan, Queues},
     scan::{Progress, ScanStatus},
+    sources::present_design::DesignReader,
     table::{
         DbName, Draft, NodeSmoosh, PriorityRange, ShardMapEntry, SmooshChannel, Snapshot, TargetIx,
         View,
@@ -38,13 +39,15 @@ use axum::{
     body::Body,
     http::{HeaderMap, Method, Request, StatusCode},
 };
-use couchdb_client::{self, EntryStatus, OwnAddress};
+use couchdb_client::{self, CertificateEnds, EntryStatus, OwnAddress};
 use couchdb_names::{Range, Signature, Version};
 use futures::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use wall_clock::{Clock, Moment};
 

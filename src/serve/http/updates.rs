@@ -1,6 +1,6 @@
 //! `GET /_db_updates`, in CouchDB's format: this route has its own responses, errors and headers.
 
-use super::{AppState, answer};
+use super::{answer, state::AppState};
 use crate::{
     feeds::feed_server::{BadRequest, FeedOpenError, FeedRequest, Kind, OpenedFeed},
     serve::report::CouchDbError,

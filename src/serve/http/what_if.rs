@@ -6,10 +6,10 @@
 mod smoosh;
 
 use super::{
-    AppState,
     admin::{parse_object, read_body},
     api::{ApiError, Turn, success},
     guard::{self, ConcurrencyLimit},
+    state::AppState,
 };
 use crate::{
     config::{self, File},

@@ -2,7 +2,7 @@
 //!
 //! A long list is read page by page while it is sent, so a slow reader holds one page.
 
-use super::{ApiError, AppState, ValidQuery, meant, no_match, success};
+use super::{ApiError, ValidQuery, meant, no_match, success};
 use crate::{
     model::{
         records::{Outcome, StoreError},
@@ -13,6 +13,7 @@ use crate::{
             answer::{self, text},
             guard::ConcurrencyLimit,
             query::{EventsParameters, HistoryParameters, HoursParameters},
+            state::AppState,
         },
         report::{self, EventLine, Events, Found, Hours, Listing, OutcomeLine, Outcomes},
     },

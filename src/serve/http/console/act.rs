@@ -10,10 +10,11 @@ use crate::{
     serve::{
         console::{self, AskedCompaction, Confirmation, Given, capital},
         http::{
-            AppState, admin, advice,
+            admin, advice,
             api::{ApiError, ValidQuery, in_turn, success},
             guard::{self, ConcurrencyLimit, Permission},
             query::NoQuery,
+            state::AppState,
         },
         report::{
             self, StartLine,

@@ -8,7 +8,7 @@ use super::{gather, given};
 use crate::{
     serve::{
         console::{self, Page},
-        http::{AppState, api::ApiError, guard::ConcurrencyLimit},
+        http::{api::ApiError, guard::ConcurrencyLimit, state::AppState},
     },
     tasks::unwrap_join,
     text::escape::escape_line,

@@ -7,9 +7,9 @@ use super::{form_of, given, parsed, response};
 use crate::serve::{
     console::{self, Given},
     http::{
-        AppState,
         api::{ApiError, Turn},
         guard,
+        state::AppState,
         what_if::{self, Turns},
     },
     report::WhatIf,

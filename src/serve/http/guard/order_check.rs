@@ -16,8 +16,8 @@
 
 use super::host_port::{Host, HostPort, Scheme, origin};
 use crate::serve::http::{
-    Allow,
     peer::Connection,
+    state::Allow,
     web::{ActiveWebConfig, AuthenticatedUser, PUBLIC_PATHS},
 };
 use axum::{

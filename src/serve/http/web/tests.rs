@@ -1,8 +1,9 @@
 use super::*;
 use crate::serve::http::{
-    Allow, ConnectionLimits,
+    ConnectionLimits,
     guard::{OrderRefused, Permission, authorize_order},
     peer::{Connection, Peer},
+    state::Allow,
 };
 use axum::{
     Router,

@@ -1,0 +1,149 @@
+//! What the handlers read, and what they are allowed.
+
+use super::{orders::Order, web::WebAccess};
+use crate::{
+    act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
+    advice::AdviceView,
+    feeds::{feed_client, feed_server::FeedHandle},
+    model::channel::Mode,
+    plan::Plan,
+    scan,
+    sources::{node_settings::NodeSettings, present_design::DesignReader},
+    store::journal::Journal,
+    what_if::scorecard::ScorecardView,
+};
+use couchdb_client::CertificateEnds;
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
+
+/// Information about this process.
+#[derive(Clone, Debug)]
+pub struct ProcessInfo {
+    /// Its version.
+    pub version: &'static str,
+    /// The commit it was built from, or `unknown`.
+    pub revision: &'static str,
+    /// The date of that commit in UTC, or `unknown`.
+    pub date: &'static str,
+    /// Whether the cluster is a simulation.
+    pub simulated: bool,
+}
+
+impl ProcessInfo {
+    /// This build, as the build script recorded it.
+    #[must_use]
+    pub const fn of_this_build(simulated: bool) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            revision: env!("RECLINER_BUILD_REVISION"),
+            date: env!("RECLINER_BUILD_DATE"),
+            simulated,
+        }
+    }
+
+    /// The date of the source; `None` if the build does not know it.
+    #[must_use]
+    pub fn known_date(&self) -> Option<&'static str> {
+        // As the build script writes it.
+        (self.date != "unknown").then_some(self.date)
+    }
+
+    /// Whether it is a developer's build, which does not know its origin: it would be remade after each commit.
+    #[must_use]
+    pub fn is_development(&self) -> bool {
+        cfg!(debug_assertions) && self.revision == "unknown"
+    }
+
+    /// The notice about a simulated cluster, which depends on the mode.
+    #[must_use]
+    pub fn simulation(&self, mode: Mode) -> Option<&'static str> {
+        self.simulated.then_some(match mode {
+            Mode::Enforce => {
+                "This cluster is a simulation inside the process: no CouchDB is asked and no data is real. The mode is enforce, so compactions of simulated files start; nothing outside the process is touched."
+            }
+            Mode::Advise => {
+                "This cluster is a simulation inside the process: no CouchDB is asked and no data is real. The mode is advise: no compaction starts, not even in the simulation."
+            }
+        })
+    }
+}
+
+/// The active configuration, as it is shown to clients.
+#[derive(Clone, Debug, Default)]
+pub struct ConfigStatus {
+    /// The effective configuration, with secrets replaced.
+    pub shown: serde_json::Value,
+    /// The active mode.
+    pub mode: Mode,
+    /// Whether the last reload took effect.
+    pub reload_successful: bool,
+    /// When a configuration last took effect.
+    pub loaded_at: wall_clock::Moment,
+    /// Keys whose new value needs a restart.
+    pub needs_restart: Vec<String>,
+}
+
+/// The orders that are allowed over HTTP.
+#[derive(Clone, Debug, Default)]
+pub struct Allow {
+    /// Reload and quit.
+    pub lifecycle: bool,
+    /// All others. Suspend, resume and backup are always allowed over the Unix socket.
+    pub admin: bool,
+    /// Host names of this machine, besides localhost, addresses and the names in its certificate. An
+    /// order with any other name in `Host` may come through DNS rebinding.
+    pub names: Arc<[String]>,
+    /// Whether requests that read need such a `Host` too, if they have no user.
+    pub checks_host: bool,
+}
+
+/// Everything that the handlers read.
+#[derive(Clone, Debug)]
+pub struct AppState {
+    /// The latest plan.
+    pub plan: watch::Receiver<Arc<Plan>>,
+    /// What to do about the cluster.
+    pub advice: watch::Receiver<Arc<AdviceView>>,
+    /// The scorecard of advice.
+    pub scorecard: watch::Receiver<Arc<ScorecardView>>,
+    /// The scanner's state.
+    pub status: watch::Receiver<Arc<scan::ScanStatus>>,
+    /// The state of each configured CouchDB URL.
+    pub couchdb: watch::Receiver<Arc<[couchdb_client::EntryStatus]>>,
+    /// The results of this process's own jobs.
+    pub counts: watch::Receiver<Arc<job_state::JobCounters>>,
+    /// This process.
+    pub about: Arc<ProcessInfo>,
+    /// The clock, to which relative times in queries refer.
+    pub clock: Clock,
+    /// The active configuration.
+    pub config: watch::Receiver<Arc<ConfigStatus>>,
+    /// The state of the feeds.
+    pub changes: watch::Receiver<Arc<feed_client::FeedClientStatus>>,
+    /// The smoosh channels that are taken over.
+    pub takeovers: watch::Receiver<Arc<Takeovers>>,
+    /// How the nodes are set.
+    pub node_settings: watch::Receiver<Arc<NodeSettings>>,
+    /// Reads design documents.
+    pub designs: Arc<dyn DesignReader>,
+    /// When the certificates for connections to CouchDB expire.
+    pub certificates: watch::Receiver<CertificateEnds>,
+    /// Indexes that lag, and their builds.
+    pub builds: watch::Receiver<Arc<IndexBuilds>>,
+    /// Counters and histograms of what happened.
+    pub registry: prometheus::Registry,
+    /// The journal, if there is one.
+    pub journal: Option<Journal>,
+    /// The feed of database events, if there is one.
+    pub feed: Option<FeedHandle>,
+    /// The channel for orders.
+    pub orders: mpsc::Sender<Order>,
+    /// The orders that are allowed.
+    pub allow: Allow,
+    /// Users and certificates.
+    pub web: WebAccess,
+    /// Ends waiting requests.
+    pub stop: CancellationToken,
+}
