@@ -23,7 +23,6 @@ pub(crate) mod test_cluster;
 mod view;
 mod volume_course;
 mod volume_dates;
-mod waste;
 
 pub use attribution::{AttributeBy, Attributed, AttributedBytes, Attribution, attribute};
 pub use finding::{Evidence, EvidenceValue, Finding, Gain, Severity, Subject};
@@ -37,8 +36,7 @@ pub use task::{AdviceHandle, AdviceSources, AdviceTask, MuteError, MuteOrder};
 pub use view::{AdviceView, Piece};
 pub use volume_course::FillDates;
 use volume_course::VolumeCourse;
-pub use volume_dates::{FullDates, VolumeDates};
-pub use waste::Waste;
+pub use volume_dates::VolumeDates;
 
 use wall_clock::Moment;
 

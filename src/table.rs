@@ -24,6 +24,7 @@ mod target_ref;
 mod top_databases;
 mod totals;
 mod view;
+mod waste;
 
 pub use draft::Draft;
 pub use index_set::IndexSet;
@@ -39,6 +40,7 @@ pub use target_ref::TargetRef;
 pub use top_databases::{DbSums, ExportedDatabase, ExportedDatabases, FileSums};
 pub use totals::{PartialSum, TargetSums, Totals};
 pub use view::{IndexQuery, PartSums, SearchAttributes, View};
+pub use waste::Waste;
 
 pub(crate) use chunked_table::ChunkedTable;
 pub(crate) use target_index::TargetIndex;
@@ -254,6 +256,19 @@ impl Snapshot {
     /// The index of the last target in a row.
     fn latest_ix(&self, place: u32) -> TargetIx {
         TargetIx::of(place, self.rows.get(place as usize).map_or(0, |row| row.generation))
+    }
+
+    /// Whether views are known as the cluster has them, with all copies; otherwise by their files alone.
+    #[must_use]
+    pub fn has_views(&self) -> bool {
+        let views = self.totals.sums_of(NodeIx::CLUSTER, TargetKind::View);
+        views.counts_by_state.iter().any(|count| *count > 0)
+    }
+
+    /// Every target once: the files of a view that is known as a whole are left out.
+    pub fn targets_once(&self) -> impl Iterator<Item = TargetRef<'_>> {
+        let has_views = self.has_views();
+        self.targets().filter(move |target| !has_views || !target.is_part())
     }
 
     /// Every target, in the order in which they were first seen.

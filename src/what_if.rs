@@ -23,7 +23,7 @@ use crate::{
         growth::TimeAhead,
         rounding::to_bytes,
         settings::limits::{Headroom, Limits},
-        target::TargetKind,
+        target::{TargetKind, TargetState},
     },
     plan::{
         Conditions, RefusalReason, Rules,
@@ -122,6 +122,18 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// Leaves out bytes that were not written, as a part of all that was added since `before`.
+    fn leave_out(&mut self, unwritten: f64, before: &Self) {
+        let grown = self.file_bytes.saturating_sub(before.file_bytes) as f64;
+        let share = (unwritten / grown.max(1.0)).clamp(0.0, 1.0);
+        let less = |now: &mut u64, before: u64| {
+            *now = now.saturating_sub(to_bytes(now.saturating_sub(before) as f64 * share));
+        };
+        less(&mut self.waste_bytes, before.waste_bytes);
+        less(&mut self.view_waste_bytes, before.view_waste_bytes);
+        less(&mut self.file_bytes, before.file_bytes);
+    }
+
     /// The wasted bytes of one kind of target.
     const fn waste_of(&self, kind: TargetKind) -> u64 {
         match kind {
@@ -337,7 +349,9 @@ impl<'a> Forecast<'a> {
 /// The files that outlooks are about: parts of views count with the view.
 fn files(snapshot: &Snapshot) -> impl Iterator<Item = TargetRef<'_>> {
     let has_files = |kind| matches!(kind, TargetKind::Db | TargetKind::View);
-    snapshot.targets().filter(move |target| has_files(target.kind()) && !target.is_part())
+    let is_unused = |state| matches!(state, TargetState::Orphan | TargetState::Missing);
+    let whole = snapshot.targets_once();
+    whole.filter(move |target| has_files(target.kind()) && !is_unused(target.state()))
 }
 
 fn evidence(present: &Present) -> Evidence {
@@ -413,10 +427,12 @@ impl Unchecked {
     }
 
     fn outlook(&self, present: &Present, name: &str, span: Duration) -> Outlook {
-        let volumes = volume_outlooks(present, span, |node, at| self.grown_by_sample(node, at));
+        let mut samples = self.samples.clone();
+        let grown = |node, at| self.grown_by_sample(node, at);
+        let volumes = volume_outlooks(present, span, &mut samples, grown);
         Outlook {
             name: name.to_owned(),
-            samples: self.samples.clone(),
+            samples,
             volumes,
             rewritten_bytes: 0,
             freed_bytes: 0,
@@ -449,28 +465,39 @@ fn nodes_on<'a>(snapshot: &'a Snapshot, volume: &'a Volume) -> impl Iterator<Ite
     there.filter_map(|(at, _)| NodeIx::from_usize(at))
 }
 
-/// The free space of each volume, given the bytes by which a node's files have grown at each sample.
+/// The free space of each volume, given the bytes by which a node's files have grown at each sample. What does not
+/// fit is not written, and taken out of the samples.
 fn volume_outlooks(
     present: &Present,
     span: Duration,
+    samples: &mut [Sample],
     grown: impl Fn(NodeIx, usize) -> f64,
 ) -> Vec<VolumeOutlook> {
     let snapshot = &present.snapshot;
     let known = present.conditions.disks.volumes.iter();
     let known = known.filter_map(|volume| Some((volume, volume.space?)));
+    let mut unwritten = [0.0; SAMPLES];
     let outlook = |(volume, space): (&Volume, VolumeSpace)| {
         let nodes: Vec<NodeIx> = nodes_on(snapshot, volume).collect();
         let free_at = |at: usize| {
             space.available as f64 - nodes.iter().map(|node| grown(*node, at)).sum::<f64>()
         };
         let free: Vec<f64> = (0..SAMPLES).map(free_at).collect();
+        for (sum, free) in unwritten.iter_mut().zip(&free) {
+            *sum -= free.min(0.0);
+        }
         VolumeOutlook {
             name: Arc::clone(&volume.name),
             free_bytes: free.iter().copied().map(to_bytes).collect(),
             full_at: full_after(&free, span).map(|after| present.now.plus(after)),
         }
     };
-    known.map(outlook).collect()
+    let volumes = known.map(outlook).collect();
+    let before = samples.first().copied().unwrap_or_default();
+    for (sample, unwritten) in samples.iter_mut().zip(unwritten) {
+        sample.leave_out(unwritten, &before);
+    }
+    volumes
 }
 
 /// When free space reaches zero, if it goes on as in the second half of the time. None if that is

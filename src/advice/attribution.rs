@@ -125,9 +125,9 @@ fn by_instance(snapshot: &Snapshot) -> impl Iterator<Item = (DbIx, AttributedByt
 
 /// Everything that takes space, once.
 fn files(snapshot: &Snapshot) -> impl Iterator<Item = TargetRef<'_>> {
-    snapshot.targets().filter(|target| {
+    snapshot.targets_once().filter(|target| {
         let has_file = matches!(target.kind(), TargetKind::Db | TargetKind::View);
-        has_file && !target.is_part() && target.state() != TargetState::Missing
+        has_file && target.state() != TargetState::Missing
     })
 }
 

@@ -1,7 +1,10 @@
 //! How full volumes get, by the growth of the files on them.
 
 use super::{GrowthSums, Situation};
-use crate::{plan::disk::Volume, table::NodeIx};
+use crate::{
+    plan::disk::Volume,
+    table::{NodeIx, Waste},
+};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use wall_clock::Moment;
 
@@ -13,8 +16,8 @@ const FAR: Duration = Duration::from_secs(10 * 366 * 86_400);
 pub(super) struct VolumeCourse {
     /// Free bytes.
     pub(super) available: u64,
-    /// Bytes that compactions would free.
-    pub(super) reclaimable: f64,
+    /// What its files are worth.
+    pub(super) files: Waste,
     /// How fast its files grow.
     pub(super) growth: GrowthSums,
     /// For how long growth was measured.
@@ -30,48 +33,62 @@ pub(super) struct VolumeCourse {
 pub struct FillDates {
     /// If nothing is compacted.
     pub uncompacted: Option<Moment>,
-    /// If compaction keeps up.
+    /// If compaction keeps up; with recliner's own rules, where that was simulated.
     pub compacted: Option<Moment>,
+    /// With smoosh as it is set, where that was simulated.
+    pub smoosh: Option<Moment>,
+    /// Whether a simulation says so, and not the growth of the last days alone.
+    pub is_simulated: bool,
 }
 
 impl VolumeCourse {
     /// None if its space or its growth is not known.
     pub(super) fn of(situation: &Situation<'_>, volume: &Volume) -> Option<Self> {
         let available = volume.space?.available;
-        let disks = &situation.inputs.plan.conditions.disks;
+        let files = situation.inputs.plan.waste_on(volume)?;
         let members: Vec<_> = situation.snapshot().members().collect();
-        let (mut growth, mut reclaimable) = (GrowthSums::default(), 0.0);
+        let mut growth = GrowthSums::default();
         let views = situation.survey.node(NodeIx::CLUSTER);
         for name in &volume.nodes {
             let (ix, _) = members.iter().find(|(_, node)| node.name == *name && node.is_served)?;
-            if disks.of_node(name).count() != 1 {
-                return None;
-            }
             let node = situation.survey.node(*ix);
             let share = 1.0 / members.len() as f64;
             growth.add(&node.growth, 1.0);
             growth.add(&views.growth, share);
-            reclaimable += node.reclaimable_bytes as f64 + views.reclaimable_bytes as f64 * share;
         }
         let watched = growth.watched()?;
         if watched < situation.settings().min_watched {
             return None;
         }
         let uncompacted = full_after(available as f64, growth.file_rate);
-        let compacted = full_after(available as f64 + reclaimable, growth.active_rate);
-        Some(Self { available, reclaimable, growth, watched, uncompacted, compacted })
+        let compactable = files.reclaimable_bytes() as f64;
+        let compacted = full_after(available as f64 + compactable, growth.active_rate);
+        Some(Self { available, files, growth, watched, uncompacted, compacted })
+    }
+}
+
+impl FillDates {
+    /// The dates of a simulation, or by the course of the last days.
+    pub(super) fn of(situation: &Situation<'_>, volume: &Volume, course: &VolumeCourse) -> Self {
+        let simulated = situation.inputs.volume_dates.as_ref();
+        if let Some(dates) = simulated.and_then(|dates| dates.volumes.get(&volume.name)) {
+            return *dates;
+        }
+        let date = |time: Option<Duration>| time.map(|time| situation.now.plus(time));
+        Self {
+            uncompacted: date(course.uncompacted),
+            compacted: date(course.compacted),
+            ..Self::default()
+        }
     }
 }
 
 /// When each volume whose growth is known is full, by its name.
 pub(super) fn fill_dates(situation: &Situation<'_>) -> BTreeMap<Arc<str>, FillDates> {
     let volumes = situation.inputs.plan.conditions.disks.volumes.iter();
-    let date = |time: Option<Duration>| time.map(|time| situation.now.plus(time));
     let dates = volumes.filter_map(|volume| {
         let course = VolumeCourse::of(situation, volume)?;
-        let dates =
-            FillDates { uncompacted: date(course.uncompacted), compacted: date(course.compacted) };
-        Some((Arc::clone(&volume.name), dates))
+        Some((Arc::clone(&volume.name), FillDates::of(situation, volume, &course)))
     });
     dates.collect()
 }

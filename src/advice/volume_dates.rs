@@ -4,6 +4,7 @@
 //! million targets, so [`AdviceTask`](super::AdviceTask) asks for it rarely, only while some volume is about to
 //! fill, and on another thread.
 
+use super::FillDates;
 use crate::{
     model::channel::Channels,
     plan::Plan,
@@ -15,24 +16,13 @@ use wall_clock::Moment;
 /// How far is looked ahead; later dates continue what happens in the second half of that time.
 const SPAN: Duration = Duration::from_secs(30 * 86_400);
 
-/// When one volume is full; none if it never is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FullDates {
-    /// If nothing is compacted.
-    pub uncompacted: Option<Moment>,
-    /// If smoosh compacts as it is set.
-    pub smoosh: Option<Moment>,
-    /// If recliner compacts as it is configured, whether or not it enforces.
-    pub in_force: Option<Moment>,
-}
-
 /// When each volume is full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeDates {
     /// The moment from which was looked ahead.
     pub from: Moment,
     /// By the volume's name.
-    pub volumes: BTreeMap<Arc<str>, FullDates>,
+    pub volumes: BTreeMap<Arc<str>, FillDates>,
 }
 
 impl VolumeDates {
@@ -47,13 +37,15 @@ impl VolumeDates {
             Policy { channels: Arc::clone(&plan.channels), rules: (*plan.rules).clone() };
         let mut dates = Self { from: now, volumes: BTreeMap::new() };
         for (policy, date) in [
-            (None, (|it| &mut it.uncompacted) as fn(&mut FullDates) -> &mut Option<Moment>),
+            (None, (|it| &mut it.uncompacted) as fn(&mut FillDates) -> &mut Option<Moment>),
             (Some(Policy::smoosh(smoosh)), |it| &mut it.smoosh),
-            (Some(in_force), |it| &mut it.in_force),
+            (Some(in_force), |it| &mut it.compacted),
         ] {
             let outlook = forecast.outlook(&Proposal { name: String::new(), policy });
             for volume in outlook.volumes {
-                *date(dates.volumes.entry(volume.name).or_default()) = volume.full_at;
+                let dates = dates.volumes.entry(volume.name).or_default();
+                dates.is_simulated = true;
+                *date(dates) = volume.full_at;
             }
         }
         Some(dates)

@@ -11,7 +11,7 @@ use super::{
     table,
 };
 use crate::{
-    advice::{AdviceInputs, AdviceView, AttributeBy, Severity, Waste, check},
+    advice::{AdviceInputs, AdviceView, AttributeBy, Severity, check},
     model::settings::Settings,
     serve::report::{
         Advice, Usage,
@@ -169,7 +169,6 @@ fn check_not_empty(reading: &ClusterReading, settings: &Settings) -> Result<(), 
 /// The advice of what was read once.
 fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
     let now = Clock::System.now();
-    let (waste, mode) = (Waste::of(&reading.plan.snapshot), reading.plan.rules.mode);
     let inputs = AdviceInputs {
         plan: reading.plan,
         status: reading.status,
@@ -180,7 +179,7 @@ fn advice_of(reading: ClusterReading, settings: &Settings) -> Advice {
         remedy_settings: settings.into(),
     };
     let view = AdviceView::found(check(&inputs, now), now);
-    Advice::of(&view, waste, mode, now)
+    Advice::of(&view, &inputs.plan, now)
 }
 
 /// Mutes advice, or ends that.
@@ -226,9 +225,8 @@ mod tests {
         let shard = Shard::new("orders", "a", 0, 900 << 20);
         let (waste, orphan) = (shard.clone().with_active(1 << 20), Shard { db: "old", ..shard });
         let inputs = TestCluster::with_shards(&[waste, orphan.orphan()]).inputs();
-        let (mode, waste) = (inputs.plan.rules.mode, Waste::of(&inputs.plan.snapshot));
         let view = AdviceView::found(check(&inputs, NOW), NOW);
-        let advice = addressed(Advice::of(&view, waste, mode, NOW), url);
+        let advice = addressed(Advice::of(&view, &inputs.plan, NOW), url);
         advice.advice.into_iter().flat_map(|line| line.remedy).filter_map(|it| it.text).collect()
     }
 

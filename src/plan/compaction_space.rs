@@ -5,7 +5,7 @@
 use super::{Plan, candidate_summary::CandidateSummary, disk::Volume, volume_space};
 use crate::{
     model::rounding::to_bytes,
-    table::{NodeIx, TargetRef},
+    table::{NodeIx, TargetRef, Waste},
 };
 
 /// What compactions may use of the fullest volume of a node.
@@ -33,6 +33,21 @@ impl Plan {
         let free = volume_space::free_bytes(volume, reserved, keep_free)?;
         let factor = self.conditions.headroom_factor(&self.rules);
         Some(to_bytes(free as f64 / factor))
+    }
+
+    /// What the files on a volume are worth; none if nothing of a node was measured, or if a node has another volume
+    /// too: it is unknown which of its files are on which.
+    #[must_use]
+    pub fn waste_on(&self, volume: &Volume) -> Option<Waste> {
+        let mut files = Waste::default();
+        for name in &volume.nodes {
+            let (ix, _) = self.snapshot.members().find(|(_, node)| node.name == *name)?;
+            if self.conditions.disks.of_node(name).count() != 1 {
+                return None;
+            }
+            files = files + Waste::on(&self.snapshot, ix)?;
+        }
+        Some(files)
     }
 
     /// What compactions may use of the fullest volume of a node; none while the free space of any of them is

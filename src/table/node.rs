@@ -139,10 +139,11 @@ pub struct CompactionFiles {
 }
 
 impl DiskUsage {
-    /// Bytes of files that nothing uses.
+    /// Bytes of files that nothing uses, and that CouchDB is not about to delete.
     #[must_use]
     pub const fn unused_bytes(&self) -> u64 {
-        self.stale_index_bytes.saturating_add(self.leftover_bytes).saturating_add(self.trash_bytes)
+        let trash = self.trash_bytes.saturating_sub(self.recent_trash_bytes);
+        self.stale_index_bytes.saturating_add(self.leftover_bytes).saturating_add(trash)
     }
 }
 

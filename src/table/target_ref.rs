@@ -246,7 +246,7 @@ impl<'a> TargetRef<'a> {
         )
     }
 
-    /// Predicted bytes on disk that a compaction would free.
+    /// Predicted bytes on disk that a compaction would free. An orphan is removed, never compacted.
     #[must_use]
     pub fn reclaimable_bytes(self) -> Option<u64> {
         self.reclaimable_bytes_with(&self.facts())
@@ -276,6 +276,9 @@ impl<'a> TargetRef<'a> {
     }
 
     fn reclaimable_bytes_with(self, facts: &Facts) -> Option<u64> {
+        if self.row.state == TargetState::Orphan {
+            return Some(0);
+        }
         self.with_estimated_copies(
             self.part_sums().reclaimable_bytes,
             self.correction().reclaimable_bytes(self.kind, facts),

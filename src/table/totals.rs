@@ -79,8 +79,6 @@ pub struct TargetSums {
     pub reclaimable_bytes: PartialSum,
     /// File bytes of targets in state [`TargetState::Orphan`]; also included in the sums above.
     pub orphan_file: PartialSum,
-    /// Of these bytes, what a compaction would free; also included in `reclaimable_bytes`.
-    pub orphan_reclaimable: PartialSum,
 }
 
 /// One target's contribution, in bytes on disk.
@@ -153,7 +151,6 @@ impl Totals {
         sum(&mut sums.file_bytes, target.file_bytes);
         if target.state == TargetState::Orphan {
             sum(&mut sums.orphan_file, target.file_bytes);
-            sum(&mut sums.orphan_reclaimable, target.reclaimable_bytes);
         }
         sum(&mut sums.active_bytes, target.active_bytes);
         sum(&mut sums.external_bytes, target.external_bytes);

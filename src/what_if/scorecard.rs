@@ -43,11 +43,10 @@ use crate::{
             AdvisedJob, HourNumber, ScorecardChange, ScorecardHour, ScorecardRecords,
             ScorecardSide, hour_of, take_surplus_hours,
         },
-        rounding::to_bytes,
         target::TargetKind,
     },
     plan::{Conditions, Plan, Rules},
-    table::{NodeIx, Snapshot},
+    table::{NodeIx, Snapshot, Waste},
 };
 use jobs::{AdvisedJobs, Running};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -121,7 +120,9 @@ impl Scorecard {
             }
         };
         self.see(plan, now);
-        let Some(wasted) = wasted_bytes(&plan.snapshot) else { return self.take_changes() };
+        let Some(wasted) = Waste::of(&plan.snapshot).map(Waste::reclaimable_bytes) else {
+            return self.take_changes();
+        };
         // Of a gap nothing is known, but that what ran in it goes on.
         let elapsed = if elapsed <= MAX_STEP { elapsed } else { Duration::ZERO };
         self.targets.update(&plan.snapshot, &mut self.changes);
@@ -319,19 +320,6 @@ const fn real_side(totals: &CompactionTotals) -> ScorecardSide {
         peak_waste_bytes: 0,
         peak_extra_bytes: 0,
     }
-}
-
-/// Bytes that compactions would free, over all targets; none while no size is known.
-fn wasted_bytes(snapshot: &Snapshot) -> Option<u64> {
-    let nodes = (0..snapshot.nodes().len()).filter_map(NodeIx::from_usize);
-    let dbs = nodes.map(|node| snapshot.totals().sums_of(node, TargetKind::Db));
-    // Views are listed by node as well, as parts.
-    let views = snapshot.totals().sums_of(NodeIx::CLUSTER, TargetKind::View);
-    let has_targets =
-        |sums: &crate::table::TargetSums| sums.counts_by_state.iter().any(|count| *count > 0);
-    let known = dbs.chain([views]).filter(has_targets);
-    let known = known.filter_map(|sums| sums.reclaimable_bytes.get());
-    known.map(to_bytes).reduce(u64::saturating_add)
 }
 
 /// Whether starts of a channel are only advised.

@@ -599,11 +599,16 @@ impl<'a> Simulation<'a> {
     }
 
     fn outlook(mut self, name: &str) -> Outlook {
-        let volumes = volume_outlooks(self.present, self.span, |node, at| {
+        let grown = |node: NodeIx, at: usize| {
             let freed = self.freed_at_samples.get(at).and_then(|row| row.get(node.as_usize()));
             self.unchecked.grown_by_sample(node, at) - freed.copied().unwrap_or(0.0)
-        });
-        let (undone, waiting) = self.undone();
+        };
+        let last_waste = |samples: &[Sample]| samples.last().map_or(0, |it| it.waste_bytes) as f64;
+        let due = last_waste(&self.samples);
+        let volumes = volume_outlooks(self.present, self.span, &mut self.samples, grown);
+        let written = (last_waste(&self.samples) / due.max(1.0)).min(1.0);
+        let (mut undone, waiting) = self.undone();
+        undone.iter_mut().for_each(|it| it.bytes = to_bytes(it.bytes as f64 * written));
         Outlook {
             name: name.to_owned(),
             samples: self.samples,

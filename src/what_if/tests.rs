@@ -133,6 +133,16 @@ fn without_compactions_waste_and_files_grow_as_they_did() {
 }
 
 #[test]
+fn what_a_full_volume_cannot_take_is_no_waste() {
+    let present = present(&[("a", 1_000, 100, 20)], Some((300, 9_000)));
+    let nothing = Proposal { name: "nothing".into(), policy: None };
+    let outlook = only(&present, nothing, 10 * DAY);
+    let [first, last] = [outlook.samples[0], outlook.samples[SAMPLES - 1]];
+    assert_near(last.file_bytes - first.file_bytes, 300.0, 0.02, "what fits of 1,200 MiB");
+    assert_near(last.waste_bytes - first.waste_bytes, 250.0, 0.02, "waste of that");
+}
+
+#[test]
 fn a_volume_is_full_between_two_samples() {
     let full = |free: &[f64]| full_after(free, Duration::from_secs(5_600));
     // Samples are 100 s apart.

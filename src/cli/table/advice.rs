@@ -153,7 +153,7 @@ mod tests {
         let muted = AdviceLine { muted: Some(mute), ..hostile.clone() };
         let answer = Advice {
             checked_at: Some("2026-11-21T00:54:00Z".to_owned()),
-            says: "You waste 308 GiB of 2.1 TiB; 14 things to do, which free 290 GiB. 1 muted."
+            says: "290 GiB reclaimable and 18 GiB in unused files, of 2.1 TiB on disk. 14 recommendations. 1 muted."
                 .to_owned(),
             file_bytes: Some(2 << 40),
             waste_bytes: Some(308 << 30),

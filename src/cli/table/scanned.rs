@@ -200,15 +200,11 @@ fn priority(kind: PriorityKind, value: f64) -> String {
 
 /// The targets with most to reclaim, and files that do not match the shard map.
 pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
-    // Parts are copies of views; they count only if no view of the cluster is known.
-    let has_views =
-        plan.snapshot.totals().sums_of(NodeIx::CLUSTER, TargetKind::View) != TargetSums::default();
-    let targets = plan.snapshot.targets().filter(|target| {
+    let targets = plan.snapshot.targets_once().filter(|target| {
         let queued = matches!(target.state(), TargetState::Ok | TargetState::Resharding);
         queued && target.reclaimable_bytes().is_some_and(|bytes| bytes > 0)
     });
-    let mut best: Vec<TargetRef<'_>> =
-        targets.filter(|target| !has_views || !target.is_part()).collect();
+    let mut best: Vec<TargetRef<'_>> = targets.collect();
     best.sort_by_key(|target| std::cmp::Reverse(target.reclaimable_bytes()));
     let head = ["target", "range", "node", "on disk", "ratio", "reclaimable", "channel"];
     let mut table = Grid::new(head, &[3, 4, 5]);
@@ -245,8 +241,7 @@ fn channel(plan: &Plan, target: TargetRef<'_>) -> String {
     if let Some((channel, _)) = plan.placement(target.ix()) {
         return channel.name.to_string();
     }
-    let views = plan.snapshot.totals().sums_of(NodeIx::CLUSTER, TargetKind::View);
-    if target.is_part() && views.counts_by_state.iter().sum::<u64>() > 0 {
+    if target.is_part() && plan.snapshot.has_views() {
         return "with its view".to_owned();
     }
     match no_channel_word(plan, target) {

@@ -48,12 +48,12 @@ fn sweep(status: &Status, now: Moment) -> Markup {
         dl.facts {
             dt { "ended" } dd { (count(sweep.ended)) }
             dt { "last end" } dd { @match &sweep.last_end { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
-            dt { "last that read everything" } dd { @match &sweep.last_success { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
+            dt { "last complete sweep" } dd { @match &sweep.last_success { Some(at) => { (ago(at, now)) } None => { (unknown()) } } }
             dt { "the last took" } dd { (seconds(sweep.last_duration_seconds)) }
             @if let Some(since) = &sweep.running_since { dt { "one runs since" } dd { (ago(since, now)) @if let (Some(done), Some(total)) = (sweep.done, sweep.total) { ": " (count(done)) " of " (count(total)) } } }
-            dt { "shards asked for" } dd { (count(sweep.shards.asked)) }
-            dt { "unchanged, so not asked for" } dd { (count(sweep.shards.spared)) }
-            dt { "of which known by feeds" } dd { (count(sweep.shards.followed)) }
+            dt { "shards read from CouchDB" } dd { (count(sweep.shards.asked)) }
+            dt { "unchanged according to their files" } dd { (count(sweep.shards.spared)) }
+            dt { "unchanged according to feeds" } dd { (count(sweep.shards.followed)) }
         }
     }
 }

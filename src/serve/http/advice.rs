@@ -10,7 +10,7 @@ use super::{
     state::AppState,
 };
 use crate::{
-    advice::{AttributeBy, MuteOrder, Waste},
+    advice::{AttributeBy, MuteOrder},
     model::records::{AdviceKey, Mute},
     plan::Plan,
     serve::{
@@ -41,11 +41,7 @@ pub(super) async fn advice(
     ValidQuery(_): ValidQuery<NoQuery>,
 ) -> Response {
     let view = Arc::clone(&state.advice.borrow());
-    let (waste, mode) = {
-        let plan = state.plan.borrow();
-        (Waste::of(&plan.snapshot), plan.rules.mode)
-    };
-    success(&Advice::of(&view, waste, mode, state.clock.now()))
+    success(&Advice::of(&view, &state.plan.borrow(), state.clock.now()))
 }
 
 /// Databases or design documents to name, unless asked otherwise, and at most.

@@ -25,7 +25,6 @@ use super::{
     what_if::Turns,
 };
 use crate::{
-    advice::Waste,
     config,
     model::{
         channel::Mode,
@@ -260,11 +259,7 @@ async fn with_plan(
 
 fn advice_of(state: &AppState) -> Advice {
     let view = Arc::clone(&state.advice.borrow());
-    let (waste, mode) = {
-        let plan = state.plan.borrow();
-        (Waste::of(&plan.snapshot), plan.rules.mode)
-    };
-    Advice::of(&view, waste, mode, state.clock.now())
+    Advice::of(&view, &state.plan.borrow(), state.clock.now())
 }
 
 async fn overview(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, ApiError> {

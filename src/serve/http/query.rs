@@ -39,7 +39,8 @@ pub(super) struct NoQuery {}
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct TargetQuery {
-    /// Only targets of this node; `_cluster` has the views and index cleanups of the whole cluster.
+    /// Only targets of this node; `_cluster` has the views and index cleanups of the whole cluster. The files of a
+    /// view on a node are only listed with that node, or as orphans: otherwise the view has them.
     node: Option<String>,
     /// Only targets of this kind.
     #[schemars(with = "Option<words::Kind>")]
@@ -420,6 +421,9 @@ impl TargetQuery {
         let reason = reason.transpose()?;
         check_channel(plan, self.channel.as_deref())?;
         let mut search = self.search.as_deref().map(|text| Search::new(plan, text));
+        let named = search.as_ref().and_then(|search| search.named);
+        let in_its_view =
+            self.node.is_none() && state != Some(TargetState::Orphan) && plan.snapshot.has_views();
         let mut wanted = |target: &TargetRef<'_>| {
             self.node.as_deref().is_none_or(|node| target.node() == node)
                 && kind.is_none_or(|kind| target.kind() == kind)
@@ -432,6 +436,7 @@ impl TargetQuery {
                 && max_size.is_none_or(|most| target.file_bytes().is_some_and(|it| it <= most))
                 && search.as_mut().is_none_or(|search| search.accepts(target))
                 && reason.is_none_or(|reason| refused_for(plan, *target) == Some(reason))
+                && (!in_its_view || !target.is_part() || named == Some(target.ix()))
         };
         Ok(plan.snapshot.targets().filter(&mut wanted).map(TargetRef::ix).collect())
     }

@@ -11,6 +11,7 @@ mod openapi;
 mod orders;
 mod preflight;
 mod scrape;
+mod sums;
 mod suspended;
 mod updates;
 mod what_if;

@@ -2,10 +2,11 @@
 
 use super::words::{self, Word};
 use crate::{
-    advice::{AdviceView, EvidenceValue, Piece, Remedy, Waste, rules},
+    advice::{AdviceView, EvidenceValue, Piece, Remedy, rules},
     model::{channel::Mode, records::Mute},
-    text::Label,
-    text::{counted, size::format_size_short},
+    plan::Plan,
+    table::Waste,
+    text::{Label as _, counted, size::format_size_short},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,8 @@ pub struct Advice {
     /// Bytes of those that nothing needs: what compactions would free, and files that nothing uses; null if
     /// unknown.
     pub waste_bytes: Option<u64>,
-    /// Bytes that following all advice would free; what is muted does not count.
+    /// The sum of what each piece of advice would free by itself, some of it the same bytes, or live data; what is
+    /// muted does not count.
     pub gain_bytes: u64,
     /// The pieces of advice; of each code the most valuable.
     pub advice: Vec<AdviceLine>,
@@ -169,16 +171,17 @@ impl AdviceLine {
 }
 
 impl Advice {
-    /// The advice of a view; `waste` of its snapshot, and whether recliner starts compactions itself.
+    /// The advice of a view, with the waste of a plan's snapshot.
     #[must_use]
-    pub fn of(view: &AdviceView, waste: Waste, mode: Mode, now: Moment) -> Self {
+    pub fn of(view: &AdviceView, plan: &Plan, now: Moment) -> Self {
+        let waste = Waste::of(&plan.snapshot);
         let gain_bytes = rules().map(|rule| view.open_of(rule.code, now).1);
         let more = view.results.iter().filter(|result| result.surplus.count() > 0);
         let mut advice = Self {
             checked_at: view.checked_at.map(Moment::rfc3339),
             says: String::new(),
-            file_bytes: waste.file_bytes,
-            waste_bytes: waste.waste_bytes,
+            file_bytes: waste.map(Waste::file_bytes),
+            waste_bytes: waste.map(Waste::wasted_bytes),
             gain_bytes: gain_bytes.fold(0, u64::saturating_add),
             advice: view.pieces(now).iter().map(AdviceLine::of).collect(),
             more: more
@@ -189,7 +192,7 @@ impl Advice {
                 })
                 .collect(),
         };
-        advice.says = advice.summary(mode, waste.unmeasured);
+        advice.says = advice.summary(waste, Waste::unmeasured(&plan.snapshot), plan.rules.mode);
         advice
     }
 
@@ -198,30 +201,20 @@ impl Advice {
         self.advice.iter().filter(|line| line.muted.is_none())
     }
 
-    fn summary(&self, mode: Mode, unmeasured: u64) -> String {
+    fn summary(&self, waste: Option<Waste>, unmeasured: u64, mode: Mode) -> String {
         if self.checked_at.is_none() {
             return "recliner has not read the whole cluster yet, so there is no advice."
                 .to_owned();
         }
-        let sizes = self.waste_bytes.zip(self.file_bytes);
-        let bound = if unmeasured > 0 { "at least " } else { "" };
-        let size = |size| format!("{bound}{}", format_size_short(size));
-        let sizes = sizes.map(|(waste, all)| (size(waste), size(all)));
         let more: u64 = self.more.iter().map(|more| more.count).sum();
         let open = self.open().count() as u64 + more;
         let muted = self.advice.len() as u64 + more - open;
-        let free = if open == 1 { "to do, which frees" } else { "to do, which free" };
-        let mut says = match (mode, sizes) {
-            // What compactions free is no advice then, so the two numbers are not of the same things.
-            (Mode::Enforce, Some((waste, all))) => format!(
-                "{waste} of {all} is wasted; recliner compacts what it may by itself. {}",
-                capitalized(&to_do(open, self.gain_bytes, "to do would free another"))
-            ),
-            (Mode::Advise, Some((waste, all))) => {
-                format!("You waste {waste} of {all}; {}", to_do(open, self.gain_bytes, free))
-            }
-            (_, None) => to_do(open, self.gain_bytes, free),
-        };
+        let mut says =
+            waste.map_or_else(String::new, |waste| in_words(waste, unmeasured > 0, mode));
+        says.push_str(&match open {
+            0 => "No recommendations.".to_owned(),
+            _ => format!("{}.", counted(open, "recommendation", "recommendations")),
+        });
         if muted > 0 {
             says.push_str(&format!(" {muted} muted."));
         }
@@ -229,33 +222,19 @@ impl Advice {
     }
 }
 
-/// How much there is to do, and what it frees.
-fn to_do(open: u64, gain: u64, free: &str) -> String {
-    match (open, gain) {
-        (0, _) => "there is no advice.".to_owned(),
-        (_, 0) => format!("there {} to do.", things(open, true)),
-        (_, gain) => format!("{} {free} {}.", things(open, false), format_size_short(gain)),
-    }
-}
-
-fn capitalized(sentence: &str) -> String {
-    let mut letters = sentence.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
-/// `is one thing`, `seven things`: small numbers in words.
-fn things(count: u64, with_verb: bool) -> String {
-    const WORDS: [&str; 9] =
-        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
-    let at = usize::try_from(count).unwrap_or(usize::MAX).wrapping_sub(1);
-    let noun = if count == 1 { "thing" } else { "things" };
-    let text = match WORDS.get(at) {
-        Some(word) => format!("{word} {noun}"),
-        None => counted(count, "thing", "things"),
+/// What is wasted, and who compacts it.
+fn in_words(waste: Waste, is_lower_bound: bool, mode: Mode) -> String {
+    let [reclaimable, unused, all] =
+        [waste.reclaimable_bytes(), waste.unused_bytes(), waste.file_bytes()]
+            .map(format_size_short);
+    let unused = match waste.unused_bytes() {
+        0 => String::new(),
+        _ => format!(" and {unused} in unused files"),
     };
-    match (with_verb, count) {
-        (false, _) => text,
-        (true, 1) => format!("is {text}"),
-        (true, _) => format!("are {text}"),
-    }
+    let bound = if is_lower_bound { "At least " } else { "" };
+    let compacts = match mode {
+        Mode::Enforce => "; recliner will compact what your limits allow",
+        Mode::Advise => "",
+    };
+    format!("{bound}{reclaimable} reclaimable{unused}, of {all} on disk{compacts}. ")
 }

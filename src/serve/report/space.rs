@@ -1,10 +1,9 @@
 //! How many bytes there are, how many of them nothing needs, and what each volume has left.
 
 use crate::{
-    advice::{AdviceView, FillDates, Waste},
-    model::{rounding::to_bytes, target::TargetKind},
+    advice::{AdviceView, FillDates},
     plan::{Plan, disk::Volume},
-    table::NodeIx,
+    table::Waste,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,7 +14,7 @@ use wall_clock::Moment;
 pub struct Space {
     /// When the targets were read.
     pub generated_at: String,
-    /// Of all files.
+    /// Of shards, views, and files that nothing uses.
     pub file_bytes: Option<u64>,
     /// Of these, what compactions would free, as predicted.
     pub reclaimable_bytes: Option<u64>,
@@ -78,14 +77,11 @@ impl Space {
             .map(|volume| VolumeSpaceLine::of(plan, volume, dates(volume).unwrap_or_default()));
         Self {
             generated_at: plan.snapshot.generated_at().rfc3339(),
-            file_bytes: waste.file_bytes,
-            reclaimable_bytes: waste.compactable_bytes,
-            unused_bytes: waste
-                .waste_bytes
-                .zip(waste.compactable_bytes)
-                .map(|(waste, compactable)| waste.saturating_sub(compactable)),
-            unmeasured: waste.unmeasured,
-            targets: plan.snapshot.targets().count(),
+            file_bytes: waste.map(Waste::file_bytes),
+            reclaimable_bytes: waste.map(Waste::reclaimable_bytes),
+            unused_bytes: waste.map(Waste::unused_bytes),
+            unmeasured: Waste::unmeasured(&plan.snapshot),
+            targets: plan.snapshot.targets_once().count(),
             waiting: plan.waiting().map(|(_, waiting)| waiting).sum(),
             volumes: lines.collect(),
             nodes_without_space: members
@@ -98,56 +94,19 @@ impl Space {
 
 impl VolumeSpaceLine {
     fn of(plan: &Plan, volume: &Volume, dates: FillDates) -> Self {
-        let files = Files::on(plan, volume);
+        let files = plan.waste_on(volume);
         Self {
             volume: volume.name.to_string(),
             nodes: volume.nodes.iter().map(ToString::to_string).collect(),
             size_bytes: volume.space.and_then(|space| space.size),
             available_bytes: volume.space.map(|space| space.available),
-            live_bytes: files.map(|files| to_bytes(files.used - files.reclaimable)),
-            reclaimable_bytes: files.map(|files| to_bytes(files.reclaimable)),
-            unused_bytes: files.map(|files| to_bytes(files.unused)),
+            live_bytes: files.map(Waste::live_bytes),
+            reclaimable_bytes: files.map(Waste::reclaimable_bytes),
+            unused_bytes: files.map(Waste::unused_bytes),
             largest_shard_that_fits_bytes: plan.largest_shard_that_fits(volume),
             full_at: dates.compacted.map(Moment::rfc3339),
             full_uncompacted_at: dates.uncompacted.map(Moment::rfc3339),
             problem: volume.problem.clone(),
         }
-    }
-}
-
-/// The files of all nodes on one volume, in bytes.
-#[derive(Clone, Copy, Default)]
-struct Files {
-    /// Of shards in the shard map and of views.
-    used: f64,
-    /// What compactions would free of those.
-    reclaimable: f64,
-    /// Of files that nothing uses.
-    unused: f64,
-}
-
-impl Files {
-    /// None if a node of it has another volume, or if nothing of a node was measured.
-    fn on(plan: &Plan, volume: &Volume) -> Option<Self> {
-        let members: Vec<_> = plan.snapshot.members().collect();
-        let totals = plan.snapshot.totals();
-        // Sizes of views come for the whole cluster; each node has about the same share of them.
-        let views = totals.sums_of(NodeIx::CLUSTER, TargetKind::View);
-        let share = |bytes: Option<f64>| bytes.unwrap_or_default() / members.len().max(1) as f64;
-        let mut files = Self::default();
-        for name in &volume.nodes {
-            let (ix, node) = members.iter().find(|(_, node)| node.name == *name)?;
-            if plan.conditions.disks.of_node(name).count() != 1 {
-                return None;
-            }
-            let shards = totals.sums_of(*ix, TargetKind::Db);
-            let orphans = shards.orphan_file.get().unwrap_or_default();
-            let of_orphans = shards.orphan_reclaimable.get().unwrap_or_default();
-            files.used += shards.file_bytes.get()? - orphans + share(views.file_bytes.get());
-            files.reclaimable +=
-                shards.reclaimable_bytes.get()? - of_orphans + share(views.reclaimable_bytes.get());
-            files.unused += orphans + node.disk_usage.unwrap_or_default().unused_bytes() as f64;
-        }
-        Some(files)
     }
 }

@@ -125,7 +125,7 @@ impl World {
 
     /// What is really wasted.
     fn wasted(&mut self) -> u64 {
-        wasted_bytes(&self.plan().snapshot).unwrap()
+        Waste::of(&self.plan().snapshot).unwrap().reclaimable_bytes()
     }
 }
 

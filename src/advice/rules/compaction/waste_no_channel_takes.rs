@@ -2,7 +2,8 @@
 
 use super::{super::Rule, queues};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject, Waste},
+    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    table::Waste,
     text::size::format_size_short,
 };
 
@@ -16,14 +17,11 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
-    let Waste { file_bytes: Some(all), compactable_bytes: Some(waste), .. } =
-        Waste::of(situation.snapshot())
-    else {
-        return;
-    };
     if situation.has_rent_channel() {
         return;
     }
+    let Some(waste) = Waste::of(situation.snapshot()) else { return };
+    let (all, waste) = (waste.file_bytes(), waste.reclaimable_bytes());
     let taken = queues(situation)
         .fold(0_u64, |bytes, (queue, _)| bytes.saturating_add(queue.reclaimable_bytes));
     let is_complete = queues(situation).all(|(queue, _)| queue.overflow == 0);

@@ -3,12 +3,9 @@
 use super::{super::Rule, split, split_progress};
 use crate::{
     advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
-    model::{
-        rounding::to_bytes,
-        target::{TargetKind, TargetState},
-    },
+    model::target::TargetState,
     plan::UsableSpace,
-    table::{DbIx, NodeIx, TargetRef},
+    table::{DbIx, NodeIx, TargetRef, Waste},
     text::{counted, listed, size::format_size_short},
 };
 use couchdb_names::Range;
@@ -198,23 +195,13 @@ fn rooms<'a>(situation: &Situation<'a>) -> Vec<Option<Room<'a>>> {
 /// node's share of the cluster's.
 fn freeable(situation: &Situation<'_>, usable: &UsableSpace<'_>) -> u64 {
     let (plan, snapshot) = (&situation.inputs.plan, situation.snapshot());
-    let members = snapshot.members().filter(|(_, node)| node.is_served);
-    let views = snapshot.totals().sums_of(NodeIx::CLUSTER, TargetKind::View).reclaimable_bytes;
-    let views_of_node = views.get().unwrap_or_default() / members.count().max(1) as f64;
-    let mut bytes = 0.0;
-    for (at, node) in snapshot.nodes().iter().enumerate() {
-        let Some(ix) = NodeIx::from_usize(at).filter(|_| usable.volume.nodes.contains(&node.name))
-        else {
-            continue;
-        };
-        let shards = snapshot.totals().sums_of(ix, TargetKind::Db).reclaimable_bytes;
-        let unused = node.disk_usage.unwrap_or_default().unused_bytes();
-        bytes += shards.get().unwrap_or_default() + views_of_node + unused as f64;
-    }
+    let nodes = snapshot.members().filter(|(_, node)| usable.volume.nodes.contains(&node.name));
+    let files = nodes.filter_map(|(ix, _)| Waste::on(snapshot, ix));
+    let bytes = files.fold(0, |sum: u64, files| sum.saturating_add(files.wasted_bytes()));
     // What a running compaction has written is not free now, and will be part of the file that it leaves.
     let running = usable.volume.jobs(&plan.conditions.jobs, snapshot);
     let written = running.filter_map(|job| job.predicted_bytes.or(job.file_bytes));
-    written.fold(to_bytes(bytes), u64::saturating_add)
+    written.fold(bytes, u64::saturating_add)
 }
 
 fn finding(situation: &Situation<'_>, found: &StuckDatabase<'_>) -> Finding {

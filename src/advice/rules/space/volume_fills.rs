@@ -3,7 +3,7 @@
 use super::super::{Rule, VOLUME_FILLS};
 use crate::{
     advice::{
-        Evidence, Finding, Findings, FullDates, Gain, Remedy, Severity, Situation, Subject,
+        Evidence, FillDates, Finding, Findings, Gain, Remedy, Severity, Situation, Subject,
         VolumeCourse,
     },
     model::{rounding::to_bytes, settings::advice::AdviceSettings},
@@ -28,24 +28,21 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     for volume in &situation.inputs.plan.conditions.disks.volumes {
         let (now, settings) = (situation.now, situation.settings());
         let Some(course) = VolumeCourse::of(situation, volume) else { continue };
-        let Some(measured) = course.severity(settings) else { continue };
-        let dates = forecast(situation, volume);
         // The simulation runs only while this rule finds something, so it never ends a finding.
-        let severity = dates.map_or(measured, |dates| severity_of(&dates, settings, now));
-        let gain = Gain::Risk(course.bytes_without_place(severity, settings));
+        let Some(measured) = course.severity(settings) else { continue };
+        let dates = FillDates::of(situation, volume, &course);
+        let severity =
+            if dates.is_simulated { severity_of(&dates, settings, now) } else { measured };
+        // Nothing more can be written to any of them once it is full.
+        let gain = Gain::Risk(course.files.live_bytes());
         findings
-            .offer(severity, gain, || course.finding(situation, volume, (severity, gain), dates));
+            .offer(severity, gain, || course.finding(situation, volume, (severity, gain), &dates));
     }
 }
 
-/// What a simulation of the next weeks has for a volume.
-fn forecast(situation: &Situation<'_>, volume: &Volume) -> Option<FullDates> {
-    situation.inputs.volume_dates.as_ref()?.volumes.get(&volume.name).copied()
-}
-
 /// How soon a volume is full by the simulated dates with compaction, the later of the two.
-fn severity_of(dates: &FullDates, settings: &AdviceSettings, now: Moment) -> Severity {
-    let Some(full_at) = dates.smoosh.zip(dates.in_force).map(|(one, two)| one.max(two)) else {
+fn severity_of(dates: &FillDates, settings: &AdviceSettings, now: Moment) -> Severity {
+    let Some(full_at) = dates.smoosh.zip(dates.compacted).map(|(one, two)| one.max(two)) else {
         return Severity::Info;
     };
     match now.age(full_at) {
@@ -56,21 +53,26 @@ fn severity_of(dates: &FullDates, settings: &AdviceSettings, now: Moment) -> Sev
 }
 
 /// The three dates in a sentence.
-fn dates_in_words(dates: &FullDates) -> String {
+fn dates_in_words(dates: &FillDates) -> String {
     format!(
         "Simulated dates when it is full: {} without compaction, {} with smoosh, {} with recliner as configured.",
         word(dates.uncompacted),
         word(dates.smoosh),
-        word(dates.in_force),
+        word(dates.compacted),
     )
 }
 
-fn evidence_of(dates: &FullDates) -> Evidence {
-    vec![
-        ("simulated_full_without_compaction", word(dates.uncompacted).into()),
-        ("simulated_full_under_smoosh", word(dates.smoosh).into()),
-        ("simulated_full_as_configured", word(dates.in_force).into()),
-    ]
+fn evidence_of(dates: &FillDates) -> Evidence {
+    if dates.is_simulated {
+        return vec![
+            ("simulated_full_without_compaction", word(dates.uncompacted).into()),
+            ("simulated_full_under_smoosh", word(dates.smoosh).into()),
+            ("simulated_full_as_configured", word(dates.compacted).into()),
+        ];
+    }
+    let measured =
+        [("full_without_compaction", dates.uncompacted), ("full_with_compaction", dates.compacted)];
+    measured.into_iter().filter_map(|(name, at)| Some((name, at?.rfc3339().into()))).collect()
 }
 
 fn word(date: Option<Moment>) -> String {
@@ -89,41 +91,29 @@ impl VolumeCourse {
         }
     }
 
-    /// What will be written in the time that the rule looks ahead and does not fit.
-    fn bytes_without_place(&self, severity: Severity, settings: &AdviceSettings) -> u64 {
-        let free = self.available as f64;
-        let (rate, free, ahead) = match severity {
-            Severity::Info => (self.growth.file_rate, free, settings.full_soon),
-            Severity::Warning | Severity::Critical => {
-                (self.growth.active_rate, free + self.reclaimable, settings.full_within)
-            }
-        };
-        to_bytes(rate.mul_add(ahead.as_secs_f64(), -free))
-    }
-
     fn finding(
         &self,
         situation: &Situation<'_>,
         volume: &Volume,
         (severity, gain): (Severity, Gain),
-        dates: Option<FullDates>,
+        dates: &FillDates,
     ) -> Finding {
-        let now = situation.now;
-        let says = match &dates {
-            Some(dates) => self.says_simulated(volume, severity, dates),
-            None => self.says_measured(volume, severity, now),
+        let says = if dates.is_simulated {
+            self.says_simulated(volume, severity, dates)
+        } else {
+            self.says_measured(volume, severity, situation.now)
         };
         let (written, live) = self.rates_by_day();
         let mut evidence = vec![
             ("available_bytes", self.available.into()),
-            ("reclaimable_bytes", to_bytes(self.reclaimable).into()),
+            ("reclaimable_bytes", self.files.reclaimable_bytes().into()),
             ("written_bytes_per_day", written.into()),
             ("live_growth_bytes_per_day", live.into()),
             ("measured_seconds", self.watched.as_secs().into()),
         ];
         let fits = situation.inputs.plan.largest_shard_that_fits(volume);
         evidence.extend(fits.map(|bytes| ("largest_shard_that_fits_bytes", bytes.into())));
-        evidence.extend(dates.as_ref().map_or_else(|| self.dates(now), evidence_of));
+        evidence.extend(evidence_of(dates));
         let subject = Subject::Volume(volume.name.to_string());
         Finding { severity, subject, says, evidence, gain, remedy: remedy(volume, severity) }
     }
@@ -134,17 +124,7 @@ impl VolumeCourse {
         (by_day(self.growth.file_rate), by_day(self.growth.active_rate))
     }
 
-    /// The dates by the growth of the last days alone.
-    fn dates(&self, now: Moment) -> Evidence {
-        let dates = [
-            ("full_without_compaction", self.uncompacted),
-            ("full_with_compaction", self.compacted),
-        ];
-        let known = dates.into_iter().filter_map(|(name, time)| Some((name, time?)));
-        known.map(|(name, time)| (name, now.plus(time).rfc3339().into())).collect()
-    }
-
-    fn says_simulated(&self, volume: &Volume, severity: Severity, dates: &FullDates) -> String {
+    fn says_simulated(&self, volume: &Volume, severity: Severity, dates: &FillDates) -> String {
         let (written, live) = self.rates_by_day();
         let grows = match severity {
             Severity::Info => format!("{} a day are written", format_size_short(written)),
@@ -282,7 +262,7 @@ mod tests {
         let critical = found_of(shard.grown_from(2 * DAYS, 100 * GIB, 100 * GIB), 300 * GIB);
         assert_eq!(critical[0].severity, Severity::Critical);
         let Gain::Risk(bytes) = critical[0].gain else { panic!("{critical:?}") };
-        assert_eq!(bytes / GIB, 1_199, "30 days of 50 GiB, less what is free");
+        assert_eq!(bytes / GIB, 200, "all that lives on it, not more than there is");
     }
 
     #[test]
@@ -306,13 +286,18 @@ mod tests {
         let of_a = dates.volumes["a"];
         let days = |at: Option<Moment>| at.map(|at| (at.unix() - NOW.unix() + DAYS / 2) / DAYS);
         // All that is written stays, so no compaction helps.
-        assert_eq!([of_a.uncompacted, of_a.smoosh, of_a.in_force].map(days), [Some(10); 3]);
+        assert_eq!([of_a.uncompacted, of_a.smoosh, of_a.compacted].map(days), [Some(10); 3]);
         let two_weeks = Some(NOW.plus(14 * DAY));
         cluster.volume_dates = Some(VolumeDates {
             from: NOW,
-            volumes: [("a".into(), FullDates { in_force: two_weeks, ..of_a })].into(),
+            volumes: [("a".into(), FillDates { compacted: two_weeks, ..of_a })].into(),
         });
-        let found = cluster.findings_of(&RULE);
+        let inputs = cluster.inputs();
+        let survey = crate::advice::Survey::of(&inputs.plan.snapshot, NOW);
+        let situation = Situation { inputs: &inputs, survey: &survey, now: NOW };
+        let mut findings = Findings::default();
+        check(&situation, &mut findings);
+        let found = findings.into_parts().0;
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             only.says,
@@ -321,6 +306,8 @@ mod tests {
         assert_eq!(only.severity, Severity::Warning);
         let dates = only.evidence.iter().filter(|(name, _)| name.contains("full")).count();
         assert_eq!(dates, 3, "no other date is said");
+        let said = crate::advice::volume_course::fill_dates(&situation)["a"];
+        assert_eq!((said.compacted, said.uncompacted), (two_weeks, of_a.uncompacted));
     }
 
     #[test]
@@ -332,7 +319,12 @@ mod tests {
             let date =
                 |days: Option<u64>| days.map(|days| Moment::from_unix(NOW.unix() + days * DAYS));
             let (smoosh, in_force) = (date(smoosh), date(in_force));
-            let dates = FullDates { uncompacted: date(Some(3)), smoosh, in_force };
+            let dates = FillDates {
+                uncompacted: date(Some(3)),
+                smoosh,
+                compacted: in_force,
+                is_simulated: true,
+            };
             cluster.volume_dates =
                 Some(VolumeDates { from: NOW, volumes: [("a".into(), dates)].into() });
             let found = cluster.findings_of(&RULE);

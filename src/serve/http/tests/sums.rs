@@ -1,0 +1,244 @@
+//! What has one name has one number: on every page, in every answer, and in every metric.
+
+use super::*;
+use crate::{
+    plan::disk::{Disks, Volume, VolumeSpace},
+    serve::report::{self, Advice, Queues as QueuesAnswer, Space, Targets, Usage},
+    table::{DiskUsage, PartSums},
+    text::size::{format_size, format_size_short},
+};
+
+const NODES: [&str; 3] = ["couchdb@a", "couchdb@b", "couchdb@c"];
+const HALVES: [Range; 2] =
+    [Range { from: 0, to: u32::MAX / 2 }, Range { from: u32::MAX / 2 + 1, to: u32::MAX }];
+
+/// A database of two ranges with a copy on every node and a view whose files were read on the first, and beside it
+/// orphans, unused files, files that are being deleted, targets without a size, a split, and an index cleanup.
+fn crowded() -> Arc<Snapshot> {
+    let mut draft = Draft::new(9);
+    let nodes = NODES.map(|name| draft.get_or_add_node(name));
+    for node in nodes {
+        draft.update_node(node, |node| {
+            (node.is_up, node.is_member, node.is_served) = (Some(true), true, true);
+            node.last_success = Some(NOW);
+            node.disk_usage = Some(DiskUsage {
+                last_success: Some(NOW),
+                stale_index_bytes: 7 * MIB,
+                leftover_bytes: 5 * MIB,
+                trash_bytes: 900 * MIB,
+                recent_trash_bytes: 890 * MIB,
+                ..DiskUsage::default()
+            });
+        });
+    }
+    let orders = draft.get_or_add_db(DbName { db: "orders", suffix: ".17" });
+    for (at, node) in nodes.into_iter().enumerate() {
+        for range in HALVES {
+            let ix = draft.get_or_add_shard(node, orders, Some(range));
+            draft.set_facts(ix, facts((300 + at as u64) * MIB, 100 * MIB));
+        }
+    }
+    let old = draft.get_or_add_db(DbName { db: "orders", suffix: ".16" });
+    let old = draft.get_or_add_shard(nodes[0], old, Some(RANGE));
+    draft.set_facts(old, facts(500 * MIB, MIB));
+    draft.set_state(old, TargetState::Orphan);
+    let users = draft.get_or_add_db(DbName { db: "users", suffix: ".17" });
+    let split = draft.get_or_add_shard(nodes[0], users, Some(RANGE));
+    draft.set_facts(split, facts(90 * MIB, 30 * MIB));
+    draft.set_state(split, TargetState::Resharding);
+    let missing = draft.get_or_add_shard(nodes[1], users, Some(RANGE));
+    draft.set_state(missing, TargetState::Missing);
+    draft.get_or_add_shard(nodes[2], users, Some(RANGE));
+    add_view(&mut draft, nodes[0]);
+    draft.get_or_add_cleanup(orders);
+    draft.publish(NOW)
+}
+
+fn add_view(draft: &mut Draft, node: crate::table::NodeIx) {
+    let orders = draft.find_db(DbName { db: "orders", suffix: ".17" }).unwrap();
+    let view = View {
+        signature: Signature([1; 16]),
+        designs: ["_design/clients".into()].into(),
+        exact_range: true,
+        ..View::default()
+    };
+    let ix = draft.add_view(orders, view);
+    draft.set_shard_map(orders, ShardMapEntry { copies: 6, ranges: 2 }, &[ix]);
+    draft.set_facts(ix, facts(60 * MIB, 20 * MIB));
+    let mut sums = PartSums::default();
+    for range in HALVES {
+        let part = draft.get_or_add_part(node, orders, Some(range), Signature([1; 16]));
+        draft.set_facts(part, facts(66 * MIB, 20 * MIB));
+        let snapshot = draft.publish(NOW);
+        let part = snapshot.target(part).unwrap();
+        sums.add(&PartSums {
+            count: 1,
+            file_bytes: part.file_bytes().unwrap(),
+            active_bytes: part.active_bytes().unwrap(),
+            external_bytes: part.external_bytes().unwrap(),
+            predicted_bytes: part.predicted_bytes().unwrap(),
+            reclaimable_bytes: part.reclaimable_bytes().unwrap(),
+        });
+    }
+    draft.set_parts(ix, sums);
+    let stale = draft.get_or_add_part(node, orders, Some(HALVES[0]), Signature([9; 16]));
+    draft.set_facts(stale, facts(7 * MIB, MIB));
+    draft.set_state(stale, TargetState::Orphan);
+}
+
+/// A nearly full volume on each node.
+fn conditions() -> Conditions {
+    let space = VolumeSpace { available: 40 * MIB, size: Some(4_000 * MIB), measured_at: NOW };
+    let volumes = NODES.map(|node| Volume {
+        name: format!("{node} data").into(),
+        nodes: vec![node.into()],
+        space: Some(space),
+        falling_since: None,
+        problem: None,
+    });
+    Conditions { disks: Arc::new(Disks { volumes: volumes.into() }), ..Conditions::default() }
+}
+
+/// All samples of a family, added up.
+fn sum(scrape: &str, family: &str) -> f64 {
+    let samples = scrape.lines().filter(|line| !line.starts_with('#'));
+    let of_family = samples
+        .filter(|line| line.strip_prefix(family).is_some_and(|rest| rest.starts_with(['{', ' '])));
+    of_family.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+}
+
+/// The numbers of one fact, each with where it is said: all are equal, but for what rounding of the parts of a sum
+/// makes of it.
+fn assert_one(fact: &str, said: &[(&str, f64)]) {
+    let (_, first) = said[0];
+    assert!(first > 0.0, "{fact}: nothing is said");
+    let is_same = |value: f64| (value - first).abs() <= 4.0;
+    assert!(said.iter().all(|(_, value)| is_same(*value)), "{fact}: {said:#?}");
+}
+
+fn surface() -> (Surface, Arc<Snapshot>) {
+    let (surface, snapshot) = (Surface::new(), crowded());
+    let mut queues = Queues::new(Arc::new(Channels::default()));
+    queues.apply_snapshot(&snapshot, NOW);
+    let plan = queues.make_plan(&snapshot, &conditions(), &Arc::default(), NOW);
+    surface.plan.send_replace(Arc::new(plan));
+    (surface, snapshot)
+}
+
+#[tokio::test]
+async fn what_has_one_name_has_one_number_everywhere() {
+    let (surface, _) = surface();
+    let space: Space = surface.answer("/api/v1/space").await;
+    let advice: Advice = surface.answer("/api/v1/advice").await;
+    let usage: Usage = surface.answer("/api/v1/usage").await;
+    let listed: Targets = surface.answer("/api/v1/targets?limit=10000").await;
+    let queues: QueuesAnswer = surface.answer("/api/v1/queue").await;
+    let scrape = surface.get("/metrics").await;
+    let metric = |family: &str| sum(scrape.text(), family);
+    let number = |value: Option<u64>| value.unwrap() as f64;
+    let of_list = |read: fn(&report::Target) -> Option<u64>| {
+        listed.targets.iter().filter_map(read).sum::<u64>() as f64
+    };
+    let of_volumes = |read: fn(&report::VolumeSpaceLine) -> Option<u64>| {
+        space.volumes.iter().map(|volume| read(volume).unwrap()).sum::<u64>() as f64
+    };
+    let used = |read: fn(&report::UsageBytes) -> u64| {
+        usage.largest.iter().map(|line| read(&line.bytes)).sum::<u64>() as f64
+    };
+    let unused = number(space.unused_bytes);
+
+    assert_one(
+        "reclaimable",
+        &[
+            ("space", number(space.reclaimable_bytes)),
+            ("volumes", of_volumes(|volume| volume.reclaimable_bytes)),
+            ("metric", metric("recliner_reclaimable_bytes")),
+            ("usage", used(|bytes| bytes.reclaimable_bytes)),
+            ("targets", of_list(|target| target.reclaimable_bytes)),
+            ("advice", number(advice.waste_bytes) - unused),
+        ],
+    );
+    let beside = 3.0 * (7 + 5 + 10) as f64 * MIB as f64;
+    assert_one(
+        "on disk",
+        &[
+            ("space", number(space.file_bytes)),
+            (
+                "volumes",
+                of_volumes(|it| Some(it.live_bytes? + it.reclaimable_bytes? + it.unused_bytes?)),
+            ),
+            ("metric", metric("recliner_file_bytes") + beside),
+            ("usage", used(|bytes| bytes.file_bytes) + beside),
+            ("targets", of_list(|target| target.file_bytes) + beside),
+            ("advice", number(advice.file_bytes)),
+        ],
+    );
+    assert_one(
+        "unused",
+        &[
+            ("space", unused),
+            ("volumes", of_volumes(|volume| volume.unused_bytes)),
+            ("metrics", metric("recliner_orphan_bytes") + beside),
+        ],
+    );
+    assert_one(
+        "targets",
+        &[
+            ("space", space.targets as f64),
+            ("targets", listed.total as f64),
+            ("metric", metric("recliner_targets")),
+        ],
+    );
+    let sizeless = listed
+        .targets
+        .iter()
+        .filter(|it| it.file_bytes.is_none() && it.state != "missing" && it.kind != "cleanup");
+    assert_one(
+        "unmeasured",
+        &[
+            ("space", space.unmeasured as f64),
+            ("metric", metric("recliner_targets_unmeasured")),
+            ("usage", used(|bytes| bytes.unmeasured)),
+            ("targets", sizeless.count() as f64),
+        ],
+    );
+    assert_one(
+        "waiting",
+        &[
+            ("space", space.waiting as f64),
+            ("queue", queues.queues.iter().map(|queue| queue.size).sum::<usize>() as f64),
+            ("metric", metric("recliner_queue_size")),
+        ],
+    );
+
+    let page = surface.get("/").await;
+    let size = |bytes: Option<u64>| format!("{}</span>", format_size(bytes.unwrap()));
+    for (text, says) in [
+        (size(space.file_bytes), "on disk: shards, views and unused files"),
+        (size(space.reclaimable_bytes), "reclaimable by compaction"),
+        (size(space.unused_bytes), "in unused files"),
+        (space.targets.to_string(), "targets: shards, views, cleanups"),
+        (space.waiting.to_string(), "waiting for compaction"),
+    ] {
+        let card = format!("{text}</b><span>{says}");
+        assert!(page.text().contains(&card), "{card}: {}", page.text());
+    }
+    let says = [space.reclaimable_bytes, space.unused_bytes, space.file_bytes];
+    for size in says.map(|size| format_size_short(size.unwrap())) {
+        assert!(advice.says.contains(&size), "{size}: {}", advice.says);
+    }
+}
+
+#[tokio::test]
+async fn the_files_of_a_view_are_listed_where_they_are_asked_for() {
+    let (surface, snapshot) = surface();
+    let count = async |query: &str| {
+        let found: Targets = surface.answer(&format!("/api/v1/targets?kind=view{query}")).await;
+        found.total
+    };
+    assert_eq!(count("").await, 1, "the view stands for its files");
+    assert_eq!(count("&node=couchdb@a").await, 3);
+    assert_eq!(count("&state=orphan").await, 1);
+    let part = snapshot.targets().find(|target| target.is_part()).unwrap().id().to_string();
+    assert_eq!(count(&format!("&search={}", answers::encoded(&part))).await, 1);
+}
