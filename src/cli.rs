@@ -196,7 +196,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             Command::Import(args) => import::run(args).await,
             Command::RestoreSmoosh(args) => restore_smoosh::run(&args).await,
             Command::Inspect(args) => inspect::run(&args),
-            Command::CheckConfig(args) => check::run(&args),
+            Command::CheckConfig(args) => check::run(&args).await,
             Command::Suspend(args) => orders::suspend(args).await,
             Command::Resume(args) => orders::resume(args).await,
             Command::Compact(args) => orders::compact(args).await,

@@ -134,8 +134,8 @@ pub(super) enum Command {
     Inspect(InspectArgs),
     /// Print every error in a configuration, or the effective configuration.
     ///
-    /// Flags are checked too. An error comes with its position; the effective configuration is
-    /// complete, with every default.
+    /// Flags are checked too, and the channels of a takeover if CouchDB answers. An error comes with
+    /// its position; the effective configuration is complete, with every default.
     CheckConfig(CheckArgs),
     /// Tell a running recliner to start nothing, until resume.
     ///

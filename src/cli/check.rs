@@ -7,12 +7,20 @@ use super::{
     print, read_once,
 };
 use crate::{
+    act::takeover,
     config::{self, Flags},
+    model::settings::{Settings, work::SmooshMode},
     serve::http::WebAccess,
     text::quote::comment,
 };
+use futures::future::join_all;
+use std::time::Duration;
+use tokio::time;
 
-pub(super) fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
+/// How long the cluster is waited for.
+const ASK_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
     if args.schema {
         print(&format!("{:#}\n", config::schema()))?;
         return Ok(Exit::Done);
@@ -29,6 +37,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
     if let Some(problem) = config::admin_api_exposed(&loaded.settings, web.has_users()) {
         return Err(CommandError::usage(problem));
     }
+    if let Ok(problem) = time::timeout(ASK_TIMEOUT, nothing_to_take_over(&loaded.settings)).await {
+        problem.map_or(Ok(()), |problem| Err(CommandError::usage(problem)))?;
+    }
     let mut text = String::new();
     for finding in &loaded.findings {
         text.push_str(&comment(&finding.to_string()));
@@ -37,4 +48,23 @@ pub(super) fn run(args: &CheckArgs) -> Result<Exit, CommandError> {
     print(&text)?;
     print_next_step(Format::Table, AFTER_CHECK_CONFIG);
     Ok(Exit::Done)
+}
+
+/// Channels to take over that no node's smoosh has; none where no node can be asked.
+async fn nothing_to_take_over(settings: &Settings) -> Option<String> {
+    if settings.smoosh.mode != SmooshMode::Takeover {
+        return None;
+    }
+    let connected = read_once::connect_with(settings.clone()).ok()?;
+    let members = connected.client.membership().await.ok()?.cluster_nodes?;
+    let asked = members.iter().filter(|node| settings.nodes.has(node));
+    let asked = join_all(asked.map(|node| takeover::smoosh_channels(&connected.client, node)));
+    let known = asked.await.into_iter().filter_map(|channels| channels.ok()?);
+    let there = known.reduce(|all, more| &all | &more)?;
+    let missing = settings.smoosh.takeover.iter().filter(|channel| !there.contains(*channel));
+    let missing: Vec<&str> = missing.map(String::as_str).collect();
+    (!missing.is_empty()).then(|| {
+        let has = takeover::its_channels(&there);
+        format!("smoosh.takeover: no node's smoosh has a channel {}; {has}", missing.join(" or "))
+    })
 }

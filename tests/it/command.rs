@@ -442,6 +442,27 @@ async fn check_config_prints_what_is_in_force_and_reads_it_again() {
 }
 
 #[tokio::test]
+async fn a_channel_that_no_smoosh_has_cannot_be_taken_over() {
+    let site = Site::open(bloated_world(1)).await;
+    let dir = tempfile::tempdir().unwrap();
+    let check = async |url: &str, channel: &str| {
+        let text = format!(
+            "couchdb: {{urls: ['{url}']}}\nsmoosh: {{mode: takeover, takeover: [{channel}]}}\n"
+        );
+        let file = written(dir.path(), "recliner.yml", &text);
+        let login = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD)];
+        recliner(&["check-config", "--config.file", &file], &login).await
+    };
+    let refused = check(&site.urls[0], "dbs").await;
+    assert_eq!(refused.code, 64, "{refused:?}");
+    let says = "no node's smoosh has a channel dbs; it has index_cleanup, ratio_dbs, ";
+    assert!(refused.err.contains(says), "{refused:?}");
+    assert_eq!(check(&site.urls[0], "ratio_dbs").await.code, 0);
+    assert_eq!(check("http://127.0.0.1:9", "dbs").await.code, 0, "nobody can be asked");
+    assert!(site.cluster.exchanges().iter().all(Exchange::is_reading));
+}
+
+#[tokio::test]
 async fn check_config_prints_the_schema_alone() {
     let ran = recliner(&["check-config", "--schema"], &[]).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");

@@ -31,7 +31,7 @@ pub use finding::{ChannelFault, Finding, Severity};
 pub use ignored::Ignored;
 pub use ini::{IniProblem, IniProblemKind};
 pub use node_config::{NodeConfig, Sections};
-pub use smoosh::{BrokenChannel, SmooshSettings, read_smoosh, smoosh_sections};
+pub use smoosh::{BrokenChannel, SmooshSettings, read_smoosh, smoosh_channels, smoosh_sections};
 
 use rules::Rules;
 

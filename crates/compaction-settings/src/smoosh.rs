@@ -105,6 +105,17 @@ pub fn smoosh_sections(node: &NodeConfig) -> BTreeSet<String> {
     channels.map(|name| section_of(&name)).chain(others).collect()
 }
 
+/// The names of the channels of a node's smoosh, given `[smoosh]` itself; none if its version is unknown.
+#[must_use]
+pub fn smoosh_channels(node: &NodeConfig) -> Option<BTreeSet<String>> {
+    let (rules, is_assumed) = node.rules();
+    let lists = LISTS.into_iter().filter(|_| rules.runs_smoosh());
+    let names = lists.flat_map(|(key, kind, builtin)| {
+        listed(node, rules, key, kind, builtin, &mut Findings::default())
+    });
+    (!is_assumed).then(|| names.collect())
+}
+
 /// Reads the channels of one kind up to the first on which smoosh fails.
 fn channels_of_kind(
     node: &NodeConfig,

@@ -1,9 +1,10 @@
 //! Access to the configuration of nodes.
 
 use crate::sources::couchdb::describe;
+use compaction_settings::NodeConfig;
 use couchdb_client::{Client, Error};
-use futures::{FutureExt as _, future::BoxFuture};
-use std::collections::BTreeMap;
+use futures::{FutureExt as _, TryFutureExt as _, future::BoxFuture};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One value in the configuration of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,9 @@ pub type ConfigResult<'a, T> = BoxFuture<'a, Result<T, String>>;
 
 /// Reads and changes the configuration of nodes.
 pub trait ConfigApi: Send + Sync + std::fmt::Debug {
+    /// Reads the node's version, if it reports one.
+    fn version<'a>(&'a self, node: &'a str) -> ConfigResult<'a, Option<String>>;
+
     /// Reads one section; empty if it does not exist.
     fn section<'a>(
         &'a self,
@@ -35,7 +39,25 @@ pub trait ConfigApi: Send + Sync + std::fmt::Debug {
     fn reset<'a>(&'a self, key: ConfigKey<'a>) -> ConfigResult<'a, ()>;
 }
 
+/// The channels of a node's smoosh; none if its version is unknown.
+///
+/// # Errors
+/// Why the node could not be read.
+pub async fn smoosh_channels(
+    api: &dyn ConfigApi,
+    node: &str,
+) -> Result<Option<BTreeSet<String>>, String> {
+    let version = api.version(node).await?.unwrap_or_default();
+    let sections = [("smoosh".to_owned(), api.section(node, "smoosh").await?)].into();
+    let config = NodeConfig { node: node.to_owned(), version, sections, problems: Vec::new() };
+    Ok(compaction_settings::smoosh_channels(&config))
+}
+
 impl ConfigApi for Client {
+    fn version<'a>(&'a self, node: &'a str) -> ConfigResult<'a, Option<String>> {
+        described(self.node_welcome(node).map_ok(|welcome| welcome.version))
+    }
+
     fn section<'a>(
         &'a self,
         node: &'a str,

@@ -7,7 +7,7 @@ use super::{
     CONCURRENCY_KEY, ConfigApi, ConfigKey, MARK_SECTION, NodeTakeover, STOPPED_CONCURRENCY,
     TakeoverMark, TakeoverRecord, TakeoverStore,
     channel_action::{ChannelAction, ChannelFacts, decide},
-    channel_section, concurrency, mark,
+    channel_section, concurrency, mark, smoosh_channels,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use wall_clock::Moment;
@@ -58,6 +58,11 @@ impl NodePass<'_> {
                 return passed;
             }
         };
+        let smoosh = if self.wanted.is_empty() && self.enforced.is_empty() {
+            None
+        } else {
+            smoosh_channels(self.api, self.node).await.ok().flatten()
+        };
         let channels: BTreeSet<&String> = self
             .wanted
             .iter()
@@ -67,7 +72,14 @@ impl NodePass<'_> {
             .chain(marks.keys())
             .collect();
         for channel in channels {
-            let handled = self.handle_channel(channel, marks.get(channel), &mut passed).await;
+            let exists = smoosh.as_ref().map(|smoosh| smoosh.contains(channel));
+            let handled =
+                self.handle_channel((channel, exists), marks.get(channel), &mut passed).await;
+            if let Some(smoosh) = smoosh.as_ref().filter(|_| exists == Some(false))
+                && self.wanted.contains(channel)
+            {
+                passed.add_absent(self.node, channel, smoosh);
+            }
             if let Err(why) = handled {
                 if self.held.contains(channel) {
                     passed.held.insert(channel.clone());
@@ -81,9 +93,10 @@ impl NodePass<'_> {
         passed
     }
 
+    /// Handles one channel, of which may be known whether the node's smoosh has it.
     async fn handle_channel(
         &self,
-        channel: &str,
+        (channel, exists): (&str, Option<bool>),
         mark: Option<&TakeoverMark>,
         passed: &mut PassResult,
     ) -> Result<(), String> {
@@ -95,7 +108,7 @@ impl NodePass<'_> {
             mark,
             record: self.records.get(channel),
             held: self.held.contains(channel),
-            wanted: self.wanted.contains(channel) && !is_left_alone,
+            wanted: self.wanted.contains(channel) && !is_left_alone && exists != Some(false),
             may: self.may_change || self.ever_tried.contains(channel),
         };
         let (node, value) = (self.node, value.as_deref().unwrap_or("unset"));
@@ -134,7 +147,7 @@ impl NodePass<'_> {
             ChannelAction::Leave if is_left_alone => {
                 passed.add_not_taken_over(node, channel, value);
             }
-            ChannelAction::Leave if self.enforced.contains(channel) => {
+            ChannelAction::Leave if exists == Some(true) && self.enforced.contains(channel) => {
                 passed.add_contested(node, channel);
             }
             ChannelAction::Leave | ChannelAction::StoppedByOthers => {}
@@ -198,6 +211,15 @@ impl PassResult {
         ));
     }
 
+    fn add_absent(&mut self, node: &str, channel: &str, smoosh: &BTreeSet<String>) {
+        let why = format!(
+            "smoosh on {node} has no channel {channel} that a takeover could stop; {}",
+            its_channels(smoosh)
+        );
+        self.state.findings.push(why.clone());
+        self.state.not_taken_over.insert(channel.to_owned(), why);
+    }
+
     fn add_not_taken_over(&mut self, node: &str, channel: &str, value: &str) {
         let why = format!(
             "the concurrency of smoosh.{channel} on {node} was changed to {value:?} while it was taken over: recliner leaves it alone until it restarts or its configuration changes"
@@ -205,6 +227,12 @@ impl PassResult {
         self.state.findings.push(why.clone());
         self.state.not_taken_over.insert(channel.to_owned(), why);
     }
+}
+
+/// The channels of a smoosh in words.
+pub fn its_channels(smoosh: &BTreeSet<String>) -> String {
+    let names: Vec<&str> = smoosh.iter().map(String::as_str).collect();
+    if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) }
 }
 
 /// Restores a channel: resets it to the value in the node's files, and then sets the previous value

@@ -63,11 +63,17 @@ impl std::fmt::Display for DesignName {
     }
 }
 
+/// Whether any copy of an index is being built, of whichever of the design documents that share it.
 fn is_building(situation: &Situation<'_>, index: TargetRef<'_>) -> bool {
-    let jobs = &situation.inputs.plan.conditions.jobs.list;
-    let builds = |kind: &JobKind| matches!(kind, JobKind::BuildView(_));
+    let designs = index.view().map_or(&[][..], |view| &view.designs);
+    let builds = |job: &Job| {
+        let JobKind::BuildView(design) = &job.key.kind else { return false };
+        designs.contains(design)
+            && ShardName::split(&job.key.shard).map_or(&*job.key.shard, |shard| shard.db)
+                == index.db_name().db
+    };
     index.facts().flags.updater_running
-        || jobs.iter().any(|job| job.target == Some(index.ix()) && builds(&job.key.kind))
+        || situation.inputs.plan.conditions.jobs.list.iter().any(builds)
 }
 
 /// The builds of view indexes, by design document.

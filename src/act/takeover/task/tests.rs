@@ -19,6 +19,7 @@ struct SimulatedNode {
     files: Sections,
     in_force: Sections,
     down: bool,
+    version: &'static str,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -42,8 +43,11 @@ impl Cluster {
     fn new() -> Self {
         let cluster = Self::default();
         cluster.change(|state| {
-            state.nodes.insert(B.to_owned(), SimulatedNode::default());
-            let node = state.nodes.entry(A.to_owned()).or_default();
+            for name in [A, B] {
+                let node = SimulatedNode { version: "3.5.2", ..SimulatedNode::default() };
+                state.nodes.insert(name.to_owned(), node);
+            }
+            let node = state.nodes.get_mut(A).unwrap();
             put(&mut node.files, "smoosh.ratio_dbs", "concurrency", "2");
             node.in_force.clone_from(&node.files);
             put(&mut node.in_force, "smoosh.slack_dbs", "concurrency", "7");
@@ -93,6 +97,14 @@ fn put(sections: &mut Sections, section: &str, key: &str, value: &str) {
 }
 
 impl ConfigApi for Cluster {
+    fn version<'a>(&'a self, node: &'a str) -> ConfigResult<'a, Option<String>> {
+        async move {
+            let version = self.0.borrow().nodes.get(node).map(|node| node.version.to_owned());
+            version.map(Some).ok_or_else(|| format!("{node} is down"))
+        }
+        .boxed()
+    }
+
     fn section<'a>(
         &'a self,
         node: &'a str,
@@ -296,6 +308,38 @@ async fn a_reload_restores_removed_channels_and_reports_contested_ones() {
     let state = running.after(1).await;
     assert_eq!([cluster.node(A), cluster.node(B)], before);
     assert!(state.nodes.values().all(|node| *node == NodeTakeover::default()), "{state:?}");
+}
+
+/// Up to 3.2 a list replaces the built-in channels, since 3.3 it adds to them.
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_smoosh_does_not_have_is_neither_contested_nor_taken_over() {
+    let cluster = Cluster::new();
+    cluster.change(|state| {
+        for node in state.nodes.values_mut() {
+            put(&mut node.in_force, "smoosh", "db_channels", "big_dbs");
+        }
+        state.nodes.get_mut(B).unwrap().version = "3.2.1";
+    });
+    let settings = TakeoverSettings {
+        enforce: true,
+        takeover: BTreeSet::new(),
+        enforced: set_of(&["ratio_dbs", "big_dbs", "dbs"]),
+    };
+    let running = RunningTask::start(&cluster, InMemoryTakeoverStore::default(), settings.clone());
+    let state = running.after(5).await;
+    assert_eq!(state.nodes[A].contested, set_of(&["ratio_dbs", "big_dbs"]));
+    assert_eq!(state.nodes[B].contested, set_of(&["big_dbs"]));
+    let takeover = set_of(&["big_dbs", "dbs"]);
+    running.settings.send_replace(Arc::new(TakeoverSettings { takeover, ..settings }));
+    let state = running.after(1).await;
+    assert_eq!(state.nodes[B].taken_over, set_of(&["big_dbs"]));
+    assert_eq!(cluster.value(B, "dbs"), None);
+    let why = &state.nodes[B].not_taken_over["dbs"];
+    assert!(why.contains("no channel dbs") && why.contains("upgrade_views, "), "{why}");
+    assert!(state.nodes[B].findings.contains(why));
+    cluster.change(|state| state.nodes.get_mut(B).unwrap().version = "");
+    let state = running.after(31).await;
+    assert!(!state.nodes[B].not_taken_over.contains_key("dbs"), "it is not known");
 }
 
 #[tokio::test(start_paused = true)]
