@@ -19,6 +19,7 @@ mod packed_facts;
 mod persisted;
 mod projection;
 mod published_state;
+mod replaced_file;
 mod target_index;
 mod target_ref;
 mod top_databases;
@@ -36,6 +37,7 @@ pub use node::{
 pub use persisted::{DamagedBlock, TableBlock, UncompressedBlock};
 pub use projection::Projection;
 pub use published_state::{PublishedDbState, PublishedUpdateSeqs};
+pub use replaced_file::ReplacedFile;
 pub use target_ref::TargetRef;
 pub use top_databases::{DbSums, ExportedDatabase, ExportedDatabases, FileSums};
 pub use totals::{PartialSum, TargetSums, Totals};
@@ -59,7 +61,11 @@ use couchdb_names::Range;
 use hashbrown::HashMap;
 use name_table::NameTable;
 use packed_facts::PackedFacts;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 use wall_clock::Moment;
 
 /// The identity of one target. `kind` is absent in a row whose target was removed.
@@ -144,6 +150,7 @@ pub struct Snapshot {
     problems: Arc<BTreeMap<TargetIx, ReadProblem>>,
     /// What shards keep beside their documents, for the few that keep much.
     overheads: Arc<BTreeMap<TargetIx, Overhead>>,
+    replaced: Arc<VecDeque<ReplacedFile>>,
     quiet: bool,
 }
 

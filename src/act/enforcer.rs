@@ -31,7 +31,7 @@ use std::{
 use tokio::{
     sync::watch,
     task::JoinSet,
-    time::{self, Instant},
+    time::{self, Instant, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
@@ -39,6 +39,9 @@ use wall_clock::Clock;
 /// How long a start that was cancelled just before its request is not retried. The plan may not
 /// know the reason yet.
 const PAUSE_AFTER_CANCEL: Duration = Duration::from_secs(30);
+
+/// How often starts that are only advised are read again: whoever carries one out may be done before a poll shows it.
+const ADVISED_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long to wait for answers to sent requests when the program stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
@@ -108,6 +111,8 @@ impl EnforcerTask {
 
     /// Runs until `stop`, or until the planner ends.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let mut advised = time::interval(ADVISED_INTERVAL);
+        advised.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             // Every arm is cancel-safe, and no arm's body awaits. A newer plan is adopted only
             // after all pending decisions, because it may assign the same capacity again.
@@ -122,6 +127,7 @@ impl EnforcerTask {
                     }
                     self.adopt_plan();
                 }
+                _ = advised.tick() => self.reread_advised(),
             }
             self.begin_starts();
         }
@@ -129,6 +135,16 @@ impl EnforcerTask {
         // The next process finds unanswered intents open and judges them.
         let answers = async { while self.sending.join_next().await.is_some() {} };
         let _late = time::timeout(SHUTDOWN_GRACE, answers).await;
+    }
+
+    /// Has the starts that are only advised read again.
+    fn reread_advised(&self) {
+        let plan = self.plans.borrow();
+        if plan.rules.mode == Mode::Advise && !plan.starts.is_empty() {
+            let targets = plan.starts.iter().map(|start| start.ix).collect();
+            // The next time comes soon.
+            let _full = self.context.scanner.send(scan::ScanCommand::Reread(targets));
+        }
     }
 
     /// Adopts the newest plan if it includes every start accepted so far.

@@ -130,7 +130,10 @@ fn opening_lines(mode: Mode, own: &str) -> Vec<String> {
             "It enforces, but only inside its simulation: it compacts simulated files and",
             "touches nothing outside the process.",
         ],
-        Mode::Advise => &["It advises: it starts nothing, not even in the simulation."],
+        Mode::Advise => &[
+            "It advises: it starts nothing. The simulated CouchDB's own smoosh compacts what is",
+            "written to.",
+        ],
     };
     let flag = if own == DEFAULT_URL { String::new() } else { format!(" --recliner.url {own}") };
     let program = program_name();

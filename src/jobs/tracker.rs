@@ -46,6 +46,9 @@ const APPEARS_WITHIN_UNCONFIRMED: Duration = Duration::from_secs(30);
 /// How long a file may stay unread after its task disappeared.
 const REREAD_TIMEOUT: Duration = Duration::from_secs(900);
 
+/// How long is remembered when a job ended, so that a later reading of its file is not taken for another one.
+const ENDED_KEPT: Duration = Duration::from_secs(24 * 3_600);
+
 /// How long a job is kept if its node does not answer.
 const NODE_SILENCE_TIMEOUT: Duration = Duration::from_secs(3600);
 
@@ -107,6 +110,12 @@ pub(crate) struct JobTracker {
     open_intents: BTreeMap<IntentKey, OpenIntent>,
     polled_nodes: Vec<(NodeIx, Moment)>,
     starts_accepted: u64,
+    /// Readings from before say nothing about what was recorded since.
+    began: Moment,
+    /// When the last job with a key ended; of the last day.
+    ended: BTreeMap<JobKey, Moment>,
+    /// The number of the last replaced file that was looked at.
+    last_replaced: u64,
 }
 
 /// One job with its state.
@@ -214,6 +223,7 @@ impl JobTracker {
         self.assign_jobs(tables, now);
         self.jobs.values_mut().for_each(|job| job.relocate_target(tables));
         let mut step = TrackerChanges::default();
+        self.find_unseen(tables, &mut step);
         let mut over = Vec::new();
         for (key, job) in &mut self.jobs {
             job.update_sizes_before(tables);
@@ -237,6 +247,27 @@ impl JobTracker {
         }
         self.close_orphaned_intents(tables, now, &mut step);
         step
+    }
+
+    /// Finds compactions that no poll showed, by files that they replaced.
+    fn find_unseen(&mut self, tables: &Snapshot, step: &mut TrackerChanges) {
+        for file in tables.replaced_after(self.last_replaced) {
+            self.last_replaced = file.number;
+            let target = tables.target(file.target);
+            let readings = file.before.measured_at.zip(file.after.measured_at);
+            let Some((target, (before, after))) = target.zip(readings) else { continue };
+            let shard = Arc::from(target.shard_name().unwrap_or_default());
+            let key = JobKey { node: target.node_ix(), shard, kind: JobKind::CompactDb };
+            let since = self.ended.get(&key).copied().unwrap_or(self.began);
+            if before.at > since
+                && !self.jobs.contains_key(&key)
+                && verdict::was_compacted_between(&file.before, &file.after)
+            {
+                let job = TrackedJob::unseen(target, file, after.at);
+                let done = JobVerdict::Completed;
+                step.ended.extend(job.end_foreign(&key, done, after.at, tables, Some(target)));
+            }
+        }
     }
 
     /// Whether a start of this target has no outcome yet.
@@ -341,6 +372,8 @@ impl JobTracker {
         step: &mut TrackerChanges,
     ) {
         let Some(job) = self.jobs.remove(key) else { return };
+        self.ended.retain(|_, at| at.age(now) < ENDED_KEPT);
+        self.ended.insert(key.clone(), now);
         let verdict = verdict.unwrap_or_else(|| JobVerdict::Lost("its target is unknown".into()));
         let ended_at = match job.stage {
             JobStage::Disappeared(disappeared) => disappeared.missed_at,

@@ -8,7 +8,7 @@
 use crate::{
     model::{
         correction::Correction,
-        facts::Facts,
+        facts::{Facts, OptionalU64},
         records::{Intent, frees_little},
         rounding::to_bytes,
         target::TargetKind,
@@ -149,6 +149,17 @@ pub(super) enum JobVerdict {
 pub(super) fn file_was_replaced(before: &FileBefore, facts: &Facts) -> bool {
     let moved = before.compacted_seq.zip(facts.compacted_seq.get());
     !facts.flags.compact_running && moved.is_some_and(|(then, now)| then != now)
+}
+
+/// Whether two readings of a database's file show that a compaction ended between them, of which nothing else is
+/// known. A header may be older than CouchDB's answer of the same second.
+pub(super) fn was_compacted_between(before: &Facts, after: &Facts) -> bool {
+    let both = |fact: fn(&Facts) -> OptionalU64| fact(before).get().zip(fact(after).get());
+    let goes_on = both(|facts| facts.update_seq).is_some_and(|(then, now)| then <= now);
+    let moved = both(|facts| facts.compacted_seq).is_some_and(|(then, now)| then < now);
+    let shrank =
+        both(|facts| facts.file_bytes).is_some_and(|(then, now)| !hides_compaction(then, now));
+    goes_on && (moved || shrank)
 }
 
 /// Judges a database compaction. `None` means that the file must be read again.

@@ -270,7 +270,15 @@ impl Draft {
     pub fn set_facts(&mut self, ix: TargetIx, facts: Facts) {
         let Some(target) = self.current.target(ix) else { return };
         let (kind, known, before) = (target.kind(), target.facts(), target.history());
-        let history = before.after_reading(kind, &known, &facts, target.correction());
+        let correction = target.correction();
+        let history = before.after_reading(kind, &known, &facts, correction);
+        let reading = |facts| WasteReading::of(kind, facts, correction);
+        let readings = reading(&known).zip(reading(&facts));
+        if kind == TargetKind::Db
+            && readings.is_some_and(|(known, seen)| known.was_compacted_until(&seen))
+        {
+            self.current.add_replaced(ix, known, facts);
+        }
         self.remove_from_sums(ix);
         if let Some(known) = self.current.facts.get_mut(ix.as_usize()) {
             *known = PackedFacts::pack(kind, &facts);

@@ -233,6 +233,7 @@ async fn a_compaction_started_by_others_is_shown_and_reread_at_its_end() {
     world.nodes[0].smoosh = true;
     world.compaction_rate = 1 << 20;
     let mut rig = Rig::new(world, ON_DEMAND);
+    rig.cluster.world(|world| world.write("big", 10));
     let plan = rig.sweep().await;
     let file = files_of(&rig, A, "big").remove(0);
     let id = db_id(A, &file);

@@ -336,13 +336,13 @@ impl JobState {
         let bytes = |bytes: i64| size::format_size(bytes.unsigned_abs()).to_string();
         let grew_by = freed.filter(|freed| *freed < 0).map(bytes);
         let freed = freed.filter(|freed| *freed >= 0).map(bytes);
-        let took = duration::format_rounded(outcome.started_at.age(outcome.ended_at));
+        let took = outcome.took().map(duration::format_rounded);
         match &outcome.why {
             Some(why) if outcome.ending == JobResult::Failed => {
-                tracing::warn!(target_id = %id, node, owner, %took, why, "compaction failed");
+                tracing::warn!(target_id = %id, node, owner, took, why, "compaction failed");
             }
             why => {
-                tracing::info!(target_id = %id, node, owner, ending, freed, grew_by, %took, why, "compaction ended");
+                tracing::info!(target_id = %id, node, owner, ending, freed, grew_by, took, why, "compaction ended");
             }
         }
         self.counters.count_end(&ended);

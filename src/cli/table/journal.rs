@@ -32,7 +32,10 @@ pub(in crate::cli) fn outcomes(rows: &[OutcomeLine], width: u16) -> String {
         let name = nodes.named(&row.target);
         table.push([
             short(&printable(&row.ended_at)),
-            duration::format_rounded(Duration::from_secs(row.duration_seconds)),
+            row.duration_seconds.map_or_else(
+                || "?".to_owned(),
+                |took| duration::format_rounded(Duration::from_secs(took)),
+            ),
             bytes(row.before_bytes),
             bytes(row.after_bytes),
             row.freed_bytes.map_or_else(|| "?".to_owned(), signed),
@@ -236,7 +239,7 @@ mod tests {
             ordered_by: None,
             started_at: "2026-11-21T00:54:00Z".into(),
             ended_at: "2026-11-21T00:55:30Z".into(),
-            duration_seconds: 90,
+            duration_seconds: Some(90),
             before_bytes: Some(10 << 20),
             after_bytes: Some(1 << 20),
             predicted_bytes: None,

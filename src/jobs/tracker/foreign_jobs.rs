@@ -9,7 +9,7 @@ use crate::{
     jobs::{JobKey, JobKind, RunningTask, progress::JobProgress, verdict::FileBefore},
     model::{facts::Facts, target::TargetKind},
     sources::inventory::TaskKind,
-    table::{Snapshot, TargetRef},
+    table::{ReplacedFile, Snapshot, TargetRef},
 };
 use std::time::Duration;
 use wall_clock::Moment;
@@ -39,6 +39,28 @@ impl TrackedJob {
             progress: JobProgress::unknown(now),
             file_before: FileBefore::default(),
             is_measured_copy: false,
+            peak_bytes: 0,
+        }
+    }
+
+    /// A compaction of which only the file that it replaced shows that it ran. That file is known as it was at the
+    /// end of the old one if nothing was written in between.
+    pub(super) fn unseen(target: TargetRef<'_>, file: &ReplacedFile, at: Moment) -> Self {
+        let before = FileBefore::of(target.kind(), &file.before, target.correction());
+        let is_last = file.after.compacted_seq.get() == file.before.update_seq.get();
+        Self {
+            target: Some(target.ix()),
+            target_id: Some(target.id()),
+            kind: target.kind(),
+            intent: None,
+            channel: None,
+            started_at: at,
+            first_seen: at,
+            last_seen: at,
+            stage: JobStage::Shown { suspended: false },
+            progress: JobProgress::unknown(at),
+            file_before: if is_last { before } else { before.without_sizes() },
+            is_measured_copy: true,
             peak_bytes: 0,
         }
     }

@@ -84,6 +84,7 @@ impl JobTracker {
     /// Takes over intents that an earlier process left open. Their jobs may still be running, so
     /// nothing is started twice.
     pub(crate) fn adopt(&mut self, intents: impl IntoIterator<Item = Intent>, now: Moment) {
+        self.began = now;
         for intent in intents {
             let doubt = "the process that started it ended before the job did".to_owned();
             let open = OpenIntent {

@@ -2,6 +2,7 @@
 
 use crate::model::target::{TargetId, TargetKind};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
@@ -131,6 +132,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// How long it took; none if only its file shows that it ran.
+    #[must_use]
+    pub fn took(&self) -> Option<Duration> {
+        let took = self.started_at.age(self.ended_at);
+        (self.owner == JobOwner::Recliner || !took.is_zero()).then_some(took)
+    }
+
     /// Bytes freed; negative if the file grew, unknown if either size is.
     #[must_use]
     pub fn freed_bytes(&self) -> Option<i64> {

@@ -131,7 +131,7 @@ pub(super) fn ended(outcomes: &[OutcomeLine], now: Moment) -> Markup {
                     td.n { (bytes(line.before_bytes)) }
                     td.n.rest { (bytes(line.after_bytes)) }
                     td.n { (signed(line.freed_bytes)) }
-                    td.n.rest { (seconds(Some(line.duration_seconds as f64))) }
+                    td.n.rest { (seconds(line.duration_seconds.map(|took| took as f64))) }
                     td.n.rest { (number(line.estimate_ratio)) }
                     td.rest { (words(&line.owner)) @if let Some(by) = &line.ordered_by { span.quiet { ", ordered by " (name(by)) } } }
                 } } }

@@ -64,7 +64,7 @@ impl ProcessInfo {
                 "This cluster is a simulation inside the process: no CouchDB is asked and no data is real. The mode is enforce, so compactions of simulated files start; nothing outside the process is touched."
             }
             Mode::Advise => {
-                "This cluster is a simulation inside the process: no CouchDB is asked and no data is real. The mode is advise: no compaction starts, not even in the simulation."
+                "This cluster is a simulation inside the process: no CouchDB is asked and no data is real. The mode is advise: recliner starts nothing; the simulated smoosh compacts what is written to."
             }
         })
     }

@@ -53,8 +53,8 @@ pub struct OutcomeLine {
     pub started_at: String,
     /// When it ended, or when its end was noticed.
     pub ended_at: String,
-    /// How long it took.
-    pub duration_seconds: u64,
+    /// How long it took; null if no poll showed it, and only its file tells that it was compacted.
+    pub duration_seconds: Option<u64>,
     /// Bytes on disk before.
     pub before_bytes: Option<u64>,
     /// Bytes on disk after.
@@ -87,7 +87,7 @@ impl OutcomeLine {
             ordered_by: outcome.ordered_by.clone(),
             started_at: outcome.started_at.rfc3339(),
             ended_at: outcome.ended_at.rfc3339(),
-            duration_seconds: outcome.started_at.age(outcome.ended_at).as_secs(),
+            duration_seconds: outcome.took().map(|took| took.as_secs()),
             before_bytes: outcome.before_bytes,
             after_bytes: outcome.after_bytes,
             predicted_bytes: outcome.predicted_bytes,

@@ -1,8 +1,11 @@
 //! A service from its start to its end.
 
-use super::{ExplainOutput, NODES, PASSWORD, PATIENCE, Ran, Site, data_of, recliner, world};
+use super::{
+    ExplainOutput, NODES, PASSWORD, PATIENCE, Ran, Site, bloated_world, data_of, recliner, world,
+    written,
+};
 use couchdb_sim::{Effect, Exchange, Fault};
-use recliner::serve::report::{Events, Explained, OutcomeLine, Outcomes, Status};
+use recliner::serve::report::{Events, Explained, OutcomeLine, Outcomes, Planned, Status};
 use std::{collections::BTreeSet, path::Path, process::Stdio, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
@@ -351,4 +354,43 @@ async fn health_is_the_exit_status_of_a_probe() {
         .refuses(1, &[other, "it answered 400"]);
     running.stop().await;
     recliner(&["health", "--recliner.url", &base], &[]).await.refuses(1, &[&base]);
+}
+
+/// A request that `plan` prints is pasted, and done before any poll: its file shows it.
+#[tokio::test]
+async fn a_compaction_shorter_than_the_time_between_two_polls_is_in_the_history() {
+    let site = Site::open(bloated_world(1)).await;
+    let dir = tempfile::tempdir().unwrap();
+    let slow = written(dir.path(), "recliner.yml", "scan: {interval: 1h}\npoll: 10m\n");
+    let mut running = Running::start(&site, dir.path(), &["--config.file", &slow]).await;
+    let base = format!("http://{}", running.address);
+    let ask = async |words: &[&str]| {
+        recliner(&[words, &["--recliner.url", &base, "--format", "json"]].concat(), &[]).await
+    };
+    let printed = async {
+        loop {
+            let plan: Planned = ask(&["plan"]).await.answer();
+            if let Some(start) = plan.starts.into_iter().next() {
+                return start;
+            }
+        }
+    };
+    let start = time::timeout(PATIENCE, printed).await.expect("something would start");
+    let (node, shard) = (start.node.as_str(), start.name.as_deref().unwrap());
+    assert_eq!(site.cluster.world(|world| world.compact(node, shard)), Ok(true));
+    let seen = async {
+        loop {
+            let found: Outcomes = ask(&["history"]).await.answer();
+            if let Some(outcome) = found.outcomes.into_iter().next() {
+                return outcome;
+            }
+            time::sleep(Duration::from_millis(500)).await;
+        }
+    };
+    let outcome = time::timeout(PATIENCE, seen).await.expect("it is found in time");
+    assert_eq!((&outcome.target, &*outcome.owner, &*outcome.result), (&start.id, "other", "freed"));
+    assert!(outcome.before_bytes > outcome.after_bytes, "{outcome:?}");
+    assert_eq!(outcome.duration_seconds, None, "nobody saw it run");
+    running.stop().await;
+    assert!(site.cluster.exchanges().iter().all(Exchange::is_reading));
 }

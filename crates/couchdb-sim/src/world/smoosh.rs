@@ -1,7 +1,8 @@
 //! The built-in compactor of a simulated node.
 //!
-//! A simplified smoosh: it only considers individually described databases, not fleets, compacts
-//! one file at a time, the most bloated first, and skips channels whose `concurrency` is 0.
+//! A simplified smoosh: it only considers individually described databases, not fleets, that were written to, as
+//! nothing else makes the real one look; compacts one file at a time, the most bloated first, and skips channels
+//! whose `concurrency` is 0.
 
 use super::{
     Sizes, StartedBy, World,
@@ -95,6 +96,9 @@ impl World {
                     continue;
                 }
                 let file = File::Copy { db, range, node };
+                if self.writes(file, self.now) == 0 {
+                    continue;
+                }
                 let scores = self
                     .sizes_of(file)
                     .and_then(|sizes| score(sizes, Channel::RatioDbs, Channel::SlackDbs));

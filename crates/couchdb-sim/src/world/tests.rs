@@ -237,6 +237,9 @@ fn smoosh_shows_its_own_jobs_as_active_and_no_other() {
         })
     };
     let mut world = World::new(config, 7).unwrap();
+    world.advance(secs(60));
+    assert!(world.compactions().is_empty(), "what nobody writes to, smoosh does not look at");
+    world.write("orders", 100);
     let channel = |world: &World| {
         let all = world.smoosh_status(A);
         let ratio = all.into_iter().find(|(channel, _)| channel.label() == "ratio_dbs").unwrap();
@@ -247,7 +250,7 @@ fn smoosh_shows_its_own_jobs_as_active_and_no_other() {
     assert_eq!(channel(&world), (2, 0), "an operator's compaction is none of its own");
     // smoosh waits until nothing runs on its node.
     let runs = |world: &World| world.compactions().into_iter().find(|it| it.end.is_none());
-    let its_turn = (1..3_600).find(|at| {
+    let its_turn = (61..3_600).find(|at| {
         world.advance(secs(*at));
         runs(&world).is_some_and(|it| it.by == StartedBy::Smoosh)
     });

@@ -81,3 +81,36 @@ fn an_unread_file_is_requested_until_it_was_read() {
     assert_eq!(again.reread.len(), 0);
     assert_eq!(line.tracker.jobs().list[0].file_bytes, None);
 }
+
+#[test]
+fn a_compaction_that_no_poll_showed_is_known_by_the_file_that_it_left() {
+    let mut line = Scenario::new();
+    line.poll(1, IDLE);
+    let quiet = line.read(line.dbs[0], facts(20, 100, 100, 50, 50));
+    assert_eq!(ends(&quiet), [(JobResult::Freed, JobOwner::Other, Some(900), Some(100), 0)]);
+    assert_eq!(quiet.ended[0].outcome.took(), None);
+    assert_eq!(line.read(line.dbs[0], facts(30, 100, 100, 50, 50)).ended, []);
+    // How large it had become by then is not known.
+    let busy = line.read(line.dbs[1], facts(20, 120, 110, 60, 55));
+    assert_eq!(ends(&busy), [(JobResult::Unmeasured, JobOwner::Other, None, Some(120), 0)]);
+    // Nothing was written since the last one, so the sequence stays where it is.
+    line.read(line.dbs[0], facts(40, 900_000, 100, 90, 50));
+    line.read(line.dbs[0], facts(50, 900_000, 100, 90, 90));
+    let again = line.read(line.dbs[0], facts(60, 100, 100, 90, 90));
+    assert_eq!(ends(&again), [(JobResult::Freed, JobOwner::Other, Some(900_000), Some(100), 0)]);
+}
+
+#[test]
+fn a_file_that_another_fact_explains_is_no_further_compaction() {
+    let mut line = Scenario::new();
+    line.poll(1, [Some(&[began(1)]), Some(&[])]);
+    line.poll(5, IDLE);
+    assert_eq!(line.read(line.dbs[0], facts(6, 100, 100, 50, 50)).ended.len(), 1);
+    // A header of the same second is older than CouchDB's answer.
+    line.read(line.dbs[1], facts(20, 900_000, 100, 60, 10));
+    assert_eq!(line.read(line.dbs[1], facts(20, 100_000, 100, 59, 10)).ended, []);
+    // What was read before this process began was perhaps recorded by the one before.
+    let mut line = Scenario::new();
+    line.tracker.adopt([], at(10));
+    assert_eq!(line.read(line.dbs[0], facts(20, 100, 100, 50, 50)).ended, []);
+}
