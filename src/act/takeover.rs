@@ -27,8 +27,8 @@ mod task;
 
 pub use crate::model::settings::work::MARK_SECTION;
 pub use config_api::{ConfigApi, ConfigKey, ConfigResult, smoosh_channels};
-pub use node::its_channels;
 pub use mark::{StoppedChannel, TakeoverMark, undo_takeovers};
+pub use node::its_channels;
 pub use restore::{RestoredChannel, restore_node};
 pub use takeover_store::{InMemoryTakeoverStore, TakeoverRecord, TakeoverStore};
 pub use task::{TakeoverHandle, TakeoverSettings, TakeoverTask};

@@ -32,6 +32,8 @@ pub struct AttributedBytes {
     pub reclaimable_bytes: u64,
     /// Number of shards and indexes whose size is unknown.
     pub unmeasured: u64,
+    /// Number of views of which some copies were not measured.
+    pub estimated: u64,
 }
 
 impl AttributedBytes {
@@ -46,6 +48,7 @@ impl AttributedBytes {
             self.unmeasured += 1;
             return;
         };
+        self.estimated += u64::from(target.is_estimated());
         let of_kind = match target.kind() {
             TargetKind::Db => &mut self.shard_bytes,
             TargetKind::View | TargetKind::Cleanup | TargetKind::Search => &mut self.view_bytes,
@@ -61,6 +64,7 @@ impl AttributedBytes {
         self.view_bytes = self.view_bytes.saturating_add(other.view_bytes);
         self.reclaimable_bytes = self.reclaimable_bytes.saturating_add(other.reclaimable_bytes);
         self.unmeasured = self.unmeasured.saturating_add(other.unmeasured);
+        self.estimated = self.estimated.saturating_add(other.estimated);
     }
 }
 

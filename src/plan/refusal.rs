@@ -56,7 +56,7 @@ pub enum RefusalReason {
     NodeLimit,
     /// The cluster already runs its maximum of jobs.
     ClusterLimit,
-    /// The hourly budget of rewritten bytes is used up.
+    /// The hourly budget of files to compact is used up.
     Budget,
     /// Starts are spread out in time, on a node and after a restart.
     Ramp,

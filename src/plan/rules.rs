@@ -15,7 +15,7 @@ pub struct Rules {
     /// Whether the process may start anything. In advise mode, the plan contains what it would
     /// send if every channel enforced.
     pub mode: Mode,
-    /// Limits on running jobs and rewritten bytes.
+    /// Limits on running jobs, and on files whose compaction starts within an hour.
     pub limits: Limits,
     /// The space that must stay free on the disks.
     pub headroom: Headroom,

@@ -252,10 +252,10 @@ impl<'a> TargetRef<'a> {
         self.reclaimable_bytes_with(&self.facts())
     }
 
-    /// Whether its sizes on disk are one copy's size multiplied by the number of copies.
+    /// Whether some of its copies were not measured, and count as large as the one that was.
     #[must_use]
     pub fn is_estimated(self) -> bool {
-        self.facts().flags.estimated && self.file_count() > self.part_sums().count
+        self.file_count() > self.part_sums().count.max(1)
     }
 
     fn part_sums(self) -> PartSums {
@@ -301,6 +301,7 @@ impl<'a> TargetRef<'a> {
             kind: self.kind,
             state: self.row.state,
             file_count: self.file_count(),
+            is_estimated: self.is_estimated(),
             file_bytes: self.file_bytes_with(&facts),
             active_bytes: self.active_bytes_with(&facts),
             external_bytes: self.external_bytes_with(&facts),

@@ -188,9 +188,9 @@ proptest! {
                 let (rank, DbSums { shards, .. }, targets) = dbs.entry(target.db()).or_default();
                 *rank += target.reclaimable_bytes().unwrap_or_default();
                 shards.file_count += 1;
-                shards.file_bytes.add(facts.file_bytes.get());
-                shards.active_bytes.add(facts.active_bytes.get());
-                shards.reclaimable_bytes.add(target.reclaimable_bytes());
+                shards.file_bytes.add(facts.file_bytes.get(), false);
+                shards.active_bytes.add(facts.active_bytes.get(), false);
+                shards.reclaimable_bytes.add(target.reclaimable_bytes(), false);
                 targets.push(*ix);
             }
         }

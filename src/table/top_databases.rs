@@ -76,7 +76,7 @@ impl DbSums {
     fn update(
         &mut self,
         target: &Contribution,
-        sum: impl Fn(&mut PartialSum, Option<u64>),
+        sum: impl Fn(&mut PartialSum, Option<u64>, bool),
         count: impl Fn(u64, u64) -> u64,
     ) {
         let files = match target.kind {
@@ -86,9 +86,9 @@ impl DbSums {
             TargetKind::View | TargetKind::Cleanup | TargetKind::Search => return,
         };
         files.file_count = count(files.file_count, u64::from(target.file_count));
-        sum(&mut files.file_bytes, target.file_bytes);
-        sum(&mut files.active_bytes, target.active_bytes);
-        sum(&mut files.reclaimable_bytes, target.reclaimable_bytes);
+        sum(&mut files.file_bytes, target.file_bytes, target.is_estimated);
+        sum(&mut files.active_bytes, target.active_bytes, target.is_estimated);
+        sum(&mut files.reclaimable_bytes, target.reclaimable_bytes, target.is_estimated);
     }
 }
 
@@ -194,7 +194,7 @@ impl TopDatabases {
         db: DbIx,
         target: &Contribution,
         apply: impl Fn(u64, u64) -> u64,
-        sum: impl Fn(&mut PartialSum, Option<u64>),
+        sum: impl Fn(&mut PartialSum, Option<u64>, bool),
     ) {
         if !is_exported(target.kind, target.state) {
             return;

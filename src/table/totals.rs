@@ -14,24 +14,27 @@ pub struct PartialSum {
     total: u128,
     known_count: u64,
     unknown_count: u64,
+    estimated_count: u64,
 }
 
 impl PartialSum {
-    pub(super) fn add(&mut self, value: Option<u64>) {
+    pub(super) fn add(&mut self, value: Option<u64>, is_estimated: bool) {
         match value {
             Some(value) => {
                 self.total = self.total.saturating_add(u128::from(value));
                 self.known_count += 1;
+                self.estimated_count += u64::from(is_estimated);
             }
             None => self.unknown_count += 1,
         }
     }
 
-    pub(super) fn remove(&mut self, value: Option<u64>) {
+    pub(super) fn remove(&mut self, value: Option<u64>, is_estimated: bool) {
         match value {
             Some(value) => {
                 self.total = self.total.saturating_sub(u128::from(value));
                 self.known_count = self.known_count.saturating_sub(1);
+                self.estimated_count = self.estimated_count.saturating_sub(is_estimated.into());
             }
             None => self.unknown_count = self.unknown_count.saturating_sub(1),
         }
@@ -44,6 +47,7 @@ impl PartialSum {
             total: self.total.saturating_add(other.total),
             known_count: self.known_count.saturating_add(other.known_count),
             unknown_count: self.unknown_count.saturating_add(other.unknown_count),
+            estimated_count: self.estimated_count.saturating_add(other.estimated_count),
         }
     }
 
@@ -57,6 +61,12 @@ impl PartialSum {
     #[must_use]
     pub const fn unknown_count(self) -> u64 {
         self.unknown_count
+    }
+
+    /// Number of known summands of which some copies were not measured.
+    #[must_use]
+    pub const fn estimated_count(self) -> u64 {
+        self.estimated_count
     }
 }
 
@@ -89,6 +99,8 @@ pub(super) struct Contribution {
     pub(super) state: TargetState,
     /// Number of its files.
     pub(super) file_count: u32,
+    /// Whether some of its files were not measured.
+    pub(super) is_estimated: bool,
     pub(super) file_bytes: Option<u64>,
     pub(super) active_bytes: Option<u64>,
     pub(super) external_bytes: Option<u64>,
@@ -128,7 +140,7 @@ impl Totals {
     fn update(
         &mut self,
         target: &Contribution,
-        sum: impl Fn(&mut PartialSum, Option<u64>),
+        sum: impl Fn(&mut PartialSum, Option<u64>, bool),
         count: impl Fn(&mut u64),
     ) {
         let at = target.node.as_usize();
@@ -148,12 +160,12 @@ impl Totals {
         {
             return;
         }
-        sum(&mut sums.file_bytes, target.file_bytes);
+        sum(&mut sums.file_bytes, target.file_bytes, target.is_estimated);
         if target.state == TargetState::Orphan {
-            sum(&mut sums.orphan_file, target.file_bytes);
+            sum(&mut sums.orphan_file, target.file_bytes, target.is_estimated);
         }
-        sum(&mut sums.active_bytes, target.active_bytes);
-        sum(&mut sums.external_bytes, target.external_bytes);
-        sum(&mut sums.reclaimable_bytes, target.reclaimable_bytes);
+        sum(&mut sums.active_bytes, target.active_bytes, target.is_estimated);
+        sum(&mut sums.external_bytes, target.external_bytes, target.is_estimated);
+        sum(&mut sums.reclaimable_bytes, target.reclaimable_bytes, target.is_estimated);
     }
 }

@@ -42,6 +42,13 @@ impl Waste {
         of_files.sum::<u64>() + unknown(NodeIx::CLUSTER, TargetKind::View)
     }
 
+    /// Views of which some copies were not measured, and count as large as the one that was.
+    #[must_use]
+    pub fn estimated(snapshot: &Snapshot) -> u64 {
+        let views = snapshot.totals().sums_of(NodeIx::CLUSTER, TargetKind::View);
+        views.file_bytes.estimated_count()
+    }
+
     /// Shards and unused files, and views where they are known by their files alone.
     fn of_files_on(snapshot: &Snapshot, node: NodeIx) -> Option<Self> {
         let shards = snapshot.totals().sums_of(node, TargetKind::Db);

@@ -25,6 +25,15 @@ pub(crate) fn parse(text: &str) -> Result<u64, ParseSizeError> {
         .map_err(|_| ParseSizeError { text: text.to_owned() })
 }
 
+/// What stands before a sum with so many unknown and so many estimated parts.
+pub(crate) const fn bound(unknown: u64, estimated: u64) -> &'static str {
+    match (unknown, estimated) {
+        (0, 0) => "",
+        (0, _) => "≈ ",
+        (..) => "≥ ",
+    }
+}
+
 /// Formats bytes for tables: `873 B`, `1.5 MiB`, `12.0 GiB`.
 #[must_use]
 pub(crate) fn format_size(bytes: u64) -> impl fmt::Display {

@@ -245,15 +245,10 @@ pub(super) fn sum(sum: Option<f64>) -> String {
     bytes(sum.map(to_bytes))
 }
 
-/// A sum, of which only a lower bound is known if a part is unknown.
-pub(super) fn bounded(sum: Option<f64>, unknown: u64) -> String {
-    let bound = if unknown > 0 && sum.is_some() { "≥ " } else { "" };
-    format!("{bound}{}", self::sum(sum))
-}
-
-/// The same of a sum that knows how much of it is unknown.
+/// A sum that knows how much of it is unknown, or an estimate.
 pub(super) fn partial(sum: PartialSum) -> String {
-    bounded(sum.get(), sum.unknown_count())
+    let bound = size::bound(sum.unknown_count(), sum.estimated_count());
+    format!("{}{}", sum.get().map_or("", |_| bound), self::sum(sum.get()))
 }
 
 /// A node's name without the part that all nodes share, before or after the `@`; otherwise the whole

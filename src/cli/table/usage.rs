@@ -1,10 +1,10 @@
 //! Whose bytes fill the disks, as a table.
 
-use super::layout::{Grid, bounded};
+use super::layout::{Grid, bytes};
 use crate::{
     cli::printable,
     serve::report::{Usage, UsageBytes},
-    text::grouped,
+    text::{grouped, size},
 };
 
 /// The disk usage as text.
@@ -14,11 +14,13 @@ pub(in crate::cli) fn usage(answer: &Usage, width: u16) -> String {
     let mut rows = Grid::new([name, "on disk", "views", "reclaimable", "unknown"], &[1, 2, 3, 4]);
     let mut push = |name: String, sums: &UsageBytes| {
         let unknown = if sums.unmeasured == 0 { String::new() } else { grouped(sums.unmeasured) };
+        let bound = size::bound(sums.unmeasured, sums.estimated);
+        let of = |sum: u64| format!("{bound}{}", bytes(Some(sum)));
         rows.push([
             printable(&name),
-            bounded(Some(sums.file_bytes as f64), sums.unmeasured),
-            bounded(Some(sums.view_bytes as f64), sums.unmeasured),
-            bounded(Some(sums.reclaimable_bytes as f64), sums.unmeasured),
+            of(sums.file_bytes),
+            of(sums.view_bytes),
+            of(sums.reclaimable_bytes),
             unknown,
         ]);
     };

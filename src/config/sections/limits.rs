@@ -16,7 +16,7 @@ pub(super) fn form() -> Form<Limits> {
         "limits.cluster" => cluster, Live, integer(0..=1_000_000),
             "Compactions at a time in the whole cluster, whatever started them; 0 starts none.";
         "limits.bytes_per_hour" => bytes_per_hour, Live, bytes(),
-            "Size of the files whose compaction may start within any hour.";
+            "Size, before compaction, of the files whose compaction may start within any hour.";
         "limits.wait" => wait, Live, duration(Duration::ZERO),
             "Shortest time from one start on a node to the next.";
         "limits.duty" => duty_percent, Live, percent_from(1),

@@ -55,6 +55,7 @@ fn whole(targets: &[Explained]) -> impl Iterator<Item = &Explained> {
 
 fn sums(answers: &DatabaseAnswers) -> Markup {
     let (mut documents, mut views, mut waste, mut unmeasured) = (0_u64, 0_u64, 0_u64, 0_u64);
+    let is_estimated = whole(&answers.targets).any(|it| it.target.estimated);
     for Explained { target, .. } in whole(&answers.targets) {
         let waste_here = target.reclaimable_bytes.unwrap_or(0);
         let Some(file) = target.file_bytes else {
@@ -68,7 +69,13 @@ fn sums(answers: &DatabaseAnswers) -> Markup {
     let all = documents + views + waste;
     let says = format!(
         "{}{} of documents, {} of views, {} reclaimable, in all copies",
-        if unmeasured > 0 { "At least " } else { "" },
+        if unmeasured > 0 {
+            "At least "
+        } else if is_estimated {
+            "About "
+        } else {
+            ""
+        },
         format_size_short(documents),
         format_size_short(views),
         format_size_short(waste)

@@ -12,7 +12,10 @@ use crate::{
         Advice, Concern, HourLine, Jobs, Planned, RefusedLine, Scorecard, Space, StartLine, Status,
         VolumeSpaceLine,
     },
-    text::{counted, listed, size::format_size_short},
+    text::{
+        counted, listed,
+        size::{self, format_size_short},
+    },
 };
 use maud::{Markup, html};
 use wall_clock::Moment;
@@ -83,10 +86,10 @@ fn line(concern: &Concern) -> Markup {
 
 fn sums(answers: &OverviewAnswers) -> Markup {
     let OverviewAnswers { space, status, now, .. } = answers;
-    let bound = if space.unmeasured > 0 { "≥ " } else { "" };
+    let bound = size::bound(space.unmeasured, space.estimated);
     html! {
         div.cards {
-            div.card { b { (bound) (bytes(space.file_bytes)) } span { "on disk: shards, views and unused files" @if space.unmeasured > 0 { "; " (counted(space.unmeasured, "size is", "sizes are")) " unknown" } } }
+            div.card { b { (bound) (bytes(space.file_bytes)) } span { "on disk: shards, views and unused files" @if space.unmeasured > 0 { "; " (counted(space.unmeasured, "size is", "sizes are")) " unknown" } @if space.estimated > 0 { "; " (counted(space.estimated, "view is", "views are")) " estimated from one copy" } } }
             div.card { b { (bound) (bytes(space.reclaimable_bytes)) } span { "reclaimable by compaction" } }
             div.card { b { (bytes(space.unused_bytes)) } span { "in unused files" } }
             div.card { b { (count(space.targets)) } span { "targets: shards, views, cleanups" } }

@@ -12,6 +12,7 @@ use super::{
     state::AppState,
 };
 use crate::{
+    advice::AdviceView,
     config::{self, File},
     import::{self, AsRent},
     model::{
@@ -23,7 +24,7 @@ use crate::{
     sources::node_settings::NodeSettings,
     table::NodeIx,
     text::Label,
-    what_if::{Forecast, Policy, Present, Proposal, StopFlag},
+    what_if::{Forecast, Outlook, Policy, Present, Proposal, StopFlag},
 };
 use axum::{
     Extension,
@@ -53,6 +54,11 @@ impl Default for Turns {
         Self(ConcurrencyLimit::new(1))
     }
 }
+
+/// The names of the outlooks without compaction, under smoosh's rules, and under those in force.
+const NOTHING: &str = "nothing";
+const SMOOSH: &str = "smoosh";
+const IN_FORCE: &str = "in force";
 
 /// The name of the outlook under the proposed rules.
 const PROPOSED: &str = "proposed";
@@ -88,11 +94,12 @@ pub(super) async fn forecast(
     let stop = StopFlag::default();
     let _stops = stop.set_on_drop();
     let (clock, settings) = (state.clock, state.node_settings.clone());
+    let advice = Arc::clone(&state.advice.borrow());
     let work = turn.work(state, move |plan| {
         let question = question()?;
         let (span, proposed) = (span(&question)?, Proposed::of(&question, &plan)?);
         let smoosh = KnownSmoosh::of(&settings.borrow());
-        proposed.answer(&plan, smoosh, clock.now(), span, &stop)
+        proposed.answer((&plan, &advice), smoosh, clock.now(), span, &stop)
     });
     time::timeout(MAX_WORK, work).await.unwrap_or_else(|_| {
         let most = MAX_WORK.as_secs() / 60;
@@ -135,7 +142,7 @@ impl Proposed {
     /// What would happen, from the moment of this plan on.
     fn answer(
         self,
-        plan: &Plan,
+        (plan, advice): (&Plan, &AdviceView),
         smoosh: KnownSmoosh,
         now: Moment,
         span: Duration,
@@ -149,9 +156,9 @@ impl Proposed {
         let outlook = |name: &str, policy: Option<Policy>| {
             forecast.outlook(&Proposal { name: name.to_owned(), policy })
         };
-        let of_smoosh = outlook("smoosh", Some(Policy::smoosh(&smoosh.channels)));
+        let of_smoosh = outlook(SMOOSH, Some(Policy::smoosh(&smoosh.channels)));
         let mut outlooks =
-            vec![outlook("nothing", None), of_smoosh.clone(), outlook("in force", Some(in_force))];
+            vec![outlook(NOTHING, None), of_smoosh.clone(), outlook(IN_FORCE, Some(in_force))];
         let mut as_rent = None;
         match self {
             Self::Nothing => {}
@@ -169,7 +176,21 @@ impl Proposed {
                 outlooks.push(kept.outlook);
             }
         }
+        outlooks.iter_mut().for_each(|outlook| say_known_dates(outlook, advice));
         Ok(WhatIf::new(&forecast.answer(outlooks), smoosh.rules, as_rent))
+    }
+}
+
+/// A volume that advice and the overview have a date for is not full at another one.
+fn say_known_dates(outlook: &mut Outlook, advice: &AdviceView) {
+    for volume in &mut outlook.volumes {
+        let Some(dates) = advice.fill_dates.get(&volume.name) else { continue };
+        match outlook.name.as_str() {
+            NOTHING => volume.full_at = dates.uncompacted,
+            SMOOSH if dates.is_simulated => volume.full_at = dates.smoosh,
+            IN_FORCE if dates.is_simulated => volume.full_at = dates.compacted,
+            _ => {}
+        }
     }
 }
 
@@ -241,6 +262,38 @@ fn configured(text: &str, plan: &Plan, in_force: &Policy) -> Result<Policy, ApiE
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{advice::FillDates, what_if::VolumeOutlook};
+
+    #[test]
+    fn a_volume_is_full_when_the_advice_says_so() {
+        let at = |at| Some(Moment::from_unix(at));
+        let full = |name: &str, is_simulated| {
+            let dates =
+                FillDates { uncompacted: at(1), compacted: at(2), smoosh: at(3), is_simulated };
+            let fill_dates = [("a".into(), dates)].into();
+            let advice = AdviceView { fill_dates, ..AdviceView::default() };
+            let mut outlook = Outlook {
+                name: name.to_owned(),
+                samples: Vec::new(),
+                volumes: vec![VolumeOutlook {
+                    name: "a".into(),
+                    free_bytes: Vec::new(),
+                    full_at: at(9),
+                }],
+                rewritten_bytes: 0,
+                freed_bytes: 0,
+                compactions: 0,
+                longest_wait: None,
+                undone: Vec::new(),
+                is_coarse: false,
+            };
+            say_known_dates(&mut outlook, &advice);
+            outlook.volumes[0].full_at
+        };
+        let names = [NOTHING, SMOOSH, IN_FORCE, PROPOSED];
+        assert_eq!(names.map(|name| full(name, true)), [at(1), at(3), at(2), at(9)]);
+        assert_eq!(names.map(|name| full(name, false)), [at(1), at(9), at(9), at(9)]);
+    }
 
     fn refused(text: &str) -> Option<String> {
         let file = File { name: Path::new("x.yml"), bytes: text.as_bytes() };

@@ -192,7 +192,12 @@ impl Advice {
                 })
                 .collect(),
         };
-        advice.says = advice.summary(waste, Waste::unmeasured(&plan.snapshot), plan.rules.mode);
+        let bound = match (Waste::unmeasured(&plan.snapshot), Waste::estimated(&plan.snapshot)) {
+            (0, 0) => "",
+            (0, _) => "About ",
+            (..) => "At least ",
+        };
+        advice.says = advice.summary(waste, bound, plan.rules.mode);
         advice
     }
 
@@ -201,7 +206,7 @@ impl Advice {
         self.advice.iter().filter(|line| line.muted.is_none())
     }
 
-    fn summary(&self, waste: Option<Waste>, unmeasured: u64, mode: Mode) -> String {
+    fn summary(&self, waste: Option<Waste>, bound: &str, mode: Mode) -> String {
         if self.checked_at.is_none() {
             return "recliner has not read the whole cluster yet, so there is no advice."
                 .to_owned();
@@ -209,8 +214,7 @@ impl Advice {
         let more: u64 = self.more.iter().map(|more| more.count).sum();
         let open = self.open().count() as u64 + more;
         let muted = self.advice.len() as u64 + more - open;
-        let mut says =
-            waste.map_or_else(String::new, |waste| in_words(waste, unmeasured > 0, mode));
+        let mut says = waste.map_or_else(String::new, |waste| in_words(waste, bound, mode));
         says.push_str(&match open {
             0 => "No recommendations.".to_owned(),
             _ => format!("{}.", counted(open, "recommendation", "recommendations")),
@@ -223,7 +227,7 @@ impl Advice {
 }
 
 /// What is wasted, and who compacts it.
-fn in_words(waste: Waste, is_lower_bound: bool, mode: Mode) -> String {
+fn in_words(waste: Waste, bound: &str, mode: Mode) -> String {
     let [reclaimable, unused, all] =
         [waste.reclaimable_bytes(), waste.unused_bytes(), waste.file_bytes()]
             .map(format_size_short);
@@ -231,7 +235,6 @@ fn in_words(waste: Waste, is_lower_bound: bool, mode: Mode) -> String {
         0 => String::new(),
         _ => format!(" and {unused} in unused files"),
     };
-    let bound = if is_lower_bound { "At least " } else { "" };
     let compacts = match mode {
         Mode::Enforce => "; recliner will compact what your limits allow",
         Mode::Advise => "",

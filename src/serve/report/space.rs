@@ -23,6 +23,10 @@ pub struct Space {
     /// Shards and views of unknown size: with any, the bytes above are lower bounds.
     #[serde(default)]
     pub unmeasured: u64,
+    /// Views of which some copies were not measured and count as large as the one that was: with any, the bytes above
+    /// are estimates.
+    #[serde(default)]
+    pub estimated: u64,
     /// How many targets there are.
     pub targets: usize,
     /// How many of them wait for a compaction.
@@ -81,6 +85,7 @@ impl Space {
             reclaimable_bytes: waste.map(Waste::reclaimable_bytes),
             unused_bytes: waste.map(Waste::unused_bytes),
             unmeasured: Waste::unmeasured(&plan.snapshot),
+            estimated: Waste::estimated(&plan.snapshot),
             targets: plan.snapshot.targets_once().count(),
             waiting: plan.waiting().map(|(_, waiting)| waiting).sum(),
             volumes: lines.collect(),

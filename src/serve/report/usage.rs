@@ -46,6 +46,9 @@ pub struct UsageBytes {
     pub reclaimable_bytes: u64,
     /// Number of shards and indexes whose size is unknown.
     pub unmeasured: u64,
+    /// Number of views of which some copies were not measured and count as large as the one that was.
+    #[serde(default)]
+    pub estimated: u64,
 }
 
 impl From<&AttributedBytes> for UsageBytes {
@@ -55,6 +58,7 @@ impl From<&AttributedBytes> for UsageBytes {
             view_bytes: bytes.view_bytes,
             reclaimable_bytes: bytes.reclaimable_bytes,
             unmeasured: bytes.unmeasured,
+            estimated: bytes.estimated,
         }
     }
 }

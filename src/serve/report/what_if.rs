@@ -52,7 +52,7 @@ pub struct WhatIf {
     pub step_seconds: f64,
     /// Bytes of files whose growth is known.
     pub watched_bytes: u64,
-    /// Bytes of all files.
+    /// Bytes of shards and views; unused files do not grow.
     pub file_bytes: u64,
     /// How long files were watched, as a mean over their bytes.
     pub watched_seconds: u64,

@@ -5,7 +5,9 @@ use super::{
     written,
 };
 use couchdb_sim::{Effect, Exchange, Fault};
-use recliner::serve::report::{Events, Explained, OutcomeLine, Outcomes, Planned, Status};
+use recliner::serve::report::{
+    Advice, Events, Explained, OutcomeLine, Outcomes, Planned, Space, Status, Usage, UsageBytes,
+};
 use std::{collections::BTreeSet, path::Path, process::Stdio, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
@@ -211,7 +213,7 @@ async fn an_ordered_target_is_compacted_or_refused_with_a_reason() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let config = "poll: 1s\nlimits: {wait: 0s, duty: 100%}\nheadroom: {blind_limit: 1TiB}\n";
-    let file = super::written(dir.path(), "recliner.yml", config);
+    let file = written(dir.path(), "recliner.yml", config);
     let flags = ["--web.enable-admin-api", "--config.file", &file];
     let advising = dir.path().join("advising");
     std::fs::create_dir(&advising).unwrap();
@@ -393,4 +395,59 @@ async fn a_compaction_shorter_than_the_time_between_two_polls_is_in_the_history(
     assert_eq!(outcome.duration_seconds, None, "nobody saw it run");
     running.stop().await;
     assert!(site.cluster.exchanges().iter().all(Exchange::is_reading));
+}
+
+/// Commands that read the cluster once, and the pages, answers and metrics of a service.
+#[tokio::test]
+async fn tables_pages_and_metrics_say_the_same_sums() {
+    let site = Site::open(world()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(&site, dir.path(), &[]).await;
+    let base = format!("http://{}", running.address);
+    let _again = rustls::crypto::ring::default_provider().install_default();
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let get = async |path: &str| {
+        let answer = http.get(format!("{base}{path}")).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    let ready = async {
+        while get("/-/ready").await.0 != 200 {
+            time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    time::timeout(PATIENCE, ready).await.unwrap();
+    let space: Space = data_of(&get("/api/v1/space").await.1);
+    let (_, metrics) = get("/metrics").await;
+    let metric = |family: &str| -> f64 {
+        let samples = metrics.lines().filter(|line| line.starts_with(&format!("{family}{{")));
+        samples.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+    };
+    let login = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD), ("COLUMNS", "160")];
+    let usage: Usage = site.run(&["advise", "--by", "database", "--format", "json"]).await.answer();
+    let used = |bytes: fn(&UsageBytes) -> u64| {
+        usage.largest.iter().map(|line| bytes(&line.bytes)).sum::<u64>()
+    };
+    let (_, page) = get("/").await;
+    let scan = site.run_with(&["scan"], &login).await;
+    let total = scan.out.lines().find(|line| line.starts_with("total")).unwrap();
+    for (said, family, used, card) in [
+        (space.file_bytes, "recliner_file_bytes", used(|it| it.file_bytes), "on disk"),
+        (
+            space.reclaimable_bytes,
+            "recliner_reclaimable_bytes",
+            used(|it| it.reclaimable_bytes),
+            "reclaimable by compaction",
+        ),
+    ] {
+        assert_eq!((said, said.unwrap() as f64), (Some(used), metric(family)), "{card}");
+        let (before, _) = page.split_once(&format!("</span></b><span>{card}")).unwrap();
+        let size = before.rsplit('>').next().unwrap();
+        assert!(total.contains(&format!("≈ {size}")), "{card}, {size}: {total}");
+    }
+    let sizes = |text: &str| text.split_once(" on disk").map(|(sizes, _)| sizes.to_owned());
+    let advised: Advice = site.run(&["advise", "--format", "json"]).await.answer();
+    let answered: Advice = data_of(&get("/api/v1/advice").await.1);
+    assert!(sizes(&advised.says).is_some_and(|sizes| sizes.starts_with("About ")), "{advised:?}");
+    assert_eq!(sizes(&advised.says), sizes(&answered.says));
+    running.stop().await;
 }

@@ -202,6 +202,15 @@ async fn what_has_one_name_has_one_number_everywhere() {
             ("targets", sizeless.count() as f64),
         ],
     );
+    let estimated = listed.targets.iter().filter(|target| target.estimated);
+    assert_one(
+        "estimated",
+        &[
+            ("space", space.estimated as f64),
+            ("usage", used(|bytes| bytes.estimated)),
+            ("targets", estimated.count() as f64),
+        ],
+    );
     assert_one(
         "waiting",
         &[
