@@ -77,6 +77,8 @@ pub(crate) struct EnforcerTask {
     sending: JoinSet<(TargetOnNode, WasSent)>,
     busy_nodes: BTreeSet<NodeIx>,
     paused_until: BTreeMap<TargetOnNode, Instant>,
+    /// The starts that were read again although they are only advised.
+    advised: BTreeSet<TargetIx>,
     /// Number of starts the job state task has accepted.
     starts_accepted: u64,
 }
@@ -105,6 +107,7 @@ impl EnforcerTask {
             sending: JoinSet::new(),
             busy_nodes: BTreeSet::new(),
             paused_until: BTreeMap::new(),
+            advised: BTreeSet::new(),
             starts_accepted: 0,
         }
     }
@@ -137,11 +140,16 @@ impl EnforcerTask {
         let _late = time::timeout(SHUTDOWN_GRACE, answers).await;
     }
 
-    /// Has the starts that are only advised read again.
-    fn reread_advised(&self) {
-        let plan = self.plans.borrow();
-        if plan.rules.mode == Mode::Advise && !plan.starts.is_empty() {
-            let targets = plan.starts.iter().map(|start| start.ix).collect();
+    /// Has the starts that are only advised read again, and those that somebody carries out until they are done.
+    fn reread_advised(&mut self) {
+        let plan = Arc::clone(&self.plans.borrow());
+        let target = |ix: &TargetIx| plan.snapshot.target(*ix);
+        self.advised.retain(|ix| target(ix).is_some_and(|it| it.facts().flags.compact_running));
+        if plan.rules.mode == Mode::Advise {
+            self.advised.extend(plan.starts.iter().map(|start| start.ix));
+        }
+        if !self.advised.is_empty() {
+            let targets = self.advised.iter().copied().collect();
             // The next time comes soon.
             let _full = self.context.scanner.send(scan::ScanCommand::Reread(targets));
         }

@@ -270,8 +270,8 @@ mod tests {
         let full = |name: &str, is_simulated| {
             let dates =
                 FillDates { uncompacted: at(1), compacted: at(2), smoosh: at(3), is_simulated };
-            let fill_dates = [("a".into(), dates)].into();
-            let advice = AdviceView { fill_dates, ..AdviceView::default() };
+            let mut advice = AdviceView::default();
+            advice.fill_dates.insert("a".into(), dates);
             let mut outlook = Outlook {
                 name: name.to_owned(),
                 samples: Vec::new(),

@@ -6,7 +6,7 @@ use crate::{
     model::{channel::Mode, records::Mute},
     plan::Plan,
     table::Waste,
-    text::{Label as _, counted, size::format_size_short},
+    text::{Label, counted, size::format_size_short},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

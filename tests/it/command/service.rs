@@ -400,7 +400,10 @@ async fn a_compaction_shorter_than_the_time_between_two_polls_is_in_the_history(
 /// Commands that read the cluster once, and the pages, answers and metrics of a service.
 #[tokio::test]
 async fn tables_pages_and_metrics_say_the_same_sums() {
-    let site = Site::open(world()).await;
+    let mut config = world();
+    // A name that no request can carry has no size.
+    config.databases[0].designs.retain(|design| design.name != "..");
+    let site = Site::open(config).await;
     let dir = tempfile::tempdir().unwrap();
     let mut running = Running::start(&site, dir.path(), &[]).await;
     let base = format!("http://{}", running.address);

@@ -406,7 +406,7 @@ async fn advice_is_listed_with_what_is_muted_and_summed_without_it() {
     assert_eq!(
         (found.says.as_str(), found.gain_bytes),
         (
-            "276 MiB reclaimable and 500 MiB in unused files, of 810 MiB on disk. 1 recommendation. 1 muted.",
+            "About 276 MiB reclaimable and 500 MiB in unused files, of 810 MiB on disk. 1 recommendation. 1 muted.",
             70 << 20
         )
     );

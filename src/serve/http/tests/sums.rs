@@ -158,7 +158,7 @@ async fn what_has_one_name_has_one_number_everywhere() {
             ("advice", number(advice.waste_bytes) - unused),
         ],
     );
-    let beside = 3.0 * (7 + 5 + 10) as f64 * MIB as f64;
+    let beside = 3.0 * 22.0 * MIB as f64;
     assert_one(
         "on disk",
         &[
@@ -219,7 +219,15 @@ async fn what_has_one_name_has_one_number_everywhere() {
             ("metric", metric("recliner_queue_size")),
         ],
     );
+}
 
+#[tokio::test]
+async fn pages_sentences_and_alerts_say_the_same_numbers() {
+    let (surface, _) = surface();
+    let space: Space = surface.answer("/api/v1/space").await;
+    let advice: Advice = surface.answer("/api/v1/advice").await;
+    let usage: Usage = surface.answer("/api/v1/usage").await;
+    let scrape = surface.get("/metrics").await;
     let page = surface.get("/").await;
     let size = |bytes: Option<u64>| format!("{}</span>", format_size(bytes.unwrap()));
     for (text, says) in [
@@ -232,6 +240,26 @@ async fn what_has_one_name_has_one_number_everywhere() {
         let card = format!("{text}</b><span>{says}");
         assert!(page.text().contains(&card), "{card}: {}", page.text());
     }
+    let orders = usage.largest.iter().find(|line| line.db == "orders").unwrap();
+    let of_orders = surface.get("/database?name=orders").await;
+    let says =
+        format!("{} reclaimable, in all copies", format_size_short(orders.bytes.reclaimable_bytes));
+    assert!(of_orders.text().contains(&says), "{says}: {}", of_orders.text());
+    // As the rules add up what the alert about it says.
+    let (views, others): (Vec<&str>, Vec<&str>) = scrape
+        .text()
+        .lines()
+        .filter(|line| line.starts_with("recliner_reclaimable_bytes{"))
+        .partition(|line| line.contains("kind=\"view\""));
+    let of_cluster = views.iter().copied().filter(|line| line.contains("node=\"_cluster\""));
+    let alerted: Vec<&str> = others.into_iter().chain(of_cluster).collect();
+    assert_one(
+        "reclaimable in the alert",
+        &[
+            ("space", space.reclaimable_bytes.unwrap() as f64),
+            ("rules", sum(&alerted.join("\n"), "recliner_reclaimable_bytes")),
+        ],
+    );
     let says = [space.reclaimable_bytes, space.unused_bytes, space.file_bytes];
     for size in says.map(|size| format_size_short(size.unwrap())) {
         assert!(advice.says.contains(&size), "{size}: {}", advice.says);
