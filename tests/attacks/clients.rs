@@ -206,7 +206,7 @@ async fn many_live_pages_cost_no_more_than_a_few() {
         let mut held = Vec::new();
         for at in 0..255 {
             let Ok(mut stream) = TcpStream::connect(&victim.address).await else { break };
-            let page = if at == 0 { "/".to_owned() } else { format!("/targets?search={at}") };
+            let page = if at == 0 { String::new() } else { format!("targets?search={at}") };
             let page = encoded(&page);
             let request =
                 format!("GET /live?page={page} HTTP/1.1\r\nHost: {}\r\n\r\n", victim.address);
