@@ -2,7 +2,7 @@
 
 use super::{
     naive::{Chosen, Naive},
-    world::{World, any_calm_spec, any_spec},
+    world::{NOW, World, any_calm_spec, any_spec},
     *,
 };
 use crate::model::records::{Suspension, SuspensionScope};
@@ -169,6 +169,26 @@ proptest! {
             prop_assert_eq!(plan.drainable_bytes(at), frees.sum::<u64>());
         }
         prop_assert_eq!(starts, started.len() as u64);
+    }
+
+    /// While nothing happens, time alone changes why a target does not start, and never back.
+    #[test]
+    fn a_reason_that_has_gone_does_not_return_while_nothing_happens(spec in any_spec()) {
+        let world = spec.build();
+        let mut queues = Queues::new(Arc::clone(&world.channels));
+        queues.apply_snapshot(&world.snapshot, at(NOW));
+        let mut shown: BTreeMap<TargetIx, Vec<Option<RefusalReason>>> = BTreeMap::new();
+        for seconds in (0..90).chain((90..600).step_by(30)) {
+            let now = at(NOW + seconds);
+            let plan = queues.make_plan(&world.snapshot, &world.conditions, &world.rules, now);
+            for (_, ix, _, reason) in plan.queued_targets() {
+                let shown = shown.entry(ix).or_default();
+                if shown.last() != Some(&reason) {
+                    prop_assert!(!shown.contains(&reason), "{ix:?} after {seconds} s: {shown:?}, then {reason:?}");
+                    shown.push(reason);
+                }
+            }
+        }
     }
 
     /// The largest shard that is said to fit is the largest whose peak is no more than what a volume has left.
