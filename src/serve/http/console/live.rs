@@ -39,8 +39,9 @@ use xxhash_rust::xxh3::xxh3_64;
 const PACE: Duration = Duration::from_secs(1);
 
 /// A page rests so many times as long as it took to render, for each page that is open: all together take a
-/// twentieth of a core at most.
+/// twentieth of a core, unless one would rest for longer than it may.
 const REST: u32 = 20;
+const MAX_REST: Duration = Duration::from_secs(30);
 
 /// Distinct pages that are kept up to date at a time: with more, each would rest for too long.
 const DISTINCT: usize = 64;
@@ -179,7 +180,7 @@ async fn render_while_followed(
         });
         drop(sender);
         let pages = u32::try_from(Arc::strong_count(&turn) - 1).unwrap_or(u32::MAX);
-        let rest = took.saturating_mul(REST).saturating_mul(pages).max(PACE);
+        let rest = took.saturating_mul(REST).saturating_mul(pages).clamp(PACE, MAX_REST);
         tokio::select! {
             () = state.stop.cancelled() => return,
             () = time::sleep_until(begun + rest) => {}
