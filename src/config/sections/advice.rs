@@ -29,6 +29,8 @@ pub(super) fn form() -> Form<AdviceSettings> {
             "Number of shard files that small databases would not need from which on fewer ranges are advised.";
         "advice.unbalanced_node" => unbalanced_node_percent, Live, percent_from(1),
             "How much more than the mean a node may hold before moves are advised.";
+        "advice.orphan_age" => orphan_age, Live, duration(Duration::ZERO),
+            "How long members of the cluster and an orphan stay the same until it is advised to set it aside.";
         "advice.large_index" => large_index_factor, Live, number(0.1..=1000.0),
             "Times the live bytes of its database that an index has from which on it is large.";
         "advice.lagging_index" => lagging_index_updates, Live, count(),

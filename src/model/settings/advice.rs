@@ -31,6 +31,9 @@ pub struct AdviceSettings {
     /// How much more than the mean a node may hold, in percent, before moves are advised. Copies of a few large
     /// shards never divide evenly; a node a quarter fuller needs its next disk months before the others.
     pub unbalanced_node_percent: f64,
+    /// How long the cluster has to have had the same members, and an orphan not to have been written, before it is
+    /// advised to set its file aside: a node that joined or left may have the only copy, or a map of its own.
+    pub orphan_age: Duration,
     /// How many times the live bytes of its database an index has from which on it is large. An index with as
     /// many bytes as its database mostly holds whole documents.
     pub large_index_factor: f64,
@@ -83,6 +86,7 @@ impl Default for AdviceSettings {
             small_shard_bytes: 1 << 20,
             surplus_shards: 500,
             unbalanced_node_percent: 25.0,
+            orphan_age: Duration::from_secs(7 * DAY),
             large_index_factor: 1.0,
             lagging_index_updates: 100_000,
             stalled_build: Duration::from_secs(30 * 60),

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const RULE: Rule = Rule {
     code: "missing_copies",
     finds: "Copies of a shard that the shard map lists and that are not on their node's disk, or on a node that is not a member.",
-    because: "Until a missing copy is there again, its range has fewer copies than its database asks for, and reads and writes that need a quorum rest on the others. CouchDB creates and fills it when its shards are synchronised, not by itself at once. It is critical if no copy of a range is left: then its documents cannot be read at all. A node that the map names and the cluster does not have, as after a change of its name, has nobody who could look for its copies: they are unknown, not lost.",
+    because: "Until a missing copy is there again, its range has fewer copies than its database asks for, and reads and writes that need a quorum rest on the others. CouchDB creates and fills it when its node starts or its shards are synchronised, and not while the node has the deleted file open. It is critical if no copy of a range is left: then its documents cannot be read at all. A node that the map names and the cluster does not have, as after a change of its name, has nobody who could look for its copies: they are unknown, not lost.",
     severities: &[Severity::Warning, Severity::Critical],
     untried: None,
     check,
@@ -195,11 +195,14 @@ fn remedy(db: &str, loss: &Loss) -> Vec<Remedy> {
     }
     if loss.ranges > 0 {
         remedy.push(Remedy::choice(
-            "If the files were moved, a disk is not mounted, or a node changed its name, put that right before anything else; otherwise restore those ranges from a backup.",
+            "If the files were moved, a disk is not mounted, or a node changed its name, put that right before anything else. If their documents can still be read, a node has the deleted files open: copy the database before that node restarts. Otherwise restore those ranges from a backup.",
         ));
     }
     if loss.thin_ranges > 0 {
         remedy.push(sync);
+        remedy.push(Remedy::choice(
+            "If they are still missing a minute later, their node has the deleted files open: restart it, and it creates and fills them as it starts.",
+        ));
     }
     remedy
 }

@@ -4,17 +4,10 @@ use super::{super::Rule, by_database, directories_of, nodes_of};
 use crate::{
     advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
     table::{DbIx, DbName, TargetRef},
-    text::{counted, quote::shell_word, size::format_size_short},
+    text::{counted, duration::format_rounded, quote::shell_word, size::format_size_short},
 };
 use couchdb_names::encode_part;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
-
-/// A node that joined or left may have the only copy, or a shard map of its own: until its members were the same for so
-/// long, nothing is moved.
-const SETTLED: Duration = Duration::from_secs(7 * 86_400);
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     code: "orphan_shards",
@@ -139,11 +132,12 @@ fn set_aside(situation: &Situation<'_>, targets: &[TargetRef<'_>]) -> Vec<Remedy
         })
         .into_iter()
         .collect();
-    let since = situation.inputs.status.members_since;
-    if since.is_none_or(|since| since.age(situation.now) < SETTLED) {
-        remedy.push(Remedy::choice(
-            "Keep the files: the members of the cluster were not watched for seven days without a change, and a node that joined or left may have the database in its shard map or its only other copy.",
-        ));
+    let (since, age) = (situation.inputs.status.members_since, situation.settings().orphan_age);
+    let span = format_rounded(age);
+    if since.is_none_or(|since| since.age(situation.now) < age) {
+        remedy.push(Remedy::choice(format!(
+            "Keep the files: the members of the cluster were not watched for {span} without a change, and a node that joined or left may have the database in its shard map or its only other copy.",
+        )));
         return remedy;
     }
     let nodes: BTreeSet<&str> = targets.iter().map(|target| target.node()).collect();
@@ -152,19 +146,19 @@ fn set_aside(situation: &Situation<'_>, targets: &[TargetRef<'_>]) -> Vec<Remedy
             targets.iter().copied().filter(|target| target.node() == node).collect();
         remedy.push(Remedy::command(
             format!(
-                "If nobody needs the data: on {node}, move the files out of the data directory. It stops unless the members are the same, no split and no member's shard map has the database, and nothing was written for seven days:"
+                "If nobody needs the data: on {node}, set the files aside. It stops unless the members are the same, no split and no member's shard map has the database, and nothing was written for {span}:"
             ),
-            move_script(situation, &of_node),
+            set_aside_script(situation, &of_node),
         ));
     }
     remedy.push(Remedy::choice(
-        "Keep the directory set-aside for 30 days, and until a backup holds it. To undo it, move the files back to where they were. Only then delete it, which frees the space.",
+        "Keep the files that end in .set-aside for 30 days, and until a backup holds them. To undo it, give them their names again. Only then delete them, which frees the space.",
     ));
     remedy
 }
 
-/// Lines that prove that nothing needs files of a node, and then move them.
-fn move_script(situation: &Situation<'_>, files: &[TargetRef<'_>]) -> String {
+/// Lines that prove that nothing needs files of a node, and then give them names that CouchDB does not open.
+fn set_aside_script(situation: &Situation<'_>, files: &[TargetRef<'_>]) -> String {
     let snapshot = situation.snapshot();
     let members: BTreeSet<&str> = snapshot.members().map(|(_, node)| &*node.name).collect();
     let quoted: Vec<String> = members.iter().map(|name| format!("\"{name}\"")).collect();
@@ -179,13 +173,14 @@ fn move_script(situation: &Situation<'_>, files: &[TargetRef<'_>]) -> String {
         Some([only]) => shell_word(only).into_owned(),
         _ => "\"$COUCHDB_DATA\"".to_owned(),
     };
+    let minutes = situation.settings().orphan_age.as_secs() / 60;
     let names = files.iter().filter_map(|file| file.shard_name());
     let names: Vec<String> =
         names.map(|name| shell_word(&format!("{name}.couch")).into_owned()).collect();
     [
         "(set -eu".to_owned(),
         "ask() { curl -sS -u \"$COUCHDB_USER\" \"$@\"; }".to_owned(),
-        "stop() { echo \"stopped, nothing was moved: $1\" >&2; exit 1; }".to_owned(),
+        "stop() { echo \"stopped, nothing was set aside: $1\" >&2; exit 1; }".to_owned(),
         format!("cd {data}"),
         format!("members={}", shell_word(&quoted.join(","))),
         "case $(ask -f \"$COUCHDB_URL\"/_membership) in *\"all_nodes\\\":[$members]\"*\"cluster_nodes\\\":[$members]\"*) ;; *) stop 'the members changed' ;; esac".to_owned(),
@@ -197,12 +192,9 @@ fn move_script(situation: &Situation<'_>, files: &[TargetRef<'_>]) -> String {
         "done".to_owned(),
         format!("for file in {}; do", names.join(" ")),
         "  [ -f \"$file\" ] || stop \"$file is not there\"".to_owned(),
-        "  [ -z \"$(find \"$file\" -mtime -7)\" ] || stop \"$file was written within seven days\"".to_owned(),
+        format!("  [ -z \"$(find \"$file\" -mmin -{minutes})\" ] || stop \"$file was written since\""),
         "done".to_owned(),
-        format!("for file in {}; do", names.join(" ")),
-        "  mkdir -p \"../set-aside/${file%/*}\"".to_owned(),
-        "  mv -n \"$file\" \"../set-aside/$file\"".to_owned(),
-        "done)".to_owned(),
+        format!("for file in {}; do mv -n \"$file\" \"$file.set-aside\"; done)", names.join(" ")),
     ]
     .join("\n")
 }
@@ -242,7 +234,8 @@ mod tests {
                 days.map(|days: u64| Moment::from_unix(NOW.unix() - days * 86_400));
             let found = cluster.findings_of(&RULE);
             let text = commands(&found[0]).join("\n");
-            assert_eq!(text.contains("mv -n"), moves, "{days:?}");
+            assert_eq!(text.contains(".set-aside\""), moves, "{days:?}");
+            assert_eq!(text.contains("-mmin -10080)"), moves, "{text}");
             assert!(!text.contains("rm "), "{text}");
         }
     }

@@ -6,9 +6,9 @@ use crate::advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subjec
 pub(super) const RULE: Rule = Rule {
     code: "too_few_open_databases",
     finds: "Nodes that write to more shards in a few days than CouchDB keeps open at a time.",
-    because: "CouchDB keeps at most `[couchdb] max_dbs_open` shards open, 500 by default. Above that it closes the one that was used least recently for each one that it opens, and each open costs an fsync (measured: a sweep over closed shards runs at half the speed); if all of them are in use, requests fail with `all_dbs_active`. Shards that nobody writes to are not counted, and nothing is said before writes were measured for `advice.min_watched`. Each open shard needs a file handle and some memory, so the limit of open files of CouchDB's user has to be higher.",
-    severities: &[Severity::Warning],
-    untried: Some("writes have to be measured for ten minutes"),
+    because: "CouchDB keeps at most `[couchdb] max_dbs_open` shards open, 500 by default. Above that it closes the one that was used least recently for each one that it opens, and each open costs an fsync (measured: a sweep over closed shards runs at half the speed); if all of them are in use, requests fail with `all_dbs_active`. The limit is shared out to one server for each CPU core, after 3.5.2 to 16 at most, and a shard's name says by which it is opened: the fullest is full before the limit is reached, which is information from the number on that 16 servers have room for. Shards that nobody writes to are not counted, and nothing is said before writes were measured for `advice.min_watched`. Each open shard needs a file handle and some memory, so the limit of open files of CouchDB's user has to be higher.",
+    severities: &[Severity::Info, Severity::Warning],
+    untried: None,
     check,
 };
 
@@ -20,16 +20,27 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         let sums = situation.survey.node(ix);
         let enough = situation.settings().min_watched;
         let is_known = sums.growth.watched().is_some_and(|watched| watched >= enough);
-        if !is_known || sums.written_shards <= limit {
+        if !is_known || limit_with_room_for(sums.written_shards) <= limit {
             continue;
         }
+        let (severity, but) = if sums.written_shards > limit {
+            (Severity::Warning, format!("but keeps at most {limit} open (max_dbs_open)"))
+        } else {
+            (
+                Severity::Info,
+                format!(
+                    "and keeps {limit} open (max_dbs_open), shared out by their names to a server for each CPU core: the fullest may have no room"
+                ),
+            )
+        };
         // Half as many again, so that it is not due for another change soon.
-        let better = (sums.written_shards + sums.written_shards / 2).div_ceil(100) * 100;
-        findings.offer(Severity::Warning, Gain::Unknown, || Finding {
-            severity: Severity::Warning,
+        let written = sums.written_shards + sums.written_shards / 2;
+        let better = limit_with_room_for(written).div_ceil(100) * 100;
+        findings.offer(severity, Gain::Unknown, || Finding {
+            severity,
             subject: Subject::Node(config.node.clone()),
             says: format!(
-                "{} writes to {} of its {} shards but keeps at most {limit} open (max_dbs_open).",
+                "{} writes to {} of its {} shards {but}.",
                 config.node, sums.written_shards, sums.shards
             ),
             evidence: vec![
@@ -52,6 +63,12 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             ],
         });
     }
+}
+
+/// The limit with which the fullest of 16 servers has room for its part of so many shards: of `n` parts at random, the
+/// largest exceeds the mean by about `√(2 ln n · mean)`.
+const fn limit_with_room_for(shards: u64) -> u64 {
+    shards + shards.saturating_mul(89).isqrt()
 }
 
 #[cfg(test)]
@@ -87,7 +104,15 @@ mod tests {
 
     #[test]
     fn idle_shards_do_not_count() {
-        assert_eq!(found("3", true), []);
+        assert_eq!(found("19", true), []);
+    }
+
+    #[test]
+    fn a_limit_that_is_shared_out_unevenly_is_information() {
+        let found = found("18", true);
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(only.severity, Severity::Info);
+        assert_eq!((limit_with_room_for(328), limit_with_room_for(330)), (498, 501));
     }
 
     #[test]
