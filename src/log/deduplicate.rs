@@ -173,7 +173,14 @@ impl<S: Subscriber> Layer<S> for DeduplicateLayer {
         let now = (self.clock)();
         let recorded =
             self.recent.lock().unwrap_or_else(PoisonError::into_inner).record(event, now);
-        recorded.iter().flatten().for_each(RepeatSummary::log);
+        if let Some(before) = recorded.as_ref().filter(|before| !before.is_empty()) {
+            // What the layers know about the present line is kept by thread: another one logs.
+            thread::scope(|scope| {
+                let log = || before.iter().for_each(RepeatSummary::log);
+                // Without a thread the counts are lost.
+                let _lost = thread::Builder::new().spawn_scoped(scope, log);
+            });
+        }
         recorded.is_some()
     }
 }
