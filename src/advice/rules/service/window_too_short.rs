@@ -117,9 +117,9 @@ impl<'a> Late<'a> {
                     ),
                     "    windows:\n      - {days: [sat, sun], from: \"00:00\", to: \"24:00\"}",
                 ),
-                Remedy::recliner(
+                Remedy::compact(
                     "Or order the largest one at a time that suits:",
-                    &["compact", &self.largest.id().to_string()],
+                    &self.largest.id().to_string(),
                 ),
             ],
         }
