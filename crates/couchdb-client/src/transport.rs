@@ -4,6 +4,7 @@
 pub(super) mod authority;
 mod gzip;
 mod network;
+mod pinned;
 mod tls;
 
 use network::Network;

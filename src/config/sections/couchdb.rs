@@ -62,7 +62,7 @@ fn trusted_hosts() -> Form<Vec<couchdb_client::HostPattern>> {
 fn tls() -> Form<Tls> {
     let keys = keys!(Tls {
         "ca_file" => ca_file, NextSweep, path().optional(),
-            "The authorities to trust, in PEM, and no others.";
+            "The authorities to trust, or servers' own certificates, in PEM, and no others.";
         "cert_file" => cert_file, NextSweep, path().optional(),
             "A client certificate, in PEM; it needs key_file too.";
         "key_file" => key_file, NextSweep, path().optional(),

@@ -2,8 +2,10 @@
 
 use axum::Router;
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::{
+    RootCertStore, ServerConfig, pki_types::CertificateDer, server::WebPkiClientVerifier,
+};
 use std::{net::SocketAddr, sync::Arc};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -24,8 +26,14 @@ pub(crate) struct Signed {
 
 impl Authority {
     pub(crate) fn new() -> Self {
+        Self::named("an authority")
+    }
+
+    /// An authority whose own certificate has this common name, and nothing else for a name.
+    pub(crate) fn named(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().unwrap();
         Self { issuer: CertifiedIssuer::self_signed(params, key).unwrap() }
     }
@@ -45,6 +53,15 @@ impl Authority {
     /// `mutual`.
     fn acceptor(&self, name: &str, mutual: bool) -> TlsAcceptor {
         let Signed { cert, key } = self.sign(name);
+        self.acceptor_with(cert.der().clone(), &key, mutual)
+    }
+
+    fn acceptor_with(
+        &self,
+        cert: CertificateDer<'static>,
+        key: &KeyPair,
+        mutual: bool,
+    ) -> TlsAcceptor {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -58,14 +75,23 @@ impl Authority {
             builder.with_no_client_auth()
         };
         let key = key.serialize_der().try_into().unwrap();
-        let config = builder.with_single_cert(vec![cert.der().clone()], key).unwrap();
+        let config = builder.with_single_cert(vec![cert], key).unwrap();
         TlsAcceptor::from(Arc::new(config))
     }
 
     /// Answers every request with `{}`.
-    #[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
     pub(crate) async fn serve(&self, mutual: bool) -> (SocketAddr, AbortOnDropHandle<()>) {
-        let acceptor = self.acceptor("127.0.0.1", mutual);
+        Self::serve_with(self.acceptor("127.0.0.1", mutual)).await
+    }
+
+    /// The same, showing its own certificate.
+    pub(crate) async fn serve_itself(&self) -> (SocketAddr, AbortOnDropHandle<()>) {
+        let (cert, key) = (self.issuer.der().clone(), self.issuer.key());
+        Self::serve_with(self.acceptor_with(cert, key, false)).await
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
+    async fn serve_with(acceptor: TlsAcceptor) -> (SocketAddr, AbortOnDropHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let serving = async move {

@@ -94,6 +94,21 @@ async fn only_the_given_authority_is_trusted() {
 }
 
 #[tokio::test]
+async fn a_server_that_shows_the_given_certificate_itself_is_trusted_under_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, trusted) in [("127.0.0.1", true), ("couch.example", false)] {
+        let (host, other) = (Authority::named(name), Authority::named(name));
+        let (at, _server) = host.serve_itself().await;
+        let given = |authority: &Authority| Tls {
+            ca_file: write(&dir, "ca.pem", &authority.pem()),
+            ..Tls::default()
+        };
+        assert_eq!(get(at, given(&host)).await.is_ok(), trusted, "{name}");
+        assert!(get(at, given(&other)).await.is_err(), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_clients_certificate_is_shown() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::new();

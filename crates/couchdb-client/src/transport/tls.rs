@@ -1,14 +1,18 @@
 //! The TLS settings: trusted authorities and the client certificate.
 
+use super::pinned::PinnedVerifier;
 use crate::Tls;
 use rustls::{
     ClientConfig, RootCertStore,
+    client::WebPkiServerVerifier,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+const CA_FILE: &str = "ca_file";
 
 /// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -45,12 +49,11 @@ fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'st
 /// The given authorities and no others; without them the system's, or the built-in ones if the
 /// system has none.
 fn roots(tls: &Tls, used: bool) -> Result<RootCertStore, TlsError> {
-    const KEY: &str = "ca_file";
     let mut roots = RootCertStore::empty();
     if let Some(path) = &tls.ca_file {
-        for certificate in certificates(KEY, path)? {
+        for certificate in certificates(CA_FILE, path)? {
             roots.add(certificate).map_err(|error| TlsError::File {
-                key: KEY,
+                key: CA_FILE,
                 path: path.clone(),
                 reason: error.to_string(),
             })?;
@@ -87,10 +90,20 @@ pub(super) fn client_config(tls: &Tls, used: bool) -> Result<(ClientConfig, bool
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let roots = roots(tls, used)?;
     let own = tls.ca_file.is_some() && are_own(&roots);
-    let builder = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(TlsError::Refused)?
-        .with_root_certificates(roots);
+        .map_err(TlsError::Refused)?;
+    let builder = match &tls.ca_file {
+        None => builder.with_root_certificates(roots),
+        Some(path) => {
+            let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider)
+                .build()
+                .map_err(|why| TlsError::Refused(rustls::Error::General(why.to_string())))?;
+            let pinned = certificates(CA_FILE, path)?;
+            let verifier = Arc::new(PinnedVerifier::new(verifier, pinned));
+            builder.dangerous().with_custom_certificate_verifier(verifier)
+        }
+    };
     let config = match (&tls.cert_file, &tls.key_file) {
         (None, None) => builder.with_no_client_auth(),
         (Some(cert), Some(key)) => {
