@@ -78,7 +78,7 @@ impl OrderDispatcher {
             }
             Order::Resume(what, reply) => {
                 self.in_progress.spawn(async move {
-                    let _gone = reply.send(resume(&follower, what).await);
+                    let _gone = reply.send(resume(&follower, &plan, what).await);
                 });
             }
             Order::Release(which, reply) => {
@@ -187,6 +187,7 @@ async fn mute(
 
 async fn resume(
     follower: &job_state::JobStateHandle,
+    plan: &Plan,
     what: Resume,
 ) -> Result<ResumeResult, Denied> {
     state_loaded(follower).await?;
@@ -195,6 +196,15 @@ async fn resume(
     let (lifted, remaining): (Vec<SuspensionScope>, Vec<SuspensionScope>) = suspended
         .into_iter()
         .partition(|scope| what.scope == SuspensionScope::All || *scope == what.scope);
+    // What is suspended may be gone by now.
+    let is_known = match &what.scope {
+        SuspensionScope::All => true,
+        SuspensionScope::Node(name) => plan.snapshot.nodes().iter().any(|it| *it.name == **name),
+        SuspensionScope::Channel(name) => plan.channels.find(name).is_some(),
+    };
+    if lifted.is_empty() && !is_known {
+        return Err(Denied::Unknown(format!("{} is not suspended, and unknown", what.scope)));
+    }
     for scope in &lifted {
         follower.resume(scope.clone(), Some(what.by.clone())).await.map_err(order_failed)?;
     }

@@ -5,7 +5,7 @@
 
 use super::{
     api::{ApiError, success},
-    guard::{self, ConcurrencyLimit, Permission},
+    guard::{self, ConcurrencyLimit, OrderRefused, Permission},
     orders::Order,
     orders::{
         Compact, CompactResult, Denied, FlushResult, FlushScope, Release, ReleaseResult, Reply,
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     model::{
+        channel::Mode,
         records::SuspensionScope,
         target::{TargetId, TargetKind, TargetSelector},
     },
@@ -99,6 +100,14 @@ pub(super) async fn compact(
     Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
+    let mode = state.plan.borrow().rules.mode;
+    let refused = guard::may_order(&state.allow, Permission::Admin, &request).err();
+    if let (Mode::Advise, Some(refused @ OrderRefused::AdminOff)) = (mode, refused) {
+        let why = format!(
+            "{refused}; but in advise mode it compacts nothing: recliner explain prints the requests for a target"
+        );
+        return ApiError { why, ..ApiError::forbidden(refused) }.into_response();
+    }
     let make = |body: answers::CompactOrder, plan: &Plan, by, reply| {
         let (ix, target) = one_target(plan, &body.target)?;
         Ok(Order::Compact(Compact { target, ix, force: body.force, by }, reply))

@@ -77,13 +77,34 @@ async fn an_order_that_was_refused_while_the_state_was_not_loaded_never_takes_ef
         "not ordered, and nothing starts yet: the state of the previous process is not loaded yet: CouchDB does not answer"
     );
     let all = Resume { scope: SuspensionScope::All, by: "ann".to_owned() };
-    assert!(matches!(resume(&loading.follower, all).await, Err(Denied::NotLoaded(_))));
+    assert!(matches!(
+        resume(&loading.follower, &Plan::default(), all).await,
+        Err(Denied::NotLoaded(_))
+    ));
 
     loading.state.send(RecoveredState::default()).unwrap();
     let mut constraints = loading.follower.constraints.clone();
     let is_loaded = |known: &Arc<TargetConstraints>| known.journal_failure.is_none();
     let loaded = constraints.wait_for(is_loaded).await.unwrap().clone();
     assert!(loaded.suspensions.0.is_empty(), "the refused order came through");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scope_that_is_neither_known_nor_suspended_is_not_resumed() {
+    let loading = Loading::new();
+    let node = || SuspensionScope::Node("couchdb@gone".into());
+    let resumed = async || {
+        let order = Resume { scope: node(), by: "ann".to_owned() };
+        resume(&loading.follower, &Plan::default(), order).await
+    };
+    let (follower, state) = (loading.follower.clone(), RecoveredState::default());
+    loading.state.send(state).unwrap();
+    state_loaded(&follower).await.unwrap();
+    let refused = resumed().await.unwrap_err();
+    assert_eq!(refused.to_string(), "node:couchdb@gone is not suspended, and unknown");
+    // What is suspended may be gone by now.
+    follower.suspend(node(), None, None).await.unwrap();
+    assert_eq!(resumed().await.unwrap().lifted, [node()]);
 }
 
 #[tokio::test(start_paused = true)]

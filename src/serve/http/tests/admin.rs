@@ -153,6 +153,19 @@ async fn a_scope_is_suspended_and_resumed() {
 }
 
 #[tokio::test]
+async fn where_it_only_advises_a_refused_order_names_what_to_do_instead() {
+    let mut surface = Surface::new();
+    surface.state.allow.admin = false;
+    for (name, says) in [("compact", true), ("rescan", false)] {
+        let (status, body) = order(&mut surface, name, r#"{"target": "orders"}"#, nobody).await;
+        assert_eq!(status, StatusCode::FORBIDDEN);
+        let why = body["error"].as_str().unwrap();
+        assert!(why.contains("--web.enable-admin-api"), "{why}");
+        assert_eq!(why.contains("recliner explain prints the requests"), says, "{why}");
+    }
+}
+
+#[tokio::test]
 async fn a_target_is_compacted_by_any_name_that_means_one() {
     let mut surface = Surface::new();
     let id: TargetId = SHARD.parse().unwrap();
