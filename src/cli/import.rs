@@ -11,12 +11,15 @@ use super::{
 use crate::{
     config,
     import::{self, Imported},
-    model::{channel::Channel, window},
+    model::{channel::Channel, target::TargetKind, window},
     sources::couchdb::describe,
     text::quote::comment,
 };
 use compaction_settings::NodeConfig;
 use std::path::Path;
+
+/// What CouchDB's own compaction does and recliner only does when told to.
+const VIEWS_OF_SEVERAL_RANGES: &str = "views of databases with several ranges are left out, because over HTTP all their copies are compacted at once; without its # sign the next line takes them, as CouchDB does";
 
 /// The largest file of settings that is read.
 const MAX_INI_BYTES: u64 = 4 << 20;
@@ -44,13 +47,16 @@ async fn equal(args: ImportArgs) -> Result<Exit, CommandError> {
         }
     }
     .map_err(CommandError::failed)?;
-    if imported.channels.list.is_empty() && args.daemon == Daemon::CompactionDaemon {
+    let has_rules = !imported.channels.list.is_empty() || args.daemon == Daemon::Smoosh;
+    if has_rules {
+        print(&checked_yaml(&imported)?)?;
+    }
+    imported.findings.iter().for_each(|finding| print_note(&printable(&finding.to_string())));
+    if !has_rules {
         return Err(CommandError::failed(
-            "there are no rules of a compaction daemon: CouchDB 2 has them in [compactions], CouchDB 3 has none",
+            "there are no rules by which a compaction daemon compacts: CouchDB 2 has them in [compactions], CouchDB 3 has none",
         ));
     }
-    print(&checked_yaml(&imported)?)?;
-    imported.findings.iter().for_each(|finding| print_note(&printable(&finding.to_string())));
     print_next_step(Format::Table, AFTER_IMPORT);
     Ok(if imported.is_equal() { Exit::Done } else { Exit::Failed })
 }
@@ -71,6 +77,10 @@ fn yaml(imported: &Imported) -> String {
         text.push_str(&comment(&line));
     }
     text.push_str(&config::write::channels_yaml(&imported.channels));
+    if imported.channels.list.iter().any(|channel| channel.kind == TargetKind::View) {
+        text.push_str(&comment(VIEWS_OF_SEVERAL_RANGES));
+        text.push_str("# views: {enforce: all}\n");
+    }
     text.push_str(&format!(
         "limits: {{per_node: {}}}\n",
         imported.per_node.clamp(1, Channel::MAX_CONCURRENCY)
@@ -99,7 +109,12 @@ async fn asked(args: &ImportArgs) -> Result<Vec<NodeConfig>, CommandError> {
     let members = client.membership().await.map_err(unanswered)?;
     let mut nodes = Vec::new();
     for node in members.cluster_nodes.unwrap_or_default() {
-        let version = client.node_welcome(&node).await.map_err(unanswered)?.version;
+        let welcome = match args.daemon {
+            Daemon::Smoosh => client.node_welcome(&node).await,
+            // CouchDB 2 does not answer that for a node.
+            Daemon::CompactionDaemon => client.welcome().await,
+        };
+        let version = welcome.map_err(unanswered)?.version;
         let sections = client.config(&node).await.map_err(unanswered)?;
         let version = version.unwrap_or_default();
         nodes.push(NodeConfig { node, version, sections, problems: Vec::new() });

@@ -13,7 +13,7 @@ use crate::{
     text::Label,
 };
 use compaction_settings::{DaemonRule, DaemonSettings, Ignored, NodeConfig, Opening, read_daemon};
-use couchdb_names::{ShardName, is_db_name};
+use couchdb_names::ShardName;
 use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
 
@@ -89,24 +89,17 @@ fn own_keys(node: &NodeConfig, findings: &mut NodeFindings) {
 }
 
 /// The rules that a channel can say: those for clustered databases.
-fn of_whole_databases(mut rules: Vec<DaemonRule>, findings: &mut NodeFindings) -> Vec<DaemonRule> {
-    rules.retain(|rule| {
-        let name = rule.database.as_str();
-        let (severity, message) = if rule.is_default() {
-            return true;
-        } else if ShardName::split(name).is_some() {
-            (
-                Severity::Impossible,
-                "is a rule for one shard; a channel takes whole databases, so this one is left out",
-            )
-        } else if !is_db_name(name) {
-            (Severity::Warning, "does nothing: no database can have this name")
-        } else {
-            return true;
-        };
-        findings.add(severity, RULES, name, message);
-        false
-    });
+fn of_whole_databases(rules: Vec<DaemonRule>, findings: &mut NodeFindings) -> Vec<DaemonRule> {
+    let (shards, rules): (Vec<_>, Vec<_>) =
+        rules.into_iter().partition(|rule| ShardName::split(&rule.database).is_some());
+    for rule in shards {
+        findings.add(
+            Severity::Impossible,
+            RULES,
+            rule.database.as_str(),
+            "is a rule for one shard; a channel takes whole databases, so this one is left out",
+        );
+    }
     rules
 }
 

@@ -24,7 +24,7 @@ use base64::Engine as _;
 use couchdb_sim::{Cluster, Config, Database, Design, Effect, Exchange, Fault, Orphan, Role, User};
 use recliner::serve::report::{Explained, Success};
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     path::{Path, PathBuf},
     process::Stdio,
@@ -423,6 +423,31 @@ async fn import_writes_settings_equivalent_to_smooshs() {
     assert_eq!((checked.code, checked.err.as_str()), (0, ""), "{checked:?}");
     assert!(checked.out.contains("big_dbs"), "{}", checked.out);
     assert!(site.cluster.exchanges().iter().all(Exchange::is_reading));
+}
+
+#[tokio::test]
+async fn import_reads_the_rules_of_a_couchdb_2() {
+    let rule = r#"[{db_fragmentation, "70%"}, {view_fragmentation, "60%"}]"#;
+    let answer = async move |request: axum::extract::Request| {
+        let (status, body) = match request.uri().path().trim_end_matches('/') {
+            "" => (200, json!({"couchdb": "Welcome", "version": "2.3.1"})),
+            "/_membership" => (200, json!({"all_nodes": ["a@b"], "cluster_nodes": ["a@b"]})),
+            "/_node/a@b/_config" => (200, json!({"compactions": {"_default": rule}})),
+            "/_node/a@b" => {
+                (400, json!({"error": "bad_request", "reason": "Incomplete path to _node request"}))
+            }
+            _ => (404, json!({"error": "not_found", "reason": "Database does not exist."})),
+        };
+        (http::StatusCode::from_u16(status).unwrap(), axum::Json(body))
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut servers = JoinSet::new();
+    servers.spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
+    let ran = recliner(&["import", "compaction-daemon", "--couchdb.url", &url], &[]).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.out.contains("a@b (CouchDB 2.3.1): 2 channels"), "{}", ran.out);
+    assert!(ran.out.contains("# views: {enforce: all}\n"), "{}", ran.out);
 }
 
 #[tokio::test]

@@ -6,10 +6,16 @@
 
 mod rule;
 
-use crate::{Finding, NodeConfig, Opening, Severity, finding::Findings, lint, number::integer};
+pub(crate) use rule::parse as parse_rule;
+
+use crate::{
+    Finding, IniProblemKind, NodeConfig, Opening, Rules, Severity, finding::Findings, lint,
+    number::integer,
+};
+use couchdb_names::{ShardName, is_db_name};
 
 const DAEMON: &str = "compaction_daemon";
-const RULES: &str = "compactions";
+pub(crate) const RULES: &str = "compactions";
 const DEFAULT: &str = "_default";
 /// Files smaller than this are left alone, in bytes.
 const MIN_FILE_SIZE: u64 = 131_072;
@@ -57,6 +63,10 @@ pub fn read_daemon(node: &NodeConfig) -> DaemonSettings {
     lint::lines(node, &[DAEMON, RULES], &mut findings);
     let min_file_size = min_file_size(node, &mut findings);
     unread_keys(node, &mut findings);
+    if let Some(version) = Rules::parse(&node.version) {
+        let misplaced = if version.runs_smoosh() { lint::old_rules } else { lint::no_smoosh };
+        misplaced(node, version, &mut findings);
+    }
     let rules = rules(node, &mut findings);
     DaemonSettings { min_file_size, rules, findings: findings.sorted() }
 }
@@ -65,6 +75,10 @@ fn rules(node: &NodeConfig, findings: &mut Findings) -> Vec<DaemonRule> {
     let mut rules = Vec::new();
     for (name, text) in node.sections.get(RULES).into_iter().flatten() {
         if name.starts_with('#') {
+            continue;
+        }
+        if let Some(why) = never_found(name) {
+            findings.add(Severity::Warning, RULES, name.as_str(), why);
             continue;
         }
         match rule::parse(name, text) {
@@ -79,14 +93,29 @@ fn rules(node: &NodeConfig, findings: &mut Findings) -> Vec<DaemonRule> {
     }
     rules.sort_by_key(DaemonRule::is_default);
     if !rules.last().is_some_and(DaemonRule::is_default) {
-        findings.add(
-            Severity::Warning,
-            RULES,
-            DEFAULT,
-            "is missing, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
-        );
+        let taken_away = IniProblemKind::TakenAway(DEFAULT.to_owned());
+        let is_emptied =
+            node.problems.iter().any(|it| it.section == RULES && it.kind == taken_away);
+        let why = match is_emptied {
+            true => "is emptied, so databases without a rule of their own are not compacted",
+            false => {
+                "is missing, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use"
+            }
+        };
+        findings.add(Severity::Warning, RULES, DEFAULT, why);
     }
     rules
+}
+
+/// Why the daemon never looks for a rule under this name.
+fn never_found(name: &str) -> Option<&'static str> {
+    if name == DEFAULT || is_db_name(name) || ShardName::split(name).is_some() {
+        None
+    } else if name != name.trim_ascii() {
+        Some("does nothing: CouchDB keeps the spaces around the key as part of the key")
+    } else {
+        Some("does nothing: no database can have this name")
+    }
 }
 
 fn min_file_size(node: &NodeConfig, findings: &mut Findings) -> u64 {

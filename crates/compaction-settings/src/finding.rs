@@ -25,13 +25,15 @@ impl Severity {
     }
 }
 
-/// What is wrong with a channel as a whole.
+/// What is wrong with a section as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ChannelFault {
+pub enum Fault {
     /// Its own bounds leave nothing for it to take, or only files without live bytes.
     NeverMatches,
     /// A channel before it takes everything that it would take.
     Shadowed,
+    /// They are rules of the compaction daemon, which this version does not have.
+    OldRules,
 }
 
 /// One statement about the settings of a node.
@@ -45,8 +47,8 @@ pub struct Finding {
     pub key: Option<String>,
     /// The statement, as one lowercase fragment.
     pub message: String,
-    /// What is wrong with the section's channel, where the statement is about that.
-    pub fault: Option<ChannelFault>,
+    /// What is wrong with the section, where the statement is about that.
+    pub fault: Option<Fault>,
 }
 
 impl fmt::Display for Finding {
@@ -75,8 +77,8 @@ impl Findings {
         self.0.push(Finding { severity, section, key, message: message.into(), fault: None });
     }
 
-    /// Adds a warning about a channel as a whole.
-    pub(crate) fn add_fault(&mut self, fault: ChannelFault, section: String, message: String) {
+    /// Adds a warning about a section as a whole.
+    pub(crate) fn add_fault(&mut self, fault: Fault, section: String, message: String) {
         let (severity, fault) = (Severity::Warning, Some(fault));
         self.0.push(Finding { severity, section, key: None, message, fault });
     }

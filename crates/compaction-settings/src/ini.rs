@@ -45,6 +45,8 @@ pub enum IniProblemKind {
     SetTwice(String),
     /// An empty value, which this version ignores.
     EmptyValue(String),
+    /// An empty value, which takes away what an earlier file set.
+    TakenAway(String),
 }
 
 impl fmt::Display for IniProblem {
@@ -65,6 +67,9 @@ impl fmt::Display for IniProblem {
                 out,
                 "gives {key} an empty value, which this version ignores: an earlier file's value stays"
             ),
+            IniProblemKind::TakenAway(key) => {
+                write!(out, "takes away what an earlier file sets for {key}")
+            }
         }
     }
 }
@@ -159,7 +164,7 @@ impl File {
                     return Some(IniProblemKind::EmptyValue(key.to_owned()));
                 }
                 self.deleted.push((self.section.clone(), key.to_owned()));
-                None
+                Some(IniProblemKind::TakenAway(key.to_owned()))
             }
         }
     }
@@ -172,13 +177,19 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .flat_map(|(at, line)| line.split(['\r', '\u{1a}']).map(move |part| (at + 1, part)))
 }
 
+/// The white space that CouchDB trims (`string:trim/1` of single bytes): a space that does not break
+/// is none.
+fn trim(text: &str) -> &str {
+    text.trim_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r'])
+}
+
 /// A line as 3.3 and later read it: comments off, trimmed, split at the first ` = `.
 fn trimmed(line: &str) -> Line<'_> {
-    let line = line.trim();
+    let line = trim(line);
     if line.starts_with(';') {
         return Line::Nothing;
     }
-    let line = before_comment(line).trim();
+    let line = trim(before_comment(line));
     if line.is_empty() {
         return Line::Nothing;
     }
@@ -187,8 +198,8 @@ fn trimmed(line: &str) -> Line<'_> {
     }
     match line.split_once(" = ").or_else(|| line.split_once('=')) {
         Some(("", _)) | None => not_a_setting(line),
-        Some((key, "")) => Line::Delete(key.trim()),
-        Some((key, value)) => Line::Set(key.trim(), value.trim().to_owned()),
+        Some((key, "")) => Line::Delete(trim(key)),
+        Some((key, value)) => Line::Set(trim(key), trim(value).to_owned()),
     }
 }
 

@@ -6,10 +6,15 @@ mod order;
 pub(crate) use order::order;
 
 use crate::{
-    ChannelKind, IniProblemKind, NodeConfig, Priority, Rules, Severity, SmooshChannel,
-    finding::Findings, number::integer,
+    ChannelKind, Fault, IniProblemKind, NodeConfig, Opening, Priority, Rules, Severity,
+    SmooshChannel,
+    daemon::{RULES, parse_rule},
+    finding::Findings,
+    number::integer,
 };
+use std::collections::BTreeSet;
 
+const SMOOSH: &str = "smoosh";
 /// Keys of every channel.
 const EVERY: [&str; 5] = ["capacity", "concurrency", "from", "to", "strict_window"];
 /// Keys of channels that score.
@@ -21,7 +26,11 @@ pub(crate) fn lines(node: &NodeConfig, sections: &[&str], findings: &mut Finding
         let root = problem.section.split('.').next().unwrap_or_default();
         if sections.contains(&root) || problem.kind == IniProblemKind::NotASection {
             let section = if problem.section.is_empty() { "no section" } else { &problem.section };
-            findings.add(Severity::Warning, section, None, problem.to_string());
+            let severity = match problem.kind {
+                IniProblemKind::TakenAway(_) => Severity::Note,
+                _ => Severity::Warning,
+            };
+            findings.add(severity, section, None, problem.to_string());
         }
     }
 }
@@ -39,6 +48,16 @@ pub(crate) fn unread(
                 server_key(key, value, rules, findings);
             }
             continue;
+        }
+        let (root, rest) = section.split_at_checked(SMOOSH.len()).unwrap_or((section, ""));
+        if root != SMOOSH
+            && root.eq_ignore_ascii_case(SMOOSH)
+            && (rest.is_empty() || rest.starts_with('.'))
+        {
+            let message = format!(
+                "does nothing: CouchDB tells capitals from small letters: write [{SMOOSH}{rest}]"
+            );
+            findings.add(Severity::Warning, section, None, message);
         }
         let Some(name) = section.strip_prefix("smoosh.") else { continue };
         let kinds: Vec<_> =
@@ -60,7 +79,7 @@ pub(crate) fn unread(
             } else if key == "min_changes" {
                 "does nothing: smoosh counts the changes of databases alone"
             } else {
-                "does nothing: smoosh reads no such key"
+                unread_key(key, true)
             };
             findings.add(Severity::Warning, section, key.as_str(), why);
         }
@@ -76,6 +95,55 @@ fn reads(key: &str, kinds: &[ChannelKind]) -> bool {
         })
 }
 
+/// Why a key does nothing, where smoosh reads it in another section.
+fn unread_key(key: &str, in_channel: bool) -> &'static str {
+    match key {
+        "min_file_size" => {
+            "does nothing: it is CouchDB 2's; smoosh has min_size in the section of each channel"
+        }
+        "db_channels" | "view_channels" | "cleanup_channels" | "cleanup_index_files"
+            if in_channel =>
+        {
+            "does nothing here: smoosh reads it in [smoosh]"
+        }
+        key if !in_channel && reads(key, &[ChannelKind::Db]) => {
+            "does nothing here: smoosh reads it in the section of a channel, such as [smoosh.ratio_dbs]"
+        }
+        _ => "does nothing: smoosh reads no such key",
+    }
+}
+
+/// Rules of the compaction daemon on a version without it.
+pub(crate) fn old_rules(node: &NodeConfig, rules: Rules, findings: &mut Findings) {
+    let Some(old) = node.sections.get(RULES).filter(|keys| !keys.is_empty()) else { return };
+    let windows = old.iter().filter_map(|(name, text)| match parse_rule(name, text).ok()?.opens {
+        Opening::Daily(window) => Some(window.to_string()),
+        Opening::Always | Opening::Never => None,
+    });
+    let windows: BTreeSet<String> = windows.collect();
+    let windows = match Vec::from_iter(windows).join(", ") {
+        none if none.is_empty() => none,
+        windows => format!(
+            ", not even for their windows ({windows}): each channel of smoosh has from and to, in UTC"
+        ),
+    };
+    findings.add_fault(
+        Fault::OldRules,
+        RULES.to_owned(),
+        format!(
+            "does nothing: CouchDB {rules} has smoosh in place of the compaction daemon and never reads these rules{windows}"
+        ),
+    );
+}
+
+/// smoosh's settings on a version without it.
+pub(crate) fn no_smoosh(node: &NodeConfig, rules: Rules, findings: &mut Findings) {
+    for section in node.sections.keys().filter(|it| it.split('.').next() == Some("smoosh")) {
+        let message = format!("does nothing: CouchDB {rules} has no smoosh, which came with 3.0");
+        findings.add(Severity::Warning, section, None, message);
+    }
+}
+
 /// Keys of `[smoosh]` itself that this version does not read or fails on.
 fn server_key(key: &str, value: &str, rules: Rules, findings: &mut Findings) {
     let new = rules.adds_channels();
@@ -88,7 +156,7 @@ fn server_key(key: &str, value: &str, rules: Rules, findings: &mut Findings) {
         ),
         "wait_secs" => return,
         "schema_channels" if !new => (Severity::Note, "does nothing in CouchDB"),
-        _ => (Severity::Warning, "does nothing: smoosh reads no such key"),
+        _ => (Severity::Warning, unread_key(key, false)),
     };
     findings.add(severity, "smoosh", key, message);
 }

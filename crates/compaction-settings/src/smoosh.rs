@@ -82,6 +82,7 @@ pub fn read_smoosh(node: &NodeConfig) -> SmooshSettings {
             listed_names.extend(names.into_iter().map(|name| (name, kind)));
         }
         lint::unread(node, rules, &listed_names, &mut findings);
+        lint::old_rules(node, rules, &mut findings);
         lint::defaults(&channels, rules, &mut findings);
     } else {
         let message = format!("CouchDB {rules} has no smoosh, which came with 3.0");
@@ -101,7 +102,7 @@ pub fn smoosh_sections(node: &NodeConfig) -> BTreeSet<String> {
         let builtin = builtin.iter().map(|name| (*name).to_owned());
         written.unwrap_or_default().into_iter().chain(builtin)
     });
-    let others = ["smoosh", "smoosh.ignore", "view_upgrade"].map(str::to_owned);
+    let others = ["smoosh", "smoosh.ignore", "view_upgrade", "compactions"].map(str::to_owned);
     channels.map(|name| section_of(&name)).chain(others).collect()
 }
 
@@ -151,6 +152,7 @@ fn listed(
     }
     let builtin = builtin.iter().map(|name| (*name).to_owned());
     let written = node.value("smoosh", key).map(|text| split(text, rules));
+    let is_written = written.is_some();
     if kind == ChannelKind::Cleanup && !rules.adds_channels() {
         return builtin.collect();
     }
@@ -163,7 +165,7 @@ fn listed(
     let missing: Vec<_> = builtin.clone().filter(|name| !written.contains(name)).collect();
     let all: Vec<String> =
         written.iter().cloned().chain(builtin).collect::<BTreeSet<_>>().into_iter().collect();
-    if !written.is_empty() && !missing.is_empty() {
+    if is_written && !missing.is_empty() {
         findings.add(
             Severity::Warning,
             "smoosh",
@@ -174,7 +176,7 @@ fn listed(
                 all.join(", ")
             ),
         );
-    } else if !written.is_empty() && written != all {
+    } else if is_written && written != all {
         findings.add(
             Severity::Note,
             "smoosh",

@@ -34,10 +34,13 @@ pub(crate) fn parse(text: &str) -> Result<Term, TermError> {
     if text.len() > MAX_LENGTH {
         return Err(TermError { at: MAX_LENGTH, what: "too long" });
     }
-    let mut reader = Reader { letters: text.chars().collect(), at: 0 };
+    let mut reader = Reader { letters: text.chars().collect(), at: 0, in_comment: false };
     let term = reader.term(0)?;
     reader.space();
     match reader.peek() {
+        None if reader.in_comment => {
+            reader.fail("the comment after % takes in the full stop that CouchDB adds at the end")
+        }
         None => Ok(term),
         Some(_) => reader.fail("something follows the term"),
     }
@@ -46,6 +49,8 @@ pub(crate) fn parse(text: &str) -> Result<Term, TermError> {
 struct Reader {
     letters: Vec<char>,
     at: usize,
+    /// Whether a comment goes on to the end of the text.
+    in_comment: bool,
 }
 
 impl Reader {
@@ -80,14 +85,16 @@ impl Reader {
         taken
     }
 
-    /// Skips blanks and comments, which run from `%` to the end of the line.
+    /// Skips blanks and comments, which run from `%` to the end of the line. CouchDB reads single
+    /// bytes, so that no other space is one.
     fn space(&mut self) {
         loop {
-            self.take_while(char::is_whitespace);
+            self.take_while(|letter| letter <= ' ');
             if !self.take('%') {
                 return;
             }
             self.take_while(|letter| letter != '\n');
+            self.in_comment = self.peek().is_none();
         }
     }
 
@@ -169,6 +176,9 @@ impl Reader {
             self.space();
         }
         text += &self.take_while(|letter| letter.is_ascii_alphanumeric() || letter == '.');
+        if self.peek() == Some('%') {
+            return self.fail("write per cents in quotes, as in \"60%\": % begins a comment");
+        }
         match number::number(&text) {
             Some(number::Number::Integer(value)) => Ok(Term::Integer(value)),
             Some(number::Number::Float(value)) => Ok(Term::Float(value)),
@@ -209,6 +219,15 @@ mod tests {
             ("[a b]", "letter 4: a comma or ] is missing"),
             ("[a,]", "letter 4: no term starts like this"),
             ("[a].", "letter 4: something follows the term"),
+            (
+                "[a] % b",
+                "letter 8: the comment after % takes in the full stop that CouchDB adds at the end",
+            ),
+            (
+                "[{a, 60%}]",
+                "letter 8: write per cents in quotes, as in \"60%\": % begins a comment",
+            ),
+            ("\u{a0}[a]", "letter 1: no term starts like this"),
             ("\"a", "letter 3: a quote is not closed"),
             ("Variable", "letter 1: no term starts like this"),
             ("1e9", "letter 4: this is no number"),

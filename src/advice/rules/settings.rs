@@ -3,6 +3,7 @@
 mod disk_monitor_on;
 mod mixed_versions;
 mod no_file_compression;
+mod old_compaction_rules;
 mod settings_differ;
 mod smoosh_channel_never_matches;
 mod smoosh_channel_shadowed;
@@ -22,7 +23,7 @@ use crate::{
     table::{Node, NodeIx},
     text::{counted, listed},
 };
-use compaction_settings::{ChannelFault, NodeConfig, read_smoosh};
+use compaction_settings::{Fault, NodeConfig, read_smoosh};
 use couchdb_names::Version;
 use std::collections::BTreeMap;
 
@@ -30,6 +31,7 @@ use std::collections::BTreeMap;
 pub(super) const FAMILY: Family = Family {
     title: "CouchDB's settings and versions",
     rules: &[
+        old_compaction_rules::RULE,
         smoosh_channel_never_matches::RULE,
         smoosh_channel_shadowed::RULE,
         smoosh_channel_stopped::RULE,
@@ -90,7 +92,7 @@ fn takeover(situation: &Situation<'_>, channel: &str) -> Option<Remedy> {
 /// The channels of smoosh with a fault: what is wrong, and the nodes.
 fn channels_with(
     situation: &Situation<'_>,
-    fault: ChannelFault,
+    fault: Fault,
 ) -> BTreeMap<String, (String, Vec<String>)> {
     let mut channels: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
     for config in configs(situation) {
@@ -110,7 +112,7 @@ fn channels_with(
 fn offer_faulty_channels(
     situation: &Situation<'_>,
     findings: &mut Findings,
-    fault: ChannelFault,
+    fault: Fault,
     remedy: impl Fn(&str) -> Remedy,
 ) {
     for (channel, (why, nodes)) in channels_with(situation, fault) {

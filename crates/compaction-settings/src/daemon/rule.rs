@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Reads a rule, or says why nobody can.
-pub(super) fn parse(database: &str, text: &str) -> Result<DaemonRule, String> {
+pub(crate) fn parse(database: &str, text: &str) -> Result<DaemonRule, String> {
     let pairs = match term::parse(text).map_err(|error| error.to_string())? {
         Term::List(pairs) => pairs,
         // To Erlang an empty string is an empty list.

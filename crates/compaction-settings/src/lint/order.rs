@@ -1,7 +1,7 @@
 //! Channels against each other: the first that takes a target has it, whether or not it
 //! ever starts anything (`smoosh_server:find_channel/3`).
 
-use crate::{ChannelFault, Priority, Severity, SmooshChannel, finding::Findings, number::BEYOND};
+use crate::{Fault, Priority, Severity, SmooshChannel, finding::Findings, number::BEYOND};
 
 /// Looks through the channels of one kind, in the order they are tried.
 pub(crate) fn order(channels: &[SmooshChannel], findings: &mut Findings) {
@@ -9,7 +9,7 @@ pub(crate) fn order(channels: &[SmooshChannel], findings: &mut Findings) {
         let (before, after) = channels.split_at(at);
         let after = after.get(1..).unwrap_or_default();
         if let Some(why) = takes_nothing(one) {
-            findings.add_fault(ChannelFault::NeverMatches, one.section(), why);
+            findings.add_fault(Fault::NeverMatches, one.section(), why);
             continue;
         }
         if let Some(why) = one.never_starts {
@@ -17,7 +17,7 @@ pub(crate) fn order(channels: &[SmooshChannel], findings: &mut Findings) {
         }
         if let Some(first) = before.iter().find(|first| takes_all_of(first, one)) {
             findings.add_fault(
-                ChannelFault::Shadowed,
+                Fault::Shadowed,
                 one.section(),
                 format!(
                     "takes nothing: {} is tried first and takes all of the same targets",

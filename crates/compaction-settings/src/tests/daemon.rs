@@ -62,6 +62,26 @@ fn rules_the_daemon_cannot_read_are_named_and_left_out() {
 }
 
 #[test]
+fn names_and_values_are_those_that_the_daemon_finds() {
+    let rule = "[{db_fragmentation, \"70%\"}]";
+    let ini = format!(
+        "[compactions]\n_default  = {rule}\nOrders = {rule}\na = {rule} % nightly\n_default =\n"
+    );
+    let settings = read_daemon(&node("2.3.1", &ini));
+    assert_eq!(settings.rules, []);
+    assert_eq!(
+        shown(&settings.findings),
+        [
+            "warning: [compactions] Orders: does nothing: no database can have this name",
+            "warning: [compactions] _default: is emptied, so databases without a rule of their own are not compacted",
+            "warning: [compactions] _default : does nothing: CouchDB keeps the spaces around the key as part of the key",
+            "warning: [compactions] a: is ignored by the daemon, which cannot read it: letter 38: the comment after % takes in the full stop that CouchDB adds at the end",
+            "note: [compactions]: local.ini:5: takes away what an earlier file sets for _default",
+        ]
+    );
+}
+
+#[test]
 fn keys_that_the_daemon_cannot_read_are_named() {
     let settings = read_daemon(&node(
         "2.3.1",

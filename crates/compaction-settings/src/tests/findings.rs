@@ -45,6 +45,17 @@ fn a_number_smoosh_cannot_read_stops_its_channel_and_those_after_it() {
 }
 
 #[test]
+fn a_space_that_does_not_break_is_part_of_the_value() {
+    says(
+        "3.5.0",
+        "[smoosh.upgrade_dbs]\nmin_priority =\u{a0} 1.3\n",
+        &[
+            "warning: [smoosh.upgrade_dbs] min_priority: \"\\u{a0} 1.3\" is no number to smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that comes this far, so this channel takes nothing",
+        ],
+    );
+}
+
+#[test]
 fn a_channel_that_starts_nothing_still_takes_its_targets() {
     says(
         "3.5.0",
@@ -152,12 +163,53 @@ fn settings_that_do_nothing_are_named() {
 }
 
 #[test]
+fn settings_of_other_sections_and_versions_are_named() {
+    says(
+        "3.5.0",
+        "[smoosh]\nmin_file_size = 131072\nmin_size = 7\n[Smoosh.ratio_dbs]\nmin_priority = 3.0\n\
+         [smoosh.upgrade_dbs]\ndb_channels = a\nmin_file_size = 1\n[SMOOSH]\na=b\n[smooshy]\na=b\n",
+        &[
+            "warning: [SMOOSH]: does nothing: CouchDB tells capitals from small letters: write [smoosh]",
+            "warning: [Smoosh.ratio_dbs]: does nothing: CouchDB tells capitals from small letters: write [smoosh.ratio_dbs]",
+            "warning: [smoosh] min_file_size: does nothing: it is CouchDB 2's; smoosh has min_size in the section of each channel",
+            "warning: [smoosh] min_size: does nothing here: smoosh reads it in the section of a channel, such as [smoosh.ratio_dbs]",
+            "warning: [smoosh.upgrade_dbs] db_channels: does nothing here: smoosh reads it in [smoosh]",
+            "warning: [smoosh.upgrade_dbs] min_file_size: does nothing: it is CouchDB 2's; smoosh has min_size in the section of each channel",
+        ],
+    );
+    let rule =
+        |more: &str| format!("[compactions]\n_default = [{{db_fragmentation, \"70%\"}}{more}]\n");
+    let (always, nightly) = (rule(""), rule(", {from, \"23:00\"}, {to, \"04:00\"}"));
+    let nothing = "warning: [compactions]: does nothing: CouchDB 3.5.0 has smoosh in place of the compaction daemon and never reads these rules";
+    let window = ", not even for their windows (23:00 to 04:00): each channel of smoosh has from and to, in UTC";
+    says("3.5.0", &always, &[nothing]);
+    says("3.5.0", &nightly, &[&format!("{nothing}{window}")]);
+    says("2.3.1", &nightly, &[]);
+    let daemon = |version, ini: &str| shown(&read_daemon(&node(version, ini)).findings);
+    assert_eq!(daemon("3.5.0", &nightly), [format!("{nothing}{window}")]);
+    assert_eq!(
+        daemon("2.3.1", &format!("{nightly}[smoosh.ratio_dbs]\nmin_priority = 3.0\n")),
+        [
+            "warning: [smoosh.ratio_dbs]: does nothing: CouchDB 2.3.1 has no smoosh, which came with 3.0"
+        ]
+    );
+    assert_eq!(daemon("", &nightly), [""; 0]);
+}
+
+#[test]
 fn channel_lists_mean_different_things_by_version() {
     says(
         "3.5.0",
         "[smoosh]\ndb_channels = upgrade_dbs,ratio_dbs,slack_dbs\n",
         &[
             "note: [smoosh] db_channels: the order written here is ignored; channels are tried by name: ratio_dbs, slack_dbs, upgrade_dbs",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh]\ndb_channels = ,\n",
+        &[
+            "warning: [smoosh] db_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_dbs, ratio_dbs, slack_dbs), and channels are tried by name: ratio_dbs, slack_dbs, upgrade_dbs",
         ],
     );
     says(

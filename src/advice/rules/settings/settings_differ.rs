@@ -76,6 +76,8 @@ fn is_default(node: &NodeConfig, (section, key): (&str, &str), value: &str) -> b
 fn is_of_one_node((section, key): (&str, &str)) -> bool {
     section == MARK_SECTION
         || section == "smoosh.ignore"
+        // Another rule says that nothing reads it.
+        || section == "compactions"
         || (section, key) == ("smoosh", "state_dir")
 }
 

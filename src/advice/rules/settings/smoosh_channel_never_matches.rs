@@ -2,7 +2,7 @@
 
 use super::{super::Rule, offer_faulty_channels};
 use crate::advice::{Findings, Remedy, Severity, Situation};
-use compaction_settings::ChannelFault;
+use compaction_settings::Fault;
 
 pub(super) const RULE: Rule = Rule {
     code: "smoosh_channel_never_matches",
@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
-    offer_faulty_channels(situation, findings, ChannelFault::NeverMatches, |channel| {
+    offer_faulty_channels(situation, findings, Fault::NeverMatches, |channel| {
         Remedy::couchdb(
             "Look at its settings on each node, and correct or delete them:",
             "GET",

@@ -2,7 +2,7 @@
 
 use super::{super::Rule, offer_faulty_channels};
 use crate::advice::{Findings, Remedy, Severity, Situation};
-use compaction_settings::ChannelFault;
+use compaction_settings::Fault;
 
 pub(super) const RULE: Rule = Rule {
     code: "smoosh_channel_shadowed",
@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
-    offer_faulty_channels(situation, findings, ChannelFault::Shadowed, |channel| {
+    offer_faulty_channels(situation, findings, Fault::Shadowed, |channel| {
         Remedy::choice(format!(
             "Give {channel} a name that comes before the other one in the alphabet, or make the other one narrower, or remove {channel}."
         ))
