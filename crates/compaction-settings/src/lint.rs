@@ -26,10 +26,8 @@ pub(crate) fn lines(node: &NodeConfig, sections: &[&str], findings: &mut Finding
         let root = problem.section.split('.').next().unwrap_or_default();
         if sections.contains(&root) || problem.kind == IniProblemKind::NotASection {
             let section = if problem.section.is_empty() { "no section" } else { &problem.section };
-            let severity = match problem.kind {
-                IniProblemKind::TakenAway(_) => Severity::Note,
-                _ => Severity::Warning,
-            };
+            let is_meant = matches!(problem.kind, IniProblemKind::TakenAway(_));
+            let severity = if is_meant { Severity::Note } else { Severity::Warning };
             findings.add(severity, section, None, problem.to_string());
         }
     }
