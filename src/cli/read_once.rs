@@ -21,7 +21,7 @@ use crate::{
 };
 use couchdb_client::{Client, ErrorKind, Transport};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::{io::IsTerminal, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, io::IsTerminal, path::Path, sync::Arc, time::Duration};
 use tokio::{sync::watch as latest, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
@@ -270,18 +270,26 @@ pub(super) fn print_read_errors(status: &ScanStatus) {
     if let Some(unread) = &status.unread_shards {
         return print_error(&printable(unread));
     }
+    failed_reads(status).iter().for_each(|line| print_error(line));
+}
+
+/// What failed, by node; in one sentence where it is the same everywhere.
+fn failed_reads(status: &ScanStatus) -> Vec<String> {
     // Errors that follow from missing credentials need no further lines.
     let no_user = status.missing_rights.contains(NO_USER);
-    for ((node, reason), count) in &status.errors {
-        if no_user && *reason == ErrorKind::Forbidden.label() {
-            continue;
-        }
-        let (node, reason) = (printable(node), reason.replace('_', " "));
-        print_error(&format!("{node}: {count} could not be read ({reason})"));
+    let is_told = |reason: &str| no_user && reason == ErrorKind::Forbidden.label();
+    let failed: Vec<_> = status.errors.iter().filter(|((_, reason), _)| !is_told(reason)).collect();
+    let last = status.last_error.as_ref().filter(|last| **last != NO_USER).map(|it| printable(it));
+    let reasons: BTreeSet<&str> = failed.iter().map(|((_, reason), _)| *reason).collect();
+    if let (Some(last), 1, 2..) = (&last, reasons.len(), failed.len()) {
+        let reads: u64 = failed.iter().map(|(_, count)| **count).sum();
+        return vec![format!("{reads} reads failed alike: {last}")];
     }
-    if let Some(last) = status.last_error.as_ref().filter(|last| **last != NO_USER) {
-        print_error(&format!("the last error: {}", printable(last)));
-    }
+    let line = |((node, reason), count): &(&(Arc<str>, &str), &u64)| {
+        format!("{}: {count} could not be read ({})", printable(node), reason.replace('_', " "))
+    };
+    let last = last.map(|last| format!("the last error: {last}"));
+    failed.iter().map(line).chain(last).collect()
 }
 
 #[cfg(test)]
@@ -314,6 +322,27 @@ mod tests {
             assert_eq!(whom(source.clone(), None), "cluster");
             assert_eq!(whom(source, Some("http://b:1")), "service http://b:1");
         }
+    }
+
+    #[test]
+    fn what_fails_alike_everywhere_is_one_sentence() {
+        let status = |reasons: [&'static str; 2]| ScanStatus {
+            errors: [(("a".into(), reasons[0]), 3), (("b".into(), reasons[1]), 1)].into(),
+            last_error: Some("GET /_node/b: HTTP 403".to_owned()),
+            ..ScanStatus::default()
+        };
+        assert_eq!(
+            failed_reads(&status(["proxy", "proxy"])),
+            ["4 reads failed alike: GET /_node/b: HTTP 403"]
+        );
+        assert_eq!(
+            failed_reads(&status(["proxy", "too_slow"])),
+            [
+                "a: 3 could not be read (proxy)",
+                "b: 1 could not be read (too slow)",
+                "the last error: GET /_node/b: HTTP 403"
+            ]
+        );
     }
 
     #[test]

@@ -43,4 +43,7 @@ pub(crate) use storage::{create_private, has_name};
 pub use task::{JournalSettings, JournalTask};
 
 #[cfg(test)]
+pub(crate) use event::tests::one_of_each_type;
+
+#[cfg(test)]
 mod tests;

@@ -67,7 +67,6 @@ impl Harm {
     /// It went on answering, and took no more memory than this.
     #[track_caller]
     pub(crate) fn within(&self, memory_mib: u64) {
-        eprintln!("{self:?}");
         assert!(self.silence < Duration::from_secs(5), "it was silent: {self:?}");
         assert!(self.memory_mib < memory_mib, "it took more than {memory_mib} MiB: {self:?}");
     }

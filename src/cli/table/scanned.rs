@@ -12,7 +12,7 @@ use crate::{
     },
     plan::Plan,
     serve::report::{self, MissLine, VolumeLine},
-    table::{NodeIx, PartialSum, TargetRef, TargetSums},
+    table::{NodeIx, PartialSum, TargetRef, TargetSums, Waste},
     text::Label,
     text::{counted, size},
 };
@@ -223,6 +223,9 @@ pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
         ]);
     }
     let mut text = match table.is_empty() {
+        true if Waste::unmeasured(&plan.snapshot) > 0 => {
+            "Nothing known to reclaim: not every size could be read.\n".to_owned()
+        }
         true => "Nothing to reclaim.\n".to_owned(),
         false => {
             format!("Most reclaimable:\n\n{}", table.one_line_each(width, |most| most * 2 / 3))

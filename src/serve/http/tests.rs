@@ -5,6 +5,7 @@ mod answers;
 mod backup;
 mod console;
 mod docs;
+mod golden;
 mod hostile;
 mod journal;
 mod openapi;

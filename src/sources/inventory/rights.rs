@@ -7,7 +7,7 @@
 pub(super) fn missing(route: &str) -> &'static str {
     match route {
         "membership" => {
-            "the list of nodes (/_membership) requires a server admin: only nodes with copies of readable databases are known, and not whether they are up"
+            "the list of nodes (/_membership) requires a server admin: only nodes with copies of readable databases are known, and neither whether they are up nor the sizes of their files"
         }
         "shard_map" => {
             "the shard map (/_node/_local/_dbs) requires a server admin: databases are read one by one, and orphans and missing copies are not detected"

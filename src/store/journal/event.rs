@@ -324,12 +324,12 @@ mod scope_text {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::text::Label;
 
-    #[test]
-    fn an_event_is_one_flat_object_with_its_type() {
+    /// An event of each type, in their order.
+    pub(crate) fn one_of_each_type() -> [EventDetails; EventType::ALL.len()] {
         let target: TargetId = "cleanup:orders".parse().unwrap();
         let setting = OverriddenSetting {
             node: "couchdb@a".into(),
@@ -337,7 +337,7 @@ mod tests {
             key: "concurrency".into(),
             was: None,
         };
-        let all = [
+        [
             EventDetails::Queued {
                 target: target.clone(),
                 channel: "c".into(),
@@ -397,9 +397,12 @@ mod tests {
             EventDetails::Created { db: "orders".into() },
             EventDetails::Updated { db: "orders".into() },
             EventDetails::Deleted { db: "orders".into() },
-        ];
-        assert_eq!(all.len(), EventType::ALL.len());
-        for (what, kind) in all.into_iter().zip(EventType::each()) {
+        ]
+    }
+
+    #[test]
+    fn an_event_is_one_flat_object_with_its_type() {
+        for (what, kind) in one_of_each_type().into_iter().zip(EventType::each()) {
             assert_eq!(what.event_type(), kind);
             let event = JournalEvent { at: Moment::from_unix(9), details: what };
             let json = serde_json::to_value(&event).unwrap();

@@ -9,7 +9,7 @@ use std::{
 use tokio::{io::AsyncWriteExt as _, process::Command, time};
 
 /// Longer than any of them may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A program, and the package of Debian that has it.
 #[derive(Clone, Copy, Debug)]

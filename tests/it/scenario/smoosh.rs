@@ -18,6 +18,15 @@ fn world() -> Config {
     world
 }
 
+/// Writes to each database, as smoosh looks at no other.
+fn write_to_each(rig: &Rig) {
+    rig.cluster.world(|world| {
+        for db in ["orders", "users", "logs", "mail", "files", "app"] {
+            world.write(db, 1);
+        }
+    });
+}
+
 /// What a node's configuration says of a channel of smoosh, and whether recliner marked it.
 fn note_setting(rig: &mut Rig, node: &str) {
     let told = rig.cluster.world(|world| {
@@ -33,6 +42,7 @@ fn note_setting(rig: &mut Rig, node: &str) {
 async fn jobs_of_smoosh_count_and_both_enforcing_is_a_finding() {
     let yaml = roomy() + "limits: {per_node: 2, cluster: 3}\n";
     let told = run_scenario(world(), &yaml, async |rig| {
+        write_to_each(rig);
         rig.run_for(20 * MINUTE).await;
         let takeovers = rig.smoosh.as_ref().expect("it runs").takeovers.borrow().clone();
         let first = takeovers.nodes.get(A).and_then(|node| node.findings.first().cloned());
@@ -47,6 +57,7 @@ async fn jobs_of_smoosh_count_and_both_enforcing_is_a_finding() {
 async fn smoosh_is_taken_over_again_after_a_restart_and_restored_at_the_end() {
     let yaml = roomy() + SPACED + "smoosh: {mode: takeover, takeover: [ratio_dbs, slack_dbs]}\n";
     let told = run_scenario(world(), &yaml, async |rig| {
+        write_to_each(rig);
         rig.run_for(45 * MINUTE / 60).await;
         note_setting(rig, A);
         rig.note("sim-1 restarts");
