@@ -13,7 +13,7 @@ const MAX_SHOWN: usize = 20;
 /// The findings of a rule that are not shown, and the sums of all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Surplus {
-    /// The number of findings that are not shown, by severity in the order of [`Severity::ALL`].
+    /// The number of findings that are not shown, by severity in the order of `Severity::ALL`.
     pub counts: [u64; Severity::ALL.len()],
     /// Bytes that following those would free.
     pub freed_bytes: u64,

@@ -29,7 +29,7 @@ impl RefusalReasons {
 pub struct DecisionCounts {
     /// Candidates that start.
     pub starts: u64,
-    /// Refused candidates, by the reason's index in [`RefusalReason::ALL`].
+    /// Refused candidates, by the reason's index in `RefusalReason::ALL`.
     refusals: [u64; RefusalReason::ALL.len()],
 }
 

@@ -119,7 +119,7 @@ struct StoredDb<'a> {
 struct StoredTarget<'a> {
     node: u16,
     db: u16,
-    /// Its index in [`TargetState::ALL`].
+    /// Its index in `TargetState::ALL`.
     state: u8,
     #[serde(borrow)]
     what: StoredIdentity<'a>,

@@ -77,7 +77,7 @@ impl PartialSum {
 /// listed by node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetSums {
-    /// Number of targets, by state in the order of [`TargetState::ALL`].
+    /// Number of targets, by state in the order of `TargetState::ALL`.
     pub counts_by_state: [u64; TargetState::ALL.len()],
     /// File bytes.
     pub file_bytes: PartialSum,
