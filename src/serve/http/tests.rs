@@ -51,11 +51,23 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
-use wall_clock::{Clock, Moment};
+use wall_clock::{Clock, Moment, TimeSource};
 
 const MIB: u64 = 1 << 20;
 const NOW: Moment = Moment::from_unix(1_795_222_440);
 const RANGE: Range = Range { from: 0, to: u32::MAX };
+
+/// A clock that stands still.
+const STOPPED: Clock = Clock::Custom(&Stopped);
+
+#[derive(Debug)]
+struct Stopped;
+
+impl TimeSource for Stopped {
+    fn now(&self) -> Moment {
+        NOW
+    }
+}
 
 /// A database name, and a design document's, that few programs bear.
 const ODD_DB: &str = "app/_design/x+y(1)$";

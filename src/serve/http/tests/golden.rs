@@ -15,7 +15,8 @@ fn pretty(value: &Value) -> String {
 #[tokio::test]
 async fn answers_are_what_clients_know() {
     let mut tasks = JoinSet::new();
-    let surface = journal::surface(&mut tasks).await;
+    let mut surface = journal::surface(&mut tasks).await;
+    surface.state.clock = STOPPED;
     for (name, path) in [
         ("status", "/api/v1/status"),
         ("space", "/api/v1/space"),

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 /// A journal in memory, and its task.
 pub(super) fn opened() -> (JournalTask, Journal) {
     let settings = watch::channel(work::JournalRetention::default()).1;
-    JournalTask::open(InMemory, Clock::anchored(NOW), settings).unwrap()
+    JournalTask::open(InMemory, STOPPED, settings).unwrap()
 }
 
 /// One whose task runs as long as it is held.
