@@ -141,16 +141,22 @@ impl Network {
         out.write_headers(headers);
         *request.body_mut() = out.form.map(Full::new).unwrap_or_default();
         let enough = Arc::new(Notify::new());
-        let (count, reached) = (AtomicUsize::new(0), Arc::clone(&enough));
+        let count = Arc::new(AtomicUsize::new(0));
+        let (counted, reached) = (Arc::clone(&count), Arc::clone(&enough));
         ext::on_informational(&mut request, move |_| {
-            if count.fetch_add(1, Ordering::Relaxed) == MAX_INFORMATIONAL {
+            if counted.fetch_add(1, Ordering::Relaxed) == MAX_INFORMATIONAL {
                 reached.notify_one();
             }
         });
         // A request that is given up closes its connection.
-        tokio::select! {
-            answer = self.client.request(request) => answer.map_err(|error| SendFailure::of(&error)),
-            () = enough.notified() => Err(SendFailure::Malformed(
+        let answer = tokio::select! {
+            answer = self.client.request(request) => Some(answer),
+            () = enough.notified() => None,
+        };
+        // The answer may have come in one piece with all that was said before it.
+        match answer.filter(|_| count.load(Ordering::Relaxed) <= MAX_INFORMATIONAL) {
+            Some(answer) => answer.map_err(|error| SendFailure::of(&error)),
+            None => Err(SendFailure::Malformed(
                 "it only says, again and again, that the answer is still to come".to_owned(),
             )),
         }
