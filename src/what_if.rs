@@ -174,7 +174,7 @@ pub struct Undone {
 }
 
 /// What would happen under one proposal.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outlook {
     /// The proposal's name.
     pub name: String,
@@ -430,17 +430,7 @@ impl Unchecked {
         let mut samples = self.samples.clone();
         let grown = |node, at| self.grown_by_sample(node, at);
         let volumes = volume_outlooks(present, span, &mut samples, grown);
-        Outlook {
-            name: name.to_owned(),
-            samples,
-            volumes,
-            rewritten_bytes: 0,
-            freed_bytes: 0,
-            compactions: 0,
-            longest_wait: None,
-            undone: Vec::new(),
-            is_coarse: false,
-        }
+        Outlook { name: name.to_owned(), samples, volumes, ..Outlook::default() }
     }
 }
 

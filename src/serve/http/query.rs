@@ -188,6 +188,12 @@ macro_rules! words_of_parameter {
 words_of_parameter!(SortName, "Sort", Sort::labels());
 words_of_parameter!(OrderName, "Order", [ASCENDING, DESCENDING]);
 
+/// The variant that a parameter names, or which there are.
+fn one_of<T: Label>(label: &str, one: &str, many: &str) -> Result<T, String> {
+    T::from_label(label)
+        .ok_or_else(|| format!("{label:?} is not {one}; {many}: {}", T::labels().join(", ")))
+}
+
 const ASCENDING: &str = "asc";
 const DESCENDING: &str = "desc";
 
@@ -248,11 +254,8 @@ impl HistoryParameters {
     /// # Errors
     /// A parameter with an invalid value.
     pub(super) fn read(self, now: Moment) -> Result<HistoryQuery, String> {
-        let result = self.result.as_deref().map(|label| {
-            JobResult::from_label(label).ok_or_else(|| {
-                format!("{label:?} is not a result; results: {}", JobResult::labels().join(", "))
-            })
-        });
+        let result =
+            self.result.as_deref().map(|label| one_of::<JobResult>(label, "a result", "results"));
         Ok(HistoryQuery {
             target: None,
             node: self.node,
@@ -304,12 +307,7 @@ impl EventsParameters {
         }
         let types =
             self.types.as_deref().unwrap_or_default().split(',').filter(|it| !it.is_empty());
-        let types = types.map(|label| {
-            EventType::from_label(label).ok_or_else(|| {
-                let known = EventType::labels().join(", ");
-                format!("{label:?} is not an event type; types: {known}")
-            })
-        });
+        let types = types.map(|label| one_of::<EventType>(label, "an event type", "types"));
         let query = EventsQuery {
             types: types.collect::<Result<_, _>>()?,
             target: None,
@@ -396,18 +394,10 @@ impl TargetQuery {
             TargetKind::from_label(kind)
                 .ok_or_else(|| format!("{kind:?} is not a kind: db, view, cleanup or search"))
         });
-        let state = self.state.as_deref().map(|state| {
-            TargetState::from_label(state).ok_or_else(|| {
-                format!(
-                    "{state:?} is not a state: ok, orphan, missing, resharding or unaddressable"
-                )
-            })
-        });
+        let state =
+            self.state.as_deref().map(|label| one_of::<TargetState>(label, "a state", "states"));
         let reason = self.reason.as_deref().map(|label| {
-            RefusalReason::from_label(label).ok_or_else(|| {
-                let known = RefusalReason::labels().join(", ");
-                format!("{label:?} is not a reason for which targets wait; reasons: {known}")
-            })
+            one_of::<RefusalReason>(label, "a reason for which targets wait", "reasons")
         });
         let sized = |key: &str, text: &Option<String>| {
             let parsed = text.as_deref().map(|text| {

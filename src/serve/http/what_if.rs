@@ -274,18 +274,12 @@ mod tests {
             advice.fill_dates.insert("a".into(), dates);
             let mut outlook = Outlook {
                 name: name.to_owned(),
-                samples: Vec::new(),
                 volumes: vec![VolumeOutlook {
                     name: "a".into(),
                     free_bytes: Vec::new(),
                     full_at: at(9),
                 }],
-                rewritten_bytes: 0,
-                freed_bytes: 0,
-                compactions: 0,
-                longest_wait: None,
-                undone: Vec::new(),
-                is_coarse: false,
+                ..Outlook::default()
             };
             say_known_dates(&mut outlook, &advice);
             outlook.volumes[0].full_at

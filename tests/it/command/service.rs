@@ -81,6 +81,26 @@ impl Running {
     }
 }
 
+fn http_client() -> reqwest::Client {
+    let _again = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().build().expect("it is set up")
+}
+
+/// The status and the text of what a service answers.
+async fn get(http: &reqwest::Client, base: &str, path: &str) -> (u16, String) {
+    let answer = http.get(format!("{base}{path}")).send().await.expect("it answers");
+    (answer.status().as_u16(), answer.text().await.expect("it is text"))
+}
+
+async fn wait_until_ready(http: &reqwest::Client, base: &str) {
+    let ready = async {
+        while get(http, base, "/-/ready").await.0 != 200 {
+            time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    time::timeout(PATIENCE, ready).await.expect("it is ready in time");
+}
+
 #[tokio::test]
 async fn a_service_answers_for_the_cluster_until_it_is_told_to_stop() {
     let site = Site::open(world()).await;
@@ -88,18 +108,9 @@ async fn a_service_answers_for_the_cluster_until_it_is_told_to_stop() {
     let mut running = Running::start(&site, dir.path(), &[]).await;
     let base = format!("http://{}", running.address);
 
-    let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
-    let get = async |path: &str| {
-        let answer = http.get(format!("{base}{path}")).send().await.unwrap();
-        (answer.status().as_u16(), answer.text().await.unwrap())
-    };
-    let ready = async {
-        while get("/-/ready").await.0 != 200 {
-            time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    time::timeout(PATIENCE, ready).await.unwrap();
+    let http = http_client();
+    let get = async |path: &str| get(&http, &base, path).await;
+    wait_until_ready(&http, &base).await;
     let (_, metrics) = get("/metrics").await;
     for node in NODES {
         assert!(metrics.contains(&format!("recliner_node_up{{node=\"{node}\"}} 1")), "{metrics}");
@@ -169,8 +180,7 @@ async fn the_demo_says_that_it_enforces_and_where() {
         let next = |line: &String| Some(line.strip_prefix("Open ")?.split(' ').next()?.to_owned());
         let base = printed.iter().find_map(next).expect("it says which page to open");
         let base = base.trim_end_matches('/');
-        let _again = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let http = http_client();
         let get = async |path: &str| {
             http.get(format!("{base}{path}")).send().await.unwrap().text().await.unwrap()
         };
@@ -295,8 +305,7 @@ async fn earlier_measurements_show_after_a_restart_before_anything_is_read() {
     let dbs = targets.iter().map(|it| &it.target).filter(|it| it.kind == "db");
     assert!(dbs.clone().count() > 1, "{targets:?}");
     assert!(dbs.clone().all(|it| it.file_bytes.is_some() && it.measured_at.is_some()));
-    let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let http = http_client();
     let ready = http.get(format!("{base}/-/ready")).send().await.unwrap();
     assert_eq!(ready.status().as_u16(), 503, "that is no pass");
     second.stop().await;
@@ -409,18 +418,9 @@ async fn tables_pages_and_metrics_say_the_same_sums() {
     let dir = tempfile::tempdir().unwrap();
     let mut running = Running::start(&site, dir.path(), &[]).await;
     let base = format!("http://{}", running.address);
-    let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
-    let get = async |path: &str| {
-        let answer = http.get(format!("{base}{path}")).send().await.unwrap();
-        (answer.status().as_u16(), answer.text().await.unwrap())
-    };
-    let ready = async {
-        while get("/-/ready").await.0 != 200 {
-            time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    time::timeout(PATIENCE, ready).await.unwrap();
+    let http = http_client();
+    let get = async |path: &str| get(&http, &base, path).await;
+    wait_until_ready(&http, &base).await;
     let space: Space = data_of(&get("/api/v1/space").await.1);
     let (_, metrics) = get("/metrics").await;
     let metric = |family: &str| -> f64 {
