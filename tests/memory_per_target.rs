@@ -100,17 +100,18 @@ fn a_target_takes_few_bytes_however_often_it_is_read() {
     // The test's own list, and all that is not the tables'.
     let own = cluster.targets.capacity() * size_of::<TargetIx>();
     let bytes = || (ALLOCATOR.allocated() - before - own) / TARGETS;
-    for sweep in 0..3 {
+    // As many as fill the list of the latest replaced files, which has an end.
+    for sweep in 0..6 {
         cluster.sweep(sweep);
     }
     let few = bytes();
-    for sweep in 3..30 {
+    for sweep in 6..30 {
         cluster.sweep(sweep);
     }
     let many = bytes();
-    // Of these some thirty bytes are for places that say which target they are of, and thirty-two
-    // for rent and growth.
-    assert!(few <= 310, "{few} bytes a target after three sweeps");
-    assert!(many <= few + 4, "{few} bytes a target after three sweeps, {many} after thirty");
+    // Of these some thirty bytes are for places that say which target they are of, thirty-two for
+    // rent and growth, and some fifteen are the list's, however many targets there are.
+    assert!(few <= 318, "{few} bytes a target after six sweeps");
+    assert!(many <= few + 4, "{few} bytes a target after six sweeps, {many} after thirty");
     assert_eq!(cluster.plan.snapshot.targets().count(), TARGETS);
 }

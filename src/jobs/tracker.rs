@@ -254,18 +254,19 @@ impl JobTracker {
         for file in tables.replaced_after(self.last_replaced) {
             self.last_replaced = file.number;
             let target = tables.target(file.target);
-            let readings = file.before.measured_at.zip(file.after.measured_at);
-            let Some((target, (before, after))) = target.zip(readings) else { continue };
+            let (before, after) = (file.before(), file.after());
+            let readings = before.measured_at.zip(after.measured_at);
+            let Some((target, (read, read_again))) = target.zip(readings) else { continue };
             let shard = Arc::from(target.shard_name().unwrap_or_default());
             let key = JobKey { node: target.node_ix(), shard, kind: JobKind::CompactDb };
             let since = self.ended.get(&key).copied().unwrap_or(self.began);
-            if before.at > since
+            if read.at > since
                 && !self.jobs.contains_key(&key)
-                && verdict::was_compacted_between(&file.before, &file.after)
+                && verdict::was_compacted_between(&before, &after)
             {
-                let job = TrackedJob::unseen(target, file, after.at);
+                let job = TrackedJob::unseen(target, file, read_again.at);
                 let done = JobVerdict::Completed;
-                step.ended.extend(job.end_foreign(&key, done, after.at, tables, Some(target)));
+                step.ended.extend(job.end_foreign(&key, done, read_again.at, tables, Some(target)));
             }
         }
     }

@@ -277,7 +277,7 @@ impl Draft {
         if kind == TargetKind::Db
             && readings.is_some_and(|(known, seen)| known.was_compacted_until(&seen))
         {
-            self.current.add_replaced(ix, known, facts);
+            self.current.add_replaced(ix, &known, &facts);
         }
         self.remove_from_sums(ix);
         if let Some(known) = self.current.facts.get_mut(ix.as_usize()) {

@@ -1,23 +1,35 @@
 //! Files of which a reading shows that another one is in their place.
 
-use super::{Snapshot, TargetIx};
-use crate::model::facts::Facts;
+use super::{PackedFacts, Snapshot, TargetIx};
+use crate::model::{facts::Facts, target::TargetKind};
 use std::sync::Arc;
 
 /// The most of them that are kept for readers of snapshots.
 const MAX_KEPT: usize = 1_024;
 
-/// A file that was replaced between two readings, as a compaction does.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A shard's file that was replaced between two readings, as a compaction does.
+#[derive(Clone, Copy, Debug)]
 pub struct ReplacedFile {
     /// Counts from one.
     pub number: u64,
     /// The target.
     pub target: TargetIx,
+    before: PackedFacts,
+    after: PackedFacts,
+}
+
+impl ReplacedFile {
     /// What the reading before found.
-    pub before: Facts,
+    #[must_use]
+    pub fn before(&self) -> Facts {
+        self.before.unpack(TargetKind::Db)
+    }
+
     /// What the reading found that shows it.
-    pub after: Facts,
+    #[must_use]
+    pub fn after(&self) -> Facts {
+        self.after.unpack(TargetKind::Db)
+    }
 }
 
 impl Snapshot {
@@ -26,12 +38,14 @@ impl Snapshot {
         self.replaced.iter().filter(move |file| file.number > number)
     }
 
-    pub(super) fn add_replaced(&mut self, target: TargetIx, before: Facts, after: Facts) {
+    pub(super) fn add_replaced(&mut self, target: TargetIx, before: &Facts, after: &Facts) {
         let kept = Arc::make_mut(&mut self.replaced);
         let number = kept.back().map_or(0, |last| last.number) + 1;
         if kept.len() >= MAX_KEPT {
             kept.pop_front();
         }
+        let pack = |facts| PackedFacts::pack(TargetKind::Db, facts);
+        let (before, after) = (pack(before), pack(after));
         kept.push_back(ReplacedFile { number, target, before, after });
     }
 }

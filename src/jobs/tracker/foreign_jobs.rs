@@ -46,8 +46,9 @@ impl TrackedJob {
     /// A compaction of which only the file that it replaced shows that it ran. That file is known as it was at the
     /// end of the old one if nothing was written in between.
     pub(super) fn unseen(target: TargetRef<'_>, file: &ReplacedFile, at: Moment) -> Self {
-        let before = FileBefore::of(target.kind(), &file.before, target.correction());
-        let is_last = file.after.compacted_seq.get() == file.before.update_seq.get();
+        let known = file.before();
+        let before = FileBefore::of(target.kind(), &known, target.correction());
+        let is_last = file.after().compacted_seq.get() == known.update_seq.get();
         Self {
             target: Some(target.ix()),
             target_id: Some(target.id()),
