@@ -22,7 +22,7 @@ use crate::{
     feeds::feed_server,
     model::{records::JournalFailure, settings::Settings},
     plan::disk::SpaceMeter,
-    serve::http::{self, ConfigStatus, Order, ProcessInfo},
+    serve::http::{self, Command, ConfigStatus, ProcessInfo},
     sources::{couchdb::SetupError, inventory::Directories},
     store::journal::{self, Journal, Storage},
 };
@@ -116,7 +116,7 @@ pub struct Service {
     config: latest::Sender<Arc<ConfigStatus>>,
     certificates: latest::Sender<CertificateEnds>,
     signals: ProcessSignals,
-    orders: mpsc::Receiver<Order>,
+    commands: mpsc::Receiver<Command>,
     order_dispatcher: OrderDispatcher,
     clock: Clock,
 }
@@ -267,7 +267,7 @@ impl Service {
         let couchdb = monitor.start_operator_log(&mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (certificates, certificates_rx) = latest::channel(monitor.client.certificate_ends());
-        let (orders_tx, orders) = mpsc::channel(ORDER_QUEUE_LEN);
+        let (orders_tx, commands) = mpsc::channel(ORDER_QUEUE_LEN);
         let state = http::AppState {
             plan: monitor.planner.plan.clone(),
             status: monitor.scanner.status.clone(),
@@ -309,7 +309,7 @@ impl Service {
             config,
             certificates,
             signals,
-            orders,
+            commands,
             clock,
         })
     }
@@ -353,19 +353,13 @@ impl Service {
                         let _logged = self.reload(&mut reload);
                     }
                 },
-                Some(order) = self.orders.recv() => match order {
-                    Order::Quit => break ServiceEnd::Stopped,
-                    Order::Reload(answer) => {
+                Some(command) = self.commands.recv() => match command {
+                    Command::Quit => break ServiceEnd::Stopped,
+                    Command::Reload(answer) => {
                         // The requester may be gone; the reload takes effect anyway.
                         let _gone = answer.send(self.reload(&mut reload));
                     }
-                    order @ (Order::Suspend(..)
-                    | Order::Resume(..)
-                    | Order::Compact(..)
-                    | Order::Rescan(_)
-                    | Order::Flush(..)
-                    | Order::MuteAdvice(..)
-                    | Order::Release(..)) => self.order_dispatcher.dispatch(order),
+                    Command::Order(order) => self.order_dispatcher.dispatch(order),
                 },
                 Some(name) = self.tasks.next_ended() => break ServiceEnd::TaskEnded(name),
                 Some(name) = self.storage_tasks.next_ended() => break ServiceEnd::TaskEnded(name),

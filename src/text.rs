@@ -20,6 +20,12 @@ pub(crate) fn listed(parts: &[String]) -> String {
     }
 }
 
+/// The same with a capital letter first.
+pub(crate) fn capital(says: &str) -> String {
+    let (first, rest) = says.split_at(says.chars().next().map_or(0, char::len_utf8));
+    [&first.to_uppercase(), rest].concat()
+}
+
 /// A number with commas between its thousands: `30,000,047`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();

@@ -4,7 +4,7 @@ use super::{
     CommandError, Exit,
     address::{UNKNOWN_URL, address},
     args::{AdviseArgs, Format},
-    orders::until_carried_out,
+    orders::give_to,
     print, print_error, print_json, printable,
     read_once::{self, AnswerSource, ClusterReading},
     service_client::ServiceClient,
@@ -15,7 +15,7 @@ use crate::{
     model::settings::Settings,
     serve::report::{
         Advice, Usage,
-        orders::{MuteOrder, Muted, UnmuteOrder},
+        orders::{MuteOrder, OrderRequest, UnmuteOrder},
     },
     text::Label,
 };
@@ -195,24 +195,13 @@ async fn mute(args: &AdviseArgs) -> Result<Exit, CommandError> {
     let words = args.mute.as_ref().or(args.unmute.as_ref()).cloned().unwrap_or_default();
     let mut words = words.into_iter();
     let (code, subject) = (words.next().unwrap_or_default(), words.next());
-    let about = subject.as_deref().map(|subject| format!(" about {}", printable(subject)));
-    let name = format!("{}{}", printable(&code), about.unwrap_or_default());
-    let done: Muted = if args.mute.is_some() {
+    let order = if args.mute.is_some() {
         let (span, why) = (args.mute_for.clone(), args.why.clone());
-        let body = MuteOrder { code, subject, span, why };
-        until_carried_out(async || client.post("/api/v1/advice/mute", &body).await).await?
+        OrderRequest::Mute(MuteOrder { code, subject, span, why })
     } else {
-        let body = UnmuteOrder { code, subject };
-        until_carried_out(async || client.post("/api/v1/advice/unmute", &body).await).await?
+        OrderRequest::Unmute(UnmuteOrder { code, subject })
     };
-    match (args.format, &done.muted) {
-        (Format::Json, _) => print_json(&done)?,
-        (Format::Table, Some(mute)) => {
-            print(&format!("Muted {name} until {}.\n", printable(&mute.until)))?;
-        }
-        (Format::Table, None) => print(&format!("{name} counts again.\n"))?,
-    }
-    Ok(Exit::Done)
+    give_to(&client, args.format, &order).await
 }
 
 #[cfg(test)]

@@ -16,15 +16,9 @@ mod rows;
 mod terminal;
 mod view;
 
-use super::{
-    CommandError, Exit,
-    args::TopArgs,
-    orders::{compacting_says, resumed_says, suspended_says},
-    printable,
-    service_client::ServiceClient,
-};
+use super::{CommandError, Exit, args::TopArgs, orders, printable, service_client::ServiceClient};
 use crate::{
-    serve::report::{Conflict, Explained, Explanations, orders::CompactOrder},
+    serve::report::{Conflict, Explained, Explanations},
     tasks::unwrap_join,
 };
 use answers::Answers;
@@ -191,23 +185,9 @@ async fn explain(client: &ServiceClient, target: &str) -> Result<Vec<Explained>,
 
 /// Sends an order; returns what its answer says.
 async fn send(client: &ServiceClient, order: &Order) -> Result<String, CommandError> {
-    match order {
-        Order::Suspend { scopes, why } => {
-            let body = Order::suspension(scopes, why);
-            let done = client.post("/api/v1/suspend", &body).await?;
-            Ok(suspended_says(body.scope.as_deref().unwrap_or("all"), &done))
-        }
-        Order::Resume { scopes } => {
-            let body = Order::resumption(scopes);
-            let done = client.post("/api/v1/resume", &body).await?;
-            Ok(resumed_says(body.scope.as_deref().unwrap_or("all"), &done))
-        }
-        Order::Compact { target, force, .. } => {
-            let body = CompactOrder { target: target.clone(), force: *force };
-            let done = client.post("/api/v1/compact", &body).await?;
-            Ok(compacting_says(target, &done))
-        }
-    }
+    let request = order.request();
+    let answer = orders::send(client, &request).await?;
+    Ok(orders::what_it_did(&request, &answer))
 }
 
 /// Why an order was not carried out; in advise mode with the request that a person could send.

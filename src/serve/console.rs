@@ -24,7 +24,7 @@ mod targets;
 mod what_if;
 
 pub(super) use advice::advice;
-pub(super) use cells::{capital, link};
+pub(super) use cells::link;
 pub(super) use configuration::configuration;
 pub(super) use confirm::{AskedCompaction, Confirmation, confirmation, done};
 pub(super) use database::{DatabaseAnswers, database};
@@ -59,6 +59,11 @@ impl Given {
         given.map_or("", |(_, value)| value)
     }
 
+    /// Every parameter with its value.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+
     /// Gives a parameter a value if it has none.
     pub(super) fn set_default(&mut self, key: &str, value: &str) {
         if self.get(key).is_empty() {
@@ -68,8 +73,8 @@ impl Given {
 
     /// A link to `page` with the same parameters but for these; an empty value takes one away.
     pub(super) fn link(&self, page: &str, changes: &[(&str, &str)]) -> String {
-        let kept = self.0.iter().map(|(key, value)| (&**key, &**value));
-        let kept = kept.filter(|(key, _)| changes.iter().all(|(changed, _)| changed != key));
+        let kept =
+            self.fields().filter(|(key, _)| changes.iter().all(|(changed, _)| changed != key));
         let changed = changes.iter().copied().filter(|(_, value)| !value.is_empty());
         link(page, &kept.chain(changed).collect::<Vec<_>>())
     }

@@ -34,13 +34,13 @@ pub(crate) use what_if::smoosh_channels;
 
 pub use metrics::families;
 pub use openapi::document as openapi;
-pub use orders::Order;
+pub use orders::Command;
 pub use serve::{ConnectionLimits, listen, serve, serve_socket};
 pub use socket::{AdminSocket, SocketError};
 pub use state::{Allow, AppState, ConfigStatus, ProcessInfo};
 pub use web::WebAccess;
 
-use crate::tasks::unwrap_join;
+use crate::{serve::report::orders::OrderName, tasks::unwrap_join, text::Label as _};
 use axum::{
     Extension, Router,
     http::StatusCode,
@@ -63,7 +63,10 @@ pub fn router(state: AppState) -> Router {
     let web = state.web.clone();
     let turns = ConcurrencyLimit::new(ANSWERS);
     let forecasts = what_if::Turns::default();
-    let api = Router::new()
+    let orders = OrderName::each().fold(Router::new(), |router, order| {
+        router.route(&["/", order.label()].concat(), admin::route(order))
+    });
+    let api = orders
         .route("/status", get(api::status))
         .route("/space", get(api::space))
         .route("/targets", get(api::targets))
@@ -77,21 +80,13 @@ pub fn router(state: AppState) -> Router {
         .route("/advice", get(advice::advice))
         .route("/usage", get(advice::usage))
         .route("/preflight", preflight::route())
-        .route("/advice/mute", post(advice::mute))
-        .route("/advice/unmute", post(advice::unmute))
         .route("/history", get(api::history))
         .route("/history/hours", get(api::hours))
         .route("/events", get(api::events))
         .route("/config", get(api::config))
-        .route("/permissions", get(console::permissions))
+        .route("/permissions", get(admin::permissions))
         .route("/backup", get(backup::backup))
         .route("/openapi.json", openapi::route())
-        .route("/suspend", post(admin::suspend))
-        .route("/resume", post(admin::resume))
-        .route("/compact", post(admin::compact))
-        .route("/release", post(admin::release))
-        .route("/rescan", post(admin::rescan))
-        .route("/flush", post(admin::flush))
         .layer(Extension(turns.clone()))
         .fallback(api::not_found)
         .method_not_allowed_fallback(api::wrong_method);

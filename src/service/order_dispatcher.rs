@@ -9,21 +9,21 @@ use crate::{
     jobs::TargetConstraints,
     model::{
         channel::Mode,
-        records::{Backoff, CompactionOrder, JournalFailure, Mute, SuspensionScope},
+        records::{Backoff, CompactionOrder, JournalFailure, Suspension, SuspensionScope},
         score::MissReason,
         target::{TargetId, TargetSelector},
     },
-    plan::{OrderAnswer, Plan, Refusal, RefusalReason, planner},
+    plan::{OrderAnswer as PlannedAnswer, Plan, Refusal, RefusalReason, planner},
     scan,
     serve::{
-        http::{
-            Order,
+        http::orders::{Action, Denied, Order},
+        report::{
+            self, AdviceMute, MissLine,
             orders::{
-                Compact, CompactResult, Denied, FlushResult, FlushScope, Release, ReleaseResult,
-                RescanResult, Resume, ResumeResult, Suspend, SuspendResult,
+                Compacting, Flushed, Muted, OrderAnswer, Released, Rescanning, Resumed, Suspended,
+                Waits,
             },
         },
-        report::{self, MissLine},
     },
     table::{TargetIx, TargetRef},
 };
@@ -41,84 +41,92 @@ const ORDER_LIFETIME: Duration = Duration::from_secs(3_600);
 /// Maximum number of ordered targets that wait.
 const MAX_WAITING_ORDERS: usize = 64;
 
-/// The tasks that accept orders.
+/// Accepts orders, and carries them out beside one another.
 #[derive(Debug)]
 pub(super) struct OrderDispatcher {
+    tasks: OrderTasks,
+    in_progress: JoinSet<()>,
+}
+
+/// The tasks that accept orders.
+#[derive(Clone, Debug)]
+struct OrderTasks {
     clock: Clock,
     scanner: scan::ScanHandle,
     planner: planner::PlannerHandle,
     advice: AdviceHandle,
     follower: job_state::JobStateHandle,
-    in_progress: JoinSet<()>,
 }
 
 impl OrderDispatcher {
     pub(super) fn new(watch: &ClusterMonitor, advice: AdviceHandle, clock: Clock) -> Self {
-        Self {
+        let tasks = OrderTasks {
             clock,
             scanner: watch.scanner.clone(),
             planner: watch.planner.clone(),
             advice,
             follower: watch.job_state.clone(),
-            in_progress: JoinSet::new(),
-        }
+        };
+        Self { tasks, in_progress: JoinSet::new() }
     }
 
-    /// Executes an order and sends the answer when done.
-    pub(super) fn dispatch(&mut self, order: Order) {
+    /// Carries out an order and sends the answer when done.
+    pub(super) fn dispatch(&mut self, Order { action, by, reply }: Order) {
         while self.in_progress.try_join_next().is_some() {}
-        let (follower, planner) = (self.follower.clone(), self.planner.clone());
-        let plan = Arc::clone(&planner.plan.borrow());
-        // The requester may be gone; the order takes effect anyway.
-        match order {
-            Order::Suspend(what, reply) => {
-                self.in_progress.spawn(async move {
-                    let _gone = reply.send(suspend(&follower, &plan, what).await);
-                });
-            }
-            Order::Resume(what, reply) => {
-                self.in_progress.spawn(async move {
-                    let _gone = reply.send(resume(&follower, &plan, what).await);
-                });
-            }
-            Order::Release(which, reply) => {
-                self.in_progress.spawn(async move {
-                    let _gone = reply.send(release(&follower, &plan, which).await);
-                });
-            }
-            Order::MuteAdvice(what, reply) => {
-                let (advice, follower) = (self.advice.clone(), self.follower.clone());
-                self.in_progress.spawn(async move {
-                    let _gone = reply.send(mute(&advice, &follower, what).await);
-                });
-            }
-            Order::Flush(which, reply) => {
-                self.in_progress.spawn(async move {
-                    let _gone = reply.send(flush(&planner, which).await);
-                });
-            }
-            Order::Compact(what, reply) => {
-                let (scanner, now) = (self.scanner.clone(), self.clock.now());
-                self.in_progress.spawn(async move {
-                    let Compact { target, ix, force, by } = what;
-                    let ordered =
-                        CompactionOrder { at: now, until: now.plus(ORDER_LIFETIME), by, force };
-                    let tasks = (&planner, &follower, &scanner);
-                    let _gone = reply.send(compact(tasks, (ix, target), ordered).await);
-                });
-            }
-            Order::Rescan(reply) => {
-                let begins = self.scanner.status.borrow().progress.is_none();
-                let answer = match self.scanner.send(scan::ScanCommand::Sweep) {
-                    None => Ok(RescanResult { begins }),
-                    Some(_) => Err(stopping()),
-                };
-                let _gone = reply.send(answer);
-            }
-            order @ (Order::Reload(_) | Order::Quit) => {
-                order.deny(Denied::Unavailable("this order is not available here".to_owned()));
-            }
+        let tasks = self.tasks.clone();
+        self.in_progress.spawn(async move {
+            // The requester may be gone; the order takes effect anyway.
+            let _gone = reply.send(tasks.carry_out(action, by).await);
+        });
+    }
+}
+
+impl OrderTasks {
+    async fn carry_out(self, action: Action, by: String) -> Result<OrderAnswer, Denied> {
+        let (follower, now) = (&self.follower, self.clock.now());
+        let plan = Arc::clone(&self.planner.plan.borrow());
+        if !matches!(action, Action::Rescan | Action::Flush { .. }) {
+            state_loaded(follower).await?;
         }
+        Ok(match action {
+            Action::Suspend { scope, why } => {
+                OrderAnswer::Suspended(suspend(follower, &plan, scope, (by, why)).await?)
+            }
+            Action::Resume(scope) => {
+                OrderAnswer::Resumed(resume(follower, &plan, scope, by).await?)
+            }
+            Action::Release { selector, text } => {
+                let targets = quarantined(follower, &plan, Some(&selector));
+                if targets.is_empty() {
+                    return Err(Denied::Unknown(format!("{text} is not in quarantine")));
+                }
+                OrderAnswer::Released(release(follower, targets).await?)
+            }
+            Action::ReleaseAll => {
+                let targets = quarantined(follower, &plan, None);
+                OrderAnswer::Released(release(follower, targets).await?)
+            }
+            Action::MuteAdvice { key, mute_for, why } => {
+                let order = MuteOrder { key, mute_for, why, by: Some(by) };
+                OrderAnswer::Muted(mute(&self.advice, order).await?)
+            }
+            Action::Flush { node, channel } => {
+                let targets = self.planner.flush(node, channel).await.ok_or_else(stopping)?;
+                OrderAnswer::Flushed(Flushed { targets })
+            }
+            Action::Compact { target, ix, force } => {
+                let until = now.plus(ORDER_LIFETIME);
+                let order = CompactionOrder { at: now, until, by, force };
+                OrderAnswer::Compacting(self.compact((ix, target), order).await?)
+            }
+            Action::Rescan => {
+                let begins = self.scanner.status.borrow().progress.is_none();
+                match self.scanner.send(scan::ScanCommand::Sweep) {
+                    None => OrderAnswer::Rescanning(Rescanning { begins }),
+                    Some(_) => return Err(stopping()),
+                }
+            }
+        })
     }
 }
 
@@ -152,9 +160,9 @@ async fn state_loaded(follower: &job_state::JobStateHandle) -> Result<(), Denied
 async fn suspend(
     follower: &job_state::JobStateHandle,
     plan: &Plan,
-    Suspend { scope, why, by }: Suspend,
-) -> Result<SuspendResult, Denied> {
-    state_loaded(follower).await?;
+    scope: SuspensionScope,
+    (by, why): (String, Option<String>),
+) -> Result<Suspended, Denied> {
     let already = follower.constraints.borrow().suspensions.0.contains_key(&scope);
     let kept = follower.suspend(scope.clone(), Some(by), why).await;
     let suspension = kept.map_err(order_failed)?;
@@ -169,68 +177,53 @@ async fn suspend(
         });
         runs.count() as u64
     });
-    Ok(SuspendResult { suspension, already, running })
+    let Suspension { since, by, why } = suspension;
+    Ok(Suspended { since: since.rfc3339(), by, why, already, running })
 }
 
-async fn mute(
-    advice: &AdviceHandle,
-    follower: &job_state::JobStateHandle,
-    what: MuteOrder,
-) -> Result<Option<Mute>, Denied> {
-    state_loaded(follower).await?;
-    advice.mute(what).await.map_err(|why| match why {
+async fn mute(advice: &AdviceHandle, order: MuteOrder) -> Result<Muted, Denied> {
+    let muted = advice.mute(order).await.map_err(|why| match why {
         MuteError::Unknown(why) => Denied::Unknown(why),
         MuteError::Store(why) => Denied::Failed(why.to_string()),
         MuteError::Unavailable => Denied::Unavailable(why.to_string()),
-    })
+    })?;
+    Ok(Muted { muted: muted.as_ref().map(AdviceMute::of) })
 }
 
 async fn resume(
     follower: &job_state::JobStateHandle,
     plan: &Plan,
-    what: Resume,
-) -> Result<ResumeResult, Denied> {
-    state_loaded(follower).await?;
+    wanted: SuspensionScope,
+    by: String,
+) -> Result<Resumed, Denied> {
     let suspended: Vec<SuspensionScope> =
         follower.constraints.borrow().suspensions.0.keys().cloned().collect();
-    let (lifted, remaining): (Vec<SuspensionScope>, Vec<SuspensionScope>) = suspended
-        .into_iter()
-        .partition(|scope| what.scope == SuspensionScope::All || *scope == what.scope);
+    let (lifted, remaining): (Vec<SuspensionScope>, Vec<SuspensionScope>) =
+        suspended.into_iter().partition(|scope| wanted == SuspensionScope::All || *scope == wanted);
     // What is suspended may be gone by now.
-    let is_known = match &what.scope {
+    let is_known = match &wanted {
         SuspensionScope::All => true,
         SuspensionScope::Node(name) => plan.snapshot.nodes().iter().any(|it| *it.name == **name),
         SuspensionScope::Channel(name) => plan.channels.find(name).is_some(),
     };
     if lifted.is_empty() && !is_known {
-        return Err(Denied::Unknown(format!("{} is not suspended, and unknown", what.scope)));
+        return Err(Denied::Unknown(format!("{wanted} is not suspended, and unknown")));
     }
     for scope in &lifted {
-        follower.resume(scope.clone(), Some(what.by.clone())).await.map_err(order_failed)?;
+        follower.resume(scope.clone(), Some(by.clone())).await.map_err(order_failed)?;
     }
-    Ok(ResumeResult { lifted, remaining })
+    let texts = |scopes: &[SuspensionScope]| scopes.iter().map(ToString::to_string).collect();
+    Ok(Resumed { lifted: texts(&lifted), remaining: texts(&remaining) })
 }
 
 async fn release(
     follower: &job_state::JobStateHandle,
-    plan: &Plan,
-    which: Release,
-) -> Result<ReleaseResult, Denied> {
-    state_loaded(follower).await?;
-    let targets = match which {
-        Release::Named { selector, text } => {
-            let quarantined = quarantined(follower, plan, Some(&selector));
-            if quarantined.is_empty() {
-                return Err(Denied::Unknown(format!("{text} is not in quarantine")));
-            }
-            quarantined
-        }
-        Release::All => quarantined(follower, plan, None),
-    };
+    targets: Vec<TargetId>,
+) -> Result<Released, Denied> {
     for target in &targets {
         follower.release(Some(target.clone())).await.map_err(order_failed)?;
     }
-    Ok(ReleaseResult { targets })
+    Ok(Released { targets: targets.iter().map(ToString::to_string).collect() })
 }
 
 /// Targets in quarantine, optionally only those that match `only`.
@@ -247,62 +240,54 @@ fn quarantined(
         .collect()
 }
 
-/// Orders the compaction of a target, if a plan that includes the order starts it, or only a limit
-/// delays it.
-async fn compact(
-    (planner, follower, scanner): (
-        &planner::PlannerHandle,
-        &job_state::JobStateHandle,
-        &scan::ScanHandle,
-    ),
-    (ix, target): (TargetIx, TargetId),
-    ordered: CompactionOrder,
-) -> Result<CompactResult, Denied> {
-    state_loaded(follower).await?;
-    let others = follower.constraints.borrow().orders.keys().filter(|other| **other != ix).count();
-    if others >= MAX_WAITING_ORDERS {
-        let why = format!("{others} ordered targets are already waiting; try again later");
-        return Err(Denied::Unavailable(why));
+impl OrderTasks {
+    /// Orders the compaction of a target, if a plan that includes the order starts it, or only a limit
+    /// delays it.
+    async fn compact(
+        &self,
+        (ix, target): (TargetIx, TargetId),
+        ordered: CompactionOrder,
+    ) -> Result<Compacting, Denied> {
+        let Self { planner, follower, scanner, .. } = self;
+        let others =
+            follower.constraints.borrow().orders.keys().filter(|other| **other != ix).count();
+        if others >= MAX_WAITING_ORDERS {
+            let why = format!("{others} ordered targets are already waiting; try again later");
+            return Err(Denied::Unavailable(why));
+        }
+        let plan = planner.plan_if_ordered(ix, ordered.clone()).await.ok_or_else(stopping)?;
+        let deleted = || Denied::Unknown(format!("{target} no longer exists"));
+        let found =
+            plan.snapshot.target(ix).filter(|found| found.id() == target).ok_or_else(deleted)?;
+        let why = |refusal: &Refusal| {
+            if refusal.reason == RefusalReason::Mode && plan.rules.mode == Mode::Advise {
+                return "recliner runs in advise mode and sends nothing".to_owned();
+            }
+            report::why(&plan, found, refusal)
+        };
+        let (request, waits) = match plan.order_answer(found) {
+            PlannedAnswer::Starts(request) => (request, None),
+            PlannedAnswer::Waits(request, refusal) => (request, Some((refusal, why(&refusal)))),
+            PlannedAnswer::Refused(refusal, request) => {
+                let (why, request) = (why(&refusal), request.map(|request| request.to_string()));
+                return Err(Denied::Refused { target, refusal, why, request });
+            }
+            PlannedAnswer::NotTaken => {
+                let misses = plan.misses(found);
+                let misses = misses.filter(|(_, miss)| miss.reason != MissReason::NotThisKind);
+                let misses = misses.map(|(channel, miss)| MissLine::new(channel, miss)).collect();
+                return Err(Denied::NotTaken { target, misses });
+            }
+        };
+        let until = ordered.until;
+        follower.order(target, ordered).await.map_err(order_failed)?;
+        if waits.as_ref().is_some_and(|(refusal, _)| refusal.reason == RefusalReason::Stale) {
+            // If the scanner's queue is full, the next sweep reads it.
+            let _full = scanner.send(scan::ScanCommand::Reread(vec![ix]));
+        }
+        let waits = waits.map(|(refusal, why)| Waits { refusal: refusal.into(), why });
+        Ok(Compacting { requests: vec![request.to_string()], waits, until: until.rfc3339() })
     }
-    let plan = planner.plan_if_ordered(ix, ordered.clone()).await.ok_or_else(stopping)?;
-    let deleted = || Denied::Unknown(format!("{target} no longer exists"));
-    let found =
-        plan.snapshot.target(ix).filter(|found| found.id() == target).ok_or_else(deleted)?;
-    let why = |refusal: &Refusal| {
-        if refusal.reason == RefusalReason::Mode && plan.rules.mode == Mode::Advise {
-            return "recliner runs in advise mode and sends nothing".to_owned();
-        }
-        report::why(&plan, found, refusal)
-    };
-    let (request, waits) = match plan.order_answer(found) {
-        OrderAnswer::Starts(request) => (request, None),
-        OrderAnswer::Waits(request, refusal) => (request, Some((refusal, why(&refusal)))),
-        OrderAnswer::Refused(refusal, request) => {
-            let (why, request) = (why(&refusal), request.map(|request| request.to_string()));
-            return Err(Denied::Refused { target, refusal, why, request });
-        }
-        OrderAnswer::NotTaken => {
-            let misses = plan.misses(found);
-            let misses = misses.filter(|(_, miss)| miss.reason != MissReason::NotThisKind);
-            let misses = misses.map(|(channel, miss)| MissLine::new(channel, miss)).collect();
-            return Err(Denied::NotTaken { target, misses });
-        }
-    };
-    let until = ordered.until;
-    follower.order(target, ordered).await.map_err(order_failed)?;
-    if waits.as_ref().is_some_and(|(refusal, _)| refusal.reason == RefusalReason::Stale) {
-        // If the scanner's queue is full, the next sweep reads it.
-        let _full = scanner.send(scan::ScanCommand::Reread(vec![ix]));
-    }
-    Ok(CompactResult { requests: vec![request.to_string()], waits, until })
-}
-
-async fn flush(
-    planner: &planner::PlannerHandle,
-    FlushScope { node, channel }: FlushScope,
-) -> Result<FlushResult, Denied> {
-    let targets = planner.flush(node, channel).await.ok_or_else(stopping)?;
-    Ok(FlushResult { targets })
 }
 
 fn order_failed(why: job_state::NotPersisted) -> Denied {

@@ -5,6 +5,7 @@
 use crate::{
     cli::{CommandError, service_client::ServiceClient},
     serve::report::{Advice, EventLine, Jobs, Planned, Queues, Space, Status, orders::Permissions},
+    text::capital,
 };
 use std::collections::VecDeque;
 
@@ -79,13 +80,6 @@ impl Answers {
         self.status.nodes.iter().map(|line| &*line.node)
     }
 }
-
-/// A part of a sentence as a sentence.
-fn capital(says: &str) -> String {
-    let mut letters = says.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
 /// The newest events, the newest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecentEvents {

@@ -9,7 +9,7 @@ use super::{
     order::{Confirmation, Order},
     rows,
 };
-use crate::serve::report::Explained;
+use crate::{serve::report::Explained, text::Label as _};
 use wall_clock::Moment;
 
 /// The longest filter, in characters.
@@ -224,7 +224,7 @@ impl Model {
                     Ok(text) => ("Done", text),
                     Err(why) => ("Not done", why),
                 };
-                let title = format!("{title}: {}", order.name());
+                let title = format!("{title}: {}", order.request().name().label());
                 self.popup = Some(Popup::Said { title, text, scroll: 0 });
             }
         }
@@ -252,7 +252,7 @@ impl Model {
 
     fn confirm(&self, order: Order) -> Popup {
         let permissions = self.answers.slow.permissions.as_ref();
-        let refused = permissions.and_then(|known| known.refused(order.name()));
+        let refused = permissions.and_then(|known| known.refused(order.request().name().label()));
         Popup::Confirm(Box::new(Confirmation::new(order, refused.map(ToOwned::to_owned))))
     }
 

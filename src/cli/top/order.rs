@@ -7,7 +7,7 @@ use crate::{
     cli::printable,
     serve::report::{
         Explained, StartLine,
-        orders::{CompactOrder, ResumeOrder, SuspendOrder},
+        orders::{CompactOrder, OrderRequest, ResumeOrder, SuspendOrder},
     },
     text::{duration, size},
 };
@@ -63,52 +63,20 @@ impl Order {
         Self::Compact { target, force: false, weighed: weighed.map(Box::new) }
     }
 
-    /// Its route below `/api/v1/`.
-    pub(super) const fn name(&self) -> &'static str {
+    /// What is sent.
+    pub(super) fn request(&self) -> OrderRequest {
         match self {
-            Self::Suspend { .. } => "suspend",
-            Self::Resume { .. } => "resume",
-            Self::Compact { .. } => "compact",
-        }
-    }
-
-    pub(super) const fn question(&self) -> &'static str {
-        match self {
-            Self::Suspend { .. } => "Suspend starts?",
-            Self::Resume { .. } => "Resume starts?",
-            Self::Compact { .. } => "Compact now?",
-        }
-    }
-
-    /// The body of a suspension.
-    pub(super) fn suspension(scopes: &Scopes, why: &str) -> SuspendOrder {
-        let why = Some(why.trim().to_owned()).filter(|why| !why.is_empty());
-        SuspendOrder { scope: Some(scopes.chosen().to_owned()), why }
-    }
-
-    /// The body of a resumption.
-    pub(super) fn resumption(scopes: &Scopes) -> ResumeOrder {
-        ResumeOrder { scope: Some(scopes.chosen().to_owned()) }
-    }
-
-    /// What it does, as a sentence, and its exact request.
-    fn does(&self) -> (String, String) {
-        let (does, body) = match self {
             Self::Suspend { scopes, why } => {
-                let order = Self::suspension(scopes, why);
-                (order.does(), serde_json::to_string(&order))
+                let why = Some(why.trim().to_owned()).filter(|why| !why.is_empty());
+                OrderRequest::Suspend(SuspendOrder { scope: Some(scopes.chosen().to_owned()), why })
             }
             Self::Resume { scopes } => {
-                let order = Self::resumption(scopes);
-                (order.does(), serde_json::to_string(&order))
+                OrderRequest::Resume(ResumeOrder { scope: Some(scopes.chosen().to_owned()) })
             }
             Self::Compact { target, force, .. } => {
-                let order = CompactOrder { target: target.clone(), force: *force };
-                (order.does(), serde_json::to_string(&order))
+                OrderRequest::Compact(CompactOrder { target: target.clone(), force: *force })
             }
-        };
-        let body = body.unwrap_or_default();
-        (does, format!("POST /api/v1/{} {body}", self.name()))
+        }
     }
 
     /// What is known beforehand of its effect, by line.
@@ -166,14 +134,14 @@ impl Confirmation {
         Self { order, refused, sending: false }
     }
 
-    pub(super) const fn question(&self) -> &'static str {
-        self.order.question()
+    pub(super) fn question(&self) -> &'static str {
+        self.order.request().name().question()
     }
 
     /// What is shown, paragraph by paragraph.
     pub(super) fn paragraphs(&self) -> Vec<String> {
-        let (does, request) = self.order.does();
-        let mut out = vec![does, String::new()];
+        let request = self.order.request();
+        let mut out = vec![request.does(), String::new()];
         for (name, says) in self.order.effect() {
             out.push(format!("{name:<7} {}", printable(&says)));
         }
@@ -188,7 +156,7 @@ impl Confirmation {
                 out.push(format!("force   {force}, Tab changes it: even if no channel takes it, or while it rests"));
             }
         }
-        out.extend([String::new(), printable(&request), String::new()]);
+        out.extend([String::new(), printable(&request.http_request()), String::new()]);
         out.push(match (&self.refused, self.sending) {
             (Some(why), _) => format!("Not allowed: {}. Esc goes back.", printable(why)),
             (None, true) => "Sent; waiting for the answer …".to_owned(),

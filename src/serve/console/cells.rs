@@ -151,9 +151,3 @@ pub(super) fn score(score: Option<f64>, in_bytes: bool) -> Markup {
         score => number(score),
     }
 }
-
-/// A part of a sentence as a sentence.
-pub(in crate::serve) fn capital(says: &str) -> String {
-    let (first, rest) = says.split_at(says.chars().next().map_or(0, char::len_utf8));
-    [&first.to_uppercase(), rest].concat()
-}

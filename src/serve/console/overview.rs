@@ -2,9 +2,7 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{
-        ago, bytes, capital, count, link, name, percent, seconds, span_since, target_link, words,
-    },
+    cells::{ago, bytes, count, link, name, percent, seconds, span_since, target_link, words},
     chart::{self, Segment},
 };
 use crate::{
@@ -13,7 +11,7 @@ use crate::{
         VolumeSpaceLine,
     },
     text::{
-        counted, listed,
+        capital, counted, listed,
         size::{self, format_size_short},
     },
 };

@@ -3,8 +3,7 @@
 use super::{
     Page, Part, Screen,
     cells::{
-        ago, bytes, capital, count, database_link, link, name, number, score, span_since, unknown,
-        words,
+        ago, bytes, count, database_link, link, name, number, score, span_since, unknown, words,
     },
     chart,
     confirm::{AskedCompaction, request},
@@ -17,7 +16,7 @@ use crate::{
     },
     plan::RefusalReason,
     serve::report::{ChannelScore, EventLine, Explained, OutcomeLine, StartLine, Target},
-    text::Label,
+    text::{Label, capital},
 };
 use maud::{Markup, html};
 use wall_clock::Moment;

@@ -4,33 +4,39 @@
 //! that the task that carries out the order gets identities instead of text.
 
 use super::{
-    api::{ApiError, success},
+    api::{ApiError, ValidQuery, in_turn, success},
     guard::{self, ConcurrencyLimit, OrderRefused, Permission},
-    orders::Order,
-    orders::{
-        Compact, CompactResult, Denied, FlushResult, FlushScope, Release, ReleaseResult, Reply,
-        RescanResult, Resume, ResumeResult, Suspend, SuspendResult,
-    },
+    orders::{Action, Command, Denied, Order},
+    query::NoQuery,
     state::AppState,
 };
 use crate::{
     model::{
         channel::Mode,
-        records::SuspensionScope,
+        records::{AdviceKey, SuspensionScope},
         target::{TargetId, TargetKind, TargetSelector},
     },
     plan::Plan,
-    serve::report::{self, Conflict, Found, orders as answers},
+    serve::report::{
+        self, Conflict, Found,
+        orders::{
+            CompactOrder, FlushOrder, MuteOrder, OrderAnswer, OrderName, OrderPermission,
+            OrderRequest, Permissions, ReleaseOrder, RescanOrder, ResumeOrder, SuspendOrder,
+            UnmuteOrder,
+        },
+    },
     table::TargetIx,
+    text::{Label as _, duration},
 };
 use axum::{
     Extension,
     body::{Bytes, to_bytes},
-    extract::{self, Request},
+    extract::{Request, State},
     response::{IntoResponse as _, Response},
+    routing::{MethodRouter, post},
 };
-use serde::{Serialize, de::DeserializeOwned};
-use std::{fmt::Display, sync::Arc, time::Duration};
+use serde::de::DeserializeOwned;
+use std::{fmt::Display, time::Duration};
 use tokio::{
     sync::{mpsc::error::TrySendError, oneshot},
     time,
@@ -51,123 +57,166 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// The maximum number of candidates in the response to an ambiguous name.
 const CANDIDATES: usize = 100;
 
-/// Suspends starts in a scope.
-pub(super) async fn suspend(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    request: Request,
-) -> Response {
-    let make = |body: answers::SuspendOrder, plan: &Plan, by, reply| {
-        let scope = scope(body.scope.as_deref())?;
-        match &scope {
-            SuspensionScope::All => {}
-            SuspensionScope::Node(name) => known_node(plan, name)?,
-            SuspensionScope::Channel(name) => known_channel(plan, name)?,
+/// For how long advice is muted, unless the order says otherwise.
+const MUTE_FOR: Duration = Duration::from_secs(30 * 86_400);
+
+/// The longest time for which it may be muted: what nobody wants to hear for longer has another threshold.
+const MAX_MUTE: Duration = Duration::from_secs(2 * 365 * 86_400);
+
+/// The route of an order.
+pub(super) fn route(name: OrderName) -> MethodRouter<AppState> {
+    post(async move |State(state): State<AppState>, turns: Extension<_>, request: Request| {
+        match order(&state, turns.0, name, request).await {
+            Ok(answer) => success(&answer),
+            Err(refused) => refused.into_response(),
         }
-        let why = reason(body.why)?;
-        Ok(Order::Suspend(Suspend { scope, why, by }, reply))
-    };
-    let tell = |done: SuspendResult| answers::Suspended {
-        since: done.suspension.since.rfc3339(),
-        by: done.suspension.by,
-        why: done.suspension.why,
-        already: done.already,
-        running: done.running,
-    };
-    ordered(&state, turns, Permission::Suspend, request, make, tell).await
+    })
 }
 
-/// Ends suspensions.
-pub(super) async fn resume(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
+async fn order(
+    state: &AppState,
+    turns: ConcurrencyLimit,
+    name: OrderName,
     request: Request,
-) -> Response {
-    let make = |body: answers::ResumeOrder, _: &Plan, by, reply| {
-        Ok(Order::Resume(Resume { scope: scope(body.scope.as_deref())?, by }, reply))
-    };
-    let words = |scopes: &[SuspensionScope]| scopes.iter().map(ToString::to_string).collect();
-    let tell = move |done: ResumeResult| answers::Resumed {
-        lifted: words(&done.lifted),
-        remaining: words(&done.remaining),
-    };
-    ordered(&state, turns, Permission::Suspend, request, make, tell).await
+) -> Result<OrderAnswer, ApiError> {
+    let by = guard::authorize_order(&state.allow, permission(name), &request)
+        .map_err(|refused| forbidden(state, name, refused))?;
+    let body = read_body(request, MAX_BODY).await?;
+    let body = if body.is_empty() { Bytes::from_static(b"{}") } else { body };
+    carry_out(state, turns, by, read_order(name, &body)?).await
 }
 
-/// Compacts one target now.
-pub(super) async fn compact(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    request: Request,
-) -> Response {
-    let mode = state.plan.borrow().rules.mode;
-    let refused = guard::may_order(&state.allow, Permission::Admin, &request).err();
-    if let (Mode::Advise, Some(refused @ OrderRefused::AdminOff)) = (mode, refused) {
-        let why = format!(
-            "{refused}; but in advise mode it compacts nothing: recliner explain prints the requests for a target"
-        );
-        return ApiError { why, ..ApiError::forbidden(refused) }.into_response();
+/// The order that a body says.
+pub(super) fn read_order(name: OrderName, body: &[u8]) -> Result<OrderRequest, ApiError> {
+    name.read_request(json_object(body)?).map_err(invalid_body)
+}
+
+/// Who sends this request, and from where, if they may give this order.
+pub(super) fn authorize(
+    state: &AppState,
+    name: OrderName,
+    request: &Request,
+) -> Result<String, ApiError> {
+    guard::may_order(&state.allow, permission(name), request)
+        .map_err(|refused| forbidden(state, name, refused))
+}
+
+const fn permission(name: OrderName) -> Permission {
+    match name {
+        OrderName::Suspend | OrderName::Resume => Permission::Suspend,
+        OrderName::Compact
+        | OrderName::Release
+        | OrderName::Rescan
+        | OrderName::Flush
+        | OrderName::Mute
+        | OrderName::Unmute => Permission::Admin,
     }
-    let make = |body: answers::CompactOrder, plan: &Plan, by, reply| {
-        let (ix, target) = one_target(plan, &body.target)?;
-        Ok(Order::Compact(Compact { target, ix, force: body.force, by }, reply))
-    };
-    let tell = |done: CompactResult| answers::Compacting {
-        requests: done.requests,
-        waits: done.waits.map(|(refusal, why)| answers::Waits { refusal: refusal.into(), why }),
-        until: done.until.rfc3339(),
-    };
-    ordered(&state, turns, Permission::Admin, request, make, tell).await
 }
 
-/// Begins a sweep now.
-pub(super) async fn rescan(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    request: Request,
-) -> Response {
-    let make = |_: answers::RescanOrder, _: &Plan, _: String, reply| Ok(Order::Rescan(reply));
-    let tell = |done: RescanResult| answers::Rescanning { begins: done.begins };
-    ordered(&state, turns, Permission::Admin, request, make, tell).await
+fn forbidden(state: &AppState, name: OrderName, refused: OrderRefused) -> ApiError {
+    let advises = state.plan.borrow().rules.mode == Mode::Advise;
+    match (name, refused) {
+        (OrderName::Compact, OrderRefused::AdminOff) if advises => ApiError {
+            why: format!(
+                "{refused}; but in advise mode it compacts nothing: recliner explain prints the requests for a target"
+            ),
+            ..ApiError::forbidden(refused)
+        },
+        _ => ApiError::forbidden(refused),
+    }
 }
 
-/// Empties queues.
-pub(super) async fn flush(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
+/// Which orders the sender of this request may give, for programs that offer them too.
+pub(super) async fn permissions(
+    State(state): State<AppState>,
+    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
     request: Request,
 ) -> Response {
-    let make = |body: answers::FlushOrder, plan: &Plan, _: String, reply| {
-        if let Some(name) = &body.node {
-            known_node(plan, name)?;
+    let permission = |name: OrderName| OrderPermission {
+        order: name.label().into(),
+        refused: authorize(&state, name, &request).err().map(|refused| refused.why),
+    };
+    success(&Permissions { orders: OrderName::each().map(permission).collect() })
+}
+
+/// Passes an order on, and waits for what comes of it.
+pub(super) async fn carry_out(
+    state: &AppState,
+    turns: ConcurrencyLimit,
+    by: String,
+    order: OrderRequest,
+) -> Result<OrderAnswer, ApiError> {
+    let name = order.name().label();
+    let action = in_turn(state, &turns, move |plan| resolve(&plan, order)).await?;
+    tracing::info!(order = name, by, "received an order");
+    let (reply, answered) = oneshot::channel();
+    state.orders.try_send(Command::Order(Order { action, by, reply })).map_err(
+        |why| match why {
+            TrySendError::Full(_) => {
+                ApiError::unavailable("too many orders are being processed; try again")
+            }
+            TrySendError::Closed(_) => ApiError::stopping(),
+        },
+    )?;
+    match time::timeout(PATIENCE, answered).await {
+        Ok(answered) => Ok(answered.map_err(|_| ApiError::stopping())??),
+        Err(_) => Err(ApiError::unavailable(
+            "the order was passed on, but did not finish in time; its result will be in /api/v1/status",
+        )),
+    }
+}
+
+/// What an order means: its names are looked up in the plan.
+fn resolve(plan: &Plan, order: OrderRequest) -> Result<Action, ApiError> {
+    Ok(match order {
+        OrderRequest::Suspend(SuspendOrder { scope, why }) => {
+            let scope = read_scope(scope.as_deref())?;
+            match &scope {
+                SuspensionScope::All => {}
+                SuspensionScope::Node(name) => known_node(plan, name)?,
+                SuspensionScope::Channel(name) => known_channel(plan, name)?,
+            }
+            Action::Suspend { scope, why: reason(why)? }
         }
-        if let Some(name) = &body.channel {
-            known_channel(plan, name)?;
+        OrderRequest::Resume(ResumeOrder { scope }) => {
+            Action::Resume(read_scope(scope.as_deref())?)
         }
-        Ok(Order::Flush(FlushScope { node: body.node, channel: body.channel }, reply))
-    };
-    let tell = |done: FlushResult| answers::Flushed { targets: done.targets };
-    ordered(&state, turns, Permission::Admin, request, make, tell).await
-}
-
-/// Takes targets out of quarantine.
-pub(super) async fn release(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    request: Request,
-) -> Response {
-    let make = |body: answers::ReleaseOrder, plan: &Plan, _: String, reply| {
-        let wanted = match (body.target, body.all) {
-            (None, true) => Release::All,
-            (Some(text), false) => Release::Named { selector: several(plan, &text)?, text },
+        OrderRequest::Compact(CompactOrder { target, force }) => {
+            let (ix, target) = one_target(plan, &target)?;
+            Action::Compact { target, ix, force }
+        }
+        OrderRequest::Release(ReleaseOrder { target, all }) => match (target, all) {
+            (None, true) => Action::ReleaseAll,
+            (Some(text), false) => Action::Release { selector: several(plan, &text)?, text },
             _ => return Err(ApiError::bad("name a target, or give all: true")),
-        };
-        Ok(Order::Release(wanted, reply))
-    };
-    let tell = |done: ReleaseResult| answers::Released {
-        targets: done.targets.iter().map(ToString::to_string).collect(),
-    };
-    ordered(&state, turns, Permission::Admin, request, make, tell).await
+        },
+        OrderRequest::Rescan(RescanOrder {}) => Action::Rescan,
+        OrderRequest::Flush(FlushOrder { node, channel }) => {
+            node.iter().try_for_each(|name| known_node(plan, name))?;
+            channel.iter().try_for_each(|name| known_channel(plan, name))?;
+            Action::Flush { node, channel }
+        }
+        OrderRequest::Mute(MuteOrder { code, subject, span, why }) => Action::MuteAdvice {
+            key: AdviceKey { code, subject },
+            mute_for: Some(read_mute_span(span.as_deref())?),
+            why: reason(why)?,
+        },
+        OrderRequest::Unmute(UnmuteOrder { code, subject }) => {
+            let key = AdviceKey { code, subject };
+            Action::MuteAdvice { key, mute_for: None, why: None }
+        }
+    })
+}
+
+fn read_mute_span(text: Option<&str>) -> Result<Duration, ApiError> {
+    let Some(text) = text else { return Ok(MUTE_FOR) };
+    let span = duration::parse(text)
+        .ok_or_else(|| ApiError::bad(format!("for is {text:?}; write a duration such as 30d")))?;
+    if span.is_zero() || span > MAX_MUTE {
+        let most = duration::format_exact(MAX_MUTE);
+        return Err(ApiError::bad(format!("--for must be longer than 0s and at most {most}")));
+    }
+    Ok(span)
 }
 
 /// The body of a request, as long as it arrives in time.
@@ -181,71 +230,19 @@ pub(super) async fn read_body(request: Request, max: usize) -> Result<Bytes, Api
 
 /// What a body says.
 pub(super) fn parse_object<B: DeserializeOwned>(body: &[u8]) -> Result<B, ApiError> {
-    let wrong = |why: &dyn Display| ApiError::bad(format!("the body is not valid: {why}"));
-    // A list would be accepted as the fields in order.
-    if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(wrong(&"it is not a JSON object"));
-    }
-    serde_json::from_slice(body).map_err(|why| wrong(&why))
+    serde_json::from_slice(json_object(body)?).map_err(invalid_body)
 }
 
-/// Handles an order: authorises it, passes it on, and responds with its result.
-pub(super) async fn ordered<B, T, A>(
-    state: &AppState,
-    turns: ConcurrencyLimit,
-    permit: Permission,
-    request: Request,
-    make: impl FnOnce(B, &Plan, String, Reply<T>) -> Result<Order, ApiError> + Send + 'static,
-    tell: impl FnOnce(T) -> A,
-) -> Response
-where
-    B: DeserializeOwned + Send + 'static,
-    T: Send + 'static,
-    A: Serialize,
-{
-    let by = match guard::authorize_order(&state.allow, permit, &request) {
-        Ok(by) => by,
-        Err(refused) => return ApiError::forbidden(refused).into_response(),
-    };
-    let path = request.uri().path().to_owned();
-    let body = match read_body(request, MAX_BODY).await {
-        Ok(body) => body,
-        Err(refused) => return refused.into_response(),
-    };
-    let Some(turn) = turns.acquire().await else {
-        return ApiError::stopping().into_response();
-    };
-    let plan = Arc::clone(&state.plan.borrow());
-    let (who, (reply, answered)) = (by.clone(), oneshot::channel());
-    // On a blocking thread, because resolving a name searches a million targets.
-    let made = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
-        let body = if body.is_empty() { &b"{}"[..] } else { &body };
-        make(parse_object(body)?, &plan, who, reply)
-    });
-    let order = match made.await {
-        Ok(Ok(order)) => order,
-        Ok(Err(refused)) => return refused.into_response(),
-        Err(failed) => return super::lost(failed),
-    };
-    tracing::info!(order = path, by, "received an order");
-    match state.orders.try_send(order) {
-        Ok(()) => {}
-        Err(TrySendError::Full(_)) => {
-            return ApiError::unavailable("too many orders are being processed; try again")
-                .into_response();
-        }
-        Err(TrySendError::Closed(_)) => return ApiError::stopping().into_response(),
+/// A body that may be an object: a list would be accepted as the fields in order.
+fn json_object(body: &[u8]) -> Result<&[u8], ApiError> {
+    match body.trim_ascii_start().first() {
+        Some(b'{') => Ok(body),
+        _ => Err(invalid_body("it is not a JSON object")),
     }
-    match time::timeout(PATIENCE, answered).await {
-        Ok(Ok(Ok(done))) => success(&tell(done)),
-        Ok(Ok(Err(denied))) => ApiError::from(denied).into_response(),
-        Ok(Err(_)) => ApiError::stopping().into_response(),
-        Err(_) => {
-            let why = "the order was passed on, but did not finish in time; its result will be in /api/v1/status";
-            ApiError::unavailable(why).into_response()
-        }
-    }
+}
+
+fn invalid_body(why: impl Display) -> ApiError {
+    ApiError::bad(format!("the body is not valid: {why}"))
 }
 
 impl From<Denied> for ApiError {
@@ -268,7 +265,7 @@ impl From<Denied> for ApiError {
 }
 
 /// An operator's reason; an empty one is none.
-pub(super) fn reason(why: Option<String>) -> Result<Option<String>, ApiError> {
+fn reason(why: Option<String>) -> Result<Option<String>, ApiError> {
     let why = why.filter(|why| !why.is_empty());
     match &why {
         Some(why) if why.chars().count() > MAX_WHY => {
@@ -279,7 +276,7 @@ pub(super) fn reason(why: Option<String>) -> Result<Option<String>, ApiError> {
 }
 
 /// The scope of a text; everything if there is none.
-fn scope(text: Option<&str>) -> Result<SuspensionScope, ApiError> {
+fn read_scope(text: Option<&str>) -> Result<SuspensionScope, ApiError> {
     text.unwrap_or("all").parse().map_err(ApiError::bad)
 }
 

@@ -1,39 +1,23 @@
-//! `/api/v1/advice`: what to do about the cluster, orders to mute it, and `/api/v1/usage`: whose bytes fill
-//! the disks.
+//! `/api/v1/advice`: what to do about the cluster, and `/api/v1/usage`: whose bytes fill the disks.
 
 use super::{
-    admin::ordered,
-    api::{ApiError, in_turn, success},
-    guard::{ConcurrencyLimit, Permission},
-    orders::Order,
+    api::{ApiError, ValidQuery, in_turn, success},
+    guard::ConcurrencyLimit,
     query::NoQuery,
     state::AppState,
 };
 use crate::{
-    advice::{AttributeBy, MuteOrder},
-    model::records::{AdviceKey, Mute},
-    plan::Plan,
-    serve::{
-        http::api::ValidQuery,
-        report::{Advice, AdviceMute, Usage, orders as answers, words},
-    },
+    advice::AttributeBy,
+    serve::report::{Advice, Usage, words},
     text::Label,
-    text::duration,
 };
 use axum::{
-    Extension,
-    extract::{self, Request},
+    Extension, extract,
     response::{IntoResponse as _, Response},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::{sync::Arc, time::Duration};
-
-/// For how long advice is muted, unless the order says otherwise.
-const MUTE_FOR: Duration = Duration::from_secs(30 * 86_400);
-
-/// The longest time for which it may be muted: what nobody wants to hear for longer has another threshold.
-const MAX_MUTE: Duration = Duration::from_secs(2 * 365 * 86_400);
+use std::sync::Arc;
 
 /// The advice.
 pub(super) async fn advice(
@@ -77,46 +61,4 @@ pub(super) async fn usage(
     }
     let usage = in_turn(&state, &turns, move |plan| Ok(Usage::of(&plan.snapshot, by, limit)));
     usage.await.map_or_else(ApiError::into_response, |usage| success(&usage))
-}
-
-/// Mutes advice.
-pub(super) async fn mute(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    request: Request,
-) -> Response {
-    let make = |body: answers::MuteOrder, _: &Plan, by, reply| {
-        let span = match body.span.as_deref() {
-            None => MUTE_FOR,
-            Some(text) => duration::parse(text).ok_or_else(|| {
-                ApiError::bad(format!("for is {text:?}; write a duration such as 30d"))
-            })?,
-        };
-        if span.is_zero() || span > MAX_MUTE {
-            let most = duration::format_exact(MAX_MUTE);
-            return Err(ApiError::bad(format!("--for must be longer than 0s and at most {most}")));
-        }
-        let why = super::admin::reason(body.why)?;
-        let key = AdviceKey { code: body.code, subject: body.subject };
-        Ok(Order::MuteAdvice(MuteOrder { key, mute_for: Some(span), why, by: Some(by) }, reply))
-    };
-    ordered(&state, turns, Permission::Admin, request, make, muted).await
-}
-
-/// Ends the muting of advice.
-pub(super) async fn unmute(
-    extract::State(state): extract::State<AppState>,
-    Extension(turns): Extension<ConcurrencyLimit>,
-    request: Request,
-) -> Response {
-    let make = |body: answers::UnmuteOrder, _: &Plan, by, reply| {
-        let key = AdviceKey { code: body.code, subject: body.subject };
-        let order = MuteOrder { key, mute_for: None, why: None, by: Some(by) };
-        Ok(Order::MuteAdvice(order, reply))
-    };
-    ordered(&state, turns, Permission::Admin, request, make, muted).await
-}
-
-fn muted(done: Option<Mute>) -> answers::Muted {
-    answers::Muted { muted: done.as_ref().map(AdviceMute::of) }
 }

@@ -7,7 +7,6 @@ mod act;
 mod live;
 mod what_if;
 
-pub(super) use act::permissions;
 pub(super) use live::LivePages;
 
 use super::{

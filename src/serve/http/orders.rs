@@ -1,66 +1,98 @@
-//! An operator's orders over HTTP, and their responses.
+//! Orders on their way to the tasks that carry them out, and how they are answered.
 //!
-//! Owns only the types. The service receives the orders and passes each, with its [`Reply`], to the
-//! task whose state it changes: the job state keeps suspensions and quarantine, the planner starts
-//! and forgets, the scanner sweeps. Dropping a reply tells the client that recliner is stopping.
+//! Owns only the types. The service receives the orders and passes each to the task whose state it
+//! changes: the job state keeps suspensions and quarantine, the planner starts and forgets, the
+//! scanner sweeps. Dropping a reply tells the client that recliner is stopping.
 
 use crate::{
-    advice::MuteOrder,
     model::{
-        records::{JournalFailure, Mute, Suspension, SuspensionScope},
+        records::{AdviceKey, JournalFailure, SuspensionScope},
         target::{TargetId, TargetSelector},
     },
     plan::Refusal,
-    serve::report::MissLine,
+    serve::report::{MissLine, orders::OrderAnswer},
     table::TargetIx,
     text::Label,
 };
+use std::time::Duration;
 use tokio::sync::oneshot;
-use wall_clock::Moment;
 
-/// The channel for the response to an order. The order is carried out even if nobody waits for the
-/// response.
-pub(crate) type Reply<T> = oneshot::Sender<Result<T, Denied>>;
-
-/// An order with its response channel.
+/// What the service is told to do.
 #[derive(Debug)]
-pub enum Order {
+pub enum Command {
     /// Reads the configuration again; the response is why that failed.
     Reload(oneshot::Sender<Result<(), String>>),
     /// Stops the process.
     Quit,
-    /// Suspends starts in a scope.
-    Suspend(Suspend, Reply<SuspendResult>),
-    /// Ends suspensions.
-    Resume(Resume, Reply<ResumeResult>),
-    /// Compacts one target now.
-    Compact(Compact, Reply<CompactResult>),
-    /// Begins a sweep now, as smoosh's `enqueue_all` does.
-    Rescan(Reply<RescanResult>),
-    /// Empties queues.
-    Flush(FlushScope, Reply<FlushResult>),
-    /// Mutes advice, or ends that; the response is the mute in force.
-    MuteAdvice(MuteOrder, Reply<Option<Mute>>),
-    /// Takes targets out of quarantine.
-    Release(Release, Reply<ReleaseResult>),
+    /// Carries out an order of an operator.
+    Order(Order),
 }
 
-impl Order {
-    /// Answers an order that this process cannot carry out.
-    pub fn deny(self, why: Denied) {
-        // The client may have disconnected.
-        let _gone = match self {
-            Self::Quit => true,
-            Self::Reload(reply) => reply.send(Err(why.to_string())).is_err(),
-            Self::Suspend(_, reply) => reply.send(Err(why)).is_err(),
-            Self::Resume(_, reply) => reply.send(Err(why)).is_err(),
-            Self::Compact(_, reply) => reply.send(Err(why)).is_err(),
-            Self::Rescan(reply) => reply.send(Err(why)).is_err(),
-            Self::MuteAdvice(_, reply) => reply.send(Err(why)).is_err(),
-            Self::Flush(_, reply) => reply.send(Err(why)).is_err(),
-            Self::Release(_, reply) => reply.send(Err(why)).is_err(),
-        };
-    }
+/// An order of an operator. It is carried out even if nobody waits for the response.
+#[derive(Debug)]
+pub struct Order {
+    /// What to do.
+    pub action: Action,
+    /// Who ordered it, and from where.
+    pub by: String,
+    /// Where the response goes.
+    pub reply: oneshot::Sender<Result<OrderAnswer, Denied>>,
+}
+
+/// What is ordered, with names resolved to what they mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Suspends starts in a scope. Running jobs continue: CouchDB offers no way to stop a running
+    /// compaction over HTTP.
+    Suspend {
+        /// The scope; its node and channel exist.
+        scope: SuspensionScope,
+        /// The operator's reason, which replaces that of an existing suspension.
+        why: Option<String>,
+    },
+    /// Ends suspensions: every one for [`SuspensionScope::All`], otherwise only the one of this scope,
+    /// whose node or channel may no longer exist.
+    Resume(SuspensionScope),
+    /// Compacts one target before all others, through the same gates and limits.
+    Compact {
+        /// The target.
+        target: TargetId,
+        /// Its position in the tables.
+        ix: TargetIx,
+        /// Whether it may start although no channel takes it because of its sizes, or although it rests
+        /// after failures or a useless compaction. Never overrides a limit, a gate, the headroom or work in
+        /// progress on it.
+        force: bool,
+    },
+    /// Begins a sweep now, as smoosh's `enqueue_all` does.
+    Rescan,
+    /// Empties queues: their targets are forgotten until their facts change or the next sweep ends,
+    /// whichever is first.
+    Flush {
+        /// Only queues of this node.
+        node: Option<String>,
+        /// Only queues of this channel.
+        channel: Option<String>,
+    },
+    /// Mutes advice, or ends that.
+    MuteAdvice {
+        /// What is muted.
+        key: AdviceKey,
+        /// For how long; none to end it.
+        mute_for: Option<Duration>,
+        /// The operator's reason.
+        why: Option<String>,
+    },
+    /// Takes those of the given targets that are in quarantine out of it, and forgets their failures;
+    /// [`Denied::Unknown`] if none is.
+    Release {
+        /// The targets.
+        selector: TargetSelector,
+        /// The operator's text.
+        text: String,
+    },
+    /// Takes all targets out of quarantine.
+    ReleaseAll,
 }
 
 /// Why an order was not carried out.
@@ -101,121 +133,8 @@ pub enum Denied {
     Unavailable(String),
 }
 
-/// Suspends starts in a scope. Running jobs continue: CouchDB offers no way to stop a running
-/// compaction over HTTP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Suspend {
-    /// The scope; its node and channel exist.
-    pub scope: SuspensionScope,
-    /// The operator's reason.
-    pub why: Option<String>,
-    /// Who ordered it, and from where.
-    pub by: String,
-}
-
-/// The suspension is in the journal and active.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SuspendResult {
-    /// Since when, by whom and why. For an existing suspension, the original time.
-    pub suspension: Suspension,
-    /// Whether it existed already; a new reason replaces the old one.
-    pub already: bool,
-    /// Compactions still running in the scope, whoever started them; `None` if unknown.
-    pub running: Option<u64>,
-}
-
-/// Ends suspensions: every one for [`SuspensionScope::All`], otherwise only the one of this scope.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resume {
-    /// The scope; its node or channel may no longer exist.
-    pub scope: SuspensionScope,
-    /// Who ordered it, and from where.
-    pub by: String,
-}
-
-/// The suspensions that ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResumeResult {
-    /// The suspensions that ended; empty if nothing was suspended.
-    pub lifted: Vec<SuspensionScope>,
-    /// The suspensions that are still active.
-    pub remaining: Vec<SuspensionScope>,
-}
-
-/// Compacts one target before all others, through the same gates and limits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compact {
-    /// The target.
-    pub target: TargetId,
-    /// Its position in the tables.
-    pub ix: TargetIx,
-    /// Whether it may start although no channel takes it because of its sizes, or although it rests
-    /// after failures or a useless compaction. Never overrides a limit, a gate, the headroom or work in
-    /// progress on it.
-    pub force: bool,
-    /// Who ordered it, and from where.
-    pub by: String,
-}
-
-/// The compaction starts or waits.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CompactResult {
-    /// The requests that will be sent, method and path; for a view that is compacted copy by copy, the
-    /// first.
-    pub requests: Vec<String>,
-    /// What it waits for, with a sentence; `None` if it starts at once.
-    pub waits: Option<(Refusal, String)>,
-    /// Until when it waits.
-    pub until: Moment,
-}
-
 /// The misses of channels as text.
 fn misses_text(misses: &[MissLine]) -> String {
     let misses_text = |miss: &MissLine| format!("{}: {}", miss.channel, miss.says());
     misses.iter().map(misses_text).collect::<Vec<_>>().join("; ")
-}
-
-/// A sweep was ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RescanResult {
-    /// Whether it begins at once; otherwise it follows the running one.
-    pub begins: bool,
-}
-
-/// Empties queues: their targets are forgotten until their facts change or the next sweep ends,
-/// whichever is first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FlushScope {
-    /// Only queues of this node.
-    pub node: Option<String>,
-    /// Only queues of this channel.
-    pub channel: Option<String>,
-}
-
-/// The queues are empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlushResult {
-    /// The number of removed targets.
-    pub targets: u64,
-}
-
-/// Takes targets out of quarantine, and forgets their failures.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Release {
-    /// Those of the given targets that are in quarantine; [`Denied::Unknown`] if none is.
-    Named {
-        /// The targets.
-        selector: TargetSelector,
-        /// The operator's text.
-        text: String,
-    },
-    /// All targets in quarantine.
-    All,
-}
-
-/// The targets were released.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReleaseResult {
-    /// The released targets.
-    pub targets: Vec<TargetId>,
 }

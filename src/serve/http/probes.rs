@@ -2,7 +2,7 @@
 
 use super::{
     guard::{self, OrderRefused, Permission},
-    orders::Order,
+    orders::Command,
     state::AppState,
 };
 use crate::{model::records::JournalFailure, plan::Plan, store::journal::Journal};
@@ -63,7 +63,7 @@ pub(super) async fn reload(
         Err(refused) => return refused.into_response(),
     };
     let (answer, answered) = oneshot::channel();
-    if let Err(why) = orders.try_send(Order::Reload(answer)) {
+    if let Err(why) = orders.try_send(Command::Reload(answer)) {
         return LifecycleRefused::from(why).into_response();
     }
     match answered.await {
@@ -83,7 +83,7 @@ pub(super) async fn quit(
     request: Request,
 ) -> Response {
     let sent = allowed(&state, &request)
-        .and_then(|orders| orders.try_send(Order::Quit).map_err(LifecycleRefused::from));
+        .and_then(|orders| orders.try_send(Command::Quit).map_err(LifecycleRefused::from));
     match sent {
         Ok(()) => "recliner is stopping\n".into_response(),
         Err(refused) => refused.into_response(),
@@ -140,7 +140,7 @@ impl IntoResponse for LifecycleRefused {
 fn allowed<'a>(
     state: &'a AppState,
     request: &Request,
-) -> Result<&'a Sender<Order>, LifecycleRefused> {
+) -> Result<&'a Sender<Command>, LifecycleRefused> {
     let by = guard::authorize_order(&state.allow, Permission::Lifecycle, request)?;
     tracing::info!(order = request.uri().path(), by, "received an order");
     Ok(&state.orders)

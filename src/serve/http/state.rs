@@ -1,6 +1,6 @@
 //! What the handlers read, and what they are allowed.
 
-use super::{orders::Order, web::WebAccess};
+use super::{orders::Command, web::WebAccess};
 use crate::{
     act::{job_state, takeover::Takeovers, warmer::IndexBuilds},
     advice::AdviceView,
@@ -139,7 +139,7 @@ pub struct AppState {
     /// The feed of database events, if there is one.
     pub feed: Option<FeedHandle>,
     /// The channel for orders.
-    pub orders: mpsc::Sender<Order>,
+    pub orders: mpsc::Sender<Command>,
     /// The orders that are allowed.
     pub allow: Allow,
     /// Users and certificates.

@@ -240,7 +240,7 @@ pub(in crate::serve::http) struct Surface {
     plan: watch::Sender<Arc<Plan>>,
     status: watch::Sender<Arc<ScanStatus>>,
     config: watch::Sender<Arc<ConfigStatus>>,
-    orders: mpsc::Receiver<Order>,
+    orders: mpsc::Receiver<Command>,
 }
 
 impl Surface {

@@ -1,8 +1,217 @@
-//! Orders of an operator, and what they are answered with.
+//! Orders of an operator, what they do, and what they are answered with: one type for pages, the API, the
+//! admin socket and commands.
 
 use super::{AdviceMute, RefusalLine, words, words::Word};
+use crate::text::{Label as _, capital};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use strum::{EnumDiscriminants, EnumString, IntoStaticStr, VariantArray};
+
+/// An order, as whoever gives it writes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, EnumDiscriminants)]
+#[serde(untagged)]
+#[strum_discriminants(
+    name(OrderName),
+    doc = "The orders; their names are those of their routes below `/api/v1/`.",
+    derive(EnumString, IntoStaticStr, VariantArray),
+    strum(serialize_all = "snake_case")
+)]
+pub enum OrderRequest {
+    /// Start nothing in a scope.
+    Suspend(SuspendOrder),
+    /// Take suspensions back.
+    Resume(ResumeOrder),
+    /// Compact a target before all others.
+    Compact(CompactOrder),
+    /// Take targets out of quarantine.
+    Release(ReleaseOrder),
+    /// Begin a sweep.
+    Rescan(RescanOrder),
+    /// Empty queues.
+    Flush(FlushOrder),
+    /// Count advice no more, for a time.
+    #[strum_discriminants(strum(serialize = "advice/mute"))]
+    Mute(MuteOrder),
+    /// Count muted advice again.
+    #[strum_discriminants(strum(serialize = "advice/unmute"))]
+    Unmute(UnmuteOrder),
+}
+
+/// What an order did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum OrderAnswer {
+    /// To [`SuspendOrder`].
+    Suspended(Suspended),
+    /// To [`ResumeOrder`].
+    Resumed(Resumed),
+    /// To [`CompactOrder`].
+    Compacting(Compacting),
+    /// To [`ReleaseOrder`].
+    Released(Released),
+    /// To [`RescanOrder`].
+    Rescanning(Rescanning),
+    /// To [`FlushOrder`].
+    Flushed(Flushed),
+    /// To [`MuteOrder`] and [`UnmuteOrder`].
+    Muted(Muted),
+}
+
+impl OrderName {
+    /// The order with this body.
+    ///
+    /// # Errors
+    /// If it has another form.
+    pub fn read_request(self, body: &[u8]) -> serde_json::Result<OrderRequest> {
+        Ok(match self {
+            Self::Suspend => OrderRequest::Suspend(serde_json::from_slice(body)?),
+            Self::Resume => OrderRequest::Resume(serde_json::from_slice(body)?),
+            Self::Compact => OrderRequest::Compact(serde_json::from_slice(body)?),
+            Self::Release => OrderRequest::Release(serde_json::from_slice(body)?),
+            Self::Rescan => OrderRequest::Rescan(serde_json::from_slice(body)?),
+            Self::Flush => OrderRequest::Flush(serde_json::from_slice(body)?),
+            Self::Mute => OrderRequest::Mute(serde_json::from_slice(body)?),
+            Self::Unmute => OrderRequest::Unmute(serde_json::from_slice(body)?),
+        })
+    }
+
+    /// The answer to this order.
+    ///
+    /// # Errors
+    /// If it has another form.
+    pub fn read_answer(self, answer: Value) -> serde_json::Result<OrderAnswer> {
+        Ok(match self {
+            Self::Suspend => OrderAnswer::Suspended(serde_json::from_value(answer)?),
+            Self::Resume => OrderAnswer::Resumed(serde_json::from_value(answer)?),
+            Self::Compact => OrderAnswer::Compacting(serde_json::from_value(answer)?),
+            Self::Release => OrderAnswer::Released(serde_json::from_value(answer)?),
+            Self::Rescan => OrderAnswer::Rescanning(serde_json::from_value(answer)?),
+            Self::Flush => OrderAnswer::Flushed(serde_json::from_value(answer)?),
+            Self::Mute | Self::Unmute => OrderAnswer::Muted(serde_json::from_value(answer)?),
+        })
+    }
+
+    /// What a person is asked before it is given.
+    #[must_use]
+    pub const fn question(self) -> &'static str {
+        match self {
+            Self::Suspend => "Suspend starts?",
+            Self::Resume => "Resume starts?",
+            Self::Compact => "Compact now?",
+            Self::Release => "Release from quarantine?",
+            Self::Rescan => "Read everything again?",
+            Self::Flush => "Empty the queues?",
+            Self::Mute => "Mute this advice?",
+            Self::Unmute => "Unmute this advice?",
+        }
+    }
+}
+
+impl OrderRequest {
+    /// Which order it is.
+    #[must_use]
+    pub fn name(&self) -> OrderName {
+        self.into()
+    }
+
+    /// The fields of its body, apart from those that say what holds without them.
+    #[must_use]
+    pub fn fields(&self) -> Map<String, Value> {
+        let body = serde_json::to_value(self).unwrap_or_default();
+        let Value::Object(mut fields) = body else { return Map::new() };
+        fields.retain(|_, value| !value.is_null() && *value != false);
+        fields
+    }
+
+    /// The request of a program that orders the same.
+    #[must_use]
+    pub fn http_request(&self) -> String {
+        format!("POST /api/v1/{} {}", self.name().label(), Value::Object(self.fields()))
+    }
+
+    /// What it will do, as a sentence.
+    #[must_use]
+    pub fn does(&self) -> String {
+        match self {
+            Self::Suspend(SuspendOrder { scope, .. }) => {
+                let of = of_scope(scope.as_deref());
+                format!(
+                    "No compaction{of} starts until someone resumes. Running compactions go on."
+                )
+            }
+            Self::Resume(ResumeOrder { scope }) => {
+                format!("Compactions{} may start again.", of_scope(scope.as_deref()))
+            }
+            Self::Compact(CompactOrder { target, .. }) => format!(
+                "{target} goes to the front of the queue and starts once limits and free space allow."
+            ),
+            Self::Release(ReleaseOrder { target: Some(target), .. }) => {
+                format!("{target} may start again.")
+            }
+            Self::Release(_) => "All quarantined targets may start again.".to_owned(),
+            Self::Rescan(_) => "A sweep over all targets begins now.".to_owned(),
+            Self::Flush(_) => {
+                "The queues are emptied; targets are queued again at the next sweep.".to_owned()
+            }
+            Self::Mute(order) => {
+                format!(
+                    "Mutes {} for that time.",
+                    advice_about(&order.code, order.subject.as_deref())
+                )
+            }
+            Self::Unmute(order) => {
+                let advice = advice_about(&order.code, order.subject.as_deref());
+                format!("{} counts again.", capital(&advice))
+            }
+        }
+    }
+
+    /// What it did, in lines.
+    #[must_use]
+    pub fn says(&self, answer: &OrderAnswer) -> Vec<String> {
+        match (self, answer) {
+            (Self::Suspend(order), OrderAnswer::Suspended(done)) => done.says(order),
+            (Self::Resume(order), OrderAnswer::Resumed(done)) => done.says(order),
+            (Self::Compact(order), OrderAnswer::Compacting(done)) => done.says(order),
+            (_, OrderAnswer::Released(done)) => done.says(),
+            (_, OrderAnswer::Rescanning(Rescanning { begins: true })) => {
+                vec!["A sweep starts now.".to_owned()]
+            }
+            (_, OrderAnswer::Rescanning(_)) => {
+                vec!["A sweep is running; another one follows.".to_owned()]
+            }
+            (_, OrderAnswer::Flushed(Flushed { targets: 1 })) => {
+                vec!["Removed 1 target from its queue.".to_owned()]
+            }
+            (_, OrderAnswer::Flushed(Flushed { targets })) => {
+                vec![format!("Removed {targets} targets from their queues.")]
+            }
+            (Self::Mute(order), OrderAnswer::Muted(Muted { muted: Some(mute) })) => {
+                let advice = advice_about(&order.code, order.subject.as_deref());
+                vec![format!("Muted {advice} until {}.", mute.until)]
+            }
+            (order, _) => vec![order.does()],
+        }
+    }
+}
+
+/// Advice as a part of a sentence.
+fn advice_about(code: &str, subject: Option<&str>) -> String {
+    match subject {
+        None => format!("all advice {code}"),
+        Some(subject) => format!("advice {code} for {subject}"),
+    }
+}
+
+/// A scope as the start of a sentence.
+fn scope_subject(scope: Option<&str>) -> String {
+    match scope.and_then(|scope| scope.split_once(':')) {
+        Some(("node", node)) => format!("Node {node}"),
+        Some((_, channel)) => format!("Channel {channel}"),
+        None => "Everything".to_owned(),
+    }
+}
 
 /// Which orders the sender of a request may give.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -43,17 +252,8 @@ pub struct SuspendOrder {
 /// The scopes that a suspension can have.
 const SCOPE: &str = "^(all|(node|channel):[^\\n]+)$";
 
-impl SuspendOrder {
-    /// What it does, as a sentence.
-    #[must_use]
-    pub fn does(&self) -> String {
-        let of = scope_words(self.scope.as_deref());
-        format!("No compaction{of} starts until someone resumes. Running compactions go on.")
-    }
-}
-
 /// A scope as a part of a sentence; empty for everything.
-fn scope_words(scope: Option<&str>) -> String {
+fn of_scope(scope: Option<&str>) -> String {
     match scope.and_then(|scope| scope.split_once(':')) {
         Some(("node", node)) => format!(" on {node}"),
         Some(("channel", channel)) => format!(" of channel {channel}"),
@@ -71,14 +271,6 @@ pub struct ResumeOrder {
     pub scope: Option<String>,
 }
 
-impl ResumeOrder {
-    /// What it does, as a sentence.
-    #[must_use]
-    pub fn does(&self) -> String {
-        format!("Compactions{} may start again.", scope_words(self.scope.as_deref()))
-    }
-}
-
 /// Compact one target now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -88,17 +280,6 @@ pub struct CompactOrder {
     /// Whether the target may start although no channel takes it, or although it rests.
     #[serde(default)]
     pub force: bool,
-}
-
-impl CompactOrder {
-    /// What it does, as a sentence.
-    #[must_use]
-    pub fn does(&self) -> String {
-        format!(
-            "{} goes to the front of the queue and starts once limits and free space allow.",
-            self.target
-        )
-    }
 }
 
 /// Take targets out of quarantine: the ones that `target` means, or `all` of them.
@@ -187,6 +368,27 @@ pub struct Suspended {
     pub running: Option<u64>,
 }
 
+impl Suspended {
+    fn says(&self, order: &SuspendOrder) -> Vec<String> {
+        const GO_ON: &str = "CouchDB offers no way to stop a running compaction.";
+        let (scope, since) = (scope_subject(order.scope.as_deref()), &self.since);
+        let mut lines = vec![if self.already {
+            let by = self.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+            let why = self.why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+            format!("{scope} was already suspended, since {since}{by}{why}.")
+        } else {
+            format!("{scope} is suspended since {since}: recliner starts nothing new.")
+        }];
+        lines.extend(match self.running {
+            Some(0) => None,
+            Some(1) => Some(format!("One compaction is still running: {GO_ON}")),
+            Some(many) => Some(format!("{many} compactions are still running: {GO_ON}")),
+            None => Some(format!("Running jobs continue: {GO_ON}")),
+        });
+        lines
+    }
+}
+
 /// Suspensions were taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Resumed {
@@ -194,6 +396,21 @@ pub struct Resumed {
     pub lifted: Vec<String>,
     /// The scopes that still are.
     pub remaining: Vec<String>,
+}
+
+impl Resumed {
+    fn says(&self, order: &ResumeOrder) -> Vec<String> {
+        let of_all = order.scope.as_deref().is_none_or(|scope| scope == "all");
+        let mut lines = vec![match self.lifted.as_slice() {
+            [] if of_all => "Nothing is suspended.".to_owned(),
+            [] => format!("{} is not suspended.", scope_subject(order.scope.as_deref())),
+            lifted => format!("Resumed: {}.", lifted.join(", ")),
+        }];
+        if !self.remaining.is_empty() {
+            lines.push(format!("Still suspended: {}.", self.remaining.join(", ")));
+        }
+        lines
+    }
 }
 
 /// A compaction starts, or waits to.
@@ -205,6 +422,20 @@ pub struct Compacting {
     pub waits: Option<Waits>,
     /// Until when it waits.
     pub until: String,
+}
+
+impl Compacting {
+    fn says(&self, CompactOrder { target, .. }: &CompactOrder) -> Vec<String> {
+        let mut lines = vec![match &self.waits {
+            None => format!("Ordered: {target} starts now."),
+            Some(Waits { why, .. }) => format!(
+                "Ordered: {target} waits ahead of all others, until {} at most: {why}.",
+                self.until
+            ),
+        }];
+        lines.extend(self.requests.iter().map(|request| format!("  {request}")));
+        lines
+    }
 }
 
 /// What an order waits for.
@@ -235,4 +466,14 @@ pub struct Flushed {
 pub struct Released {
     /// Their ids.
     pub targets: Vec<String>,
+}
+
+impl Released {
+    fn says(&self) -> Vec<String> {
+        if self.targets.is_empty() {
+            return vec!["Nothing was quarantined.".to_owned()];
+        }
+        let targets = self.targets.iter().map(|target| format!("  {target}"));
+        std::iter::once("Released:".to_owned()).chain(targets).collect()
+    }
 }

@@ -58,9 +58,10 @@ impl Loading {
         Self { follower, state, obstacle, _open: (scanner, settings, tasks) }
     }
 
-    async fn suspend(&self) -> Result<SuspendResult, Denied> {
-        let order = Suspend { scope: SuspensionScope::All, why: None, by: "ann".to_owned() };
-        suspend(&self.follower, &Plan::default(), order).await
+    async fn suspend(&self) -> Result<Suspended, Denied> {
+        state_loaded(&self.follower).await?;
+        suspend(&self.follower, &Plan::default(), SuspensionScope::All, ("ann".to_owned(), None))
+            .await
     }
 }
 
@@ -76,11 +77,6 @@ async fn an_order_that_was_refused_while_the_state_was_not_loaded_never_takes_ef
         refused.to_string(),
         "not ordered, and nothing starts yet: the state of the previous process is not loaded yet: CouchDB does not answer"
     );
-    let all = Resume { scope: SuspensionScope::All, by: "ann".to_owned() };
-    assert!(matches!(
-        resume(&loading.follower, &Plan::default(), all).await,
-        Err(Denied::NotLoaded(_))
-    ));
 
     loading.state.send(RecoveredState::default()).unwrap();
     let mut constraints = loading.follower.constraints.clone();
@@ -93,10 +89,8 @@ async fn an_order_that_was_refused_while_the_state_was_not_loaded_never_takes_ef
 async fn a_scope_that_is_neither_known_nor_suspended_is_not_resumed() {
     let loading = Loading::new();
     let node = || SuspensionScope::Node("couchdb@gone".into());
-    let resumed = async || {
-        let order = Resume { scope: node(), by: "ann".to_owned() };
-        resume(&loading.follower, &Plan::default(), order).await
-    };
+    let resumed =
+        async || resume(&loading.follower, &Plan::default(), node(), "ann".to_owned()).await;
     let (follower, state) = (loading.follower.clone(), RecoveredState::default());
     loading.state.send(state).unwrap();
     state_loaded(&follower).await.unwrap();
@@ -104,26 +98,21 @@ async fn a_scope_that_is_neither_known_nor_suspended_is_not_resumed() {
     assert_eq!(refused.to_string(), "node:couchdb@gone is not suspended, and unknown");
     // What is suspended may be gone by now.
     follower.suspend(node(), None, None).await.unwrap();
-    assert_eq!(resumed().await.unwrap().lifted, [node()]);
+    assert_eq!(resumed().await.unwrap().lifted, ["node:couchdb@gone"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_order_waits_for_a_state_that_comes_soon() {
     let loading = Loading::new();
     let began = time::Instant::now();
-    let order = Suspend { scope: SuspensionScope::All, why: None, by: "ann".to_owned() };
-    let (follower, plan) = (loading.follower.clone(), Plan::default());
-    let waiting = async { suspend(&follower, &plan, order).await };
+    let follower = loading.follower.clone();
     let comes = async {
         time::sleep(LOADING_TIMEOUT / 2).await;
         loading.state.send(RecoveredState::default()).unwrap();
     };
-    let (suspended, ()) = tokio::join!(waiting, comes);
-    assert!(!suspended.unwrap().already);
+    let (loaded, ()) = tokio::join!(state_loaded(&follower), comes);
+    assert_eq!(loaded, Ok(()));
     assert!(began.elapsed() < LOADING_TIMEOUT);
-    assert!(
-        loading.follower.constraints.borrow().suspensions.0.contains_key(&SuspensionScope::All)
-    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,6 +129,5 @@ async fn a_journal_of_another_cluster_refuses_orders_at_once_and_says_whose_it_i
     loading.state.send(RecoveredState::default()).unwrap();
     let mut constraints = loading.follower.constraints.clone();
     constraints.wait_for(|known| known.journal_failure.is_none()).await.unwrap();
-    let order = Suspend { scope: SuspensionScope::All, why: None, by: "ann".to_owned() };
-    assert!(suspend(&loading.follower, &Plan::default(), order).await.is_ok());
+    assert_eq!(state_loaded(&loading.follower).await, Ok(()));
 }

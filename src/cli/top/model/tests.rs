@@ -117,7 +117,7 @@ fn asked(model: &Model) -> String {
 fn an_order_is_sent_once_and_only_after_its_exact_request_was_shown() {
     let mut model = model("enforce");
     press(&mut model, &[Key::Char('3'), Key::Char('S')]);
-    assert!(asked(&model).contains(r#"POST /api/v1/suspend {"scope":"all","why":null}"#));
+    assert!(asked(&model).contains(r#"POST /api/v1/suspend {"scope":"all"}"#));
     press(&mut model, &[vec![Key::Tab], typed("a \"move\"x"), vec![Key::Backspace]].concat());
     let shown = asked(&model);
     let request = r#"POST /api/v1/suspend {"scope":"channel:ratio_dbs","why":"a \"move\""}"#;
@@ -146,13 +146,13 @@ fn an_order_that_is_not_allowed_says_what_to_set_and_is_not_sent() {
         "writes  5 GiB",
         "needs   6 GiB more at its peak",
         "takes   1m 35s",
-        r#"","force":false}"#,
+        r#"POST /api/v1/compact {"target":"#,
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     assert_eq!(press(&mut model, &[Key::Enter]), []);
     press(&mut model, &[Key::Tab]);
-    assert!(asked(&model).contains(r#"","force":true}"#));
+    assert!(asked(&model).contains(r#"POST /api/v1/compact {"force":true,"target":"#));
     press(&mut model, &[Key::Escape]);
     assert!(model.popup.is_none());
 }

@@ -8,33 +8,30 @@ use crate::{
     model::{channel::Mode, target::TargetState},
     plan::{Decision, Plan, RefusalReason},
     serve::{
-        console::{self, AskedCompaction, Confirmation, Given, capital},
+        console::{self, AskedCompaction, Confirmation, Given},
         http::{
-            admin, advice,
-            api::{ApiError, ValidQuery, in_turn, success},
-            guard::{self, ConcurrencyLimit, Permission},
-            query::NoQuery,
+            admin,
+            api::{ApiError, in_turn},
+            guard::{self, ConcurrencyLimit},
             state::AppState,
         },
         report::{
             self, StartLine,
-            orders::{CompactOrder, OrderPermission, Permissions, ResumeOrder, SuspendOrder},
+            orders::{CompactOrder, OrderName, OrderRequest},
         },
     },
     table::TargetRef,
+    text::{Label as _, capital},
 };
 use axum::{
     Extension,
-    body::{self, Body},
+    body::Body,
     extract::{self, Request},
-    http::{HeaderValue, StatusCode, header},
+    http::StatusCode,
     response::Response,
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::sync::Arc;
-
-/// The longest answer to an order, in bytes.
-const MAX_ANSWER: usize = 1 << 22;
 
 /// A field that a person fills in: its key, what to write, an example.
 type Asked = (&'static str, &'static str, &'static str);
@@ -43,111 +40,40 @@ const WHY: Asked = ("why", "Why (kept in the journal):", "a backup runs");
 const FORCE: Asked = ("force", "Force: ignore channel rules and cool-down", "");
 const FOR: Asked = ("for", "For how long:", "30d");
 
-/// An order that a page offers.
-struct Offer {
-    /// Its route in the API, without the prefix.
-    order: &'static str,
-    permission: Permission,
-    /// Fields that the link gives.
-    fields: &'static [&'static str],
-    asks: &'static [Asked],
-    /// What it does.
-    does: fn(&Given) -> String,
+const fn asked_with(name: OrderName) -> &'static [Asked] {
+    match name {
+        OrderName::Suspend => &[WHY],
+        OrderName::Compact => &[FORCE],
+        OrderName::Mute => &[FOR, WHY],
+        OrderName::Resume
+        | OrderName::Release
+        | OrderName::Rescan
+        | OrderName::Flush
+        | OrderName::Unmute => &[],
+    }
 }
 
-const OFFERS: [Offer; 8] = [
-    Offer {
-        order: "suspend",
-        permission: Permission::Suspend,
-        fields: &["scope"],
-        asks: &[WHY],
-        does: |of| SuspendOrder { scope: Some(of.get("scope").to_owned()), why: None }.does(),
-    },
-    Offer {
-        order: "resume",
-        permission: Permission::Suspend,
-        fields: &["scope"],
-        asks: &[],
-        does: |of| ResumeOrder { scope: Some(of.get("scope").to_owned()) }.does(),
-    },
-    Offer {
-        order: "compact",
-        permission: Permission::Admin,
-        fields: &["target"],
-        asks: &[FORCE],
-        does: |of| CompactOrder { target: of.get("target").to_owned(), force: false }.does(),
-    },
-    Offer {
-        order: "release",
-        permission: Permission::Admin,
-        fields: &["target", "all"],
-        asks: &[],
-        does: |of| match of.get("target") {
-            "" => "All quarantined targets may start again.".to_owned(),
-            target => format!("{target} may start again."),
-        },
-    },
-    Offer {
-        order: "rescan",
-        permission: Permission::Admin,
-        fields: &[],
-        asks: &[],
-        does: |_| "A sweep over all targets begins now.".to_owned(),
-    },
-    Offer {
-        order: "flush",
-        permission: Permission::Admin,
-        fields: &["node", "channel"],
-        asks: &[],
-        does: |_| "The queues are emptied; targets are queued again at the next sweep.".to_owned(),
-    },
-    Offer {
-        order: "advice/mute",
-        permission: Permission::Admin,
-        fields: &["code", "subject"],
-        asks: &[FOR, WHY],
-        does: |of| match of.get("subject") {
-            "" => format!("Mutes all advice {} for that time.", of.get("code")),
-            subject => format!("Mutes advice {} for {subject} for that time.", of.get("code")),
-        },
-    },
-    Offer {
-        order: "advice/unmute",
-        permission: Permission::Admin,
-        fields: &["code", "subject"],
-        asks: &[],
-        does: |of| match of.get("subject") {
-            "" => format!("Advice {} counts again.", of.get("code")),
-            subject => format!("Advice {} for {subject} counts again.", of.get("code")),
-        },
-    },
-];
-
-/// The offer of a name; pages call orders about advice by their last word.
-fn offer(given: &Given) -> Result<&'static Offer, ApiError> {
+/// The name of the order of an address or form; pages call orders about advice by their last word.
+fn name_of(given: &Given) -> Result<OrderName, ApiError> {
     let wanted = given.get("order");
-    let named = |offer: &&Offer| {
-        offer.order == wanted || offer.order.strip_prefix("advice/") == Some(wanted)
+    let named = |name: &OrderName| {
+        name.label() == wanted || name.label().strip_prefix("advice/") == Some(wanted)
     };
-    OFFERS.iter().find(named).ok_or_else(|| {
-        let known: Vec<&str> = OFFERS.iter().map(|offer| offer.order).collect();
-        ApiError::bad(format!("{wanted:?} is not an order; orders: {}", known.join(", ")))
+    OrderName::each().find(named).ok_or_else(|| {
+        let known = OrderName::labels().join(", ");
+        ApiError::bad(format!("{wanted:?} is not an order; orders: {known}"))
     })
 }
 
-/// Which orders the sender of this request may give, for programs that offer them too.
-pub(in crate::serve::http) async fn permissions(
-    extract::State(state): extract::State<AppState>,
-    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
-    request: Request,
-) -> Response {
-    let permission = |offer: &Offer| OrderPermission {
-        order: offer.order.into(),
-        refused: guard::may_order(&state.allow, offer.permission, &request)
-            .err()
-            .map(|why| why.to_string()),
+/// The order that an address or form means: its fields are those of the API.
+fn order_of(name: OrderName, given: &Given) -> Result<OrderRequest, ApiError> {
+    let field = |(key, text): (&str, &str)| match (key, text) {
+        ("order", _) | (_, "") => None,
+        ("force" | "all", _) => Some((key.to_owned(), Value::Bool(text == "true"))),
+        _ => Some((key.to_owned(), Value::String(text.to_owned()))),
     };
-    success(&Permissions { orders: OFFERS.iter().map(permission).collect() })
+    let body = Value::Object(given.fields().filter_map(field).collect());
+    admin::read_order(name, body.to_string().as_bytes())
 }
 
 /// Asks whether an order should be carried out.
@@ -158,14 +84,16 @@ pub(super) async fn ask(
 ) -> Response {
     // Who asks is settled before anything is awaited.
     let asked = given(request.uri()).and_then(|given| {
-        let offer = offer(&given)?;
-        let refused = guard::may_order(&state.allow, offer.permission, &request).err();
-        Ok((offer, given, refused))
+        let name = name_of(&given)?;
+        let refused = admin::authorize(&state, name, &request).err();
+        Ok((order_of(name, &given)?, refused))
     });
     let asked = async {
-        let (offer, given, refused) = asked?;
-        let compaction = match offer.order {
-            "compact" => asked_for(&state, &turns, given.get("target")).await.map(Some),
+        let (order, refused) = asked?;
+        let compaction = match &order {
+            OrderRequest::Compact(CompactOrder { target, .. }) => {
+                asked_for(&state, &turns, target).await.map(Some)
+            }
             _ => Ok(None),
         };
         let (compaction, impossible) = match compaction {
@@ -175,15 +103,9 @@ pub(super) async fn ask(
             }
             Err(why) => (None, Some(why.why)),
         };
-        let fields = offer.fields.iter().filter(|key| !given.get(key).is_empty());
-        Ok(Confirmation {
-            order: offer.order.to_owned(),
-            does: (offer.does)(&given),
-            fields: fields.map(|key| ((*key).to_owned(), given.get(key).to_owned())).collect(),
-            asks: offer.asks.to_vec(),
-            compaction,
-            refused: refused.map(|why| why.to_string()).or(impossible),
-        })
+        let refused = refused.map(|refused| refused.why).or(impossible);
+        let asks = asked_with(order.name()).to_vec();
+        Ok(Confirmation { order, asks, compaction, refused })
     };
     match asked.await {
         Ok(asked) => response(&state, StatusCode::OK, &console::confirmation(&asked)),
@@ -266,58 +188,25 @@ pub(super) async fn act(
     if let Err(refused) = guard::check_form(&request) {
         return failed(&state, &ApiError::forbidden(refused));
     }
-    let (mut parts, form) = request.into_parts();
+    let (head, form) = request.into_parts();
     let read = async {
         let given = form_of(form).await?;
-        Ok((offer(&given)?, given))
+        Ok((name_of(&given)?, given))
     };
-    let (offer, given) = match read.await {
+    let (name, given) = match read.await {
         Ok(read) => read,
         Err(refused) => return failed(&state, &refused),
     };
-    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    parts.headers.remove(header::CONTENT_LENGTH);
-    let order = Request::from_parts(parts, Body::from(json(offer, &given).to_string()));
-    let (shown, turns) = (extract::State(state.clone()), Extension(turns));
-    let answer = match offer.order {
-        "suspend" => admin::suspend(shown, turns, order).await,
-        "resume" => admin::resume(shown, turns, order).await,
-        "compact" => admin::compact(shown, turns, order).await,
-        "release" => admin::release(shown, turns, order).await,
-        "rescan" => admin::rescan(shown, turns, order).await,
-        "flush" => admin::flush(shown, turns, order).await,
-        "advice/mute" => advice::mute(shown, turns, order).await,
-        _ => advice::unmute(shown, turns, order).await,
+    let head = Request::from_parts(head, Body::empty());
+    let asked =
+        admin::authorize(&state, name, &head).and_then(|by| Ok((by, order_of(name, &given)?)));
+    let done = async {
+        let (by, order) = asked?;
+        let answer = admin::carry_out(&state, turns, by, order.clone()).await?;
+        Ok((order, answer))
     };
-    let code = answer.status();
-    let page = console::done(offer.order, &given, &said(answer).await);
-    response(&state, code, &page)
-}
-
-/// The body of the order that a form means.
-fn json(offer: &Offer, given: &Given) -> Value {
-    let asked = offer.asks.iter().map(|(key, ..)| *key);
-    let keys = offer.fields.iter().copied().chain(asked);
-    let field = |key: &str| match (key, given.get(key)) {
-        (_, "") => None,
-        ("force" | "all", text) => Some((key.to_owned(), Value::Bool(text == "true"))),
-        (_, text) => Some((key.to_owned(), Value::String(text.to_owned()))),
-    };
-    Value::Object(keys.filter_map(field).collect::<Map<_, _>>())
-}
-
-/// What the API answered: its data, or why not.
-async fn said(answer: Response) -> Result<Value, String> {
-    let is_done = answer.status().is_success();
-    let bytes =
-        body::to_bytes(answer.into_body(), MAX_ANSWER).await.map_err(|why| why.to_string())?;
-    let answer: Value = serde_json::from_slice(&bytes).map_err(|why| why.to_string())?;
-    match is_done {
-        true => Ok(answer.get("data").cloned().unwrap_or(Value::Null)),
-        false => Err(answer
-            .get("error")
-            .and_then(Value::as_str)
-            .unwrap_or("the order failed")
-            .to_owned()),
-    }
+    let done: Result<_, ApiError> = done.await;
+    let code = done.as_ref().map_or_else(|refused| refused.code, |_| StatusCode::OK);
+    let done = done.map_err(|refused| refused.why);
+    response(&state, code, &console::done(name, given.get("target"), &done))
 }

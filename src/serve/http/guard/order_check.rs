@@ -147,7 +147,7 @@ pub(in crate::serve::http) fn may_order(
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Checks that a form was sent by a page of this server. Any page can send a form, so the browser must say
-/// where it comes from; [`authorize_order`] checks the rest.
+/// where it comes from; [`may_order`] checks the rest.
 pub(in crate::serve::http) fn check_form(request: &Request) -> Result<(), OrderRefused> {
     let headers = request.headers();
     let same_site = headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "same-origin");

@@ -5,14 +5,19 @@
 
 use super::{super::orders::*, *};
 use crate::{
-    advice::MuteOrder,
     model::{
-        records::{AdviceKey, JournalFailure, Mute, Suspension, SuspensionScope},
+        records::{AdviceKey, JournalFailure, Mute, SuspensionScope},
         score::{Miss, MissReason},
         target::TargetId,
     },
     plan::{Refusal, RefusalReason},
-    serve::report::{Failed, MissLine},
+    serve::report::{
+        AdviceMute, Failed, MissLine,
+        orders::{
+            Compacting, Flushed, Muted, OrderAnswer, Released, Rescanning, Resumed, Suspended,
+            Waits,
+        },
+    },
 };
 
 const SHARD: &str = "db:couchdb@a/shards%2F00000000-ffffffff%2Forders.17";
@@ -52,7 +57,10 @@ async fn response(
     let within = time_limit(async {
         tokio::select! {
             biased;
-            order = surface.orders.recv() => fake(order.unwrap()),
+            command = surface.orders.recv() => match command {
+                Some(Command::Order(order)) => fake(order),
+                other => panic!("{other:?}"),
+            },
             answer = &mut answer => return answer,
         }
         answer.await
@@ -67,6 +75,14 @@ async fn time_limit<T>(work: impl Future<Output = T>) -> T {
 /// For orders that must not come through.
 fn nobody(order: Order) {
     panic!("{order:?} came through");
+}
+
+fn done(order: Order, answer: OrderAnswer) {
+    order.reply.send(Ok(answer)).unwrap();
+}
+
+fn deny(order: Order, why: Denied) {
+    order.reply.send(Err(why)).unwrap();
 }
 
 fn success(data: Value) -> (StatusCode, Value) {
@@ -88,12 +104,11 @@ async fn a_scope_is_suspended_and_resumed() {
         (r#"{"scope": "channel:ratio_dbs"}"#, SuspensionScope::Channel("ratio_dbs".into()), None),
     ] {
         let answer = order(&mut surface, "suspend", body, |order| {
-            let Order::Suspend(found, reply) = order else { panic!("it is another order") };
-            let by = "127.0.0.1".to_owned();
-            assert_eq!(found, Suspend { scope, why: why.map(str::to_owned), by });
-            let suspension = Suspension { since: NOW, by: Some("ann".into()), why: None };
-            let done = SuspendResult { suspension, already: true, running: Some(2) };
-            reply.send(Ok(done)).unwrap();
+            assert_eq!(order.by, "127.0.0.1");
+            assert_eq!(order.action, Action::Suspend { scope, why: why.map(str::to_owned) });
+            let (since, by) = (NOW.rfc3339(), Some("ann".into()));
+            let suspended = Suspended { since, by, why: None, already: true, running: Some(2) };
+            done(order, OrderAnswer::Suspended(suspended));
         });
         let data = json!({
             "since": NOW.rfc3339(), "by": "ann", "why": null, "already": true, "running": 2,
@@ -128,7 +143,7 @@ async fn a_scope_is_suspended_and_resumed() {
         let answer = response(&mut surface, "suspend", body, |order| {
             assert!(fake, "{order:?} came through");
             let why = JournalFailure::NotLoaded("CouchDB is silent".to_owned());
-            order.deny(Denied::NotLoaded(why));
+            deny(order, Denied::NotLoaded(why));
         });
         let (headers, status, body) = answer.await;
         assert_eq!((status.as_u16(), &headers["retry-after"]), (503, &"2".parse().unwrap()));
@@ -141,12 +156,9 @@ async fn a_scope_is_suspended_and_resumed() {
     // What is suspended may be gone by now.
     let body = r#"{"scope": "node:couchdb@z"}"#;
     let answer = order(&mut surface, "resume", body, |order| {
-        let Order::Resume(Resume { scope, by }, reply) = order else {
-            panic!("it is another order")
-        };
-        assert_eq!(by, "127.0.0.1");
-        let done = ResumeResult { lifted: vec![scope], remaining: vec![SuspensionScope::All] };
-        reply.send(Ok(done)).unwrap();
+        assert_eq!(order.action, Action::Resume(SuspensionScope::Node("couchdb@z".into())));
+        let (lifted, remaining) = (vec!["node:couchdb@z".to_owned()], vec!["all".to_owned()]);
+        done(order, OrderAnswer::Resumed(Resumed { lifted, remaining }));
     });
     let data = json!({ "lifted": ["node:couchdb@z"], "remaining": ["all"] });
     assert_eq!(answer.await, success(data));
@@ -172,15 +184,16 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
     for (target, force) in [(SHARD, false), (SHARD, true)] {
         let body = json!({ "target": target, "force": force }).to_string();
         let answer = order(&mut surface, "compact", &body, |order| {
-            let Order::Compact(found, reply) = order else { panic!("it is another order") };
-            let Compact { target, ix, force: forced, by } = found;
-            assert_eq!((&target, forced, by.as_str()), (&id, force, "127.0.0.1"));
-            assert_eq!(snapshot().target(ix).unwrap().id(), id);
+            let Action::Compact { target, ix, force: forced } = &order.action else { panic!() };
+            assert_eq!((target, *forced), (&id, force));
+            assert_eq!(snapshot().target(*ix).unwrap().id(), id);
             let requests = vec!["POST /_node/couchdb@a/x/_compact".to_owned()];
             let refusal =
                 Refusal { value: Some(1.0), ..Refusal::without_numbers(RefusalReason::NodeLimit) };
-            let waits = force.then(|| (refusal, "it is full".to_owned()));
-            reply.send(Ok(CompactResult { requests, waits, until: NOW })).unwrap();
+            let waits =
+                force.then(|| Waits { refusal: refusal.into(), why: "it is full".to_owned() });
+            let compacting = Compacting { requests, waits, until: NOW.rfc3339() };
+            done(order, OrderAnswer::Compacting(compacting));
         });
         let refusal = json!({"reason": "node_limit", "value": 1.0, "limit": null, "since": null});
         let waits = force.then(|| json!({ "refusal": refusal, "why": "it is full" }));
@@ -213,7 +226,7 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
     };
     let (status, body) = order(&mut surface, "compact", &body, |order| {
         let (why, request) = ("it is full".to_owned(), Some("POST /x".to_owned()));
-        order.deny(Denied::Refused { target: id.clone(), refusal, why, request });
+        deny(order, Denied::Refused { target: id.clone(), refusal, why, request });
     })
     .await;
     assert_eq!(status, StatusCode::CONFLICT);
@@ -236,7 +249,7 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
         let channels = Channels::default();
         let (_, ratio) = channels.find("ratio_dbs").unwrap();
         let misses = vec![MissLine::new(ratio, miss)];
-        order.deny(Denied::NotTaken { target: id, misses });
+        deny(order, Denied::NotTaken { target: id, misses });
     })
     .await;
     assert_eq!(status, StatusCode::CONFLICT);
@@ -250,17 +263,16 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
 async fn sweeps_queues_and_quarantine_take_orders() {
     let mut surface = Surface::new();
     let answer = order(&mut surface, "rescan", "", |order| {
-        let Order::Rescan(reply) = order else { panic!("it is another order") };
-        reply.send(Ok(RescanResult { begins: false })).unwrap();
+        assert_eq!(order.action, Action::Rescan);
+        done(order, OrderAnswer::Rescanning(Rescanning { begins: false }));
     });
     assert_eq!(answer.await, success(json!({ "begins": false })));
 
     let body = r#"{"node": "couchdb@a", "channel": "slack_dbs"}"#;
     let answer = order(&mut surface, "flush", body, |order| {
-        let Order::Flush(found, reply) = order else { panic!("it is another order") };
-        let (node, channel) = (found.node.as_deref(), found.channel.as_deref());
-        assert_eq!((node, channel), (Some("couchdb@a"), Some("slack_dbs")));
-        reply.send(Ok(FlushResult { targets: 7 })).unwrap();
+        let (node, channel) = (Some("couchdb@a".into()), Some("slack_dbs".into()));
+        assert_eq!(order.action, Action::Flush { node, channel });
+        done(order, OrderAnswer::Flushed(Flushed { targets: 7 }));
     });
     assert_eq!(answer.await, success(json!({ "targets": 7 })));
     let body = r#"{"channel": "slack"}"#;
@@ -271,11 +283,9 @@ async fn sweeps_queues_and_quarantine_take_orders() {
         let id: TargetId = target.parse().unwrap();
         let body = json!({ "target": target }).to_string();
         let answer = order(&mut surface, "release", &body, |order| {
-            let Order::Release(Release::Named { selector: found, .. }, reply) = order else {
-                panic!("it is another order")
-            };
-            assert!(found.selects(&id, None));
-            reply.send(Ok(ReleaseResult { targets: vec![id] })).unwrap();
+            let Action::Release { selector, .. } = &order.action else { panic!() };
+            assert!(selector.selects(&id, None));
+            done(order, OrderAnswer::Released(Released { targets: vec![id.to_string()] }));
         });
         assert_eq!(answer.await, success(json!({ "targets": [target] })));
     }
@@ -283,8 +293,8 @@ async fn sweeps_queues_and_quarantine_take_orders() {
     assert_eq!(missing.0, StatusCode::NOT_FOUND);
     assert!(missing.1["error"].as_str().unwrap().contains("did you mean"), "{}", missing.1);
     let answer = order(&mut surface, "release", r#"{"all": true}"#, |order| {
-        let Order::Release(Release::All, reply) = order else { panic!("it is another order") };
-        reply.send(Ok(ReleaseResult { targets: vec![] })).unwrap();
+        assert_eq!(order.action, Action::ReleaseAll);
+        done(order, OrderAnswer::Released(Released { targets: vec![] }));
     });
     assert_eq!(answer.await, success(json!({ "targets": [] })));
     for body in ["", "{}", r#"{"target": "orders", "all": true}"#, r#"{"all": false}"#] {
@@ -301,7 +311,7 @@ async fn what_goes_wrong_has_a_status_and_a_sentence() {
         (Denied::Failed("a".into()), StatusCode::INTERNAL_SERVER_ERROR, "execution"),
         (Denied::Unavailable("a".into()), StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
     ] {
-        let (found, body) = order(&mut surface, "rescan", "", |order| order.deny(denied)).await;
+        let (found, body) = order(&mut surface, "rescan", "", |order| deny(order, denied)).await;
         assert_eq!(found, status);
         assert_eq!(body, json!({ "status": "error", "errorType": kind, "error": "a" }));
     }
@@ -346,21 +356,21 @@ async fn advice_is_muted_and_counted_again() {
     let mut surface = Surface::new();
     let body = r#"{"code": "orphan_shards", "subject": "old", "for": "90d", "why": "kept"}"#;
     let answer = order(&mut surface, "advice/mute", body, |order| {
-        let Order::MuteAdvice(order, reply) = order else { panic!("it is another order") };
-        let MuteOrder { key, mute_for, why, by } = order;
+        let Action::MuteAdvice { key, mute_for, why } = order.action.clone() else { panic!() };
         assert_eq!(key, AdviceKey::of("orphan_shards", "old".to_owned()));
         assert_eq!(mute_for, Some(Duration::from_secs(90 * 86_400)));
+        let by = Some(order.by.clone());
         let mute = Mute { since: NOW, until: NOW.plus(mute_for.unwrap()), by, why };
-        reply.send(Ok(Some(mute))).unwrap();
+        done(order, OrderAnswer::Muted(Muted { muted: Some(AdviceMute::of(&mute)) }));
     });
     let muted = json!({
         "since": NOW.rfc3339(), "until": "2027-02-19T00:54:00Z", "by": "127.0.0.1", "why": "kept",
     });
     assert_eq!(answer.await, success(json!({ "muted": muted })));
     let answer = order(&mut surface, "advice/unmute", r#"{"code": "orphan_shards"}"#, |order| {
-        let Order::MuteAdvice(order, reply) = order else { panic!("it is another order") };
-        assert_eq!((order.key, order.mute_for), (AdviceKey::of_code("orphan_shards"), None));
-        reply.send(Ok(None)).unwrap();
+        let key = AdviceKey::of_code("orphan_shards");
+        assert_eq!(order.action, Action::MuteAdvice { key, mute_for: None, why: None });
+        done(order, OrderAnswer::Muted(Muted { muted: None }));
     });
     assert_eq!(answer.await, success(json!({ "muted": null })));
 }

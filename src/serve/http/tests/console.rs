@@ -1,7 +1,10 @@
 //! The console: every page, forms, and open pages.
 
-use super::*;
-use crate::serve::console::link;
+use super::{super::orders::Action, *};
+use crate::serve::{
+    console::link,
+    report::orders::{OrderAnswer, Suspended},
+};
 
 /// Start tags without an end, as HTML has them.
 const VOID: [&str; 7] = ["meta", "!DOCTYPE", "br", "img", "hr", "input", "link"];
@@ -244,21 +247,14 @@ async fn an_order_of_a_form_is_the_apis_and_its_answer_is_shown() {
     let orders = std::mem::replace(&mut surface.orders, mpsc::channel(1).1);
     let carried_out = async move {
         let mut orders = orders;
-        let Some(Order::Suspend(what, reply)) = orders.recv().await else { panic!("no order") };
-        let suspension = crate::model::records::Suspension {
-            since: NOW,
-            by: Some(what.by.clone()),
-            why: what.why.clone(),
-        };
-        let done = crate::serve::http::orders::SuspendResult {
-            suspension,
-            already: false,
-            running: Some(2),
-        };
-        reply.send(Ok(done)).unwrap();
-        (what.scope.to_string(), what.why)
+        let Some(Command::Order(order)) = orders.recv().await else { panic!("no order") };
+        let Action::Suspend { scope, why } = order.action else { panic!("another order") };
+        let (since, by) = (NOW.rfc3339(), Some(order.by));
+        let suspended = Suspended { since, by, why: why.clone(), already: false, running: Some(2) };
+        order.reply.send(Ok(OrderAnswer::Suspended(suspended))).unwrap();
+        (scope.to_string(), why)
     };
-    let body = "order=suspend&scope=node%3Acouchdb%40a&why=a+backup+runs&colour=red";
+    let body = "order=suspend&scope=node%3Acouchdb%40a&why=a+backup+runs";
     let (answer, (scope, why)) = tokio::join!(form(&surface, body, &own), carried_out);
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
     assert_harmless("/act", &answer);

@@ -4,7 +4,6 @@ use super::*;
 use crate::{
     serve::report::EventLine,
     store::journal::{EventType, JournalEvent, one_of_each_type},
-    text::Label as _,
 };
 use tokio::task::JoinSet;
 

@@ -65,7 +65,7 @@ async fn a_reload_answers_with_how_it_went() {
         let router = surface.router();
         let service = async {
             match surface.orders.recv().await {
-                Some(Order::Reload(answer)) => answer.send(outcome).unwrap(),
+                Some(Command::Reload(answer)) => answer.send(outcome).unwrap(),
                 other => panic!("{other:?}"),
             }
         };
@@ -92,7 +92,7 @@ async fn quit_is_told_on_and_one_order_waits_at_most() {
         assert_eq!(second.status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(second.text(), "another order is being processed; try again\n", "{path}");
     }
-    assert!(matches!(surface.orders.recv().await, Some(Order::Quit)));
+    assert!(matches!(surface.orders.recv().await, Some(Command::Quit)));
     surface.orders.close();
     let late = surface.ask(Method::POST, "/-/quit", &[HOST]).await;
     assert_eq!(
@@ -146,14 +146,8 @@ async fn orders_need_the_flag_and_the_operator() {
         let order = path.strip_prefix("/api/v1/").unwrap();
         let permissions = permissions(&surface, &[HOST]).await;
         let refused = permissions.refused(order).unwrap();
-        assert!(refused.ends_with(expected), "{path}: {refused}");
-        let instead = match order {
-            "compact" => {
-                "; but in advise mode it compacts nothing: recliner explain prints the requests for a target"
-            }
-            _ => "",
-        };
-        assert_eq!(failed.error, format!("{refused}{instead}"), "{path}");
+        assert!(refused.contains(expected), "{path}: {refused}");
+        assert_eq!(failed.error, refused, "{path}");
     }
     assert!(surface.orders.try_recv().is_err(), "none came through");
 }
