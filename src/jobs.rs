@@ -7,8 +7,6 @@
 mod build_meter;
 mod busy_period;
 mod constraints;
-#[cfg(test)]
-mod months;
 mod progress;
 mod running_tasks;
 mod totals;
@@ -149,3 +147,6 @@ impl Jobs {
         self.list.iter().filter(|job| !job.is_compaction() && job.key.node == node).count()
     }
 }
+
+#[cfg(test)]
+mod months_tests;

@@ -40,7 +40,7 @@ pub use conditions::Conditions;
 pub use decision_counts::DecisionCounts;
 pub(crate) use duty::{MAX_COUNTED_WORK, rest_after};
 pub use freshness::Freshness;
-pub use gates::{Gate, WindowState};
+pub use gates::WindowState;
 pub use horizon::{HorizonFactor, HorizonFactors, ScarceVolume};
 pub use limit_usage::LimitUsage;
 pub use orders::OrderAnswer;
@@ -206,9 +206,9 @@ impl Plan {
         self.starts.iter().find(|start| start.ix == ix)
     }
 
-    /// Why a node's gate holds back every start, if it is closed.
+    /// Why a node's gate, one of [`RefusalReason::gates`], holds back every start, if it is closed.
     #[must_use]
-    pub fn gate_refusal(&self, gate: Gate, at: NodeIx) -> Option<Refusal> {
+    pub fn gate_refusal(&self, gate: RefusalReason, at: NodeIx) -> Option<Refusal> {
         let gate_inputs = GateInputs {
             rules: &self.rules,
             conditions: &self.conditions,
@@ -232,8 +232,8 @@ impl Plan {
         &self,
     ) -> impl Iterator<Item = (NodeIx, TargetIx, usize, Option<RefusalReason>)> {
         self.queues.iter().zip(self.refusal_reasons.iter()).flat_map(|(queue, reasons)| {
-            let waiting = queue.queued().zip(reasons.iter());
-            waiting.map(|(ix, reason)| (queue.node, ix, queue.channel_index, reason))
+            let waiting = queue.queued().zip(reasons);
+            waiting.map(|(ix, reason)| (queue.node, ix, queue.channel_index, *reason))
         })
     }
 
@@ -245,7 +245,7 @@ impl Plan {
     /// The queue at an index, with the number of its targets that are not being compacted already.
     #[must_use]
     pub fn waiting_in(&self, at: usize) -> Option<(&QueueView, usize)> {
-        let waits = |reason: &Option<RefusalReason>| *reason != Some(RefusalReason::Running);
+        let waits = |reason: &&Option<RefusalReason>| **reason != Some(RefusalReason::Running);
         let (queue, reasons) = (self.queues.get(at)?, self.refusal_reasons.get(at)?);
         Some((&**queue, reasons.iter().filter(waits).count()))
     }
@@ -258,7 +258,7 @@ impl Plan {
         else {
             return 0;
         };
-        let reasons = queue.summaries.iter().zip(reasons.iter());
+        let reasons = queue.summaries.iter().zip(reasons);
         let never = reasons.filter(|(_, reason)| reason.is_some_and(RefusalReason::is_never));
         never
             .map(|(candidate, _)| reclaimable_bytes(&self.snapshot, queue.node, candidate))

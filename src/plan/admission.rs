@@ -408,8 +408,8 @@ impl Admission {
             return plain(RefusalReason::Excluded);
         }
         if known.compacting_since.is_some() || candidate.blocker == Blocker::CompactionRunning {
-            let since = known.compacting_since;
-            return Err(Refusal { since, ..Refusal::without_numbers(RefusalReason::Running) });
+            let running = Refusal::without_numbers(RefusalReason::Running);
+            return Err(running.since(known.compacting_since));
         }
         if candidate.blocker == Blocker::Resharding || self.is_resharding(candidate) {
             return plain(RefusalReason::Resharding);
@@ -417,8 +417,8 @@ impl Admission {
         if known.building_since.is_some()
             || matches!(candidate.blocker, Blocker::IndexerRunning | Blocker::IndexBehind)
         {
-            let since = known.building_since;
-            return Err(Refusal { since, ..Refusal::without_numbers(RefusalReason::Building) });
+            let building = Refusal::without_numbers(RefusalReason::Building);
+            return Err(building.since(known.building_since));
         }
         let rest = known.backoff.filter(|_| !known.forced);
         if let Some(refusal) = rest.and_then(|rest| self.backoff_refusal(rest, candidate)) {
@@ -476,7 +476,7 @@ impl Admission {
                 (Refusal { value, limit, ..Refusal::without_numbers(RefusalReason::Futile) }, since)
             }
         };
-        Some(Refusal { since: Some(since), ..refusal })
+        Some(refusal.since(since))
     }
 
     fn check_fresh(&self, candidate: &CandidateSummary) -> Result<(), Refusal> {
@@ -488,8 +488,8 @@ impl Admission {
         }
         let (age, fresh_for) = (candidate.measured_at.age(self.now), self.rules.fresh_for);
         let (value, limit) = (age.as_secs_f64(), fresh_for.as_secs_f64());
-        let since = Some(candidate.measured_at.plus(fresh_for));
-        Err(Refusal { since, ..Refusal::with_numbers(RefusalReason::Stale, value, limit) })
+        let since = candidate.measured_at.plus(fresh_for);
+        Err(Refusal::with_numbers(RefusalReason::Stale, value, limit).since(since))
     }
 
     /// The nodes that hold a view's copies. Without a known copy no request is possible.

@@ -3,26 +3,8 @@
 use super::RefusalReason;
 use crate::text::Label;
 
-/// Why each queued target does not start, in the queue's order; one byte each.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct RefusalReasons(Vec<u8>);
-
-impl RefusalReasons {
-    pub(super) fn with_capacity(count: usize) -> Self {
-        Self(Vec::with_capacity(count))
-    }
-
-    /// Adds the next target's reason; none if it starts.
-    pub(super) fn push(&mut self, reason: Option<RefusalReason>) {
-        self.0.push(reason.and_then(|it| u8::try_from(it as usize + 1).ok()).unwrap_or(0));
-    }
-
-    /// All of them.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Option<RefusalReason>> {
-        let place = |code: u8| usize::from(code).checked_sub(1);
-        self.0.iter().map(move |code| RefusalReason::ALL.get(place(*code)?).copied())
-    }
-}
+/// Why each queued target does not start, in the queue's order, one byte each; none if it starts.
+pub(super) type RefusalReasons = Vec<Option<RefusalReason>>;
 
 /// Number of starts and refusals among a queue's candidates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

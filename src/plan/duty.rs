@@ -45,13 +45,11 @@ pub(super) fn refusal(period: &BusyPeriod, duty_percent: f64, now: Moment) -> Op
     }
     let Some((ended_at, rest)) = period.ended_at.zip(rest_seconds(period, duty_percent)) else {
         let refusal = Refusal::without_numbers(RefusalReason::Duty);
-        return period.first_ended_at.map(|at| Refusal { since: Some(at), ..refusal });
+        return period.first_ended_at.map(|at| refusal.since(at));
     };
     let rested = ended_at.age(now).as_secs_f64();
-    is_recent(ended_at, now, rest_span(rest)).then_some(Refusal {
-        since: Some(ended_at),
-        ..Refusal::with_numbers(RefusalReason::Duty, rested, rest)
-    })
+    let refusal = Refusal::with_numbers(RefusalReason::Duty, rested, rest).since(ended_at);
+    is_recent(ended_at, now, rest_span(rest)).then_some(refusal)
 }
 
 /// When the rest after a period is over; none while the period lasts.

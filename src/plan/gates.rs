@@ -12,28 +12,31 @@ use crate::{
     table::{Node, NodeIx, Snapshot},
 };
 use std::time::Duration;
-use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
-/// A condition of a node or the cluster that holds all starts back.
-#[derive(EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Gate {
-    /// The process only advises.
-    Mode,
-    /// An operator suspended starts.
-    Suspended,
-    /// The journal cannot be written.
-    Journal,
-    /// The node is in maintenance.
-    Maintenance,
-    /// Starts are spread out.
-    Ramp,
-    /// The node rests after compactions of this process. An operator's order passes.
-    Duty,
-    /// The node is under pressure.
-    Pressure,
+/// The refusal of a gate on a node, if it is closed.
+type GateCheck = fn(&GateInputs<'_>, NodeIx, &Node) -> Option<Refusal>;
+
+/// Each gate, a condition of a node or the cluster that holds all starts back, with its check. Reasons that
+/// concern a single channel are not included.
+const GATES: [(RefusalReason, GateCheck); 7] = [
+    (RefusalReason::Mode, |inputs, _, _| {
+        let advises = inputs.rules.mode == Mode::Advise;
+        advises.then(|| Refusal::without_numbers(RefusalReason::Mode))
+    }),
+    (RefusalReason::Suspended, |inputs, _, node| inputs.suspended(node)),
+    (RefusalReason::Journal, |inputs, _, _| inputs.journal_refusal()),
+    (RefusalReason::Maintenance, |inputs, at, _| inputs.maintenance_refusal(at)),
+    (RefusalReason::Ramp, |inputs, at, _| inputs.ramp_refusal(at)),
+    (RefusalReason::Duty, |inputs, at, _| inputs.duty_refusal(at)),
+    (RefusalReason::Pressure, |inputs, at, _| inputs.pressure_refusal(at)),
+];
+
+impl RefusalReason {
+    /// The reasons that hold all starts of a node back.
+    pub fn gates() -> impl Iterator<Item = Self> + Clone {
+        GATES.iter().map(|(gate, _)| *gate)
+    }
 }
 
 /// A channel's windows at the moment of the plan.
@@ -70,21 +73,20 @@ pub(super) struct GateInputs<'a> {
 }
 
 impl GateInputs<'_> {
-    /// The refusal of a node's gate, if it is closed. Reasons that concern a single channel are
-    /// not included.
-    pub(super) fn gate_refusal(&self, gate: Gate, at: NodeIx, node: &Node) -> Option<Refusal> {
-        match gate {
-            Gate::Mode => (self.rules.mode == Mode::Advise)
-                .then(|| Refusal::without_numbers(RefusalReason::Mode)),
-            Gate::Suspended => self
-                .suspension_refusal(&SuspensionScope::All)
-                .or_else(|| self.suspension_refusal(&SuspensionScope::Node(node.name.to_string()))),
-            Gate::Journal => self.journal_refusal(),
-            Gate::Maintenance => self.maintenance_refusal(at),
-            Gate::Ramp => self.ramp_refusal(at),
-            Gate::Duty => self.duty_refusal(at),
-            Gate::Pressure => self.pressure_refusal(at),
-        }
+    /// The refusal of a node's gate, if it is closed.
+    pub(super) fn gate_refusal(
+        &self,
+        gate: RefusalReason,
+        at: NodeIx,
+        node: &Node,
+    ) -> Option<Refusal> {
+        let (_, check) = GATES.iter().find(|(reason, _)| *reason == gate)?;
+        check(self, at, node)
+    }
+
+    fn suspended(&self, node: &Node) -> Option<Refusal> {
+        self.suspension_refusal(&SuspensionScope::All)
+            .or_else(|| self.suspension_refusal(&SuspensionScope::Node(node.name.to_string())))
     }
 
     /// The first refusal, in order, of starts of a channel on a node.
@@ -98,11 +100,10 @@ impl GateInputs<'_> {
         channel: &Channel,
         window_state: WindowState,
     ) -> ChannelRefusals {
-        let since = window_state.since;
-        let window = Refusal { since, ..Refusal::without_numbers(RefusalReason::Window) };
+        let window = Refusal::without_numbers(RefusalReason::Window).since(window_state.since);
         let before_duty = (self.rules.mode.more_cautious(channel.mode) != self.rules.mode)
             .then(|| Refusal::without_numbers(RefusalReason::Mode))
-            .or_else(|| self.gate_refusal(Gate::Suspended, at, node))
+            .or_else(|| self.suspended(node))
             .or_else(|| match channel.kind {
                 TargetKind::Db => None,
                 // Their queues belong to the pseudo node.
@@ -123,27 +124,25 @@ impl GateInputs<'_> {
 
     fn suspension_refusal(&self, scope: &SuspensionScope) -> Option<Refusal> {
         let suspension = self.conditions.constraints.suspensions.0.get(scope)?;
-        let since = Some(suspension.since);
-        Some(Refusal { since, ..Refusal::without_numbers(RefusalReason::Suspended) })
+        Some(Refusal::without_numbers(RefusalReason::Suspended).since(suspension.since))
     }
 
     /// The journal only matters in enforce mode.
     fn journal_refusal(&self) -> Option<Refusal> {
         let (since, _) = self.conditions.constraints.journal_failure.as_ref()?;
-        let since = Some(*since);
         (self.rules.mode == Mode::Enforce)
-            .then(|| Refusal { since, ..Refusal::without_numbers(RefusalReason::Journal) })
+            .then(|| Refusal::without_numbers(RefusalReason::Journal).since(*since))
     }
 
     fn maintenance_refusal(&self, at: NodeIx) -> Option<Refusal> {
         let since = self.conditions.pressures.nodes.get(&at)?.maintenance_since?;
-        Some(Refusal { since: Some(since), ..Refusal::without_numbers(RefusalReason::Maintenance) })
+        Some(Refusal::without_numbers(RefusalReason::Maintenance).since(since))
     }
 
     fn pressure_refusal(&self, at: NodeIx) -> Option<Refusal> {
         let held = self.conditions.pressures.nodes.get(&at)?.hold?;
         let refusal = Refusal::with_numbers(RefusalReason::Pressure, held.value, held.low);
-        Some(Refusal { since: Some(held.since), ..refusal })
+        Some(refusal.since(held.since))
     }
 
     /// Whether the last poll read a node's running tasks.
@@ -155,26 +154,22 @@ impl GateInputs<'_> {
         let history = &self.conditions.constraints;
         // Until the first poll, jobs that an earlier process left running are unknown.
         if at != NodeIx::CLUSTER && history.enforcing_since.is_some() && !self.was_polled(at) {
-            let since = history.enforcing_since;
-            return Some(Refusal { since, ..Refusal::without_numbers(RefusalReason::Ramp) });
+            let refusal = Refusal::without_numbers(RefusalReason::Ramp);
+            return Some(refusal.since(history.enforcing_since));
         }
         let wait = self.rules.limits.wait;
         let last =
             history.last_start_by_node.get(&at).filter(|last| is_recent(**last, self.now, wait));
         if let Some(last) = last {
             let (value, limit) = (last.age(self.now).as_secs_f64(), wait.as_secs_f64());
-            let refusal = Refusal::with_numbers(RefusalReason::Ramp, value, limit);
-            return Some(Refusal { since: Some(*last), ..refusal });
+            return Some(Refusal::with_numbers(RefusalReason::Ramp, value, limit).since(*last));
         }
         // A cleanup does not count as a job.
         let allowed = self.rules.ramp_limit(history.enforcing_since?, self.now)?;
-        let refusal = Refusal::with_numbers(
-            RefusalReason::Ramp,
-            self.running_compactions as f64,
-            allowed as f64,
-        );
+        let (running, limit) = (self.running_compactions as f64, allowed as f64);
+        let refusal = Refusal::with_numbers(RefusalReason::Ramp, running, limit);
         (at != NodeIx::CLUSTER && self.running_compactions >= allowed)
-            .then_some(Refusal { since: history.enforcing_since, ..refusal })
+            .then_some(refusal.since(history.enforcing_since))
     }
 
     fn duty_refusal(&self, at: NodeIx) -> Option<Refusal> {

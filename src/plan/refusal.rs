@@ -1,90 +1,216 @@
 //! Why a queued target does not start.
 
-use strum::{EnumString, IntoStaticStr, VariantArray};
+use strum::{EnumMessage, EnumProperty, EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// Why a queued target does not start: a closed set, in the order in which the reasons are checked.
 /// A target has the first that applies; headroom is checked a second time before `ramp`, with what
 /// starts before it.
-#[derive(EnumString, IntoStaticStr, VariantArray)]
+///
+/// Each says what its label means, why it holds a target, and what ends it.
+#[derive(EnumMessage, EnumProperty, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalReason {
     /// Settings, limits or its name keep it from ever being started.
+    #[strum(message = "it can never start: views.enforce or the limits exclude it, or its name")]
+    #[strum(
+        detailed_message = "it can never start: `views.enforce` excludes it, its copies need more slots at once than `limits.per_node` or `limits.cluster`, or no request can carry its name."
+    )]
+    #[strum(props(ends_when = "`views.enforce` or the limit allows it."))]
     Excluded,
     /// Nothing indicates that there are stale index files.
+    #[strum(message = "nothing indicates stale index files of the database")]
+    #[strum(detailed_message = "there is no evidence that the database has stale index files.")]
+    #[strum(props(
+        ends_when = "there is evidence: an index that existed before no longer exists, or a directory was read that has such files."
+    ))]
     NoEvidence,
     /// It is being compacted already.
+    #[strum(message = "it is being compacted")]
+    #[strum(detailed_message = "it is being compacted, whatever started that.")]
+    #[strum(props(ends_when = "that compaction ends."))]
     Running,
     /// The shard is being split or moved.
+    #[strum(message = "the shard is being split or moved")]
+    #[strum(detailed_message = "its shard is being split or moved.")]
+    #[strum(props(ends_when = "the split or the move ends."))]
     Resharding,
     /// The view is being built.
+    #[strum(message = "the view is being built")]
+    #[strum(
+        detailed_message = "the view's indexer runs, or it is behind by more than a tenth of its changes and more than 1000; a view that is compacted meanwhile is built twice and stays bloated."
+    )]
+    #[strum(props(ends_when = "the index has caught up."))]
     Building,
     /// It failed repeatedly and waits for its release.
+    #[strum(message = "it failed repeatedly and waits for recliner release")]
+    #[strum(
+        detailed_message = "it failed `failure.quarantine_after` times in a row and waits to be released."
+    )]
+    #[strum(props(ends_when = "an operator releases it: `recliner release TARGET`."))]
     Quarantined,
     /// It failed recently.
+    #[strum(message = "it failed or was cleaned up recently")]
+    #[strum(
+        detailed_message = "it failed recently, ended without a trace, or was cleaned up and left files."
+    )]
+    #[strum(props(
+        ends_when = "it has rested: for `failure.cool_down` after the first failure, twice as long after each further one, at most `failure.cool_down_max`."
+    ))]
     CoolDown,
     /// Another compaction would free too little of the file.
+    #[strum(message = "a compaction would free too little of the file")]
+    #[strum(
+        detailed_message = "a compaction would free less than 5% of the file by its sizes, or less than an eighth by what the last compaction left of it. What concurrent writes added then counts as waste once there are four times fewer."
+    )]
+    #[strum(props(ends_when = "enough of the file is new waste."))]
     Futile,
     /// Its facts are too old to act on.
+    #[strum(message = "its facts are too old and must be read again first")]
+    #[strum(
+        detailed_message = "its facts are older than `scan.fresh_for`, or missing; or it was started and has not been measured since, whatever `limits.wait` is."
+    )]
+    #[strum(props(ends_when = "it is measured again."))]
     Stale,
     /// The mode is advise.
+    #[strum(message = "the channel only advises")]
+    #[strum(detailed_message = "its channel only advises, although the process enforces.")]
+    #[strum(props(ends_when = "the channel's `mode` is `enforce`."))]
     Mode,
     /// An operator suspended all starts.
+    #[strum(message = "an operator suspended starts")]
+    #[strum(
+        detailed_message = "an operator suspended starts: all, on the node, or of the channel."
+    )]
+    #[strum(props(ends_when = "an operator ends the suspension: `recliner resume`."))]
     Suspended,
     /// The journal cannot be written.
+    #[strum(message = "recliner's journal cannot be used")]
+    #[strum(
+        detailed_message = "the journal cannot be written, belongs to another cluster, or is not loaded yet, because CouchDB has not answered since the start."
+    )]
+    #[strum(props(
+        ends_when = "it can be used; `journal_problem` in `/api/v1/status` says what to do."
+    ))]
     Journal,
     /// The node is in maintenance.
+    #[strum(message = "the node is in maintenance")]
+    #[strum(detailed_message = "the node is in maintenance.")]
+    #[strum(props(ends_when = "the node's maintenance mode ends."))]
     Maintenance,
     /// No window is open.
+    #[strum(message = "no time window of the channel is open")]
+    #[strum(detailed_message = "no window of its channel is open.")]
+    #[strum(props(ends_when = "the next window opens."))]
     Window,
     /// Compactions of this process ran on the node, and it rests from them.
+    #[strum(message = "the node rests after recliner's compactions (limits.duty)")]
+    #[strum(
+        detailed_message = "recliner's compactions ran on the node, and may run for no more than the share `limits.duty` of its time: after them it rests. While they run, others join only until the first of them has ended. An operator's order does not wait for this."
+    )]
+    #[strum(props(
+        ends_when = "it has rested: at `50%` for as long as they ran, at `25%` for three times as long, where an hour counts at most."
+    ))]
     Duty,
     /// The node is under pressure.
+    #[strum(message = "the node is busy")]
+    #[strum(detailed_message = "the node is under pressure.")]
+    #[strum(props(
+        ends_when = "every signal under `pressure` is down to its low mark, or `pressure.hold_at_most` is over."
+    ))]
     Pressure,
     /// It would not end before the window closes.
+    #[strum(message = "it would not end before the time window closes")]
+    #[strum(detailed_message = "it would not end while the window is open.")]
+    #[strum(props(
+        ends_when = "a window opens that is long enough, or `strict_window` is `false`."
+    ))]
     WouldNotFitWindow,
     /// The volume's free space is unknown and the target exceeds `headroom.blind_limit`.
+    #[strum(message = "free space is unknown, and the file is larger than headroom.blind_limit")]
+    #[strum(
+        detailed_message = "the volume's free space is unknown and the file is larger than `headroom.blind_limit`."
+    )]
+    #[strum(props(ends_when = "`headroom.volumes` or `--data-dir` says what is free."))]
     UnknownDisk,
     /// The volume has less space than the compaction's peak needs.
+    #[strum(message = "the volume lacks the space that the compaction may need")]
+    #[strum(
+        detailed_message = "the volume lacks the space for its peak in addition to `headroom.keep_free` and the reservations of running jobs; or space decreases faster than the jobs explain."
+    )]
+    #[strum(props(ends_when = "there is enough free space."))]
     Headroom,
     /// Another copy of its range is being compacted.
+    #[strum(message = "another copy of the range goes first")]
+    #[strum(
+        detailed_message = "another copy of its range is being compacted, or starts before it."
+    )]
+    #[strum(props(ends_when = "that compaction ends."))]
     OtherCopyRunning,
     /// The channel already runs its maximum of jobs on the node, or its queue is full.
+    #[strum(
+        message = "its channel's maximum of jobs on the node is reached before its turn, or its queue is full"
+    )]
+    #[strum(
+        detailed_message = "the jobs of its channel that run, or start before it, already reach `concurrency` on the node; or its queue is full."
+    )]
+    #[strum(props(ends_when = "one of those jobs ends, or there is room in the queue."))]
     ChannelLimit,
     /// The node already runs its maximum of jobs.
+    #[strum(message = "limits.per_node jobs of the node run or come first")]
+    #[strum(
+        detailed_message = "the jobs that run on the node, or start before it, already reach `limits.per_node`."
+    )]
+    #[strum(props(ends_when = "one of those jobs ends."))]
     NodeLimit,
     /// The cluster already runs its maximum of jobs.
+    #[strum(message = "limits.cluster jobs run or come first")]
+    #[strum(
+        detailed_message = "the jobs that run, or start before it, already reach `limits.cluster`, or another view is compacted on all nodes first."
+    )]
+    #[strum(props(ends_when = "one of those jobs ends."))]
     ClusterLimit,
     /// The hourly budget of files to compact is used up.
+    #[strum(message = "limits.bytes_per_hour is used up")]
+    #[strum(
+        detailed_message = "with it, more than `limits.bytes_per_hour` would start within an hour. A file larger than that can start if nothing else started within the hour."
+    )]
+    #[strum(props(ends_when = "enough of the starts are more than an hour ago."))]
     Budget,
     /// Starts are spread out in time, on a node and after a restart.
+    #[strum(message = "starts on a node are spread out in time")]
+    #[strum(
+        detailed_message = "the last start on the node was less than `limits.wait` ago; or recliner has only just begun to start jobs, and as many run as are allowed by now: one at first, doubling every 30 seconds, or with each `limits.wait` where that is longer; or the node has not reported its running jobs yet."
+    )]
+    #[strum(props(ends_when = "enough time has passed, and the node has reported."))]
     Ramp,
 }
 
 /// What ends a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalEnd {
-    /// The target's turn comes: running jobs end, or starts are far enough apart.
-    Turn,
-    /// The target is measured again.
-    Measurement,
+    /// Nothing, as the target is: neither time, nor room, nor other jobs that end.
+    Never,
     /// An operator, the time of day, or a change of the node or the target.
     Change,
+    /// The target is measured again.
+    Measurement,
+    /// A running job ends, because a maximum number of them is reached.
+    FreeSlot,
+    /// The target's turn comes: another job ends, or starts are far enough apart.
+    Turn,
 }
 
 impl RefusalReason {
     /// What ends the refusal.
-    #[must_use]
     pub const fn ends_with(self) -> RefusalEnd {
         match self {
-            Self::ChannelLimit
-            | Self::NodeLimit
-            | Self::ClusterLimit
-            | Self::Budget
-            | Self::Ramp
-            | Self::Duty
-            | Self::OtherCopyRunning => RefusalEnd::Turn,
+            Self::Excluded | Self::NoEvidence | Self::Quarantined | Self::Futile => {
+                RefusalEnd::Never
+            }
+            Self::ChannelLimit | Self::NodeLimit | Self::ClusterLimit => RefusalEnd::FreeSlot,
+            Self::Budget | Self::Ramp | Self::Duty | Self::OtherCopyRunning => RefusalEnd::Turn,
             Self::Stale => RefusalEnd::Measurement,
             Self::Mode
             | Self::Suspended
@@ -98,175 +224,39 @@ impl RefusalReason {
             | Self::Resharding
             | Self::Running
             | Self::Building
-            | Self::CoolDown
-            | Self::Quarantined
-            | Self::Futile
-            | Self::Excluded
-            | Self::NoEvidence => RefusalEnd::Change,
+            | Self::CoolDown => RefusalEnd::Change,
         }
     }
 
-    /// Whether nothing starts the target as it is: neither time, nor room, nor other jobs that end.
-    #[must_use]
+    /// Whether nothing starts the target as it is.
     pub const fn is_never(self) -> bool {
-        matches!(self, Self::Excluded | Self::NoEvidence | Self::Quarantined | Self::Futile)
+        matches!(self.ends_with(), RefusalEnd::Never)
+    }
+
+    /// Whether the target only waits for its turn. Which limit applies first changes with every job that
+    /// starts or ends.
+    pub const fn is_of_turn(self) -> bool {
+        matches!(self.ends_with(), RefusalEnd::FreeSlot | RefusalEnd::Turn)
     }
 
     /// Whether an operator's order waits for it too.
-    #[must_use]
     pub const fn holds_orders(self) -> bool {
         !matches!(self, Self::Duty)
     }
 
-    /// Whether a maximum number of jobs is reached.
-    const fn is_job_limit(self) -> bool {
-        matches!(self, Self::ChannelLimit | Self::NodeLimit | Self::ClusterLimit)
-    }
-
     /// What the label means, for a reader who sees it for the first time.
-    #[must_use]
-    pub const fn meaning(self) -> &'static str {
-        match self {
-            Self::Mode => "the channel only advises",
-            Self::Suspended => "an operator suspended starts",
-            Self::Journal => "recliner's journal cannot be used",
-            Self::Window => "no time window of the channel is open",
-            Self::WouldNotFitWindow => "it would not end before the time window closes",
-            Self::ChannelLimit => {
-                "its channel's maximum of jobs on the node is reached before its turn, or its queue is full"
-            }
-            Self::NodeLimit => "limits.per_node jobs of the node run or come first",
-            Self::ClusterLimit => "limits.cluster jobs run or come first",
-            Self::Budget => "limits.bytes_per_hour is used up",
-            Self::Headroom => "the volume lacks the space that the compaction may need",
-            Self::UnknownDisk => {
-                "free space is unknown, and the file is larger than headroom.blind_limit"
-            }
-            Self::Pressure => "the node is busy",
-            Self::Ramp => "starts on a node are spread out in time",
-            Self::Duty => "the node rests after recliner's compactions (limits.duty)",
-            Self::Maintenance => "the node is in maintenance",
-            Self::Resharding => "the shard is being split or moved",
-            Self::OtherCopyRunning => "another copy of the range goes first",
-            Self::Running => "it is being compacted",
-            Self::Building => "the view is being built",
-            Self::CoolDown => "it failed or was cleaned up recently",
-            Self::Quarantined => "it failed repeatedly and waits for recliner release",
-            Self::Futile => "a compaction would free too little of the file",
-            Self::Stale => "its facts are too old and must be read again first",
-            Self::Excluded => {
-                "it can never start: views.enforce or the limits exclude it, or its name"
-            }
-            Self::NoEvidence => "nothing indicates stale index files of the database",
-        }
+    pub fn meaning(self) -> &'static str {
+        self.get_message().unwrap_or_default()
     }
 
     /// Why a target with this reason does not start: how "the target does not start because" goes on.
-    #[must_use]
-    pub const fn because(self) -> &'static str {
-        match self {
-            Self::Excluded => {
-                "it can never start: `views.enforce` excludes it, its copies need more slots at once than `limits.per_node` or `limits.cluster`, or no request can carry its name."
-            }
-            Self::NoEvidence => "there is no evidence that the database has stale index files.",
-            Self::Running => "it is being compacted, whatever started that.",
-            Self::Resharding => "its shard is being split or moved.",
-            Self::Building => {
-                "the view's indexer runs, or it is behind by more than a tenth of its changes and more than 1000; a view that is compacted meanwhile is built twice and stays bloated."
-            }
-            Self::Quarantined => {
-                "it failed `failure.quarantine_after` times in a row and waits to be released."
-            }
-            Self::CoolDown => {
-                "it failed recently, ended without a trace, or was cleaned up and left files."
-            }
-            Self::Futile => {
-                "a compaction would free less than 5% of the file by its sizes, or less than an eighth by what the last compaction left of it. What concurrent writes added then counts as waste once there are four times fewer."
-            }
-            Self::Stale => {
-                "its facts are older than `scan.fresh_for`, or missing; or it was started and has not been measured since, whatever `limits.wait` is."
-            }
-            Self::Mode => "its channel only advises, although the process enforces.",
-            Self::Suspended => "an operator suspended starts: all, on the node, or of the channel.",
-            Self::Journal => {
-                "the journal cannot be written, belongs to another cluster, or is not loaded yet, because CouchDB has not answered since the start."
-            }
-            Self::Maintenance => "the node is in maintenance.",
-            Self::Window => "no window of its channel is open.",
-            Self::Ramp => {
-                "the last start on the node was less than `limits.wait` ago; or recliner has only just begun to start jobs, and as many run as are allowed by now: one at first, doubling every 30 seconds, or with each `limits.wait` where that is longer; or the node has not reported its running jobs yet."
-            }
-            Self::Duty => {
-                "recliner's compactions ran on the node, and may run for no more than the share `limits.duty` of its time: after them it rests. While they run, others join only until the first of them has ended. An operator's order does not wait for this."
-            }
-            Self::Pressure => "the node is under pressure.",
-            Self::WouldNotFitWindow => "it would not end while the window is open.",
-            Self::UnknownDisk => {
-                "the volume's free space is unknown and the file is larger than `headroom.blind_limit`."
-            }
-            Self::Headroom => {
-                "the volume lacks the space for its peak in addition to `headroom.keep_free` and the reservations of running jobs; or space decreases faster than the jobs explain."
-            }
-            Self::OtherCopyRunning => {
-                "another copy of its range is being compacted, or starts before it."
-            }
-            Self::ChannelLimit => {
-                "the jobs of its channel that run, or start before it, already reach `concurrency` on the node; or its queue is full."
-            }
-            Self::NodeLimit => {
-                "the jobs that run on the node, or start before it, already reach `limits.per_node`."
-            }
-            Self::ClusterLimit => {
-                "the jobs that run, or start before it, already reach `limits.cluster`, or another view is compacted on all nodes first."
-            }
-            Self::Budget => {
-                "with it, more than `limits.bytes_per_hour` would start within an hour. A file larger than that can start if nothing else started within the hour."
-            }
-        }
+    pub fn because(self) -> &'static str {
+        self.get_detailed_message().unwrap_or_default()
     }
 
     /// When the refusal ends: how "it ends when" goes on.
-    #[must_use]
-    pub const fn ends_when(self) -> &'static str {
-        match self {
-            Self::Excluded => "`views.enforce` or the limit allows it.",
-            Self::NoEvidence => {
-                "there is evidence: an index that existed before no longer exists, or a directory was read that has such files."
-            }
-            Self::Running => "that compaction ends.",
-            Self::Resharding => "the split or the move ends.",
-            Self::Building => "the index has caught up.",
-            Self::Quarantined => "an operator releases it: `recliner release TARGET`.",
-            Self::CoolDown => {
-                "it has rested: for `failure.cool_down` after the first failure, twice as long after each further one, at most `failure.cool_down_max`."
-            }
-            Self::Futile => "enough of the file is new waste.",
-            Self::Stale => "it is measured again.",
-            Self::Mode => "the channel's `mode` is `enforce`.",
-            Self::Suspended => "an operator ends the suspension: `recliner resume`.",
-            Self::Journal => {
-                "it can be used; `journal_problem` in `/api/v1/status` says what to do."
-            }
-            Self::Maintenance => "the node's maintenance mode ends.",
-            Self::Window => "the next window opens.",
-            Self::Ramp => "enough time has passed, and the node has reported.",
-            Self::Duty => {
-                "it has rested: at `50%` for as long as they ran, at `25%` for three times as long, where an hour counts at most."
-            }
-            Self::Pressure => {
-                "every signal under `pressure` is down to its low mark, or `pressure.hold_at_most` is over."
-            }
-            Self::WouldNotFitWindow => {
-                "a window opens that is long enough, or `strict_window` is `false`."
-            }
-            Self::UnknownDisk => "`headroom.volumes` or `--data-dir` says what is free.",
-            Self::Headroom => "there is enough free space.",
-            Self::OtherCopyRunning => "that compaction ends.",
-            Self::ChannelLimit => "one of those jobs ends, or there is room in the queue.",
-            Self::NodeLimit => "one of those jobs ends.",
-            Self::ClusterLimit => "one of those jobs ends.",
-            Self::Budget => "enough of the starts are more than an hour ago.",
-        }
+    pub fn ends_when(self) -> &'static str {
+        self.get_str("ends_when").unwrap_or_default()
     }
 }
 
@@ -285,7 +275,6 @@ pub struct Refusal {
 
 impl Refusal {
     /// A refusal without numbers.
-    #[must_use]
     pub const fn without_numbers(reason: RefusalReason) -> Self {
         Self { reason, value: None, limit: None, since: None }
     }
@@ -294,21 +283,25 @@ impl Refusal {
     /// that an order can wait. A limit of zero jobs never frees a slot.
     pub(super) fn is_transient(&self) -> bool {
         match self.reason.ends_with() {
-            RefusalEnd::Turn => self.limit != Some(0.0) || !self.reason.is_job_limit(),
-            RefusalEnd::Measurement => true,
-            RefusalEnd::Change => false,
+            RefusalEnd::FreeSlot => self.limit != Some(0.0),
+            RefusalEnd::Turn | RefusalEnd::Measurement => true,
+            RefusalEnd::Change | RefusalEnd::Never => false,
         }
     }
 
     /// Whether a limit refuses although it is not reached, because the rest is reserved for
     /// another target.
     pub(super) fn is_caused_by_reservation(&self) -> bool {
-        let is_limit = self.reason.is_job_limit() || self.reason == RefusalReason::Budget;
-        is_limit && self.value < self.limit
+        let is_limit = self.reason.ends_with() == RefusalEnd::FreeSlot;
+        (is_limit || self.reason == RefusalReason::Budget) && self.value < self.limit
     }
 
     /// A refusal with a value and a limit.
     pub(super) const fn with_numbers(reason: RefusalReason, value: f64, limit: f64) -> Self {
         Self { value: Some(value), limit: Some(limit), ..Self::without_numbers(reason) }
+    }
+    /// The same with the time at which it began to apply.
+    pub(super) fn since(self, since: impl Into<Option<Moment>>) -> Self {
+        Self { since: since.into(), ..self }
     }
 }

@@ -172,8 +172,8 @@ impl JobSlots {
     /// refusal shows fewer jobs or bytes than the limit.
     pub(super) fn check_with_reservation(&self, request: SlotRequest<'_>) -> Result<(), Refusal> {
         let Some(reserved) = &self.reserved else { return Ok(()) };
-        let refused = |refusal| Refusal { since: Some(reserved.since), ..refusal };
-        self.check_against(reserved, request, files_by_node(request.copies)).map_err(refused)
+        self.check_against(reserved, request, files_by_node(request.copies))
+            .map_err(|refusal| refusal.since(reserved.since))
     }
 
     /// `files` is the number of files compacted on each node.

@@ -89,11 +89,8 @@ impl SpaceLedger {
         {
             let limit = Some(self.blind_limit as f64);
             let value = need.file_bytes.map(|file| file as f64);
-            return Err(Refusal {
-                value,
-                limit,
-                ..Refusal::without_numbers(RefusalReason::UnknownDisk)
-            });
+            let refusal = Refusal::without_numbers(RefusalReason::UnknownDisk);
+            return Err(Refusal { value, limit, ..refusal });
         }
         self.check(copies_by_node, need, |_| 0)
     }
@@ -144,11 +141,8 @@ impl SpaceLedger {
             for at in self.volumes_of(node_copies) {
                 let Some(balance) = self.volumes.get(*at) else { continue };
                 if balance.falling_since.is_some() {
-                    let since = balance.falling_since;
-                    return Err(Refusal {
-                        since,
-                        ..Refusal::without_numbers(RefusalReason::Headroom)
-                    });
+                    let refusal = Refusal::without_numbers(RefusalReason::Headroom);
+                    return Err(refusal.since(balance.falling_since));
                 }
                 let Some(room) = balance.free_bytes else { continue };
                 let Some(peak) = need.peak_bytes else {

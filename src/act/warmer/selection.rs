@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     model::{settings::work::Warmer, target::TargetId},
-    plan::{Gate, Plan},
+    plan::{Plan, RefusalReason},
     table::{IndexQuery, NodeIx, SearchAttributes, TargetIx, TargetRef},
 };
 use hashbrown::HashMap;
@@ -348,10 +348,10 @@ fn refusal(
         return Some(BuildRefusal::Grace);
     }
     let gates = [
-        (Gate::Suspended, BuildRefusal::Suspended),
-        (Gate::Journal, BuildRefusal::Journal),
-        (Gate::Maintenance, BuildRefusal::Maintenance),
-        (Gate::Pressure, BuildRefusal::Pressure),
+        (RefusalReason::Suspended, BuildRefusal::Suspended),
+        (RefusalReason::Journal, BuildRefusal::Journal),
+        (RefusalReason::Maintenance, BuildRefusal::Maintenance),
+        (RefusalReason::Pressure, BuildRefusal::Pressure),
     ];
     let nodes = || lag.database.copies_by_node.keys().copied();
     let nodes_and_cluster = || std::iter::once(NodeIx::CLUSTER).chain(nodes());

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     model::rounding::to_bytes,
-    plan::Gate,
+    plan::RefusalReason,
     serve::report::{GateLine, NodeLine, Planned, PressureLine, SmooshChannelLine, Status},
     text::Label,
 };
@@ -74,7 +74,7 @@ fn answers(node: &NodeLine) -> Markup {
 
 fn gates(planned: &Planned, now: Moment) -> Markup {
     // The mode is the same everywhere, so it is said once.
-    let mode = Gate::Mode.label();
+    let mode = RefusalReason::Mode.label();
     let closed: Vec<&GateLine> = planned.gates.iter().filter(|gate| gate.gate != mode).collect();
     let advises = closed.len() < planned.gates.len();
     html! {

@@ -2,7 +2,7 @@
 
 use super::{Builds, OrderLine, RefusalLine, SuspensionLine, why, words, words::Word};
 use crate::{
-    plan::{Decision, Gate, Plan, PlannedStart, Refusal, RefusalReason},
+    plan::{Decision, Plan, PlannedStart, Refusal, RefusalReason},
     table::{NodeIx, TargetIx, TargetRef},
     text::Label,
 };
@@ -240,7 +240,7 @@ impl Planned {
 
 /// The gates of a node that are closed.
 fn closed_gates(plan: &Plan, at: NodeIx, name: &str) -> impl Iterator<Item = GateLine> {
-    Gate::each().filter_map(move |gate| {
+    RefusalReason::gates().filter_map(move |gate| {
         let refusal = plan.gate_refusal(gate, at)?;
         Some(GateLine {
             node: name.to_owned(),

@@ -73,7 +73,7 @@ vocabularies! {
     /// What recliner does: start compactions, or only say which it would start.
     Mode: channel::Mode::labels();
     /// A gate that can hold back all starts on a node.
-    Gate: plan::Gate::labels();
+    Gate: plan::RefusalReason::gates().map(Label::label).collect::<Vec<_>>();
     /// A signal of pressure on a node.
     Signal: plan::pressure::Signal::labels();
     /// What the numbers of a signal count.

@@ -11,7 +11,7 @@ mod groups;
 pub use groups::{ChangeEntry, PlanChanges};
 
 use crate::{
-    plan::{RefusalEnd, RefusalReason},
+    plan::RefusalReason,
     table::{NodeIx, TargetIx},
     text::Label,
 };
@@ -103,21 +103,29 @@ struct QueuedTargetState {
 /// Bits for channels; reasons use the lower bits. Channels from the eighth on share a bit.
 const CHANNEL_BITS: u32 = u32::BITS - REASON_BITS;
 
-/// One bit for each reason.
-#[expect(clippy::cast_possible_truncation, reason = "there are about twenty reasons")]
-const REASON_BITS: u32 = RefusalReason::ALL.len() as u32;
+/// Bits for reasons: more than there are, so that a further one moves no bit of a channel.
+const REASON_BITS: u32 = TURN_CODE as u32;
 
-/// Which limit applies first changes with every job that starts or ends: those reasons all mean
-/// that a target waits for its turn.
-fn is_waiting_for_turn(reason: RefusalReason) -> bool {
-    reason.ends_with() == RefusalEnd::Turn
-}
+/// The number that all reasons of waiting for a turn share.
+const TURN_CODE: u8 = 24;
 
-/// A reason as a number. All reasons of waiting for a turn share one; zero means no reason.
+/// The number of each reason, and so its bit.
+const REASON_CODES: [u8; RefusalReason::ALL.len()] = {
+    let (mut codes, mut at, mut next) = ([TURN_CODE; RefusalReason::ALL.len()], 0, 1);
+    while at < codes.len() {
+        if !RefusalReason::ALL[at].is_of_turn() {
+            codes[at] = next;
+            next += 1;
+        }
+        at += 1;
+    }
+    assert!(next <= TURN_CODE);
+    codes
+};
+
+/// A reason as a number; zero means no reason.
 fn reason_code(reason: Option<RefusalReason>) -> u8 {
-    let reason =
-        reason.map(|it| if is_waiting_for_turn(it) { RefusalReason::NodeLimit } else { it });
-    reason.and_then(|reason| u8::try_from(reason as usize + 1).ok()).unwrap_or(0)
+    reason.and_then(|reason| REASON_CODES.get(reason as usize).copied()).unwrap_or_default()
 }
 
 const fn reason_bit(code: u8) -> u32 {
@@ -134,7 +142,7 @@ fn channel_bit(channel: u8) -> u32 {
 impl QueuedTargetState {
     /// Whether a refusal must be recorded. `Running` need not be, because the start was recorded.
     fn is_worth_recording(&self, reason: RefusalReason) -> bool {
-        let holds = if is_waiting_for_turn(reason) { MIN_TURN_WAIT } else { Duration::ZERO };
+        let holds = if reason.is_of_turn() { MIN_TURN_WAIT } else { Duration::ZERO };
         reason != RefusalReason::Running
             && self.persisted_reason != self.current_reason
             && Duration::from_secs(u64::from(self.held_seconds)) >= holds

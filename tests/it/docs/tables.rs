@@ -33,8 +33,8 @@ fn the_book_has_the_reasons() {
     let refusals = RefusalReason::each()
         .map(|it| [codes([it.label()]), it.because().to_owned(), it.ends_when().to_owned()]);
     let waits = RefusalReason::each().filter(|it| match it.ends_with() {
-        RefusalEnd::Turn | RefusalEnd::Measurement => it.holds_orders(),
-        RefusalEnd::Change => false,
+        RefusalEnd::FreeSlot | RefusalEnd::Turn | RefusalEnd::Measurement => it.holds_orders(),
+        RefusalEnd::Change | RefusalEnd::Never => false,
     });
     let waits = format!("{}.", codes(waits.map(RefusalReason::label)));
     let misses = table(["reason", "the channel does not take the target because"], misses);

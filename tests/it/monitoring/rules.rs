@@ -9,7 +9,7 @@ use super::{
 use metrics_text::MetricType;
 use recliner::{
     model::{channel::Mode, records::JobResult},
-    plan::{Gate, RefusalReason},
+    plan::RefusalReason,
     text::Label,
 };
 use serde::Deserialize;
@@ -105,7 +105,7 @@ pub(crate) fn unknown_names(reading: &Reading) -> Vec<String> {
 fn closed_set(label: &str) -> Option<BTreeSet<&'static str>> {
     let labels = match label {
         "mode" => Mode::labels(),
-        "gate" => Gate::labels(),
+        "gate" => RefusalReason::gates().map(Label::label).collect(),
         "result" => JobResult::labels(),
         "decision" => [RefusalReason::labels(), vec!["start"]].concat(),
         _ => return None,

@@ -3,7 +3,7 @@
 use super::served_nodes;
 use crate::{
     model::records::SuspensionScope,
-    plan::{Gate, Plan},
+    plan::{Plan, RefusalReason},
     table::NodeIx,
     text::Label,
 };
@@ -75,12 +75,12 @@ fn candidates(writer: &mut Writer, plan: &Plan) {
 
 fn gates(writer: &mut Writer, plan: &Plan) {
     // Pressure and maintenance are not known of a node that was not asked yet.
-    let known = |gate: Gate, ix: NodeIx| match gate {
-        Gate::Pressure | Gate::Maintenance => plan.conditions.pressures.nodes.contains_key(&ix),
-        Gate::Mode | Gate::Suspended | Gate::Journal | Gate::Ramp | Gate::Duty => true,
+    let known = |gate: RefusalReason, ix: NodeIx| {
+        !matches!(gate, RefusalReason::Pressure | RefusalReason::Maintenance)
+            || plan.conditions.pressures.nodes.contains_key(&ix)
     };
     let states: Vec<_> = served_nodes(plan)
-        .flat_map(|(ix, node)| Gate::each().map(move |gate| (ix, node, gate)))
+        .flat_map(|(ix, node)| RefusalReason::gates().map(move |gate| (ix, node, gate)))
         .filter(|(ix, _, gate)| known(*gate, *ix))
         .map(|(ix, node, gate)| (&node.name, gate, plan.gate_refusal(gate, ix)))
         .collect();
