@@ -125,12 +125,23 @@ impl Remedy {
         path: &[&str],
         body: Option<&serde_json::Value>,
     ) -> Self {
+        let path: String = path.iter().map(|part| format!("/{}", encoded(part))).collect();
+        Self::couchdb_at(says, method, &path, body)
+    }
+
+    /// The same with a path that is encoded.
+    #[must_use]
+    pub fn couchdb_at(
+        says: impl Into<String>,
+        method: &str,
+        path: &str,
+        body: Option<&serde_json::Value>,
+    ) -> Self {
         let mut line = "curl -u \"$COUCHDB_USER\"".to_owned();
         if method != "GET" {
             line.push_str(&format!(" -X {method} -H 'Content-Type: application/json'"));
         }
-        let path: String = path.iter().map(|part| format!("/{}", encoded(part))).collect();
-        line.push_str(&format!(" \"$COUCHDB_URL\"{}", shell_word(&path)));
+        line.push_str(&format!(" \"$COUCHDB_URL\"{}", shell_word(path)));
         if let Some(body) = body {
             line.push_str(&format!(" -d {}", shell_word(&to_json(body))));
         }

@@ -2,7 +2,7 @@
 //! admin socket and commands.
 
 use super::{AdviceMute, RefusalLine, words, words::Word};
-use crate::text::{Label as _, capital};
+use crate::text::Label as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -154,15 +154,11 @@ impl OrderRequest {
             Self::Flush(_) => {
                 "The queues are emptied; targets are queued again at the next sweep.".to_owned()
             }
-            Self::Mute(order) => {
-                format!(
-                    "Mutes {} for that time.",
-                    advice_about(&order.code, order.subject.as_deref())
-                )
+            Self::Mute(MuteOrder { code, subject, .. }) => {
+                format!("Mutes advice {} for that time.", advice_about(code, subject.as_deref()))
             }
-            Self::Unmute(order) => {
-                let advice = advice_about(&order.code, order.subject.as_deref());
-                format!("{} counts again.", capital(&advice))
+            Self::Unmute(UnmuteOrder { code, subject }) => {
+                format!("Advice {} counts again.", advice_about(code, subject.as_deref()))
             }
         }
     }
@@ -198,10 +194,8 @@ impl OrderRequest {
 
 /// Advice as a part of a sentence.
 fn advice_about(code: &str, subject: Option<&str>) -> String {
-    match subject {
-        None => format!("all advice {code}"),
-        Some(subject) => format!("advice {code} for {subject}"),
-    }
+    let about = subject.map(|subject| format!(" about {subject}"));
+    [code, about.as_deref().unwrap_or_default()].concat()
 }
 
 /// A scope as the start of a sentence.

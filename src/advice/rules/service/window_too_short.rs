@@ -37,7 +37,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         if channel.strict_window && late.reclaimable < situation.settings().min_bytes {
             continue;
         }
-        findings.offer(severity, gain, || late.finding(channel, opening, (severity, gain)));
+        findings.offer(severity, gain, || late.finding(plan, channel, opening, (severity, gain)));
     }
 }
 
@@ -77,10 +77,16 @@ impl<'a> Late<'a> {
 
     fn finding(
         &self,
+        plan: &Plan,
         channel: &Channel,
         opening: Duration,
         (severity, gain): (Severity, Gain),
     ) -> Finding {
+        // No order of recliner's starts it outside the window.
+        let by_hand = plan.start_if_ordered(self.largest).map(|start| {
+            let says = "Or have CouchDB compact the largest one at a time that suits:";
+            Remedy::couchdb_at(says, start.request.method.as_str(), &start.request.path, None)
+        });
         let waiting = counted(self.count, "target that waits", "targets that wait");
         let follows = match (channel.strict_window, self.count) {
             (true, 1) => {
@@ -108,20 +114,16 @@ impl<'a> Late<'a> {
                 ("reclaimable_bytes", self.reclaimable.into()),
             ],
             gain,
-            remedy: vec![
-                Remedy::configuration(
-                    format!(
-                        "Give the channel {} a window of at least {}, for example on weekends:",
-                        channel.name,
-                        format_rounded(self.longest)
-                    ),
-                    "    windows:\n      - {days: [sat, sun], from: \"00:00\", to: \"24:00\"}",
+            remedy: std::iter::once(Remedy::configuration(
+                format!(
+                    "Give the channel {} a window of at least {}, for example on weekends:",
+                    channel.name,
+                    format_rounded(self.longest)
                 ),
-                Remedy::compact(
-                    "Or order the largest one at a time that suits:",
-                    &self.largest.id().to_string(),
-                ),
-            ],
+                "    windows:\n      - {days: [sat, sun], from: \"00:00\", to: \"24:00\"}",
+            ))
+            .chain(by_hand)
+            .collect(),
         }
     }
 }
