@@ -19,6 +19,7 @@ mod situation;
 mod survey;
 mod task;
 #[cfg(test)]
+#[path = "advice/tests/cluster.rs"]
 pub(crate) mod test_cluster;
 mod view;
 mod volume_course;

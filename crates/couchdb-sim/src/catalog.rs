@@ -12,7 +12,7 @@ use couchdb_names::{Range, ShardName, Signature};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet, btree_map},
-    fmt::Write as _,
+    iter::Peekable,
     ops::Bound,
     time::Duration,
 };
@@ -22,11 +22,11 @@ use wall_clock::Moment;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Db {
     /// A database with its own description, by its position in the list.
-    Named(u32),
+    Named(usize),
     /// A member of a fleet.
     Member {
         /// The fleet's position in the list.
-        fleet: u32,
+        fleet: usize,
         /// The member's number.
         number: u32,
     },
@@ -43,14 +43,14 @@ struct Named {
     created_after: Duration,
 }
 
-/// All databases.
+/// All databases. A deleted one keeps its description and its position, and has no name.
 #[derive(Debug)]
 pub(super) struct Catalog {
     seed: u64,
     created: Moment,
     nodes: Vec<String>,
-    named: Vec<Option<Named>>,
-    by_name: BTreeMap<String, u32>,
+    named: Vec<Named>,
+    by_name: BTreeMap<String, usize>,
     fleets: Vec<Fleet>,
     /// The signatures of the fleets' design documents.
     fleet_signatures: Vec<Vec<Signature>>,
@@ -92,52 +92,33 @@ impl Catalog {
 
     /// Adds a database, created now.
     pub(super) fn add(&mut self, database: Database, created_after: Duration) -> Db {
-        let number = u32::try_from(self.named.len()).unwrap_or(u32::MAX);
+        let number = self.named.len();
         let key = mix(self.seed, key_of(&database.name));
         self.by_name.insert(database.name.clone(), number);
         let signatures = signatures(&database.designs);
-        self.named.push(Some(Named { database, signatures, key, created_after }));
+        self.named.push(Named { database, signatures, key, created_after });
         Db::Named(number)
     }
 
-    /// Forgets a database.
+    /// Forgets the name of a database.
     pub(super) fn remove(&mut self, db: Db) {
         match db {
-            Db::Named(number) => {
-                let slot = self.named.get_mut(number as usize).and_then(Option::take);
-                if let Some(named) = slot {
-                    self.by_name.remove(&named.database.name);
-                }
-            }
-            Db::Member { .. } => {
-                self.deleted.insert(db);
-            }
+            Db::Named(number) => _ = self.by_name.remove(&self.named[number].database.name),
+            Db::Member { .. } => _ = self.deleted.insert(db),
         }
     }
 
     /// Replaces the design documents of an individually described database.
     pub(super) fn set_designs(&mut self, db: Db, designs: Vec<Design>) {
         let Db::Named(number) = db else { return };
-        if let Some(named) = self.named.get_mut(number as usize).and_then(Option::as_mut) {
-            named.signatures = signatures(&designs);
-            named.database.designs = designs;
-        }
+        self.named[number].signatures = signatures(&designs);
+        self.named[number].database.designs = designs;
     }
 
     /// Starts or ends the split of an individually described database.
     pub(super) fn set_splitting(&mut self, db: Db, splitting: bool) {
         let Db::Named(number) = db else { return };
-        if let Some(named) = self.named.get_mut(number as usize).and_then(Option::as_mut) {
-            named.database.splitting = splitting;
-        }
-    }
-
-    fn named(&self, number: u32) -> Option<&Named> {
-        self.named.get(number as usize)?.as_ref()
-    }
-
-    fn fleet(&self, fleet: u32) -> Option<&Fleet> {
-        self.fleets.get(fleet as usize)
+        self.named[number].database.splitting = splitting;
     }
 
     /// The database of this name.
@@ -145,7 +126,7 @@ impl Catalog {
         if let Some(number) = self.by_name.get(name) {
             return Some(Db::Named(*number));
         }
-        (0_u32..).zip(&self.fleets).find_map(|(at, fleet)| {
+        self.fleets.iter().enumerate().find_map(|(at, fleet)| {
             let digits = name.strip_prefix(fleet.template.name.as_str())?;
             let shaped = digits.len() == fleet.digits as usize
                 && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -156,49 +137,40 @@ impl Catalog {
     }
 
     /// The description of a database; for a fleet's member, the fleet's template.
-    pub(super) fn description(&self, db: Db) -> Option<&Database> {
+    pub(super) fn description(&self, db: Db) -> &Database {
         match db {
-            Db::Named(number) => Some(&self.named(number)?.database),
-            Db::Member { fleet, .. } => Some(&self.fleet(fleet)?.template),
+            Db::Named(number) => &self.named[number].database,
+            Db::Member { fleet, .. } => &self.fleets[fleet].template,
         }
     }
 
-    /// The signature of the design document at this position.
-    pub(super) fn signature(&self, db: Db, place: usize) -> Option<Signature> {
-        let all = match db {
-            Db::Named(number) => &self.named(number)?.signatures,
-            Db::Member { fleet, .. } => self.fleet_signatures.get(fleet as usize)?,
-        };
-        all.get(place).copied()
+    /// The signatures of its design documents, in order.
+    pub(super) fn signatures(&self, db: Db) -> &[Signature] {
+        match db {
+            Db::Named(number) => &self.named[number].signatures,
+            Db::Member { fleet, .. } => &self.fleet_signatures[fleet],
+        }
     }
 
     /// The number of documents of a database, as a multiple of its description's.
     pub(super) fn scale(&self, db: Db) -> f64 {
-        match db {
-            Db::Named(_) => 1.0,
-            Db::Member { fleet, .. } => {
-                let spread = self.fleet(fleet).map_or(1.0, |fleet| fleet.spread);
-                between(mix(self.key(db), 11), 1.0 / spread, spread)
-            }
-        }
+        let Db::Member { fleet, .. } = db else { return 1.0 };
+        let spread = self.fleets[fleet].spread;
+        between(mix(self.key(db), 11), 1.0 / spread, spread)
     }
 
     /// The seed of its random numbers.
     pub(super) fn key(&self, db: Db) -> u64 {
         match db {
-            Db::Named(number) => self.named(number).map_or(0, |named| named.key),
-            Db::Member { fleet, number } => {
-                mix(mix(self.seed, u64::from(fleet)), u64::from(number))
-            }
+            Db::Named(number) => self.named[number].key,
+            Db::Member { fleet, number } => mix(mix(self.seed, fleet as u64), number.into()),
         }
     }
 
     /// When it was created, since the start of the world.
     pub(super) fn created_after(&self, db: Db) -> Duration {
         match db {
-            Db::Named(number) => {
-                self.named(number).map_or(Duration::ZERO, |named| named.created_after)
-            }
+            Db::Named(number) => self.named[number].created_after,
             Db::Member { .. } => Duration::ZERO,
         }
     }
@@ -206,29 +178,20 @@ impl Catalog {
     /// Its name.
     pub(super) fn name(&self, db: Db) -> Cow<'_, str> {
         match db {
-            Db::Named(number) => {
-                self.named(number).map_or("", |named| named.database.name.as_str()).into()
-            }
-            Db::Member { fleet, number } => self
-                .fleet(fleet)
-                .map_or_else(String::new, |fleet| member_name(fleet, number))
-                .into(),
+            Db::Named(number) => self.named[number].database.name.as_str().into(),
+            Db::Member { fleet, number } => member_name(&self.fleets[fleet], number).into(),
         }
     }
 
     /// Its creation time in seconds since 1970, which is part of its files' names.
     pub(super) fn created(&self, db: Db) -> u64 {
-        let given = match db {
-            Db::Named(number) => self.named(number).and_then(|named| named.database.created),
-            Db::Member { .. } => None,
-        };
-        given.map_or_else(
-            || {
-                let later = mix(self.key(db), 13) % 100_000;
-                self.created.unix() + self.created_after(db).as_secs() + later
-            },
-            Moment::unix,
-        )
+        if let Db::Named(number) = db
+            && let Some(given) = self.named[number].database.created
+        {
+            return given.unix();
+        }
+        let later = mix(self.key(db), 13) % 100_000;
+        self.created.unix() + self.created_after(db).as_secs() + later
     }
 
     /// The suffix of its files, with the dot.
@@ -238,17 +201,13 @@ impl Catalog {
 
     /// The number of ranges.
     pub(super) fn ranges(&self, db: Db) -> u32 {
-        self.description(db).map_or(0, |description| description.q)
+        self.description(db).q
     }
 
     /// The file of a range.
     pub(super) fn file(&self, db: Db, range: u32) -> String {
-        let q = self.ranges(db);
-        let mut name = String::with_capacity(64);
-        // Writing to a String cannot fail.
-        let _written =
-            write!(name, "shards/{}/{}.{}", range_at(q, range), self.name(db), self.created(db));
-        name
+        let range = range_at(self.ranges(db), range);
+        format!("shards/{range}/{}.{}", self.name(db), self.created(db))
     }
 
     /// The database and range that own a file of this name.
@@ -263,34 +222,35 @@ impl Catalog {
     }
 
     /// The positions of the nodes that the shard map lists for a range, in order.
-    pub(super) fn nodes_of(&self, db: Db, range: u32) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn nodes_of(&self, db: Db, range: u32) -> impl Iterator<Item = usize> + '_ {
         let description = self.description(db);
-        let places: &[String] = description
-            .map(|description| description.placed_on.as_slice())
-            .filter(|placed| !placed.is_empty())
-            .unwrap_or(&self.nodes);
-        let count = places.len().max(1);
-        let copies = description.map_or(0, |description| description.n as usize).min(count);
+        let places = match &description.placed_on[..] {
+            [] => &self.nodes,
+            some => some,
+        };
+        let count = places.len();
         let first = (self.key(db) % 1_024) as usize + range as usize;
-        (0..copies).filter_map(move |copy| {
-            let name = places.get((first + copy) % count)?;
-            let place = self.nodes.iter().position(|node| node == name)?;
-            u32::try_from(place).ok()
+        (0..count.min(description.n as usize)).filter_map(move |copy| {
+            let name = &places[(first + copy) % count];
+            self.nodes.iter().position(|node| node == name)
         })
     }
 
-    /// Whether the shard map lists this node for a range.
-    pub(super) fn maps(&self, db: Db, range: u32, node: u32) -> bool {
-        self.nodes_of(db, range).any(|other| other == node)
+    /// The positions of the nodes with a copy of a range on disk.
+    pub(super) fn homes_of(&self, db: Db, range: u32) -> impl Iterator<Item = usize> + '_ {
+        self.nodes_of(db, range).filter(move |node| !self.is_missing(db, range, *node))
+    }
+
+    /// Whether a node has a copy of a range on disk.
+    pub(super) fn has(&self, db: Db, range: u32, node: usize) -> bool {
+        self.homes_of(db, range).any(|home| home == node)
     }
 
     /// Whether a copy in the shard map is missing on the node's disk.
-    pub(super) fn is_missing(&self, db: Db, range: u32, node: u32) -> bool {
+    fn is_missing(&self, db: Db, range: u32, node: usize) -> bool {
         let Db::Named(number) = db else { return false };
-        let missing = self.named(number).map_or(&[][..], |named| &named.database.missing);
-        missing.iter().any(|(at, name)| {
-            *at == range && self.nodes.get(node as usize).is_some_and(|node| node == name)
-        })
+        let missing = &self.named[number].database.missing;
+        missing.iter().any(|(at, name)| *at == range && *name == self.nodes[node])
     }
 
     /// The number of databases.
@@ -328,24 +288,25 @@ impl Catalog {
     }
 
     /// The fleets with their positions.
-    pub(super) fn fleets(&self) -> impl Iterator<Item = (u32, &Fleet)> {
-        (0_u32..).zip(&self.fleets)
+    pub(super) fn fleets(&self) -> impl Iterator<Item = (usize, &Fleet)> {
+        self.fleets.iter().enumerate()
     }
 
     /// All databases from a name on, sorted by name.
     pub(super) fn from(&self, start: &str) -> Walk<'_> {
         let mut walk = Walk {
             catalog: self,
-            named: self.by_name.range::<str, _>((Bound::Included(start), Bound::Unbounded)),
+            named: self
+                .by_name
+                .range::<str, _>((Bound::Included(start), Bound::Unbounded))
+                .peekable(),
             fleets: Vec::with_capacity(self.fleets.len()),
-            next: None,
         };
         for (at, fleet) in self.fleets() {
             let number = first_from(fleet, start);
             let head = (number < fleet.count).then(|| member_name(fleet, number));
             walk.fleets.push(Head { fleet: at, number, name: head });
         }
-        walk.next = walk.named.next();
         walk
     }
 }
@@ -354,15 +315,14 @@ impl Catalog {
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
     catalog: &'a Catalog,
-    named: btree_map::Range<'a, String, u32>,
-    next: Option<(&'a String, &'a u32)>,
+    named: Peekable<btree_map::Range<'a, String, usize>>,
     fleets: Vec<Head>,
 }
 
 /// The next member of a fleet.
 #[derive(Debug)]
 struct Head {
-    fleet: u32,
+    fleet: usize,
     number: u32,
     name: Option<String>,
 }
@@ -377,17 +337,16 @@ impl<'a> Iterator for Walk<'a> {
                 .iter_mut()
                 .filter(|head| head.name.is_some())
                 .min_by(|a, b| a.name.cmp(&b.name));
-            let named_first = match (&self.next, &least) {
+            let named_first = match (self.named.peek(), &least) {
                 (Some((name, _)), Some(head)) => head.name.as_deref() > Some(name.as_str()),
                 (next, _) => next.is_some(),
             };
             if named_first {
-                let (name, number) = self.next.take()?;
-                self.next = self.named.next();
+                let (name, number) = self.named.next()?;
                 return Some((Db::Named(*number), name.as_str().into()));
             }
             let head = least?;
-            let fleet = self.catalog.fleet(head.fleet)?;
+            let fleet = &self.catalog.fleets[head.fleet];
             let db = Db::Member { fleet: head.fleet, number: head.number };
             let name = head.name.take()?;
             head.number += 1;

@@ -33,7 +33,7 @@ pub use fault::{Effect, Fault, Faults};
 pub use wire::Exchange;
 pub use world::{
     Compaction, CompactionEnd, DiskFile, DiskUse, DiskWalk, Obstacle, SearchInfo, ShardInfo, Sizes,
-    StartError, StartedBy, Task, TaskKind, ViewFile, ViewInfo, World,
+    StartedBy, Task, TaskKind, ViewFile, ViewInfo, World,
 };
 
 /// Compiles and runs the examples of the crate's README.

@@ -22,17 +22,17 @@ mod updates;
 pub use compaction_log::{Compaction, CompactionEnd, Obstacle, StartedBy};
 pub(super) use database::{DatabaseInfo, LookupError, ShardMapEntry};
 pub use disk_files::{DiskFile, DiskWalk, ViewFile};
-pub use info::{DiskUse, SearchInfo, ShardInfo, Sizes, StartError, Task, TaskKind, ViewInfo};
+pub use info::{DiskUse, SearchInfo, ShardInfo, Sizes, Task, TaskKind, ViewInfo};
 pub(super) use updates::{DbEvent, EventKind, Update, WRITE_DELAY};
 
 use super::{
     catalog::{Catalog, Db, range_at, range_of_doc},
     config::{Config, ConfigError, Database},
-    growth::Compacted,
+    growth::{Compacted, CompactedView},
 };
 use couchdb_names::Range;
 use files::{Extra, File};
-use index::IndexState;
+use index::{BuildState, Index};
 use jobs::{Job, JobKey};
 use node::NodeState;
 use scheduled_events::ScheduledEvent;
@@ -46,20 +46,26 @@ use std::{
 struct FileChanges {
     /// The result of the last compaction.
     swap: Option<Compacted>,
-    /// Bytes of temporary files without a running job.
-    leftover: u64,
-    /// When those were last written, if after the start.
-    leftover_written: Duration,
-    /// Whether they are still written.
-    leftover_grows: bool,
-    /// The completed share of an interrupted compaction, 0 to 1.
-    resume: f64,
-    /// Index files that were built or compacted, by the position of their design document.
-    indexes: BTreeMap<usize, IndexState>,
-    /// Search indexes that were built, by the positions of their design document and in it.
-    searches: BTreeMap<(usize, usize), index::BuildState>,
+    /// The files of an interrupted compaction.
+    leftover: Leftover,
+    /// How far indexes are built, where that is not as described.
+    built: BTreeMap<Index, BuildState>,
+    /// View indexes after their last compaction, by the position of their design document.
+    compacted: BTreeMap<usize, CompactedView>,
     /// Bytes of stale index files, if not those of the description.
     stale: Option<u64>,
+}
+
+/// Temporary files without a running job.
+#[derive(Clone, Copy, Debug, Default)]
+struct Leftover {
+    bytes: u64,
+    /// When they were last written, if after the start.
+    written: Duration,
+    /// Whether they are still written.
+    grows: bool,
+    /// The completed share of the compaction, 0 to 1.
+    resume: f64,
 }
 
 /// A simulated cluster at one moment.
@@ -72,8 +78,8 @@ pub struct World {
     catalog: Catalog,
     nodes: Vec<NodeState>,
     changed: BTreeMap<File, FileChanges>,
-    /// Files outside the shard map. Deleting one leaves its slot empty.
-    extra: Vec<Option<Extra>>,
+    /// Files outside the shard map.
+    extra: Vec<Extra>,
     jobs: BTreeMap<JobKey, Job>,
     ends: BTreeSet<(Duration, JobKey)>,
     chronicle: compaction_log::CompactionLog,
@@ -177,7 +183,7 @@ impl World {
 
     /// The names of the databases, sorted.
     pub fn databases(&self) -> impl Iterator<Item = String> + '_ {
-        self.catalog.from("").map(|(_, name)| name.into_owned())
+        self.databases_from("")
     }
 
     /// The sorted names of the databases, from `start` on.
@@ -192,11 +198,8 @@ impl World {
 
     /// The databases that existed at the start and still exist.
     pub(super) fn databases_at_start(&self) -> impl Iterator<Item = String> + '_ {
-        let old = self
-            .catalog
-            .from("")
-            .filter(|(db, _)| self.catalog.created_after(*db) == Duration::ZERO);
-        old.map(|(_, name)| name.into_owned())
+        let old = |db| self.catalog.created_after(db) == Duration::ZERO;
+        self.catalog.from("").filter(move |(db, _)| old(*db)).map(|(_, name)| name.into_owned())
     }
 
     /// Whether `_global_changes` exists, which `_db_updates` reads.
@@ -247,23 +250,17 @@ impl World {
     /// Deletes a database now. With `leave_files`, its shard files remain as orphans.
     pub fn delete(&mut self, db: &str, leave_files: bool) {
         let Some(found) = self.catalog.find(db) else { return };
-        let mut left_behind = Vec::new();
         for file in self.copies_of(found) {
-            if let Some(left) = leave_files.then(|| self.sizes_of(file)).flatten() {
-                let File::Copy { node, db, range } = file else { continue };
-                let name = self.catalog.file(db, range);
-                left_behind.push(Some(Extra { node, name, bytes: left.file }));
+            if leave_files {
+                let bytes = self.sizes_of(file).file;
+                self.add_extra(self.node_of(file), self.name_of(file), bytes);
             }
             self.drop_jobs(|key| key.file == file);
             self.changed.remove(&file);
         }
-        let targets = self.split_targets(found);
-        let splits =
-            self.catalog.description(found).is_some_and(|description| description.splitting);
-        for slot in self.extra.iter_mut().filter(|_| splits && !leave_files) {
-            slot.take_if(|extra| targets.contains(&extra.name));
+        if self.catalog.description(found).splitting && !leave_files {
+            self.delete_split_files(found);
         }
-        self.extra.append(&mut left_behind);
         self.written.remove(&found);
         self.catalog.remove(found);
         self.record_event(EventKind::Deleted, db.to_owned());

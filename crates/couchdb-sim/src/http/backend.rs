@@ -11,7 +11,7 @@ use crate::{
     cluster::Inner,
     config::legal_name,
     design::revision,
-    world::{ShardInfo, ShardMapEntry, Sizes, StartError, ViewInfo},
+    world::{ShardInfo, ShardMapEntry, Sizes, ViewInfo},
 };
 use http::Method;
 use serde::Serialize;
@@ -107,18 +107,15 @@ fn start(inner: &mut Inner, ask: &ParsedRequest, node: &str, file: &str, ddoc: &
     }
     let started = match ddoc {
         [] => inner.world.compact(node, file),
-        [ddoc, ..] if inner.world.node_view(node, file, ddoc).is_some() => {
-            inner.world.compact_view(node, file, ddoc)
+        [ddoc, ..] => {
+            let view = inner.world.node_view(node, file, ddoc);
+            view.and_then(|_| inner.world.compact_view(node, file, ddoc))
         }
-        _ => Err(StartError::NoDesign),
     };
     match (started, ddoc) {
-        (Ok(_), []) => accepted().behind(),
-        (Ok(_), _) => accepted(),
-        (Err(StartError::NoFile), _) => not_found("no_db_file").behind(),
-        (Err(StartError::NoNode | StartError::NodeDown | StartError::NoDesign), _) => {
-            not_found("missing").behind()
-        }
+        (None, _) => not_found("missing").behind(),
+        (Some(_), []) => accepted().behind(),
+        (Some(_), _) => accepted(),
     }
 }
 

@@ -79,7 +79,7 @@ fn smoosh_status(inner: &Inner, ask: &ParsedRequest) -> Answer {
                 "starting": 0,
                 "waiting": {"size": size, "min": number(waiting.min), "max": number(waiting.max)},
             });
-            (channel.label().to_owned(), shown)
+            (<&str>::from(channel).to_owned(), shown)
         })
         .collect();
     json(200, &value!({"channels": channels}))

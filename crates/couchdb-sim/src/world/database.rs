@@ -1,6 +1,6 @@
 //! The cluster's view of a database: sums over one copy of each range.
 
-use super::{Sizes, StartedBy, ViewInfo, World, files::File};
+use super::{Sizes, StartedBy, ViewInfo, World, files::File, index::view_place};
 use crate::{
     catalog::{Db, range_at, range_of_doc},
     config::Database,
@@ -55,14 +55,11 @@ impl World {
     /// The copy of a range that currently responds first. It changes every second, so that the
     /// sums vary as CouchDB's do.
     fn responding_copy(&self, db: Db, range: u32) -> Result<File, LookupError> {
-        let up: Vec<u32> = self
-            .catalog
-            .nodes_of(db, range)
-            .filter(|node| self.is_up(*node) && !self.catalog.is_missing(db, range, *node))
-            .collect();
-        let turn = self.now.as_secs().wrapping_add(u64::from(range));
-        let at = usize::try_from(turn % (up.len().max(1) as u64)).unwrap_or(0);
-        up.get(at).map(|node| File::Copy { db, range, node: *node }).ok_or(LookupError::Range)
+        let homes = self.catalog.homes_of(db, range);
+        let up: Vec<usize> = homes.filter(|node| self.is_up(*node)).collect();
+        let turn = self.now.as_secs().wrapping_add(range.into()) % up.len().max(1) as u64;
+        let node = *up.get(usize::try_from(turn).unwrap_or(0)).ok_or(LookupError::Range)?;
+        Ok(File::Copy { db, range, node })
     }
 
     pub(super) fn one_copy_each(&self, db: Db) -> Result<Vec<File>, LookupError> {
@@ -78,7 +75,7 @@ impl World {
             ..DatabaseInfo::default()
         };
         for file in self.one_copy_each(db)? {
-            let Some(info) = self.info_of(file, String::new()) else { continue };
+            let info = self.info_of(file, String::new());
             known.docs += info.doc_count;
             known.deleted += info.doc_del_count;
             known.seq += info.update_seq;
@@ -125,7 +122,7 @@ impl World {
 
     /// The description of a database.
     pub(crate) fn description(&self, db: &str) -> Option<&Database> {
-        self.catalog.description(self.catalog.find(db)?)
+        Some(self.catalog.description(self.catalog.find(db)?))
     }
 
     /// The shard map, from this database's name on.
@@ -140,38 +137,28 @@ impl World {
 
     fn map_entry(&self, db: Db, name: String) -> ShardMapEntry {
         let q = self.catalog.ranges(db);
-        let node = |place: u32| self.nodes.get(place as usize).map(|state| state.node.name.clone());
-        let ranges = (0..q)
-            .map(|range| {
-                let nodes = self.catalog.nodes_of(db, range).filter_map(node).collect();
-                (range_at(q, range), nodes)
-            })
-            .collect();
+        let node = |place: usize| self.nodes[place].node.name.clone();
+        let nodes = |range| self.catalog.nodes_of(db, range).map(node).collect();
+        let ranges = (0..q).map(|range| (range_at(q, range), nodes(range))).collect();
         ShardMapEntry { name, suffix: self.catalog.suffix(db), ranges }
     }
 
     /// The number of databases.
-    #[must_use]
-    pub fn database_count(&self) -> u64 {
+    pub(crate) fn database_count(&self) -> u64 {
         self.catalog.len()
     }
 
     /// The running splits.
     pub(crate) fn split_jobs(&self) -> Vec<Split> {
-        self.catalog
-            .described()
-            .filter(|db| {
-                self.catalog.description(*db).is_some_and(|description| description.splitting)
+        let splitting = |db: &Db| self.catalog.description(*db).splitting;
+        let split = |db| {
+            Some(Split {
+                node: self.nodes[self.catalog.nodes_of(db, 0).next()?].node.name.clone(),
+                source: self.catalog.file(db, 0),
+                targets: self.split_targets(db),
             })
-            .filter_map(|db| {
-                let node = self.catalog.nodes_of(db, 0).next()?;
-                Some(Split {
-                    node: self.nodes.get(node as usize)?.node.name.clone(),
-                    source: self.catalog.file(db, 0),
-                    targets: self.split_targets(db),
-                })
-            })
-            .collect()
+        };
+        self.catalog.described().filter(splitting).filter_map(split).collect()
     }
 
     /// Whether CouchDB opens a file only when the split that makes it is over.
@@ -190,23 +177,12 @@ impl World {
 
     /// Starts compactions of every copy of a design document's index on running nodes.
     pub(crate) fn compact_all_views(&mut self, db: &str, ddoc: &str) -> Result<(), LookupError> {
-        let found = self.find_db(db)?;
-        let place = self
-            .catalog
-            .description(found)
-            .and_then(|description| super::index::index_place(description, ddoc));
-        let place = place.ok_or(LookupError::Design)?;
-        for file in self.copies_of(found) {
-            self.start_index(file, place, StartedBy::Request);
+        let db = self.find_db(db)?;
+        let place = view_place(self.catalog.description(db), ddoc).ok_or(LookupError::Design)?;
+        for file in self.copies_of(db) {
+            self.start_view(file, place, StartedBy::Request);
         }
         Ok(())
-    }
-
-    /// Deletes the stale index files of one copy.
-    pub(crate) fn clean_up_at(&mut self, node: &str, file: &str) {
-        if let Some(file) = self.node_position(node).and_then(|node| self.file(node, file)) {
-            self.clean_up_file(file);
-        }
     }
 }
 

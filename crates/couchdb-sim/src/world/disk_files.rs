@@ -2,9 +2,9 @@
 //! leftovers of compactions, deleted files and obsolete indexes.
 
 use super::{
-    ShardInfo, Sizes, World,
+    FileChanges, Leftover, ShardInfo, Sizes, World,
     files::File,
-    jobs::{JobKey, JobKind, compaction_written},
+    jobs::{JobKind, compaction_written},
 };
 use crate::{
     catalog::key_of,
@@ -68,14 +68,14 @@ pub struct ViewFile {
 /// A deleted file that is not freed yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeletedFile {
-    node: u32,
+    node: usize,
     bytes: u64,
     freed: Duration,
 }
 
 /// Files that a compaction wrote.
 struct TemporaryFile {
-    key: JobKey,
+    file: File,
     bytes: u64,
     /// When they were last written, since the start; zero: before the start.
     at: Duration,
@@ -86,83 +86,73 @@ impl World {
     pub(super) fn add_leftovers(&mut self) {
         let all: Vec<_> = self.catalog.described().collect();
         for db in all {
-            let described =
-                self.catalog.description(db).map(|description| description.interrupted.clone());
-            for left in described.unwrap_or_default() {
+            for left in self.catalog.description(db).interrupted.clone() {
                 let Some(node) = self.node_position(&left.node) else { continue };
+                if !self.catalog.has(db, left.range, node) {
+                    continue;
+                }
                 let file = File::Copy { db, range: left.range, node };
-                let there = self.exists(file).then(|| self.stock(file)).flatten();
-                let Some(stock) = there else { continue };
+                let stock = self.stock(file);
                 let held = stock.doc_counts(0);
-                let bytes = compaction_written(
-                    (stock.copy_bytes(held), ShardModel::meta_bytes(held)),
-                    left.done,
-                );
-                let touched = self.changed.entry(file).or_default();
-                touched.leftover = left.grown_to.unwrap_or(bytes);
-                touched.leftover_grows = left.grown_to.is_some();
-                touched.resume = left.done.min(0.99);
+                let needed = (stock.copy_bytes(held), ShardModel::meta_bytes(held));
+                let bytes = compaction_written(needed, left.done);
+                self.changed.entry(file).or_default().leftover = Leftover {
+                    bytes: left.grown_to.unwrap_or(bytes),
+                    written: Duration::ZERO,
+                    grows: left.grown_to.is_some(),
+                    resume: left.done.min(0.99),
+                };
             }
         }
-    }
-
-    fn exists(&self, file: File) -> bool {
-        let File::Copy { db, range, node } = file else { return true };
-        self.catalog.maps(db, range, node) && !self.catalog.is_missing(db, range, node)
     }
 
     /// Deletes the bytes of a file; the disk frees them gradually.
     pub(super) fn discard(&mut self, file: File, bytes: u64) {
         let now = self.now;
         self.trash.retain(|deleted| deleted.freed > now);
-        let (Some(rate), Some(node)) = (self.config.delete_rate, self.node_of(file)) else {
-            return;
-        };
+        let Some(rate) = self.config.delete_rate else { return };
+        let node = self.node_of(file);
         let length = Duration::from_secs(bytes / rate.max(1));
         self.trash.push(DeletedFile { node, bytes, freed: now.saturating_add(length) });
     }
 
     /// Deleted bytes on a node that are not freed yet.
-    pub(super) fn trash(&self, node: u32) -> u64 {
+    pub(super) fn trash(&self, node: usize) -> u64 {
         let there = self.trash.iter().filter(|it| it.node == node && it.freed > self.now);
         there.map(|deleted| deleted.bytes).sum()
     }
 
     /// View indexes on a node whose shard no longer exists.
-    pub(super) fn orphan_indexes(&self, node: u32) -> impl Iterator<Item = &Orphan> {
+    pub(super) fn orphan_indexes(&self, node: usize) -> impl Iterator<Item = &Orphan> {
         let here = move |index: &&Orphan| self.node_position(&index.node) == Some(node);
         self.config.orphan_indexes.iter().filter(here)
     }
 
     /// Bytes of deleted databases on a node that are kept for recovery.
-    pub(super) fn recoverable(&self, node: u32) -> u64 {
+    pub(super) fn recoverable(&self, node: usize) -> u64 {
         let kept = self.config.recoverable.iter();
         let here = kept.filter(|file| self.node_position(&file.node) == Some(node));
         here.map(|file| file.bytes).fold(0, u64::saturating_add)
     }
 
     /// Bytes of temporary files on a node.
-    pub(super) fn temporary(&self, node: u32) -> u64 {
+    pub(super) fn temporary(&self, node: usize) -> u64 {
         self.temporaries(node).map(|it| it.bytes).fold(0, u64::saturating_add)
     }
 
     /// The files of running and interrupted compactions on a node.
-    fn temporaries(&self, node: u32) -> impl Iterator<Item = TemporaryFile> {
-        let here = move |file: File| self.node_of(file) == Some(node);
-        let running = self.jobs.iter().filter(move |(key, _)| here(key.file));
-        let running = running.map(|(key, job)| {
+    fn temporaries(&self, node: usize) -> impl Iterator<Item = TemporaryFile> {
+        let running = self.jobs.iter().map(|(key, job)| {
             let bytes = job.temporary(key.kind, self.now);
-            TemporaryFile { key: *key, bytes, at: self.now }
+            TemporaryFile { file: key.file, bytes, at: self.now }
         });
         let left = self.changed.iter();
-        let left = left.filter(move |(file, _)| here(**file) && !self.compacting(**file));
-        let left = left.map(|(file, touched)| {
-            let key = JobKey { file: *file, kind: JobKind::Shard };
-            let at =
-                if touched.leftover_grows { self.now.max(SOON) } else { touched.leftover_written };
-            TemporaryFile { key, bytes: touched.leftover, at }
+        let left = left.filter(|(file, _)| !self.compacting(**file, JobKind::Shard));
+        let left = left.map(|(file, FileChanges { leftover, .. })| {
+            let at = if leftover.grows { self.now.max(SOON) } else { leftover.written };
+            TemporaryFile { file: *file, bytes: leftover.bytes, at }
         });
-        running.chain(left).filter(|it| it.bytes > 0)
+        running.chain(left).filter(move |it| it.bytes > 0 && self.node_of(it.file) == node)
     }
 
     /// What a walk over a node's directories finds, if the world began at `start`; `None`: no such
@@ -171,43 +161,36 @@ impl World {
         let node = self.node_position(node)?;
         let mut files = Vec::new();
         for file in self.files_of(node) {
-            let Some(name) = self.name_of(file) else { continue };
-            self.walk_file(file, &name, &mut files);
+            self.walk_file(file, &self.name_of(file), &mut files);
         }
         files.extend(self.orphan_indexes(node).map(|index| stale(&index.file, index.bytes)));
-        for TemporaryFile { key, bytes, at } in self.temporaries(node) {
+        for TemporaryFile { file, bytes, at } in self.temporaries(node) {
             let changed = match at {
                 Duration::ZERO => {
                     Moment::from_unix(start.unix().saturating_sub(LONG_AGO.as_secs()))
                 }
                 at => start.plus(at),
             };
-            let Some(shard) = self.name_of(key.file) else { continue };
-            files.push(DiskFile::Compaction { shard, bytes, changed });
+            files.push(DiskFile::Compaction { shard: self.name_of(file), bytes, changed });
         }
         Some(DiskWalk { files, trash: self.trash(node), recoverable: self.recoverable(node) })
     }
 
     /// Adds a file and its indexes.
     fn walk_file(&self, file: File, name: &str, files: &mut Vec<DiskFile>) {
-        let Some(info) = self.info_of(file, name.to_owned()) else { return };
-        files.push(DiskFile::Shard(info));
+        files.push(DiskFile::Shard(self.info_of(file, name.to_owned())));
         let File::Copy { db, .. } = file else { return };
-        let designs =
-            self.catalog.description(db).map_or(&[][..], |description| &description.designs);
-        for place in self.indexes(db) {
-            let design = designs.get(place);
-            let Some(view) = design.and_then(|design| self.view_of(file, &design.name)) else {
-                continue;
-            };
-            files.push(DiskFile::View(ViewFile {
+        let designs = &self.catalog.description(db).designs;
+        let views = self.views_of(db).filter_map(|place| self.view_of(file, &designs[place].name));
+        files.extend(views.map(|view| {
+            DiskFile::View(ViewFile {
                 shard: name.to_owned(),
                 signature: view.signature,
                 sizes: view.sizes,
                 update_seq: view.update_seq,
                 collators: view.collators,
-            }));
-        }
+            })
+        }));
         let bytes = self.stale_of(file);
         if bytes > 0 {
             files.push(stale(name, bytes));

@@ -1,10 +1,10 @@
 //! The files of a node, and their sizes.
 
-use super::{FileChanges, ShardInfo, Sizes, World};
+use super::{ShardInfo, Sizes, World, jobs::JobKind};
 use crate::{
     catalog::{Db, range_at},
     config::Database,
-    growth::{DocCounts, ShardModel, WritePattern, mix},
+    growth::{Compacted, DocCounts, ShardModel, WritePattern, mix, times},
 };
 use couchdb_names::Version;
 use std::{collections::BTreeMap, time::Duration};
@@ -19,12 +19,12 @@ pub(super) enum File {
         /// The position of the range.
         range: u32,
         /// The position of the node.
-        node: u32,
+        node: usize,
     },
     /// A node-local database.
     Local {
         /// The position of the node.
-        node: u32,
+        node: usize,
         /// The position in [`LOCAL`].
         which: usize,
     },
@@ -33,14 +33,6 @@ pub(super) enum File {
 }
 
 impl File {
-    /// The position of its node; `None` for an extra file, which stores it itself.
-    pub(super) const fn node(self) -> Option<u32> {
-        match self {
-            Self::Copy { node, .. } | Self::Local { node, .. } => Some(node),
-            Self::Extra(_) => None,
-        }
-    }
-
     /// Whether both are copies of one range of one database.
     pub(super) fn is_copy_of(self, other: Self) -> bool {
         match (self, other) {
@@ -58,9 +50,10 @@ pub(super) const LOCAL: [&str; 3] = ["_dbs", "_nodes", "_users"];
 /// A file outside the shard map: an orphan, or a target of a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Extra {
-    pub(super) node: u32,
+    pub(super) node: usize,
     pub(super) name: String,
     pub(super) bytes: u64,
+    pub(super) deleted: bool,
 }
 
 /// The share of a count for one of `q` ranges. All shares add up to the count.
@@ -77,35 +70,52 @@ impl World {
     pub(super) fn add_extra_files(&mut self) {
         for orphan in std::mem::take(&mut self.config.orphans) {
             if let Some(node) = self.node_position(&orphan.node) {
-                self.extra.push(Some(Extra { node, name: orphan.file, bytes: orphan.bytes }));
+                self.add_extra(node, orphan.file, orphan.bytes);
             }
         }
-        let splitting: Vec<Db> = self.catalog.described().collect();
-        for db in splitting {
+        for db in self.catalog.described().collect::<Vec<_>>() {
             self.add_split_files(db);
         }
     }
 
+    pub(super) fn add_extra(&mut self, node: usize, name: String, bytes: u64) {
+        self.extra.push(Extra { node, name, bytes, deleted: false });
+    }
+
+    /// The files outside the shard map of a node, by their position.
+    fn extra_of(&self, node: usize) -> impl Iterator<Item = (usize, &Extra)> {
+        let extra = self.extra.iter().enumerate();
+        extra.filter(move |(_, extra)| extra.node == node && !extra.deleted)
+    }
+
     /// Adds the target files of a database's split.
     pub(super) fn add_split_files(&mut self, db: Db) {
-        if !self.catalog.description(db).is_some_and(|description| description.splitting) {
+        if !self.catalog.description(db).splitting {
             return;
         }
         let Some(node) = self.catalog.nodes_of(db, 0).next() else { return };
-        let source = File::Copy { db, range: 0, node };
-        let bytes = self.sizes_of(source).map_or(0, |sizes| sizes.active / 4);
+        let bytes = self.sizes_of(File::Copy { db, range: 0, node }).active / 4;
         for name in self.split_targets(db) {
-            self.extra.push(Some(Extra { node, name, bytes }));
+            self.add_extra(node, name, bytes);
+        }
+    }
+
+    /// Deletes the target files of a database's split.
+    pub(super) fn delete_split_files(&mut self, db: Db) {
+        let targets = self.split_targets(db);
+        for at in 0..self.extra.len() {
+            if targets.contains(&self.extra[at].name) {
+                self.extra[at].deleted = true;
+                self.drop_jobs(|key| key.file == File::Extra(at));
+                self.changed.remove(&File::Extra(at));
+            }
         }
     }
 
     /// Cancels the split of a database: its source remains, its targets are removed.
     pub fn end_split(&mut self, db: &str) {
         let Some(db) = self.catalog.find(db) else { return };
-        let targets = self.split_targets(db);
-        for slot in &mut self.extra {
-            slot.take_if(|extra| targets.contains(&extra.name));
-        }
+        self.delete_split_files(db);
         self.catalog.set_splitting(db, false);
     }
 
@@ -126,63 +136,57 @@ impl World {
     }
 
     /// The position of a node.
-    pub(super) fn node_position(&self, node: &str) -> Option<u32> {
-        let place = self.nodes.iter().position(|state| state.node.name == node)?;
-        u32::try_from(place).ok()
+    pub(super) fn node_position(&self, node: &str) -> Option<usize> {
+        self.nodes.iter().position(|state| state.node.name == node)
+    }
+
+    /// The node of a file.
+    pub(super) fn node_of(&self, file: File) -> usize {
+        match file {
+            File::Extra(at) => self.extra[at].node,
+            File::Copy { node, .. } | File::Local { node, .. } => node,
+        }
     }
 
     /// The file of this name on a node's disk.
-    pub(super) fn file(&self, node: u32, name: &str) -> Option<File> {
+    pub(super) fn file(&self, node: usize, name: &str) -> Option<File> {
         if let Some(which) = LOCAL.iter().position(|local| *local == name) {
             return Some(File::Local { node, which });
         }
         if let Some((db, range)) = self.catalog.owner(name) {
-            let here =
-                self.catalog.maps(db, range, node) && !self.catalog.is_missing(db, range, node);
-            return here.then_some(File::Copy { db, range, node });
+            return self.catalog.has(db, range, node).then_some(File::Copy { db, range, node });
         }
-        let extra = self.extra.iter().position(|extra| {
-            extra.as_ref().is_some_and(|extra| extra.node == node && extra.name == name)
-        })?;
-        Some(File::Extra(extra))
+        let (at, _) = self.extra_of(node).find(|(_, extra)| extra.name == name)?;
+        Some(File::Extra(at))
     }
 
     /// A file's name.
-    pub(super) fn name_of(&self, file: File) -> Option<String> {
+    pub(super) fn name_of(&self, file: File) -> String {
         match file {
-            File::Copy { db, range, .. } => Some(self.catalog.file(db, range)),
-            File::Local { which, .. } => LOCAL.get(which).map(|name| (*name).to_owned()),
-            File::Extra(at) => Some(self.extra.get(at)?.as_ref()?.name.clone()),
+            File::Copy { db, range, .. } => self.catalog.file(db, range),
+            File::Local { which, .. } => LOCAL[which].to_owned(),
+            File::Extra(at) => self.extra[at].name.clone(),
         }
     }
 
     /// Every file of a node.
-    pub(super) fn files_of(&self, node: u32) -> impl Iterator<Item = File> + '_ {
+    pub(super) fn files_of(&self, node: usize) -> impl Iterator<Item = File> + '_ {
         let local = (0..LOCAL.len()).map(move |which| File::Local { node, which });
         let copies = self.catalog.all().flat_map(move |db| {
-            (0..self.catalog.ranges(db))
-                .filter(move |range| {
-                    self.catalog.maps(db, *range, node)
-                        && !self.catalog.is_missing(db, *range, node)
-                })
-                .map(move |range| File::Copy { db, range, node })
+            let ranges = 0..self.catalog.ranges(db);
+            let here = ranges.filter(move |range| self.catalog.has(db, *range, node));
+            here.map(move |range| File::Copy { db, range, node })
         });
-        let extra = self.extra.iter().enumerate().filter_map(move |(at, extra)| {
-            extra.as_ref().is_some_and(|extra| extra.node == node).then_some(File::Extra(at))
-        });
-        local.chain(copies).chain(extra)
+        local.chain(copies).chain(self.extra_of(node).map(|(at, _)| File::Extra(at)))
     }
 
     /// Every copy of a database that exists on a disk.
     pub(super) fn copies_of(&self, db: Db) -> Vec<File> {
-        (0..self.catalog.ranges(db))
-            .flat_map(|range| {
-                self.catalog
-                    .nodes_of(db, range)
-                    .filter(move |node| !self.catalog.is_missing(db, range, *node))
-                    .map(move |node| File::Copy { db, range, node })
-            })
-            .collect()
+        let ranges = 0..self.catalog.ranges(db);
+        let copies = ranges.flat_map(|range| {
+            self.catalog.homes_of(db, range).map(move |node| File::Copy { db, range, node })
+        });
+        copies.collect()
     }
 
     /// Calls `each` with every file of a node, sorted by name.
@@ -193,18 +197,13 @@ impl World {
         for (db, _) in self.catalog.from("") {
             let q = self.catalog.ranges(db);
             for range in 0..q {
-                if self.catalog.maps(db, range, node) && !self.catalog.is_missing(db, range, node) {
+                if self.catalog.has(db, range, node) {
                     by_range.entry((range_at(q, range), q, range)).or_default().push(db);
                 }
             }
         }
-        let mut extra: Vec<&str> = self
-            .extra
-            .iter()
-            .flatten()
-            .filter(|extra| extra.node == node)
-            .map(|extra| extra.name.as_str())
-            .collect();
+        let mut extra: Vec<&str> =
+            self.extra_of(node).map(|(_, extra)| extra.name.as_str()).collect();
         extra.sort_unstable_by(|a, b| b.cmp(a));
         for ((_, _, range), databases) in by_range {
             for db in databases {
@@ -228,23 +227,23 @@ impl World {
     }
 
     /// The model of a file's content.
-    pub(super) fn stock(&self, file: File) -> Option<ShardModel> {
+    pub(super) fn stock(&self, file: File) -> ShardModel {
         match file {
             File::Copy { db, range, node } => {
-                let description = self.catalog.description(db)?;
+                let description = self.catalog.description(db);
                 let scale = self.catalog.scale(db);
-                let part = |count| share(crate::growth::times(count, scale), description.q, range);
-                let counts_dead = self.version(node) < Version::ACTIVE_WITHOUT_OLD_ATTACHMENTS;
+                let part = |count| share(times(count, scale), description.q, range);
+                let version = self.nodes[node].node.version;
                 let dead = description.attachment_bytes > 0;
                 let skew = if range == 0 { description.first_range } else { 1.0 };
-                let key = mix(mix(self.catalog.key(db), u64::from(range)), u64::from(node));
-                Some(ShardModel {
-                    docs: crate::growth::times(part(description.docs), skew),
+                let key = mix(mix(self.catalog.key(db), range.into()), node as u64);
+                ShardModel {
+                    docs: times(part(description.docs), skew),
                     deleted: part(description.deleted_docs),
-                    counts_dead,
+                    counts_dead: version < Version::ACTIVE_WITHOUT_OLD_ATTACHMENTS,
                     dead_at_start: if dead { (description.bloat - 1.0) * 0.8 } else { 0.0 },
                     ..ShardModel::of(description, key)
-                })
+                }
             }
             File::Local { node, which } => {
                 let (docs, doc_bytes) = match which {
@@ -253,16 +252,12 @@ impl World {
                     _ => (0, 300),
                 };
                 let description = Database { doc_bytes, ..Database::new("local") };
-                Some(ShardModel {
-                    docs,
-                    ..ShardModel::of(&description, mix(self.seed, u64::from(node)))
-                })
+                ShardModel { docs, ..ShardModel::of(&description, mix(self.seed, node as u64)) }
             }
             File::Extra(at) => {
-                let bytes = self.extra.get(at)?.as_ref()?.bytes;
                 let description = Database { bloat: 2.0, ..Database::new("left") };
-                let docs = bytes / 2_000;
-                Some(ShardModel { docs, ..ShardModel::of(&description, mix(self.seed, at as u64)) })
+                let docs = self.extra[at].bytes / 2_000;
+                ShardModel { docs, ..ShardModel::of(&description, mix(self.seed, at as u64)) }
             }
         }
     }
@@ -270,67 +265,69 @@ impl World {
     /// The number of writes to a file until `at`.
     pub(super) fn writes(&self, file: File, at: Duration) -> u64 {
         let File::Copy { db, range, .. } = file else { return 0 };
-        let Some(description) = self.catalog.description(db) else { return 0 };
+        let description = self.catalog.description(db);
         let own = if description.writes_per_second > 0.0 {
-            self.rhythm(db, range, description)
-                .writes(at.saturating_sub(self.catalog.created_after(db)))
+            self.rhythm(db, range).writes(at.saturating_sub(self.catalog.created_after(db)))
         } else {
             0
         };
-        let written = self.written.get(&db).map_or(0, |written| {
-            written
-                .iter()
-                .take_while(|(when, _)| *when <= at)
-                .map(|(_, count)| share(*count, description.q, range))
-                .sum()
-        });
-        own.saturating_add(written)
+        let written = self.written.get(&db).into_iter().flatten();
+        let written = written.take_while(|(when, _)| *when <= at);
+        written.fold(own, |sum, (_, count)| sum.saturating_add(share(*count, description.q, range)))
     }
 
     /// The write pattern of a range.
-    pub(super) fn rhythm(&self, db: Db, range: u32, description: &Database) -> WritePattern {
+    pub(super) fn rhythm(&self, db: Db, range: u32) -> WritePattern {
         let key = mix(self.catalog.key(db), u64::from(range).wrapping_add(1 << 32));
+        let description = self.catalog.description(db);
         WritePattern::new(key, description.writes_per_second / f64::from(description.q))
     }
 
     /// The document counts of a file at `at`.
-    pub(super) fn held_at(&self, file: File, at: Duration) -> Option<DocCounts> {
-        Some(self.stock(file)?.doc_counts(self.writes(file, at)))
+    pub(super) fn held_at(&self, file: File, at: Duration) -> DocCounts {
+        self.stock(file).doc_counts(self.writes(file, at))
+    }
+
+    /// The present document counts of a file.
+    pub(super) fn held(&self, file: File) -> DocCounts {
+        self.held_at(file, self.now)
+    }
+
+    fn swap_of(&self, file: File) -> Option<Compacted> {
+        self.changed.get(&file).and_then(|changes| changes.swap)
     }
 
     /// The current sizes of a file.
-    pub(super) fn sizes_of(&self, file: File) -> Option<Sizes> {
-        let stock = self.stock(file)?;
-        let held = stock.doc_counts(self.writes(file, self.now));
-        Some(stock.sizes(held, self.changed.get(&file).and_then(|touched| touched.swap)))
+    pub(super) fn sizes_of(&self, file: File) -> Sizes {
+        self.stock(file).sizes(self.held(file), self.swap_of(file))
     }
 
     /// The actual state of one shard copy or node-local database; `None`: no such file.
     #[must_use]
     pub fn shard(&self, node: &str, file: &str) -> Option<ShardInfo> {
         let found = self.file(self.node_position(node)?, file)?;
-        self.info_of(found, file.to_owned())
+        Some(self.info_of(found, file.to_owned()))
     }
 
-    pub(super) fn info_of(&self, file: File, name: String) -> Option<ShardInfo> {
-        let stock = self.stock(file)?;
+    pub(super) fn info_of(&self, file: File, name: String) -> ShardInfo {
+        let stock = self.stock(file);
         let held = stock.doc_counts(self.writes(file, self.now));
-        let swap = self.changed.get(&file).and_then(|FileChanges { swap, .. }| *swap);
+        let swap = self.swap_of(file);
         let opened = match file {
             File::Copy { db, .. } => self.catalog.created(db),
             File::Local { .. } | File::Extra(_) => self.config.created.unix(),
         };
-        Some(ShardInfo {
+        ShardInfo {
             name,
             doc_count: held.docs,
             doc_del_count: held.deleted,
             update_seq: held.seq,
             compacted_seq: swap.map_or_else(|| stock.compacted_at_start(), |swap| swap.seq),
-            compact_running: self.compacting(file),
+            compact_running: self.compacting(file, JobKind::Shard),
             sizes: stock.sizes(held, swap),
             opened: opened.saturating_mul(1_000_000).saturating_add(stock.copy % 1_000_000),
             uuid: u128::from(stock.copy) << 64 | u128::from(mix(stock.copy, 5)),
-        })
+        }
     }
 }
 

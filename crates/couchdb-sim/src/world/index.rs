@@ -1,6 +1,6 @@
-//! View indexes: how far they are built, and their sizes.
+//! View and search indexes: how far they are built, and the sizes of views.
 
-use super::{Sizes, ViewInfo, World, files::File};
+use super::{FileChanges, Sizes, ViewInfo, World, files::File, jobs::JobKind};
 use crate::{
     catalog::Db,
     config::{Database, Design},
@@ -9,11 +9,35 @@ use crate::{
 };
 use std::time::Duration;
 
-/// How often CouchDB updates an index that it keeps built.
-pub(super) const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
+/// How often CouchDB updates an index that it keeps built, in seconds.
+const REFRESH_SECONDS: u64 = 5;
 
 /// Languages with a query server.
-pub(super) const QUERY_SERVER_LANGUAGES: [&str; 3] = ["javascript", "query", "erlang"];
+const QUERY_SERVER_LANGUAGES: [&str; 3] = ["javascript", "query", "erlang"];
+
+/// An index of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Index {
+    /// The view index of the design document at this position.
+    View(usize),
+    /// A search index: the position of its design document, and its own position there.
+    Search(usize, usize),
+}
+
+impl Index {
+    /// The position of its design document.
+    pub(super) const fn design(self) -> usize {
+        match self {
+            Self::View(design) | Self::Search(design, _) => design,
+        }
+    }
+
+    /// Whether CouchDB can build it.
+    fn is_buildable(self, design: &Design) -> bool {
+        let is_defined = matches!(self, Self::Search(..)) || !design.views.is_empty();
+        is_defined && QUERY_SERVER_LANGUAGES.contains(&design.language.as_str())
+    }
+}
 
 /// How far an index is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,20 +48,8 @@ pub(super) enum BuildState {
     To(u64),
 }
 
-/// One index file: how far it is built, and its state after the last compaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct IndexState {
-    pub(super) built: BuildState,
-    pub(super) start: CompactedView,
-}
-
-/// Whether CouchDB can build its index.
-fn is_buildable(design: &Design) -> bool {
-    QUERY_SERVER_LANGUAGES.contains(&design.language.as_str()) && !design.views.is_empty()
-}
-
 /// The position of the first design document with the same index.
-pub(super) fn index_place(description: &Database, name: &str) -> Option<usize> {
+pub(super) fn view_place(description: &Database, name: &str) -> Option<usize> {
     let named = description.designs.iter().find(|design| design.name == name)?;
     description.designs.iter().position(|design| {
         (&design.language, &design.views, design.reduces)
@@ -45,68 +57,73 @@ pub(super) fn index_place(description: &Database, name: &str) -> Option<usize> {
     })
 }
 
-/// The positions of a database's indexes, one for each signature.
-pub(super) fn index_places(description: &Database) -> impl Iterator<Item = usize> + '_ {
-    description.designs.iter().enumerate().filter_map(|(place, design)| {
-        (is_buildable(design) && index_place(description, &design.name) == Some(place))
-            .then_some(place)
-    })
-}
-
 impl World {
-    /// The state of an index file.
-    pub(super) fn index_state(&self, file: File, place: usize) -> Option<IndexState> {
-        let touched = self.changed.get(&file).and_then(|touched| touched.indexes.get(&place));
-        if let Some(state) = touched {
-            return Some(*state);
-        }
-        let design = self.design(file, place)?;
-        let stock = self.stock(file)?;
-        let held = stock.doc_counts(0);
-        let seq = times(held.seq, design.built);
-        let file_bytes = match seq {
-            0 => EMPTY_VIEW,
-            _ => times(view_active(design, held, seq), design.bloat),
-        };
-        let built = match () {
-            () if !is_buildable(design) => BuildState::To(0),
-            () if design.built >= 1.0 && design.autoupdate => BuildState::Follows,
-            () => BuildState::To(seq),
-        };
-        let start = CompactedView { seq, file: file_bytes.max(EMPTY_VIEW) };
-        Some(IndexState { built, start })
+    /// The position of the first design document with the same index as this one.
+    pub(super) fn view_place(&self, file: File, ddoc: &str) -> Option<usize> {
+        let File::Copy { db, .. } = file else { return None };
+        view_place(self.catalog.description(db), ddoc)
     }
 
     pub(super) fn design(&self, file: File, place: usize) -> Option<&Design> {
         let File::Copy { db, .. } = file else { return None };
-        self.catalog.description(db)?.designs.get(place)
+        self.catalog.description(db).designs.get(place)
+    }
+
+    /// How far an index is built, apart from a running build.
+    pub(super) fn build_state(&self, file: File, index: Index) -> Option<BuildState> {
+        let changed = self.changed.get(&file).and_then(|changes| changes.built.get(&index));
+        if let Some(state) = changed {
+            return Some(*state);
+        }
+        let design = self.design(file, index.design())?;
+        let built = match index {
+            Index::View(_) if !index.is_buildable(design) => 0.0,
+            Index::View(_) => design.built,
+            Index::Search(_, at) => design.searches.get(at)?.built,
+        };
+        Some(if built >= 1.0 && design.autoupdate {
+            BuildState::Follows
+        } else {
+            BuildState::To(times(self.stock(file).seq_at_start(), built))
+        })
+    }
+
+    /// A view index after its last compaction, or at the start.
+    fn compacted_view(&self, file: File, place: usize) -> Option<CompactedView> {
+        let changed = self.changed.get(&file).and_then(|changes| changes.compacted.get(&place));
+        if let Some(compacted) = changed {
+            return Some(*compacted);
+        }
+        let design = self.design(file, place)?;
+        let held = self.stock(file).doc_counts(0);
+        let seq = times(held.seq, design.built);
+        let file = times(view_active(design, held, seq), design.bloat).max(EMPTY_VIEW);
+        Some(CompactedView { seq, file })
     }
 
     /// The sequence to which an index is built, including a running build.
-    pub(super) fn index_seq(&self, file: File, place: usize, held: DocCounts) -> u64 {
-        if let Some(seq) = self.building_to(file, place) {
+    pub(super) fn index_seq(&self, file: File, index: Index, held: DocCounts) -> u64 {
+        if let Some(seq) = self.building_to(file, index) {
             return seq.min(held.seq);
         }
-        match self.index_state(file, place).map(|state| state.built) {
+        match self.build_state(file, index) {
             Some(BuildState::Follows) => {
-                let rest = self.now.as_nanos() % REFRESH_INTERVAL.as_nanos();
-                let rest = Duration::from_nanos(u64::try_from(rest).unwrap_or(0));
-                let at = self.now.saturating_sub(rest);
-                self.held_at(file, at).map_or(0, |then| then.seq)
+                let refreshed = self.now.as_secs() / REFRESH_SECONDS * REFRESH_SECONDS;
+                self.held_at(file, Duration::from_secs(refreshed)).seq
             }
             Some(BuildState::To(seq)) => seq.min(held.seq),
             None => 0,
         }
     }
 
-    /// The current sizes of an index file.
-    pub(super) fn index_sizes(&self, file: File, place: usize) -> Option<Sizes> {
-        let seq = self.index_seq(file, place, self.held_at(file, self.now)?);
-        let state = self.index_state(file, place)?;
+    /// The current sizes of a view index.
+    pub(super) fn view_sizes(&self, file: File, place: usize) -> Option<Sizes> {
+        let seq = self.index_seq(file, Index::View(place), self.held(file));
         // Later writes are not indexed yet.
-        let stock = self.stock(file)?;
+        let stock = self.stock(file);
         let indexed = stock.doc_counts(seq.saturating_sub(stock.seq_at_start()));
-        Some(view_sizes(self.design(file, place)?, indexed, seq, state.start))
+        let compacted = self.compacted_view(file, place)?;
+        Some(view_sizes(self.design(file, place)?, indexed, seq, compacted))
     }
 
     /// The actual state of a design document's index on one copy, of any range; `None`: no such
@@ -118,18 +135,18 @@ impl World {
 
     pub(super) fn view_of(&self, file: File, ddoc: &str) -> Option<ViewInfo> {
         let File::Copy { db, .. } = file else { return None };
-        let place = index_place(self.catalog.description(db)?, ddoc)?;
+        let place = self.view_place(file, ddoc)?;
         let design = self.design(file, place)?;
-        let held = self.held_at(file, self.now)?;
-        let update_seq = self.index_seq(file, place, held);
+        let held = self.held(file);
+        let update_seq = self.index_seq(file, Index::View(place), held);
         Some(ViewInfo {
-            signature: self.catalog.signature(db, place)?,
+            signature: *self.catalog.signatures(db).get(place)?,
             language: design.language.clone(),
-            sizes: self.index_sizes(file, place)?,
+            sizes: self.view_sizes(file, place)?,
             update_seq,
             pending: held.seq.saturating_sub(update_seq),
-            updater_running: self.building_to(file, place).is_some(),
-            compact_running: self.compacting_index(file, place),
+            updater_running: self.building_to(file, Index::View(place)).is_some(),
+            compact_running: self.compacting(file, JobKind::View(place)),
             collators: design.collators.clone(),
         })
     }
@@ -137,15 +154,8 @@ impl World {
     /// Bytes of stale index files of a shard copy.
     pub(super) fn stale_of(&self, file: File) -> u64 {
         let File::Copy { db, .. } = file else { return 0 };
-        let touched = self.changed.get(&file).and_then(|touched| touched.stale);
-        touched.or_else(|| Some(self.catalog.description(db)?.stale_index_bytes)).unwrap_or(0)
-    }
-
-    /// Bytes of stale index files of a database, on all nodes.
-    #[must_use]
-    pub fn stale_index_bytes(&self, db: &str) -> Option<u64> {
-        let db = self.catalog.find(db)?;
-        Some(self.copies_of(db).into_iter().map(|file| self.stale_of(file)).sum())
+        let changed = self.changed.get(&file).and_then(|changes| changes.stale);
+        changed.unwrap_or_else(|| self.catalog.description(db).stale_index_bytes)
     }
 
     /// Deletes the stale index files of a database on all running nodes.
@@ -156,27 +166,27 @@ impl World {
         }
     }
 
-    pub(super) fn clean_up_file(&mut self, file: File) {
-        let up = file.node().is_some_and(|node| self.is_up(node));
+    fn clean_up_file(&mut self, file: File) {
         let stale = self.stale_of(file);
-        if up && stale > 0 {
+        if self.is_up(self.node_of(file)) && stale > 0 {
             self.discard(file, stale);
             self.changed.entry(file).or_default().stale = Some(0);
+        }
+    }
+
+    /// Deletes the stale index files of one copy.
+    pub(crate) fn clean_up_at(&mut self, node: &str, file: &str) {
+        if let Some(file) = self.node_position(node).and_then(|node| self.file(node, file)) {
+            self.clean_up_file(file);
         }
     }
 
     /// Adds a design document, or replaces the one of the same name. An index without any design
     /// document remains on disk as a stale file.
     pub fn put_design(&mut self, db: &str, design: Design) {
-        let Some(db) = self.catalog.find(db) else { return };
         // All members of a fleet share their design documents.
-        if matches!(db, Db::Member { .. }) {
-            return;
-        }
-        let Some(old) = self.catalog.description(db).map(|description| description.designs.clone())
-        else {
-            return;
-        };
+        let Some(db @ Db::Named(_)) = self.catalog.find(db) else { return };
+        let old = self.catalog.description(db).designs.clone();
         let mut new = old.clone();
         match new.iter_mut().find(|known| known.name == design.name) {
             Some(known) => *known = design,
@@ -191,51 +201,58 @@ impl World {
 
     /// Keeps the indexes of one copy that the new design documents still define.
     fn replace_indexes(&mut self, file: File, old: &[Design], new: &[Design]) {
-        let mut kept = std::collections::BTreeMap::new();
+        let place_of = |design: &Design, among: &[Design]| {
+            among.iter().position(|other| signature_of(other) == signature_of(design))
+        };
+        let mut changes = FileChanges::default();
         let mut stale = self.stale_of(file);
         for (place, design) in old.iter().enumerate() {
-            let first = old.iter().position(|other| signature_of(other) == signature_of(design));
-            if first != Some(place) {
-                continue;
-            }
-            match new.iter().position(|other| signature_of(other) == signature_of(design)) {
-                Some(now) => kept.extend(self.index_state(file, place).map(|state| (now, state))),
-                None => stale += self.index_sizes(file, place).map_or(0, |sizes| sizes.file),
+            if place_of(design, old) == Some(place) && place_of(design, new).is_none() {
+                stale += self.view_sizes(file, place).map_or(0, |sizes| sizes.file);
             }
         }
         for (place, design) in new.iter().enumerate() {
-            let known = old.iter().any(|other| signature_of(other) == signature_of(design));
-            if !known {
-                let start = CompactedView { seq: 0, file: EMPTY_VIEW };
-                kept.entry(place).or_insert(IndexState { built: BuildState::To(0), start });
+            let before = place_of(design, old);
+            let built = before.and_then(|before| self.build_state(file, Index::View(before)));
+            changes.built.insert(Index::View(place), built.unwrap_or(BuildState::To(0)));
+            let compacted = before.and_then(|before| self.compacted_view(file, before));
+            let empty = CompactedView { seq: 0, file: EMPTY_VIEW };
+            changes.compacted.insert(place, compacted.unwrap_or(empty));
+            for (at, search) in design.searches.iter().enumerate() {
+                let before = self.search_place(file, (search.engine, &design.name, &search.name));
+                let built = before.and_then(|before| self.build_state(file, before));
+                let built = built.unwrap_or(BuildState::To(0));
+                changes.built.insert(Index::Search(place, at), built);
             }
         }
-        self.drop_jobs(|key| key.file == file && key.is_index());
-        let searches = self.carried_searches(file, old, new);
-        let touched = self.changed.entry(file).or_default();
-        touched.searches = searches;
-        touched.indexes = kept;
-        touched.stale = Some(stale);
+        self.drop_jobs(|key| key.file == file && key.kind != JobKind::Shard);
+        let before = self.changed.remove(&file).unwrap_or_default();
+        let FileChanges { built, compacted, .. } = changes;
+        self.changed.insert(file, FileChanges { built, compacted, stale: Some(stale), ..before });
     }
 
     /// Starts to build each copy of a design document's index that is out of date, on running
     /// nodes.
     pub fn build(&mut self, db: &str, ddoc: &str) {
         let Some(db) = self.catalog.find(db) else { return };
-        let place = self.catalog.description(db).and_then(|description| {
-            let place = index_place(description, ddoc)?;
-            description.designs.get(place).is_some_and(is_buildable).then_some(place)
-        });
-        let Some(place) = place else { return };
-        for file in self.copies_of(db) {
-            self.start_build(file, place);
+        let description = self.catalog.description(db);
+        let Some(place) = view_place(description, ddoc) else { return };
+        self.start_builds_of(db, Index::View(place));
+    }
+
+    /// Starts to build each copy of an index that is out of date, on running nodes.
+    pub(super) fn start_builds_of(&mut self, db: Db, index: Index) {
+        if index.is_buildable(&self.catalog.description(db).designs[index.design()]) {
+            self.start_builds(self.copies_of(db), index);
         }
     }
 
-    /// The positions of a database's indexes.
-    pub(super) fn indexes(&self, db: Db) -> Vec<usize> {
-        self.catalog
-            .description(db)
-            .map_or_else(Vec::new, |description| index_places(description).collect())
+    /// The positions of a database's view indexes, one for each signature.
+    pub(super) fn views_of(&self, db: Db) -> impl Iterator<Item = usize> + '_ {
+        let description = self.catalog.description(db);
+        description.designs.iter().enumerate().filter_map(|(place, design)| {
+            let is_first = view_place(description, &design.name) == Some(place);
+            (Index::View(place).is_buildable(design) && is_first).then_some(place)
+        })
     }
 }

@@ -152,20 +152,3 @@ pub struct Task {
     /// When it last reported progress, since the start of the world.
     pub updated: Duration,
 }
-
-/// Why a compaction cannot start.
-#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
-pub enum StartError {
-    /// There is no such node.
-    #[error("no such node")]
-    NoNode,
-    /// The node is down.
-    #[error("the node is down")]
-    NodeDown,
-    /// The node has no such file.
-    #[error("the node has no such shard file")]
-    NoFile,
-    /// The database has no such design document.
-    #[error("no such design document")]
-    NoDesign,
-}

@@ -36,13 +36,10 @@ impl NodeState {
             ("couchdb", "max_dbs_open", "500"),
             ("smoosh", "state_dir", "/opt/couchdb/data"),
         ] {
-            settings
-                .entry(section.to_owned())
-                .or_default()
-                .insert(key.to_owned(), value.to_owned());
+            insert_setting(&mut settings, section, key, value);
         }
         for (section, key, value) in node.settings.drain(..) {
-            settings.entry(section).or_default().insert(key, value);
+            insert_setting(&mut settings, &section, &key, &value);
         }
         let uuid = mix(seed, crate::catalog::key_of(&node.name));
         Self { node, up: true, stops: 0, disk_full: false, files: settings.clone(), settings, uuid }
@@ -71,34 +68,32 @@ impl World {
         self.nodes.iter().map(|state| state.node.name.clone()).collect()
     }
 
-    pub(super) fn is_up(&self, node: u32) -> bool {
-        self.nodes.get(node as usize).is_some_and(|state| state.up)
+    pub(super) fn is_up(&self, node: usize) -> bool {
+        self.nodes[node].up
     }
 
     /// Whether a node is running; `None`: no such node.
     #[must_use]
     pub fn node_up(&self, node: &str) -> Option<bool> {
-        Some(self.is_up(self.node_position(node)?))
-    }
-
-    pub(super) fn version(&self, node: u32) -> Version {
-        self.nodes.get(node as usize).map_or(DEFAULT_VERSION, |state| state.node.version)
+        Some(self.state(node)?.up)
     }
 
     /// The version of the node with this name.
     pub(crate) fn version_of(&self, node: &str) -> Version {
-        self.node_position(node).map_or(DEFAULT_VERSION, |place| self.version(place))
+        self.state(node).map_or(DEFAULT_VERSION, |state| state.node.version)
     }
 
     /// Whether clouseau is connected to a node.
     pub(crate) fn has_clouseau(&self, node: &str) -> bool {
-        let place = self.node_position(node).and_then(|place| self.nodes.get(place as usize));
-        place.is_some_and(|state| state.node.clouseau)
+        self.state(node).is_some_and(|state| state.node.clouseau)
     }
 
     pub(crate) fn node_uuid(&self, node: &str) -> u64 {
-        let place = self.node_position(node).and_then(|place| self.nodes.get(place as usize));
-        place.map_or(0, |state| state.uuid)
+        self.state(node).map_or(0, |state| state.uuid)
+    }
+
+    fn state(&self, node: &str) -> Option<&NodeState> {
+        Some(&self.nodes[self.node_position(node)?])
     }
 
     fn state_mut(&mut self, node: &str) -> Option<&mut NodeState> {
@@ -108,20 +103,14 @@ impl World {
     /// Stops a node: its jobs end without a result.
     pub fn stop_node(&mut self, node: &str) {
         let Some(place) = self.node_position(node) else { return };
-        let extra: Vec<_> = self.extra.iter().map(|extra| extra.as_ref().map(|e| e.node)).collect();
-        self.drop_jobs(|key| match key.file {
-            File::Copy { node, .. } | File::Local { node, .. } => node == place,
-            File::Extra(at) => extra.get(at).copied().flatten() == Some(place),
-        });
-        if let Some(state) = self.state_mut(node) {
-            state.up = false;
-            state.stops += 1;
-        }
+        self.drop_jobs_on(&[place]);
+        self.nodes[place].up = false;
+        self.nodes[place].stops += 1;
     }
 
     /// How often a node has stopped.
     pub(crate) fn stops(&self, node: &str) -> Option<u64> {
-        Some(self.nodes.get(self.node_position(node)? as usize)?.stops)
+        Some(self.state(node)?.stops)
     }
 
     /// Starts a node, with the settings of its files.
@@ -153,12 +142,10 @@ impl World {
         let Some(place) = self.node_position(node) else { return };
         let sharing = self.sharing(place);
         for place in &sharing {
-            if let Some(state) = self.nodes.get_mut(*place as usize) {
-                state.disk_full = on;
-            }
+            self.nodes[*place].disk_full = on;
         }
         if on {
-            self.drop_jobs(|key| key.file.node().is_some_and(|node| sharing.contains(&node)));
+            self.drop_jobs_on(&sharing);
         }
     }
 
@@ -177,7 +164,7 @@ impl World {
     /// All settings of a node; `None`: no such node.
     #[must_use]
     pub fn settings(&self, node: &str) -> Option<&BTreeMap<String, BTreeMap<String, String>>> {
-        Some(&self.nodes.get(self.node_position(node)? as usize)?.settings)
+        Some(&self.state(node)?.settings)
     }
 
     /// Changes a setting, also in the node's files; returns the old value.
@@ -214,25 +201,21 @@ impl World {
     }
 
     /// The nodes that share this node's disk, including the node itself.
-    pub(super) fn sharing(&self, node: u32) -> Vec<u32> {
-        let volume = |state: &NodeState| state.node.volume.clone();
-        let own = self.nodes.get(node as usize).and_then(volume);
+    pub(super) fn sharing(&self, node: usize) -> Vec<usize> {
+        let volume = |at: usize| self.nodes[at].node.volume.as_ref();
         let shares =
-            |at: u32, state: &NodeState| at == node || own.is_some() && volume(state) == own;
-        let places = (0..).zip(&self.nodes).filter(|(at, state)| shares(*at, state));
-        places.map(|(at, _)| at).collect()
+            |at: &usize| *at == node || volume(node).is_some() && volume(*at) == volume(node);
+        (0..self.nodes.len()).filter(shares).collect()
     }
 
     /// The size of a node's disk; `None`: unlimited.
-    fn disk_size(&self, node: u32) -> Option<u64> {
-        let first = self.sharing(node).first().copied()?;
-        self.nodes.get(first as usize)?.node.disk
+    fn disk_size(&self, node: usize) -> Option<u64> {
+        self.nodes[*self.sharing(node).first()?].node.disk
     }
 
     /// Free bytes of a node's disk; `None`: unlimited, and not computed.
-    pub(super) fn available(&self, node: u32) -> Option<u64> {
-        let state = self.nodes.get(node as usize)?;
-        if state.disk_full {
+    pub(super) fn available(&self, node: usize) -> Option<u64> {
+        if self.nodes[node].disk_full {
             return Some(0);
         }
         self.disk_size(node)?;
@@ -246,33 +229,27 @@ impl World {
         Some(self.disk_of(self.node_position(node)?))
     }
 
-    fn disk_of(&self, node: u32) -> DiskUse {
+    fn disk_of(&self, node: usize) -> DiskUse {
         let mut held = DiskUse::default();
         for node in self.sharing(node) {
             held.files = held.files.saturating_add(self.files_size(node));
             held.temporary = held.temporary.saturating_add(self.temporary(node));
             held.trash = held.trash.saturating_add(self.trash(node));
         }
-        let full = self.nodes.get(node as usize).is_some_and(|state| state.disk_full);
+        let full = self.nodes[node].disk_full;
         let capacity = if full { Some(held.used()) } else { self.disk_size(node) };
         DiskUse { capacity, ..held }
     }
 
     /// Bytes of a node's databases and indexes.
-    fn files_size(&self, node: u32) -> u64 {
-        let mut files = 0_u64;
-        let mut add = |bytes: u64| files = files.saturating_add(bytes);
-        add(self.orphan_indexes(node).map(|index| index.bytes).sum());
-        add(self.recoverable(node));
-        for file in self.files_of(node) {
-            add(self.sizes_of(file).map_or(0, |sizes| sizes.file));
-            add(self.stale_of(file));
-            if let File::Copy { db, .. } = file {
-                for place in self.indexes(db) {
-                    add(self.index_sizes(file, place).map_or(0, |sizes| sizes.file));
-                }
-            }
-        }
-        files
+    fn files_size(&self, node: usize) -> u64 {
+        let orphans = self.orphan_indexes(node).map(|index| index.bytes).sum();
+        let files = self.files_of(node).map(|file| {
+            let File::Copy { db, .. } = file else { return self.sizes_of(file).file };
+            let views = self.views_of(db).filter_map(|place| self.view_sizes(file, place));
+            let views = views.map(|sizes| sizes.file).fold(0, u64::saturating_add);
+            self.sizes_of(file).file.saturating_add(self.stale_of(file)).saturating_add(views)
+        });
+        files.fold(self.recoverable(node).saturating_add(orphans), u64::saturating_add)
     }
 }

@@ -1,6 +1,6 @@
 //! Events that occur at fixed times: deployments of design documents and killed compactions.
 
-use super::World;
+use super::{World, jobs::JobKind};
 use crate::config::Deploy;
 use std::time::Duration;
 
@@ -64,12 +64,9 @@ impl World {
     /// Kills one shard compaction, as a crash of its process does: the one with the most written
     /// bytes below the limit. The nodes take turns.
     fn kill_one(&mut self, count: u32) {
-        let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX).max(1);
-        let node = count % nodes;
-        let here = self
-            .jobs
-            .iter()
-            .filter(|(key, _)| !key.is_index() && self.node_of(key.file) == Some(node));
+        let node = count as usize % self.nodes.len();
+        let shards = self.jobs.iter().filter(|(key, _)| key.kind == JobKind::Shard);
+        let here = shards.filter(|(key, _)| self.node_of(key.file) == node);
         let written = here.map(|(key, job)| (job.temporary(key.kind, self.now), *key));
         let farthest = written.filter(|(bytes, _)| *bytes <= MAX_LEFTOVER).max_by_key(|it| it.0);
         let killed = farthest.map(|(_, key)| key);

@@ -122,42 +122,28 @@ impl World {
     fn written_databases(&self) -> Vec<(Db, u64)> {
         let half = SEQS_PER_DELAY / 2;
         let rank = |db: Db| half + key_of(&self.catalog.name(db)) % half;
-        let writes = |db: &Db| {
-            self.written.contains_key(db)
-                || self
-                    .catalog
-                    .description(*db)
-                    .is_some_and(|description| description.writes_per_second > 0.0)
-        };
-        let mut busy: Vec<(Db, u64)> =
-            self.catalog.described().filter(writes).map(|db| (db, rank(db))).collect();
-        for (fleet, members) in self.catalog.fleets() {
-            if members.template.writes_per_second > 0.0 {
-                let members = (0..members.count).map(|number| Db::Member { fleet, number });
-                busy.extend(members.map(|db| (db, rank(db))));
-            }
-        }
-        let written = self.written.keys().filter(|db| {
-            matches!(db, Db::Member { .. })
-                && self
-                    .catalog
-                    .description(**db)
-                    .is_some_and(|description| description.writes_per_second <= 0.0)
+        let is_busy = |db: Db| self.catalog.description(db).writes_per_second > 0.0;
+        let described = self.catalog.described();
+        let described = described.filter(|db| self.written.contains_key(db) || is_busy(*db));
+        let fleets = self.catalog.fleets();
+        let busy = fleets.filter(|(_, fleet)| fleet.template.writes_per_second > 0.0);
+        let members = busy.flat_map(|(fleet, members)| {
+            (0..members.count).map(move |number| Db::Member { fleet, number })
         });
-        busy.extend(written.map(|db| (*db, rank(*db))));
-        busy
+        let written = self.written.keys().copied();
+        let written = written.filter(|db| matches!(db, Db::Member { .. }) && !is_busy(*db));
+        described.chain(members).chain(written).map(|db| (db, rank(db))).collect()
     }
 
     /// When a database was last written to before now, if that was after the moment of `since`.
     fn last_write(&self, db: Db, since: u64) -> Option<Duration> {
-        let description = self.catalog.description(db)?;
         let created_after = self.catalog.created_after(db);
         let millis = |delay: u64| delay.saturating_mul(DELAY_MILLIS);
         let end = millis(delay_number(self.now));
         let first = delay_number(self.global_changes_since);
         let begin = millis((since / SEQS_PER_DELAY).saturating_add(first).saturating_sub(1));
-        let own = (0..description.q).filter_map(|range| {
-            let rhythm = self.rhythm(db, range, description);
+        let own = (0..self.catalog.ranges(db)).filter_map(|range| {
+            let rhythm = self.rhythm(db, range);
             let writes =
                 |at| rhythm.writes(Duration::from_millis(at).saturating_sub(created_after));
             let last = writes(end);

@@ -1,15 +1,15 @@
 //! The running jobs as entries of `_active_tasks`.
 
 use super::{
-    super::{Task, TaskKind, World},
+    super::{Task, TaskKind, World, index::Index},
     Job, JobKey, JobKind, NEVER,
 };
 use crate::growth::times;
 use std::time::Duration;
 
-/// The phases of a database compaction, with the completed share at the end of each.
-const PHASES: [(&str, f64); 3] =
-    [("document_copy", 0.6), ("docid_sort", 0.75), ("docid_copy", 1.0)];
+/// The phases of a database compaction, with the completed share at the begin and at the end of each.
+const PHASES: [(&str, f64, f64); 3] =
+    [("document_copy", 0.0, 0.6), ("docid_sort", 0.6, 0.75), ("docid_copy", 0.75, 1.0)];
 
 impl World {
     /// The running tasks of all running nodes.
@@ -19,34 +19,32 @@ impl World {
     }
 
     fn task(&self, key: JobKey, job: &Job) -> Option<Task> {
-        let node = self.nodes.get(self.node_of(key.file)? as usize)?.node.name.clone();
         let done = job.done(self.now);
-        let (kind, total_changes, part) = match key.kind {
+        let mut total_changes = job.changes;
+        let mut part = done;
+        let kind = match key.kind {
             JobKind::Shard => {
-                let at = PHASES.iter().position(|(_, end)| done < *end).unwrap_or(PHASES.len() - 1);
-                let (phase, end) = *PHASES.get(at)?;
-                let begin = at.checked_sub(1).and_then(|at| PHASES.get(at)).map_or(0.0, |p| p.1);
+                let at = PHASES.iter().position(|(_, _, end)| done < *end);
+                let (phase, begin, end) = PHASES[at.unwrap_or(PHASES.len() - 1)];
+                part = (done - begin) / (end - begin);
                 // The sort counts each merge over all documents.
-                let merges = if at == 1 { 1 + job.changes / 100_000 } else { 1 };
-                let total = job.changes.saturating_mul(merges);
-                (TaskKind::Database { phase }, total, (done - begin) / (end - begin))
+                let merges = if at == Some(1) { 1 + job.changes / 100_000 } else { 1 };
+                total_changes = job.changes.saturating_mul(merges);
+                TaskKind::Database { phase }
             }
-            JobKind::Index(_) => {
-                let ids = done < 0.3;
-                let (phase, view) = if ids { ("ids", None) } else { ("view", Some(0)) };
-                (TaskKind::View { ddoc: self.ddoc_of(key)?, phase, view }, job.changes, done)
+            JobKind::View(_) => {
+                let (phase, view) = if done < 0.3 { ("ids", None) } else { ("view", Some(0)) };
+                TaskKind::View { ddoc: self.ddoc_of(key)?, phase, view }
             }
-            JobKind::Build(_) => {
-                (TaskKind::Indexer { ddoc: self.ddoc_of(key)? }, job.changes, done)
-            }
-            JobKind::Search(..) => {
-                let index = self.search_of(key)?.name.clone();
-                (TaskKind::Search { ddoc: self.ddoc_of(key)?, index }, job.changes, done)
-            }
+            JobKind::Build(Index::View(_)) => TaskKind::Indexer { ddoc: self.ddoc_of(key)? },
+            JobKind::Build(Index::Search(design, at)) => TaskKind::Search {
+                ddoc: self.ddoc_of(key)?,
+                index: self.design(key.file, design)?.searches.get(at)?.name.clone(),
+            },
         };
         Some(Task {
-            node,
-            shard: self.name_of(key.file)?,
+            node: self.nodes[self.node_of(key.file)].node.name.clone(),
+            shard: self.name_of(key.file),
             kind,
             process: job.process,
             changes_done: times(total_changes, part.clamp(0.0, 1.0)),
