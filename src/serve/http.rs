@@ -21,6 +21,7 @@ mod peer;
 mod preflight;
 mod probes;
 mod query;
+mod route;
 mod scorecard;
 mod sd;
 mod serve;
@@ -33,83 +34,94 @@ mod what_if;
 pub(crate) use what_if::smoosh_channels;
 
 pub use metrics::families;
-pub use openapi::document as openapi;
 pub use orders::Command;
 pub use serve::{ConnectionLimits, listen, serve, serve_socket};
 pub use socket::{AdminSocket, SocketError};
 pub use state::{Allow, AppState, ConfigStatus, ProcessInfo};
 pub use web::WebAccess;
 
-use crate::{serve::report::orders::OrderName, tasks::unwrap_join, text::Label as _};
+use crate::tasks::unwrap_join;
 use axum::{
     Extension, Router,
-    http::StatusCode,
+    http::{StatusCode, Uri},
     middleware,
     response::{IntoResponse, Response},
-    routing::{any, get, post},
+    routing::{any, get},
 };
 use guard::ConcurrencyLimit;
+use route::{Operation, Route};
+use serde_json::Value;
 use tokio::task::JoinError;
-
-/// The maximum number of concurrent scrapes, as in Prometheus's own exporters. An additional one
-/// displaces a client that does not read, or gets 503.
-const SCRAPES: usize = 40;
 
 /// The maximum number of API responses computed at a time: each may sort a million targets.
 const ANSWERS: usize = 4;
 
-/// The routes.
+/// The prefix of the JSON API.
+const API: &str = "/api/v1";
+
+/// Every route that the OpenAPI document describes, with those who answer there.
+fn routes(turns: &ConcurrencyLimit, forecasts: &what_if::Turns) -> Vec<Route> {
+    let mut all: Vec<Route> = [
+        api::routes(),
+        facts::routes(),
+        what_if::routes(forecasts.clone()),
+        scorecard::routes(),
+        advice::routes(),
+        preflight::routes(),
+        api::journal::routes(),
+        backup::routes(),
+        admin::routes(),
+        console::first_page_route(turns.clone()),
+        docs::routes(),
+        metrics::routes(),
+        sd::routes(),
+        updates::routes(),
+        probes::routes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    all.push(openapi::route(all.iter().map(|route| route.operation.clone()).collect()));
+    all
+}
+
+/// The OpenAPI document of a service with these channels.
+#[must_use]
+pub fn openapi(channels: &[&str]) -> Value {
+    let routes = routes(&ConcurrencyLimit::new(ANSWERS), &what_if::Turns::default());
+    let operations: Vec<Operation> = routes.into_iter().map(|route| route.operation).collect();
+    openapi::document(&operations, channels)
+}
+
+/// The router of all routes.
 pub fn router(state: AppState) -> Router {
     let web = state.web.clone();
     let turns = ConcurrencyLimit::new(ANSWERS);
     let forecasts = what_if::Turns::default();
-    let orders = OrderName::each().fold(Router::new(), |router, order| {
-        router.route(&["/", order.label()].concat(), admin::route(order))
-    });
-    let api = orders
-        .route("/status", get(api::status))
-        .route("/space", get(api::space))
-        .route("/targets", get(api::targets))
-        .route("/facts", get(facts::facts))
-        .route("/queue", get(api::queue))
-        .route("/plan", get(api::plan))
-        .route("/jobs", get(api::jobs))
-        .route("/explain", get(api::explain))
-        .route("/what-if", post(what_if::what_if).layer(Extension(forecasts.clone())))
-        .route("/scorecard", get(scorecard::scorecard))
-        .route("/advice", get(advice::advice))
-        .route("/usage", get(advice::usage))
-        .route("/preflight", preflight::route())
-        .route("/history", get(api::history))
-        .route("/history/hours", get(api::hours))
-        .route("/events", get(api::events))
-        .route("/config", get(api::config))
-        .route("/permissions", get(admin::permissions))
-        .route("/backup", get(backup::backup))
-        .route("/openapi.json", openapi::route())
+    let routes = routes(&turns, &forecasts);
+    let operations: Vec<Operation> = routes.iter().map(|it| it.operation.clone()).collect();
+    let known = api::known_routes(&operations);
+    let (mut api, mut all) = (Router::new(), Router::new());
+    for Route { handler, operation } in routes {
+        match operation.path.strip_prefix(API) {
+            Some(path) => api = api.route(path, handler),
+            None => all = all.route(operation.path, handler),
+        }
+    }
+    let no_route = async move |uri: Uri| api::no_route(&uri, &known);
+    let api = api
         .layer(Extension(turns.clone()))
-        .fallback(api::not_found)
+        .fallback(no_route.clone())
         .method_not_allowed_fallback(api::wrong_method);
     let pages = console::routes(turns, forecasts, console::LivePages::default())
-        .route("/docs", get(docs::with_slash))
-        .route("/docs/", get(docs::first_page))
-        .route("/docs/{page}", get(docs::one_page))
         .layer(middleware::from_fn(compression::compress));
-    Router::new()
-        .merge(pages)
-        .route("/docs/images/{image}", get(docs::image))
-        .route("/metrics", get(metrics::metrics).layer(Extension(metrics::Scrapes::new(SCRAPES))))
-        .route("/sd", get(sd::discovery))
-        .route("/_db_updates", any(updates::updates))
-        .route("/-/healthy", get(probes::healthy))
-        .route("/-/ready", get(probes::ready))
-        .route("/-/reload", post(probes::reload))
-        .route("/-/quit", post(probes::quit))
+    all.merge(pages)
+        .route("/docs", get(docs::with_slash))
         .fallback(console::not_found)
         .method_not_allowed_fallback(probes::wrong_method)
-        .nest("/api/v1", api)
+        .nest(API, api)
         // A nested router does not match its own path with a slash at the end.
-        .route("/api/v1/", any(api::not_found))
+        .route("/api/v1/", any(no_route))
         .layer(middleware::from_fn_with_state(state.allow.clone(), guard::refuse_unknown_host))
         .layer(middleware::map_response(guard::add_security_headers))
         .layer(middleware::from_fn_with_state(web, web::authenticate))

@@ -8,6 +8,7 @@ use super::{
     guard::{self, ConcurrencyLimit, OrderRefused, Permission},
     orders::{Action, Command, Denied, Order},
     query::NoQuery,
+    route::Route,
     state::AppState,
 };
 use crate::{
@@ -20,9 +21,9 @@ use crate::{
     serve::report::{
         self, Conflict, Found,
         orders::{
-            CompactOrder, FlushOrder, MuteOrder, OrderAnswer, OrderName, OrderPermission,
-            OrderRequest, Permissions, ReleaseOrder, RescanOrder, ResumeOrder, SuspendOrder,
-            UnmuteOrder,
+            CompactOrder, Compacting, FlushOrder, Flushed, MuteOrder, Muted, OrderAnswer,
+            OrderName, OrderPermission, OrderRequest, Permissions, ReleaseOrder, Released,
+            RescanOrder, Rescanning, ResumeOrder, Resumed, SuspendOrder, Suspended, UnmuteOrder,
         },
     },
     table::TargetIx,
@@ -33,14 +34,92 @@ use axum::{
     body::{Bytes, to_bytes},
     extract::{Request, State},
     response::{IntoResponse as _, Response},
-    routing::{MethodRouter, post},
+    routing::{MethodRouter, get, post},
 };
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use std::{fmt::Display, time::Duration};
 use tokio::{
     sync::{mpsc::error::TrySendError, oneshot},
     time,
 };
+
+/// The routes of orders.
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::order::<SuspendOrder, Suspended>(
+            "/api/v1/suspend",
+            "suspend",
+            order_route(OrderName::Suspend),
+            "Start nothing in a scope until it is resumed.",
+            json!({ "scope": "node:couchdb@couch-a", "why": "its disk is being replaced" }),
+        )
+        .detail("Returns `since`, `by`, `why`, `already`, and how many compactions are still `running` there."),
+        Route::order::<ResumeOrder, Resumed>(
+            "/api/v1/resume",
+            "resume",
+            order_route(OrderName::Resume),
+            "Take suspensions back.",
+            json!({ "scope": "all" }),
+        )
+        .detail("Returns what was `lifted` and what is `remaining`."),
+        Route::order::<CompactOrder, Compacting>(
+            "/api/v1/compact",
+            "compact",
+            order_route(OrderName::Compact),
+            "Compact one target now, before all others.",
+            json!({ "target": "orders/_design/reports", "force": false }),
+        )
+        .detail("Returns the `requests` that will be sent; if it does not start at once, what it `waits` for (`refusal`, `why`), and `until` when at most."),
+        Route::order::<ReleaseOrder, Released>(
+            "/api/v1/release",
+            "release",
+            order_route(OrderName::Release),
+            "Take targets out of quarantine.",
+            json!({ "all": true }),
+        )
+        .detail("Returns those `targets`."),
+        Route::order::<RescanOrder, Rescanning>(
+            "/api/v1/rescan",
+            "rescan",
+            order_route(OrderName::Rescan),
+            "Begin a sweep now.",
+            json!({}),
+        )
+        .detail("Returns whether it `begins` at once, or after the running one."),
+        Route::order::<FlushOrder, Flushed>(
+            "/api/v1/flush",
+            "flush",
+            order_route(OrderName::Flush),
+            "Empty queues.",
+            json!({ "channel": "ratio_dbs" }),
+        )
+        .detail("Returns how many `targets` were removed."),
+        Route::order::<MuteOrder, Muted>(
+            "/api/v1/advice/mute",
+            "muteAdvice",
+            order_route(OrderName::Mute),
+            "Count advice no more, for a time.",
+            json!({ "code": "orphan_shards", "for": "30d", "why": "archived in December" }),
+        )
+        .detail("Returns the mute. Without `subject`, everything of the code is muted."),
+        Route::order::<UnmuteOrder, Muted>(
+            "/api/v1/advice/unmute",
+            "unmuteAdvice",
+            order_route(OrderName::Unmute),
+            "Count muted advice again.",
+            json!({ "code": "orphan_shards" }),
+        )
+        .detail("Returns `muted`, which is null."),
+        Route::read::<NoQuery, Permissions>(
+            "/api/v1/permissions",
+            "permissions",
+            get(permissions),
+            "Which orders the sender of this request may give.",
+        )
+        .detail("Each order with why it would be refused, and what to set (`refused`); null where it is allowed."),
+    ]
+}
 
 /// The maximum size of an order's body, in bytes.
 const MAX_BODY: usize = 1 << 16;
@@ -63,8 +142,7 @@ const MUTE_FOR: Duration = Duration::from_secs(30 * 86_400);
 /// The longest time for which it may be muted: what nobody wants to hear for longer has another threshold.
 const MAX_MUTE: Duration = Duration::from_secs(2 * 365 * 86_400);
 
-/// The route of an order.
-pub(super) fn route(name: OrderName) -> MethodRouter<AppState> {
+fn order_route(name: OrderName) -> MethodRouter<AppState> {
     post(async move |State(state): State<AppState>, turns: Extension<_>, request: Request| {
         match order(&state, turns.0, name, request).await {
             Ok(answer) => success(&answer),

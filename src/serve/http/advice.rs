@@ -4,6 +4,7 @@ use super::{
     api::{ApiError, ValidQuery, in_turn, success},
     guard::ConcurrencyLimit,
     query::NoQuery,
+    route::Route,
     state::AppState,
 };
 use crate::{
@@ -14,10 +15,31 @@ use crate::{
 use axum::{
     Extension, extract,
     response::{IntoResponse as _, Response},
+    routing::get,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
+
+/// The routes.
+pub(in crate::serve::http) fn routes() -> Vec<Route> {
+    vec![
+        Route::read::<NoQuery, Advice>(
+            "/api/v1/advice",
+            "advice",
+            get(advice),
+            "What to do about the cluster, the worst and most valuable first.",
+        )
+        .detail("Each piece with what it rests on (`evidence`), what it is worth (`gain`), what to type (`remedy`), where to read on (`learn`), and since when. Of each code the most valuable twenty; `more` counts the rest. Muted pieces stay in the list and are marked. The rules are asked once a minute."),
+        Route::read::<UsageQuery, Usage>(
+            "/api/v1/usage",
+            "usage",
+            get(usage),
+            "Bytes on disk by database or by design document, the largest first.",
+        )
+        .detail("All copies of shards and all files of indexes count. By `design`, documents that share an index are one line."),
+    ]
+}
 
 /// The advice.
 pub(super) async fn advice(

@@ -2,13 +2,12 @@
 
 pub(super) mod journal;
 
-pub(super) use journal::{events, history, hours};
-
 use super::{
     answer::{self, StreamedData},
     guard::{ConcurrencyLimit, OrderRefused},
     probes,
     query::{ExplainQuery, NoQuery, PageRange, QueueQuery, TargetQuery, written},
+    route::{self, Operation, Route},
     state::AppState,
 };
 use crate::{
@@ -16,23 +15,85 @@ use crate::{
     plan::Plan,
     scan,
     serve::report::{
-        self, ConfigLine, Conflict, EntryLine, Explained, Explanations, Failed, Feeds, Found, Jobs,
-        PeerLine, Planned, Queue, Queues, ReadErrors, RefusedLine, Space, Status, Success,
-        SuspensionLine, Sweep, TakeoverLine, Target, Targets, Wanted, WholeViews,
+        self, ConfigLine, Configuration, Conflict, EntryLine, Explained, Explanations, Failed,
+        Feeds, Found, Jobs, PeerLine, Planned, Queue, Queues, ReadErrors, RefusedLine, Space,
+        Status, Success, SuspensionLine, Sweep, TakeoverLine, Target, Targets, Wanted, WholeViews,
     },
     table::TargetIx,
     tasks::unwrap_join,
-    text::Label,
+    text::{Label, listed},
 };
 use axum::{
     Extension,
     extract::{self, FromRequestParts, Query, RawQuery, rejection::QueryRejection},
     http::{HeaderValue, Method, StatusCode, Uri, header, request::Parts},
     response::{IntoResponse, Response},
+    routing::get,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::OwnedSemaphorePermit;
+
+/// The routes to what is seen and decided now.
+pub(in crate::serve::http) fn routes() -> Vec<Route> {
+    vec![
+        Route::read::<NoQuery, Status>(
+            "/api/v1/status",
+            "status",
+            get(status),
+            "What recliner is, sees, and cannot see.",
+        )
+        .detail("Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, sidecars (`peers`), what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by` whom, `why`, and all of it in a sentence (`says`)."),
+        Route::read::<NoQuery, Space>(
+            "/api/v1/space",
+            "space",
+            get(space),
+            "Bytes of the whole cluster, and what each volume holds and has left.",
+        )
+        .detail("All copies count. What compactions would free is predicted; of a volume, live, reclaimable and unused bytes are null where a node has several volumes. `full_at` is when a volume is full as its files grow now if compaction keeps up, `full_uncompacted_at` if nothing is compacted. `nodes_without_space` are the nodes whose free space is unknown. `usage` says whose bytes they are."),
+        Route::read::<TargetQuery, Targets>(
+            "/api/v1/targets",
+            "targets",
+            get(targets),
+            "Targets, filtered, sorted and paged.",
+        ),
+        Route::read::<QueueQuery, Queues>(
+            "/api/v1/queue",
+            "queue",
+            get(queue),
+            "Queues and what waits in them, the best first.",
+        )
+        .detail("Each queue with its size, capacity, reclaimable bytes and its targets. `limits` has each limit with what compactions use of it, whatever started them, each channel's `concurrency` included; `duty`, the nodes that work or rest by `limits.duty`; `windows`, for each channel, in which hours of the present week (UTC, from Monday on) it may start anything."),
+        Route::read::<QueueQuery, Planned>(
+            "/api/v1/plan",
+            "plan",
+            get(plan),
+            "What would start now, with the exact requests, and why the rest would not.",
+        )
+        .detail("For each queue, how many targets are refused for which reason; closed gates; `suspensions` as in `status`; `orders` that wait; `builds` of indexes; and, page by page, the refused targets with their reasons in a sentence."),
+        Route::read::<NoQuery, Jobs>(
+            "/api/v1/jobs",
+            "jobs",
+            get(jobs),
+            "Running compactions and index builds, whatever started them.",
+        )
+        .detail("Phase, progress, since when, when CouchDB last reported progress, bytes they may still need; and when each node was last asked."),
+        Route::read::<ExplainQuery, Explanations>(
+            "/api/v1/explain",
+            "explain",
+            get(explain),
+            "Why targets are or are not candidates.",
+        )
+        .errors(&[route::BAD, route::ABSENT, route::BUSY])
+        .detail("The targets of a name, each with `why`, a sentence; `fresh`, the rule by which its facts are fresh (`measured` or `followed`); `scores`, where it stands in each channel for its kind; `start`, what would be sent (`request`, and `url` if an address is known); `ordered`, the order that waits for it; and `part_of`, for a view's part, the view that is queued instead."),
+        Route::read::<NoQuery, Configuration>(
+            "/api/v1/config",
+            "config",
+            get(config),
+            "The configuration in force; it holds no password.",
+        ),
+    ]
+}
 
 /// When to ask again for what is on its way, in seconds.
 const SOON: HeaderValue = HeaderValue::from_static("2");
@@ -180,15 +241,28 @@ impl<Q: DeserializeOwned> FromRequestParts<AppState> for ValidQuery<Q> {
     }
 }
 
+/// The routes of the API, as part of a sentence.
+pub(super) fn known_routes(routes: &[Operation]) -> String {
+    let (mut reads, mut questions, mut orders) = (Vec::new(), Vec::new(), Vec::new());
+    for route in routes {
+        let Some(name) = route.path.strip_prefix("/api/v1/") else { continue };
+        let list = match (route.tag, route.method) {
+            ("order", _) => &mut orders,
+            (_, "post") => &mut questions,
+            _ => &mut reads,
+        };
+        list.push(name.to_owned());
+    }
+    let [reads, questions, orders] = [reads, questions, orders].map(|names| listed(&names));
+    format!("/api/v1/{reads}, the POST questions {questions}, and the POST orders {orders}")
+}
+
 /// The response to an unknown path of the API.
-pub(super) async fn not_found(uri: Uri) -> Response {
+pub(super) fn no_route(uri: &Uri, known: &str) -> Response {
     // The router removed the API's prefix from most paths.
     let path = uri.path();
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
-    ApiError::absent(format!(
-        "there is no /api/v1{path}; there are /api/v1/status, space, targets, facts, queue, plan, jobs, explain, scorecard, advice, usage, history, history/hours, events, config, permissions and backup, the POST questions what-if and preflight, and the POST orders suspend, resume, compact, release, rescan, flush, advice/mute and advice/unmute"
-    ))
-    .into_response()
+    ApiError::absent(format!("there is no /api/v1{path}; there are {known}")).into_response()
 }
 
 /// The response to a wrong method: reads accept GET and HEAD, orders POST.

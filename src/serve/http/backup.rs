@@ -6,7 +6,9 @@
 use super::{
     api::{ApiError, ValidQuery},
     guard::{self, Permission},
+    openapi::Schemas,
     query::NoQuery,
+    route::{self, Operation, Route},
     state::AppState,
 };
 use crate::{
@@ -19,9 +21,34 @@ use axum::{
     extract::{self, Request},
     http::{HeaderMap, HeaderValue, Method, header},
     response::{IntoResponse as _, Response},
+    routing::get,
 };
 use futures::stream;
+use serde_json::json;
 use std::io;
+
+/// The route.
+pub(super) fn routes() -> Vec<Route> {
+    const ERRORS: &[(u16, &str)] = &[
+        route::BAD,
+        route::FORBIDDEN,
+        (404, "This recliner keeps no journal."),
+        (409, "Another backup is in progress."),
+        (500, "The copy cannot be written; the disk may be full."),
+        route::BUSY,
+    ];
+    let file = Route::read::<NoQuery, ()>(
+        "/api/v1/backup",
+        "backup",
+        get(backup),
+        "A consistent copy of the journal, as a file.",
+    );
+    let file = file
+        .errors(ERRORS)
+        .detail("What `recliner backup` receives. 403 without `--web.enable-admin-api`, except over the Unix socket; 409 while another one is in progress. HEAD makes no copy, so it knows no length.");
+    let answers = |_: &mut Schemas| vec![("application/octet-stream", json!({}))];
+    vec![file.described(|operation| Operation { answer: "The file.", answers, ..operation })]
+}
 
 /// Sends a copy of the journal. HEAD makes none, so it does not know the length.
 pub(super) async fn backup(

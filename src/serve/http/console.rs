@@ -16,10 +16,11 @@ use super::{
         journal::{self, journal_of},
         meant, no_match, status_of,
     },
-    docs,
+    compression, docs,
     guard::{self, ConcurrencyLimit},
     probes,
     query::{EventsParameters, HistoryParameters, TargetQuery},
+    route::{self, Route},
     state::AppState,
     what_if::Turns,
 };
@@ -52,6 +53,7 @@ use axum::{
     body::Body,
     extract::{self, Query, Request},
     http::{HeaderMap, StatusCode, Uri, header},
+    middleware,
     response::{IntoResponse as _, Response},
     routing::get,
 };
@@ -75,9 +77,8 @@ const MAX_FORM: usize = 1 << 16;
 
 const WEEK: u64 = 7 * 86_400;
 
-/// The pages, by path.
-const PAGES: [&str; 13] = [
-    "/",
+/// The pages but the first, by path.
+const PAGES: [&str; 12] = [
     "/targets",
     "/target",
     "/database",
@@ -91,6 +92,15 @@ const PAGES: [&str; 13] = [
     "/status",
     "/act",
 ];
+
+/// The route of the first page; the others are for people alone.
+pub(super) fn first_page_route(turns: ConcurrencyLimit) -> Vec<Route> {
+    let first = get(show).layer(Extension(turns));
+    let first = first.layer(middleware::from_fn(compression::compress));
+    vec![Route::page("/", "page", first, "The console's first page.", &[route::BUSY]).detail(
+        "Its other pages, such as `/targets` and `/queue`, are for people and may change; programs use the routes of the API, which have all that these pages show.",
+    )]
+}
 
 /// The routes of the console.
 pub(super) fn routes(

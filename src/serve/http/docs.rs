@@ -4,7 +4,11 @@
 //! before and after. The pages are [`book`]'s. Nothing here depends on the cluster; whoever may see the
 //! page at `/` may read.
 
-use super::{guard, updates};
+use super::{
+    compression, guard,
+    route::{Kind, Operation, Route},
+    updates,
+};
 use crate::{
     book::{self, Chapter, Heading, Page},
     serve::console,
@@ -12,14 +16,59 @@ use crate::{
 use axum::{
     body::{Body, Bytes},
     http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
+    middleware,
     response::{IntoResponse, Redirect, Response},
+    routing::get,
 };
 use maud::{Markup, PreEscaped, html};
+use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     sync::{LazyLock, OnceLock},
 };
 use xxhash_rust::xxh3::xxh3_64;
+
+/// The routes to the book.
+pub(super) fn routes() -> Vec<Route> {
+    const UNCHANGED: (u16, &str) = (304, "It did not change since the answer with this ETag.");
+    const NO_PAGE: (u16, &str) = (404, "The book has nothing of this name.");
+    let compressed = || middleware::from_fn(compression::compress);
+    let (first, one) = (get(first_page).layer(compressed()), get(one_page).layer(compressed()));
+    vec![
+        Route::page("/docs/", "book", first, "The first page of the book.", &[UNCHANGED]),
+        Route::page("/docs/{page}", "bookPage", one, "A page of the book.", &[UNCHANGED, NO_PAGE])
+            .described(|operation| Operation {
+                parameters: |_| vec![in_path("page", "The name of the page.", page_names())],
+                kind: Kind::Html,
+                ..operation
+            }),
+        Route::page(
+            "/docs/images/{image}",
+            "bookImage",
+            get(image),
+            "An image of the book.",
+            &[UNCHANGED, NO_PAGE],
+        )
+        .described(|operation| Operation {
+            answer: "The image.",
+            parameters: |_| vec![in_path("image", "The name of the image.", image_names())],
+            answers: |_| {
+                let types = ["image/png", "image/svg+xml"];
+                types.map(|kind| (kind, json!({ "type": "string" }))).into()
+            },
+            ..operation
+        }),
+    ]
+}
+
+/// A part of the path that is one of these words.
+fn in_path(name: &str, description: &str, words: Vec<impl Into<Value>>) -> Value {
+    let words: Vec<Value> = words.into_iter().map(Into::into).collect();
+    json!({
+        "name": name, "in": "path", "required": true, "description": description,
+        "schema": { "type": "string", "enum": words },
+    })
+}
 
 /// Browsers keep what they got, and ask whether it is still right: another recliner may answer next.
 const CACHING: HeaderValue = HeaderValue::from_static("no-cache");

@@ -9,6 +9,7 @@ use super::{
     api::{ApiError, ValidQuery, worked_out},
     guard::ConcurrencyLimit,
     probes::unready,
+    route::Route,
     state::AppState,
 };
 use crate::{
@@ -24,11 +25,25 @@ use crate::{
 use axum::{
     Extension, extract,
     response::{IntoResponse as _, Response},
+    routing::get,
 };
 use couchdb_names::{Range, ShardName, Signature};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
+
+/// The route.
+pub(in crate::serve::http) fn routes() -> Vec<Route> {
+    vec![
+        Route::read::<FactsQuery, FactsPage>(
+            "/api/v1/facts",
+            "facts",
+            get(facts),
+            "What was read of the headers of files, for other recliners.",
+        )
+        .detail("Shard by shard and part by part, 2,000 per page; `next` is the `after` of the next page."),
+    ]
+}
 
 /// The default and the maximum number of entries per response.
 const LIMIT: usize = 2_000;

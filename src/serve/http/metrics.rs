@@ -29,6 +29,8 @@ mod smoosh;
 use super::{
     answer::in_pieces,
     guard::ConcurrencyLimit,
+    openapi::{Schemas, TEXT},
+    route::{Operation, Route},
     state::{AppState, ConfigStatus, ProcessInfo},
 };
 use crate::{
@@ -48,12 +50,14 @@ use axum::{
     extract,
     http::{HeaderMap, HeaderName, StatusCode, header},
     response::{IntoResponse, Response},
+    routing::get,
 };
 use couchdb_client::{self, CertificateEnds};
 use futures::stream;
 use metrics_text::{
     self, Encoding, Family, PieceSink, TextFormat, Writer, accepts_gzip, negotiate,
 };
+use serde_json::json;
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
     runtime::Handle,
@@ -65,6 +69,30 @@ use tokio::{
     time,
 };
 use wall_clock::Moment;
+
+/// The maximum number of concurrent scrapes, as in Prometheus's own exporters. An additional one
+/// displaces a client that does not read, or gets 503.
+const SCRAPES: usize = 40;
+
+/// The route.
+pub(super) fn routes() -> Vec<Route> {
+    let scrapes = Extension(Scrapes::new(SCRAPES));
+    let metrics = Route::plain(
+        "/metrics",
+        "metrics",
+        get(metrics).layer(scrapes),
+        "Metrics for Prometheus.",
+        &[(503, "Too many scrapes.")],
+    );
+    let metrics = metrics.detail(
+        "Prometheus text 0.0.4 or OpenMetrics 1.0, as the client accepts; gzip if the client accepts it.",
+    );
+    let answers = |_: &mut Schemas| {
+        let text = json!({ "type": "string" });
+        vec![(TEXT, text.clone()), ("application/openmetrics-text", text)]
+    };
+    vec![metrics.described(|operation| Operation { answer: "The metrics.", answers, ..operation })]
+}
 
 /// A scrape up to this many bytes is sent in one piece, with its length in the header.
 const MAX_UNCHUNKED_BYTES: usize = 256 << 10;

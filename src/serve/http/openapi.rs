@@ -1,22 +1,22 @@
 //! The OpenAPI document: every route with its parameters, bodies, responses and errors.
 //!
-//! Owns how the document is assembled. [`routes`] lists the parameters and responses of each route.
-//! The schemas are generated from the types that the server parses and sends, so that both always
+//! Owns how the document is assembled from what routes say of themselves. The schemas are generated from the types that the server parses and sends, so that both always
 //! have the same fields. The enum of channels has the active ones.
 
 mod examples;
-mod routes;
 
-use super::{answer, api::ValidQuery, query::NoQuery, state::AppState};
-use crate::plan::Plan;
-use axum::{
-    Extension,
-    body::Bytes,
-    extract,
-    response::Response,
-    routing::{MethodRouter, get},
+use super::{
+    answer,
+    api::ValidQuery,
+    query::NoQuery,
+    route::{Body, Kind, Operation, Route},
+    state::AppState,
 };
-use routes::{Body, Kind, Operation};
+use crate::{
+    plan::Plan,
+    serve::report::{CouchDbError, Failed},
+};
+use axum::{Extension, body::Bytes, extract, response::Response, routing::get};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,9 +24,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The version of OpenAPI. Its schemas are JSON Schema 2020-12 without extensions.
 const OPENAPI: &str = "3.1.0";
 
-/// `GET /api/v1/openapi.json`, with the text as it was last sent.
-pub(super) fn route() -> MethodRouter<AppState> {
-    get(openapi).layer(Extension(LastText::default()))
+/// The route to the document about these operations and itself.
+pub(super) fn route(mut operations: Vec<Operation>) -> Route {
+    let route = |handler| {
+        Route::read::<NoQuery, ()>("/api/v1/openapi.json", "openapi", handler, "This document.")
+            .described(|operation| Operation {
+                answers: |_| vec![(JSON, json!({ "type": "object" }))],
+                ..operation
+            })
+    };
+    operations.push(route(get(openapi)).operation);
+    let text = LastText { operations: operations.into(), last: Arc::default() };
+    route(get(openapi).layer(Extension(text)))
 }
 
 async fn openapi(
@@ -39,15 +48,18 @@ async fn openapi(
 }
 
 /// The document as it was last sent, and its channels.
-#[derive(Clone, Debug, Default)]
-struct LastText(Arc<Mutex<(Vec<String>, Bytes)>>);
+#[derive(Clone, Debug)]
+struct LastText {
+    operations: Arc<[Operation]>,
+    last: Arc<Mutex<(Vec<String>, Bytes)>>,
+}
 
 impl LastText {
     fn of(&self, channels: &[&str]) -> Bytes {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.1.is_empty() || last.0 != channels {
             let names = channels.iter().map(|name| (*name).to_owned()).collect();
-            *last = (names, answer::text(&document(channels)).into());
+            *last = (names, answer::text(&document(&self.operations, channels)).into());
         }
         last.1.clone()
     }
@@ -57,12 +69,11 @@ fn channels(plan: &Plan) -> Vec<&str> {
     plan.channels.list.iter().map(|channel| &*channel.name).collect()
 }
 
-/// The document for a service with these channels.
-#[must_use]
-pub fn document(channels: &[&str]) -> Value {
+/// The document about these operations of a service with these channels.
+pub(super) fn document(operations: &[Operation], channels: &[&str]) -> Value {
     let mut schemas = Schemas::new();
     let mut paths = Map::new();
-    for operation in routes::all() {
+    for operation in operations {
         let described = operation.described(&mut schemas, channels);
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         path[operation.method] = described;
@@ -97,7 +108,7 @@ pub fn document(channels: &[&str]) -> Value {
 
 /// Schemas of requests and of responses: a field with a default is optional in an order and always
 /// present in a response.
-struct Schemas {
+pub(super) struct Schemas {
     read: SchemaGenerator,
     written: SchemaGenerator,
 }
@@ -122,16 +133,16 @@ impl Schemas {
         all
     }
 
-    fn read<T: JsonSchema>(&mut self) -> Value {
+    pub(super) fn read<T: JsonSchema>(&mut self) -> Value {
         self.read.subschema_for::<T>().to_value()
     }
 
-    fn written<T: JsonSchema>(&mut self) -> Value {
+    pub(super) fn written<T: JsonSchema>(&mut self) -> Value {
         self.written.subschema_for::<T>().to_value()
     }
 
     /// The parameters of a query, from the fields of its type.
-    fn parameters<T: JsonSchema>(&mut self) -> Vec<Value> {
+    pub(super) fn parameters<T: JsonSchema>(&mut self) -> Vec<Value> {
         let mut schema = T::json_schema(&mut self.read).to_value();
         let required = schema["required"].take();
         let required = |name: &str| {
@@ -231,11 +242,11 @@ impl Operation {
             let content = match self.kind {
                 _ if *code == 304 => json!({}),
                 Kind::Api => json!({ JSON: {
-                    "schema": schemas.written::<crate::serve::report::Failed>(),
+                    "schema": schemas.written::<Failed>(),
                     "example": examples::error(*code, description),
                 } }),
                 Kind::CouchDb => json!({ JSON: {
-                    "schema": schemas.written::<crate::serve::report::CouchDbError>(),
+                    "schema": schemas.written::<CouchDbError>(),
                 } }),
                 Kind::Text => json!({ TEXT: { "schema": { "type": "string" } } }),
                 Kind::Html => json!({ HTML: { "schema": { "type": "string" } } }),
@@ -260,9 +271,9 @@ impl Operation {
     }
 }
 
-const JSON: &str = "application/json";
-const TEXT: &str = "text/plain";
-const HTML: &str = "text/html";
+pub(super) const JSON: &str = "application/json";
+pub(super) const TEXT: &str = "text/plain";
+pub(super) const HTML: &str = "text/html";
 
 #[cfg(test)]
 mod tests {
@@ -270,10 +281,11 @@ mod tests {
 
     #[test]
     fn the_document_is_rendered_anew_only_for_other_channels() {
-        let last = LastText::default();
+        let last = LastText { operations: Arc::default(), last: Arc::default() };
         let (first, again) = (last.of(&["a"]), last.of(&["a"]));
         assert_eq!(first.as_ptr(), again.as_ptr());
-        assert_ne!(last.of(&["a", "b"]), first);
-        assert_eq!(last.of(&["a"]), first);
+        let others = last.of(&["a", "b"]);
+        assert_ne!(others.as_ptr(), first.as_ptr());
+        assert_ne!(last.of(&["a"]).as_ptr(), others.as_ptr());
     }
 }

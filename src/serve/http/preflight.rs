@@ -8,19 +8,21 @@ use super::{
     admin::{parse_object, read_body},
     api::{ApiError, Turn, success},
     guard::{self, ConcurrencyLimit},
+    route::{self, Route},
     state::AppState,
 };
 use crate::{
     advice::preflight::PresentDesign,
     plan::Plan,
-    serve::report::{PreflightQuestion, QuestionError},
+    serve::report::{Preflight, PreflightQuestion, QuestionError},
 };
 use axum::{
     Extension,
     extract::{self, Request},
     response::{IntoResponse as _, Response},
-    routing::{MethodRouter, post},
+    routing::post,
 };
+use serde_json::json;
 use std::sync::Arc;
 
 /// The maximum size of a question, in bytes.
@@ -34,8 +36,33 @@ const AT_A_TIME: usize = 2;
 struct Turns(ConcurrencyLimit);
 
 /// The route, with its turns.
-pub(super) fn route() -> MethodRouter<AppState> {
-    post(preflight).layer(Extension(Turns(ConcurrencyLimit::new(AT_A_TIME))))
+pub(super) fn routes() -> Vec<Route> {
+    const ERRORS: &[(u16, &str)] = &[
+        (400, "The body is not what it should be, or holds no design document that CouchDB takes."),
+        route::FOREIGN,
+        (404, "No database has this name."),
+        route::LATE_BODY,
+        route::WRONG_TYPE,
+        (503, "recliner is stopping, or the first sweep has not ended. Try again."),
+    ];
+    let turns = Turns(ConcurrencyLimit::new(AT_A_TIME));
+    vec![
+        Route::post::<PreflightQuestion, Preflight>(
+            "/api/v1/preflight",
+            "preflight",
+            post(preflight).layer(Extension(turns)),
+            "What a design document will cost before it is deployed.",
+            json!({
+                "db": "orders",
+                "design": {
+                    "_id": "_design/by_day",
+                    "views": { "by_day": { "map": "function (doc) { emit(doc.day, 1); }", "reduce": "_sum" } },
+                },
+            }),
+        )
+        .errors(ERRORS)
+        .detail("For anyone who may read: recliner reads the present document of this id, and nothing else is asked of CouchDB. The answer says which views change and what is built (`build`), bytes of the new index and seconds of its build as ranges, what each node needs beside all that is there (`peak_bytes`) and whether it fits (`verdict`), what that rests on, and what to do afterwards."),
+    ]
 }
 
 /// What a design document will cost.

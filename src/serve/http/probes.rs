@@ -3,6 +3,7 @@
 use super::{
     guard::{self, OrderRefused, Permission},
     orders::Command,
+    route::{self, Operation, Route},
     state::AppState,
 };
 use crate::{model::records::JournalFailure, plan::Plan, store::journal::Journal};
@@ -10,12 +11,40 @@ use axum::{
     extract::{self, Request},
     http::{Method, StatusCode},
     response::{IntoResponse, Response},
+    routing::{get, post},
 };
 use std::sync::Arc;
 use tokio::sync::{
     mpsc::{Sender, error::TrySendError},
     oneshot,
 };
+
+/// The routes.
+pub(super) fn routes() -> Vec<Route> {
+    const LIFECYCLE: &[(u16, &str)] = &[route::FORBIDDEN, route::WRONG_TYPE, route::NOT_TRIED];
+    const RELOAD: &[(u16, &str)] = &[
+        route::FORBIDDEN,
+        route::WRONG_TYPE,
+        (500, "The new configuration is wrong; the old one stays in force."),
+        route::NOT_TRIED,
+    ];
+    const NOT_READY: &[(u16, &str)] = &[(503, "Not yet, and why.")];
+    let open = |operation| Operation { is_open: true, ..operation };
+    let order = |operation| Operation { method: "post", tag: "order", ..operation };
+    let flag = "403 without `--web.enable-lifecycle`.";
+    vec![
+        Route::plain("/-/healthy", "healthy", get(healthy), "Whether the process answers.", &[])
+            .described(open)
+            .detail("200 while the process responds."),
+        Route::plain("/-/ready", "ready", get(ready), "Whether the first sweep has ended.", NOT_READY)
+            .described(open)
+            .detail("200 after the first sweep over the nodes that answer, otherwise 503 with the reason; also 503 while the journal belongs to another cluster."),
+        Route::plain("/-/reload", "reload", post(reload), "Read the configuration again.", RELOAD)
+            .described(order)
+            .detail(flag),
+        Route::plain("/-/quit", "quit", post(quit), "Stop.", LIFECYCLE).described(order).detail(flag),
+    ]
+}
 
 type TextResponse = (StatusCode, String);
 

@@ -3,16 +3,31 @@
 use super::{
     api::{ApiError, ValidQuery, success},
     query::time,
+    route::Route,
     state::AppState,
 };
 use crate::serve::report::Scorecard;
 use axum::{
     extract,
     response::{IntoResponse as _, Response},
+    routing::get,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
+
+/// The route.
+pub(in crate::serve::http) fn routes() -> Vec<Route> {
+    vec![
+        Route::read::<ScorecardQuery, Scorecard>(
+            "/api/v1/scorecard",
+            "scorecard",
+            get(scorecard),
+            "What recliner would have done while it only advised, beside what happened.",
+        )
+        .detail("Two sides, `real` and `advised`: mean and peak waste, bytes freed and written anew, compactions, and the most extra space at a time; `conflicts` with other programs' compactions; the seconds that this covers, and those that are missing; and `says`, whether to switch to enforce. Null where nothing is known."),
+    ]
+}
 
 /// How far it looks back, unless asked otherwise.
 pub(super) const SINCE: &str = "7d";

@@ -4,7 +4,13 @@
 //! scraped at its own address. Only addresses whose server confirmed the node's name are listed:
 //! otherwise Prometheus would assign one node's numbers to another.
 
-use super::{answer, probes, state::AppState};
+use super::{
+    answer,
+    openapi::{JSON, Schemas},
+    probes,
+    route::{Operation, Route},
+    state::AppState,
+};
 use crate::{
     serve::report::{TargetGroup, TargetLabels},
     table::Node,
@@ -12,9 +18,29 @@ use crate::{
 use axum::{
     extract,
     response::{IntoResponse, Response},
+    routing::get,
 };
 use couchdb_client::Address;
 use std::sync::Arc;
+
+/// The route.
+pub(super) fn routes() -> Vec<Route> {
+    let nodes = Route::plain(
+        "/sd",
+        "serviceDiscovery",
+        get(discovery),
+        "CouchDB's nodes for Prometheus's service discovery.",
+        &[(503, "The first sweep has not ended.")],
+    );
+    let answers = |schemas: &mut Schemas| vec![(JSON, schemas.written::<Vec<TargetGroup>>())];
+    let answer = "Every node whose own address is known.";
+    let nodes = nodes.described(|operation| Operation { answer, answers, ..operation });
+    vec![
+        nodes.detail(
+            "Each node's own address, with its name; 503 before the first sweep has ended.",
+        ),
+    ]
+}
 
 /// The path of CouchDB's own metrics, below a proxy's path prefix (CouchDB 3.2 and later).
 const METRICS: &str = "/_node/_local/_prometheus";

@@ -1,9 +1,14 @@
 //! `GET /_db_updates`, in CouchDB's format: this route has its own responses, errors and headers.
 
-use super::{answer, state::AppState};
+use super::{
+    answer,
+    openapi::{JSON, Schemas},
+    route::{self, Operation, Route},
+    state::AppState,
+};
 use crate::{
     feeds::feed_server::{BadRequest, FeedOpenError, FeedRequest, Kind, OpenedFeed},
-    serve::report::CouchDbError,
+    serve::report::{CouchDbError, DbUpdates},
     store::journal::ResetReason,
 };
 use axum::{
@@ -11,7 +16,73 @@ use axum::{
     extract::{self, Query},
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
+    routing::any,
 };
+use serde_json::{Value, json};
+
+/// The route.
+pub(super) fn routes() -> Vec<Route> {
+    const ERRORS: &[(u16, &str)] = &[
+        (304, "Nothing changed since the answer with this ETag."),
+        route::BAD,
+        (404, "This recliner keeps no journal."),
+        route::BUSY,
+    ];
+    let events = Route::plain(
+        "/_db_updates",
+        "dbUpdates",
+        any(updates),
+        "What happened to databases, in CouchDB's form. With `feed=continuous`, a row a line.",
+        ERRORS,
+    );
+    let events = events.described(|operation| Operation {
+        answer: "What happened to databases.",
+        parameters,
+        answers: |schemas| {
+            let events = json!({ "type": "string" });
+            vec![(JSON, schemas.written::<DbUpdates>()), ("text/event-stream", events)]
+        },
+        kind: route::Kind::CouchDb,
+        ..operation
+    });
+    vec![events.detail("GET only; unknown parameters are ignored.")]
+}
+
+/// The parameters of `/_db_updates`, which are CouchDB's, with CouchDB's rules for numbers.
+fn parameters(_: &mut Schemas) -> Vec<Value> {
+    const WHOLE: &str = r"^(\+?[0-9]+|-0+)$";
+    let parameter = |name: &str, description: &str, schema: Value| {
+        json!({
+            "name": name, "in": "query", "required": false,
+            "description": description, "schema": schema,
+        })
+    };
+    let text = |pattern: &str| json!({ "type": "string", "pattern": pattern });
+    vec![
+        parameter(
+            "feed",
+            "How events are sent.",
+            json!({ "type": "string", "enum": ["normal", "longpoll", "continuous", "eventsource"] }),
+        ),
+        parameter(
+            "since",
+            "The `last_seq` of an earlier answer, `0` for everything, or `now`.",
+            json!({ "type": "string" }),
+        ),
+        parameter("limit", "How many events to send at most.", text(WHOLE)),
+        parameter("descending", "Whether to send the newest first.", json!({ "type": "string" })),
+        parameter(
+            "heartbeat",
+            "Milliseconds from one sign of life to the next, or `true` for a minute.",
+            text(r"^(true|false|\+?[0-9]+|-0+)$"),
+        ),
+        parameter(
+            "timeout",
+            "Milliseconds without an event after which the answer ends, a minute at most.",
+            text(WHOLE),
+        ),
+    ]
+}
 
 /// The header that says why a response does not begin after the given sequence.
 const BEGINS_ANEW: HeaderName = HeaderName::from_static("x-recliner-since");

@@ -9,6 +9,7 @@ use super::{
     admin::{parse_object, read_body},
     api::{ApiError, Turn, success},
     guard::{self, ConcurrencyLimit},
+    route::{self, Route},
     state::AppState,
 };
 use crate::{
@@ -30,11 +31,36 @@ use axum::{
     Extension,
     extract::{self, Request},
     response::{IntoResponse as _, Response},
+    routing::post,
 };
+use serde_json::json;
 use smoosh::KnownSmoosh;
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 use tokio::time;
 use wall_clock::Moment;
+
+/// The route, with its turns.
+pub(super) fn routes(turns: Turns) -> Vec<Route> {
+    const ERRORS: &[(u16, &str)] = &[
+        (400, "The body is not what it should be, or proposes what is not valid."),
+        route::FOREIGN,
+        route::LATE_BODY,
+        (409, "No file was watched for ten minutes yet, so no growth is known."),
+        route::WRONG_TYPE,
+        (503, "recliner is stopping, or the answer would take too long."),
+    ];
+    vec![
+        Route::post::<WhatIfQuestion, WhatIf>(
+            "/api/v1/what-if",
+            "whatIf",
+            post(what_if).layer(Extension(turns)),
+            "What would happen under several rules, days ahead.",
+            json!({ "days": 7, "channels": "rent" }),
+        )
+        .errors(ERRORS)
+        .detail("For each of `nothing` (compacted), `smoosh` (as it is set on the cluster, or with CouchDB's defaults: the field `smoosh` says which), `in force`, and `proposed`: mean and peak waste, bytes written anew and compactions in a day, the longest wait, what stays undone and for which reasons, and over time the waste, the files and each volume's free space, with the date on which it is full. Sizes go on growing as they did; 409 while no file was watched for ten minutes. A million targets take many seconds, and requests wait for one another; work ends after five minutes, or when its client leaves. With `channels` `smoosh-as-rent`, `as_rent` has channels by rent whose horizons keep the mean waste of smoosh, as `import smoosh --as rent` prints them."),
+    ]
+}
 
 /// The days that are looked ahead, unless asked otherwise.
 const DAYS: u32 = 7;

@@ -16,8 +16,6 @@ use recliner::{
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-const HTTP: &str = include_str!("../../../src/serve/http.rs");
-
 #[test]
 fn the_book_has_the_metrics() {
     let rows = families::all().map(|family| {
@@ -77,33 +75,6 @@ fn the_book_has_the_advice() {
     };
     let families: String = FAMILIES.iter().map(family).collect();
     hold("advice.md", &[("advice", families)]);
-}
-
-/// The paths of the router, as its source names them.
-fn served() -> BTreeSet<String> {
-    let served: BTreeSet<String> = HTTP
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix(".route(\"")?.split('"').next())
-        // Routes before the book's are nested under the API's path.
-        .scan(true, |in_api, path| {
-            *in_api &= path != "/docs";
-            Some(if *in_api { format!("/api/v1{path}") } else { path.to_owned() })
-        })
-        // These lead to the path with or without a slash at its end.
-        .filter(|path| path != "/api/v1/" && path != "/docs")
-        // Of the console, whose pages are for people, only the first is described.
-        .chain(["/".to_owned()])
-        .collect();
-    assert!(served.len() > 5, "routes are found in the source: {served:?}");
-    served
-}
-
-#[test]
-fn every_route_is_described_and_no_other() {
-    let document = openapi(&[]);
-    let described: BTreeSet<String> =
-        document["paths"].as_object().expect("it has paths").keys().cloned().collect();
-    assert_eq!(described, served());
 }
 
 /// What a parameter means, and which words it accepts, if these are few.

@@ -13,6 +13,7 @@ use crate::{
             answer::{self, text},
             guard::ConcurrencyLimit,
             query::{EventsParameters, HistoryParameters, HoursParameters},
+            route::{self, Route},
             state::AppState,
         },
         report::{self, EventLine, Events, Found, Hours, Listing, OutcomeLine, Outcomes},
@@ -25,6 +26,7 @@ use axum::{
     body::Body,
     extract::{self, RawQuery},
     response::{IntoResponse as _, Response},
+    routing::get,
 };
 use futures::stream;
 use std::{io, sync::Arc};
@@ -34,6 +36,36 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
+
+/// The routes to what the journal has.
+pub(in crate::serve::http) fn routes() -> Vec<Route> {
+    vec![
+        Route::read::<HistoryParameters, Outcomes>(
+            "/api/v1/history",
+            "history",
+            get(history),
+            "How jobs ended, the newest first.",
+        )
+        .errors(&[route::BAD, route::NO_JOURNAL, route::BUSY])
+        .detail("Bytes before, after, predicted and freed, who started it and who had ordered it, `result` and why. For jobs that others started, `started_at` is the time their node reports; their size before is null if nothing was read near the start. `next_before` is the `before` of the next page."),
+        Route::read::<HoursParameters, Hours>(
+            "/api/v1/history/hours",
+            "historyByHour",
+            get(hours),
+            "What compactions freed and wrote, hour by hour, the oldest first.",
+        )
+        .errors(&[route::BAD, (404, "This recliner keeps no journal."), route::BUSY])
+        .detail("Whoever started them; hours are those of UTC. At most the newest 10,000 jobs are counted; `complete` says whether these are all."),
+        Route::read::<EventsParameters, Events>(
+            "/api/v1/events",
+            "events",
+            get(events),
+            "What happened, the oldest first.",
+        )
+        .errors(&[route::BAD, route::NO_JOURNAL, route::BUSY])
+        .detail("Continue after `last_seq` or, if there is `more`, after the last event; a `last_seq` below your own `since` belongs to another journal."),
+    ]
+}
 
 /// The number of entries that are read and rendered at a time.
 const PAGE: usize = 500;
@@ -48,7 +80,7 @@ impl From<StoreError> for ApiError {
 }
 
 /// How jobs ended, newest first.
-pub(in crate::serve::http) async fn history(
+async fn history(
     extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,
@@ -77,7 +109,7 @@ pub(in crate::serve::http) async fn history(
 }
 
 /// What compactions did, hour by hour.
-pub(in crate::serve::http) async fn hours(
+async fn hours(
     extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     ValidQuery(parameters): ValidQuery<HoursParameters>,
@@ -102,7 +134,7 @@ pub(in crate::serve::http) async fn hours_since(
 }
 
 /// What happened, oldest first. If there are no events yet, the response may wait for one.
-pub(in crate::serve::http) async fn events(
+async fn events(
     extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     RawQuery(raw): RawQuery,

@@ -90,11 +90,10 @@ pub(super) async fn ask(
     });
     let asked = async {
         let (order, refused) = asked?;
-        let compaction = match &order {
-            OrderRequest::Compact(CompactOrder { target, .. }) => {
-                asked_for(&state, &turns, target).await.map(Some)
-            }
-            _ => Ok(None),
+        let compaction = if let OrderRequest::Compact(CompactOrder { target, .. }) = &order {
+            asked_for(&state, &turns, target).await.map(Some)
+        } else {
+            Ok(None)
         };
         let (compaction, impossible) = match compaction {
             Ok(compaction) => {

@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     serve::report::EventLine,
     store::journal::{EventType, JournalEvent, one_of_each_type},
+    text::Label as _,
 };
 use tokio::task::JoinSet;
 

@@ -1,0 +1,208 @@
+//! A route: its path, who answers there, and what the OpenAPI document says about it.
+//!
+//! Each subject lists its routes beside their handlers; the router and the document are both made from these
+//! lists.
+
+use super::{
+    openapi::{HTML, JSON, Schemas, TEXT},
+    state::AppState,
+};
+use crate::serve::report::Success;
+use axum::routing::MethodRouter;
+use schemars::JsonSchema;
+use serde_json::{Value, json};
+
+/// A path of the server, with one method; every GET route supports HEAD too.
+pub(super) struct Route {
+    pub(super) handler: MethodRouter<AppState>,
+    pub(super) operation: Operation,
+}
+
+/// The format of a route's errors.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// The API's envelope.
+    Api,
+    /// CouchDB's error format.
+    CouchDb,
+    /// A line of text.
+    Text,
+    /// A page.
+    Html,
+}
+
+/// What a route takes and answers, as the OpenAPI document says it.
+#[derive(Clone, Debug)]
+pub(super) struct Operation {
+    pub(super) path: &'static str,
+    pub(super) method: &'static str,
+    pub(super) id: &'static str,
+    pub(super) tag: &'static str,
+    pub(super) summary: &'static str,
+    /// What it does and returns beyond its summary, for readers of the document and of the book.
+    pub(super) detail: Option<&'static str>,
+    pub(super) parameters: fn(&mut Schemas) -> Vec<Value>,
+    pub(super) body: Option<Body>,
+    /// The description of a response with status 200.
+    pub(super) answer: &'static str,
+    /// Its content types, each with its schema.
+    pub(super) answers: fn(&mut Schemas) -> Vec<(&'static str, Value)>,
+    pub(super) kind: Kind,
+    /// All other statuses, each with its meaning.
+    pub(super) errors: &'static [(u16, &'static str)],
+    /// Whether it needs no login, even if the service has users.
+    pub(super) is_open: bool,
+}
+
+/// The body of an order.
+#[derive(Clone, Debug)]
+pub(super) struct Body {
+    pub(super) schema: fn(&mut Schemas) -> Value,
+    pub(super) example: Value,
+}
+
+pub(super) const BAD: (u16, &str) =
+    (400, "A parameter is unknown, or has a value that it cannot have.");
+pub(super) const ABSENT: (u16, &str) = (404, "Nothing has this name or id.");
+pub(super) const NO_JOURNAL: (u16, &str) =
+    (404, "Nothing has this name or id, or this recliner keeps no journal.");
+pub(super) const BUSY: (u16, &str) = (
+    503,
+    "recliner is stopping, cannot read its data, or has too many unread responses. Try again.",
+);
+pub(super) const NOT_TRIED: (u16, &str) = (
+    503,
+    "The order was not carried out, or not in time. With `Retry-After`, nothing of it has happened: send it again.",
+);
+pub(super) const FORBIDDEN: (u16, &str) =
+    (403, "Such orders are off, or the request may come from a page of another site.");
+pub(super) const WRONG_TYPE: (u16, &str) = (415, "The body is not of type application/json.");
+
+/// The errors of every order.
+const ORDER: &[(u16, &str)] = &[
+    (400, "The body is not what it should be."),
+    FORBIDDEN,
+    (404, "What the order names does not exist."),
+    LATE_BODY,
+    (409, "The order names several targets, or one that may not start; `data` says more."),
+    WRONG_TYPE,
+    (500, "The order was tried and failed."),
+    NOT_TRIED,
+];
+
+pub(super) const FOREIGN: (u16, &str) = (403, "The request may come from a page of another site.");
+pub(super) const LATE_BODY: (u16, &str) = (408, "The body did not arrive within 10 seconds.");
+
+impl Route {
+    /// A route of the API that reads.
+    pub(super) fn read<Q: JsonSchema, A: JsonSchema>(
+        path: &'static str,
+        id: &'static str,
+        handler: MethodRouter<AppState>,
+        summary: &'static str,
+    ) -> Self {
+        let operation = Operation {
+            path,
+            method: "get",
+            id,
+            tag: "read",
+            summary,
+            detail: None,
+            parameters: Schemas::parameters::<Q>,
+            body: None,
+            answer: "What was asked for.",
+            answers: |schemas| vec![(JSON, schemas.written::<Success<A>>())],
+            kind: Kind::Api,
+            errors: &[BAD, BUSY],
+            is_open: false,
+        };
+        Self { handler, operation }
+    }
+
+    /// A route of the API that takes a body of this type: an order, or a read whose question is a document.
+    pub(super) fn post<B: JsonSchema, A: JsonSchema>(
+        path: &'static str,
+        id: &'static str,
+        handler: MethodRouter<AppState>,
+        summary: &'static str,
+        example: Value,
+    ) -> Self {
+        let Self { handler, operation } = Self::read::<B, A>(path, id, handler, summary);
+        let body = Some(Body { schema: Schemas::read::<B>, example });
+        let parameters = |_: &mut Schemas| Vec::new();
+        Self { handler, operation: Operation { method: "post", parameters, body, ..operation } }
+    }
+
+    /// An order of an operator.
+    pub(super) fn order<B: JsonSchema, A: JsonSchema>(
+        path: &'static str,
+        id: &'static str,
+        handler: MethodRouter<AppState>,
+        summary: &'static str,
+        example: Value,
+    ) -> Self {
+        let answer = "The order was carried out, or is under way.";
+        Self::post::<B, A>(path, id, handler, summary, example).described(|operation| Operation {
+            tag: "order",
+            answer,
+            errors: ORDER,
+            ..operation
+        })
+    }
+
+    /// A route whose answer is a line of text.
+    pub(super) fn plain(
+        path: &'static str,
+        id: &'static str,
+        handler: MethodRouter<AppState>,
+        summary: &'static str,
+        errors: &'static [(u16, &'static str)],
+    ) -> Self {
+        let operation = Operation {
+            path,
+            method: "get",
+            id,
+            tag: "probe",
+            summary,
+            detail: None,
+            parameters: |_| Vec::new(),
+            body: None,
+            answer: "Yes.",
+            answers: |_| vec![(TEXT, json!({ "type": "string" }))],
+            kind: Kind::Text,
+            errors,
+            is_open: false,
+        };
+        Self { handler, operation }
+    }
+
+    /// A route whose answer is a page or an image.
+    pub(super) fn page(
+        path: &'static str,
+        id: &'static str,
+        handler: MethodRouter<AppState>,
+        summary: &'static str,
+        errors: &'static [(u16, &'static str)],
+    ) -> Self {
+        Self::plain(path, id, handler, summary, errors).described(|operation| Operation {
+            answer: "The page.",
+            answers: |_| vec![(HTML, json!({ "type": "string" }))],
+            ..operation
+        })
+    }
+
+    /// The same with other words about it.
+    pub(super) fn described(self, change: impl FnOnce(Operation) -> Operation) -> Self {
+        Self { operation: change(self.operation), ..self }
+    }
+
+    /// What it does and returns beyond its summary.
+    pub(super) fn detail(self, detail: &'static str) -> Self {
+        self.described(|operation| Operation { detail: Some(detail), ..operation })
+    }
+
+    /// All statuses but 200, each with its meaning.
+    pub(super) fn errors(self, errors: &'static [(u16, &'static str)]) -> Self {
+        self.described(|operation| Operation { errors, ..operation })
+    }
+}
