@@ -23,7 +23,6 @@ mod task;
 pub(crate) mod test_cluster;
 mod view;
 mod volume_course;
-mod volume_dates;
 
 pub use attribution::{AttributeBy, Attributed, AttributedBytes, Attribution, attribute};
 pub use finding::{Evidence, EvidenceValue, Finding, Gain, Severity, Subject};
@@ -35,9 +34,6 @@ pub use situation::{AdviceInputs, Situation};
 pub use survey::{DbSurvey, GrowthSums, NodeSurvey, Survey};
 pub use task::{AdviceHandle, AdviceSources, AdviceTask, MuteError, MuteOrder};
 pub use view::{AdviceView, Piece};
-pub use volume_course::FillDates;
-use volume_course::VolumeCourse;
-pub use volume_dates::VolumeDates;
 
 use wall_clock::Moment;
 

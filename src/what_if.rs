@@ -9,12 +9,14 @@
 //! suspended, split or being built, and nothing fails. CouchDB's smoosh does less than [`Policy::smoosh`]: see there.
 
 mod batch_slots;
-mod compaction;
 mod course;
+mod dates;
+mod imagined;
 mod keep_waste;
 pub mod scorecard;
 mod simulation;
 
+pub use dates::{FillDates, VolumeDates, time_until_full};
 pub use keep_waste::{KeptHorizon, KeptWaste, WasteFit};
 
 use crate::{
@@ -26,12 +28,14 @@ use crate::{
         target::{TargetKind, TargetState},
     },
     plan::{
-        Conditions, RefusalReason, Rules,
+        Conditions, Plan, RefusalReason, Rules,
         disk::{Volume, VolumeSpace},
     },
     table::{NodeIx, Snapshot, TargetRef},
 };
 use course::TargetCourse;
+use dates::FAR;
+use imagined::{NodeBytes, nodes_of, nodes_on};
 use simulation::Simulation;
 use std::{
     sync::{
@@ -69,6 +73,11 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// The rules of a plan.
+    pub fn in_force(plan: &Plan) -> Self {
+        Self { channels: Arc::clone(&plan.channels), rules: (*plan.rules).clone() }
+    }
+
     /// CouchDB's own daemon with these channels: no limit but that of each channel on a node, no
     /// pause, and no look at free space.
     ///
@@ -376,14 +385,13 @@ fn evidence(present: &Present) -> Evidence {
 struct Unchecked {
     samples: Vec<Sample>,
     /// Bytes of files by sample and then node; those of views are spread over the nodes.
-    by_node: Vec<Vec<f64>>,
+    by_node: Vec<NodeBytes>,
 }
 
 impl Unchecked {
     fn of(present: &Present, span: Duration, stop: &StopFlag) -> Self {
-        let nodes = present.snapshot.nodes().len();
         let mut samples = vec![Sample::default(); SAMPLES];
-        let mut by_node = vec![vec![0.0; nodes]; SAMPLES];
+        let mut by_node = vec![NodeBytes::none(&present.snapshot); SAMPLES];
         let times: Vec<TimeAhead> =
             (0..SAMPLES).map(|at| TimeAhead::after(sample_time(span, at))).collect();
         for target in files(&present.snapshot).take_while(|_| !stop.is_set()) {
@@ -398,12 +406,7 @@ impl Unchecked {
                 if target.kind() == TargetKind::View {
                     sample.view_waste_bytes = sample.view_waste_bytes.saturating_add(waste * count);
                 }
-                let share = (file * count) as f64 / places.len().max(1) as f64;
-                for node in &places {
-                    if let Some(bytes) = row.get_mut(node.as_usize()) {
-                        *bytes += share;
-                    }
-                }
+                row.spread((file * count) as f64, &places);
             }
         }
         Self { samples, by_node }
@@ -420,9 +423,7 @@ impl Unchecked {
 
     /// The same at a sample.
     fn grown_by_sample(&self, node: NodeIx, at: usize) -> f64 {
-        let bytes = |at: usize| {
-            self.by_node.get(at).and_then(|row| row.get(node.as_usize())).copied().unwrap_or(0.0)
-        };
+        let bytes = |at: usize| self.by_node.get(at).map_or(0.0, |row| row.on(node));
         bytes(at) - bytes(0)
     }
 
@@ -437,22 +438,6 @@ impl Unchecked {
 /// The time of a sample.
 fn sample_time(span: Duration, at: usize) -> Duration {
     span.mul_f64(at as f64 / (SAMPLES - 1) as f64)
-}
-
-/// The nodes that hold a target's files: for a view of the cluster, all of them.
-fn nodes_of(snapshot: &Snapshot, target: TargetRef<'_>) -> Vec<NodeIx> {
-    if target.node_ix() != NodeIx::CLUSTER {
-        return vec![target.node_ix()];
-    }
-    let nodes = (1..snapshot.nodes().len()).filter_map(NodeIx::from_usize);
-    nodes.filter(|ix| snapshot.node(*ix).is_some_and(|node| node.is_member)).collect()
-}
-
-/// The nodes with files on a volume.
-fn nodes_on<'a>(snapshot: &'a Snapshot, volume: &'a Volume) -> impl Iterator<Item = NodeIx> + 'a {
-    let nodes = snapshot.nodes().iter().enumerate();
-    let there = nodes.filter(|(_, node)| volume.nodes.contains(&node.name));
-    there.filter_map(|(at, _)| NodeIx::from_usize(at))
 }
 
 /// The free space of each volume, given the bytes by which a node's files have grown at each sample. What does not
@@ -493,18 +478,13 @@ fn volume_outlooks(
 /// When free space reaches zero, if it goes on as in the second half of the time. None if that is
 /// more than ten years ahead.
 fn full_after(free: &[f64], span: Duration) -> Option<Duration> {
-    const FAR: Duration = Duration::from_secs(10 * 366 * 86_400);
     if let Some(at) = free.iter().position(|bytes| *bytes <= 0.0) {
         return Some(empty_between(free, at, span));
     }
     let (middle, last) = (free.get(free.len() / 2)?, free.last()?);
-    let lost = middle - last;
     let half = span.as_secs_f64() / 2.0;
-    (lost > 0.0)
-        .then(|| Duration::try_from_secs_f64(last / (lost / half)).ok())
-        .flatten()
-        .map(|left| span.saturating_add(left))
-        .filter(|after| *after <= FAR)
+    let after = time_until_full(*last, (middle - last) / half)?.saturating_add(span);
+    (after <= FAR).then_some(after)
 }
 
 /// When free space reached zero, given that it was first gone at this sample.

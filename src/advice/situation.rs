@@ -1,12 +1,13 @@
 //! Everything that rules may look at.
 
-use super::{LagHistory, Survey, VolumeDates};
+use super::{LagHistory, Survey};
 use crate::{
     model::settings::advice::{AdviceSettings, RemedySettings},
     plan::Plan,
     scan::ScanStatus,
     sources::node_settings::NodeSettings,
     table::{DbIx, NodeIx, Snapshot, TargetIx, TargetRef},
+    what_if::VolumeDates,
 };
 use std::sync::Arc;
 use wall_clock::Moment;

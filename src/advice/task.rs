@@ -4,8 +4,8 @@
 //! journal cannot be written, what is remembered is stored later. A mute is answered when it is stored.
 
 use super::{
-    AdviceInputs, AdviceView, LagHistory, RuleResult, Situation, Survey, VolumeDates,
-    check_surveyed, rules::VOLUME_FILLS, volume_course::fill_dates,
+    AdviceInputs, AdviceView, LagHistory, RuleResult, Situation, Survey, check_surveyed,
+    rules::VOLUME_FILLS, volume_course::fill_dates,
 };
 use crate::{
     model::{
@@ -16,6 +16,7 @@ use crate::{
     plan::Plan,
     scan::ScanStatus,
     sources::node_settings::NodeSettings,
+    what_if::VolumeDates,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{

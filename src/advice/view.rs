@@ -3,11 +3,12 @@
 //! Owns what is remembered of advice, as a value: it is told what the rules found and what an operator muted, and
 //! returns what to store. Its task does that.
 
-use super::{FillDates, Finding, RuleResult, Severity, rule_of_code, rules};
+use super::{Finding, RuleResult, Severity, rule_of_code, rules};
 use crate::{
     model::records::{AdviceKey, AdviceRecord, Mute, StateChange},
     text::Label,
     text::listed,
+    what_if::FillDates,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -4,12 +4,9 @@ use super::{GrowthSums, Situation};
 use crate::{
     plan::disk::Volume,
     table::{NodeIx, Waste},
+    what_if::{FillDates, time_until_full},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use wall_clock::Moment;
-
-/// Nobody plans further ahead.
-const FAR: Duration = Duration::from_secs(10 * 366 * 86_400);
 
 /// How full a volume gets.
 #[derive(Clone, Copy, Debug)]
@@ -26,19 +23,6 @@ pub(super) struct VolumeCourse {
     pub(super) uncompacted: Option<Duration>,
     /// The same if compaction keeps up.
     pub(super) compacted: Option<Duration>,
-}
-
-/// When a volume is full as its files grow now; none if not within ten years.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FillDates {
-    /// If nothing is compacted.
-    pub uncompacted: Option<Moment>,
-    /// If compaction keeps up; with recliner's own rules, where that was simulated.
-    pub compacted: Option<Moment>,
-    /// With smoosh as it is set, where that was simulated.
-    pub smoosh: Option<Moment>,
-    /// Whether a simulation says so, and not the growth of the last days alone.
-    pub is_simulated: bool,
 }
 
 impl VolumeCourse {
@@ -60,26 +44,28 @@ impl VolumeCourse {
         if watched < situation.settings().min_watched {
             return None;
         }
-        let uncompacted = full_after(available as f64, growth.file_rate);
+        let uncompacted = time_until_full(available as f64, growth.file_rate);
         let compactable = files.reclaimable_bytes() as f64;
-        let compacted = full_after(available as f64 + compactable, growth.active_rate);
+        let compacted = time_until_full(available as f64 + compactable, growth.active_rate);
         Some(Self { available, files, growth, watched, uncompacted, compacted })
     }
 }
 
-impl FillDates {
-    /// The dates of a simulation, or by the course of the last days.
-    pub(super) fn of(situation: &Situation<'_>, volume: &Volume, course: &VolumeCourse) -> Self {
-        let simulated = situation.inputs.volume_dates.as_ref();
-        if let Some(dates) = simulated.and_then(|dates| dates.volumes.get(&volume.name)) {
-            return *dates;
-        }
-        let date = |time: Option<Duration>| time.map(|time| situation.now.plus(time));
-        Self {
-            uncompacted: date(course.uncompacted),
-            compacted: date(course.compacted),
-            ..Self::default()
-        }
+/// The dates of a simulation, or by the course of the last days.
+pub(super) fn dates_of(
+    situation: &Situation<'_>,
+    volume: &Volume,
+    course: &VolumeCourse,
+) -> FillDates {
+    let simulated = situation.inputs.volume_dates.as_ref();
+    if let Some(dates) = simulated.and_then(|dates| dates.volumes.get(&volume.name)) {
+        return *dates;
+    }
+    let date = |time: Option<Duration>| time.map(|time| situation.now.plus(time));
+    FillDates {
+        uncompacted: date(course.uncompacted),
+        compacted: date(course.compacted),
+        ..FillDates::default()
     }
 }
 
@@ -88,13 +74,7 @@ pub(super) fn fill_dates(situation: &Situation<'_>) -> BTreeMap<Arc<str>, FillDa
     let volumes = situation.inputs.plan.conditions.disks.volumes.iter();
     let dates = volumes.filter_map(|volume| {
         let course = VolumeCourse::of(situation, volume)?;
-        Some((Arc::clone(&volume.name), FillDates::of(situation, volume, &course)))
+        Some((Arc::clone(&volume.name), dates_of(situation, volume, &course)))
     });
     dates.collect()
-}
-
-/// When so much space is used up at this rate; none if it is not, or not within ten years.
-fn full_after(free: f64, rate: f64) -> Option<Duration> {
-    let time = (rate > 0.0).then(|| Duration::try_from_secs_f64(free / rate).ok()).flatten();
-    time.filter(|time| *time <= FAR)
 }

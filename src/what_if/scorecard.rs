@@ -35,7 +35,7 @@ pub use crate::jobs::CompactionTotals;
 pub use summary::{AdviceCounters, ScorecardState, ScorecardSum, ScorecardView};
 pub(crate) use task::ScorecardTask;
 
-use super::compaction;
+use super::imagined;
 use crate::{
     model::{
         channel::Mode,
@@ -45,8 +45,8 @@ use crate::{
         },
         target::TargetKind,
     },
-    plan::{Conditions, Plan, Rules},
-    table::{NodeIx, Snapshot, Waste},
+    plan::{Plan, Rules},
+    table::{Snapshot, Waste},
 };
 use jobs::{AdvisedJobs, Running};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -206,26 +206,20 @@ impl Scorecard {
         sums: &mut ScorecardHour,
     ) -> Savings {
         let snapshot = &plan.snapshot;
+        self.jobs.begin_step();
         self.jobs.find_positions(snapshot);
         let mut supposed = self.targets.supposed(snapshot);
-        let mut conditions = self.jobs.conditions(plan);
-        let rounds = conditions.constraints.partly_compacted_views.keys();
-        let begun = self.jobs.views();
-        let queues = plan.queues_if(&mut supposed, rounds.copied().chain(begun));
+        let queues = plan.queues_if(&mut supposed, self.jobs.views(plan));
         self.targets.remember_queued(&supposed);
         sums.is_incomplete |= queues.is_exhausted();
         let rules = Arc::new(Rules { mode: Mode::Advise, ..(*plan.rules).clone() });
-        let savings = self.targets.savings(snapshot);
-        let freed = |node: NodeIx| savings.freed_on.get(node.as_usize()).copied().unwrap_or(0.0);
-        conditions.disks =
-            Arc::new(compaction::disks_grown_by(&plan.conditions.disks, snapshot, |node| {
-                -freed(node)
-            }));
+        let freed_on = self.targets.savings(snapshot).freed_on;
+        let disks = &plan.conditions.disks;
+        let disks = imagined::disks_grown_by(disks, snapshot, |node| -freed_on.on(node)).into();
         let mut at = Moment::from_unix(now.unix().saturating_sub(elapsed.as_secs()));
         for _ in 0..MAX_LOOKS {
-            self.end_jobs(snapshot, &mut conditions, at, sums);
-            conditions.jobs = Arc::new(self.jobs.at(plan, at));
-            self.jobs.update_busy_periods(&mut conditions, at);
+            self.end_jobs(snapshot, at, sums);
+            let conditions = self.jobs.conditions(plan, &disks, at);
             let (starts, change) = queues.starts(&conditions, &rules, at);
             let mut has_begun = false;
             for start in starts.iter().filter(|start| is_advised(plan, start.channel)) {
@@ -236,12 +230,11 @@ impl Scorecard {
                     sums.is_incomplete = true;
                     continue;
                 }
-                self.jobs.begin(plan, start, &mut conditions, at);
+                self.jobs.begin(plan, start, at);
                 has_begun = true;
             }
             if has_begun {
-                conditions.jobs = Arc::new(self.jobs.at(plan, at));
-                self.jobs.update_busy_periods(&mut conditions, at);
+                self.jobs.run_until(plan, at);
             }
             let extra = &mut sums.advised.peak_extra_bytes;
             *extra = (*extra).max(self.jobs.extra_bytes());
@@ -253,37 +246,24 @@ impl Scorecard {
                 _ => break,
             }
         }
-        self.end_jobs(snapshot, &mut conditions, now, sums);
-        sums.conflicts += self.jobs.mark_conflicts(snapshot);
+        self.end_jobs(snapshot, now, sums);
         self.targets.savings(snapshot)
     }
 
     /// Ends the jobs that are over by `at`.
-    fn end_jobs(
-        &mut self,
-        snapshot: &Snapshot,
-        conditions: &mut Conditions,
-        at: Moment,
-        sums: &mut ScorecardHour,
-    ) {
-        for mut job in self.jobs.take_ended(at) {
-            sums.conflicts += u64::from(self.jobs.mark_conflict(&mut job, snapshot));
-            self.end_job(&job, snapshot, conditions, &mut sums.advised);
+    fn end_jobs(&mut self, snapshot: &Snapshot, at: Moment, sums: &mut ScorecardHour) {
+        sums.conflicts += self.jobs.mark_conflicts(snapshot);
+        for job in self.jobs.take_ended(at) {
+            self.end_job(&job, snapshot, &mut sums.advised);
         }
     }
 
-    fn end_job(
-        &mut self,
-        job: &Running,
-        snapshot: &Snapshot,
-        conditions: &mut Conditions,
-        side: &mut ScorecardSide,
-    ) {
+    fn end_job(&mut self, job: &Running, snapshot: &Snapshot, side: &mut ScorecardSide) {
         // A target that is gone was not compacted.
         let Some(target) = job.ix.and_then(|ix| snapshot.target(ix)) else { return };
         side.compactions += 1;
         let is_copy = job.is_copy_of_view();
-        if is_copy && !self.jobs.is_last_copy(job, target, conditions) {
+        if is_copy && !self.jobs.is_last_copy(job, target) {
             side.rewritten_bytes = side.rewritten_bytes.saturating_add(job.record.rewrite_bytes);
             return;
         }
@@ -292,9 +272,7 @@ impl Scorecard {
             return;
         };
         self.changes.push(change);
-        // Its new size counts from the next step on.
-        let constraints = Arc::make_mut(&mut conditions.constraints);
-        constraints.started_unmeasured.insert(target.ix(), Moment::from_unix(u64::MAX));
+        self.jobs.remember_end(target.ix());
         let count = u64::from(target.file_count());
         let rewritten = if is_copy { left } else { left.saturating_mul(count) };
         side.rewritten_bytes = side.rewritten_bytes.saturating_add(rewritten);

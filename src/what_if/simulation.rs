@@ -3,9 +3,9 @@
 use super::{
     Forecast, Outlook, Policy, Present, SAMPLES, Sample, StopFlag, Unchecked, Undone,
     batch_slots::{BatchSlots, SlotNeed},
-    compaction::{self, ImaginedJob},
     course::{CompactedCourse, Courses, undisturbed_tables},
-    nodes_of, volume_outlooks,
+    imagined::{self, ImaginedJob, NodeBytes, nodes_of, nodes_of_start},
+    volume_outlooks,
 };
 use crate::{
     jobs::{BusyPeriod, Job, Jobs, TargetConstraints},
@@ -120,9 +120,9 @@ pub(super) struct Simulation<'a> {
     prices: HorizonFactors,
     jobs: Vec<RunningJob>,
     /// Bytes of each node that compactions freed.
-    freed_on: Vec<f64>,
+    freed_on: NodeBytes,
     /// The same at each sample.
-    freed_at_samples: Vec<Vec<f64>>,
+    freed_at_samples: Vec<NodeBytes>,
     samples: Vec<Sample>,
     /// Waste that compactions of targets that do not grow freed.
     saved_for_good: SavedWaste,
@@ -169,7 +169,7 @@ impl<'a> Simulation<'a> {
             due_within_batch: HashMap::new(),
             prices: HorizonFactors::default(),
             jobs: Vec::new(),
-            freed_on: vec![0.0; present.snapshot.nodes().len()],
+            freed_on: NodeBytes::none(&present.snapshot),
             freed_at_samples: Vec::with_capacity(SAMPLES),
             samples: Vec::with_capacity(SAMPLES),
             saved_for_good: SavedWaste::default(),
@@ -364,11 +364,8 @@ impl<'a> Simulation<'a> {
     ) -> Option<Duration> {
         let target = self.target(start.ix)?;
         let (now, kind) = (self.moment(at), target.kind());
-        let nodes = match start.node {
-            NodeIx::CLUSTER => nodes_of(&self.present.snapshot, target),
-            node => vec![node],
-        };
-        let takes = compaction::duration_of(start, &self.conditions.constraints);
+        let nodes = nodes_of_start(&self.present.snapshot, start.node);
+        let takes = imagined::duration_of(start, &self.conditions.constraints);
         let begins = match &mut self.batches {
             Some(slots) if kind != TargetKind::Cleanup => {
                 let needs = SlotNeed::of(start, target, &nodes);
@@ -381,7 +378,7 @@ impl<'a> Simulation<'a> {
         let waited = plan.placement(start.ix).map(|(_, placed)| placed.queued_since.age(now));
         self.sums.longest_wait = self.sums.longest_wait.max(waited);
         let constraints = Arc::make_mut(&mut self.conditions.constraints);
-        compaction::remember_start(constraints, start, &nodes, now);
+        imagined::remember_start(constraints, start, &nodes, now);
         if kind == TargetKind::Cleanup {
             let mut facts = target.facts();
             facts.flags.evidence = false;
@@ -392,7 +389,17 @@ impl<'a> Simulation<'a> {
         self.sums.job_seconds += takes.as_secs_f64();
         let ends = begins.saturating_add(takes);
         let is_seen = self.batches.is_none() || ends > next;
-        let on_nodes = is_seen.then(|| self.on_nodes(start, target, &nodes, begins));
+        let channel = self.channels.list.get(start.channel).filter(|_| is_seen);
+        let on_nodes = channel.map(|channel| {
+            let imagined = ImaginedJob {
+                shard: start.shard.as_deref(),
+                design: start.design.as_deref(),
+                channel: &channel.name,
+                started_at: self.moment(begins),
+                peak_bytes: start.peak_bytes,
+            };
+            nodes.iter().map(|node| imagined.on(target, *node)).collect()
+        });
         let job = RunningJob {
             ends,
             ix: start.ix,
@@ -420,27 +427,6 @@ impl<'a> Simulation<'a> {
         None
     }
 
-    /// A compaction on each of its nodes, as the planner sees it.
-    fn on_nodes(
-        &self,
-        start: &PlannedStart,
-        target: TargetRef<'_>,
-        nodes: &[NodeIx],
-        begins: Duration,
-    ) -> Vec<Job> {
-        let channel = self.channels.list.get(start.channel);
-        let imagined = ImaginedJob {
-            shard: start.shard.clone(),
-            design: start.design.clone(),
-            channel: channel.map(|channel| Arc::clone(&channel.name)),
-            started_at: self.moment(begins),
-            peak_bytes: start.peak_bytes,
-            file_bytes: start.file_bytes,
-            rewrite_bytes: start.rewrite_bytes,
-        };
-        nodes.iter().map(|node| imagined.on(target, *node)).collect()
-    }
-
     /// Ends the jobs that are over by now, in the order of their ends.
     fn end_jobs(&mut self, at: Duration) {
         let (mut over, running): (Vec<_>, Vec<_>) =
@@ -466,7 +452,7 @@ impl<'a> Simulation<'a> {
         let RunningJob { ix, is_copy, .. } = *job;
         let target = self.target(ix)?;
         let constraints = Arc::make_mut(&mut self.conditions.constraints);
-        if is_copy && !compaction::is_last_copy(constraints, target, job.node) {
+        if is_copy && !imagined::is_last_copy(constraints, target, job.node) {
             self.add_rewritten(job.rewrite_bytes.unwrap_or_default());
             return None;
         }
@@ -481,12 +467,7 @@ impl<'a> Simulation<'a> {
         let freed = file.saturating_sub(left).saturating_mul(count);
         self.sums.freed_bytes = self.sums.freed_bytes.saturating_add(freed);
         let change = (file as f64 - left as f64) * count as f64;
-        let places = nodes_of(&self.present.snapshot, target);
-        for node in &places {
-            if let Some(bytes) = self.freed_on.get_mut(node.as_usize()) {
-                *bytes += change / places.len() as f64;
-            }
-        }
+        self.freed_on.spread(change, &nodes_of(&self.present.snapshot, target));
         self.read_again(ix, job.ends);
         Some(target)
     }
@@ -514,12 +495,10 @@ impl<'a> Simulation<'a> {
 
     /// The volumes, with the space that is free after this time.
     fn disks_after(&self, after: Duration) -> Disks {
-        let grown = |node: NodeIx| {
-            let freed = self.freed_on.get(node.as_usize()).copied().unwrap_or(0.0);
-            self.unchecked.grown_on(node, self.span, after) - freed
-        };
+        let grown =
+            |node: NodeIx| self.unchecked.grown_on(node, self.span, after) - self.freed_on.on(node);
         let Present { conditions, snapshot, .. } = self.present;
-        let mut disks = compaction::disks_grown_by(&conditions.disks, snapshot, grown);
+        let mut disks = imagined::disks_grown_by(&conditions.disks, snapshot, grown);
         // How fast space will disappear is not known.
         disks.volumes.iter_mut().for_each(|volume| volume.falling_since = None);
         disks
@@ -534,12 +513,11 @@ impl<'a> Simulation<'a> {
         for (kind, bytes) in self.courses.saved_bytes(time) {
             saved.add(kind, bytes);
         }
-        let freed: f64 = self.freed_on.iter().sum();
         let less = |bytes: u64, by: f64| to_bytes(bytes as f64 - by);
         self.samples.push(Sample {
             waste_bytes: less(unchecked.waste_bytes, saved.bytes),
             view_waste_bytes: less(unchecked.view_waste_bytes, saved.in_views),
-            file_bytes: less(unchecked.file_bytes, freed),
+            file_bytes: less(unchecked.file_bytes, self.freed_on.sum()),
         });
         self.freed_at_samples.push(self.freed_on.clone());
     }
@@ -600,8 +578,8 @@ impl<'a> Simulation<'a> {
 
     fn outlook(mut self, name: &str) -> Outlook {
         let grown = |node: NodeIx, at: usize| {
-            let freed = self.freed_at_samples.get(at).and_then(|row| row.get(node.as_usize()));
-            self.unchecked.grown_by_sample(node, at) - freed.copied().unwrap_or(0.0)
+            let freed = self.freed_at_samples.get(at).map_or(0.0, |row| row.on(node));
+            self.unchecked.grown_by_sample(node, at) - freed
         };
         let last_waste = |samples: &[Sample]| samples.last().map_or(0, |it| it.waste_bytes) as f64;
         let due = last_waste(&self.samples);

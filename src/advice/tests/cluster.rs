@@ -1,6 +1,6 @@
 //! A small cluster for the tests of rules.
 
-use super::{AdviceInputs, Finding, Findings, LagHistory, Rule, Situation, Survey, VolumeDates};
+use super::{AdviceInputs, Finding, Findings, LagHistory, Rule, Situation, Survey};
 use crate::{
     jobs::{Job, JobKey, JobKind, JobPhase},
     model::{
@@ -20,6 +20,7 @@ use crate::{
         CompactionFiles, DbName, DiskUsage, Draft, IndexQuery, NodeIx, ShardMapEntry, TargetRef,
         View,
     },
+    what_if::VolumeDates,
 };
 use compaction_settings::NodeConfig;
 use couchdb_names::{Range, Signature};

@@ -154,7 +154,7 @@ enum Proposed {
 
 impl Proposed {
     fn of(question: &WhatIfQuestion, plan: &Plan) -> Result<Self, ApiError> {
-        let in_force = in_force(plan);
+        let in_force = Policy::in_force(plan);
         let config = question.config.as_deref();
         let configured = config.map(|text| configured(text, plan, &in_force)).transpose()?;
         let rules = || configured.clone().unwrap_or_else(|| in_force.clone());
@@ -174,7 +174,7 @@ impl Proposed {
         span: Duration,
         stop: &StopFlag,
     ) -> Result<WhatIf, ApiError> {
-        let in_force = in_force(plan);
+        let in_force = Policy::in_force(plan);
         let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());
         let present = Present { snapshot, conditions, now };
         let forecast = Forecast::new(&present, span, stop)
@@ -223,11 +223,6 @@ fn say_known_dates(outlook: &mut Outlook, advice: &AdviceView) {
 /// The channels of smoosh as it is set on the cluster, or CouchDB's defaults.
 pub(crate) fn smoosh_channels(settings: &NodeSettings) -> Channels {
     KnownSmoosh::of(settings).channels
-}
-
-/// The rules in force.
-fn in_force(plan: &Plan) -> Policy {
-    Policy { channels: Arc::clone(&plan.channels), rules: (*plan.rules).clone() }
 }
 
 /// These rules with one of the ready lists of channels.
@@ -288,7 +283,7 @@ fn configured(text: &str, plan: &Plan, in_force: &Policy) -> Result<Policy, ApiE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{advice::FillDates, what_if::VolumeOutlook};
+    use crate::what_if::{FillDates, VolumeOutlook};
 
     #[test]
     fn a_volume_is_full_when_the_advice_says_so() {

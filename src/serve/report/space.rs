@@ -1,9 +1,10 @@
 //! How many bytes there are, how many of them nothing needs, and what each volume has left.
 
 use crate::{
-    advice::{AdviceView, FillDates},
+    advice::AdviceView,
     plan::{Plan, disk::Volume},
     table::Waste,
+    what_if::FillDates,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -9,12 +9,9 @@ use crate::{
         records::{AdvisedJob, JobOwner},
         settings::limits::BUDGET_PERIOD,
     },
-    plan::{Conditions, Plan, PlannedStart},
+    plan::{Conditions, Plan, PlannedStart, disk::Disks},
     table::{DbIx, NodeIx, Snapshot, TargetIndex, TargetIx, TargetRef},
-    what_if::{
-        compaction::{self, ImaginedJob},
-        nodes_of,
-    },
+    what_if::imagined::{self, ImaginedJob, nodes_of_start},
 };
 use couchdb_names::Range;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -27,8 +24,6 @@ pub(super) struct Running {
     pub(super) ix: Option<TargetIx>,
     /// The nodes with the files that it compacts.
     nodes: Vec<NodeIx>,
-    /// Bytes of these files at the start.
-    file_bytes: Option<u64>,
 }
 
 impl Running {
@@ -37,15 +32,13 @@ impl Running {
         self.record.design.is_some() && self.record.shard.is_some()
     }
 
-    fn imagined(&self) -> ImaginedJob {
+    fn imagined(&self) -> ImaginedJob<'_> {
         ImaginedJob {
-            shard: self.record.shard.as_deref().map(Arc::from),
-            design: self.record.design.as_deref().map(Arc::from),
-            channel: Some(self.record.channel.as_str().into()),
+            shard: self.record.shard.as_deref(),
+            design: self.record.design.as_deref(),
+            channel: &self.record.channel,
             started_at: self.record.started_at,
             peak_bytes: self.record.peak_bytes,
-            file_bytes: self.file_bytes,
-            rewrite_bytes: Some(self.record.rewrite_bytes),
         }
     }
 }
@@ -92,12 +85,8 @@ pub(super) struct AdvisedJobs {
 
 impl AdvisedJobs {
     pub(super) fn new(records: Vec<AdvisedJob>) -> Self {
-        let running = records.into_iter().map(|record| Running {
-            record,
-            ix: None,
-            nodes: Vec::new(),
-            file_bytes: None,
-        });
+        let running =
+            records.into_iter().map(|record| Running { record, ix: None, nodes: Vec::new() });
         Self { running: running.collect(), ..Self::default() }
     }
 
@@ -120,9 +109,12 @@ impl AdvisedJobs {
         self.running.len()
     }
 
-    /// The views that are compacted copy by copy.
-    pub(super) fn views(&self) -> impl Iterator<Item = TargetIx> {
-        self.running.iter().filter(|job| job.is_copy_of_view()).filter_map(|job| job.ix)
+    /// The views of which copies are compacted or done, while others wait.
+    pub(super) fn views<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = TargetIx> + 'a {
+        let running = self.running.iter().filter(|job| job.is_copy_of_view());
+        let rounds = [&*plan.conditions.constraints, &self.memory];
+        let rounds = rounds.into_iter().flat_map(|it| it.partly_compacted_views.keys().copied());
+        rounds.chain(running.filter_map(|job| job.ix))
     }
 
     /// Bytes of the new files of all that run.
@@ -168,41 +160,42 @@ impl AdvisedJobs {
         index.update(snapshot);
         for job in self.running.iter_mut().filter(|job| job.ix.is_none()) {
             job.ix = index.position(&job.record.target);
-            let Some(target) = job.ix.and_then(|ix| snapshot.target(ix)) else { continue };
-            let named = |name: &str| {
-                let at = snapshot.nodes().iter().position(|node| *node.name == *name);
-                at.and_then(NodeIx::from_usize)
-            };
-            job.nodes = match named(&job.record.node) {
-                None | Some(NodeIx::CLUSTER) => nodes_of(snapshot, target),
-                Some(node) => vec![node],
-            };
+            let node = snapshot.nodes().iter().position(|node| *node.name == *job.record.node);
+            let node = node.and_then(NodeIx::from_usize).unwrap_or(NodeIx::CLUSTER);
+            job.nodes = nodes_of_start(snapshot, node);
         }
     }
 
-    /// The conditions of a plan with advised compactions instead of this process's own starts, apart from
-    /// the jobs. Operators' orders are left out: they start nothing while recliner advises.
-    pub(super) fn conditions(&self, plan: &Plan) -> Conditions {
-        let real = &plan.conditions.constraints;
+    /// The conditions of a plan at one moment, with advised compactions instead of this process's own starts.
+    /// Operators' orders are left out: they start nothing while recliner advises.
+    pub(super) fn conditions(&mut self, plan: &Plan, disks: &Arc<Disks>, at: Moment) -> Conditions {
+        let jobs = self.run_until(plan, at);
+        let memory = &self.memory;
         let mut constraints = TargetConstraints {
             orders: BTreeMap::new(),
             enforcing_since: None,
             journal_failure: None,
-            busy_periods: self.memory.busy_periods.clone(),
-            ..(**real).clone()
+            busy_periods: memory.busy_periods.clone(),
+            ..(*plan.conditions.constraints).clone()
         };
-        constraints.recent_starts.extend(&self.memory.recent_starts);
-        for (node, at) in &self.memory.last_start_by_node {
+        constraints.recent_starts.extend(&memory.recent_starts);
+        for (node, at) in &memory.last_start_by_node {
             let last = constraints.last_start_by_node.entry(*node).or_insert(*at);
             *last = (*last).max(*at);
         }
-        let rounds = self.memory.partly_compacted_views.clone();
-        constraints.partly_compacted_views.extend(rounds);
-        Conditions { constraints: Arc::new(constraints), ..plan.conditions.clone() }
+        constraints.partly_compacted_views.extend(memory.partly_compacted_views.clone());
+        constraints.started_unmeasured.extend(&memory.started_unmeasured);
+        Conditions {
+            jobs: Arc::new(jobs),
+            constraints: Arc::new(constraints),
+            disks: Arc::clone(disks),
+            ..plan.conditions.clone()
+        }
     }
 
-    /// All jobs at one moment: the advised compactions, and what really ran.
-    pub(super) fn at(&self, plan: &Plan, at: Moment) -> Jobs {
+    /// All jobs at one moment, the advised compactions and what really ran; notes which nodes are busy with those
+    /// of recliner.
+    pub(super) fn run_until(&mut self, plan: &Plan, at: Moment) -> Jobs {
         let real = &plan.conditions.jobs;
         let builds = real.list.iter().filter(|job| !job.is_compaction());
         let ran = self.seen.values().filter(|seen| seen.ran_at(at)).map(|seen| &seen.job);
@@ -213,56 +206,35 @@ impl AdvisedJobs {
             job.nodes.iter().filter_map(on)
         });
         let list = builds.chain(ran).cloned().chain(advised).collect();
-        Jobs { list, ..(**real).clone() }
-    }
-
-    /// Notes in the conditions which nodes are busy with jobs of recliner, advised or real.
-    pub(super) fn update_busy_periods(&mut self, conditions: &mut Conditions, now: Moment) {
-        let own = conditions.jobs.compactions().filter(|job| job.owner == JobOwner::Recliner);
-        let running = own.map(|job| &job.key).collect();
-        BusyPeriod::update_all(&mut self.memory.busy_periods, &running, now);
-        let constraints = Arc::make_mut(&mut conditions.constraints);
-        constraints.busy_periods.clone_from(&self.memory.busy_periods);
+        let jobs = Jobs { list, ..(**real).clone() };
+        let own = jobs.compactions().filter(|job| job.owner == JobOwner::Recliner);
+        let own = own.map(|job| &job.key).collect();
+        BusyPeriod::update_all(&mut self.memory.busy_periods, &own, at);
+        jobs
     }
 
     /// Begins a start.
-    pub(super) fn begin(
-        &mut self,
-        plan: &Plan,
-        start: &PlannedStart,
-        conditions: &mut Conditions,
-        now: Moment,
-    ) {
+    pub(super) fn begin(&mut self, plan: &Plan, start: &PlannedStart, now: Moment) {
         let Some(target) = plan.snapshot.target(start.ix) else { return };
-        let nodes = match start.node {
-            NodeIx::CLUSTER => nodes_of(&plan.snapshot, target),
-            node => vec![node],
-        };
-        let constraints = Arc::make_mut(&mut conditions.constraints);
-        let takes = compaction::duration_of(start, constraints);
+        let nodes = nodes_of_start(&plan.snapshot, start.node);
+        let takes = imagined::duration_of(start, &plan.conditions.constraints);
         self.memory.recent_starts.retain(|(at, _)| at.age(now) < BUDGET_PERIOD);
-        for constraints in [&mut self.memory, &mut *constraints] {
-            compaction::remember_start(constraints, start, &nodes, now);
-        }
+        imagined::remember_start(&mut self.memory, start, &nodes, now);
         let channel = plan.channels.list.get(start.channel);
         let node = plan.snapshot.node(start.node).map_or("", |node| &node.name);
-        self.running.push(Running {
-            record: AdvisedJob {
-                target: target.id(),
-                node: node.to_owned(),
-                shard: start.shard.as_deref().map(str::to_owned),
-                design: start.design.as_deref().map(str::to_owned),
-                channel: channel.map_or_else(String::new, |channel| channel.name.to_string()),
-                started_at: now,
-                ends_at: now.plus(takes),
-                rewrite_bytes: start.rewrite_bytes.unwrap_or_default(),
-                peak_bytes: start.peak_bytes,
-                is_in_conflict: false,
-            },
-            ix: Some(start.ix),
-            nodes,
-            file_bytes: start.file_bytes,
-        });
+        let record = AdvisedJob {
+            target: target.id(),
+            node: node.to_owned(),
+            shard: start.shard.as_deref().map(str::to_owned),
+            design: start.design.as_deref().map(str::to_owned),
+            channel: channel.map_or_else(String::new, |channel| channel.name.to_string()),
+            started_at: now,
+            ends_at: now.plus(takes),
+            rewrite_bytes: start.rewrite_bytes.unwrap_or_default(),
+            peak_bytes: start.peak_bytes,
+            is_in_conflict: false,
+        };
+        self.running.push(Running { record, ix: Some(start.ix), nodes });
     }
 
     /// Takes out the jobs that are over by now, in the order of their ends.
@@ -276,28 +248,31 @@ impl AdvisedJobs {
     }
 
     /// Remembers that a copy of a view was compacted; returns whether it was the last.
-    pub(super) fn is_last_copy(
-        &mut self,
-        job: &Running,
-        target: TargetRef<'_>,
-        conditions: &mut Conditions,
-    ) -> bool {
-        let Some(node) = job.nodes.first() else { return true };
-        let constraints = Arc::make_mut(&mut conditions.constraints);
-        compaction::is_last_copy(constraints, target, *node);
-        compaction::is_last_copy(&mut self.memory, target, *node)
+    pub(super) fn is_last_copy(&mut self, job: &Running, target: TargetRef<'_>) -> bool {
+        job.nodes.first().is_none_or(|node| imagined::is_last_copy(&mut self.memory, target, *node))
+    }
+
+    /// Remembers that a target was compacted: until the next step, its facts are those from before.
+    pub(super) fn remember_end(&mut self, ix: TargetIx) {
+        self.memory.started_unmeasured.insert(ix, Moment::from_unix(u64::MAX));
+    }
+
+    /// Forgets in the next step which targets have facts from before their compaction.
+    pub(super) fn begin_step(&mut self) {
+        self.memory.started_unmeasured.clear();
     }
 
     /// Marks the advised compactions that are in conflict with another program's; returns how many are
     /// marked for the first time.
     pub(super) fn mark_conflicts(&mut self, snapshot: &Snapshot) -> u64 {
-        let Self { running, seen, .. } = self;
-        running.iter_mut().map(|job| u64::from(mark_conflict(job, seen, snapshot))).sum()
-    }
-
-    /// The same for one that was taken out.
-    pub(super) fn mark_conflict(&self, job: &mut Running, snapshot: &Snapshot) -> bool {
-        mark_conflict(job, &self.seen, snapshot)
+        let mut marked = 0;
+        for job in self.running.iter_mut().filter(|job| !job.record.is_in_conflict) {
+            let Some(target) = job.ix.and_then(|ix| snapshot.target(ix)) else { continue };
+            job.record.is_in_conflict =
+                self.seen.values().any(|seen| seen.conflicts_with(job, target));
+            marked += u64::from(job.record.is_in_conflict);
+        }
+        marked
     }
 
     /// The next time after `at` at which one ends, or a real compaction had ended.
@@ -328,16 +303,4 @@ impl AdvisedJobs {
         }
         self.seen.clear();
     }
-}
-
-fn mark_conflict(
-    job: &mut Running,
-    seen: &BTreeMap<(JobKey, Moment), SeenJob>,
-    snapshot: &Snapshot,
-) -> bool {
-    let Some(target) = job.ix.and_then(|ix| snapshot.target(ix)) else { return false };
-    let is_new =
-        !job.record.is_in_conflict && seen.values().any(|other| other.conflicts_with(job, target));
-    job.record.is_in_conflict |= is_new;
-    is_new
 }

@@ -16,8 +16,8 @@ use crate::{
         target::{TargetId, TargetKind},
     },
     plan::SupposedTarget,
-    table::{NodeIx, Snapshot, TargetIndex, TargetIx, TargetRef},
-    what_if::nodes_of,
+    table::{Snapshot, TargetIndex, TargetIx, TargetRef},
+    what_if::imagined::{NodeBytes, nodes_of},
 };
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
@@ -136,8 +136,8 @@ impl AdvisedTarget {
 pub(super) struct Savings {
     /// Bytes of waste, over all files.
     pub(super) waste_bytes: u64,
-    /// Bytes of files on each node, by its index.
-    pub(super) freed_on: Vec<f64>,
+    /// Bytes of files on each node.
+    pub(super) freed_on: NodeBytes,
 }
 
 /// All of them.
@@ -263,7 +263,7 @@ impl AdvisedTargets {
 
     /// What all of them save.
     pub(super) fn savings(&self, snapshot: &Snapshot) -> Savings {
-        let mut savings = Savings { waste_bytes: 0, freed_on: vec![0.0; snapshot.nodes().len()] };
+        let mut savings = Savings { waste_bytes: 0, freed_on: NodeBytes::none(snapshot) };
         for entry in self.entries.values() {
             let Some(target) = entry.ix.and_then(|ix| snapshot.target(ix)) else { continue };
             let (kind, correction, real) = (target.kind(), target.correction(), target.facts());
@@ -276,11 +276,8 @@ impl AdvisedTargets {
             let facts = entry.record.facts(kind, correction, &real);
             let sizes = real.file_bytes.get().zip(facts.and_then(|facts| facts.file_bytes.get()));
             let Some((file, smaller)) = sizes else { continue };
-            let places = nodes_of(snapshot, target);
-            let share = (file.saturating_sub(smaller) * count) as f64 / places.len().max(1) as f64;
-            for node in places {
-                savings.add_on(node, share);
-            }
+            let freed = (file.saturating_sub(smaller) * count) as f64;
+            savings.freed_on.spread(freed, &nodes_of(snapshot, target));
         }
         savings
     }
@@ -291,14 +288,6 @@ impl AdvisedTargets {
             let wasted = entry.supposed.map_or(0, |it| it.reclaimable_bytes);
             entry.rent = entry.rent.settled(wasted, before, now);
             entry.queued_since = entry.queued_since.map(|at| at.shifted(before, now));
-        }
-    }
-}
-
-impl Savings {
-    fn add_on(&mut self, node: NodeIx, bytes: f64) {
-        if let Some(sum) = self.freed_on.get_mut(node.as_usize()) {
-            *sum += bytes;
         }
     }
 }

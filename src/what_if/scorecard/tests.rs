@@ -9,8 +9,8 @@ use crate::{
         records::JobOwner,
         settings::limits::Headroom,
     },
-    plan::Queues,
-    table::{DbName, Draft, TargetIx},
+    plan::{Conditions, Queues},
+    table::{DbName, Draft, NodeIx, TargetIx},
 };
 use couchdb_names::Range;
 use proptest::prelude::*;

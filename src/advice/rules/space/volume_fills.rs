@@ -3,12 +3,13 @@
 use super::super::{Rule, VOLUME_FILLS};
 use crate::{
     advice::{
-        Evidence, FillDates, Finding, Findings, Gain, Remedy, Severity, Situation, Subject,
-        VolumeCourse,
+        Evidence, Finding, Findings, Gain, Remedy, Severity, Situation, Subject,
+        volume_course::{VolumeCourse, dates_of},
     },
     model::{rounding::to_bytes, settings::advice::AdviceSettings},
     plan::disk::Volume,
     text::{duration::format_rounded, size::format_size_short},
+    what_if::FillDates,
 };
 use std::time::Duration;
 use wall_clock::Moment;
@@ -30,7 +31,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         let Some(course) = VolumeCourse::of(situation, volume) else { continue };
         // The simulation runs only while this rule finds something, so it never ends a finding.
         let Some(measured) = course.severity(settings) else { continue };
-        let dates = FillDates::of(situation, volume, &course);
+        let dates = dates_of(situation, volume, &course);
         let severity =
             if dates.is_simulated { severity_of(&dates, settings, now) } else { measured };
         // Nothing more can be written to any of them once it is full.
@@ -205,12 +206,10 @@ fn date(now: Moment, time: Duration) -> String {
 mod tests {
     use super::*;
     use crate::{
-        advice::{
-            VolumeDates,
-            test_cluster::{NOW, Shard, TestCluster},
-        },
+        advice::test_cluster::{NOW, Shard, TestCluster},
         model::channel::Channels,
         plan::disk::{Disks, VolumeSpace},
+        what_if::VolumeDates,
     };
     use std::sync::Arc;
 

@@ -1,12 +1,16 @@
-//! What a compaction that is only imagined takes, and what the planner would remember of it.
+//! Compactions that are only imagined: how long they take, what the planner sees of them and would remember,
+//! and the bytes that they free.
 //!
 //! Pure pieces that the simulation of days ahead and the scorecard of advice share.
 
-use super::{ASSUMED_RATE, nodes_on};
+use super::ASSUMED_RATE;
 use crate::{
     jobs::{Job, JobKey, JobKind, JobPhase, TargetConstraints},
     model::{records::JobOwner, rounding::to_bytes},
-    plan::{PlannedStart, disk::Disks},
+    plan::{
+        PlannedStart,
+        disk::{Disks, Volume},
+    },
     table::{NodeIx, Snapshot, TargetRef},
 };
 use std::{sync::Arc, time::Duration};
@@ -55,40 +59,90 @@ pub(super) fn is_last_copy(
 
 /// An imagined compaction that runs.
 #[derive(Clone, Debug)]
-pub(super) struct ImaginedJob {
-    pub(super) shard: Option<Arc<str>>,
-    pub(super) design: Option<Arc<str>>,
-    pub(super) channel: Option<Arc<str>>,
+pub(super) struct ImaginedJob<'a> {
+    pub(super) shard: Option<&'a str>,
+    pub(super) design: Option<&'a str>,
+    pub(super) channel: &'a str,
     pub(super) started_at: Moment,
     pub(super) peak_bytes: u64,
-    pub(super) file_bytes: Option<u64>,
-    pub(super) rewrite_bytes: Option<u64>,
 }
 
-impl ImaginedJob {
+impl ImaginedJob<'_> {
     /// The job on one of its nodes, as the planner sees jobs.
     pub(super) fn on(&self, target: TargetRef<'_>, node: NodeIx) -> Job {
-        let shard = self.shard.clone().or_else(|| Some(target.shard_name()?.into()));
-        let shard = shard.unwrap_or_else(|| target.id().to_string().into());
-        let kind = match &self.design {
-            Some(design) => JobKind::CompactView(Arc::clone(design)),
-            None => JobKind::CompactDb,
-        };
+        let shard = self.shard.map(str::to_owned).or_else(|| target.shard_name());
+        let design = self.design.map(Arc::from);
         Job {
-            key: JobKey { node, shard, kind },
+            key: JobKey {
+                node,
+                shard: shard.unwrap_or_else(|| target.id().to_string()).into(),
+                kind: design.map_or(JobKind::CompactDb, JobKind::CompactView),
+            },
             target: Some(target.ix()),
             target_kind: target.kind(),
             owner: JobOwner::Recliner,
-            channel: self.channel.clone(),
+            channel: Some(self.channel.into()),
             started_at: self.started_at,
             phase: JobPhase::Running,
             progress: None,
             last_progress_at: self.started_at,
             reserved_bytes: self.peak_bytes,
-            file_bytes: self.file_bytes,
-            predicted_bytes: self.rewrite_bytes,
+            // The planner reads neither.
+            file_bytes: None,
+            predicted_bytes: None,
         }
     }
+}
+
+/// Bytes of each node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct NodeBytes(Vec<f64>);
+
+impl NodeBytes {
+    /// None on each node.
+    pub(super) fn none(snapshot: &Snapshot) -> Self {
+        Self(vec![0.0; snapshot.nodes().len()])
+    }
+
+    /// Adds bytes in equal parts on nodes.
+    pub(super) fn spread(&mut self, bytes: f64, nodes: &[NodeIx]) {
+        for node in nodes {
+            if let Some(sum) = self.0.get_mut(node.as_usize()) {
+                *sum += bytes / nodes.len() as f64;
+            }
+        }
+    }
+
+    pub(super) fn on(&self, node: NodeIx) -> f64 {
+        self.0.get(node.as_usize()).copied().unwrap_or(0.0)
+    }
+
+    pub(super) fn sum(&self) -> f64 {
+        self.0.iter().sum()
+    }
+}
+
+/// The nodes that hold a target's files: for a view of the cluster, all of them.
+pub(super) fn nodes_of(snapshot: &Snapshot, target: TargetRef<'_>) -> Vec<NodeIx> {
+    nodes_of_start(snapshot, target.node_ix())
+}
+
+/// The nodes on which a start compacts files.
+pub(super) fn nodes_of_start(snapshot: &Snapshot, node: NodeIx) -> Vec<NodeIx> {
+    if node != NodeIx::CLUSTER {
+        return vec![node];
+    }
+    snapshot.members().map(|(node, _)| node).collect()
+}
+
+/// The nodes with files on a volume.
+pub(super) fn nodes_on<'a>(
+    snapshot: &'a Snapshot,
+    volume: &'a Volume,
+) -> impl Iterator<Item = NodeIx> + 'a {
+    let nodes = snapshot.nodes().iter().enumerate();
+    let there = nodes.filter(|(_, node)| volume.nodes.contains(&node.name));
+    there.filter_map(|(at, _)| NodeIx::from_usize(at))
 }
 
 /// The volumes, if the files of each node had grown by so many bytes.

@@ -1,0 +1,65 @@
+//! The dates on which volumes are full: without compaction, under smoosh, and under the rules in force.
+//!
+//! Owns how far is looked ahead and under which rules. A look takes seconds for a million targets, so advice
+//! asks for it rarely, only while some volume is about to fill, and on another thread.
+
+use super::{Forecast, Policy, Present, Proposal, StopFlag};
+use crate::{model::channel::Channels, plan::Plan};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use wall_clock::Moment;
+
+/// How far is looked ahead; later dates continue what happens in the second half of that time.
+const SPAN: Duration = Duration::from_secs(30 * 86_400);
+
+/// Nobody plans further ahead.
+pub(super) const FAR: Duration = Duration::from_secs(10 * 366 * 86_400);
+
+/// When a volume is full as its files grow now; none if not within ten years.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FillDates {
+    /// If nothing is compacted.
+    pub uncompacted: Option<Moment>,
+    /// If compaction keeps up; with recliner's own rules, where that was simulated.
+    pub compacted: Option<Moment>,
+    /// With smoosh as it is set, where that was simulated.
+    pub smoosh: Option<Moment>,
+    /// Whether a simulation says so, and not the growth of the last days alone.
+    pub is_simulated: bool,
+}
+
+/// When each volume is full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeDates {
+    /// The moment from which was looked ahead.
+    pub from: Moment,
+    /// By the volume's name.
+    pub volumes: BTreeMap<Arc<str>, FillDates>,
+}
+
+impl VolumeDates {
+    /// Looks ahead; none while no growth is known.
+    pub fn of(plan: &Plan, smoosh: &Channels, now: Moment) -> Option<Self> {
+        let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());
+        let present = Present { snapshot, conditions, now };
+        let stop = StopFlag::default();
+        let forecast = Forecast::new(&present, SPAN, &stop).ok()?;
+        let full_at = |policy| {
+            let outlook = forecast.outlook(&Proposal { name: String::new(), policy });
+            outlook.volumes.into_iter().map(|volume| (volume.name, volume.full_at))
+        };
+        let uncompacted = full_at(None);
+        let mut smoosh = full_at(Some(Policy::smoosh(smoosh))).map(|(_, at)| at);
+        let mut compacted = full_at(Some(Policy::in_force(plan))).map(|(_, at)| at);
+        let volumes = uncompacted.map(|(name, uncompacted)| {
+            let (smoosh, compacted) = (smoosh.next().flatten(), compacted.next().flatten());
+            (name, FillDates { uncompacted, compacted, smoosh, is_simulated: true })
+        });
+        Some(Self { from: now, volumes: volumes.collect() })
+    }
+}
+
+/// For how long so much space lasts at this rate; none if it is for more than ten years.
+pub fn time_until_full(free_bytes: f64, bytes_per_second: f64) -> Option<Duration> {
+    let seconds = (bytes_per_second > 0.0).then(|| free_bytes / bytes_per_second)?;
+    Duration::try_from_secs_f64(seconds).ok().filter(|time| *time <= FAR)
+}
