@@ -37,13 +37,8 @@ use course::TargetCourse;
 use dates::FAR;
 use imagined::{NodeBytes, nodes_of, nodes_on};
 use simulation::Simulation;
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
 /// Bytes of new files that a compaction is assumed to write in a second until a rate was measured.
@@ -277,38 +272,10 @@ pub fn outlooks(
     proposals: &[Proposal],
     span: Duration,
 ) -> Result<Answer, NoRates> {
-    let stop = StopFlag::default();
+    let stop = CancellationToken::new();
     let forecast = Forecast::new(present, span, &stop)?;
     let outlooks = proposals.iter().map(|proposal| forecast.outlook(proposal)).collect();
     Ok(forecast.answer(outlooks))
-}
-
-/// Ends a look ahead early, from another thread. Clones are one flag.
-#[derive(Clone, Debug, Default)]
-pub struct StopFlag(Arc<AtomicBool>);
-
-/// Sets the flag when it is dropped.
-#[derive(Debug)]
-pub struct StopOnDrop(StopFlag);
-
-impl StopFlag {
-    /// Whether outlooks are not wanted any more.
-    #[must_use]
-    pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Sets it once the returned value is dropped.
-    #[must_use]
-    pub fn set_on_drop(&self) -> StopOnDrop {
-        StopOnDrop(self.clone())
-    }
-}
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// A look ahead from one present: what outlooks under different rules have in common.
@@ -316,17 +283,21 @@ impl Drop for StopOnDrop {
 pub struct Forecast<'a> {
     present: &'a Present,
     span: Duration,
-    stop: &'a StopFlag,
+    stop: &'a CancellationToken,
     evidence: Evidence,
     unchecked: Unchecked,
 }
 
 impl<'a> Forecast<'a> {
-    /// Looks ahead for this time. Once `stop` is set, outlooks are cut short and mean nothing.
+    /// Looks ahead for this time. Once `stop` is cancelled, outlooks are cut short and mean nothing.
     ///
     /// # Errors
     /// While no growth is known.
-    pub fn new(present: &'a Present, span: Duration, stop: &'a StopFlag) -> Result<Self, NoRates> {
+    pub fn new(
+        present: &'a Present,
+        span: Duration,
+        stop: &'a CancellationToken,
+    ) -> Result<Self, NoRates> {
         let evidence = evidence(present);
         if evidence.watched_bytes == 0 {
             return Err(NoRates);
@@ -389,12 +360,12 @@ struct Unchecked {
 }
 
 impl Unchecked {
-    fn of(present: &Present, span: Duration, stop: &StopFlag) -> Self {
+    fn of(present: &Present, span: Duration, stop: &CancellationToken) -> Self {
         let mut samples = vec![Sample::default(); SAMPLES];
         let mut by_node = vec![NodeBytes::none(&present.snapshot); SAMPLES];
         let times: Vec<TimeAhead> =
             (0..SAMPLES).map(|at| TimeAhead::after(sample_time(span, at))).collect();
-        for target in files(&present.snapshot).take_while(|_| !stop.is_set()) {
+        for target in files(&present.snapshot).take_while(|_| !stop.is_cancelled()) {
             let count = u64::from(target.file_count());
             let places = nodes_of(&present.snapshot, target);
             let course = TargetCourse::of(present, target);

@@ -412,6 +412,25 @@ fn served_compaction(task: &RunningTask) -> Option<Rebuild<'_>> {
 }
 
 impl TrackedJob {
+    /// A job of which no more is known.
+    fn new(kind: TargetKind, started_at: Moment, seen_at: Moment, stage: JobStage) -> Self {
+        Self {
+            target: None,
+            target_id: None,
+            kind,
+            intent: None,
+            channel: None,
+            started_at,
+            first_seen: seen_at,
+            last_seen: seen_at,
+            stage,
+            progress: JobProgress::unknown(seen_at),
+            file_before: FileBefore::default(),
+            is_measured_copy: false,
+            peak_bytes: 0,
+        }
+    }
+
     /// The target, if it is still the same one. A job that appeared before the tables knew its file
     /// has no id yet.
     fn current_target<'a>(&self, tables: &'a Snapshot) -> Option<TargetRef<'a>> {

@@ -10,7 +10,7 @@ mod space_trend;
 mod task;
 mod volume_specs;
 
-pub use task::{DiskHandle, DiskSettings, DiskTask, SpaceMeter, SystemMeter, VolumeMeasurement};
+pub use task::{DiskSettings, DiskTask, SpaceMeter, SystemMeter, VolumeMeasurement};
 pub use volume_specs::{LocalDirectories, SpaceSource, VolumeSpec};
 
 use crate::{

@@ -10,7 +10,7 @@ mod probe;
 mod task;
 
 pub(crate) use probe::{NodeReading, Probe};
-pub(crate) use task::{PressureSettings, PressureTask};
+pub(crate) use task::PressureTask;
 
 use crate::{model::settings::limits::Marks, table::NodeIx};
 use std::collections::BTreeMap;

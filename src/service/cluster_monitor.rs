@@ -18,6 +18,7 @@ use crate::{
         settings::{
             ScanViews, Settings,
             advice::{AdviceSettings, RemedySettings},
+            limits,
         },
     },
     plan::{Rules, disk, planner, pressure},
@@ -135,7 +136,7 @@ pub struct ClusterMonitor {
     plan_settings: latest::Sender<Arc<planner::PlannerSettings>>,
     job_state_settings: latest::Sender<Arc<job_state::JobStateSettings>>,
     disk_settings: latest::Sender<Arc<disk::DiskSettings>>,
-    pressure_settings: latest::Sender<Arc<pressure::PressureSettings>>,
+    pressure_settings: latest::Sender<Arc<limits::Pressure>>,
     pressures: latest::Receiver<Arc<pressure::Pressures>>,
     takeover_settings: latest::Sender<Arc<takeover::TakeoverSettings>>,
     warmer_settings: latest::Sender<Arc<warmer::WarmerSettings>>,
@@ -180,7 +181,7 @@ impl ClusterMonitor {
         let plan = settings_channel(plan_settings(settings));
         let follow = settings_channel(first_follow_settings(settings, meter.is_some()));
         let disk = settings_channel(disk::DiskSettings::of(settings, datadir::directory_owner));
-        let pressure = settings_channel(pressure_settings(settings));
+        let pressure = settings_channel(settings.pressure);
 
         let (scan_task, scanner) =
             scan::ScanTask::new(clock, reach.source.subscribe(), scan.subscribe());
@@ -207,7 +208,7 @@ impl ClusterMonitor {
             let (snapshots, jobs) = (scanner.snapshots.clone(), follower.jobs.clone());
             let (task, disks) =
                 disk::DiskTask::new(clock, meter, disk.subscribe(), snapshots, jobs);
-            inputs.disks = disks.disks;
+            inputs.disks = disks;
             let ended = stop.clone();
             tasks.spawn(async move {
                 task.run(ended).await;
@@ -221,7 +222,7 @@ impl ClusterMonitor {
                 snapshots,
                 jobs,
             );
-            inputs.pressures = pressures.pressures;
+            inputs.pressures = pressures;
             let ended = stop.clone();
             tasks.spawn(async move {
                 task.run(ended).await;
@@ -484,7 +485,7 @@ impl ClusterMonitor {
         self.job_state_settings.send_replace(Arc::new(follow_settings(new)));
         self.disk_settings
             .send_replace(Arc::new(disk::DiskSettings::of(new, datadir::directory_owner)));
-        self.pressure_settings.send_replace(Arc::new(pressure_settings(new)));
+        self.pressure_settings.send_replace(Arc::new(new.pressure));
         self.takeover_settings.send_replace(Arc::new(takeover::TakeoverSettings::from(new)));
         self.warmer_settings.send_replace(Arc::new(warmer::WarmerSettings::from(new)));
         self.advice_settings.send_replace(new.advice);
@@ -600,10 +601,6 @@ fn follow_settings(settings: &Settings) -> job_state::JobStateSettings {
         channels: Arc::new(settings.channels.clone()),
         acting: settings.mode == Mode::Enforce,
     }
-}
-
-const fn pressure_settings(settings: &Settings) -> pressure::PressureSettings {
-    pressure::PressureSettings { pressure: settings.pressure }
 }
 
 fn scan_settings(settings: &Settings) -> scan::ScanSettings {

@@ -3,7 +3,10 @@
 //! Maps volumes to disks: a volume with a Prometheus query uses the node's name as the query.
 //! Never decides whether a job fits. Used by the disk task, in `recliner demo` and in tests.
 
-use crate::plan::disk::{SpaceMeter, SpaceSource, VolumeMeasurement, VolumeSpace};
+use crate::{
+    model::settings::limits::Free,
+    plan::disk::{SpaceMeter, SpaceSource, VolumeMeasurement, VolumeSpace},
+};
 use couchdb_sim::Cluster;
 use futures::future::{BoxFuture, FutureExt as _, ready};
 use wall_clock::Moment;
@@ -19,8 +22,10 @@ impl SpaceMeter for SimulatedDisks {
         now: Moment,
     ) -> BoxFuture<'static, Result<VolumeMeasurement, String>> {
         let space = match source {
-            SpaceSource::Prometheus { query: node, .. } => self.disk_space(node, now),
-            SpaceSource::Fixed(available) => {
+            SpaceSource::Configured(Free::Prometheus { query: node, .. }) => {
+                self.disk_space(node, now)
+            }
+            SpaceSource::Configured(Free::Available(available)) => {
                 Ok(VolumeSpace { available: *available, size: None, measured_at: now })
             }
             SpaceSource::Local(_) => Err("a simulated node has no directory".to_owned()),
@@ -53,12 +58,12 @@ mod tests {
         let cluster = Cluster::new(demo_config(), 1, clock).unwrap();
         let disks = SimulatedDisks(cluster.clone());
         let asked = |query: &str| {
-            let source = SpaceSource::Prometheus {
+            let source = SpaceSource::Configured(Free::Prometheus {
                 url: "http://simulation".parse().unwrap(),
                 query: query.to_owned(),
                 size_query: None,
                 max_age: Duration::from_secs(60),
-            };
+            });
             disks.measure(&source, clock.now())
         };
         let space = asked("couchdb@sim-2.local").await.unwrap().space;
@@ -68,7 +73,8 @@ mod tests {
         let apart = space.available.abs_diff(disk.available().unwrap());
         assert!(apart < 1 << 30, "{apart} bytes apart");
         assert!(asked("couchdb@sim-9.local").await.unwrap_err().contains("sim-9"));
-        let fixed = disks.measure(&SpaceSource::Fixed(7), clock.now()).await.unwrap();
+        let fixed =
+            disks.measure(&SpaceSource::Configured(Free::Available(7)), clock.now()).await.unwrap();
         assert_eq!((fixed.space.available, fixed.space.size), (7, None));
     }
 }

@@ -110,8 +110,8 @@ impl TargetCourse {
         (facts, rent)
     }
 
-    /// The course after a compaction, with the sizes before and after it; none if a size is unknown.
-    fn compacted(&self, after: TimeAhead) -> Option<(Self, u64, u64)> {
+    /// What a compaction does; none if a size is unknown.
+    fn compacted(&self, after: TimeAhead) -> Option<CompactedCourse> {
         let facts = self.facts_after(after);
         let (file, predicted) =
             (facts.file_bytes.get()?, self.correction.predicted_bytes(self.kind, &facts)?);
@@ -124,7 +124,8 @@ impl TargetCourse {
             ..facts
         };
         let rent = Rent::from_parts(0.0, self.moment(after));
-        Some((Self { begin: after, facts, rent, left: Some(left), ..*self }, file, left))
+        let compacted = Self { begin: after, facts, rent, left: Some(left), ..*self };
+        Some(CompactedCourse { before: *self, after: compacted, file, left })
     }
 
     /// The least that a compaction leaves: what the one before left, unless live bytes shrink.
@@ -240,12 +241,12 @@ impl<'a> Courses<'a> {
         at: TimeAhead,
     ) -> Option<CompactedCourse> {
         let before = self.of(target);
-        let (after, file, left) = before.compacted(at)?;
-        let is_first = self.compacted.insert(target.ix(), after).is_none();
+        let compacted = before.compacted(at)?;
+        let is_first = self.compacted.insert(target.ix(), compacted.after).is_none();
         if is_first && !before.is_idle() {
             let (ix, file_count) = (target.ix(), target.file_count());
             self.growing.push(GrowingTarget { ix, file_count, without: before });
         }
-        Some(CompactedCourse { before, after, file, left })
+        Some(compacted)
     }
 }

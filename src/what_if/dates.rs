@@ -3,9 +3,10 @@
 //! Owns how far is looked ahead and under which rules. A look takes seconds for a million targets, so advice
 //! asks for it rarely, only while some volume is about to fill, and on another thread.
 
-use super::{Forecast, Policy, Present, Proposal, StopFlag};
+use super::{Forecast, Policy, Present, Proposal};
 use crate::{model::channel::Channels, plan::Plan};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
 /// How far is looked ahead; later dates continue what happens in the second half of that time.
@@ -41,7 +42,7 @@ impl VolumeDates {
     pub fn of(plan: &Plan, smoosh: &Channels, now: Moment) -> Option<Self> {
         let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());
         let present = Present { snapshot, conditions, now };
-        let stop = StopFlag::default();
+        let stop = CancellationToken::new();
         let forecast = Forecast::new(&present, SPAN, &stop).ok()?;
         let full_at = |policy| {
             let outlook = forecast.outlook(&Proposal { name: String::new(), policy });

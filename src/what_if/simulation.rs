@@ -1,7 +1,7 @@
 //! One policy through time: what is due, what the planner starts, and what that leaves.
 
 use super::{
-    Forecast, Outlook, Policy, Present, SAMPLES, Sample, StopFlag, Unchecked, Undone,
+    Forecast, Outlook, Policy, Present, SAMPLES, Sample, Unchecked, Undone,
     batch_slots::{BatchSlots, SlotNeed},
     course::{CompactedCourse, Courses, undisturbed_tables},
     imagined::{self, ImaginedJob, NodeBytes, nodes_of, nodes_of_start},
@@ -32,6 +32,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
 /// Steps between two samples, at most: at each, what waits is read again.
@@ -104,7 +105,7 @@ pub(super) struct Simulation<'a> {
     policy: &'a Policy,
     unchecked: &'a Unchecked,
     span: Duration,
-    stop: &'a StopFlag,
+    stop: &'a CancellationToken,
     /// The policy's channels and rules, as far as plans here may follow them.
     channels: Arc<Channels>,
     rules: Arc<Rules>,
@@ -193,7 +194,7 @@ impl<'a> Simulation<'a> {
             self.reprice(at);
             self.read_queued_again(at);
             while at < end {
-                if self.stop.is_set() {
+                if self.stop.is_cancelled() {
                     return self.outlook(name);
                 }
                 at = self.advance(at, end);
@@ -290,7 +291,9 @@ impl<'a> Simulation<'a> {
         self.prices = factors.clone();
         self.queues.set_prices(factors);
         self.due.clear();
-        for at_row in (0..self.present.snapshot.row_count()).take_while(|_| !self.stop.is_set()) {
+        for at_row in
+            (0..self.present.snapshot.row_count()).take_while(|_| !self.stop.is_cancelled())
+        {
             if let Some(target) = self.present.snapshot.target_at(at_row) {
                 self.find_due(target, at);
             }

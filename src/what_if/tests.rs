@@ -446,8 +446,8 @@ fn an_outlook_is_the_same_every_time() {
 fn a_stopped_look_ahead_begins_nothing_more() {
     let present = present(&[("a", 1_000, 100, 20)], None);
     let compactions = |is_stopped: bool| {
-        let stop = StopFlag::default();
-        let guard = stop.set_on_drop();
+        let stop = CancellationToken::new();
+        let guard = stop.clone().drop_guard();
         let _running = (!is_stopped).then_some(guard);
         let forecast = Forecast::new(&present, 10 * DAY, &stop).unwrap();
         forecast.outlook(&by("smoosh", ChannelPreset::Smoosh.channels())).compactions

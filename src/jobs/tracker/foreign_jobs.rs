@@ -6,7 +6,7 @@
 
 use super::{JobStage, TrackedJob, TrackerInputs, intent_targets, scale_bytes};
 use crate::{
-    jobs::{JobKey, JobKind, RunningTask, progress::JobProgress, verdict::FileBefore},
+    jobs::{JobKey, JobKind, RunningTask, verdict::FileBefore},
     model::{facts::Facts, target::TargetKind},
     sources::inventory::TaskKind,
     table::{ReplacedFile, Snapshot, TargetRef},
@@ -22,25 +22,13 @@ impl TrackedJob {
     pub(super) fn foreign(task: &RunningTask, now: Moment) -> Self {
         // The node's clock may be ahead of ours.
         let started = task.seen.started_on.map(Moment::from_unix).filter(|at| *at <= now);
-        Self {
-            target: task.target,
-            target_id: None,
-            kind: match task.seen.doing {
-                TaskKind::Compacts => TargetKind::Db,
-                TaskKind::CompactsView(_) | TaskKind::Builds(_) => TargetKind::View,
-                TaskKind::BuildsSearch { .. } => TargetKind::Search,
-            },
-            intent: None,
-            channel: None,
-            started_at: started.unwrap_or(now),
-            first_seen: now,
-            last_seen: now,
-            stage: JobStage::Shown { suspended: false },
-            progress: JobProgress::unknown(now),
-            file_before: FileBefore::default(),
-            is_measured_copy: false,
-            peak_bytes: 0,
-        }
+        let kind = match task.seen.doing {
+            TaskKind::Compacts => TargetKind::Db,
+            TaskKind::CompactsView(_) | TaskKind::Builds(_) => TargetKind::View,
+            TaskKind::BuildsSearch { .. } => TargetKind::Search,
+        };
+        let stage = JobStage::Shown { suspended: false };
+        Self { target: task.target, ..Self::new(kind, started.unwrap_or(now), now, stage) }
     }
 
     /// A compaction of which only the file that it replaced shows that it ran. That file is known as it was at the
@@ -52,17 +40,9 @@ impl TrackedJob {
         Self {
             target: Some(target.ix()),
             target_id: Some(target.id()),
-            kind: target.kind(),
-            intent: None,
-            channel: None,
-            started_at: at,
-            first_seen: at,
-            last_seen: at,
-            stage: JobStage::Shown { suspended: false },
-            progress: JobProgress::unknown(at),
             file_before: if is_last { before } else { before.without_sizes() },
             is_measured_copy: true,
-            peak_bytes: 0,
+            ..Self::new(target.kind(), at, at, JobStage::Shown { suspended: false })
         }
     }
 

@@ -260,19 +260,8 @@ impl JobTracker {
         let before = FileBefore::of_intent(intent, keys.len(), open.needs_upgrade);
         for key in &keys {
             let job = self.jobs.entry(key.clone()).or_insert_with(|| TrackedJob {
-                target: ix,
-                target_id: Some(intent.target.clone()),
-                kind: intent.target.kind(),
-                intent: None,
-                channel: None,
-                started_at: intent.at,
-                first_seen: now,
-                last_seen: now,
-                stage,
                 progress: JobProgress::unknown(intent.at),
-                file_before: before,
-                is_measured_copy: false,
-                peak_bytes: 0,
+                ..TrackedJob::new(intent.target.kind(), intent.at, now, stage)
             });
             // A node may have shown the task before the tables knew its file.
             job.target = ix.or(job.target);

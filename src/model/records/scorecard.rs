@@ -4,6 +4,7 @@
 //! advised compactions that run. An *advised* compaction is one that recliner would have started if it
 //! enforced. Never decides what these are: `what_if::scorecard` does, and the journal stores them.
 
+use super::state_store::replace;
 use crate::model::target::TargetId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -175,18 +176,8 @@ impl ScorecardRecords {
     /// Applies one change.
     pub fn apply(&mut self, change: ScorecardChange) {
         match change {
-            ScorecardChange::Hour(hour, Some(sums)) => {
-                self.hours.insert(hour, sums);
-            }
-            ScorecardChange::Hour(hour, None) => {
-                self.hours.remove(&hour);
-            }
-            ScorecardChange::Target(id, Some(target)) => {
-                self.targets.insert(id, target);
-            }
-            ScorecardChange::Target(id, None) => {
-                self.targets.remove(&id);
-            }
+            ScorecardChange::Hour(hour, sums) => replace(&mut self.hours, hour, sums),
+            ScorecardChange::Target(id, target) => replace(&mut self.targets, id, target),
             ScorecardChange::Jobs(jobs) => self.jobs = jobs,
         }
     }

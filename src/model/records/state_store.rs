@@ -149,32 +149,25 @@ impl RecoveredState {
                     self.recent_outcomes.push(outcome);
                 }
             }
-            StateChange::SetTargetRecord(target, Some(remembered)) => {
-                self.remembered.insert(target, remembered);
-            }
-            StateChange::SetTargetRecord(target, None) => {
-                self.remembered.remove(&target);
+            StateChange::SetTargetRecord(target, record) => {
+                replace(&mut self.remembered, target, record)
             }
             StateChange::Suspend(scope, suspension) => {
-                self.suspensions.insert(scope, suspension);
+                replace(&mut self.suspensions, scope, Some(suspension));
             }
-            StateChange::Resume { scope, by: _ } => {
-                self.suspensions.remove(&scope);
-            }
+            StateChange::Resume { scope, by: _ } => replace(&mut self.suspensions, scope, None),
             StateChange::Calibrate(calibration) => self.calibration = calibration,
-            StateChange::SetCorrection(key, Some(record)) => {
-                self.corrections.insert(key, record);
-            }
-            StateChange::SetCorrection(key, None) => {
-                self.corrections.remove(&key);
-            }
+            StateChange::SetCorrection(key, record) => replace(&mut self.corrections, key, record),
             StateChange::Scorecard(change) => self.scorecard.apply(change),
-            StateChange::SetAdvice(key, Some(record)) => {
-                self.advice.insert(key, record);
-            }
-            StateChange::SetAdvice(key, None) => {
-                self.advice.remove(&key);
-            }
+            StateChange::SetAdvice(key, record) => replace(&mut self.advice, key, record),
         }
     }
+}
+
+/// Replaces an entry; without a value it is forgotten.
+pub(super) fn replace<K: Ord, V>(entries: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
+    match value {
+        Some(value) => entries.insert(key, value),
+        None => entries.remove(&key),
+    };
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     datadir,
     jobs::{Job, Jobs},
-    model::settings::{self, limits},
+    model::settings::{self, limits, limits::Free},
     sources::fetch,
     table::Snapshot,
     tasks::publish_if_changed,
@@ -113,7 +113,7 @@ impl SpaceMeter for SystemMeter {
                 Ok(VolumeMeasurement { space, device: Some(device) })
             }
             .boxed(),
-            SpaceSource::Prometheus { url, query, size_query, max_age } => {
+            SpaceSource::Configured(Free::Prometheus { url, query, size_query, max_age }) => {
                 let http = self.http.clone();
                 async move {
                     let free = query_in_time(&http, &url, &query, max_age, now);
@@ -130,7 +130,7 @@ impl SpaceMeter for SystemMeter {
                 }
                 .boxed()
             }
-            SpaceSource::Fixed(available) => {
+            SpaceSource::Configured(Free::Available(available)) => {
                 let space = VolumeSpace { available, size: None, measured_at: now };
                 std::future::ready(Ok(VolumeMeasurement { space, device: None })).boxed()
             }
@@ -149,13 +149,6 @@ async fn query_in_time(
     let asking = prometheus::query_bytes(http, url, query, max_age, now);
     let late = |_| format!("the query {query:?} to {url} got no answer within {MEASURE_TIMEOUT:?}");
     time::timeout(MEASURE_TIMEOUT, asking).await.map_err(late)?
-}
-
-/// Access to the published volumes.
-#[derive(Clone, Debug)]
-pub struct DiskHandle {
-    /// The volumes as last published.
-    pub disks: watch::Receiver<Arc<Disks>>,
 }
 
 /// The state of one volume.
@@ -210,7 +203,7 @@ enum Event {
 }
 
 impl DiskTask {
-    /// Makes the task and its handle.
+    /// Makes the task and a receiver of the volumes.
     #[must_use]
     pub fn new(
         clock: Clock,
@@ -218,7 +211,7 @@ impl DiskTask {
         settings: watch::Receiver<Arc<DiskSettings>>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
         jobs: watch::Receiver<Arc<Jobs>>,
-    ) -> (Self, DiskHandle) {
+    ) -> (Self, watch::Receiver<Arc<Disks>>) {
         let (disks, reader) = watch::channel(Arc::default());
         let task = Self {
             clock,
@@ -231,7 +224,7 @@ impl DiskTask {
             measurements: FuturesUnordered::new(),
             next_check: Instant::now(),
         };
-        (task, DiskHandle { disks: reader })
+        (task, reader)
     }
 
     /// Measures until `stop`, or until the sender of settings is dropped.
@@ -288,8 +281,8 @@ impl DiskTask {
             self.volumes.iter_mut().filter(|known| known.asked_at.is_none() && known.due_at <= now)
         {
             let period = match known.spec.source {
-                SpaceSource::Prometheus { .. } => QUERY_INTERVAL,
-                SpaceSource::Local(_) | SpaceSource::Fixed(_) => poll,
+                SpaceSource::Configured(Free::Prometheus { .. }) => QUERY_INTERVAL,
+                SpaceSource::Local(_) | SpaceSource::Configured(Free::Available(_)) => poll,
             };
             known.due_at = now + period;
             known.asked_at = Some(now);
@@ -311,7 +304,7 @@ impl DiskTask {
                 }
                 let measured = with_stated_size(measured, spec.stated_size);
                 known.measured = Some(measured);
-                if !matches!(spec.source, SpaceSource::Fixed(_)) {
+                if !matches!(spec.source, SpaceSource::Configured(Free::Available(_))) {
                     let snapshot = Arc::clone(&self.snapshots.borrow());
                     let jobs = Arc::clone(&self.jobs.borrow());
                     let volume = published_volume(known, self.clock.now());

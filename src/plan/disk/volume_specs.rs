@@ -2,8 +2,7 @@
 //!
 //! Owns the volumes' names. Pure: the task calls it with the settings.
 
-use crate::model::settings::limits;
-use couchdb_client::Address;
+use crate::model::settings::limits::{self, Free};
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 /// The local directories, and the node they belong to.
@@ -20,19 +19,8 @@ pub struct LocalDirectories {
 pub enum SpaceSource {
     /// Through the file system that holds this directory.
     Local(PathBuf),
-    /// Through the only sample of a query.
-    Prometheus {
-        /// The Prometheus server.
-        url: Address,
-        /// A PromQL query whose only sample is the free bytes.
-        query: String,
-        /// A PromQL query whose only sample is the volume's size.
-        size_query: Option<String>,
-        /// Maximum age of the sample.
-        max_age: Duration,
-    },
-    /// A fixed number of bytes.
-    Fixed(u64),
+    /// As it is configured.
+    Configured(Free),
 }
 
 /// Maximum age of a local measurement: a hanging file system does not answer.
@@ -43,8 +31,8 @@ impl SpaceSource {
     #[must_use]
     pub const fn max_age(&self) -> Duration {
         match self {
-            Self::Prometheus { max_age, .. } => *max_age,
-            Self::Local(_) | Self::Fixed(_) => LOCAL_MAX_AGE,
+            Self::Configured(Free::Prometheus { max_age, .. }) => *max_age,
+            Self::Local(_) | Self::Configured(Free::Available(_)) => LOCAL_MAX_AGE,
         }
     }
 }
@@ -90,21 +78,10 @@ pub(super) fn volume_specs(
         }
     }
     for volume in volumes {
-        let source = match &volume.free {
-            limits::Free::Prometheus { url, query, size_query, max_age } => {
-                SpaceSource::Prometheus {
-                    url: url.clone(),
-                    query: query.clone(),
-                    size_query: size_query.clone(),
-                    max_age: *max_age,
-                }
-            }
-            limits::Free::Available(bytes) => SpaceSource::Fixed(*bytes),
-        };
         specs.push(VolumeSpec {
             name: unique(volume.nodes.first().map_or("", String::as_str)),
             nodes: volume.nodes.iter().map(|node| node.as_str().into()).collect(),
-            source,
+            source: SpaceSource::Configured(volume.free.clone()),
             stated_size: volume.size,
         });
     }
@@ -119,7 +96,7 @@ mod tests {
     fn volume_names_are_short_and_unique() {
         let volume = |nodes: &[&str]| limits::VolumeSettings {
             nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
-            free: limits::Free::Available(7),
+            free: Free::Available(7),
             size: None,
         };
         let local = |node: &str| LocalDirectories {

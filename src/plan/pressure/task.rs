@@ -31,20 +31,6 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 /// While the cluster is quiet, only one of this many probes is sent.
 const QUIET_PROBE_DIVISOR: u32 = 6;
 
-/// The task's settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PressureSettings {
-    /// The marks, and the maximum hold.
-    pub pressure: limits::Pressure,
-}
-
-/// Access to the published pressures.
-#[derive(Clone, Debug)]
-pub(crate) struct PressureHandle {
-    /// The pressures as last published.
-    pub pressures: watch::Receiver<Arc<Pressures>>,
-}
-
 /// The state of one node.
 #[derive(Debug)]
 struct NodePressureState {
@@ -62,7 +48,7 @@ struct NodePressureState {
 pub(crate) struct PressureTask {
     clock: Clock,
     probe: watch::Receiver<Arc<dyn Probe>>,
-    settings: watch::Receiver<Arc<PressureSettings>>,
+    settings: watch::Receiver<Arc<limits::Pressure>>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     jobs: watch::Receiver<Arc<Jobs>>,
     pressures: watch::Sender<Arc<Pressures>>,
@@ -81,15 +67,15 @@ enum Event {
 }
 
 impl PressureTask {
-    /// Makes the task and its handle.
+    /// Makes the task and a receiver of the pressures.
     #[must_use]
     pub(crate) fn new(
         clock: Clock,
         probe: watch::Receiver<Arc<dyn Probe>>,
-        settings: watch::Receiver<Arc<PressureSettings>>,
+        settings: watch::Receiver<Arc<limits::Pressure>>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
         jobs: watch::Receiver<Arc<Jobs>>,
-    ) -> (Self, PressureHandle) {
+    ) -> (Self, watch::Receiver<Arc<Pressures>>) {
         let (pressures, reader) = watch::channel(Arc::default());
         let task = Self {
             clock,
@@ -102,7 +88,7 @@ impl PressureTask {
             probes: FuturesUnordered::new(),
             ticks: 0,
         };
-        (task, PressureHandle { pressures: reader })
+        (task, reader)
     }
 
     /// Probes until `stop`, or until the sender of settings is dropped.
@@ -216,9 +202,9 @@ impl PressureTask {
         let settings = Arc::clone(&self.settings.borrow());
         let now = self.clock.now();
         for known in self.nodes.values_mut() {
-            let changes = known.gate.update(&settings.pressure, now);
+            let changes = known.gate.update(&settings, now);
             for change in known.log.changes_to_log(changes, &known.gate.signals()) {
-                log_change(&known.name, change, &settings.pressure);
+                log_change(&known.name, change, &settings);
             }
         }
     }
@@ -228,14 +214,14 @@ impl PressureTask {
         let nodes = self.nodes.iter().filter(|(_, known)| known.has_answered).map(|(ix, known)| {
             let pressure = NodePressure {
                 signals: known.gate.signals(),
-                load: known.gate.load(&settings.pressure),
-                hold: known.gate.hold(&settings.pressure),
+                load: known.gate.load(&settings),
+                hold: known.gate.hold(&settings),
                 maintenance_since: known.maintenance_since,
                 is_silent: known.log.is_silent(),
             };
             (*ix, pressure)
         });
-        let marks = Signal::each().map(|signal| (signal, marks_of(&settings.pressure, signal)));
+        let marks = Signal::each().map(|signal| (signal, marks_of(&settings, signal)));
         let pressures = Pressures { nodes: nodes.collect(), marks: marks.collect() };
         publish_if_changed(&self.pressures, pressures);
     }

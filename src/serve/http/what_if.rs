@@ -25,7 +25,7 @@ use crate::{
     sources::node_settings::NodeSettings,
     table::NodeIx,
     text::Label,
-    what_if::{Forecast, Outlook, Policy, Present, Proposal, StopFlag},
+    what_if::{Forecast, Outlook, Policy, Present, Proposal},
 };
 use axum::{
     Extension,
@@ -37,6 +37,7 @@ use serde_json::json;
 use smoosh::KnownSmoosh;
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 use tokio::time;
+use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
 /// The route, with its turns.
@@ -117,8 +118,8 @@ pub(super) async fn forecast(
     turn: &Turn,
     question: impl FnOnce() -> Result<WhatIfQuestion, ApiError> + Send + 'static,
 ) -> Result<WhatIf, ApiError> {
-    let stop = StopFlag::default();
-    let _stops = stop.set_on_drop();
+    let stop = CancellationToken::new();
+    let _stops = stop.clone().drop_guard();
     let (clock, settings) = (state.clock, state.node_settings.clone());
     let advice = Arc::clone(&state.advice.borrow());
     let work = turn.work(state, move |plan| {
@@ -172,7 +173,7 @@ impl Proposed {
         smoosh: KnownSmoosh,
         now: Moment,
         span: Duration,
-        stop: &StopFlag,
+        stop: &CancellationToken,
     ) -> Result<WhatIf, ApiError> {
         let in_force = Policy::in_force(plan);
         let (snapshot, conditions) = (Arc::clone(&plan.snapshot), plan.conditions.clone());

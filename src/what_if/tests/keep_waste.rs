@@ -42,7 +42,7 @@ fn rent(rules: &Policy) -> Policy {
 
 /// The outlook under these rules, and what rent in their place keeps.
 fn kept(present: &Present, smoosh: &Policy, rent: &Policy, days: u32) -> (Outlook, KeptWaste) {
-    let stop = StopFlag::default();
+    let stop = CancellationToken::new();
     let forecast = Forecast::new(present, days * DAY, &stop).unwrap();
     let proposal = Proposal { name: "smoosh".to_owned(), policy: Some(smoosh.clone()) };
     let outlook = forecast.outlook(&proposal);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{
+    model::settings::limits::Free,
     plan::disk::{SpaceMeter as _, SpaceSource, SystemMeter},
     skipped::skipped,
 };
@@ -135,12 +136,12 @@ async fn the_size_of_a_volume_is_asked_for_beside_its_free_space() {
     for (size_query, expected) in
         [(None, Ok(None)), (Some("size"), Ok(Some(9_000_000_000))), (Some("none"), Err(()))]
     {
-        let source = SpaceSource::Prometheus {
+        let source = SpaceSource::Configured(Free::Prometheus {
             url: url.clone(),
             query: "free".to_owned(),
             size_query: size_query.map(str::to_owned),
             max_age: Duration::from_secs(300),
-        };
+        });
         let found = meter.measure(&source, now).await;
         assert_eq!(found.map(|found| found.space.size).map_err(|_| ()), expected);
     }

@@ -53,7 +53,7 @@ fn ready(
 fn queried(nodes: &[&str]) -> limits::VolumeSettings {
     limits::VolumeSettings {
         nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
-        free: limits::Free::Prometheus {
+        free: Free::Prometheus {
             url: "http://prom:9090".parse().unwrap(),
             query: "free".to_owned(),
             size_query: None,
@@ -69,7 +69,7 @@ fn settings(volumes: Vec<limits::VolumeSettings>) -> DiskSettings {
 
 struct Running {
     meter: Arc<Scripted>,
-    handle: DiskHandle,
+    disks: watch::Receiver<Arc<Disks>>,
     settings: watch::Sender<Arc<DiskSettings>>,
     snapshots: watch::Sender<Arc<Snapshot>>,
     jobs: watch::Sender<Arc<Jobs>>,
@@ -90,15 +90,15 @@ impl Running {
         let (snapshots, snapshots_rx) = watch::channel(Arc::default());
         let (jobs, jobs_rx) = watch::channel(Arc::default());
         let dyn_meter: Arc<dyn SpaceMeter> = Arc::<Scripted>::clone(&meter);
-        let (task, handle) = DiskTask::new(clock, dyn_meter, settings_rx, snapshots_rx, jobs_rx);
+        let (task, disks) = DiskTask::new(clock, dyn_meter, settings_rx, snapshots_rx, jobs_rx);
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
-        Self { meter, handle, settings, snapshots, jobs, _tasks: tasks }
+        Self { meter, disks, settings, snapshots, jobs, _tasks: tasks }
     }
 
     /// The published volumes `seconds` later.
     async fn at(&self, seconds: u64) -> Arc<Disks> {
-        let clock = self.handle.disks.clone();
+        let clock = self.disks.clone();
         let until = Instant::now() + Duration::from_secs(seconds);
         time::sleep_until(until + Duration::from_millis(1)).await;
         Arc::clone(&clock.borrow())
@@ -144,7 +144,7 @@ async fn a_volume_that_does_not_answer_is_not_asked_again() {
     let running = Running::start(volumes, |_, _| std::future::pending().boxed());
     running.at(3_600).await;
     assert_eq!(running.queries(), 2);
-    let late = running.handle.disks.borrow().volumes[0].problem.clone();
+    let late = running.disks.borrow().volumes[0].problem.clone();
     assert_eq!(late.as_deref(), Some("no answer within 10s"));
     let other = queried(&["couchdb@c"]);
     running.settings.send_modify(|settings| Arc::make_mut(settings).volumes.push(other));
@@ -164,7 +164,7 @@ async fn directories_on_one_file_system_are_one_volume() {
         local: Some(local(&["/data", "/views", "/other"])),
         ..settings(vec![limits::VolumeSettings {
             nodes: vec!["couchdb@b".to_owned()],
-            free: limits::Free::Available(9),
+            free: Free::Available(9),
             size: Some(20),
         }])
     };
@@ -174,8 +174,8 @@ async fn directories_on_one_file_system_are_one_volume() {
                 let device = if path.ends_with("other") { 2 } else { 1 };
                 VolumeMeasurement { device: Some(device), ..free(5, now) }
             }
-            SpaceSource::Fixed(bytes) => free(*bytes, now),
-            SpaceSource::Prometheus { .. } => panic!("none is configured"),
+            SpaceSource::Configured(Free::Available(bytes)) => free(*bytes, now),
+            SpaceSource::Configured(Free::Prometheus { .. }) => panic!("none is configured"),
         }))
     });
     let disks = running.at(11).await;

@@ -34,8 +34,8 @@ struct Running {
     draft: Draft,
     snapshots: watch::Sender<Arc<Snapshot>>,
     jobs: watch::Sender<Arc<Jobs>>,
-    handle: PressureHandle,
-    _held: (watch::Sender<Arc<PressureSettings>>, watch::Sender<Arc<dyn Probe>>),
+    pressures: watch::Receiver<Arc<Pressures>>,
+    _held: (watch::Sender<Arc<limits::Pressure>>, watch::Sender<Arc<dyn Probe>>),
     _tasks: JoinSet<()>,
 }
 
@@ -56,13 +56,14 @@ impl Running {
         };
         let dyn_nodes: Arc<dyn Probe> = Arc::<Nodes>::clone(&nodes);
         let (probe, probe_rx) = watch::channel(dyn_nodes);
-        let (settings, settings_rx) = watch::channel(Arc::new(PressureSettings { pressure }));
+        let (settings, settings_rx) = watch::channel(Arc::new(pressure));
         let (snapshots, snapshots_rx) = watch::channel(draft.publish(clock.now()));
         let (jobs, jobs_rx) = watch::channel(Arc::default());
-        let (task, handle) = PressureTask::new(clock, probe_rx, settings_rx, snapshots_rx, jobs_rx);
+        let (task, pressures) =
+            PressureTask::new(clock, probe_rx, settings_rx, snapshots_rx, jobs_rx);
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
-        Self { nodes, draft, snapshots, jobs, handle, _held: (settings, probe), _tasks: tasks }
+        Self { nodes, draft, snapshots, jobs, pressures, _held: (settings, probe), _tasks: tasks }
     }
 
     fn show(&self, node: &'static str, reading: NodeReading) {
@@ -75,7 +76,7 @@ impl Running {
     async fn after(&self, seconds: u64, node: u8) -> Option<NodePressure> {
         time::sleep(Duration::from_secs(seconds) + Duration::from_millis(1)).await;
         let ix = NodeIx::from_usize(usize::from(node) + 1).unwrap();
-        self.handle.pressures.borrow().nodes.get(&ix).cloned()
+        self.pressures.borrow().nodes.get(&ix).cloned()
     }
 }
 
