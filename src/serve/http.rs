@@ -7,13 +7,16 @@
 mod admin;
 mod advice;
 mod answer;
-mod api;
 mod backup;
 mod compression;
+mod concurrency_limit;
 mod console;
 mod docs;
+mod error;
+mod explain;
 mod facts;
 mod guard;
+mod journal;
 mod metrics;
 mod openapi;
 pub(crate) mod orders;
@@ -21,12 +24,17 @@ mod peer;
 mod preflight;
 mod probes;
 mod query;
+mod queues;
 mod route;
+mod schemas;
 mod scorecard;
 mod sd;
 mod serve;
 mod socket;
 mod state;
+mod status;
+mod targets;
+mod turn;
 mod updates;
 mod web;
 mod what_if;
@@ -48,7 +56,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{any, get},
 };
-use guard::ConcurrencyLimit;
+use concurrency_limit::ConcurrencyLimit;
 use route::{Operation, Route};
 use serde_json::Value;
 use tokio::task::JoinError;
@@ -62,13 +70,16 @@ const API: &str = "/api/v1";
 /// Every route that the OpenAPI document describes, with those who answer there.
 fn routes(turns: &ConcurrencyLimit, forecasts: &what_if::Turns) -> Vec<Route> {
     let mut all: Vec<Route> = [
-        api::routes(),
+        status::routes(),
+        targets::routes(),
+        queues::routes(),
+        explain::routes(),
         facts::routes(),
         what_if::routes(forecasts.clone()),
         scorecard::routes(),
         advice::routes(),
         preflight::routes(),
-        api::journal::routes(),
+        journal::routes(),
         backup::routes(),
         admin::routes(),
         console::first_page_route(turns.clone()),
@@ -100,7 +111,7 @@ pub fn router(state: AppState) -> Router {
     let forecasts = what_if::Turns::default();
     let routes = routes(&turns, &forecasts);
     let operations: Vec<Operation> = routes.iter().map(|it| it.operation.clone()).collect();
-    let known = api::known_routes(&operations);
+    let known = route::known_routes(&operations);
     let (mut api, mut all) = (Router::new(), Router::new());
     for Route { handler, operation } in routes {
         match operation.path.strip_prefix(API) {
@@ -108,11 +119,11 @@ pub fn router(state: AppState) -> Router {
             None => all = all.route(operation.path, handler),
         }
     }
-    let no_route = async move |uri: Uri| api::no_route(&uri, &known);
+    let no_route = async move |uri: Uri| route::no_route(&uri, &known);
     let api = api
         .layer(Extension(turns.clone()))
         .fallback(no_route.clone())
-        .method_not_allowed_fallback(api::wrong_method);
+        .method_not_allowed_fallback(route::wrong_method);
     let pages = console::routes(turns, forecasts, console::LivePages::default())
         .layer(middleware::from_fn(compression::compress));
     all.merge(pages)

@@ -4,12 +4,15 @@
 //! that the task that carries out the order gets identities instead of text.
 
 use super::{
-    api::{ApiError, ValidQuery, in_turn, success},
-    guard::{self, ConcurrencyLimit, OrderRefused, Permission},
+    answer::success,
+    concurrency_limit::ConcurrencyLimit,
+    error::ApiError,
+    guard::{self, OrderRefused, Permission},
     orders::{Action, Command, Denied, Order},
-    query::NoQuery,
+    query::{NoQuery, ValidQuery},
     route::Route,
     state::AppState,
+    turn::in_turn,
 };
 use crate::{
     model::{
@@ -198,9 +201,9 @@ fn forbidden(state: &AppState, name: OrderName, refused: OrderRefused) -> ApiErr
             why: format!(
                 "{refused}; but in advise mode it compacts nothing: recliner explain prints the requests for a target"
             ),
-            ..ApiError::forbidden(refused)
+            ..ApiError::from(refused)
         },
-        _ => ApiError::forbidden(refused),
+        _ => ApiError::from(refused),
     }
 }
 

@@ -1,16 +1,17 @@
 //! `/api/v1/advice`: what to do about the cluster, and `/api/v1/usage`: whose bytes fill the disks.
 
 use super::{
-    api::{ApiError, ValidQuery, in_turn, success},
-    guard::ConcurrencyLimit,
-    query::NoQuery,
+    answer::success,
+    concurrency_limit::ConcurrencyLimit,
+    error::ApiError,
+    query::{Named, NoQuery, ValidQuery},
     route::Route,
     state::AppState,
+    turn::in_turn,
 };
 use crate::{
     advice::AttributeBy,
-    serve::report::{Advice, Usage, words},
-    text::Label,
+    serve::report::{Advice, Usage},
 };
 use axum::{
     Extension, extract,
@@ -59,8 +60,7 @@ const MAX_NAMED: usize = 10_000;
 #[serde(deny_unknown_fields, default)]
 pub(super) struct UsageQuery {
     /// `database`, which is the default, or `design`.
-    #[schemars(with = "words::AttributeBy")]
-    by: Option<String>,
+    by: Option<Named<AttributeBy>>,
     /// The number to name; the rest is summed. Default 20, at most 10,000.
     #[schemars(range(min = 1, max = 10_000))]
     limit: Option<usize>,
@@ -72,11 +72,7 @@ pub(super) async fn usage(
     Extension(turns): Extension<ConcurrencyLimit>,
     ValidQuery(query): ValidQuery<UsageQuery>,
 ) -> Response {
-    let label = query.by.as_deref().unwrap_or_else(|| AttributeBy::Database.label());
-    let Some(by) = AttributeBy::from_label(label) else {
-        let why = format!("by is {label:?}; write database or design");
-        return ApiError::bad(why).into_response();
-    };
+    let by = query.by.map_or(AttributeBy::Database, |Named(by)| by);
     let limit = query.limit.unwrap_or(NAMED);
     if !(1..=MAX_NAMED).contains(&limit) {
         return ApiError::bad(format!("limit must be from 1 to {MAX_NAMED}")).into_response();

@@ -5,8 +5,12 @@
 //! limit, each chunk after the previous one was sent. So a slow reader holds one chunk and the plan
 //! that it belongs to.
 
-use super::guard::ConcurrencyLimit;
-use crate::{serve::report::Listing, tasks::unwrap_join, text::escape};
+use super::concurrency_limit::ConcurrencyLimit;
+use crate::{
+    serve::report::{Listing, Success},
+    tasks::unwrap_join,
+    text::escape,
+};
 use axum::{
     body::{Body, Bytes},
     http::{HeaderValue, header},
@@ -168,6 +172,11 @@ where
 /// A value as a complete response.
 pub(super) fn whole(value: &(impl Serialize + ?Sized)) -> Response {
     json(Body::from(text(value)))
+}
+
+/// The response with this data.
+pub(super) fn success(data: &impl Serialize) -> Response {
+    whole(&Success::of(data))
 }
 
 /// A value as JSON; every response is encoded here.

@@ -4,11 +4,11 @@
 //! and has the journal record when the last piece went out. While the client reads, no other copy is made.
 
 use super::{
-    api::{ApiError, ValidQuery},
+    error::ApiError,
     guard::{self, Permission},
-    openapi::Schemas,
-    query::NoQuery,
+    query::{NoQuery, ValidQuery},
     route::{self, Operation, Route},
+    schemas::Schemas,
     state::AppState,
 };
 use crate::{
@@ -58,7 +58,7 @@ pub(super) async fn backup(
 ) -> Response {
     let by = match guard::authorize_order(&state.allow, Permission::Backup, &request) {
         Ok(by) => by,
-        Err(refused) => return ApiError::forbidden(refused).into_response(),
+        Err(refused) => return ApiError::from(refused).into_response(),
     };
     let Some(journal) = &state.journal else {
         return ApiError::absent("this recliner keeps no journal").into_response();

@@ -3,7 +3,7 @@
 //! Owns no text: a response whose whole body is here already is sent as gzip to clients that accept it. A
 //! stream is left as it is.
 
-use super::{api::ApiError, metrics::list};
+use super::{error::ApiError, metrics::list};
 use axum::{
     body::{Body, HttpBody as _, to_bytes},
     extract::Request,

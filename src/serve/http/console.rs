@@ -11,17 +11,19 @@ pub(super) use live::LivePages;
 
 use super::{
     admin::read_body,
-    api::{
-        ApiError, in_turn,
-        journal::{self, journal_of},
-        meant, no_match, status_of,
-    },
-    compression, docs,
-    guard::{self, ConcurrencyLimit},
+    compression,
+    concurrency_limit::ConcurrencyLimit,
+    docs,
+    error::ApiError,
+    explain::{meant, no_match},
+    guard,
+    journal::{self, EventsParameters, HistoryParameters, journal_of},
     probes,
-    query::{EventsParameters, HistoryParameters, TargetQuery},
     route::{self, Route},
     state::AppState,
+    status::status_of,
+    targets::TargetQuery,
+    turn::in_turn,
     what_if::Turns,
 };
 use crate::{

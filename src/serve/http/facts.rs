@@ -5,12 +5,8 @@
 //! so that entries that appear or disappear between two pages shift nothing.
 
 use super::{
-    answer::StreamedData,
-    api::{ApiError, ValidQuery, worked_out},
-    guard::ConcurrencyLimit,
-    probes::unready,
-    route::Route,
-    state::AppState,
+    answer::StreamedData, concurrency_limit::ConcurrencyLimit, error::ApiError, probes::unready,
+    query::ValidQuery, route::Route, state::AppState, turn::worked_out,
 };
 use crate::{
     model::{

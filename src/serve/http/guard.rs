@@ -1,7 +1,6 @@
 //! Protection against cross-site requests and overload.
 //!
-//! Owns the security headers of every response, the check whether an order is allowed, and
-//! the limit on concurrent work. The routes call it. Authentication happens earlier, in `web`.
+//! Owns the security headers of every response, and the check whether an order is allowed. The routes call it. Authentication happens earlier, in `web`.
 
 mod host_port;
 mod order_check;
@@ -11,15 +10,13 @@ pub(super) use order_check::{
     may_order,
 };
 
-use super::{api::ApiError, state::Allow};
+use super::{error::ApiError, state::Allow};
 use axum::{
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, header},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What a page may load and do: files of this server alone. Whatever a name holds, no script in it runs.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
@@ -60,7 +57,7 @@ pub(super) async fn refuse_unknown_host(
 ) -> Response {
     match order_check::check_host(&allow, &request) {
         Ok(()) => next.run(request).await,
-        Err(why) => refused_at(request.uri().path(), ApiError::forbidden(why)),
+        Err(why) => refused_at(request.uri().path(), ApiError::from(why)),
     }
 }
 
@@ -73,22 +70,8 @@ pub(super) fn refused_at(path: &str, refused: ApiError) -> Response {
     }
 }
 
-/// Limits how many requests of one kind are computed at the same time.
-#[derive(Clone, Debug)]
-pub(super) struct ConcurrencyLimit(Arc<Semaphore>);
-
-impl ConcurrencyLimit {
-    pub(super) fn new(at_a_time: usize) -> Self {
-        Self(Arc::new(Semaphore::new(at_a_time)))
-    }
-
-    /// A permit, if one is free now.
-    pub(super) fn try_acquire(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.0).try_acquire_owned().ok()
-    }
-
-    /// Waits for a permit. `None` never occurs, because nothing closes the semaphore.
-    pub(super) async fn acquire(self) -> Option<OwnedSemaphorePermit> {
-        self.0.acquire_owned().await.ok()
+impl From<OrderRefused> for ApiError {
+    fn from(refused: OrderRefused) -> Self {
+        Self::forbidden(refused.status(), refused)
     }
 }

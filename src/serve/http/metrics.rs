@@ -28,9 +28,9 @@ mod smoosh;
 
 use super::{
     answer::in_pieces,
-    guard::ConcurrencyLimit,
-    openapi::{Schemas, TEXT},
+    concurrency_limit::ConcurrencyLimit,
     route::{Operation, Route},
+    schemas::{Schemas, TEXT},
     state::{AppState, ConfigStatus, ProcessInfo},
 };
 use crate::{

@@ -6,10 +6,13 @@
 
 use super::{
     admin::{parse_object, read_body},
-    api::{ApiError, Turn, success},
-    guard::{self, ConcurrencyLimit},
+    answer::success,
+    concurrency_limit::ConcurrencyLimit,
+    error::ApiError,
+    guard,
     route::{self, Route},
     state::AppState,
+    turn::Turn,
 };
 use crate::{
     advice::preflight::PresentDesign,
@@ -79,7 +82,7 @@ async fn answer(
     turns: &ConcurrencyLimit,
     request: Request,
 ) -> Result<Response, ApiError> {
-    guard::check_question(&request).map_err(ApiError::forbidden)?;
+    guard::check_question(&request).map_err(ApiError::from)?;
     // Before the body is read, so that what waits takes no memory.
     let turn = Turn::of(turns).await?;
     let body = read_body(request, MAX_BODY).await?;

@@ -4,11 +4,16 @@
 //! lists.
 
 use super::{
-    openapi::{HTML, JSON, Schemas, TEXT},
+    error::ApiError,
+    schemas::{HTML, JSON, Schemas, TEXT},
     state::AppState,
 };
-use crate::serve::report::Success;
-use axum::routing::MethodRouter;
+use crate::{serve::report::Success, text::listed};
+use axum::{
+    http::{Method, Uri},
+    response::{IntoResponse as _, Response},
+    routing::MethodRouter,
+};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
@@ -205,4 +210,40 @@ impl Route {
     pub(super) fn errors(self, errors: &'static [(u16, &'static str)]) -> Self {
         self.described(|operation| Operation { errors, ..operation })
     }
+}
+
+/// The routes of the API, as part of a sentence.
+pub(super) fn known_routes(routes: &[Operation]) -> String {
+    let (mut reads, mut questions, mut orders) = (Vec::new(), Vec::new(), Vec::new());
+    for route in routes {
+        let Some(name) = route.path.strip_prefix("/api/v1/") else { continue };
+        let list = match (route.tag, route.method) {
+            ("order", _) => &mut orders,
+            (_, "post") => &mut questions,
+            _ => &mut reads,
+        };
+        list.push(name.to_owned());
+    }
+    let [reads, questions, orders] = [reads, questions, orders].map(|names| listed(&names));
+    format!("/api/v1/{reads}, the POST questions {questions}, and the POST orders {orders}")
+}
+
+/// The response to an unknown path of the API.
+pub(super) fn no_route(uri: &Uri, known: &str) -> Response {
+    // The router removed the API's prefix from most paths.
+    let path = uri.path();
+    let path = path.strip_prefix("/api/v1").unwrap_or(path);
+    ApiError::absent(format!("there is no /api/v1{path}; there are {known}")).into_response()
+}
+
+/// The response to a wrong method: reads accept GET and HEAD, orders POST.
+pub(super) async fn wrong_method(method: Method) -> Response {
+    let why = if method == Method::GET || method == Method::HEAD {
+        "this is an order or a question: send it by POST, with a JSON body".to_owned()
+    } else {
+        format!(
+            "{method} is not supported: use GET or HEAD; only orders, what-if and preflight use POST"
+        )
+    };
+    ApiError::wrong_method(why).into_response()
 }

@@ -1,8 +1,9 @@
 //! `GET /api/v1/scorecard`: what recliner would have done while it only advised.
 
 use super::{
-    api::{ApiError, ValidQuery, success},
-    query::time,
+    answer::success,
+    error::ApiError,
+    query::{ValidQuery, time},
     route::Route,
     state::AppState,
 };

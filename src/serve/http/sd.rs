@@ -5,10 +5,9 @@
 //! otherwise Prometheus would assign one node's numbers to another.
 
 use super::{
-    answer,
-    openapi::{JSON, Schemas},
-    probes,
+    answer, probes,
     route::{Operation, Route},
+    schemas::{JSON, Schemas},
     state::AppState,
 };
 use crate::{

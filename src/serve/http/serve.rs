@@ -13,7 +13,8 @@ mod watched_stream;
 pub use connection_table::ConnectionLimits;
 
 use super::{
-    api, guard,
+    error::ApiError,
+    guard,
     peer::{Connection, Peer},
     socket::AdminSocket,
     web::WebAccess,
@@ -254,7 +255,7 @@ impl ConnectionHandler {
 /// The response to all requests but probes and scrapes while memory is short.
 async fn overloaded(path: &str) -> Response {
     let why = "too many unread responses are waiting to be sent; try again in 5 s";
-    let mut response = guard::refused_at(path, api::ApiError::unavailable(why));
+    let mut response = guard::refused_at(path, ApiError::unavailable(why));
     let headers = response.headers_mut();
     headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

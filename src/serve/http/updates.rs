@@ -2,8 +2,8 @@
 
 use super::{
     answer,
-    openapi::{JSON, Schemas},
     route::{self, Operation, Route},
+    schemas::{JSON, Schemas},
     state::AppState,
 };
 use crate::{

@@ -7,10 +7,13 @@ mod smoosh;
 
 use super::{
     admin::{parse_object, read_body},
-    api::{ApiError, Turn, success},
-    guard::{self, ConcurrencyLimit},
+    answer::success,
+    concurrency_limit::ConcurrencyLimit,
+    error::ApiError,
+    guard,
     route::{self, Route},
     state::AppState,
+    turn::Turn,
 };
 use crate::{
     advice::AdviceView,
@@ -101,7 +104,7 @@ pub(super) async fn what_if(
     request: Request,
 ) -> Response {
     let answer = async {
-        guard::check_question(&request).map_err(ApiError::forbidden)?;
+        guard::check_question(&request).map_err(ApiError::from)?;
         let turn = Turn::of(&turns).await?;
         let body = read_body(request, MAX_BODY).await?;
         forecast(&state, &turn, move || parse_object(&body)).await

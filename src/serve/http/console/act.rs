@@ -10,10 +10,8 @@ use crate::{
     serve::{
         console::{self, AskedCompaction, Confirmation, Given},
         http::{
-            admin,
-            api::{ApiError, in_turn},
-            guard::{self, ConcurrencyLimit},
-            state::AppState,
+            admin, concurrency_limit::ConcurrencyLimit, error::ApiError, guard, state::AppState,
+            turn::in_turn,
         },
         report::{
             self, StartLine,
@@ -185,7 +183,7 @@ pub(super) async fn act(
     request: Request,
 ) -> Response {
     if let Err(refused) = guard::check_form(&request) {
-        return failed(&state, &ApiError::forbidden(refused));
+        return failed(&state, &ApiError::from(refused));
     }
     let (head, form) = request.into_parts();
     let read = async {

@@ -8,7 +8,7 @@ use super::{gather, given};
 use crate::{
     serve::{
         console::{self, Page},
-        http::{api::ApiError, guard::ConcurrencyLimit, state::AppState},
+        http::{concurrency_limit::ConcurrencyLimit, error::ApiError, state::AppState},
     },
     tasks::unwrap_join,
     text::escape::escape_line,

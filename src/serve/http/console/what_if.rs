@@ -7,9 +7,10 @@ use super::{form_of, given, parsed, response};
 use crate::serve::{
     console::{self, Given},
     http::{
-        api::{ApiError, Turn},
+        error::ApiError,
         guard,
         state::AppState,
+        turn::Turn,
         what_if::{self, Turns},
     },
     report::WhatIf,
@@ -36,7 +37,7 @@ pub(super) async fn ask(
     request: Request,
 ) -> Response {
     let asked = async {
-        guard::check_question_form(&request).map_err(ApiError::forbidden)?;
+        guard::check_question_form(&request).map_err(ApiError::from)?;
         let turn = Turn::of(&turns).await?;
         Ok((turn, form_of(request.into_body()).await?))
     };

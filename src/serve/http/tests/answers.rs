@@ -81,13 +81,13 @@ async fn a_question_that_means_nothing_is_named() {
     let surface = Surface::new();
     for (path, named) in [
         ("targets?colour=red", "colour"),
-        ("targets?kind=shard", "\"shard\" is not a kind: db, view, cleanup or search"),
-        ("targets?state=gone", "\"gone\" is not a state"),
+        ("targets?kind=shard", "kind: \"shard\" is not one of db, view, cleanup, search"),
+        ("targets?state=gone", "state: \"gone\" is not one of ok, "),
         (
             "targets?channel=nope",
             "no channel is called \"nope\"; channels: ratio_dbs, slack_dbs, upgrade_dbs, ratio_views, slack_views, upgrade_views, index_cleanup",
         ),
-        ("targets?sort=name", "cannot sort by \"name\""),
+        ("targets?sort=name", "sort: \"name\" is not one of reclaimable_bytes, "),
         ("targets?limit=10001", "limit 10001 is more than 10000"),
         ("targets?limit=-1", "limit"),
         ("targets?limit=", "limit"),

@@ -103,7 +103,7 @@ async fn what_is_not_there_or_not_possible_is_said_on_a_page() {
         ("/database?name=ordres", StatusCode::NOT_FOUND, "ordres"),
         ("/database", StatusCode::BAD_REQUEST, "The address needs ?name=…"),
         ("/target?id=db%3Ano", StatusCode::NOT_FOUND, "no"),
-        ("/targets?kind=table", StatusCode::BAD_REQUEST, "is not a kind"),
+        ("/targets?kind=table", StatusCode::BAD_REQUEST, "is not one of db"),
         ("/targets?colour=red", StatusCode::BAD_REQUEST, "unknown field"),
         ("/targets?sort=mood", StatusCode::BAD_REQUEST, "cannot sort by"),
         ("/targets?order=up", StatusCode::BAD_REQUEST, "use asc or desc"),

@@ -214,7 +214,7 @@ async fn questions_to_the_journal_that_mean_nothing_are_named() {
     for (path, named) in [
         (
             "history?result=fine",
-            "\"fine\" is not a result; results: freed, nothing_freed, grew, unmeasured, failed, lost",
+            "result: \"fine\" is not one of freed, nothing_freed, grew, unmeasured, failed, lost",
         ),
         (
             "history?since=yesterday",
@@ -222,7 +222,7 @@ async fn questions_to_the_journal_that_mean_nothing_are_named() {
         ),
         ("history?limit=10001", "limit 10001"),
         ("history?offset=1", "offset"),
-        ("events?types=started,x", "\"x\" is not an event type; types: queued, "),
+        ("events?types=started,x", "\"x\" is not one of queued, "),
         ("events?since=x", "since=\"x\" is not a valid time"),
         ("events?since=1&wait=61s", "wait=\"61s\" is not a duration from 0s to 60s"),
         ("events?since=1&wait=soon", "wait=\"soon\" is not a duration from 0s to 60s"),

@@ -2,24 +2,26 @@
 //!
 //! A long list is read page by page while it is sent, so a slow reader holds one page.
 
-use super::{ApiError, ValidQuery, meant, no_match, success};
+use super::{
+    answer::{self, success, text},
+    concurrency_limit::ConcurrencyLimit,
+    error::ApiError,
+    explain::{meant, no_match},
+    query::{LARGEST, Named, NamedList, PageRange, ValidQuery, time as read_time},
+    route::{self, Route},
+    state::AppState,
+};
 use crate::{
     model::{
-        records::{Outcome, StoreError},
+        records::{JobResult, Outcome, StoreError},
         target::TargetSelector,
     },
-    serve::{
-        http::{
-            answer::{self, text},
-            guard::ConcurrencyLimit,
-            query::{EventsParameters, HistoryParameters, HoursParameters},
-            route::{self, Route},
-            state::AppState,
-        },
-        report::{self, EventLine, Events, Found, Hours, Listing, OutcomeLine, Outcomes},
+    serve::report::{self, EventLine, Events, Found, Hours, Listing, OutcomeLine, Outcomes},
+    store::journal::{
+        EventType, EventsQuery, HistoryQuery, Journal, JournalEvent, Page, StoredEvents,
     },
-    store::journal::{EventsQuery, HistoryQuery, Journal, JournalEvent, Page, StoredEvents},
     tasks::unwrap_join,
+    text::duration,
 };
 use axum::{
     Extension,
@@ -29,7 +31,9 @@ use axum::{
     routing::get,
 };
 use futures::stream;
-use std::{io, sync::Arc};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::{io, sync::Arc, time::Duration};
 use tokio::{
     sync::broadcast,
     time::{self, Instant},
@@ -38,7 +42,7 @@ use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
 /// The routes to what the journal has.
-pub(in crate::serve::http) fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::read::<HistoryParameters, Outcomes>(
             "/api/v1/history",
@@ -67,11 +71,141 @@ pub(in crate::serve::http) fn routes() -> Vec<Route> {
     ]
 }
 
+/// How far hours are counted back, unless asked otherwise, and at most.
+const HOURS_SINCE: &str = "2d";
+const MAX_HOURS_SINCE: Duration = Duration::from_secs(35 * 86_400);
+
+/// The maximum wait for an event: shorter than the timeouts of common proxies.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// The number of entries that are read and rendered at a time.
 const PAGE: usize = 500;
 
 /// The number of jobs that are counted by hour.
 const MAX_COUNTED: usize = 10_000;
+
+/// A filter for outcomes.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct HistoryParameters {
+    /// Only jobs on targets with this name: an id, a shard file's name, a database, or
+    /// `<db>/_design/<name>`; also deleted ones.
+    pub(super) target: Option<String>,
+    /// Only jobs on this node.
+    node: Option<String>,
+    /// Only jobs with this result.
+    result: Option<Named<JobResult>>,
+    /// Only jobs that ended since this timestamp (`2026-11-21T00:54:00Z`), day or age (`2h`,
+    /// `7d`).
+    since: Option<String>,
+    /// Only jobs with a lower number: the `next_before` of the previous page.
+    #[schemars(range(max = u64::MAX))]
+    before: Option<u64>,
+    /// The maximum number of jobs; default 100.
+    #[schemars(range(max = LARGEST))]
+    limit: Option<usize>,
+}
+
+/// The hours to count back to.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct HoursParameters {
+    /// Since this timestamp (`2026-11-21T00:54:00Z`), day or age (`2h`, `7d`), from the full hour on; default
+    /// `2d`, at most `35d`.
+    since: Option<String>,
+}
+
+/// A filter for events.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct EventsParameters {
+    /// Only events about targets with this name: an id, a shard file's name, a database, or
+    /// `<db>/_design/<name>`; also deleted ones.
+    pub(super) target: Option<String>,
+    /// Only events of these types, separated by commas.
+    #[schemars(with = "Option<NamedList<EventType>>")]
+    types: NamedList<EventType>,
+    /// Only events after the event with this number, or since this timestamp (`2026-11-21T00:54:00Z`),
+    /// day or age (`2h`, `7d`). Without it, the newest.
+    since: Option<String>,
+    /// Only events before the event with this number.
+    #[schemars(range(max = u64::MAX))]
+    before: Option<u64>,
+    /// The maximum number of events; default 100.
+    #[schemars(range(max = LARGEST))]
+    limit: Option<usize>,
+    /// How long an empty response may wait for the first event, such as `30s`, at most 60 seconds.
+    /// Needs a number as `since`.
+    wait: Option<String>,
+}
+
+impl HistoryParameters {
+    /// The journal's filter at `now`. The caller adds the targets, because resolving the name needs the
+    /// plan.
+    ///
+    /// # Errors
+    /// A parameter with an invalid value.
+    pub(super) fn read(self, now: Moment) -> Result<HistoryQuery, String> {
+        Ok(HistoryQuery {
+            target: None,
+            node: self.node,
+            since: self.since.as_deref().map(|text| read_time(text, now)).transpose()?,
+            result: self.result.map(|Named(result)| result),
+            before: self.before,
+            limit: PageRange::new(None, self.limit)?.limit,
+        })
+    }
+}
+
+impl HoursParameters {
+    /// The time to count back to, at `now`.
+    ///
+    /// # Errors
+    /// It is no time, or too long ago.
+    pub(super) fn read(self, now: Moment) -> Result<Moment, String> {
+        let text = self.since.as_deref().unwrap_or(HOURS_SINCE);
+        let since = read_time(text, now)?;
+        if since.age(now) > MAX_HOURS_SINCE {
+            let most = duration::format_exact(MAX_HOURS_SINCE);
+            return Err(format!("since={text:?} is too long ago: hours are counted for {most}"));
+        }
+        Ok(since)
+    }
+}
+
+impl EventsParameters {
+    /// The journal's filter at `now`, without the targets, and how long the response may wait for the
+    /// first event.
+    ///
+    /// # Errors
+    /// A parameter with an invalid value.
+    pub(super) fn read(self, now: Moment) -> Result<(EventsQuery, Duration), String> {
+        let wait = self.wait.as_deref().map_or(Ok(Duration::ZERO), |text| {
+            let wait = duration::parse(text).filter(|wait| *wait <= PATIENCE);
+            wait.ok_or_else(|| {
+                format!("wait={text:?} is not a duration from 0s to 60s, such as 30s")
+            })
+        })?;
+        // A plain number is an event's, so that `last_seq` can be passed back.
+        let since = self.since.as_deref().and_then(|text| text.parse::<u64>().ok());
+        let moment = self.since.as_deref().filter(|_| since.is_none());
+        let from = moment.map(|text| read_time(text, now)).transpose()?;
+        if !wait.is_zero() && since.is_none() {
+            return Err(
+                "wait needs since= with the number of the event to continue after".to_owned()
+            );
+        }
+        let query = EventsQuery {
+            types: self.types.0,
+            target: None,
+            after_seq: since,
+            before_seq: self.before,
+            from,
+            limit: PageRange::new(None, self.limit)?.limit,
+        };
+        Ok((query, wait))
+    }
+}
 
 impl From<StoreError> for ApiError {
     fn from(why: StoreError) -> Self {
@@ -122,7 +256,7 @@ async fn hours(
 }
 
 /// What compactions did in each hour from that of `since` on.
-pub(in crate::serve::http) async fn hours_since(
+pub(super) async fn hours_since(
     state: &AppState,
     turns: &ConcurrencyLimit,
     since: Moment,
@@ -181,7 +315,7 @@ async fn events(
 }
 
 /// Starts a query that names neither a time nor a number at the newest events, and says whether it did.
-pub(in crate::serve::http) async fn start_at_newest(
+pub(super) async fn start_at_newest(
     journal: &Journal,
     turns: &ConcurrencyLimit,
     query: &mut EventsQuery,
@@ -367,13 +501,13 @@ async fn comes(
 }
 
 /// The targets that a text matches.
-struct Named {
+struct Meant {
     selector: TargetSelector,
     /// The response if the journal has no entry about them either; `None` if some targets exist.
     unknown: Option<ApiError>,
 }
 
-impl Named {
+impl Meant {
     /// Refuses a name without targets and without journal entries.
     fn check(self, remembered: bool) -> Result<(), ApiError> {
         match self.unknown.filter(|_| !remembered) {
@@ -389,7 +523,7 @@ async fn named(
     turns: &ConcurrencyLimit,
     text: Option<String>,
     raw: Option<String>,
-) -> Result<Option<Named>, ApiError> {
+) -> Result<Option<Meant>, ApiError> {
     let Some(text) = text else { return Ok(None) };
     let turn = turns.clone().acquire().await.ok_or_else(ApiError::stopping)?;
     let (plan, status) = (Arc::clone(&state.plan.borrow()), Arc::clone(&state.status.borrow()));
@@ -397,7 +531,7 @@ async fn named(
         let _turn = turn;
         let (text, found) = meant(&plan, &text, raw.as_deref());
         let unknown = (found == Found::None).then(|| no_match(&plan, &status, text));
-        Named { selector: report::selector(&plan, text), unknown }
+        Meant { selector: report::selector(&plan, text), unknown }
     };
     unwrap_join(tokio::task::spawn_blocking(work).await).map(Some).ok_or_else(ApiError::stopping)
 }
@@ -406,13 +540,13 @@ async fn answered(answer: impl Future<Output = Result<Response, ApiError>>) -> R
     answer.await.unwrap_or_else(|refused| refused.into_response())
 }
 
-pub(in crate::serve::http) fn journal_of(state: &AppState) -> Result<&Journal, ApiError> {
+pub(super) fn journal_of(state: &AppState) -> Result<&Journal, ApiError> {
     let why = "this recliner keeps no journal, so it has no history";
     state.journal.as_ref().ok_or_else(|| ApiError::absent(why))
 }
 
 /// Reads the journal within the concurrency limit: a filter may read all of it.
-pub(in crate::serve::http) async fn in_turn<T>(
+pub(super) async fn in_turn<T>(
     turns: &ConcurrencyLimit,
     ask: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, ApiError> {

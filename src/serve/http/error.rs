@@ -1,0 +1,95 @@
+//! Errors of the API, in Prometheus's envelope.
+
+use super::answer;
+use crate::serve::report::{Conflict, Failed};
+use axum::{
+    extract::rejection::QueryRejection,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use std::time::Duration;
+
+/// When to ask again for what is on its way, in seconds.
+const SOON: HeaderValue = HeaderValue::from_static("2");
+
+/// An error response: an invalid request, or something that does not exist.
+pub(super) struct ApiError {
+    pub(super) code: StatusCode,
+    pub(super) kind: &'static str,
+    pub(super) why: String,
+    /// A conflict of an order.
+    pub(super) data: Option<Box<Conflict>>,
+    /// When the same request may succeed, if that is known.
+    pub(super) retry_after: Option<HeaderValue>,
+}
+
+impl ApiError {
+    fn new(code: StatusCode, kind: &'static str, why: impl ToString) -> Self {
+        Self { code, kind, why: why.to_string(), data: None, retry_after: None }
+    }
+
+    pub(super) fn bad(why: impl ToString) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad_data", why)
+    }
+
+    /// A query that cannot be read.
+    pub(super) fn bad_query(why: QueryRejection) -> Self {
+        // The library's message starts with the name of its own error.
+        let text = why.body_text();
+        Self::bad(text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text))
+    }
+
+    pub(super) fn absent(why: impl ToString) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", why)
+    }
+
+    pub(super) fn forbidden(code: StatusCode, why: impl ToString) -> Self {
+        Self::new(code, "forbidden", why)
+    }
+
+    pub(super) fn wrong_method(why: impl ToString) -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why)
+    }
+
+    pub(super) fn conflict(why: impl ToString, data: Conflict) -> Self {
+        Self { data: Some(Box::new(data)), ..Self::new(StatusCode::CONFLICT, "conflict", why) }
+    }
+
+    pub(super) fn unavailable(why: impl ToString) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why)
+    }
+
+    pub(super) fn failed(why: impl ToString) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "execution", why)
+    }
+
+    /// What the request needs is on its way.
+    pub(super) fn not_yet(why: impl ToString) -> Self {
+        Self { retry_after: Some(SOON), ..Self::unavailable(why) }
+    }
+
+    pub(super) fn late(patience: Duration) -> Self {
+        let why = format!("the body did not arrive within {} seconds", patience.as_secs());
+        Self::new(StatusCode::REQUEST_TIMEOUT, "timeout", why)
+    }
+
+    pub(super) fn stopping() -> Self {
+        Self::unavailable("recliner is stopping")
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = Failed {
+            status: "error".into(),
+            error_type: self.kind.into(),
+            error: self.why,
+            data: self.data,
+        };
+        let mut response = (self.code, answer::whole(&body)).into_response();
+        if let Some(pause) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, pause);
+        }
+        response
+    }
+}

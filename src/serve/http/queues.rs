@@ -1,0 +1,138 @@
+//! `/api/v1/queue` and `/api/v1/plan`: what waits, what starts, and why the rest does not.
+
+use super::{
+    answer::StreamedData,
+    concurrency_limit::ConcurrencyLimit,
+    error::ApiError,
+    query::{LARGEST, PageRange, ValidQuery},
+    route::Route,
+    state::AppState,
+    turn::worked_out,
+};
+use crate::{
+    plan::Plan,
+    serve::report::{Builds, Planned, Queue, Queues, RefusedLine, Target, Wanted},
+    table::TargetIx,
+};
+use axum::{Extension, extract, response::Response, routing::get};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// The routes.
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::read::<QueueQuery, Queues>(
+            "/api/v1/queue",
+            "queue",
+            get(queue),
+            "Queues and what waits in them, the best first.",
+        )
+        .detail("Each queue with its size, capacity, reclaimable bytes and its targets. `limits` has each limit with what compactions use of it, whatever started them, each channel's `concurrency` included; `duty`, the nodes that work or rest by `limits.duty`; `windows`, for each channel, in which hours of the present week (UTC, from Monday on) it may start anything."),
+        Route::read::<QueueQuery, Planned>(
+            "/api/v1/plan",
+            "plan",
+            get(plan),
+            "What would start now, with the exact requests, and why the rest would not.",
+        )
+        .detail("For each queue, how many targets are refused for which reason; closed gates; `suspensions` as in `status`; `orders` that wait; `builds` of indexes; and, page by page, the refused targets with their reasons in a sentence."),
+    ]
+}
+
+/// The queues to return, and how many of their targets.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct QueueQuery {
+    /// Only queues of this node; `_cluster` has those of views and index cleanups.
+    node: Option<String>,
+    /// Only queues of this channel.
+    channel: Option<String>,
+    /// The maximum number of targets of each queue or of the plan; default 100.
+    #[schemars(range(max = LARGEST))]
+    limit: Option<usize>,
+    /// The number of these targets to skip.
+    #[schemars(range(max = usize::MAX))]
+    offset: Option<usize>,
+}
+
+impl QueueQuery {
+    fn page(&self) -> Result<PageRange, String> {
+        PageRange::new(self.offset, self.limit)
+    }
+
+    /// Refuses an unknown channel.
+    fn check(&self, plan: &Plan) -> Result<(), String> {
+        check_channel(plan, self.channel.as_deref())
+    }
+}
+
+pub(super) fn check_channel(plan: &Plan, channel: Option<&str>) -> Result<(), String> {
+    let Some(channel) = channel.filter(|name| plan.channels.find(name).is_none()) else {
+        return Ok(());
+    };
+    let names: Vec<&str> = plan.channels.list.iter().map(|channel| &*channel.name).collect();
+    Err(format!("no channel is called {channel:?}; channels: {}", names.join(", ")))
+}
+
+/// Queues with their targets, best first.
+async fn queue(
+    extract::State(state): extract::State<AppState>,
+    Extension(turns): Extension<ConcurrencyLimit>,
+    ValidQuery(query): ValidQuery<QueueQuery>,
+) -> Response {
+    let now = state.clock.now();
+    worked_out(&state, turns, move |plan| {
+        let page = query.page().map_err(ApiError::bad)?;
+        query.check(&plan).map_err(ApiError::bad)?;
+        let head = Queues::head(&plan, page.offset, page.limit, now);
+        let queues = (0..plan.queues.len())
+            .filter_map(move |at| one_queue(Arc::clone(&plan), at, &query, page));
+        Ok(StreamedData::with_lists(&head, queues))
+    })
+    .await
+}
+
+/// A queue and its targets; `None` if another queue was requested.
+fn one_queue(
+    plan: Arc<Plan>,
+    at: usize,
+    query: &QueueQuery,
+    page: PageRange,
+) -> Option<(Queue, impl Iterator<Item = Target> + use<>)> {
+    let (queue, size) = plan.waiting_in(at)?;
+    let node = plan.snapshot.node(queue.node)?;
+    let channel = plan.channels.list.get(queue.channel_index)?;
+    let wanted = query.node.as_deref().is_none_or(|wanted| wanted == &*node.name)
+        && query.channel.as_deref().is_none_or(|wanted| wanted == &*channel.name);
+    if !wanted {
+        return None;
+    }
+    let head = Queue::of(&node.name, &channel.name, (queue, size));
+    let waiting: Vec<TargetIx> = queue.queued().skip(page.offset).take(page.limit).collect();
+    let waiting = waiting
+        .into_iter()
+        .filter_map(move |ix| Some(Target::of(&plan, plan.snapshot.target(ix)?)));
+    Some((head, waiting))
+}
+
+/// The planned starts with their exact requests, and why other queued targets do not start.
+async fn plan(
+    extract::State(state): extract::State<AppState>,
+    Extension(turns): Extension<ConcurrencyLimit>,
+    ValidQuery(query): ValidQuery<QueueQuery>,
+) -> Response {
+    let (builds, simulated) = (Arc::clone(&state.builds.borrow()), state.about.simulated);
+    worked_out(&state, turns, move |plan| {
+        let PageRange { offset, limit } = query.page().map_err(ApiError::bad)?;
+        query.check(&plan).map_err(ApiError::bad)?;
+        let (node, channel) = (query.node.as_deref(), query.channel.as_deref());
+        let (outline, refused) = Planned::outline(&plan, Wanted { node, channel, offset, limit });
+        let builds = Some(Builds::from(&*builds));
+        let head = Planned { builds, simulated: Some(simulated), ..outline };
+        let lines = refused
+            .into_iter()
+            .filter_map(move |ix| RefusedLine::of(&plan, plan.snapshot.target(ix)?));
+        Ok(StreamedData::with_list(&head, lines))
+    })
+    .await
+}

@@ -1,0 +1,135 @@
+//! What recliner is and sees: its state, the configuration in force, space, and running jobs.
+
+use super::{
+    answer::success,
+    concurrency_limit::ConcurrencyLimit,
+    error::ApiError,
+    probes,
+    query::{NoQuery, ValidQuery},
+    route::Route,
+    state::AppState,
+    turn::in_turn,
+};
+use crate::{
+    model::records::JournalFailure,
+    plan::Plan,
+    serve::report::{
+        self, ConfigLine, Configuration, EntryLine, Feeds, Jobs, PeerLine, ReadErrors, Space,
+        Status, SuspensionLine, Sweep, TakeoverLine,
+    },
+    text::Label as _,
+};
+use axum::{
+    Extension, extract,
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use std::sync::Arc;
+
+/// The routes.
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::read::<NoQuery, Status>(
+            "/api/v1/status",
+            "status",
+            get(status),
+            "What recliner is, sees, and cannot see.",
+        )
+        .detail("Version, mode, whether the cluster is `simulated` and what that means (`simulation`), the state of each URL of `couchdb.urls` (`couchdb`), nodes, the current and the last sweep, the state of the feeds, sidecars (`peers`), what could not be read, missing rights, why the journal cannot be used (`journal_problem`), and `suspensions`: `scope`, `since`, `by` whom, `why`, and all of it in a sentence (`says`)."),
+        Route::read::<NoQuery, Space>(
+            "/api/v1/space",
+            "space",
+            get(space),
+            "Bytes of the whole cluster, and what each volume holds and has left.",
+        )
+        .detail("All copies count. What compactions would free is predicted; of a volume, live, reclaimable and unused bytes are null where a node has several volumes. `full_at` is when a volume is full as its files grow now if compaction keeps up, `full_uncompacted_at` if nothing is compacted. `nodes_without_space` are the nodes whose free space is unknown. `usage` says whose bytes they are."),
+        Route::read::<NoQuery, Jobs>(
+            "/api/v1/jobs",
+            "jobs",
+            get(jobs),
+            "Running compactions and index builds, whatever started them.",
+        )
+        .detail("Phase, progress, since when, when CouchDB last reported progress, bytes they may still need; and when each node was last asked."),
+        Route::read::<NoQuery, Configuration>(
+            "/api/v1/config",
+            "config",
+            get(config),
+            "The configuration in force; it holds no password.",
+        ),
+    ]
+}
+
+/// The state of recliner, and what it cannot read.
+async fn status(
+    extract::State(state): extract::State<AppState>,
+    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
+) -> Response {
+    success(&status_of(&state, &state.plan.borrow().clone()))
+}
+
+/// The state of recliner beside this plan.
+pub(super) fn status_of(state: &AppState, plan: &Plan) -> Status {
+    let status = Arc::clone(&state.status.borrow());
+    let config = Arc::clone(&state.config.borrow());
+    let journal_failure = probes::journal_failure(plan, state.journal.as_ref());
+    let is_ours = !matches!(journal_failure, Some(JournalFailure::OtherCluster(_)));
+    Status {
+        version: state.about.version.to_owned(),
+        revision: state.about.revision.to_owned(),
+        date: state.about.date.to_owned(),
+        book: "/docs/".to_owned(),
+        simulated: state.about.simulated,
+        simulation: state.about.simulation(config.mode).map(ToOwned::to_owned),
+        mode: config.mode.label().into(),
+        ready: status.is_ready(plan.snapshot.version()) && is_ours,
+        generated_at: plan.snapshot.generated_at().rfc3339(),
+        couchdb: state.couchdb.borrow().iter().map(EntryLine::from).collect(),
+        nodes: report::nodes(plan).collect(),
+        suspensions: SuspensionLine::all(plan),
+        sweep: Sweep::from(&*status),
+        errors: ReadErrors::all(&status),
+        last_error: status.last_error.clone(),
+        problem: status.problem.clone(),
+        unread_shards: status.unread_shards.clone(),
+        journal_problem: journal_failure.map(|why| why.to_string()),
+        missing_rights: status.missing_rights.iter().cloned().collect(),
+        feeds: Feeds::from(&**state.changes.borrow()),
+        smoosh: TakeoverLine::all(&state.takeovers.borrow()),
+        peers: PeerLine::all(&status),
+        config: ConfigLine {
+            loaded_at: config.loaded_at.rfc3339(),
+            last_reload_successful: config.reload_successful,
+            needs_restart: config.needs_restart.clone(),
+            web_problem: state.web.problem().as_deref().map(ToOwned::to_owned),
+        },
+    }
+}
+
+/// Bytes of the cluster, and what its volumes have left.
+async fn space(
+    extract::State(state): extract::State<AppState>,
+    Extension(turns): Extension<ConcurrencyLimit>,
+    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
+) -> Response {
+    let advice = Arc::clone(&state.advice.borrow());
+    let space = in_turn(&state, &turns, move |plan| Ok(Space::of(&plan, &advice)));
+    space.await.map_or_else(ApiError::into_response, |space| success(&space))
+}
+
+/// Running compactions and index builds, and when each node last reported its tasks.
+async fn jobs(
+    extract::State(state): extract::State<AppState>,
+    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
+) -> Response {
+    let plan = Arc::clone(&state.plan.borrow());
+    success(&Jobs::of(&plan))
+}
+
+/// The active configuration, with secrets replaced.
+async fn config(
+    extract::State(state): extract::State<AppState>,
+    ValidQuery(NoQuery {}): ValidQuery<NoQuery>,
+) -> Response {
+    let config = Arc::clone(&state.config.borrow());
+    success(&config.shown)
+}

@@ -1,0 +1,319 @@
+//! `/api/v1/targets`: targets, filtered, sorted and paged.
+
+use super::{
+    answer::StreamedData,
+    concurrency_limit::ConcurrencyLimit,
+    error::ApiError,
+    query::{LARGEST, Named, PageRange, ValidQuery},
+    queues::check_channel,
+    route::Route,
+    state::AppState,
+    turn::worked_out,
+};
+use crate::{
+    model::target::{TargetId, TargetKind, TargetState},
+    plan::{Decision, Plan, RefusalReason},
+    serve::report::{self, Target, Targets},
+    table::{TargetIx, TargetRef},
+    text::size,
+};
+use axum::{Extension, extract, response::Response, routing::get};
+use hashbrown::HashMap;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
+/// The route.
+pub(super) fn routes() -> Vec<Route> {
+    vec![Route::read::<TargetQuery, Targets>(
+        "/api/v1/targets",
+        "targets",
+        get(targets),
+        "Targets, filtered, sorted and paged.",
+    )]
+}
+
+/// Targets, filtered, sorted and paged.
+async fn targets(
+    extract::State(state): extract::State<AppState>,
+    Extension(turns): Extension<ConcurrencyLimit>,
+    ValidQuery(query): ValidQuery<TargetQuery>,
+) -> Response {
+    worked_out(&state, turns, move |plan| {
+        let PageRange { offset, limit } = query.page().map_err(ApiError::bad)?;
+        let (total, shown) = query.select(&plan).map_err(ApiError::bad)?;
+        let head = Targets {
+            generated_at: plan.snapshot.generated_at().rfc3339(),
+            total,
+            offset,
+            limit,
+            targets: Vec::new(),
+        };
+        let lines = shown.into_iter();
+        let lines = lines.filter_map(move |ix| Some(Target::of(&plan, plan.snapshot.target(ix)?)));
+        Ok(StreamedData::with_list(&head, lines))
+    })
+    .await
+}
+
+/// Filters, order and page of a list of targets.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TargetQuery {
+    /// Only targets of this node; `_cluster` has the views and index cleanups of the whole cluster. The files of a
+    /// view on a node are only listed with that node, or as orphans: otherwise the view has them.
+    node: Option<String>,
+    /// Only targets of this kind.
+    kind: Option<Named<TargetKind>>,
+    /// Only targets in this state.
+    state: Option<Named<TargetState>>,
+    /// Only targets of this database.
+    db: Option<String>,
+    /// Only targets that this channel takes.
+    channel: Option<String>,
+    /// Only targets that wait for this reason.
+    reason: Option<Named<RefusalReason>>,
+    /// Only targets with this text in the name of their database or of a design document, whatever its case;
+    /// or the target with this id.
+    search: Option<String>,
+    /// Only targets with at least so many bytes on disk, such as `100MiB`.
+    min_size: Option<String>,
+    /// Only targets with at most so many bytes on disk, such as `10GiB`.
+    max_size: Option<String>,
+    /// The field to sort by; what is unknown comes last. Without it, the order is internal.
+    sort: Option<Named<SortKey>>,
+    /// `asc`, the least first, or `desc`, the greatest first. Without it, numbers begin with the greatest and
+    /// names with the first.
+    order: Option<Named<SortOrder>>,
+    /// The maximum number of targets; default 100.
+    #[schemars(range(max = LARGEST))]
+    limit: Option<usize>,
+    /// The number of targets to skip.
+    #[schemars(range(max = usize::MAX))]
+    offset: Option<usize>,
+}
+
+/// What a list of targets is sorted by.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SortKey {
+    #[strum(serialize = "reclaimable_bytes")]
+    Reclaimable,
+    #[strum(serialize = "file_bytes")]
+    File,
+    Ratio,
+    Priority,
+    Db,
+    Node,
+    Kind,
+    Channel,
+}
+
+impl SortKey {
+    /// Whether it begins with the greatest unless asked otherwise.
+    const fn is_of_numbers(self) -> bool {
+        matches!(self, Self::Reclaimable | Self::File | Self::Ratio | Self::Priority)
+    }
+}
+
+/// Which end of the order comes first.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SortOrder {
+    Asc,
+    Desc,
+}
+
+impl TargetQuery {
+    pub(super) fn page(&self) -> Result<PageRange, String> {
+        PageRange::new(self.offset, self.limit)
+    }
+
+    /// How many targets are requested, and those of the requested page, sorted.
+    ///
+    /// # Errors
+    /// A filter with an invalid value.
+    pub(super) fn select(&self, plan: &Plan) -> Result<(usize, Vec<TargetIx>), String> {
+        let page = self.page()?;
+        let found = self.filter(plan)?;
+        let total = found.len();
+        let Some((sort, ascending)) = self.sort() else {
+            return Ok((total, page.of(&found).to_vec()));
+        };
+        let ranks = Ranks::of(plan, sort);
+        let mut keyed: Vec<(f64, TargetIx)> = found
+            .into_iter()
+            .filter_map(|ix| Some((ranks.key(plan, plan.snapshot.target(ix)?, ascending), ix)))
+            .collect();
+        // Equal keys keep the order of the tables, so that pages do not overlap.
+        let order = |one: &(f64, TargetIx), other: &(f64, TargetIx)| {
+            one.0.total_cmp(&other.0).then(one.1.cmp(&other.1))
+        };
+        let end = page.offset.saturating_add(page.limit);
+        // A page needs no more than its own end sorted.
+        if end < keyed.len() {
+            keyed.select_nth_unstable_by(end, order);
+            keyed.truncate(end);
+        }
+        keyed.sort_unstable_by(order);
+        Ok((total, page.of(&keyed).iter().map(|(_, ix)| *ix).collect()))
+    }
+
+    /// What to sort by, and whether the least comes first.
+    fn sort(&self) -> Option<(SortKey, bool)> {
+        let Named(sort) = self.sort?;
+        let is_ascending = self.order.map(|Named(order)| order == SortOrder::Asc);
+        Some((sort, is_ascending.unwrap_or_else(|| !sort.is_of_numbers())))
+    }
+
+    /// All requested targets, in the order of the tables.
+    fn filter(&self, plan: &Plan) -> Result<Vec<TargetIx>, String> {
+        let sized = |key: &str, text: &Option<String>| {
+            let parsed = text.as_deref().map(|text| {
+                size::parse(text).map_err(|why| format!("{key}={text:?} is not a size: {why}"))
+            });
+            parsed.transpose()
+        };
+        let min_size = sized("min_size", &self.min_size)?;
+        let max_size = sized("max_size", &self.max_size)?;
+        let kind = self.kind.map(|Named(kind)| kind);
+        let state = self.state.map(|Named(state)| state);
+        let reason = self.reason.map(|Named(reason)| reason);
+        check_channel(plan, self.channel.as_deref())?;
+        let mut search = self.search.as_deref().map(|text| Search::new(plan, text));
+        let named = search.as_ref().and_then(|search| search.named);
+        let in_its_view =
+            self.node.is_none() && state != Some(TargetState::Orphan) && plan.snapshot.has_views();
+        let mut wanted = |target: &TargetRef<'_>| {
+            self.node.as_deref().is_none_or(|node| target.node() == node)
+                && kind.is_none_or(|kind| target.kind() == kind)
+                && state.is_none_or(|state| target.state() == state)
+                && self.db.as_deref().is_none_or(|db| target.db_name().db == db)
+                && self.channel.as_deref().is_none_or(|channel| {
+                    plan.placement(target.ix()).is_some_and(|(has, _)| *has.name == *channel)
+                })
+                && min_size.is_none_or(|least| target.file_bytes() >= Some(least))
+                && max_size.is_none_or(|most| target.file_bytes().is_some_and(|it| it <= most))
+                && search.as_mut().is_none_or(|search| search.accepts(target))
+                && reason.is_none_or(|reason| refused_for(plan, *target) == Some(reason))
+                && (!in_its_view || !target.is_part() || named == Some(target.ix()))
+        };
+        Ok(plan.snapshot.targets().filter(&mut wanted).map(TargetRef::ix).collect())
+    }
+}
+
+/// Why a target that a channel takes does not start.
+fn refused_for(plan: &Plan, target: TargetRef<'_>) -> Option<RefusalReason> {
+    match plan.decision(target) {
+        Decision::Refused(refusal) => Some(refusal.reason),
+        Decision::Start | Decision::NotTaken => None,
+    }
+}
+
+/// A text that names of databases and design documents are searched for.
+struct Search {
+    lowercase: String,
+    /// The target whose id the text is.
+    named: Option<TargetIx>,
+    /// Whether each database's name has the text, once it was looked at.
+    dbs: Vec<Option<bool>>,
+}
+
+impl Search {
+    fn new(plan: &Plan, text: &str) -> Self {
+        let named = text.parse::<TargetId>().ok().map(|_| report::find(plan, text).all());
+        let named = named.and_then(|found| found.first().copied());
+        Self { lowercase: text.to_lowercase(), named, dbs: Vec::new() }
+    }
+
+    fn accepts(&mut self, target: &TargetRef<'_>) -> bool {
+        let at = target.db().as_usize();
+        if self.dbs.len() <= at {
+            self.dbs.resize(at + 1, None);
+        }
+        let has = |name: &str| name.to_lowercase().contains(&self.lowercase);
+        let in_db = match self.dbs.get(at).copied().flatten() {
+            Some(known) => known,
+            None => has(target.db_name().db),
+        };
+        if let Some(known) = self.dbs.get_mut(at) {
+            *known = Some(in_db);
+        }
+        in_db
+            || self.named == Some(target.ix())
+            || target.view().is_some_and(|view| view.designs.iter().any(|design| has(design)))
+    }
+}
+
+/// The sort keys of targets: numbers, or the places of names in their order.
+struct Ranks {
+    sort: SortKey,
+    /// The place of each database's, node's or channel's name.
+    places: Vec<f64>,
+}
+
+impl Ranks {
+    fn of(plan: &Plan, sort: SortKey) -> Self {
+        let names: Vec<(usize, &str)> = match sort {
+            SortKey::Db => {
+                let named = plan.snapshot.targets();
+                let named = named.map(|target| (target.db().as_usize(), target.db_name().db));
+                let known: HashMap<usize, &str> = named.collect();
+                known.into_iter().collect()
+            }
+            SortKey::Node => {
+                plan.snapshot.nodes().iter().map(|node| &*node.name).enumerate().collect()
+            }
+            SortKey::Channel => {
+                plan.channels.list.iter().map(|channel| &*channel.name).enumerate().collect()
+            }
+            SortKey::Reclaimable
+            | SortKey::File
+            | SortKey::Ratio
+            | SortKey::Priority
+            | SortKey::Kind => vec![],
+        };
+        Self { sort, places: places(names) }
+    }
+
+    /// A key by which a sort from the least puts targets in order; unknown is last in both directions.
+    fn key(&self, plan: &Plan, target: TargetRef<'_>, ascending: bool) -> f64 {
+        let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+        let place = |at: usize| self.places.get(at).copied();
+        let placement = || plan.placement(target.ix());
+        let key = match self.sort {
+            SortKey::Reclaimable => bytes(target.reclaimable_bytes()),
+            SortKey::File => bytes(target.file_bytes()),
+            SortKey::Ratio => target.facts().ratio(),
+            SortKey::Priority => placement().map(|(_, placed)| placed.priority),
+            SortKey::Db => place(target.db().as_usize()),
+            SortKey::Node => place(target.node_ix().as_usize()),
+            SortKey::Kind => Some(f64::from(target.kind() as u8)),
+            SortKey::Channel => {
+                let named = placement().map(|(channel, _)| &channel.name);
+                let mut list = plan.channels.list.iter();
+                named.and_then(|name| list.position(|it| it.name == *name)).and_then(place)
+            }
+        };
+        match key {
+            Some(key) if ascending => key,
+            Some(key) => -key,
+            None => f64::INFINITY,
+        }
+    }
+}
+
+/// The place of each name in their order, by index.
+fn places(mut names: Vec<(usize, &str)>) -> Vec<f64> {
+    names.sort_unstable_by_key(|(_, name)| *name);
+    let end = names.iter().map(|(at, _)| at + 1).max().unwrap_or(0);
+    let mut places = vec![f64::INFINITY; end];
+    for (place, (at, _)) in names.into_iter().enumerate() {
+        if let Some(of) = places.get_mut(at) {
+            *of = place as f64;
+        }
+    }
+    places
+}
