@@ -105,7 +105,7 @@ async fn what_is_not_there_or_not_possible_is_said_on_a_page() {
         ("/target?id=db%3Ano", StatusCode::NOT_FOUND, "no"),
         ("/targets?kind=table", StatusCode::BAD_REQUEST, "is not one of db"),
         ("/targets?colour=red", StatusCode::BAD_REQUEST, "unknown field"),
-        ("/targets?sort=mood", StatusCode::BAD_REQUEST, "cannot sort by"),
+        ("/targets?sort=mood", StatusCode::BAD_REQUEST, "is not one of reclaimable_bytes"),
         ("/targets?order=up", StatusCode::BAD_REQUEST, "use asc or desc"),
         ("/targets?min_size=big", StatusCode::BAD_REQUEST, "is not a size"),
         ("/jobs?since=yesterday", StatusCode::BAD_REQUEST, "is not a valid time"),
