@@ -103,7 +103,7 @@
 //! 2. **A name reaches CouchDB unchanged or not at all.** A name that a URL would normalise to
 //!    another path is [`couchdb_client::Unaddressable`] and never sent.
 //! 3. **No request is sent with a login that was refused.** One request checks the login, at start
-//!    and after each change; a 401 or 403 blocks all other requests.
+//!    and after each change; a 401 or 403 holds back all other requests to that server until its reason is known.
 //! 4. **Unknown is never zero.** It is [`facts::OptionalU64`](model::facts::OptionalU64) without a value, `null` in JSON, and
 //!    no sample in metrics.
 //! 5. **A failing source leaves the old facts with their age.** Only a complete answer, of the

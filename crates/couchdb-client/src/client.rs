@@ -6,7 +6,6 @@ mod config_writes;
 mod entries;
 mod feeds;
 mod hedge;
-mod proofs;
 mod reads;
 mod searches;
 mod writes;
@@ -19,14 +18,14 @@ pub use writes::WriteOutcome;
 
 use super::{
     Address, CertificateEnds, ClientSettings, Error, Route,
-    auth_gate::{AuthGate, Rejection, Verdict, is_about_login, login_task::LoginTask},
+    active_login::ActiveLogin,
+    auth::{Auth, AuthTask, Verdict},
     credential::Credential,
-    directory::{Destination, Directory},
-    sender::{Sender, ServerResponse, reason_text},
+    directory::{Call, Destination, Directory, Node},
+    sender::{Answer, Refusal, Sender},
     wire,
 };
 use backon::{BackoffBuilder as _, ExponentialBuilder};
-use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use std::{
     sync::{
@@ -35,7 +34,10 @@ use std::{
     },
     time::Duration,
 };
-use tokio::{sync::OnceCell, time::Instant};
+use tokio::{
+    sync::{AcquireError, OnceCell, SemaphorePermit},
+    time::Instant,
+};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 /// A client of one cluster. Cheap to clone; its [`ClientTask`] has to run.
@@ -51,7 +53,7 @@ pub struct Client {
 struct Shared {
     settings: ClientSettings,
     directory: Arc<Directory>,
-    gate: AuthGate,
+    auth: Arc<Auth>,
     sender: Sender,
     /// Set once the entries were asked for their node names.
     entries_named: OnceCell<()>,
@@ -94,15 +96,15 @@ pub struct NodeAccess {
 /// Proves the login and learns addresses, as long as it runs.
 #[derive(Debug)]
 pub struct ClientTask {
-    login_task: LoginTask,
+    auth_task: AuthTask,
     client: Client,
 }
 
 impl ClientTask {
     /// Runs until `stop`; requests that still wait then end with [`Error::Stopped`].
     pub async fn run(self, stop: CancellationToken) {
-        let Self { login_task, client } = self;
-        let both = async { tokio::join!(login_task.run(), client.keep_addresses()) };
+        let Self { auth_task, client } = self;
+        let both = async { tokio::join!(auth_task.run(), client.keep_addresses()) };
         stop.run_until_cancelled(both).await;
     }
 }
@@ -206,9 +208,9 @@ impl Client {
             let before = tried.len();
             let error = match Box::pin(self.ask(route, &path, target, &mut tried)).await {
                 Ok((destination, answer)) => {
-                    let took = answer.2;
-                    match self.shared.sender.read(route, &path, &destination, answer, &check).await
-                    {
+                    let took = answer.took;
+                    let call = Call { route, path: &path, destination: &destination };
+                    match self.shared.sender.read(call, answer, &check).await {
                         Ok(read) => return Ok((read, took)),
                         Err(error) => {
                             tried.push(destination.server.address.clone());
@@ -229,6 +231,35 @@ impl Client {
         }
     }
 
+    /// The node that `target` names, its own address searched for, and the turn of a request
+    /// about it.
+    async fn node(&self, target: ServerChoice<'_>) -> Option<Arc<Node>> {
+        let (ServerChoice::Node(name) | ServerChoice::Own(name)) = target else { return None };
+        let node = self.shared.directory.node(name);
+        node.searched.get_or_init(|| Box::pin(self.find_own_address(&node))).await;
+        Some(node)
+    }
+
+    /// Where the next request goes, preferably not to servers that were `tried`.
+    fn choose(
+        &self,
+        target: ServerChoice<'_>,
+        node: Option<&Arc<Node>>,
+        tried: &[Address],
+    ) -> Result<Destination, Error> {
+        let (directory, generation) = (&self.shared.directory, self.shared.auth.generation());
+        match (target, node) {
+            (ServerChoice::Own(_), Some(node)) => node.own_destination(),
+            (_, Some(node)) => directory.destination_for(node, tried, generation),
+            (_, None) => directory.any(tried, generation).map(Destination::direct),
+        }
+    }
+
+    /// Whether an entry refuses a login which others accept.
+    fn is_refused_there_alone(&self, error: &Error) -> bool {
+        matches!(error, Error::LoginClosed { .. }) && !self.shared.auth.is_unusable()
+    }
+
     /// Sends a request within every limit, and retries it if that may help; preferably not at
     /// servers that were `tried`.
     async fn ask(
@@ -237,43 +268,33 @@ impl Client {
         path: &str,
         target: ServerChoice<'_>,
         tried: &mut Vec<Address>,
-    ) -> Result<(Destination, (Bytes, u16, Duration)), Error> {
+    ) -> Result<(Destination, Answer), Error> {
         let shared = &self.shared;
-        let node = match target {
-            ServerChoice::Any => None,
-            ServerChoice::Node(name) | ServerChoice::Own(name) => Some(shared.directory.node(name)),
-        };
-        if let Some(node) = &node {
-            node.searched.get_or_init(|| Box::pin(self.find_own_address(node))).await;
-        }
-        let _about = match &node {
-            Some(node) => Some(node.in_flight.acquire().await.map_err(|_| Error::Stopped)?),
-            None => None,
-        };
+        let node = self.node(target).await;
+        let _about = turn_about(node.as_deref()).await?;
         // Waiting for the proof of the login does not count as time of this request.
-        shared.gate.proven_login().await?;
+        shared.auth.login().await?;
         let start = Instant::now();
         // Leaves time for one retry after a request that was not answered.
         let budget = shared.settings.timeout.saturating_add(shared.settings.timeout / 2);
-        let mut waits = None;
+        let mut waits = ExponentialBuilder::default()
+            .with_min_delay(MIN_RETRY_WAIT)
+            .with_max_delay(MAX_RETRY_WAIT)
+            .with_max_times(RETRIES)
+            .with_jitter()
+            .build();
         let mut late = None;
         let mut last = None;
         loop {
-            let generation = shared.gate.generation();
-            let destination = match (target, &node) {
-                (ServerChoice::Own(_), Some(node)) => node.own_destination(),
-                (ServerChoice::Node(_), Some(node)) => {
-                    shared.directory.destination_for(node, tried, generation)
-                }
-                _ => shared.directory.any(tried, generation).map(Destination::direct),
-            };
+            let destination = self.choose(target, node.as_ref(), tried);
             // The first error says more than that requests are held back now.
             let destination = destination.map_err(|error| last.take().unwrap_or(error))?;
             let (destination, outcome) =
                 if matches!(target, ServerChoice::Any) && route.is_answered_alone() {
                     self.attempt_hedged(route, path, &destination.server, tried).await
                 } else {
-                    let outcome = self.attempt(route, path, &destination).await;
+                    let call = Call { route, path, destination: &destination };
+                    let outcome = self.attempt(call).await;
                     (destination, outcome)
                 };
             let error = match outcome {
@@ -291,21 +312,11 @@ impl Client {
             let (first_there, address) =
                 (!tried.contains(&destination.server.address), destination.server.address.clone());
             tried.push(address);
-            // Skip an entry that refuses a login which others accept.
-            let refused = matches!(error, Error::LoginClosed { .. }) && !shared.gate.is_unusable();
-            if refused && first_there {
+            if first_there && self.is_refused_there_alone(&error) {
                 last = Some(error);
                 continue;
             }
             let in_time = start.elapsed() < budget;
-            let waits = waits.get_or_insert_with(|| {
-                ExponentialBuilder::default()
-                    .with_min_delay(MIN_RETRY_WAIT)
-                    .with_max_delay(MAX_RETRY_WAIT)
-                    .with_max_times(RETRIES)
-                    .with_jitter()
-                    .build()
-            });
             let Some(wait) = waits.next().filter(|_| in_time && error.passes()) else {
                 return Err(error);
             };
@@ -318,26 +329,16 @@ impl Client {
     }
 
     /// Sends a request to one destination, with a login that is proved there.
-    async fn attempt(
-        &self,
-        route: Route<'_>,
-        path: &str,
-        destination: &Destination,
-    ) -> Result<(Bytes, u16, Duration), Error> {
-        let _through = destination.server.in_flight.acquire().await.map_err(|_| Error::Stopped)?;
-        match self.send_authenticated(route, path, destination, None).await {
-            Ok(ServerResponse::Complete { body, status, took, .. }) => Ok((body, status, took)),
+    async fn attempt(&self, call: Call<'_>) -> Result<Answer, Error> {
+        let _through = call.destination.server.in_flight.acquire().await.map_err(stopped)?;
+        match self.send_authenticated(call).await {
             // CouchDB has looked for another name.
             Err(Error::NotFound { asked, .. })
-                if asked.has_encoded_slash() && self.decodes_slash(destination).await =>
+                if asked.has_encoded_slash() && self.decodes_slash(call.destination).await =>
             {
                 Err(Error::SlashDecoded { at: asked.at.clone() })
             }
-            Err(error) => Err(error),
-            Ok(ServerResponse::Refused { .. } | ServerResponse::Streaming(_)) => {
-                let asked = super::RequestInfo::new(&route, path, &destination.server.address);
-                Err(Error::Malformed { asked, detail: "it has no end".to_owned() })
-            }
+            sent => sent,
         }
     }
 
@@ -347,86 +348,89 @@ impl Client {
         if known.load().0.elapsed() >= SLASH_CHECK_TTL {
             known.store(Arc::new((Instant::now(), OnceCell::new())));
         }
-        let check = async {
+        let check = Box::pin(async {
             let route = Route::DecodedLocalName;
-            let Ok(path) = route.path() else { return false };
             let direct = Destination::direct(Arc::clone(&destination.server));
-            let sent = Box::pin(self.send_authenticated(route, &path, &direct, None)).await;
-            let Ok(ServerResponse::Complete { body, status, took, .. }) = sent else {
-                return false;
-            };
-            let answer = (body, status, took);
-            let read = self.shared.sender.read(route, &path, &direct, answer, |_| Ok(())).await;
-            read.is_ok_and(|local: wire::LocalName| local.name.is_some())
-        };
-        *known.load_full().1.get_or_init(|| check).await
+            let call = Call { route, path: &route.path()?, destination: &direct };
+            let answer = self.send_authenticated(call).await?;
+            self.shared.sender.read(call, answer, |_: &wire::LocalName| Ok(())).await
+        });
+        let names_itself = async { check.await.is_ok_and(|local| local.name.is_some()) };
+        *known.load_full().1.get_or_init(|| names_itself).await
     }
 
-    /// Sends a request with a login that is proved at its destination, and never returns a refusal.
-    /// The answer is complete; with `head_within` it streams once its head has come.
-    async fn send_authenticated(
+    /// Sends a request with a login that is proved at its destination.
+    async fn send_authenticated(&self, call: Call<'_>) -> Result<Answer, Error> {
+        let sender = &self.shared.sender;
+        let send = |login: Arc<ActiveLogin>, credential: Credential| async move {
+            sender.send(call, &login, &credential).await
+        };
+        self.with_login(call, send).await
+    }
+
+    /// Sends a request with a login that is proved at its destination, and finds out what a refusal
+    /// means.
+    async fn with_login<T, Sent>(
         &self,
-        route: Route<'_>,
-        path: &str,
-        destination: &Destination,
-        head_within: Option<Duration>,
-    ) -> Result<ServerResponse, Error> {
-        let shared = &self.shared;
+        call: Call<'_>,
+        send: impl Fn(Arc<ActiveLogin>, Credential) -> Sent,
+    ) -> Result<T, Error>
+    where
+        Sent: Future<Output = Result<Result<T, Refusal>, Error>>,
+    {
+        let Call { destination, .. } = call;
+        let auth = &self.shared.auth;
         let mut login_retries = 0;
         loop {
-            let proven = shared.gate.proven_login().await?;
-            let credential = if proven.is_login() {
-                match destination.credential(proven.generation) {
-                    Some(credential) => credential,
-                    None => {
-                        Box::pin(self.prove_endpoints(destination, &proven)).await?;
-                        continue;
-                    }
-                }
-            } else {
-                Credential::Basic
+            let login = auth.login().await?;
+            if !login.is_login() {
+                let Ok(answer) = send(login, Credential::Basic).await? else {
+                    self.log_no_user();
+                    return Err(Error::NoUser { asked: call.info() });
+                };
+                return Ok(answer);
+            }
+            let Some(credential) = destination.credential(login.generation) else {
+                auth.prove_endpoints(destination, &login).await?;
+                continue;
             };
             let slots = &destination.server.auth.with_password;
-            let _slot = if proven.is_login() && matches!(credential, Credential::Basic) {
-                Some(slots.acquire().await.map_err(|_| Error::Stopped)?)
-            } else {
-                None
+            let _slot = match credential {
+                Credential::Cookie(_) => None,
+                Credential::Basic | Credential::SameAsEntry => {
+                    Some(slots.acquire().await.map_err(stopped)?)
+                }
             };
-            // Nothing awaits between this check of the gate and the sending.
-            if !shared.gate.is_current(&proven) {
+            // Nothing awaits between this check and the sending.
+            let now = destination.credential(login.generation);
+            if !(auth.is_current(&login) && now.is_some_and(|now| now.is_same(&credential))) {
                 continue;
             }
-            let sender = &shared.sender;
-            let sent = match head_within {
-                None => sender.send(route, path, destination, &proven, &credential).await?,
-                Some(within) => {
-                    sender.open(route, path, destination, (&proven, &credential), within).await?
-                }
+            let refusal = match send(Arc::clone(&login), credential.clone()).await? {
+                Ok(answer) => return Ok(answer),
+                Err(refusal) => refusal,
             };
-            let (status, refusal) = match sent {
-                ServerResponse::Refused { status, refusal } => (status, refusal),
-                answer @ (ServerResponse::Complete { .. } | ServerResponse::Streaming(_)) => {
-                    return Ok(answer);
-                }
-            };
-            let reason = proven.scrub(&credential, &reason_text(&refusal));
-            let about_login = is_about_login(&refusal);
-            let rejection = Rejection { status, reason: reason.as_str().into(), about_login };
-            match shared.gate.refused(destination, &proven, &credential, rejection).await {
-                Verdict::Again if login_retries < MAX_LOGIN_RETRIES => login_retries += 1,
-                Verdict::Again | Verdict::Forbidden => {
-                    let asked = super::RequestInfo::new(&route, path, &destination.server.address);
-                    return Err(if proven.is_login() {
-                        Error::Forbidden { asked, status, reason }
-                    } else {
-                        self.log_no_user();
-                        Error::NoUser { asked }
-                    });
-                }
-                Verdict::Failed(error) => return Err(error),
+            let verdict = auth.examine(destination, &login, &credential, &refusal).await?;
+            if verdict == Verdict::Forbidden || login_retries == MAX_LOGIN_RETRIES {
+                let Refusal { status, reason, .. } = refusal;
+                return Err(Error::Forbidden { asked: call.info(), status, reason });
             }
+            login_retries += 1;
         }
     }
+}
+
+/// Waits for the turn of a request about `node`.
+async fn turn_about(node: Option<&Node>) -> Result<Option<SemaphorePermit<'_>>, Error> {
+    match node {
+        Some(node) => node.in_flight.acquire().await.map(Some).map_err(stopped),
+        None => Ok(None),
+    }
+}
+
+/// A semaphore is closed only when the client ends.
+fn stopped(_: AcquireError) -> Error {
+    Error::Stopped
 }
 
 #[cfg(test)]

@@ -36,6 +36,14 @@ impl Credential {
             Self::Basic | Self::SameAsEntry => None,
         }
     }
+
+    /// Whether both are the same session, or both the password.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (self.cookie(), other.cookie()) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
 }
 
 /// A session's cookie. `Debug` hides it.

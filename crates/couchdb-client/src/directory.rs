@@ -4,7 +4,7 @@
 //! address. Sends no request itself.
 
 use super::{
-    Address, ClientSettings, Error, breaker::Breaker, credential::Credential,
+    Address, ClientSettings, Error, RequestInfo, Route, breaker::Breaker, credential::Credential,
     endpoint_auth::EndpointAuth, token_bucket::TokenBucket,
 };
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -122,12 +122,18 @@ impl Destination {
     }
 
     /// How requests carry the login of `generation` to this destination; `None` if the login has to
-    /// be proved at one of its endpoints first.
+    /// be proved at one of its endpoints first, or while the server's refusal of a request is examined.
     pub(super) fn credential(&self, generation: u64) -> Option<Credential> {
-        let at_entry = self.server.auth.credential(generation)?;
+        self.server.auth.credential(generation)?;
+        self.accepted(generation)
+    }
+
+    /// The same, whether a refusal is examined or not.
+    pub(super) fn accepted(&self, generation: u64) -> Option<Credential> {
+        let at_entry = self.server.auth.accepted(generation)?;
         match &self.forwarded_to {
             None => Some(at_entry),
-            Some(node) => match node.auth.credential(generation)? {
+            Some(node) => match node.auth.accepted(generation)? {
                 Credential::SameAsEntry => Some(at_entry),
                 own @ (Credential::Basic | Credential::Cookie(_)) => Some(own),
             },
@@ -156,6 +162,20 @@ impl Destination {
             Some(node) => node.breaker.record_failure(),
             None => self.server.breaker.record_failure(),
         }
+    }
+}
+
+/// A request and where it goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call<'a> {
+    pub(super) route: Route<'a>,
+    pub(super) path: &'a str,
+    pub(super) destination: &'a Destination,
+}
+
+impl Call<'_> {
+    pub(super) fn info(&self) -> Arc<RequestInfo> {
+        RequestInfo::new(&self.route, self.path, &self.destination.server.address)
     }
 }
 
@@ -303,7 +323,7 @@ impl Directory {
     fn own_addresses(&self, generation: u64) -> Vec<Arc<Server>> {
         let nodes = self.nodes.load();
         let own = nodes.values().filter_map(|node| node.own.load_full());
-        own.filter(|own| own.auth.is_open(generation)).collect()
+        own.filter(|own| own.auth.accepted(generation).is_some()).collect()
     }
 
     fn in_turn(&self, start: usize, at: usize) -> Option<&Arc<Server>> {

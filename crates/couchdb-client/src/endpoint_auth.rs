@@ -9,12 +9,8 @@ use super::{
     Error,
     credential::{Cookie, Credential},
 };
-use arc_swap::ArcSwapOption;
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::{
@@ -29,10 +25,13 @@ pub(super) const LOCKOUT: Duration = Duration::from_secs(6 * 60);
 
 /// Requests in flight that carry a password, at a server without sessions. If the password has
 /// just changed, these and one more attempt stay below the five that lock the account.
-pub(super) const MAX_WITH_PASSWORD: usize = 3;
+const MAX_WITH_PASSWORD: usize = 3;
 
 /// The shortest time between two logins at one endpoint, whatever it answered meanwhile.
-pub(super) const LOGIN_INTERVAL: Duration = Duration::from_secs(10);
+const LOGIN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long a refusal for lack of privileges is believed without checking the login again.
+const PRIVILEGE_REFUSAL_TTL: Duration = Duration::from_secs(60);
 
 /// A session that ends sooner did not expire.
 const YOUNG_SESSION: Duration = Duration::from_secs(60);
@@ -44,179 +43,183 @@ const MAX_YOUNG_ENDS: u32 = 2;
 /// What one endpoint has accepted and refused.
 #[derive(Debug)]
 pub(super) struct EndpointAuth {
-    /// The login that was accepted here.
-    open: ArcSwapOption<Open>,
-    /// Lets one proof run at a time.
+    /// Held by whoever tries the login here, or examines why a request was refused.
     pub(super) proof: Semaphore,
     /// Limits the requests that carry a password.
     pub(super) with_password: Semaphore,
-    refusal: ArcSwapOption<LoginRefusal>,
-    /// The generation of the login that cannot use sessions here; 0 for none.
-    no_sessions: AtomicU64,
-    young_ends: AtomicU32,
-    /// Lets one request at a time wait for the next login.
-    turn: Semaphore,
-    logged_in: ArcSwapOption<Instant>,
-    /// When the endpoint last refused a password that it had accepted.
-    contradicted: ArcSwapOption<Instant>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The generation of the login that was accepted, and how requests carry it.
+    accepted: Option<(u64, Credential)>,
+    /// Refused requests whose reason is not known yet: nothing is sent meanwhile.
+    holds: u32,
+    /// The generation of the login that was refused, when and why.
+    refused: Option<(u64, Instant, Arc<str>)>,
     /// The last login, if it was neither accepted nor refused.
-    failed: ArcSwapOption<Failed>,
-}
-
-#[derive(Debug)]
-struct Open {
-    generation: u64,
-    credential: Credential,
-}
-
-#[derive(Debug)]
-struct Failed {
-    at: Instant,
-    why: Error,
-}
-
-#[derive(Debug)]
-struct LoginRefusal {
-    generation: u64,
-    at: Instant,
-    why: Arc<str>,
+    failed: Option<(Instant, Error)>,
+    logged_in: Option<Instant>,
+    /// The generation of the login that cannot use sessions here; 0 for none.
+    no_sessions: u64,
+    young_ends: u32,
+    /// When the endpoint last refused a password that it had accepted.
+    contradicted: Option<Instant>,
+    /// The words of a refusal that was about privileges, for the login of a generation.
+    privilege_refusal: Option<(u64, Instant, String)>,
 }
 
 impl EndpointAuth {
     pub(super) fn new() -> Self {
         Self {
-            open: ArcSwapOption::empty(),
             proof: Semaphore::new(1),
             with_password: Semaphore::new(MAX_WITH_PASSWORD),
-            refusal: ArcSwapOption::empty(),
-            no_sessions: AtomicU64::new(0),
-            young_ends: AtomicU32::new(0),
-            turn: Semaphore::new(1),
-            logged_in: ArcSwapOption::empty(),
-            contradicted: ArcSwapOption::empty(),
-            failed: ArcSwapOption::empty(),
+            state: Mutex::default(),
         }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time until the next login is allowed here; zero if it is allowed now.
     pub(super) fn until_login(&self) -> Duration {
-        let since = self.logged_in.load();
-        since
-            .as_ref()
-            .map_or(Duration::ZERO, |since| LOGIN_INTERVAL.saturating_sub(since.elapsed()))
+        let since = self.state().logged_in;
+        since.map_or(Duration::ZERO, |since| LOGIN_INTERVAL.saturating_sub(since.elapsed()))
     }
 
     /// Waits until a login is allowed here, and counts it. `at` names the endpoint in the log.
-    pub(super) async fn wait_for_login_turn(&self, at: &str) -> Result<(), Error> {
-        let _alone = self.turn.acquire().await.map_err(|_| Error::Stopped)?;
-        let last = self.logged_in.load_full().map(|since| since.elapsed());
+    /// The caller holds [`Self::proof`].
+    pub(super) async fn wait_for_login_turn(&self, at: &str) {
+        let last = self.state().logged_in.map(|since| since.elapsed());
         if let Some(last) = last.filter(|last| *last < YOUNG_SESSION) {
             let wait = self.until_login();
             let (last, wait) = (last.as_secs(), wait.as_secs());
             tracing::warn!(%at, "the session ended early: logging in again {last} s after the last login, in {wait} s");
         }
         sleep(self.until_login()).await;
-        self.logged_in.store(Some(Arc::new(Instant::now())));
-        Ok(())
+        self.state().logged_in = Some(Instant::now());
     }
 
     /// Records that a password that was accepted here is refused. Returns whether that happened not
     /// long ago too: then the endpoint contradicts itself, and more attempts risk a lockout.
     pub(super) fn record_contradiction(&self) -> bool {
-        let before = self.contradicted.swap(Some(Arc::new(Instant::now())));
+        let before = self.state().contradicted.replace(Instant::now());
         before.is_some_and(|before| before.elapsed() < LOCKOUT)
     }
 
-    /// How requests carry the login of `generation` here; `None` if it is not proved.
-    pub(super) fn credential(&self, generation: u64) -> Option<Credential> {
-        let open = self.open.load();
-        let open = open.as_ref().filter(|open| open.generation == generation)?;
-        let over = open.credential.cookie().is_some_and(|cookie| cookie.is_expired());
-        (!over).then(|| open.credential.clone())
+    /// How requests carry the login of `generation` here; `None` if it was not accepted.
+    pub(super) fn accepted(&self, generation: u64) -> Option<Credential> {
+        let state = self.state();
+        let (_, credential) = state.accepted.as_ref().filter(|(of, _)| *of == generation)?;
+        let over = credential.cookie().is_some_and(|cookie| cookie.is_expired());
+        (!over).then(|| credential.clone())
     }
 
-    /// Whether the login of `generation` was accepted here.
-    pub(super) fn is_open(&self, generation: u64) -> bool {
-        self.credential(generation).is_some()
+    /// The same for a request to be sent now: `None` also while a refusal is examined.
+    pub(super) fn credential(&self, generation: u64) -> Option<Credential> {
+        let held = self.state().holds > 0;
+        self.accepted(generation).filter(|_| !held)
+    }
+
+    pub(super) fn hold(&self) {
+        self.state().holds += 1;
+    }
+
+    pub(super) fn release(&self) {
+        let mut state = self.state();
+        state.holds = state.holds.saturating_sub(1);
     }
 
     /// Why the login of `generation` must not be tried here now.
     pub(super) fn refusal(&self, generation: u64) -> Option<Arc<str>> {
-        let refusal = self.refusal.load();
-        let refusal = refusal.as_ref()?;
-        (refusal.generation == generation && refusal.at.elapsed() < LOCKOUT)
-            .then(|| Arc::clone(&refusal.why))
+        let state = self.state();
+        let (of, at, why) = state.refused.as_ref()?;
+        (*of == generation && at.elapsed() < LOCKOUT).then(|| Arc::clone(why))
     }
 
     /// Records a login that was neither accepted nor refused.
     pub(super) fn login_failed(&self, why: Error) {
-        self.failed.store(Some(Arc::new(Failed { at: Instant::now(), why })));
+        self.state().failed = Some((Instant::now(), why));
     }
 
     /// Why the last login failed, if that was after `asked`: requests that have waited since then do
     /// not wait for another one.
-    pub(super) fn failed_since(&self, asked: Instant) -> Option<Error> {
-        let failed = self.failed.load();
-        failed.as_ref().filter(|failed| failed.at >= asked).map(|failed| failed.why.clone())
+    pub(super) fn failed_since(&self, asked: Instant) -> Result<(), Error> {
+        match &self.state().failed {
+            Some((at, why)) if *at >= asked => Err(why.clone()),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the last login failed and the next one has to wait.
     pub(super) fn awaits_login(&self) -> bool {
-        self.failed.load().is_some() && self.until_login() > Duration::ZERO
+        self.state().failed.is_some() && self.until_login() > Duration::ZERO
     }
 
     /// Records that the login of `generation` was accepted; requests carry it as `credential`.
     pub(super) fn open(&self, generation: u64, credential: Credential) {
-        self.failed.store(None);
-        self.refusal.store(None);
-        self.open.store(Some(Arc::new(Open { generation, credential })));
+        let mut state = self.state();
+        state.failed = None;
+        state.refused = None;
+        state.accepted = Some((generation, credential));
     }
 
     /// Replaces the cookie of the session of the login of `generation`.
     pub(super) fn renew(&self, generation: u64, cookie: Cookie) {
-        let credential = Credential::Cookie(Arc::new(cookie));
-        let renewed = Arc::new(Open { generation, credential });
-        self.open.rcu(|open| {
-            let same = open.as_ref().filter(|open| open.generation == generation);
-            match same.map(|open| &open.credential) {
-                Some(Credential::Cookie(_)) => Some(Arc::clone(&renewed)),
-                Some(Credential::Basic | Credential::SameAsEntry) | None => open.clone(),
-            }
-        });
+        if let Some((of, Credential::Cookie(now))) = &mut self.state().accepted
+            && *of == generation
+        {
+            *now = Arc::new(cookie);
+        }
     }
 
     /// Forgets what was accepted: one request has to prove the login again.
     pub(super) fn doubt(&self) {
-        self.open.store(None);
+        self.state().accepted = None;
     }
 
     /// Records that the login of `generation` was refused.
     pub(super) fn refuse(&self, generation: u64, why: Arc<str>) {
-        self.doubt();
-        self.refusal.store(Some(Arc::new(LoginRefusal { generation, at: Instant::now(), why })));
+        let mut state = self.state();
+        state.accepted = None;
+        state.refused = Some((generation, Instant::now(), why));
+    }
+
+    /// Remembers that `reason` is about privileges, not about the login of `generation`.
+    pub(super) fn remember_privilege_refusal(&self, generation: u64, reason: &str) {
+        self.state().privilege_refusal = Some((generation, Instant::now(), reason.to_owned()));
+    }
+
+    /// Whether `reason` was found to be about privileges, not long ago.
+    pub(super) fn is_privilege_refusal(&self, generation: u64, reason: &str) -> bool {
+        self.state().privilege_refusal.as_ref().is_some_and(|(of, at, known)| {
+            *of == generation && at.elapsed() < PRIVILEGE_REFUSAL_TTL && known == reason
+        })
     }
 
     /// Records that the session of this cookie, of the login of `generation`, has ended.
     pub(super) fn record_session_end(&self, generation: u64, cookie: &Cookie) {
-        self.doubt();
-        if cookie.age() >= YOUNG_SESSION {
-            self.young_ends.store(0, Ordering::Relaxed);
-        } else if self.young_ends.fetch_add(1, Ordering::Relaxed).saturating_add(1)
-            >= MAX_YOUNG_ENDS
-        {
-            self.disable_sessions(generation);
+        let mut state = self.state();
+        state.accepted = None;
+        let young = cookie.age() < YOUNG_SESSION;
+        state.young_ends = if young { state.young_ends.saturating_add(1) } else { 0 };
+        if state.young_ends >= MAX_YOUNG_ENDS {
+            state.no_sessions = generation;
         }
     }
 
     /// Stops using sessions here for the login of `generation`.
     pub(super) fn disable_sessions(&self, generation: u64) {
-        self.doubt();
-        self.no_sessions.store(generation, Ordering::Release);
+        let mut state = self.state();
+        state.accepted = None;
+        state.no_sessions = generation;
     }
 
     /// Whether to try a session for the login of `generation`.
     pub(super) fn uses_sessions(&self, generation: u64) -> bool {
-        self.no_sessions.load(Ordering::Acquire) != generation
+        self.state().no_sessions != generation
     }
 }
 
@@ -239,14 +242,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refusal_lasts_longer_than_a_lockout_or_until_the_login_changes() {
         let auth = EndpointAuth::new();
-        assert!(!auth.is_open(1));
+        assert!(auth.accepted(1).is_none());
         auth.refuse(1, "no".into());
         assert_eq!(auth.refusal(1).as_deref(), Some("no"));
         assert_eq!(auth.refusal(2), None);
         tokio::time::advance(LOCKOUT).await;
         assert_eq!(auth.refusal(1), None);
         auth.open(1, Credential::Basic);
-        assert!(auth.is_open(1) && !auth.is_open(2));
+        assert!(auth.accepted(1).is_some() && auth.accepted(2).is_none());
     }
 
     #[tokio::test(start_paused = true)]

@@ -318,16 +318,17 @@ impl Error {
         if matches!(why, Self::NotCouchDb { .. }) { why } else { Self::Unproved(Arc::new(why)) }
     }
 
-    /// Whether the answer may have come from something other than CouchDB.
-    pub(super) const fn is_strange(&self) -> bool {
-        matches!(
-            self,
-            Self::Malformed { .. }
-                | Self::NotFound { .. }
-                | Self::Proxy { .. }
-                | Self::TooLarge { .. }
-                | Self::Status { status: 400..=499 | 501, .. }
-        )
+    /// Where the answer came from, if that may be something other than CouchDB.
+    pub(super) fn strange_at(&self) -> Option<&Address> {
+        let (Self::Malformed { asked, .. }
+        | Self::NotFound { asked, .. }
+        | Self::Proxy { asked, .. }
+        | Self::TooLarge { asked, .. }
+        | Self::Status { asked, status: 400..=499 | 501, .. }) = self
+        else {
+            return None;
+        };
+        Some(&asked.at)
     }
 
     /// Whether CouchDB refuses to open a shard before the split that makes it is over (`couch_server:lock/2`).

@@ -8,8 +8,9 @@
 //! Its [`Builder::build`] also returns the [`ClientTask`] that proves the login and learns addresses, for
 //! callers that supervise their tasks.
 
+mod active_login;
 mod address;
-mod auth_gate;
+mod auth;
 mod breaker;
 mod certificate;
 mod client;
@@ -17,8 +18,6 @@ mod credential;
 mod directory;
 mod endpoint_auth;
 mod error;
-mod greeting;
-mod hang_detection;
 mod host_pattern;
 mod lines;
 mod observer;

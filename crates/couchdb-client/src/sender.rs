@@ -1,20 +1,24 @@
 //! Sends one request and reads its answer. Where and when is decided by the caller.
 
 use super::{
-    Error, Observer, RequestInfo, Route,
-    auth_gate::{ProvenLogin, is_about_login},
+    Error, Observer, Route,
+    active_login::ActiveLogin,
     credential::{Cookie, Credential},
-    directory::{Destination, Server},
-    greeting::Greeting,
-    hang_detection::WaitEnded,
+    directory::{Call, Destination},
     observer::status_label,
     transport::{BodyStream, OutgoingRequest, Reply, SendFailure, Transport, read_body},
     wire,
 };
 use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
 use serde::de::DeserializeOwned;
 use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout};
+
+mod greeting;
+mod hang_detection;
+
+pub(super) use greeting::Greeting;
 
 /// Bodies larger than this are parsed on a blocking thread, in bytes.
 const BLOCKING_PARSE_SIZE: usize = 1 << 20;
@@ -27,15 +31,26 @@ pub(super) struct Sender {
     pub(super) timeout: Duration,
 }
 
-/// What a server answered.
+/// A whole answer with a status of success.
 #[derive(Debug)]
-pub(super) enum ServerResponse {
-    /// The whole body, how long it took, and the session that it begins.
-    Complete { body: Bytes, status: u16, took: Duration, cookie: Option<Cookie> },
-    /// A body that is still arriving.
-    Streaming(BodyStream),
-    /// 401 or 403.
-    Refused { status: u16, refusal: wire::ErrorBody },
+pub(super) struct Answer {
+    pub(super) body: Bytes,
+    pub(super) status: u16,
+    pub(super) took: Duration,
+    /// The session that a login begins.
+    pub(super) cookie: Option<Cookie>,
+}
+
+/// An answer of 401 or 403.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) status: u16,
+    /// The server's words, with the login redacted.
+    pub(super) reason: String,
+    /// Whether they are about the login itself, not its privileges
+    /// (`couch_httpd_auth:default_authentication_handler/2`,
+    /// `chttpd_auth_lockout`'s "temporarily locked").
+    pub(super) about_login: bool,
 }
 
 /// Whether a status other than 2xx says that no request can succeed at this server, rather than that one cannot: a
@@ -60,140 +75,82 @@ impl Sender {
     /// [`Self::read`].
     pub(super) async fn send(
         &self,
-        route: Route<'_>,
-        path: &str,
-        destination: &Destination,
-        proven: &ProvenLogin,
+        call: Call<'_>,
+        login: &ActiveLogin,
         credential: &Credential,
-    ) -> Result<ServerResponse, Error> {
+    ) -> Result<Result<Answer, Refusal>, Error> {
         let start = Instant::now();
-        let at = &destination.server.address;
+        let Call { route, path, destination } = call;
         let begins = matches!(route, Route::Login);
-        let form = if begins {
-            proven.form()
-        } else if route.starts_work() {
-            // CouchDB checks only the content type.
-            Some(Bytes::from_static(b"{}"))
-        } else {
-            route.value()
-        };
-        let out = OutgoingRequest {
-            method: route.method(),
-            path,
-            login: if begins { None } else { proven.header(credential) },
-            header: route.header(),
-            form,
-            limit: route.body_limit(),
-        };
-        let mut sending = pin!(self.transport.send(at, out));
-        let outcome = match timeout(self.silence_threshold(), &mut sending).await {
-            Ok(outcome) => Ok(outcome),
-            Err(_) => self.wait_longer(sending, start, destination, proven, credential).await,
+        let mut out = outgoing(route, path, login.header(credential).filter(|_| !begins));
+        if begins {
+            out.form = login.form();
+        }
+        let mut sending = pin!(self.transport.send(&destination.server.address, out));
+        let sent = match timeout(self.silence_threshold(), &mut sending).await {
+            Ok(sent) => sent.map_err(|failure| self.failed(call, failure)),
+            Err(_) => self.wait_longer(sending, start, call, login, credential).await,
         };
         let took = start.elapsed();
-        let mut reply = match outcome {
-            Ok(Ok(reply)) => reply,
-            Ok(Err(failure)) => {
-                let error = self.failed(route, path, destination, failure);
-                if !matches!(error, Error::Unaddressable(_)) {
-                    self.observer.request_ended(route.label(), error.kind().label(), took);
-                }
-                return Err(error);
-            }
-            Err(given_up) => {
-                let asked = RequestInfo::new(&route, path, at);
-                let error = match given_up {
-                    WaitEnded::TimedOut => {
-                        destination.record_timeout();
-                        Error::Timeout { asked, after: self.timeout }
-                    }
-                    WaitEnded::Hangs(probe) => Error::Hangs { asked, after: took, probe },
-                };
-                destination.server.remember_failure(&error);
-                self.observer.request_ended(route.label(), error.kind().label(), took);
-                return Err(error);
-            }
-        };
+        let mut reply = sent.inspect_err(|error| self.count_error(call, error, took))?;
         destination.record_success();
+        let cookie = reply.cookie.take();
+        let cookie = if begins { cookie } else { renew(call, login, cookie) };
         let status = reply.status;
-        let mut cookie = reply.cookie.take();
-        if !begins && let Some(cookie) = cookie.take() {
-            destination.server.auth.renew(proven.generation, cookie);
-        }
         // A server in maintenance says so with a 404.
         let says_so = status == 404 && matches!(route, Route::Up);
         if (200..300).contains(&status) || says_so {
-            return Ok(ServerResponse::Complete { body: reply.body, status, took, cookie });
+            return Ok(Ok(Answer { body: reply.body, status, took, cookie }));
         }
         self.observer.request_ended(route.label(), status_label(status), took);
-        self.refused(route, path, destination, |text| proven.scrub(credential, text), reply)
+        refused(call, login, credential, &reply).map(Err)
     }
 
     /// Sends one request whose body is read as it arrives, and waits `within` for its head. Silence
     /// is normal here, so nothing checks whether the server hangs.
     pub(super) async fn open(
         &self,
-        route: Route<'_>,
-        path: &str,
-        destination: &Destination,
-        (proven, credential): (&ProvenLogin, &Credential),
+        call: Call<'_>,
+        login: &ActiveLogin,
+        credential: &Credential,
         within: Duration,
-    ) -> Result<ServerResponse, Error> {
+    ) -> Result<Result<BodyStream, Refusal>, Error> {
         let start = Instant::now();
-        let at = &destination.server.address;
-        let limit = route.body_limit();
-        let out = OutgoingRequest {
-            method: route.method(),
-            path,
-            login: proven.header(credential),
-            header: None,
-            form: None,
-            limit,
-        };
-        let count = |error: &Error| {
-            if !matches!(error, Error::Unaddressable(_)) {
-                self.observer.request_ended(route.label(), error.kind().label(), start.elapsed());
-            }
-        };
-        let late = || {
-            destination.record_timeout();
-            let error = Error::Timeout { asked: RequestInfo::new(&route, path, at), after: within };
-            destination.server.remember_failure(&error);
-            error
-        };
-        let opened = match timeout(within, self.transport.open(at, out)).await {
-            Ok(opened) => opened.map_err(|failure| self.failed(route, path, destination, failure)),
-            Err(_) => Err(late()),
-        };
-        let mut opened = opened.inspect_err(count)?;
+        let Call { route, path, destination } = call;
+        let out = outgoing(route, path, login.header(credential));
+        let sent =
+            match timeout(within, self.transport.open(&destination.server.address, out)).await {
+                Ok(sent) => sent.map_err(|failure| self.failed(call, failure)),
+                Err(_) => Err(late(call, within)),
+            };
+        let sent = sent.inspect_err(|error| self.count_error(call, error, start.elapsed()));
+        let mut reply = sent?;
         destination.record_success();
-        if let Some(cookie) = opened.cookie.take() {
-            destination.server.auth.renew(proven.generation, cookie);
-        }
-        let status = opened.status;
+        renew(call, login, reply.cookie.take());
+        let status = reply.status;
         self.observer.request_ended(route.label(), status_label(status), start.elapsed());
         if (200..300).contains(&status) {
-            return Ok(ServerResponse::Streaming(opened.body));
+            return Ok(Ok(reply.body));
         }
-        let body = match timeout(self.timeout, read_body(opened.body, 0, limit)).await {
-            Ok(body) => body.map_err(|failure| self.failed(route, path, destination, failure))?,
-            Err(_) => return Err(late()),
+        let body = match timeout(self.timeout, read_body(reply.body, 0, route.body_limit())).await {
+            Ok(body) => body.map_err(|failure| self.failed(call, failure))?,
+            Err(_) => return Err(late(call, within)),
         };
-        let reply = Reply { status, location: opened.location, cookie: None, body };
-        self.refused(route, path, destination, |text| proven.scrub(credential, text), reply)
+        let reply = Reply { status, location: reply.location, cookie: None, body };
+        refused(call, login, credential, &reply).map(Err)
     }
 
-    pub(super) fn failed(
-        &self,
-        route: Route<'_>,
-        path: &str,
-        destination: &Destination,
-        failure: SendFailure,
-    ) -> Error {
-        let asked = RequestInfo::new(&route, path, &destination.server.address);
+    fn count_error(&self, call: Call<'_>, error: &Error, took: Duration) {
+        if !matches!(error, Error::Unaddressable(_)) {
+            self.observer.request_ended(call.route.label(), error.kind().label(), took);
+        }
+    }
+
+    pub(super) fn failed(&self, call: Call<'_>, failure: SendFailure) -> Error {
+        let (asked, server) = (call.info(), &call.destination.server);
         let unanswered = |error| {
-            destination.server.breaker.record_failure();
-            destination.server.remember_failure(&error);
+            server.breaker.record_failure();
+            server.remember_failure(&error);
             error
         };
         match failure {
@@ -201,62 +158,22 @@ impl Sender {
             SendFailure::Tls(detail) => unanswered(Error::Tls { asked, detail }),
             SendFailure::Malformed(detail) => {
                 let error = Error::Malformed { asked, detail };
-                destination.server.remember_unusable(&error);
+                server.remember_unusable(&error);
                 error
             }
-            SendFailure::TooLarge => Error::TooLarge { asked, limit: route.body_limit() },
+            SendFailure::TooLarge => Error::TooLarge { asked, limit: call.route.body_limit() },
             SendFailure::Unaddressable(cause) => Error::Unaddressable(cause),
         }
-    }
-
-    /// The error that a status other than 2xx means.
-    fn refused(
-        &self,
-        route: Route<'_>,
-        path: &str,
-        destination: &Destination,
-        scrub: impl Fn(&str) -> String,
-        reply: Reply,
-    ) -> Result<ServerResponse, Error> {
-        let status = reply.status;
-        let refusal: wire::ErrorBody = wire::read(&reply.body).unwrap_or_default();
-        let asked = RequestInfo::new(&route, path, &destination.server.address);
-        let reason = scrub(&reason_text(&refusal));
-        if is_unusable(route, status, &refusal) {
-            let (asked, reason) = (asked.clone(), reason.clone());
-            destination.server.remember_unusable(&Error::Status { asked, status, reason });
-        }
-        let by_proxy = refusal.error.is_none() && matches!(status, 400 | 402..=499);
-        if matches!(status, 401 | 403) && !by_proxy {
-            return Ok(ServerResponse::Refused { status, refusal });
-        }
-        let down = refusal.error.as_deref() == Some("nodedown");
-        Err(match (status, route.node()) {
-            (300..=399, _) => {
-                let to =
-                    reply.location.map_or_else(|| "nowhere".to_owned(), |to| without_secrets(&to));
-                Error::Redirect { asked, status, to: scrub(&to) }
-            }
-            _ if by_proxy => Error::Proxy { asked, status },
-            (412, Some(node)) if down => Error::NodeDown { asked, node: node.to_owned() },
-            (404, Some(_)) if reason.contains("no such node") => {
-                Error::UnknownNode { asked, reason }
-            }
-            (404, _) => Error::NotFound { asked, reason },
-            _ => Error::Status { asked, status, reason },
-        })
     }
 
     /// Parses a body as `T`, lets `check` compare it with the request, and reports the request.
     pub(super) async fn read<T: DeserializeOwned + Send + 'static>(
         &self,
-        route: Route<'_>,
-        path: &str,
-        destination: &Destination,
-        answer: (Bytes, u16, Duration),
+        call: Call<'_>,
+        answer: Answer,
         check: impl FnOnce(&T) -> Result<(), String>,
     ) -> Result<T, Error> {
-        let (body, status, took) = answer;
+        let Answer { body, status, took, .. } = answer;
         let parsed = if body.len() > BLOCKING_PARSE_SIZE {
             let parsing = tokio::task::spawn_blocking(move || wire::read::<T>(&body));
             match parsing.await {
@@ -268,15 +185,14 @@ impl Sender {
         };
         match parsed.and_then(|read| check(&read).map(|()| read)) {
             Ok(read) => {
-                destination.server.remember_usable();
-                self.observer.request_ended(route.label(), status_label(status), took);
+                call.destination.server.remember_usable();
+                self.observer.request_ended(call.route.label(), status_label(status), took);
                 Ok(read)
             }
             Err(detail) => {
-                let asked = RequestInfo::new(&route, path, &destination.server.address);
-                let error = Error::Malformed { asked, detail };
-                destination.server.remember_unusable(&error);
-                self.observer.request_ended(route.label(), error.kind().label(), took);
+                let error = Error::Malformed { asked: call.info(), detail };
+                call.destination.server.remember_unusable(&error);
+                self.count_error(call, &error, took);
                 Err(error)
             }
         }
@@ -287,130 +203,104 @@ impl Sender {
         &self,
         route: Route<'_>,
         destination: &Destination,
-        proven: &ProvenLogin,
+        login: &ActiveLogin,
         credential: &Credential,
     ) -> Result<Result<wire::Session, String>, Error> {
-        let path = route.path()?;
-        match self.send(route, &path, destination, proven, credential).await? {
-            ServerResponse::Refused { status, refusal } => Ok(Err(format!(
-                "HTTP {status}, {}",
-                proven.scrub(credential, &reason_text(&refusal))
-            ))),
-            ServerResponse::Streaming(_) => Ok(Err("without a whole answer".to_owned())),
-            ServerResponse::Complete { body, status, took, .. } => {
-                let has_user = |session: &wire::Session| match session.user {
-                    Some(_) => Ok(()),
-                    None => Err("it has no userCtx".to_owned()),
-                };
-                let session: wire::Session =
-                    self.read(route, &path, destination, (body, status, took), has_user).await?;
-                let known = session.name().is_some() || session.is_admin();
-                Ok(if known {
-                    Ok(session)
-                } else {
-                    Err("taken for an anonymous client".to_owned())
-                })
-            }
-        }
-    }
-
-    /// Logs in: by a session if the server has them and recognises its own, else by name and
-    /// password. `Ok(Err(_))` holds the server's words if it refuses the login.
-    pub(super) async fn log_in(
-        &self,
-        server: &Arc<Server>,
-        proven: &ProvenLogin,
-    ) -> Result<Result<Credential, String>, Error> {
-        let destination = Destination::direct(Arc::clone(server));
-        server.auth.wait_for_login_turn(server.address.as_str()).await?;
-        match self.log_in_now(server, &destination, proven).await {
-            Ok(known) => Ok(known),
-            Err(error) => Err(self.explain_error_of(server, error).await),
-        }
-    }
-
-    async fn log_in_now(
-        &self,
-        server: &Arc<Server>,
-        destination: &Destination,
-        proven: &ProvenLogin,
-    ) -> Result<Result<Credential, String>, Error> {
-        if server.auth.uses_sessions(proven.generation) {
-            match self.begin_session(destination, proven).await? {
-                SessionStart::Session(cookie) => return Ok(Ok(Credential::Cookie(cookie))),
-                SessionStart::Refused(words) => return Ok(Err(words)),
-                SessionStart::NoSession => {
-                    // A server that is not a CouchDB must not get the password.
-                    if let Ok(Greeting::Other(found)) = self.greeting(server).await {
-                        return Err(Error::NotCouchDb { at: server.address.clone(), found });
-                    }
-                    tracing::warn!(
-                        address = %server.address,
-                        "this server offers no session, so the password goes with each request, a few at a time: is the cookie handler among [chttpd] authentication_handlers, and are POST /_session and its cookie let through?"
-                    );
-                    server.auth.disable_sessions(proven.generation);
-                }
-            }
-        }
-        match self.session(Route::Session, destination, proven, &Credential::Basic).await {
-            // A server that does not know the route has not refused the login.
-            Ok(Ok(_)) => Ok(Ok(Credential::Basic)),
-            Err(error) if is_unknown_there(&error) => Ok(Ok(Credential::Basic)),
-            Ok(Err(words)) => Ok(Err(words)),
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn begin_session(
-        &self,
-        destination: &Destination,
-        proven: &ProvenLogin,
-    ) -> Result<SessionStart, Error> {
-        let path = Route::Login.path()?;
-        let answer = self.send(Route::Login, &path, destination, proven, &Credential::Basic).await;
-        let cookie = match answer {
-            Ok(ServerResponse::Complete { status, took, cookie, .. }) => {
-                self.observer.request_ended(Route::Login.label(), status_label(status), took);
-                cookie
-            }
-            Ok(ServerResponse::Refused { status, refusal }) if is_about_login(&refusal) => {
-                let words = proven.scrub(&Credential::Basic, &reason_text(&refusal));
-                return Ok(SessionStart::Refused(format!("HTTP {status}, {words}")));
-            }
-            // A proxy may block POST.
-            Ok(ServerResponse::Refused { .. } | ServerResponse::Streaming(_)) => None,
-            Err(error) if is_unknown_there(&error) => None,
-            Err(error) => return Err(error),
+        let call = Call { route, path: &route.path()?, destination };
+        let answer = match self.send(call, login, credential).await? {
+            Ok(answer) => answer,
+            Err(refusal) => return Ok(Err(refusal.words())),
         };
-        let Some(cookie) = cookie else { return Ok(SessionStart::NoSession) };
-        let credential = Credential::Cookie(Arc::new(cookie));
-        let known = self.session(Route::Session, destination, proven, &credential).await?;
-        match (known, credential) {
-            (Ok(_), Credential::Cookie(cookie)) => Ok(SessionStart::Session(cookie)),
-            (Ok(_) | Err(_), _) => Ok(SessionStart::NoSession),
-        }
+        let has_user = |session: &wire::Session| match session.user {
+            Some(_) => Ok(()),
+            None => Err("it has no userCtx".to_owned()),
+        };
+        let session: wire::Session = self.read(call, answer, has_user).await?;
+        let known = session.name().is_some() || session.is_admin();
+        Ok(if known { Ok(session) } else { Err("taken for an anonymous client".to_owned()) })
     }
 }
 
-/// The result of an attempt to begin a session.
-enum SessionStart {
-    Session(Arc<Cookie>),
-    Refused(String),
-    NoSession,
+impl Refusal {
+    /// The status and the server's words.
+    pub(super) fn words(&self) -> String {
+        format!("HTTP {}, {}", self.status, self.reason)
+    }
 }
 
-/// Whether a server refuses a request about logins because it does not know the route.
-pub(super) const fn is_unknown_there(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::NotFound { .. }
-            | Error::Proxy { .. }
-            | Error::Status { status: 400..=499 | 501, .. }
-    )
+/// A request with this header for the login.
+fn outgoing<'a>(
+    route: Route<'a>,
+    path: &'a str,
+    login: Option<(HeaderName, HeaderValue)>,
+) -> OutgoingRequest<'a> {
+    // CouchDB checks only the content type.
+    let form = if route.starts_work() { Some(Bytes::from_static(b"{}")) } else { route.value() };
+    OutgoingRequest {
+        method: route.method(),
+        path,
+        login,
+        header: route.header(),
+        form,
+        limit: route.body_limit(),
+    }
+}
+
+/// Takes over the cookie that renews the session.
+fn renew(call: Call<'_>, login: &ActiveLogin, cookie: Option<Cookie>) -> Option<Cookie> {
+    call.destination.server.auth.renew(login.generation, cookie?);
+    None
+}
+
+/// No answer came in time.
+fn late(call: Call<'_>, after: Duration) -> Error {
+    call.destination.record_timeout();
+    let error = Error::Timeout { asked: call.info(), after };
+    call.destination.server.remember_failure(&error);
+    error
+}
+
+/// What a status other than 2xx means: a refusal of the login or its privileges, or an error.
+fn refused(
+    call: Call<'_>,
+    login: &ActiveLogin,
+    credential: &Credential,
+    reply: &Reply,
+) -> Result<Refusal, Error> {
+    let Call { route, destination, .. } = call;
+    let (status, asked) = (reply.status, call.info());
+    let refusal: wire::ErrorBody = wire::read(&reply.body).unwrap_or_default();
+    let reason = login.scrub(credential, &reason_text(&refusal));
+    if is_unusable(route, status, &refusal) {
+        let (asked, reason) = (call.info(), reason.clone());
+        destination.server.remember_unusable(&Error::Status { asked, status, reason });
+    }
+    let by_proxy = refusal.error.is_none() && matches!(status, 400 | 402..=499);
+    if matches!(status, 401 | 403) && !by_proxy {
+        return Ok(Refusal { status, reason, about_login: is_about_login(&refusal) });
+    }
+    let down = refusal.error.as_deref() == Some("nodedown");
+    Err(match (status, route.node()) {
+        (300..=399, _) => {
+            let to = reply.location.as_deref().map(without_secrets);
+            let to = to.as_deref().unwrap_or("nowhere");
+            Error::Redirect { asked, status, to: login.scrub(credential, to) }
+        }
+        _ if by_proxy => Error::Proxy { asked, status },
+        (412, Some(node)) if down => Error::NodeDown { asked, node: node.to_owned() },
+        (404, Some(_)) if reason.contains("no such node") => Error::UnknownNode { asked, reason },
+        (404, _) => Error::NotFound { asked, reason },
+        _ => Error::Status { asked, status, reason },
+    })
+}
+
+fn is_about_login(refusal: &wire::ErrorBody) -> bool {
+    let reason = refusal.reason.as_deref().unwrap_or_default().to_ascii_lowercase();
+    reason.contains("password") || reason.contains("locked")
 }
 
 /// The reason of a refusal, for messages.
-pub(super) fn reason_text(refusal: &wire::ErrorBody) -> String {
+fn reason_text(refusal: &wire::ErrorBody) -> String {
     match (&refusal.error, &refusal.reason) {
         (_, Some(reason)) => reason.clone(),
         (Some(error), None) => error.clone(),
@@ -431,18 +321,23 @@ fn without_secrets(to: &str) -> String {
     }
 }
 
-/// The message about a refused login.
-pub(super) fn refusal_message(at: &dyn std::fmt::Display, user: &str, words: &str) -> Arc<str> {
-    format!(
-        "{at} rejected the login of {user:?} ({words}): check the user name and the password; because CouchDB locks accounts, a running recliner tries again only when the password changes, or after six minutes"
-    )
-    .into()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The message about a login that is accepted and refused by turns.
-pub(super) fn contradiction_message(at: &dyn std::fmt::Display, user: &str) -> Arc<str> {
-    format!(
-        "{at} sometimes accepts and sometimes rejects the login of {user:?}: check that all servers behind that address have the same [admins]; because CouchDB locks accounts, a running recliner tries again only when the password changes, or after six minutes"
-    )
-    .into()
+    #[test]
+    fn words_about_the_login_are_told_from_words_about_privileges() {
+        for (reason, about_login) in [
+            ("Name or password is incorrect.", true),
+            ("Account is temporarily locked due to multiple authentication failures", true),
+            ("You are not a server admin.", false),
+            ("You are not authorized to access this db.", false),
+            ("You are not allowed to access this db.", false),
+            ("", false),
+        ] {
+            let refusal = wire::ErrorBody { error: None, reason: Some(reason.to_owned()) };
+            assert_eq!(is_about_login(&refusal), about_login, "{reason}");
+        }
+        assert!(!is_about_login(&wire::ErrorBody::default()));
+    }
 }

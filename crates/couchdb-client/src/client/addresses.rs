@@ -6,11 +6,11 @@
 //! nothing at all, unless the settings trust it; then it is asked first, without the login, whether
 //! it is a CouchDB.
 
-use super::{Client, Destination};
+use super::Client;
 use crate::{
     Error, Route,
-    directory::{Node, Server},
-    greeting::Greeting,
+    directory::{Call, Destination, Node, Server},
+    sender::Greeting,
     settings::AddressCandidate,
     wire,
 };
@@ -132,22 +132,19 @@ impl Client {
     async fn name_at(&self, server: &Arc<Server>) -> Result<String, Error> {
         let destination = Destination::direct(Arc::clone(server));
         let route = Route::LocalName;
-        let path = route.path()?;
+        let call = Call { route, path: &route.path()?, destination: &destination };
         // Waiting for the proof of the login does not count as time of the server.
-        self.shared.gate.proven_login().await?;
+        self.shared.auth.login().await?;
         let asking = async {
-            let answer = self.attempt(route, &path, &destination).await?;
+            let answer = self.attempt(call).await?;
             let named = |local: &wire::LocalName| {
                 local.name.as_ref().map(drop).ok_or_else(|| "it has no name".to_owned())
             };
-            let local: wire::LocalName =
-                self.shared.sender.read(route, &path, &destination, answer, named).await?;
+            let local = self.shared.sender.read(call, answer, named).await?;
             Ok(local.name.unwrap_or_default())
         };
         let limit = NAME_TIMEOUT.min(self.shared.settings.timeout);
-        time::timeout(limit, asking).await.unwrap_or_else(|_| {
-            let asked = crate::RequestInfo::new(&route, &path, &server.address);
-            Err(Error::Timeout { asked, after: limit })
-        })
+        let timeout = |_| Err(Error::Timeout { asked: call.info(), after: limit });
+        time::timeout(limit, asking).await.unwrap_or_else(timeout)
     }
 }

@@ -2,11 +2,8 @@
 
 use super::{Client, ClientTask, Shared};
 use crate::{
-    Address, ClientSettings, Login, Observer, Transport, TransportError,
-    auth_gate::{AuthGate, login_task::LoginTask},
-    directory::Directory,
-    observer::NoObserver,
-    sender::Sender,
+    Address, ClientSettings, Login, Observer, Transport, TransportError, auth::Auth,
+    directory::Directory, observer::NoObserver, sender::Sender,
 };
 use std::{
     borrow::Cow,
@@ -95,14 +92,13 @@ impl Builder {
         };
         let directory = Arc::new(Directory::new(&settings));
         let sender = Sender { transport, observer, timeout: settings.timeout };
-        let (gate, orders) = AuthGate::new();
-        let login_task =
-            LoginTask::new(&settings, &gate, orders, Arc::clone(&directory), sender.clone());
+        let login = settings.login.clone();
+        let (auth, auth_task) = Auth::new(login, Arc::clone(&directory), sender.clone());
         let entries_named = OnceCell::new();
         let no_user_logged = AtomicBool::new(false);
-        let shared = Shared { settings, directory, gate, sender, entries_named, no_user_logged };
+        let shared = Shared { settings, directory, auth, sender, entries_named, no_user_logged };
         let client = Client { shared: Arc::new(shared), task: None };
-        Ok((client.clone(), ClientTask { login_task, client }))
+        Ok((client.clone(), ClientTask { auth_task, client }))
     }
 }
 

@@ -21,7 +21,7 @@ impl Client {
     #[must_use]
     pub fn entries(&self, describe: impl Fn(&Error) -> String) -> Vec<EntryStatus> {
         let entries = self.shared.directory.entries.iter();
-        let refused = self.shared.gate.refusal().map(Arc::new);
+        let refused = self.shared.auth.refusal().map(Arc::new);
         let shown = entries.map(|server| {
             let answers =
                 refused.clone().map_or_else(|| server.last_result(), |it| Some(Err(Some(it))));
@@ -38,7 +38,7 @@ impl Client {
     /// Whether the login was refused or cannot be read, so that nothing is sent.
     #[must_use]
     pub fn is_login_refused(&self) -> bool {
-        self.shared.gate.refusal().is_some()
+        self.shared.auth.refusal().is_some()
     }
 
     /// The names of the nodes that requests have named so far.

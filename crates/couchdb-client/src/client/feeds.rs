@@ -5,7 +5,11 @@
 
 use super::{Client, ServerChoice, reads::check_db_names};
 use crate::{
-    Error, RequestInfo, Route, directory::Destination, lines::Lines, sender::ServerResponse,
+    Error, RequestInfo, Route,
+    active_login::ActiveLogin,
+    credential::Credential,
+    directory::{Call, Destination},
+    lines::Lines,
     transport, wire,
 };
 use http_body_util::BodyExt as _;
@@ -146,12 +150,11 @@ impl Client {
         let within = wait.saturating_add(LONG_POLL_SLACK);
         let (destination, asked, body) =
             self.open_feed(route, ServerChoice::Node(node), within).await?;
-        let limit = route.body_limit();
-        let sender = &self.shared.sender;
-        let body = match timeout(within, transport::read_body(body, 0, limit)).await {
+        let body = match timeout(within, transport::read_body(body, 0, route.body_limit())).await {
             Ok(Ok(body)) => body,
             Ok(Err(failure)) => {
-                return Err(sender.failed(route, &asked.path, &destination, failure));
+                let call = Call { route, path: &asked.path, destination: &destination };
+                return Err(self.shared.sender.failed(call, failure));
             }
             Err(_) => return Err(Error::Timeout { asked, after: within }),
         };
@@ -168,34 +171,25 @@ impl Client {
         target: ServerChoice<'_>,
         within: Duration,
     ) -> Result<(Destination, Arc<RequestInfo>, transport::BodyStream), Error> {
-        let shared = &self.shared;
         let path = route.path()?;
-        let node = match target {
-            ServerChoice::Node(name) | ServerChoice::Own(name) => Some(shared.directory.node(name)),
-            ServerChoice::Any => None,
-        };
-        if let Some(node) = &node {
-            node.searched.get_or_init(|| self.find_own_address(node)).await;
-        }
-        shared.gate.proven_login().await?;
+        let node = self.node(target).await;
+        self.shared.auth.login().await?;
         let mut tried = Vec::new();
         loop {
-            let generation = shared.gate.generation();
-            let destination = match &node {
-                Some(node) => shared.directory.destination_for(node, &tried, generation)?,
-                None => Destination::direct(shared.directory.any(&tried, generation)?),
+            let destination = self.choose(target, node.as_ref(), &tried)?;
+            let call = Call { route, path: &path, destination: &destination };
+            let sender = &self.shared.sender;
+            let open = |login: Arc<ActiveLogin>, credential: Credential| async move {
+                sender.open(call, &login, &credential, within).await
             };
-            let asked = RequestInfo::new(&route, &path, &destination.server.address);
-            match self.send_authenticated(route, &path, &destination, Some(within)).await {
-                Ok(ServerResponse::Streaming(body)) => return Ok((destination, asked, body)),
-                Ok(ServerResponse::Complete { .. } | ServerResponse::Refused { .. }) => {
-                    return Err(Error::Malformed { asked, detail: "it is no feed".to_owned() });
+            match self.with_login(call, open).await {
+                Ok(body) => {
+                    let asked = call.info();
+                    return Ok((destination, asked, body));
                 }
                 Err(error) => {
                     let first_there = !tried.contains(&destination.server.address);
-                    let refused =
-                        matches!(error, Error::LoginClosed { .. }) && !shared.gate.is_unusable();
-                    if !(refused && first_there) {
+                    if !(first_there && self.is_refused_there_alone(&error)) {
                         return Err(error);
                     }
                     tried.push(destination.server.address.clone());

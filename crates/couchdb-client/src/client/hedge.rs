@@ -6,15 +6,12 @@
 use super::Client;
 use crate::{
     Address, Error, Route,
-    directory::{Destination, Server},
+    directory::{Call, Destination, Server},
+    sender::Answer,
 };
-use bytes::Bytes;
 use futures::future::{Either, select};
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc};
 use tokio::time::timeout;
-
-/// An answer with its status and how long it took, or an error.
-type Outcome = Result<(Bytes, u16, Duration), Error>;
 
 impl Client {
     /// Sends a request to a server and, while that is silent for too long, to another one that was
@@ -25,18 +22,18 @@ impl Client {
         path: &str,
         first: &Arc<Server>,
         tried: &[Address],
-    ) -> (Destination, Outcome) {
+    ) -> (Destination, Result<Answer, Error>) {
         let destination = Destination::direct(Arc::clone(first));
-        let mut asked = pin!(self.attempt(route, path, &destination));
+        let mut asked = pin!(self.attempt(Call { route, path, destination: &destination }));
         if let Ok(outcome) = timeout(self.shared.sender.silence_threshold(), &mut asked).await {
             return (destination.clone(), outcome);
         }
-        let generation = self.shared.gate.generation();
+        let generation = self.shared.auth.generation();
         let Some(other) = self.shared.directory.another(first, tried, generation) else {
             return (destination.clone(), asked.await);
         };
         let other = Destination::direct(other);
-        let second = pin!(self.attempt(route, path, &other));
+        let second = pin!(self.attempt(Call { route, path, destination: &other }));
         match select(asked, second).await {
             Either::Left((Err(error), second)) => match second.await {
                 Ok(answer) => (other.clone(), Ok(answer)),

@@ -95,12 +95,14 @@ impl Client {
 
     /// The result of a first request; an error says if no supported CouchDB answers there.
     async fn explained<T>(&self, read: Result<T, Error>) -> Result<T, Error> {
-        match read {
-            Ok(read) => Ok(read),
-            Err(error) => {
-                Err(self.shared.sender.explain_error(error, &self.shared.directory).await)
-            }
-        }
+        let error = match read {
+            Ok(read) => return Ok(read),
+            Err(error) => error,
+        };
+        Err(match error.strange_at().map(|at| self.shared.directory.server(at)) {
+            Some(server) => self.shared.sender.explain_error(&server, error).await,
+            None => error,
+        })
     }
 
     /// Version and vendor of whichever server answers; what anyone may read.

@@ -1,8 +1,9 @@
 //! Requests that start work, one method a route. Each is sent once. The caller decides whether to
 //! send it again, because a request that was not answered may have arrived.
 
-use super::{Client, ServerChoice};
-use crate::{Error, Route, directory::Destination, observer::status_label};
+use super::{Client, ServerChoice, turn_about};
+use crate::{Error, RequestInfo, Route, directory::Call, observer::status_label, sender::Answer};
+use std::sync::Arc;
 
 /// CouchDB's status for a request that it works on, or already did.
 const ACCEPTED: u16 = 202;
@@ -68,29 +69,17 @@ impl Client {
         &self,
         route: Route<'_>,
         target: ServerChoice<'_>,
-    ) -> Result<(u16, std::sync::Arc<crate::RequestInfo>), Error> {
-        let shared = &self.shared;
+    ) -> Result<(u16, Arc<RequestInfo>), Error> {
         let path = route.path()?;
-        let node = match target {
-            ServerChoice::Any => None,
-            ServerChoice::Node(name) | ServerChoice::Own(name) => Some(shared.directory.node(name)),
-        };
-        if let Some(node) = &node {
-            node.searched.get_or_init(|| self.find_own_address(node)).await;
-        }
-        let _about = match &node {
-            Some(node) => Some(node.in_flight.acquire().await.map_err(|_| Error::Stopped)?),
-            None => None,
-        };
-        shared.gate.proven_login().await?;
-        let generation = shared.gate.generation();
-        let destination = match &node {
-            Some(node) => shared.directory.destination_for(node, &[], generation)?,
-            None => shared.directory.any(&[], generation).map(Destination::direct)?,
-        };
-        let (_, status, took) = self.attempt(route, &path, &destination).await?;
-        shared.sender.observer.request_ended(route.label(), status_label(status), took);
-        Ok((status, crate::RequestInfo::new(&route, &path, &destination.server.address)))
+        let node = self.node(target).await;
+        let _about = turn_about(node.as_deref()).await?;
+        self.shared.auth.login().await?;
+        let destination = self.choose(target, node.as_ref(), &[])?;
+        let call = Call { route, path: &path, destination: &destination };
+        let Answer { status, took, .. } = self.attempt(call).await?;
+        let observer = &self.shared.sender.observer;
+        observer.request_ended(route.label(), status_label(status), took);
+        Ok((status, call.info()))
     }
 }
 

@@ -298,3 +298,17 @@ async fn a_request_that_is_given_up_leaves_no_closed_gate_behind() {
         sleep(Duration::from_secs(61)).await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_login_whose_requests_give_up_is_sent_once() {
+    let (mut cluster, mut seen) = Cluster::new(|_| None);
+    cluster.passwords.send_replace(["other"; 3]);
+    cluster.delay = Duration::from_secs(2);
+    let client = connect(&cluster, settings(&[A]));
+    for _ in 0..20 {
+        let given_up = tokio::time::timeout(Duration::from_millis(100), client.session()).await;
+        assert!(!matches!(given_up, Ok(Ok(_))));
+    }
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(paths(&mut seen), ["a POST /_session"]);
+}

@@ -5,30 +5,22 @@
 //! sweep by less than one timeout. If that or any other request is answered meanwhile, the client
 //! waits for the full timeout.
 
-use super::{
-    Route,
-    auth_gate::ProvenLogin,
+use super::{Sender, late, outgoing};
+use crate::{
+    Error, Route,
+    active_login::ActiveLogin,
     breaker::Breaker,
     credential::Credential,
-    directory::{Destination, Server},
-    sender::Sender,
-    transport::{OutgoingRequest, Reply, SendFailure},
+    directory::{Call, Destination, Server},
+    transport::{Reply, SendFailure},
 };
+use http::{HeaderName, HeaderValue};
 use std::{pin::Pin, time::Duration};
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
-
-/// Why the client no longer waits for an answer.
-#[derive(Debug)]
-pub(super) enum WaitEnded {
-    /// The timeout passed.
-    TimedOut,
-    /// The server hangs: a request to this path was not answered either.
-    Hangs(String),
-}
+use tokio::time::{Instant, error::Elapsed, sleep_until, timeout, timeout_at};
 
 impl Sender {
     /// How long silence is normal.
-    pub(super) fn silence_threshold(&self) -> Duration {
+    pub(crate) fn silence_threshold(&self) -> Duration {
         self.timeout / 10
     }
 
@@ -43,19 +35,22 @@ impl Sender {
         &self,
         sending: Pin<&mut impl Future<Output = Result<Reply, SendFailure>>>,
         start: Instant,
-        destination: &Destination,
-        proven: &ProvenLogin,
+        call: Call<'_>,
+        login: &ActiveLogin,
         credential: &Credential,
-    ) -> Result<Result<Reply, SendFailure>, WaitEnded> {
-        let found_out = async {
+    ) -> Result<Reply, Error> {
+        let answer_or_hang = async {
             tokio::select! {
-                outcome = sending => Ok(outcome),
-                probe = self.detect_hang(start, destination, proven, credential) => {
-                    Err(WaitEnded::Hangs(probe))
+                sent = sending => sent.map_err(|failure| self.failed(call, failure)),
+                probe = self.detect_hang(start, call.destination, login, credential) => {
+                    let error = Error::Hangs { asked: call.info(), after: start.elapsed(), probe };
+                    call.destination.server.remember_failure(&error);
+                    Err(error)
                 }
             }
         };
-        timeout_at(start + self.timeout, found_out).await.unwrap_or(Err(WaitEnded::TimedOut))
+        let waited = timeout_at(start + self.timeout, answer_or_hang).await;
+        waited.unwrap_or_else(|_| Err(late(call, self.timeout)))
     }
 
     /// Ends as soon as the server, or the node behind it, is found to hang; returns the path that
@@ -64,14 +59,13 @@ impl Sender {
         &self,
         start: Instant,
         destination: &Destination,
-        proven: &ProvenLogin,
+        login: &ActiveLogin,
         credential: &Credential,
     ) -> String {
-        let direct = Destination::direct(destination.server.clone());
+        let server = &destination.server;
         loop {
-            let server = &destination.server.breaker;
             // Anybody may send this, so it carries no login.
-            let hangs = self.hangs(server, start, &direct, Route::Welcome, None).await;
+            let hangs = self.hangs(&server.breaker, start, server, Route::Welcome, None).await;
             if let Some(probe) = hangs {
                 return probe;
             }
@@ -80,10 +74,9 @@ impl Sender {
                 && credential.cookie().is_some()
             {
                 let route = Route::NodeWelcome { node: &node.name };
-                let login = Some((proven, credential));
-                if let Some(probe) =
-                    self.hangs(&node.breaker, start, destination, route, login).await
-                {
+                let login = login.header(credential);
+                let hangs = self.hangs(&node.breaker, start, server, route, login).await;
+                if let Some(probe) = hangs {
                     return probe;
                 }
             }
@@ -93,22 +86,25 @@ impl Sender {
         }
     }
 
+    /// Sends a cheap request; `Err` if nothing came within `limit`.
+    async fn probe(
+        &self,
+        server: &Server,
+        (route, path): (Route<'_>, &str),
+        login: Option<(HeaderName, HeaderValue)>,
+        limit: Duration,
+    ) -> Result<Result<Reply, SendFailure>, Elapsed> {
+        let out = outgoing(route, path, login);
+        timeout(limit, self.transport.send(&server.address, out)).await
+    }
+
     /// Whether a server whose requests are held back answers a cheap request again. It carries no
     /// login and is never held back.
-    pub(super) async fn answers_again(&self, server: &Server) -> bool {
-        let route = Route::Welcome;
-        let Ok(path) = route.path() else { return false };
-        let out = OutgoingRequest {
-            method: route.method(),
-            path: &path,
-            login: None,
-            header: None,
-            form: None,
-            limit: route.body_limit(),
-        };
-        let asked =
-            timeout(self.silence_threshold(), self.transport.send(&server.address, out)).await;
-        let answers_again = matches!(asked, Ok(Ok(_)));
+    pub(crate) async fn answers_again(&self, server: &Server) -> bool {
+        let Ok(path) = Route::Welcome.path() else { return false };
+        let limit = self.silence_threshold();
+        let answer = self.probe(server, (Route::Welcome, &path), None, limit).await;
+        let answers_again = matches!(answer, Ok(Ok(_)));
         if answers_again {
             server.breaker.record_success();
         }
@@ -121,9 +117,9 @@ impl Sender {
         &self,
         breaker: &Breaker,
         start: Instant,
-        destination: &Destination,
+        server: &Server,
         route: Route<'_>,
-        login: Option<(&ProvenLogin, &Credential)>,
+        login: Option<(HeaderName, HeaderValue)>,
     ) -> Option<String> {
         let silent = || {
             breaker.last_alive().unwrap_or(start).max(start).elapsed() >= self.silence_threshold()
@@ -139,17 +135,8 @@ impl Sender {
         if !silent() {
             return None;
         }
-        let login = login.and_then(|(proven, credential)| proven.header(credential));
-        let out = OutgoingRequest {
-            method: route.method(),
-            path: &path,
-            login,
-            header: None,
-            form: None,
-            limit: route.body_limit(),
-        };
-        let looking = self.transport.send(&destination.server.address, out);
-        match timeout(self.probe_timeout(breaker), looking).await {
+        let limit = self.probe_timeout(breaker);
+        match self.probe(server, (route, &path), login, limit).await {
             // A failed connection is not silence: the request itself will report it.
             Ok(Ok(_)) => {
                 breaker.record_alive();

@@ -1,19 +1,19 @@
 //! Finds out without a login whether a CouchDB answers at an address.
 
-use super::{
+use super::Sender;
+use crate::{
     Error, Route,
-    auth_gate::ProvenLogin,
+    active_login::ActiveLogin,
     credential::Credential,
-    directory::{Destination, Directory, Server},
+    directory::{Call, Destination, Server},
     observer::status_label,
-    sender::{Sender, ServerResponse},
     wire,
 };
 use std::sync::Arc;
 
 /// What a server answered to `GET /`, which CouchDB answers to anybody.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Greeting {
+pub(crate) enum Greeting {
     /// It is a CouchDB.
     CouchDb,
     /// It wants a login first, as CouchDB does with `[chttpd] require_valid_user`, and as a
@@ -24,23 +24,9 @@ pub(super) enum Greeting {
 }
 
 impl Sender {
-    /// The error of a first request, or that no CouchDB answers there.
-    pub(super) async fn explain_error(&self, error: Error, directory: &Directory) -> Error {
-        let (Error::Malformed { asked, .. }
-        | Error::NotFound { asked, .. }
-        | Error::Proxy { asked, .. }
-        | Error::TooLarge { asked, .. }
-        | Error::Status { asked, .. }) = &error
-        else {
-            return error;
-        };
-        let at = directory.server(&asked.at);
-        self.explain_error_of(&at, error).await
-    }
-
-    /// The same, for a known server.
-    pub(super) async fn explain_error_of(&self, server: &Arc<Server>, error: Error) -> Error {
-        if !error.is_strange() {
+    /// The error of a first request to `server`, or that no CouchDB answers there.
+    pub(crate) async fn explain_error(&self, server: &Arc<Server>, error: Error) -> Error {
+        if error.strange_at().is_none() {
             return error;
         }
         match self.greeting(server).await {
@@ -53,16 +39,14 @@ impl Sender {
     ///
     /// # Errors
     /// When no answer tells: no connection, no trust, a timeout, a redirect, a server error.
-    pub(super) async fn greeting(&self, server: &Arc<Server>) -> Result<Greeting, Error> {
-        let route = Route::Welcome;
-        let path = route.path()?;
-        let destination = Destination::direct(Arc::clone(server));
-        let answer =
-            self.send(route, &path, &destination, &ProvenLogin::none(), &Credential::Basic).await;
-        let found = match answer {
-            Ok(ServerResponse::Complete { body, status, took, .. }) => {
-                self.observer.request_ended(route.label(), status_label(status), took);
-                match wire::read::<wire::Welcome>(&body) {
+    pub(crate) async fn greeting(&self, server: &Arc<Server>) -> Result<Greeting, Error> {
+        let (route, destination) = (Route::Welcome, Destination::direct(Arc::clone(server)));
+        let call = Call { route, path: &route.path()?, destination: &destination };
+        let found = match self.send(call, &ActiveLogin::default(), &Credential::Basic).await {
+            Ok(Ok(answer)) => {
+                let status = status_label(answer.status);
+                self.observer.request_ended(route.label(), status, answer.took);
+                match wire::read::<wire::Welcome>(&answer.body) {
                     Ok(welcome) => match other_server(&welcome) {
                         None => return Ok(Greeting::CouchDb),
                         Some(found) => found,
@@ -70,9 +54,7 @@ impl Sender {
                     Err(_) => stranger("its answer to GET / is not JSON; is it a login page?"),
                 }
             }
-            Ok(ServerResponse::Refused { .. } | ServerResponse::Streaming(_)) => {
-                return Ok(Greeting::WantsLogin);
-            }
+            Ok(Err(_)) => return Ok(Greeting::WantsLogin),
             Err(Error::NotFound { .. }) => stranger("it answers GET / with HTTP 404"),
             Err(Error::Proxy { status, .. } | Error::Status { status: status @ 400..=499, .. }) => {
                 stranger(&format!("it answers GET / with HTTP {status}"))
