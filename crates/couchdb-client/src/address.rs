@@ -1,43 +1,17 @@
 //! Where a CouchDB server listens: a checked base URL without credentials.
 
 use http::uri::Authority;
-use std::{cmp::Ordering, fmt, hash, net::Ipv6Addr, str::FromStr, sync::Arc};
+use std::{fmt, net::Ipv6Addr, str::FromStr, sync::Arc};
 use url::Url;
 
 /// The base URL of one server: `http` or `https`, host, port, and for a proxy an
 /// optional path prefix. It never carries a user or a password.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
-    /// The base without a slash at the end. Addresses are equal if their bases are.
+    /// The base without a slash at the end.
     base: Arc<str>,
     /// The length of scheme, host and port in `base`.
     origin: usize,
-}
-
-impl PartialEq for Address {
-    fn eq(&self, other: &Self) -> bool {
-        self.base == other.base
-    }
-}
-
-impl Eq for Address {}
-
-impl PartialOrd for Address {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Address {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.base.cmp(&other.base)
-    }
-}
-
-impl hash::Hash for Address {
-    fn hash<H: hash::Hasher>(&self, state: &mut H) {
-        self.base.hash(state);
-    }
 }
 
 impl Address {

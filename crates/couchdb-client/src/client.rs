@@ -349,7 +349,7 @@ impl Client {
             known.store(Arc::new((Instant::now(), OnceCell::new())));
         }
         let check = Box::pin(async {
-            let route = Route::DecodedLocalName;
+            let route = Route::LocalName { encoded: true };
             let direct = Destination::direct(Arc::clone(&destination.server));
             let call = Call { route, path: &route.path()?, destination: &direct };
             let answer = self.send_authenticated(call).await?;

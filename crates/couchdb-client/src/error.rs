@@ -2,9 +2,11 @@
 
 use super::{Address, Route, Unaddressable};
 use std::{fmt, sync::Arc, time::Duration};
+use strum::{IntoStaticStr, VariantArray};
 
 /// A closed word for each destination a request can fail: the metric label `reason`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ErrorKind {
     /// No answer in time, or the request was held back because the last ones got no answer.
     Timeout,
@@ -42,46 +44,12 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind.
-    pub const ALL: [Self; 16] = [
-        Self::Timeout,
-        Self::Connect,
-        Self::Tls,
-        Self::Status,
-        Self::NodeDown,
-        Self::NotFound,
-        Self::Proxy,
-        Self::Forbidden,
-        Self::Login,
-        Self::TooLarge,
-        Self::Malformed,
-        Self::Redirect,
-        Self::Unaddressable,
-        Self::NoOwnAddress,
-        Self::UnknownNode,
-        Self::Stopped,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// The word in metric labels.
     #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::Connect => "connect",
-            Self::Tls => "tls",
-            Self::Status => "status",
-            Self::NodeDown => "node_down",
-            Self::NotFound => "not_found",
-            Self::Proxy => "proxy",
-            Self::Forbidden => "forbidden",
-            Self::Login => "login",
-            Self::TooLarge => "too_large",
-            Self::Malformed => "malformed",
-            Self::Redirect => "redirect",
-            Self::Unaddressable => "unaddressable",
-            Self::NoOwnAddress => "no_own_address",
-            Self::UnknownNode => "unknown_node",
-            Self::Stopped => "stopped",
-        }
+    pub fn label(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -378,31 +346,11 @@ impl Error {
 
     /// Whether the same request may succeed a moment later.
     pub(super) fn passes(&self) -> bool {
-        match self {
-            Self::Timeout { .. } | Self::Hangs { .. } | Self::Connect { .. } => true,
-            // What a busy or starting server says; 501, 505 and 507 stay as they are.
-            Self::Status { status, .. } => {
-                matches!(status, 500 | 502 | 503 | 504) && !self.is_of_split()
-            }
-            Self::Resting { .. }
-            | Self::Tls { .. }
-            | Self::NodeDown { .. }
-            | Self::UnknownNode { .. }
-            | Self::NotFound { .. }
-            | Self::Proxy { .. }
-            | Self::SlashDecoded { .. }
-            | Self::Forbidden { .. }
-            | Self::NoUser { .. }
-            | Self::NotCouchDb { .. }
-            | Self::LoginClosed { .. }
-            | Self::Unproved(_)
-            | Self::TooLarge { .. }
-            | Self::Malformed { .. }
-            | Self::Redirect { .. }
-            | Self::Unaddressable(_)
-            | Self::NoOwnAddress { .. }
-            | Self::Stopped => false,
-        }
+        let unanswered =
+            matches!(self, Self::Timeout { .. } | Self::Hangs { .. } | Self::Connect { .. });
+        // What a busy or starting server says; 501, 505 and 507 stay as they are.
+        let busy = matches!(self, Self::Status { status: 500 | 502 | 503 | 504, .. });
+        unanswered || (busy && !self.is_of_split())
     }
 }
 

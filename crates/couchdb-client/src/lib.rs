@@ -40,7 +40,7 @@ pub use error::{Error, ErrorKind, RequestInfo};
 pub use host_pattern::{HostPattern, ParseHostPatternError};
 pub use observer::{Observer, status_label};
 pub use paging::Paging;
-pub use route::{Route, Unaddressable};
+pub use route::{DbUpdates, MapPoll, Route, Unaddressable};
 pub use settings::{ClientSettings, Login, LoginError, Tls};
 pub use transport::{TlsError, Transport, TransportError};
 

@@ -6,17 +6,17 @@
 //! A name reaches the server as one percent-encoded segment, or it is refused here: a URL library
 //! resolves `.` and `..`, even percent-encoded, to another path.
 
-mod bounds;
-mod label;
 mod path;
 
 use bytes::Bytes;
 use couchdb_names::Engine;
 use http::{HeaderName, HeaderValue, Method};
 use path::Path;
+use strum::{IntoStaticStr, VariantNames};
 
 /// One request to CouchDB.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub enum Route<'a> {
     /// `/`: version, uuid and vendor of the server that answers.
     Welcome,
@@ -39,10 +39,11 @@ pub enum Route<'a> {
     /// `/_membership`: connected and expected nodes.
     Membership,
     /// `/_node/_local`: the name of the server that answers.
-    LocalName,
-    /// `/_node%2F_local`: the same, but only behind a proxy that decodes the slash. CouchDB takes
-    /// it for the name of a database.
-    DecodedLocalName,
+    LocalName {
+        /// As `/_node%2F_local`, which works only behind a proxy that decodes the slash: CouchDB
+        /// takes it for the name of a database.
+        encoded: bool,
+    },
     /// `/_node/{node}/_versions`: Erlang, ICU, JavaScript engine.
     NodeVersions {
         /// The node.
@@ -123,17 +124,12 @@ pub enum Route<'a> {
     /// `/_node/_local/_smoosh/status`: the built-in compaction of the server that is
     /// asked. CouchDB ignores a node's name here (`chttpd_node:handle_node_req/1`).
     SmooshStatus,
-    /// `/_node/{node}/_config/{section}`.
-    ConfigSection {
-        /// The node.
-        node: &'a str,
-        /// The section, such as `smoosh.ratio_dbs`.
-        section: &'a str,
-    },
-    /// `/_node/{node}/_config`: every section.
+    /// `/_node/{node}/_config` or `/_node/{node}/_config/{section}`.
     Config {
         /// The node.
         node: &'a str,
+        /// The section, such as `smoosh.ratio_dbs`; `None` for every one.
+        section: Option<&'a str>,
     },
     /// `/_node/{node}/_active_tasks`: running tasks of one node.
     ActiveTasks {
@@ -147,32 +143,14 @@ pub enum Route<'a> {
     },
     /// `/_reshard/jobs`: shards being split.
     ReshardJobs,
-    /// `/_db_updates?since=now`: how far the feed of database events is.
-    DbUpdatesNow,
-    /// `/_db_updates?feed=continuous`: database events, line by line, without an end.
-    DbUpdates {
-        /// The sequence after which it begins.
-        since: &'a str,
-        /// The longest silence, in milliseconds: then comes an empty line.
-        heartbeat: u64,
-    },
-    /// `/_node/{node}/_dbs/_changes?since=now`: how far the node's shard map is.
-    MapChangesNow {
-        /// The node.
-        node: &'a str,
-    },
-    /// `/_node/{node}/_dbs/_changes?feed=longpoll`: databases whose map changed. Never the
-    /// continuous feed there: the node's answer is forwarded only when it ends, and the
-    /// handler of a client that disconnected never ends.
+    /// `/_db_updates`: database events, as a feed or only how far it is.
+    DbUpdates(DbUpdates<'a>),
+    /// `/_node/{node}/_dbs/_changes`: databases whose map changed, or only how far the node's map is.
     MapChanges {
         /// The node.
         node: &'a str,
-        /// The node's own sequence after which it begins.
-        since: u64,
-        /// The most rows.
-        limit: usize,
-        /// How long it waits for the first, in milliseconds.
-        timeout: u64,
+        /// What to wait for; `None` for `since=now`.
+        poll: Option<MapPoll>,
     },
     /// POST `/_node/{node}/{shard}/_compact`: compacts one shard copy.
     NodeCompact {
@@ -263,6 +241,32 @@ pub enum Route<'a> {
     },
 }
 
+/// Which database events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DbUpdates<'a> {
+    /// `since=now`: none, only how far the feed is.
+    Now,
+    /// `feed=continuous`: line by line, without an end.
+    Feed {
+        /// The sequence after which it begins.
+        since: &'a str,
+        /// The longest silence, in milliseconds: then comes an empty line.
+        heartbeat: u64,
+    },
+}
+
+/// `feed=longpoll`, never the continuous feed there: the node's answer is forwarded only when it
+/// ends, and the handler of a client that disconnected never ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapPoll {
+    /// The node's own sequence after which it begins.
+    pub since: u64,
+    /// The most rows.
+    pub limit: usize,
+    /// How long it waits for the first, in milliseconds.
+    pub timeout: u64,
+}
+
 /// A name that no request can carry safely.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Unaddressable {
@@ -304,6 +308,15 @@ impl Unaddressable {
 }
 
 impl<'a> Route<'a> {
+    /// Every metric label.
+    pub const LABELS: &'static [&'static str] = Self::VARIANTS;
+
+    /// The metric label, one of [`Self::LABELS`].
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        self.into()
+    }
+
     /// The HTTP method.
     #[must_use]
     pub const fn method(&self) -> Method {
@@ -350,47 +363,62 @@ impl<'a> Route<'a> {
     /// itself.
     #[must_use]
     pub const fn node(&self) -> Option<&'a str> {
-        match self {
-            Self::NodeWelcome { node }
-            | Self::NodeSession { node }
-            | Self::NodeVersions { node }
-            | Self::NodeFiles { node }
-            | Self::Shard { node, .. }
-            | Self::ShardViewInfo { node, .. }
-            | Self::ConfigSection { node, .. }
-            | Self::Config { node }
-            | Self::ActiveTasks { node }
-            | Self::System { node }
-            | Self::MapChangesNow { node }
-            | Self::MapChanges { node, .. }
-            | Self::NodeCompact { node, .. }
-            | Self::NodeCompactView { node, .. }
-            | Self::SetConfig { node, .. }
-            | Self::ResetConfig { node, .. } => Some(node),
-            Self::ShardMap { node, .. } => *node,
+        let (Self::NodeWelcome { node }
+        | Self::NodeSession { node }
+        | Self::NodeVersions { node }
+        | Self::NodeFiles { node }
+        | Self::ShardMap { node: Some(node), .. }
+        | Self::Shard { node, .. }
+        | Self::ShardViewInfo { node, .. }
+        | Self::Config { node, .. }
+        | Self::ActiveTasks { node }
+        | Self::System { node }
+        | Self::MapChanges { node, .. }
+        | Self::NodeCompact { node, .. }
+        | Self::NodeCompactView { node, .. }
+        | Self::SetConfig { node, .. }
+        | Self::ResetConfig { node, .. }) = *self
+        else {
+            return None;
+        };
+        Some(node)
+    }
+
+    /// The largest body to accept, in bytes, after decompression.
+    #[must_use]
+    pub const fn body_limit(&self) -> usize {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "most bodies are small")]
+        let mebibytes = match self {
+            // A million shards with names of 70 bytes are 75 MB.
+            Self::NodeFiles { .. } => 128,
+            // A page of documents; a design document may contain megabytes of code.
+            Self::ShardMap { .. } | Self::DesignDocs { .. } | Self::ReshardJobs => 64,
+            // Tasks of a few hundred bytes, as many as a node can run.
+            Self::ActiveTasks { .. } => 16,
+            Self::Config { .. } | Self::AllDbs { .. } | Self::DbShards { .. } => 8,
+            // Rows of a few hundred bytes, as many as requested.
+            Self::MapChanges { .. } => 4,
+            Self::System { .. } | Self::SmooshStatus | Self::Membership => 4,
+            // Of a feed, which has no end, the limit of an error's body.
+            _ => 1,
+        };
+        mebibytes << 20
+    }
+
+    /// Whether each server answers this by itself, whatever the state of the other nodes: information
+    /// about itself, and the shard map and membership, of which each node has its own copy.
+    #[must_use]
+    pub const fn is_answered_alone(&self) -> bool {
+        matches!(
+            self,
             Self::Welcome
-            | Self::Up
-            | Self::Session
-            | Self::Login
-            | Self::Membership
-            | Self::LocalName
-            | Self::DecodedLocalName
-            | Self::AllDbs { .. }
-            | Self::DbShards { .. }
-            | Self::Database { .. }
-            | Self::DesignDocs { .. }
-            | Self::ViewInfo { .. }
-            | Self::DocShards { .. }
-            | Self::SmooshStatus
-            | Self::ReshardJobs
-            | Self::DbUpdatesNow
-            | Self::DbUpdates { .. }
-            | Self::CompactView { .. }
-            | Self::ViewCleanup { .. }
-            | Self::BuildView { .. }
-            | Self::SearchInfo { .. }
-            | Self::BuildSearch { .. } => None,
-        }
+                | Self::Session
+                | Self::Membership
+                | Self::ShardMap { .. }
+                | Self::AllDbs { .. }
+                | Self::DbShards { .. }
+                | Self::DocShards { .. }
+        )
     }
 
     /// Path and query as they are sent, below an address's prefix.
@@ -406,8 +434,8 @@ impl<'a> Route<'a> {
             Self::Session | Self::Login => fixed("/_session"),
             Self::NodeSession { node } => Ok(Path::node(node)?.fixed("/_session")),
             Self::Membership => fixed("/_membership"),
-            Self::LocalName => fixed("/_node/_local"),
-            Self::DecodedLocalName => fixed("/_node%2F_local"),
+            Self::LocalName { encoded: false } => fixed("/_node/_local"),
+            Self::LocalName { encoded: true } => fixed("/_node%2F_local"),
             Self::NodeVersions { node } => Ok(Path::node(node)?.fixed("/_versions")),
             Self::NodeFiles { node } => Ok(Path::node(node)?.fixed("/_all_dbs")),
             Self::ShardMap { node, from, limit } => {
@@ -426,23 +454,29 @@ impl<'a> Route<'a> {
             Self::ViewInfo { db, ddoc } => Ok(Path::db(db)?.design(ddoc)?.fixed("/_info")),
             Self::DocShards { db, doc } => Path::db(db)?.fixed("/_shards").and(doc),
             Self::SmooshStatus => fixed("/_node/_local/_smoosh/status"),
-            Self::ConfigSection { node, section } => {
-                Path::node(node)?.fixed("/_config").and(section)
+            Self::Config { node, section } => {
+                let path = Path::node(node)?.fixed("/_config");
+                if let Some(section) = section { path.and(section) } else { Ok(path) }
             }
-            Self::Config { node } => Ok(Path::node(node)?.fixed("/_config")),
             Self::ActiveTasks { node } => Ok(Path::node(node)?.fixed("/_active_tasks")),
             Self::System { node } => Ok(Path::node(node)?.fixed("/_system")),
             Self::ReshardJobs => fixed("/_reshard/jobs"),
-            Self::DbUpdatesNow => fixed("/_db_updates?since=now"),
-            Self::DbUpdates { since, heartbeat } => Ok(Path::of("/_db_updates?feed=continuous")
-                .number("heartbeat", heartbeat)
-                .value("since", since)),
-            Self::MapChangesNow { node } => Ok(Path::node(node)?.fixed("/_dbs/_changes?since=now")),
-            Self::MapChanges { node, since, limit, timeout } => Ok(Path::node(node)?
-                .fixed("/_dbs/_changes?feed=longpoll")
-                .number("since", since)
-                .number("limit", limit as u64)
-                .number("timeout", timeout)),
+            Self::DbUpdates(DbUpdates::Now) => fixed("/_db_updates?since=now"),
+            Self::DbUpdates(DbUpdates::Feed { since, heartbeat }) => {
+                Ok(Path::of("/_db_updates?feed=continuous")
+                    .number("heartbeat", heartbeat)
+                    .value("since", since))
+            }
+            Self::MapChanges { node, poll: None } => {
+                Ok(Path::node(node)?.fixed("/_dbs/_changes?since=now"))
+            }
+            Self::MapChanges { node, poll: Some(MapPoll { since, limit, timeout }) } => {
+                Ok(Path::node(node)?
+                    .fixed("/_dbs/_changes?feed=longpoll")
+                    .number("since", since)
+                    .number("limit", limit as u64)
+                    .number("timeout", timeout))
+            }
             Self::NodeCompact { node, shard } => {
                 Ok(Path::node(node)?.and(shard)?.fixed("/_compact"))
             }

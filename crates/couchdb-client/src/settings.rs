@@ -1,13 +1,11 @@
 //! The settings of a client: addresses, login, limits.
 
-mod same;
-
 use super::{Address, HostPattern};
 use secrecy::{ExposeSecret as _, SecretString};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// Checked settings of a client.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClientSettings {
     /// The URLs of the cluster, its entries; at least one.
     pub urls: Vec<Address>,
@@ -109,6 +107,24 @@ pub enum Login {
         /// The file.
         path: PathBuf,
     },
+}
+
+/// Equal when user and password are, or user and file: a password that changed in its file
+/// is seen where the file is read.
+impl PartialEq for Login {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::None, Self::None) => true,
+            (
+                Self::Password { username, password },
+                Self::Password { username: name, password: word },
+            ) => username == name && password.expose_secret() == word.expose_secret(),
+            (Self::File { username, path }, Self::File { username: name, path: file }) => {
+                username == name && path == file
+            }
+            (Self::None | Self::Password { .. } | Self::File { .. }, _) => false,
+        }
+    }
 }
 
 impl Login {

@@ -131,7 +131,7 @@ impl Client {
 
     async fn name_at(&self, server: &Arc<Server>) -> Result<String, Error> {
         let destination = Destination::direct(Arc::clone(server));
-        let route = Route::LocalName;
+        let route = Route::LocalName { encoded: false };
         let call = Call { route, path: &route.path()?, destination: &destination };
         // Waiting for the proof of the login does not count as time of the server.
         self.shared.auth.login().await?;

@@ -10,6 +10,7 @@ use crate::{
     credential::Credential,
     directory::{Call, Destination},
     lines::Lines,
+    route::{DbUpdates, MapPoll},
     transport, wire,
 };
 use http_body_util::BodyExt as _;
@@ -107,7 +108,8 @@ impl Client {
             Some(_) => Ok(()),
             None => Err("it has no last_seq".to_owned()),
         };
-        let end = self.get_checked(Route::DbUpdatesNow, ServerChoice::Any, has_seq).await?;
+        let end =
+            self.get_checked(Route::DbUpdates(DbUpdates::Now), ServerChoice::Any, has_seq).await?;
         Ok(end.last_seq.unwrap_or_default())
     }
 
@@ -118,7 +120,7 @@ impl Client {
     /// As [`Error`] says.
     pub async fn db_updates(&self, since: &str, heartbeat: Duration) -> Result<Updates, Error> {
         let millis = u64::try_from(heartbeat.as_millis()).unwrap_or(u64::MAX);
-        let route = Route::DbUpdates { since, heartbeat: millis };
+        let route = Route::DbUpdates(DbUpdates::Feed { since, heartbeat: millis });
         let silence = heartbeat.saturating_mul(MAX_MISSED_HEARTBEATS);
         let (_, asked, body) = self.open_feed(route, ServerChoice::Any, silence).await?;
         Ok(Updates { body, lines: Lines::new(MAX_LINE_BYTES), silence, asked, bad: None })
@@ -129,7 +131,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn shard_map_seq(&self, node: &str) -> Result<u64, Error> {
-        let route = Route::MapChangesNow { node };
+        let route = Route::MapChanges { node, poll: None };
         let read = self.get_checked(route, ServerChoice::Node(node), has_seq).await?;
         Ok(read.last_seq.unwrap_or_default())
     }
@@ -146,7 +148,8 @@ impl Client {
         wait: Duration,
     ) -> Result<wire::MapChanges, Error> {
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        let route = Route::MapChanges { node, since, limit: MAX_ROWS, timeout: millis };
+        let poll = MapPoll { since, limit: MAX_ROWS, timeout: millis };
+        let route = Route::MapChanges { node, poll: Some(poll) };
         let within = wait.saturating_add(LONG_POLL_SLACK);
         let (destination, asked, body) =
             self.open_feed(route, ServerChoice::Node(node), within).await?;

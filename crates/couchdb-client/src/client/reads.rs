@@ -415,7 +415,7 @@ impl Client {
         node: &str,
         section: &str,
     ) -> Result<(wire::ConfigSection, Duration), Error> {
-        let route = Route::ConfigSection { node, section };
+        let route = Route::Config { node, section: Some(section) };
         self.get_timed(route, ServerChoice::Node(node), |_| Ok(())).await
     }
 
@@ -424,7 +424,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn config(&self, node: &str) -> Result<wire::Config, Error> {
-        self.get(Route::Config { node }, ServerChoice::Node(node)).await
+        self.get(Route::Config { node, section: None }, ServerChoice::Node(node)).await
     }
 
     /// The tasks that run on `node`.

@@ -62,7 +62,7 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, status: &ScanStatus) {
 fn errors(writer: &mut Writer, plan: &Plan, status: &ScanStatus) {
     let mut errors: BTreeMap<(&str, &str), u64> = members(plan)
         .flat_map(|node| {
-            couchdb_client::ErrorKind::ALL.map(|kind| ((&*node.name, kind.label()), 0))
+            couchdb_client::ErrorKind::ALL.iter().map(|kind| ((&*node.name, kind.label()), 0))
         })
         .collect();
     for node in members(plan).filter(|node| node.disk_usage.is_some()) {
