@@ -46,8 +46,9 @@ use crate::{
 };
 use db_events::EventBus;
 use readings::Readings;
-use scanner::{Effect, Event, Now, Scanner};
+use scanner::{Effect, Event, Scanner};
 use std::{sync::Arc, time::Duration};
+use sweep::Now;
 use tokio::{
     sync::{mpsc, watch},
     time::{self, Instant},

@@ -4,8 +4,10 @@
 //! next: addresses in links, and the labels of recliner's scrape targets. Everything else is printed
 //! as it is in the repository, under `alerts/`, `dashboards/` and `docs/`.
 
+mod link_base;
 mod selector;
 
+pub(super) use link_base::LinkBase;
 pub(super) use selector::Selector;
 
 use super::{
@@ -15,7 +17,6 @@ use super::{
 };
 use crate::book;
 use serde_json::{Map, Value};
-use std::{fmt, str::FromStr};
 
 /// The rule files, in the order in which the rules depend on each other.
 const RULES: [(&str, &str); 2] = [
@@ -46,36 +47,6 @@ const KUBERNETES_DASHBOARDS: &str = "recliner-dashboards.yaml";
 
 /// The line above the list of groups in a rule file.
 const GROUPS: &str = "groups:\n";
-
-/// The address before the path of a link.
-#[derive(Clone, Debug)]
-pub(super) struct LinkBase(String);
-
-/// Why a text is not the beginning of a link.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("it is no address that links can begin with, such as http://127.0.0.1:3000")]
-pub(super) struct LinkBaseError;
-
-impl FromStr for LinkBase {
-    type Err = LinkBaseError;
-
-    fn from_str(text: &str) -> Result<Self, LinkBaseError> {
-        let base = text.trim_end_matches('/');
-        let host = ["http://", "https://"].iter().find_map(|scheme| base.strip_prefix(scheme));
-        // The link stands unquoted in YAML, before a path and a query, and is a template of an alert.
-        let is_plain = |c: char| c.is_ascii_graphic() && !"\"'<>\\^`{|}#?".contains(c);
-        match host {
-            Some(host) if !host.is_empty() && host.chars().all(is_plain) => Ok(Self(base.into())),
-            _ => Err(LinkBaseError),
-        }
-    }
-}
-
-impl fmt::Display for LinkBase {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
 
 pub(super) fn run(args: &MixinArgs) -> Result<Exit, CommandError> {
     refuse_flags_without_effect(args)?;

@@ -9,6 +9,7 @@ mod answers;
 #[cfg(test)]
 mod fixture;
 mod follow;
+mod key;
 mod list;
 mod model;
 mod order;

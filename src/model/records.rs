@@ -33,3 +33,11 @@ pub use state_store::{
     InMemoryStore, IntentKey, RecoveredState, StateChange, StateStore, StoreError,
 };
 pub use suspension::{ParseScopeError, Suspension, SuspensionScope, Suspensions};
+
+/// Replaces an entry; without a value it is forgotten.
+fn replace<K: Ord, V>(entries: &mut std::collections::BTreeMap<K, V>, key: K, value: Option<V>) {
+    match value {
+        Some(value) => entries.insert(key, value),
+        None => entries.remove(&key),
+    };
+}

@@ -11,9 +11,14 @@ mod selection;
 mod steps;
 
 use super::{
-    DbEventBatch, EarlierProcess, FeedUpdate, ScanCommand, ScanSettings, ScanStatus, disk::Disk,
-    followed::Followed, listing::Listing, running_jobs::RunningJobs, sweep::Sweep,
-    targets::TargetTables, views::IndexTables,
+    DbEventBatch, EarlierProcess, FeedUpdate, ScanCommand, ScanSettings, ScanStatus,
+    disk::Disk,
+    followed::Followed,
+    listing::Listing,
+    running_jobs::RunningJobs,
+    sweep::{Now, Sweep},
+    targets::TargetTables,
+    views::IndexTables,
 };
 use crate::{
     jobs::Running,
@@ -56,15 +61,6 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(15);
 /// The wall clock was set if it differs by more than this from the monotonic one since the last
 /// event.
 const MAX_CLOCK_DRIFT: Duration = Duration::from_secs(30);
-
-/// One moment, in both clocks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Now {
-    /// The wall clock, for published times.
-    pub(super) wall: Moment,
-    /// The monotonic clock, for timers and durations.
-    pub(super) at: Instant,
-}
 
 /// A slot for one concurrent read. Earlier slots are handled first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -19,13 +19,23 @@
 
 mod shard_reads;
 
-use super::scanner::Now;
 use crate::{
     sources::inventory::{ReadError, Stage},
     table::NodeIx,
 };
 use shard_reads::ShardReads;
 use std::collections::{BTreeMap, BTreeSet};
+use tokio::time::Instant;
+use wall_clock::Moment;
+
+/// One moment, in both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    /// The wall clock, for published times.
+    pub(super) wall: Moment,
+    /// The monotonic clock, for timers and durations.
+    pub(super) at: Instant,
+}
 
 /// The phase of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

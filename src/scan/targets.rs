@@ -4,7 +4,7 @@
 //! about nodes and copies; decides nothing about a sweep.
 
 use super::{
-    DbEventBatch, EarlierProcess, ScanSettings, db_events::ChangeDetector, disk::Disk,
+    DbEventBatch, EarlierProcess, ScanSettings, db_events::ChangeDetector,
     header_coverage::HeaderCoverage,
 };
 use crate::{
@@ -68,7 +68,12 @@ impl TargetTables {
     /// covers nor when. So an index that was built or compacted after a sidecar read it would violate the
     /// bounds without any error, and a disagreement could not be assigned to a node, whose headers would
     /// have to be distrusted.
-    pub(super) fn compare_index(&mut self, db: DbIx, index: &IndexAnswer, disk: &Disk) {
+    pub(super) fn compare_index(
+        &mut self,
+        db: DbIx,
+        index: &IndexAnswer,
+        has_file: impl Fn(NodeIx, TargetIx) -> bool,
+    ) {
         let snapshot = self.draft.current();
         let copy = index.copy.and_then(|ix| snapshot.target(ix));
         let Some(copy) = copy.filter(|it| it.kind() == TargetKind::Db && it.db() == db) else {
@@ -76,7 +81,7 @@ impl TargetTables {
         };
         let node = copy.node_ix();
         let part = self.draft.find_part(node, db, copy.range(), index.signature);
-        let Some(part) = part.filter(|ix| disk.has_file(node, *ix)) else { return };
+        let Some(part) = part.filter(|ix| has_file(node, *ix)) else { return };
         if let Some(header) = snapshot.target(part) {
             self.headers.compared(node, part, compare_index(&header.facts(), &index.facts));
         }
@@ -167,13 +172,12 @@ impl TargetTables {
     }
 
     /// Whether a shard's header contains everything that CouchDB would report.
-    pub(super) fn is_covered(&self, target: TargetRef<'_>, disk: &Disk) -> bool {
+    pub(super) fn is_covered(&self, target: TargetRef<'_>) -> bool {
         let facts = target.facts();
         is_by_files(&facts)
             && self.is_header_trusted(target)
             // Only CouchDB says when a compaction has ended.
             && !facts.flags.compact_running
-            && disk.has_file(target.node_ix(), target.ix())
     }
 
     /// Whether a header contains everything that CouchDB would report, and no disagreement is known on
@@ -183,10 +187,10 @@ impl TargetTables {
     }
 
     /// Counts the disagreements between two sources on each node, as far as both were read.
-    pub(super) fn count_disagreements(&mut self, disk: &Disk) {
+    pub(super) fn count_disagreements(&mut self, has_files: impl Fn(NodeIx) -> bool) {
         let counts = self.headers.disagreements(self.draft.current());
         for at in self.nodes(0) {
-            let (compared, met) = (self.headers.has_compared(at), disk.found_files_of(at));
+            let (compared, met) = (self.headers.has_compared(at), has_files(at));
             let count = counts.get(&at).copied().unwrap_or_default();
             self.draft.update_node(at, |node| {
                 node.disagreements = if compared { Some(count) } else { node.disagreements };

@@ -41,7 +41,7 @@ pub use advice::{
 };
 pub use builds::{BuildLine, Builds};
 pub use discovery::{DbUpdates, TargetGroup, TargetLabels};
-pub use envelope::{Conflict, CouchDbError, ERROR_TYPES, Failed, Success};
+pub use envelope::{Conflict, CouchDbError, Failed, Success};
 pub use find::{Found, find, no_database, no_match, selector};
 pub use health::Concern;
 pub use jobs::{JobLine, Jobs};

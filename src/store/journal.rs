@@ -30,15 +30,15 @@ mod tables;
 mod task;
 mod write_tx;
 
-pub use copy::{CopyError, CopySummary, JournalCopy, check_copy, is_open_journal};
+pub use copy::{CopyError, CopySummary, JournalCopy, check_copy};
 pub use event::{EventDetails, EventSummary, EventType, JournalEvent, OverriddenSetting};
 pub use feed_progress::{EventProgress, FeedPosition};
 pub use feed_tables::{FeedEntry, FeedPage, FeedQuery, FeedStart, ResetReason};
-pub use handle::{ClaimError, Journal, JournalHealth, StoredEvents};
-pub use identity::ClusterIdentity;
+pub use handle::{Journal, JournalHealth, StoredEvents};
+pub use identity::{ClaimError, ClusterIdentity};
 pub use measured::MeasuredBlocks;
 pub use query::{EventsQuery, HistoryQuery, Page};
-pub use storage::{DirectoryStorage, FileId, InMemory, JournalOpenError, Storage};
+pub use storage::{DirectoryStorage, FileId, InMemory, JournalOpenError, Storage, is_open_journal};
 pub(crate) use storage::{create_private, has_name};
 pub use task::{JournalSettings, JournalTask};
 

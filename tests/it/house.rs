@@ -1,5 +1,7 @@
 //! Rules of this repository that rustc and Clippy cannot express.
 
+mod circles;
+
 use std::{
     collections::BTreeSet,
     fs,

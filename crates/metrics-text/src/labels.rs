@@ -4,7 +4,7 @@
 //! hundred thousand series are several families over the same targets: the values are looked up
 //! and escaped once and then copied.
 
-use super::{family::Family, writer::push_escaped};
+use super::{escape::push_escaped, family::Family};
 
 /// Sets of label values, in the order they were added, for families with the same labels.
 #[derive(Clone, Debug)]

@@ -11,6 +11,7 @@
 //! different series when the negotiated format changes.
 
 mod encoding;
+mod escape;
 mod family;
 mod gzip;
 mod labels;

@@ -4,7 +4,10 @@
 //! 0.0.4, spells `le` differently from OpenMetrics, and fails the whole scrape over one empty
 //! family. Timestamps are left out, because recliner sets none.
 
-use super::writer::{FamilyHeader, Writer, push_escaped};
+use super::{
+    escape::push_escaped,
+    writer::{FamilyHeader, Writer},
+};
 use super::{family::MetricType as Ours, number};
 use prometheus::proto::{Histogram, LabelPair, Metric, MetricFamily, MetricType, Summary};
 

@@ -11,6 +11,7 @@
 
 use super::{
     Encoding, TextFormat,
+    escape::{push_char, push_escaped},
     family::{Family, MetricType, Unit},
     gzip::GzipEncoder,
     labels::LabelSet,
@@ -401,31 +402,7 @@ fn push_value(out: &mut String, value: Value) {
     }
 }
 
-/// Appends a label's value, escaped the same way in both formats.
-#[inline]
-pub(super) fn push_escaped(out: &mut String, text: &str) {
-    // Without an early exit, the compiler vectorises this to sixteen bytes at a time.
-    let special = |byte: u8| matches!(byte, b'"' | b'\\' | b'\n');
-    if text.bytes().fold(false, |any, byte| any | special(byte)) {
-        text.chars().for_each(|c| push_char(out, c, true));
-    } else {
-        out.push_str(text);
-    }
-}
-
 /// Appends help as in text 0.0.4, where a quote is not escaped.
 fn push_help(out: &mut String, text: &str) {
     text.chars().for_each(|c| push_char(out, c, false));
-}
-
-/// Appends a character. All other characters are written as they are, including NUL and line
-/// separators: Prometheus reads them back in both formats.
-#[cold]
-fn push_char(out: &mut String, c: char, quoted: bool) {
-    match c {
-        '\\' => out.push_str("\\\\"),
-        '\n' => out.push_str("\\n"),
-        '"' if quoted => out.push_str("\\\""),
-        c => out.push(c),
-    }
 }

@@ -5,6 +5,7 @@
 
 use super::{
     answers::{Answers, RecentEvents},
+    key::Key,
     list::{ListState, Listed},
     order::{Confirmation, Order},
     rows,
@@ -17,28 +18,6 @@ const MAX_FILTER: usize = 80;
 
 /// Lines that one key scrolls.
 const PAGE: usize = 10;
-
-/// A key, without the protocol of a terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
-    Char(char),
-    Enter,
-    Escape,
-    Tab,
-    Backspace,
-    Up,
-    Down,
-    PageUp,
-    PageDown,
-    Home,
-    End,
-    Left,
-    Right,
-    /// Ctrl-C.
-    Interrupt,
-    /// Ctrl-Z.
-    Pause,
-}
 
 /// One of the screens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

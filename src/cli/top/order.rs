@@ -2,7 +2,7 @@
 //!
 //! Pure. The service decides whether an order is allowed and carries it out; here it is only put together.
 
-use super::model::Key;
+use super::key::Key;
 use crate::{
     cli::printable,
     serve::report::{

@@ -2,7 +2,7 @@
 //!
 //! Owns raw mode, the alternate screen and the cursor. Knows nothing of what is drawn.
 
-use super::model::Key;
+use super::key::Key;
 use crossterm::{
     cursor::Show,
     event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},

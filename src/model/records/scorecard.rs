@@ -4,7 +4,7 @@
 //! advised compactions that run. An *advised* compaction is one that recliner would have started if it
 //! enforced. Never decides what these are: `what_if::scorecard` does, and the journal stores them.
 
-use super::state_store::replace;
+use super::replace;
 use crate::model::target::TargetId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@
 
 use super::{
     AdviceKey, AdviceRecord, Calibration, CorrectionKey, CorrectionRecord, Intent, JournalFailure,
-    Outcome, ScorecardChange, ScorecardRecords, Suspension, SuspensionScope, TargetRecord,
+    Outcome, ScorecardChange, ScorecardRecords, Suspension, SuspensionScope, TargetRecord, replace,
 };
 use crate::model::target::TargetId;
 use futures::{FutureExt, future::BoxFuture};
@@ -162,12 +162,4 @@ impl RecoveredState {
             StateChange::SetAdvice(key, record) => replace(&mut self.advice, key, record),
         }
     }
-}
-
-/// Replaces an entry; without a value it is forgotten.
-pub(super) fn replace<K: Ord, V>(entries: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
-    match value {
-        Some(value) => entries.insert(key, value),
-        None => entries.remove(&key),
-    };
 }

@@ -1,8 +1,8 @@
 //! The end of a sweep: its results for nodes, for itself, and for unused files.
 
-use super::{Now, Scanner};
+use super::Scanner;
 use crate::{
-    scan::sweep::ViewPhase,
+    scan::sweep::{Now, ViewPhase},
     table::{Node, NodeIx},
 };
 use wall_clock::Moment;
@@ -22,7 +22,7 @@ impl Scanner {
             self.sweep.set_incomplete(NodeIx::CLUSTER);
         }
         self.disk.judge(&mut self.targets, &mut self.views, &self.jobs, now.wall);
-        self.targets.count_disagreements(&self.disk);
+        self.targets.count_disagreements(|node| self.disk.found_files_of(node));
         if views_done {
             self.followed.all_was_read();
         }

@@ -1,9 +1,9 @@
 //! Applies observations to the tables that they concern.
 
-use super::{Now, Scanner, Slot};
+use super::{Scanner, Slot};
 use crate::{
     model::target::TargetState,
-    scan::views::ReadIndexes,
+    scan::{sweep::Now, views::ReadIndexes},
     sources::{
         couchdb::NO_USER,
         inventory::{
@@ -293,7 +293,7 @@ impl Scanner {
         let Some(reading) = self.readings.get(&slot) else { return };
         for view in answer.views.iter().flatten() {
             if let Ok(index) = &view.index {
-                self.targets.compare_index(db, index, &self.disk);
+                self.targets.compare_index(db, index, |node, ix| self.disk.has_file(node, ix));
             }
         }
         let asked = (reading.began, now.wall);

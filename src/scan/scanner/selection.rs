@@ -44,7 +44,9 @@ impl Scanner {
             let target = self.targets.now().target(*ix);
             !self.followed.reads_all()
                 && !self.followed.is_turn_of(*ix, SAMPLE_INTERVAL)
-                && target.is_some_and(|it| self.targets.is_covered(it, &self.disk))
+                && target.is_some_and(|it| {
+                    self.disk.has_file(it.node_ix(), it.ix()) && self.targets.is_covered(it)
+                })
         };
         let (covered, asked): (Vec<TargetIx>, Vec<TargetIx>) =
             due.into_iter().partition(is_covered);

@@ -3,11 +3,11 @@
 //! Each stage depends on the results of earlier ones. A sweep that is delayed by a silent node, or by
 //! requests that need such a node, does not delay the next sweep.
 
-use super::{Effect, Now, Scanner, Slot};
+use super::{Effect, Scanner, Slot};
 use crate::{
     scan::{
         status::Progress,
-        sweep::{SweepPhase, ViewPhase},
+        sweep::{Now, SweepPhase, ViewPhase},
     },
     sources::inventory::{ReadError, Reshard, Stage},
     table::NodeIx,

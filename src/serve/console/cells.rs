@@ -2,7 +2,8 @@
 
 use crate::{
     model::rounding::to_bytes,
-    text::{duration, escape, size},
+    plan::RefusalReason,
+    text::{Label as _, duration, escape, size},
 };
 use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -80,7 +81,7 @@ pub(super) fn percent(share: f64) -> String {
 
 /// A reason for which a target waits, with what it means and a link to the book.
 pub(super) fn reason(label: &str) -> Markup {
-    let meaning = super::queue::meaning(label);
+    let meaning = meaning(label);
     html! { a href={ "docs/why.html#" (label) } title=[(!meaning.is_empty()).then_some(meaning)] { (words(label)) } }
 }
 
@@ -150,4 +151,9 @@ pub(super) fn score(score: Option<f64>, in_bytes: bool) -> Markup {
         Some(score) if in_bytes => bytes(Some(to_bytes(score.max(0.0)))),
         score => number(score),
     }
+}
+
+/// What a reason of refusal means.
+pub(super) fn meaning(reason: &str) -> &'static str {
+    RefusalReason::from_label(reason).map_or("", RefusalReason::meaning)
 }

@@ -112,7 +112,7 @@ fn details(event: &EventLine) -> Markup {
     let labels =
         labels.iter().filter_map(|(before, text)| Some(format!("{before}{}", words((*text)?))));
     let said: Vec<String> = known.chain(labels).collect();
-    let meaning = event.reason.as_deref().map_or("", super::queue::meaning);
+    let meaning = event.reason.as_deref().map_or("", super::cells::meaning);
     html! {
         span title=[(!meaning.is_empty()).then_some(meaning)] { (name(&said.join(", "))) }
         @if let Some(freed @ Some(_)) = event.freed_bytes { @if !said.is_empty() { ", " } "freed " (jobs::signed(freed)) }

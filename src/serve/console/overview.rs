@@ -2,12 +2,13 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, bytes, count, link, name, percent, seconds, span_since, target_link, words},
+    cells::{ago, bytes, count, link, name, percent},
     chart::{self, Segment},
+    queue::{starts, why_not},
 };
 use crate::{
     serve::report::{
-        Advice, Concern, HourLine, Jobs, Planned, RefusedLine, Scorecard, Space, StartLine, Status,
+        Advice, Concern, HourLine, Jobs, Planned, RefusedLine, Scorecard, Space, Status,
         VolumeSpaceLine,
     },
     text::{
@@ -203,49 +204,6 @@ fn next(answers: &OverviewAnswers) -> Markup {
             (starts(&planned.starts, SHOWN, answers.now))
         }
         (why_not(planned))
-    }
-}
-
-/// A table of starts, the first ones.
-pub(super) fn starts(starts: &[StartLine], shown: usize, now: Moment) -> Markup {
-    html! {
-        div.wide { table {
-            thead { tr { th { "target" } th { "node" } th.rest { "channel" } th.n { "frees" } th.n.rest { "writes" } th.n.rest { "takes" } th.rest { "waiting for" } } }
-            tbody { @for line in starts.iter().take(shown) { tr {
-                td.named { (target_link(&line.id, &super::target::start_title(line))) @if let Some(by) = &line.ordered_by { span.quiet { " ordered by " (name(by)) } } }
-                td { (name(&line.node)) }
-                td.rest { (name(&line.channel)) }
-                td.n { (bytes(line.gain_bytes)) }
-                td.n.rest { (bytes(line.rewrite_bytes)) }
-                td.n.rest { (seconds(line.duration_seconds)) }
-                td.rest { (span_since(line.since.as_deref(), now)) }
-            } } }
-        } }
-        @if starts.len() > shown { p { a href="queue" { "and " (counted(starts.len() as u64 - shown as u64, "more", "more")) } } }
-    }
-}
-
-/// Why what waits does not start, as bars.
-pub(super) fn why_not(planned: &Planned) -> Markup {
-    let mut reasons: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
-    for (reason, refused) in planned.candidates.iter().flat_map(|line| &line.refused) {
-        *reasons.entry(reason).or_default() += refused;
-    }
-    let mut reasons: Vec<(&str, u64)> = reasons.into_iter().collect();
-    reasons.sort_by_key(|(_, refused)| std::cmp::Reverse(*refused));
-    let most = reasons.first().map_or(1, |(_, most)| *most);
-    html! {
-        @if !reasons.is_empty() {
-            h3 { "Why the rest waits" }
-            div.wide { table { tbody {
-                @for (reason, refused) in &reasons { tr {
-                    td.one { a href={ "docs/why.html#" (reason) } { (words(reason)) } }
-                    td.n { a href=(link("targets", &[("reason", reason), ("sort", "reclaimable_bytes")])) { (count(*refused)) } }
-                    td.rest { (chart::share(*refused as f64 / most as f64, &format!("{refused} of {most}"))) }
-                    td.text { (super::queue::meaning(reason)) }
-                } }
-            } } }
-        }
     }
 }
 

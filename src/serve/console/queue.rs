@@ -2,13 +2,17 @@
 
 use super::{
     Page, Part, Screen,
-    cells::{ago, bytes, count, link, name, score, seconds, span_since, target_link, words},
-    chart, overview,
+    cells::{
+        ago, bytes, count, link, meaning, name, score, seconds, span_since, target_link, words,
+    },
+    chart,
+    target::start_title,
 };
 use crate::{
-    plan::RefusalReason,
-    serve::report::{ChannelWeek, LimitLine, Planned, Queue, Queues, RefusedLine, SuspensionLine},
-    text::Label,
+    serve::report::{
+        ChannelWeek, LimitLine, Planned, Queue, Queues, RefusedLine, StartLine, SuspensionLine,
+    },
+    text::counted,
 };
 use maud::{Markup, html};
 use std::collections::BTreeSet;
@@ -35,22 +39,17 @@ pub(in crate::serve) fn queue(answers: &QueueAnswers) -> Page {
     let enforces = planned.mode == "enforce";
     let starts = html! {
         h2 { @if enforces { "Starts now" } @else { "Would start now" } }
-        @if planned.starts.is_empty() { p.quiet { "Nothing." } } @else { (overview::starts(&planned.starts, SHOWN, *now)) }
+        @if planned.starts.is_empty() { p.quiet { "Nothing." } } @else { (starts(&planned.starts, SHOWN, *now)) }
     };
     let parts = vec![
         Part::new("queues", queues(answers)),
         Part::new("starts", starts),
-        Part::new("why", overview::why_not(planned)),
+        Part::new("why", why_not(planned)),
         Part::new("limits", limits(&answers.queues, *now)),
         Part::new("windows", windows(&answers.queues.windows)),
         Part::new("refused", refused(answers)),
     ];
     Page::live(Screen::Queue, "Queue", parts)
-}
-
-/// What a reason of refusal means.
-pub(super) fn meaning(reason: &str) -> &'static str {
-    RefusalReason::from_label(reason).map_or("", RefusalReason::meaning)
 }
 
 fn queues(answers: &QueueAnswers) -> Markup {
@@ -195,6 +194,49 @@ fn refused(answers: &QueueAnswers) -> Markup {
             p.quiet { "The best of each queue, those that free most first." }
             (waiting(lines))
             @if planned.total > lines.len() { p.quiet { "And " (count(planned.total - lines.len())) " more: choose a channel or a reason above to see all of its targets." } }
+        }
+    }
+}
+
+/// A table of starts, the first ones.
+pub(super) fn starts(starts: &[StartLine], shown: usize, now: Moment) -> Markup {
+    html! {
+        div.wide { table {
+            thead { tr { th { "target" } th { "node" } th.rest { "channel" } th.n { "frees" } th.n.rest { "writes" } th.n.rest { "takes" } th.rest { "waiting for" } } }
+            tbody { @for line in starts.iter().take(shown) { tr {
+                td.named { (target_link(&line.id, &start_title(line))) @if let Some(by) = &line.ordered_by { span.quiet { " ordered by " (name(by)) } } }
+                td { (name(&line.node)) }
+                td.rest { (name(&line.channel)) }
+                td.n { (bytes(line.gain_bytes)) }
+                td.n.rest { (bytes(line.rewrite_bytes)) }
+                td.n.rest { (seconds(line.duration_seconds)) }
+                td.rest { (span_since(line.since.as_deref(), now)) }
+            } } }
+        } }
+        @if starts.len() > shown { p { a href="queue" { "and " (counted(starts.len() as u64 - shown as u64, "more", "more")) } } }
+    }
+}
+
+/// Why what waits does not start, as bars.
+pub(super) fn why_not(planned: &Planned) -> Markup {
+    let mut reasons: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
+    for (reason, refused) in planned.candidates.iter().flat_map(|line| &line.refused) {
+        *reasons.entry(reason).or_default() += refused;
+    }
+    let mut reasons: Vec<(&str, u64)> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, refused)| std::cmp::Reverse(*refused));
+    let most = reasons.first().map_or(1, |(_, most)| *most);
+    html! {
+        @if !reasons.is_empty() {
+            h3 { "Why the rest waits" }
+            div.wide { table { tbody {
+                @for (reason, refused) in &reasons { tr {
+                    td.one { a href={ "docs/why.html#" (reason) } { (words(reason)) } }
+                    td.n { a href=(link("targets", &[("reason", reason), ("sort", "reclaimable_bytes")])) { (count(*refused)) } }
+                    td.rest { (chart::share(*refused as f64 / most as f64, &format!("{refused} of {most}"))) }
+                    td.text { (meaning(reason)) }
+                } }
+            } } }
         }
     }
 }

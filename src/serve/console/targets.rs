@@ -2,8 +2,10 @@
 
 use super::{
     Given, Page, Part, Screen,
-    cells::{bytes, count, database_link, name, number, reason, score, target_link, words},
-    queue, target,
+    cells::{
+        bytes, count, database_link, meaning, name, number, reason, score, target_link, words,
+    },
+    target,
 };
 use crate::{
     serve::report::{Target, Targets, not_taken, not_taken_meaning},
@@ -126,7 +128,7 @@ pub(super) fn meanings(list: &mut dyn Iterator<Item = &Target>) -> Markup {
     let mut known = std::collections::BTreeMap::new();
     for line in list {
         if let Some(refusal) = &line.refusal {
-            known.insert(words(&refusal.reason), queue::meaning(&refusal.reason));
+            known.insert(words(&refusal.reason), meaning(&refusal.reason));
         } else if let Some(word) = not_taken(&line.misses).filter(|_| line.channel.is_none()) {
             known.insert(word.to_owned(), not_taken_meaning(word).unwrap_or_default());
         }

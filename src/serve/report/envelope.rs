@@ -4,18 +4,6 @@ use super::{MissLine, RefusalLine, words, words::Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Every word that `errorType` can be.
-pub const ERROR_TYPES: [&str; 8] = [
-    "bad_data",
-    "not_found",
-    "method_not_allowed",
-    "forbidden",
-    "conflict",
-    "timeout",
-    "execution",
-    "unavailable",
-];
-
 /// An answer that succeeded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "{T}Answer")]

@@ -126,5 +126,5 @@ vocabularies! {
     /// Whether a new index fits on a node.
     SpaceVerdict: advice::preflight::SpaceVerdict::labels();
     /// What kind of error this is.
-    ErrorType: super::ERROR_TYPES;
+    ErrorType: ["bad_data", "not_found", "method_not_allowed", "forbidden", "conflict", "timeout", "execution", "unavailable"];
 }

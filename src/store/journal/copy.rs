@@ -8,10 +8,10 @@
 use super::{
     JournalOpenError,
     storage::{create_private, database_builder, remedy},
-    store::{StoredFormat, read_value},
     tables::{
         BLOCK_TIMES, BLOCKS, DB_EVENTS, EVENTS, FEED, FEED_DELETED, FEED_SEQ_BY_DB, INTENTS, MARKS,
-        META, META_COUNTS, OUTCOMES, OVERRIDDEN_SETTINGS, SUSPENSIONS, TARGET_RECORDS, TableCounts,
+        META, META_COUNTS, OUTCOMES, OVERRIDDEN_SETTINGS, SUSPENSIONS, StoredFormat,
+        TARGET_RECORDS, TableCounts, read_value,
     },
 };
 use crate::{datadir::FileSystemSpace, model::records::StoreError, text::size::format_size_short};
@@ -310,13 +310,4 @@ fn summary(database: &Database, name: &str) -> Result<CopySummary, JournalOpenEr
         last_seq,
         last_at: newest.map(|(_, at)| Moment::from_unix(u64::from(at))),
     })
-}
-
-/// Whether a process has a journal open under this name. `false` for everything else.
-#[must_use]
-pub fn is_open_journal(path: &Path) -> bool {
-    matches!(
-        database_builder().open_read_only(path),
-        Err(redb::DatabaseError::DatabaseAlreadyOpen | redb::DatabaseError::LockProtocolMismatch)
-    )
 }

@@ -8,10 +8,9 @@
 //! than what is kept. Such a reader must start again from the beginning, because it would miss
 //! events otherwise.
 
-use super::{
-    query::JournalReadError,
-    store::read_value,
-    tables::{FEED, FEED_DELETED, FEED_SEQ_BY_DB, FeedCounts, META, META_COUNTS, META_ERAS},
+use super::tables::{
+    FEED, FEED_DELETED, FEED_SEQ_BY_DB, FeedCounts, JournalReadError, META, META_COUNTS, META_ERAS,
+    read_value,
 };
 use crate::model::settings::work::Keep;
 use couchdb_client::wire::DbChange;

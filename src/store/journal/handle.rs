@@ -1,12 +1,12 @@
 //! The handle by which other tasks use the journal.
 
 use super::{
-    ClusterIdentity, EventDetails, EventProgress, EventsQuery, FeedPage, FeedPosition, FeedQuery,
-    HistoryQuery, JournalEvent, MeasuredBlocks, OverriddenSetting, Page,
+    ClaimError, ClusterIdentity, EventDetails, EventProgress, EventsQuery, FeedPage, FeedPosition,
+    FeedQuery, HistoryQuery, JournalEvent, MeasuredBlocks, OverriddenSetting, Page,
     copy::{self, CopyError, JournalCopy},
-    feed_tables, marks, measured,
-    query::{self, JournalReadError},
+    feed_tables, marks, measured, query,
     request::{JournalRequest, Query},
+    tables::JournalReadError,
 };
 use crate::{
     model::records::{
@@ -43,26 +43,6 @@ pub struct JournalHealth {
     pub file_bytes: Option<u64>,
     /// When the last backup was made, by this process or an earlier one.
     pub last_backup: Option<Moment>,
-}
-
-/// Why a journal cannot be claimed for a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ClaimError {
-    /// The journal belongs to another cluster.
-    #[error(
-        "{storage} belongs to {owner}, but CouchDB is {found}: use a separate --storage.path for this cluster, or move the file away to start a new journal"
-    )]
-    OtherCluster {
-        /// The file.
-        storage: String,
-        /// The cluster the journal belongs to.
-        owner: Box<ClusterIdentity>,
-        /// The cluster to claim it for.
-        found: Box<ClusterIdentity>,
-    },
-    /// The journal cannot be read or written.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 /// Handle to the journal; cheap to clone.

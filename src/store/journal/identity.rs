@@ -1,5 +1,6 @@
 //! Identity of the cluster that a journal belongs to.
 
+use crate::model::records::StoreError;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};
 
@@ -48,6 +49,26 @@ impl fmt::Display for ClusterIdentity {
             }
         }
     }
+}
+
+/// Why a journal cannot be claimed for a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimError {
+    /// The journal belongs to another cluster.
+    #[error(
+        "{storage} belongs to {owner}, but CouchDB is {found}: use a separate --storage.path for this cluster, or move the file away to start a new journal"
+    )]
+    OtherCluster {
+        /// The file.
+        storage: String,
+        /// The cluster the journal belongs to.
+        owner: Box<ClusterIdentity>,
+        /// The cluster to claim it for.
+        found: Box<ClusterIdentity>,
+    },
+    /// The journal cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 #[cfg(test)]

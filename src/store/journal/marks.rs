@@ -3,7 +3,7 @@
 //! A mark is written in the same commit as its events. It is removed after newer facts were saved:
 //! facts are saved in passes, and a pass that began after the mark was written includes its state.
 
-use super::{query::JournalReadError, tables::MARKS};
+use super::tables::{JournalReadError, MARKS};
 use crate::table::PublishedDbState;
 use redb::{Error, ReadTransaction, ReadableTable as _, TableError, WriteTransaction};
 

@@ -5,8 +5,7 @@
 
 use super::{
     marks,
-    query::JournalReadError,
-    tables::{BLOCK_TIMES, BLOCKS},
+    tables::{BLOCK_TIMES, BLOCKS, JournalReadError},
 };
 use crate::table::TableBlock;
 use redb::{Database, Error, ReadTransaction, ReadableTable as _, TableError, WriteTransaction};

@@ -2,8 +2,7 @@
 
 use super::{
     EventDetails, EventType, JournalEvent,
-    store::parse_entry,
-    tables::{DB_EVENTS, EVENTS, OUTCOMES},
+    tables::{DB_EVENTS, EVENTS, JournalReadError, OUTCOMES, parse_entry},
 };
 use crate::model::{
     records::{JobResult, Outcome},
@@ -11,9 +10,6 @@ use crate::model::{
 };
 use redb::{AccessGuard, ReadTransaction, StorageError};
 use wall_clock::Moment;
-
-/// Why a query failed; any error of the database library.
-pub(super) type JournalReadError = redb::Error;
 
 /// A query of outcomes, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

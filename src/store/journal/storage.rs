@@ -1,6 +1,5 @@
 //! Storage locations of the database and how it is opened.
 
-use super::copy::is_open_journal;
 use redb::{
     Builder, Database, DatabaseError, StorageError,
     backends::{FileBackend, InMemoryBackend},
@@ -298,4 +297,13 @@ pub(super) fn database_builder() -> Builder {
     let mut builder = Builder::new();
     builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(true);
     builder
+}
+
+/// Whether a process has a journal open under this name. `false` for everything else.
+#[must_use]
+pub fn is_open_journal(path: &Path) -> bool {
+    matches!(
+        database_builder().open_read_only(path),
+        Err(DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch)
+    )
 }

@@ -8,9 +8,9 @@ use super::{
         META_CORRECTION_PREFIX, META_COUNTS, META_LAST_BACKUP, META_POSITION, META_PROBE,
         META_SCHEMA, META_SCORECARD_HOUR_PREFIX, META_SCORECARD_JOBS, META_SCORECARD_TARGET_PREFIX,
         META_VERSION, OUTCOMES, OVERRIDDEN_SETTINGS, PREVIOUS_SCHEMA, SCHEMA, SUSPENSIONS,
-        TARGET_RECORDS, TableCounts,
+        StoredFormat, TARGET_RECORDS, TableCounts, parse_entry, read_value,
     },
-    write_tx::{OutcomeKey, WriteResult, WriteTx},
+    write_tx::{OutcomeKey, RecentOutcomes, WriteResult, WriteTx},
 };
 use crate::model::{
     records::{
@@ -19,15 +19,11 @@ use crate::model::{
     },
     settings::{limits::BUDGET_PERIOD, work},
 };
-use lru::LruCache;
 use redb::{Database, Error, ReadTransaction, ReadableDatabase as _, ReadableTable as _};
 use serde::de::DeserializeOwned;
 use std::{collections::BTreeMap, num::NonZeroUsize};
 use tokio::sync::OwnedSemaphorePermit;
 use wall_clock::Moment;
-
-/// The latest outcomes, to recognise a repeated one: far more than a batch contains.
-pub(super) type RecentOutcomes = LruCache<OutcomeKey, ()>;
 
 /// Number of outcomes that can be recognised.
 const RECENT_OUTCOMES: NonZeroUsize = NonZeroUsize::new(4_096).expect("a literal that is not zero");
@@ -40,43 +36,6 @@ const MAX_TRIMMED_PER_COMMIT: usize = 256;
 
 /// The version of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// The format of a database, as it says itself.
-#[derive(Debug)]
-pub(super) struct StoredFormat {
-    /// Its number; `None` for a new database.
-    pub(super) schema: Option<u32>,
-    /// The version of recliner that wrote it last, if known.
-    version: Option<String>,
-}
-
-impl StoredFormat {
-    pub(super) fn read(tx: &ReadTransaction) -> Result<Self, Error> {
-        match tx.open_table(META) {
-            Ok(meta) => Ok(Self {
-                schema: read_value(&meta, META_SCHEMA)?,
-                version: read_value(&meta, META_VERSION)?,
-            }),
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(Self { schema: None, version: None }),
-            Err(why) => Err(why.into()),
-        }
-    }
-
-    /// Whether this version reads it, or creates it.
-    pub(super) const fn is_readable(&self) -> bool {
-        matches!(self.schema, None | Some(PREVIOUS_SCHEMA..=SCHEMA))
-    }
-
-    /// The refusal of a format that this version does not read.
-    pub(super) fn refused(self, storage: String) -> JournalOpenError {
-        let writer = self.version.map_or_else(
-            || "another version of recliner".to_owned(),
-            |version| format!("recliner {version}"),
-        );
-        let found = self.schema.unwrap_or_default();
-        JournalOpenError::Schema { storage, found, writer, known: SCHEMA }
-    }
-}
 
 /// The content of one commit.
 #[derive(Debug, Default)]
@@ -354,25 +313,8 @@ impl JournalStore {
     }
 }
 
-/// Parses an entry of the database.
-pub(super) fn parse_entry<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
-    serde_json::from_slice(json).map_err(|why| {
-        let text = String::from_utf8_lossy(json);
-        let start: String = text.chars().take(120).collect();
-        Error::Corrupted(format!("cannot read the entry {start:?}: {why}"))
-    })
-}
-
 fn unreadable_entry(what: &str) -> Error {
     Error::Corrupted(format!("cannot read the entry {what:?}"))
-}
-
-/// Reads a single value of the database.
-pub(super) fn read_value<T: DeserializeOwned>(
-    meta: &impl redb::ReadableTable<&'static str, &'static [u8]>,
-    name: &'static str,
-) -> Result<Option<T>, Error> {
-    meta.get(name)?.map(|json| parse_entry(json.value())).transpose()
 }
 
 /// Reads the single values whose names begin like this; each contains its key.

@@ -1,8 +1,8 @@
 //! Tables of the database.
 
-use super::retained_table::RetainedTable;
-use redb::TableDefinition;
-use serde::{Deserialize, Serialize};
+use super::{retained_table::RetainedTable, storage::JournalOpenError};
+use redb::{Error, ReadTransaction, TableDefinition};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Format number of the database. It changes if an earlier release could not read what this version
 /// writes. This version reads the formats of all earlier releases, which a test checks with a file of
@@ -112,4 +112,61 @@ pub(super) struct FeedCounts {
     pub(super) highest_removed_seq: u64,
     /// Whether a trim is in progress.
     pub(super) trimming: bool,
+}
+
+/// Why a query failed; any error of the database library.
+pub(super) type JournalReadError = Error;
+
+/// The format of a database, as it says itself.
+#[derive(Debug)]
+pub(super) struct StoredFormat {
+    /// Its number; `None` for a new database.
+    pub(super) schema: Option<u32>,
+    /// The version of recliner that wrote it last, if known.
+    version: Option<String>,
+}
+
+impl StoredFormat {
+    pub(super) fn read(tx: &ReadTransaction) -> Result<Self, Error> {
+        match tx.open_table(META) {
+            Ok(meta) => Ok(Self {
+                schema: read_value(&meta, META_SCHEMA)?,
+                version: read_value(&meta, META_VERSION)?,
+            }),
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(Self { schema: None, version: None }),
+            Err(why) => Err(why.into()),
+        }
+    }
+
+    /// Whether this version reads it, or creates it.
+    pub(super) const fn is_readable(&self) -> bool {
+        matches!(self.schema, None | Some(PREVIOUS_SCHEMA..=SCHEMA))
+    }
+
+    /// The refusal of a format that this version does not read.
+    pub(super) fn refused(self, storage: String) -> JournalOpenError {
+        let writer = self.version.map_or_else(
+            || "another version of recliner".to_owned(),
+            |version| format!("recliner {version}"),
+        );
+        let found = self.schema.unwrap_or_default();
+        JournalOpenError::Schema { storage, found, writer, known: SCHEMA }
+    }
+}
+
+/// Parses an entry of the database.
+pub(super) fn parse_entry<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(json).map_err(|why| {
+        let text = String::from_utf8_lossy(json);
+        let start: String = text.chars().take(120).collect();
+        Error::Corrupted(format!("cannot read the entry {start:?}: {why}"))
+    })
+}
+
+/// Reads a single value of the database.
+pub(super) fn read_value<T: DeserializeOwned>(
+    meta: &impl redb::ReadableTable<&'static str, &'static [u8]>,
+    name: &'static str,
+) -> Result<Option<T>, Error> {
+    meta.get(name)?.map(|json| parse_entry(json.value())).transpose()
 }

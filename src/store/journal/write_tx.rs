@@ -7,12 +7,11 @@ use super::{
     EventDetails, JournalEvent, OverriddenSetting,
     feed_tables::{self, Era},
     retained_table::RetainedTable,
-    store::{RecentOutcomes, parse_entry},
     tables::{
         DB_EVENTS, EVENTS, INTENTS, META, META_ADVICE_PREFIX, META_CALIBRATION,
         META_CORRECTION_PREFIX, META_COUNTS, META_ERAS, META_SCORECARD_HOUR_PREFIX,
         META_SCORECARD_JOBS, META_SCORECARD_TARGET_PREFIX, OUTCOMES, OVERRIDDEN_SETTINGS,
-        SUSPENSIONS, TARGET_RECORDS, TableCounts,
+        SUSPENSIONS, TARGET_RECORDS, TableCounts, parse_entry,
     },
 };
 use crate::{
@@ -27,10 +26,14 @@ use crate::{
     },
     text::Label,
 };
+use lru::LruCache;
 use redb::{AccessGuard, Error, ReadableTable as _, Table, WriteTransaction};
 use serde::Serialize;
 use wall_clock::Moment;
 use xxhash_rust::xxh3::xxh3_128;
+
+/// The latest outcomes, to recognise a repeated one: far more than a batch contains.
+pub(super) type RecentOutcomes = LruCache<OutcomeKey, ()>;
 
 type JsonBytes = &'static [u8];
 

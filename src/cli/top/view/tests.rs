@@ -1,7 +1,8 @@
 use super::{
     super::{
         fixture::{self, explained, id},
-        model::{Key, Update},
+        key::Key,
+        model::Update,
     },
     *,
 };

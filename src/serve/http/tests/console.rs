@@ -106,7 +106,7 @@ async fn what_is_not_there_or_not_possible_is_said_on_a_page() {
         ("/targets?kind=table", StatusCode::BAD_REQUEST, "is not one of db"),
         ("/targets?colour=red", StatusCode::BAD_REQUEST, "unknown field"),
         ("/targets?sort=mood", StatusCode::BAD_REQUEST, "is not one of reclaimable_bytes"),
-        ("/targets?order=up", StatusCode::BAD_REQUEST, "use asc or desc"),
+        ("/targets?order=up", StatusCode::BAD_REQUEST, "is not one of asc, desc"),
         ("/targets?min_size=big", StatusCode::BAD_REQUEST, "is not a size"),
         ("/jobs?since=yesterday", StatusCode::BAD_REQUEST, "is not a valid time"),
         ("/act?order=explode", StatusCode::BAD_REQUEST, "is not an order"),

@@ -10,7 +10,8 @@
 use super::{
     super::{
         feed_tables as feed, marks, measured,
-        store::{JournalStore, StoredFormat, WriteBatch},
+        store::{JournalStore, WriteBatch},
+        tables::StoredFormat,
     },
     copy::dump,
     *,

@@ -1,0 +1,23 @@
+//! Keys, without the protocol of a terminal.
+
+/// A key, without the protocol of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Char(char),
+    Enter,
+    Escape,
+    Tab,
+    Backspace,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+    Left,
+    Right,
+    /// Ctrl-C.
+    Interrupt,
+    /// Ctrl-Z.
+    Pause,
+}
