@@ -4,7 +4,7 @@ use super::{
     super::printable,
     layout::{Lines, bytes},
 };
-use crate::cli::inspect::{HeaderInfo, InspectedFile};
+use crate::cli::inspect::file::{HeaderInfo, InspectedFile};
 
 /// Columns before a fact.
 const INDENT: usize = 14;

@@ -7,6 +7,9 @@ use std::{
 };
 use syn::{Item, ItemMod, UseTree, visit::Visit};
 
+/// Circles that are still there.
+const ALLOWED: [&str; 0] = [];
+
 /// The names from a crate's root to a module, or to an item in it.
 type ModulePath = Vec<String>;
 
@@ -172,11 +175,10 @@ fn no_modules_use_one_another_in_a_circle() {
     let crates = fs::read_dir(repository.join("crates")).expect("crates are there");
     let mut roots = vec![repository.join("src")];
     roots.extend(crates.map(|it| it.expect("it is readable").path().join("src")));
-    let mut found = Vec::new();
-    for root in roots {
-        let all = Crate::read(&root);
-        assert!(all.uses().values().any(|used| !used.is_empty()) || all.0.len() < 3, "{root:?}");
-        found.extend(all.circles().iter().map(|circle| circle.join(", ")));
-    }
-    assert!(found.is_empty(), "\n{}", found.join("\n"));
+    let crates: Vec<Crate> = roots.iter().map(|root| Crate::read(root)).collect();
+    let uses = crates.iter().flat_map(|it| it.uses().into_values()).map(|used| used.len());
+    assert!(uses.sum::<usize>() > 500, "what modules use is found");
+    let circles = crates.iter().flat_map(Crate::circles).map(|circle| circle.join(", "));
+    let circles: Vec<String> = circles.filter(|it| !ALLOWED.contains(&&**it)).collect();
+    assert!(circles.is_empty(), "\n{}", circles.join("\n"));
 }
