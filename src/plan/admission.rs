@@ -4,11 +4,16 @@
 //! stays valid, and the state after the last start explains every queued target.
 
 use super::{
-    Conditions, Freshness, Placement, Refusal, RefusalReason, Rules, SlotReservation,
     candidate_summary::{Blocker, CandidateSummary, CompactionUnit},
+    conditions::Conditions,
     db_copies::{CopyMap, DbCopies, NodeCopies},
+    freshness::Freshness,
     gates::{ClosedGates, GateInputs, WindowState},
+    placement::Placement,
     queue_bounds::QueueBounds,
+    refusal::{Refusal, RefusalReason},
+    reservation::SlotReservation,
+    rules::Rules,
     slots::{JobSlots, SlotRequest},
     target_activity::TargetActivity,
     volume_space::{SpaceLedger, SpaceNeed},

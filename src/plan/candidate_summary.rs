@@ -13,6 +13,7 @@ use crate::{
     },
     table::{DbIx, NodeIx, TargetIx, TargetRef},
 };
+use std::collections::BTreeMap;
 use wall_clock::Moment;
 
 /// The files that one start of a target compacts.
@@ -79,6 +80,12 @@ impl CandidateSummary {
             blocker: blocker_of(target, facts),
             unit: unit_of(target),
         }
+    }
+
+    /// The same summary with the prediction from the target's last compaction, if there is one.
+    pub(super) fn with_learned_prediction(&self, remaining: &BTreeMap<TargetIx, u64>) -> Self {
+        let learned = remaining.get(&self.ix).copied().map(OptionalU64::new);
+        Self { predicted_bytes: learned.unwrap_or(self.predicted_bytes), ..*self }
     }
 
     /// Bytes that compacting one file frees, as predicted.

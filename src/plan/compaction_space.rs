@@ -2,7 +2,7 @@
 //!
 //! Answers for any shard, queued or not, by the numbers that admission uses. Advice asks.
 
-use super::{Plan, candidate_summary::CandidateSummary, disk::Volume, volume_space};
+use super::{candidate_summary::CandidateSummary, disk::Volume, published::Plan, volume_space};
 use crate::{
     model::rounding::to_bytes,
     table::{NodeIx, TargetRef, Waste},

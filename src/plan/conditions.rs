@@ -1,10 +1,7 @@
 //! The live state of the cluster that decides, in addition to facts and channels.
 
-use super::Rules;
-use crate::{
-    jobs::{Jobs, TargetConstraints},
-    plan::{disk::Disks, pressure::Pressures},
-};
+use super::{disk::Disks, pressure::Pressures, rules::Rules};
+use crate::jobs::{Jobs, TargetConstraints};
 use std::sync::Arc;
 
 /// The conditions under which a plan is made, each as its owner published it last.

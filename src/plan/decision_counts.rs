@@ -1,6 +1,6 @@
 //! Counts of the decisions about a queue's candidates.
 
-use super::RefusalReason;
+use super::refusal::RefusalReason;
 use crate::text::Label;
 
 /// Why each queued target does not start, in the queue's order, one byte each; none if it starts.

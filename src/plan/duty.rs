@@ -4,7 +4,10 @@
 //! seconds, where an hour counts at most ([`MAX_COUNTED_WORK`]). While a period lasts, further jobs may join until its first job has ended: otherwise
 //! each could begin before the one before it ends, and the node would never rest.
 
-use super::{Refusal, RefusalReason, slots::is_recent};
+use super::{
+    refusal::{Refusal, RefusalReason},
+    slots::is_recent,
+};
 use crate::{jobs::BusyPeriod, model::settings::limits::BUDGET_PERIOD};
 use std::time::Duration;
 use wall_clock::Moment;

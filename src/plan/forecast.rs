@@ -1,16 +1,12 @@
 //! The expected result of a compaction: the corrected prediction or, where a target's last
 //! compaction taught more, the size that one left.
 
-use super::{Plan, candidate_summary::CandidateSummary};
+use super::published::Plan;
 use crate::{
-    model::{
-        facts::{Confidence, OptionalU64},
-        records::Backoff,
-    },
-    table::{TargetIx, TargetRef},
+    model::{facts::Confidence, records::Backoff},
+    table::TargetRef,
     text::Label,
 };
-use std::collections::BTreeMap;
 
 /// The expected result of compacting a target, in bytes on disk over all its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,13 +53,5 @@ impl Plan {
         let file = target.file_bytes();
         let reclaimable = file.zip(predicted).map(|(file, left)| file.saturating_sub(left));
         Forecast { predicted_bytes: predicted, reclaimable_bytes: reclaimable, confidence }
-    }
-}
-
-impl CandidateSummary {
-    /// The same summary with the prediction from the target's last compaction, if there is one.
-    pub(super) fn with_learned_prediction(&self, remaining: &BTreeMap<TargetIx, u64>) -> Self {
-        let learned = remaining.get(&self.ix).copied().map(OptionalU64::new);
-        Self { predicted_bytes: learned.unwrap_or(self.predicted_bytes), ..*self }
     }
 }

@@ -1,6 +1,6 @@
 //! Freshness: facts count if they are recent, or if feeds confirm them.
 
-use super::Rules;
+use super::rules::Rules;
 use crate::table::{Snapshot, TargetIx};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;

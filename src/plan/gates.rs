@@ -1,6 +1,12 @@
 //! Gates: conditions of a node, a channel or the cluster that hold all starts back.
 
-use super::{Conditions, Refusal, RefusalReason, Rules, duty, slots::is_recent};
+use super::{
+    conditions::Conditions,
+    duty,
+    refusal::{Refusal, RefusalReason},
+    rules::Rules,
+    slots::is_recent,
+};
 use crate::{
     model::{
         channel::{Channel, Channels, Mode},

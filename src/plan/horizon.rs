@@ -5,8 +5,10 @@
 //! used up. Pure; the planner computes it for each plan, `explain` and metrics show it.
 
 use super::{
-    Conditions, Rules,
+    conditions::Conditions,
     disk::{Disks, Volume},
+    rules::Rules,
+    slots::is_recent,
 };
 use crate::{
     model::{channel::Channels, score::RentNow, settings::limits::BUDGET_PERIOD},
@@ -84,7 +86,7 @@ impl HorizonFactors {
             return Self::default();
         }
         let spent = conditions.constraints.recent_starts.iter();
-        let spent = spent.filter(|(at, _)| super::slots::is_recent(*at, now, BUDGET_PERIOD));
+        let spent = spent.filter(|(at, _)| is_recent(*at, now, BUDGET_PERIOD));
         let spent: f64 = spent.map(|(_, bytes)| *bytes as f64).sum();
         let share = spent / (rules.limits.bytes_per_hour.max(1) as f64);
         let budget = towards(DEAR_WRITING, share, CHEAP_BUDGET_SHARE, 1.0);

@@ -2,7 +2,7 @@
 //!
 //! Counts as the planner does: every compaction, whatever started it. What this plan starts does not count yet.
 
-use super::{Plan, admission, duty, slots::JobSlots};
+use super::{admission, duty, published::Plan, slots::JobSlots};
 use crate::{jobs::BusyPeriod, table::NodeIx};
 use wall_clock::Moment;
 

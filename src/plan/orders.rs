@@ -1,25 +1,16 @@
-//! Candidates that come before the queues: operators' orders, and views with an open round.
-//!
-//! Decides for which channel such a target counts, and how an order is answered.
+//! How an operator's order to compact a target is answered, and what would start for it.
 
 use super::{
-    CandidateSummary, CompactionRequest, Conditions, Decision, Placement, Plan, PlannedStart,
-    Refusal, RefusalReason, SelectionContext, admission::Admission, placement, selection,
-    view_copies,
+    admission::Admission,
+    candidate_summary::CandidateSummary,
+    leading,
+    published::{Decision, Plan},
+    refusal::{Refusal, RefusalReason},
+    selected::view_copies,
+    selection::{self, SelectionContext},
+    start::{CompactionRequest, PlannedStart},
 };
-use crate::{
-    model::channel::{Channel, Channels, Mode},
-    table::{ChunkedTable, NodeIx, Snapshot, TargetIx, TargetRef},
-};
-use wall_clock::Moment;
-
-/// A candidate that comes before a queue.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LeadingCandidate {
-    /// The queue's node and channel.
-    pub(super) queue_key: (NodeIx, usize),
-    pub(super) summary: CandidateSummary,
-}
+use crate::{model::channel::Mode, table::TargetRef};
 
 /// The answer to an order to compact a target, from a plan that includes the order.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +69,7 @@ impl Plan {
             return Some(start.clone());
         }
         let taken = self.start_channel_index(target).map(|(channel, _)| channel);
-        let channel = taken.or_else(|| forced_channel(&self.channels, target))?;
+        let channel = taken.or_else(|| leading::forced_channel(&self.channels, target))?;
         // The plan knows the copies of queued views only.
         let copies = view_copies(&self.snapshot, std::iter::once(CandidateSummary::of(target)));
         self.start_despite_refusals(channel, target, &self.admission.with_copies(copies))
@@ -104,78 +95,4 @@ impl Plan {
         };
         selection::build_start(channel, &candidate, node, context, admission)
     }
-
-    /// The channel for which a target may start: the one that takes it, or the one that it counts
-    /// for because of an open round or a forced order.
-    #[must_use]
-    pub fn start_channel(&self, target: TargetRef<'_>) -> Option<&Channel> {
-        let (channel, _) = self.start_channel_index(target)?;
-        self.channels.list.get(channel)
-    }
-
-    /// The same as the channel's index, and when the target was queued there.
-    pub(super) fn start_channel_index(
-        &self,
-        target: TargetRef<'_>,
-    ) -> Option<(usize, Option<Moment>)> {
-        let since = self.placement(target.ix()).map(|(_, placement)| placement.queued_since);
-        find_start_channel(&self.channels, &self.conditions, &self.placements, target)
-            .map(|at| (at, since))
-    }
-}
-
-/// Orders, oldest first; then views of which only some copies were compacted and that no channel
-/// takes any more: their rounds are completed.
-pub(super) fn leading_candidates(
-    snapshot: &Snapshot,
-    channels: &Channels,
-    conditions: &Conditions,
-    placements: &ChunkedTable<Placement>,
-) -> Vec<LeadingCandidate> {
-    let history = &conditions.constraints;
-    let mut orders: Vec<_> = history.orders.iter().map(|(ix, ordered)| (ordered.at, *ix)).collect();
-    orders.sort_unstable();
-    let waits = |ix: &TargetIx| {
-        placements.get(ix.as_usize()).is_some_and(|it| it.channel_index().is_some())
-    };
-    let rounds = history.partly_compacted_views.keys().copied();
-    let rounds = rounds.filter(|ix| !waits(ix) && !history.orders.contains_key(ix));
-    let all = orders.iter().map(|(_, ix)| *ix).chain(rounds);
-    let all = all.filter_map(|ix| snapshot.target(ix));
-    let placed = |target: TargetRef<'_>| {
-        let channel = find_start_channel(channels, conditions, placements, target)?;
-        Some(LeadingCandidate {
-            queue_key: (target.node_ix(), channel),
-            summary: CandidateSummary::of(target),
-        })
-    };
-    all.filter_map(placed).collect()
-}
-
-/// The channel a target counts for: the one that takes it; otherwise, for forced orders and open
-/// rounds, the first channel of its kind whose name patterns match.
-fn find_start_channel(
-    channels: &Channels,
-    conditions: &Conditions,
-    placements: &ChunkedTable<Placement>,
-    target: TargetRef<'_>,
-) -> Option<usize> {
-    let (history, ix) = (&conditions.constraints, target.ix());
-    let taken = placements.get(ix.as_usize()).and_then(|placement| placement.channel_index());
-    let forced = || history.orders.get(&ix).is_some_and(|ordered| ordered.force);
-    taken.or_else(|| {
-        if !forced() && !history.partly_compacted_views.contains_key(&ix) {
-            return None;
-        }
-        forced_channel(channels, target)
-    })
-}
-
-/// The channel that a target counts for by force.
-fn forced_channel(channels: &Channels, target: TargetRef<'_>) -> Option<usize> {
-    let takes = |channel: &Channel| {
-        channel.kind == target.kind()
-            && placement::accepts_names_and_state(channels, channel, target)
-    };
-    channels.list.iter().position(takes)
 }

@@ -4,10 +4,13 @@
 //! provides snapshots; the owners of jobs, history, disk space and pressure provide those.
 //! Metrics, the API and the enforcer read the plan published last.
 
+use super::{
+    conditions::Conditions, disk::Disks, pressure::Pressures, published::Plan, queues::Queues,
+    rules::Rules,
+};
 use crate::{
     jobs::{Jobs, TargetConstraints},
     model::{channel::Channels, records::CompactionOrder},
-    plan::{Conditions, Plan, Queues, Rules, disk::Disks, pressure::Pressures},
     table::{Snapshot, TargetIx},
 };
 use std::{sync::Arc, time::Duration};

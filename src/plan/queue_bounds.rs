@@ -6,8 +6,8 @@
 //! to the admission.
 
 use super::{
-    RefusalReason,
     candidate_summary::{Blocker, CandidateSummary, CompactionUnit},
+    refusal::RefusalReason,
 };
 use wall_clock::Moment;
 

@@ -1,12 +1,17 @@
 //! The queues of all channels on all nodes.
 
 use super::{
-    Conditions, HorizonFactors, Placement, Plan, QueueView, Rules, WindowState,
     candidate_summary::CandidateSummary,
+    conditions::Conditions,
+    horizon::HorizonFactors,
+    placement::Placement,
+    published::Plan,
+    queue_view::{PublishedQueues, QueueKey, QueueView, reclaimable_bytes},
+    rules::Rules,
 };
 use crate::{
     model::{
-        channel::{Channel, Channels},
+        channel::Channels,
         queue::{Queue, QueueEntry},
         target::TargetKind,
         window::Openings,
@@ -35,8 +40,6 @@ const MIN_PRICING_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest time between two such rounds; scoring a million targets takes a third of a second.
 const MAX_PRICING_INTERVAL: Duration = Duration::from_secs(60);
 
-type QueueKey = (NodeIx, usize);
-
 /// A target's row in the table. A removed target is reported before its row is reused.
 type RowIndex = u32;
 
@@ -55,30 +58,6 @@ pub struct Queues {
     priced_at: Option<Moment>,
     /// When the windows of each channel open, for some weeks.
     openings: Arc<[Openings]>,
-}
-
-/// The published queues and the other inputs of a plan.
-#[derive(Debug)]
-pub(super) struct PublishedQueues {
-    pub(super) channels: Arc<Channels>,
-    pub(super) queues: Arc<[Arc<QueueView>]>,
-    pub(super) placements: ChunkedTable<Placement>,
-    /// Targets whose facts say that they are being compacted, with their queues.
-    pub(super) running_targets: Arc<[(QueueKey, TargetIx)]>,
-    pub(super) horizon_factors: Arc<HorizonFactors>,
-    /// When the windows of each channel open, in the channels' order.
-    pub(super) openings: Arc<[Openings]>,
-}
-
-impl PublishedQueues {
-    pub(super) fn window_states(&self, now: Moment) -> Arc<[WindowState]> {
-        let states = self.channels.list.iter().zip(self.openings.iter());
-        let state = |(channel, known): (&Channel, &Openings)| {
-            let anew = (!known.covers(now)).then(|| Openings::of(&channel.windows, now));
-            WindowState::of(anew.as_ref().unwrap_or(known), now)
-        };
-        states.map(state).collect()
-    }
 }
 
 /// One queue with its last published view.
@@ -363,20 +342,6 @@ fn queue_entry(ix: TargetIx, placement: &Placement) -> QueueEntry<RowIndex> {
 fn row_index(ix: TargetIx) -> RowIndex {
     // Tables have far fewer than four billion rows.
     RowIndex::try_from(ix.as_usize()).unwrap_or(RowIndex::MAX)
-}
-
-/// Bytes that compacting a queue's target frees, as predicted; all copies count in a queue of the
-/// whole cluster.
-pub(super) fn reclaimable_bytes(
-    snapshot: &Snapshot,
-    node: NodeIx,
-    candidate: &CandidateSummary,
-) -> u64 {
-    let files = match node {
-        NodeIx::CLUSTER => snapshot.target(candidate.ix).map_or(1, |it| it.file_count()),
-        _ => 1,
-    };
-    candidate.reclaimable_bytes().unwrap_or(0).saturating_mul(u64::from(files))
 }
 
 fn queue_view(

@@ -6,8 +6,15 @@
 //! for the starts at several moments.
 
 use super::{
-    Conditions, Placement, Plan, PlannedStart, QueueView, Rules, Selected,
-    candidate_summary::CandidateSummary, db_copies::CopyMap, queues::PublishedQueues, view_copies,
+    candidate_summary::CandidateSummary,
+    conditions::Conditions,
+    db_copies::CopyMap,
+    placement::Placement,
+    published::Plan,
+    queue_view::{PublishedQueues, QueueView},
+    rules::Rules,
+    selected::{Selected, view_copies},
+    start::PlannedStart,
 };
 use crate::{
     model::{facts::Facts, rent::Rent, score::RentNow},

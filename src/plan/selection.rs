@@ -6,8 +6,13 @@
 //! same scale. Operators' orders come before everything else, then the target that slots are reserved for.
 
 use super::{
-    DecisionCounts, Placement, PlannedStart, QueueView, RefusalReason, admission::Admission,
-    candidate_summary::CandidateSummary, decision_counts::RefusalReasons, start::StartEstimate,
+    admission::Admission,
+    candidate_summary::CandidateSummary,
+    decision_counts::{DecisionCounts, RefusalReasons},
+    placement::Placement,
+    queue_view::QueueView,
+    refusal::RefusalReason,
+    start::{PlannedStart, StartEstimate},
 };
 use crate::{
     model::{

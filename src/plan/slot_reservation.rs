@@ -19,10 +19,10 @@
 use super::{
     admission::Admission,
     candidate_summary::CompactionUnit,
-    db_copies::NodeCopies,
-    selection::{SelectionContext, SelectionQueue},
+    reservation::SlotReservation,
+    selection::{self, SelectionContext, SelectionQueue},
 };
-use crate::table::{NodeIx, TargetIx};
+use crate::table::TargetIx;
 use ordered_float::OrderedFloat;
 use std::{cmp::Reverse, time::Duration};
 use wall_clock::Moment;
@@ -40,31 +40,6 @@ const HOLD_DIVISOR: u64 = 8;
 /// Maximum duration of a reservation. From the age at which it is reached, reservations are a
 /// constant time apart.
 const MAX_HOLD: Duration = Duration::from_secs(6 * 3_600);
-
-/// Slots reserved for a target.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SlotReservation {
-    /// The target.
-    pub ix: TargetIx,
-    /// Whether the target is a view whose copies are all compacted at once.
-    pub all_copies: bool,
-    /// The node of the target's queue.
-    pub(super) node: NodeIx,
-    /// When the target was queued.
-    pub queued_since: Moment,
-    /// The start of the reservation.
-    pub active_from: Moment,
-    /// The end of the reservation, unless the target starts before.
-    pub active_until: Moment,
-    /// The channel the target counts for.
-    pub(super) channel_index: usize,
-    /// The nodes that hold the target's files.
-    pub(super) copies: Vec<NodeCopies>,
-    /// Total bytes of the target's files.
-    pub(super) total_bytes: u64,
-    /// Whether all slots are free and the target only waits because of a recent start or a rest.
-    pub(super) slots_free: bool,
-}
 
 /// The reservation of a plan, and the next time at which it changes through the clock alone.
 #[derive(Clone, Debug, Default)]
@@ -102,7 +77,7 @@ impl ReservationDecision {
                     continue;
                 }
                 let worth =
-                    Reverse(OrderedFloat(super::selection::start_score(queue, candidate, context)));
+                    Reverse(OrderedFloat(selection::start_score(queue, candidate, context)));
                 let rank = (ordered.is_none(), waits_since, worth, candidate.ix);
                 if first.as_ref().is_some_and(|(before, _)| *before <= rank) {
                     continue;

@@ -1,6 +1,12 @@
 //! Limits: running jobs by node, channel and cluster, and bytes spent of the hourly budget.
 
-use super::{Refusal, RefusalReason, Rules, SlotReservation, db_copies::NodeCopies, queue_bounds};
+use super::{
+    db_copies::NodeCopies,
+    queue_bounds,
+    refusal::{Refusal, RefusalReason},
+    reservation::SlotReservation,
+    rules::Rules,
+};
 use crate::{
     model::settings::limits::{BUDGET_PERIOD, Limits},
     table::NodeIx,

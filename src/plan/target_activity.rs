@@ -1,6 +1,6 @@
 //! Running jobs and remembered constraints by target, as the admission needs them.
 
-use super::{Conditions, Placement, slots::JobSlots};
+use super::{conditions::Conditions, placement::Placement, slots::JobSlots};
 use crate::{
     jobs::{Job, JobKind},
     model::{

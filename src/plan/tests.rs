@@ -10,16 +10,20 @@ mod world;
 use super::*;
 use crate::{
     model::{
+        channel::Channels,
         facts::{FactFlags, FactSource, Facts, Measurement, OptionalU64},
         score::MissReason,
         settings::limits::Headroom,
-        target::TargetState,
+        target::{TargetKind, TargetState},
+        window::Openings,
     },
-    table::{DbName, Draft},
+    table::{DbName, Draft, NodeIx, Snapshot, TargetIx, TargetRef},
     text::Label,
     text::pattern::NamePatterns,
 };
 use proptest::prelude::*;
+use std::{collections::BTreeMap, sync::Arc};
+use wall_clock::Moment;
 
 const MIB: u64 = 1 << 20;
 

@@ -1,10 +1,15 @@
 //! Disk space: what each volume has left for jobs, and what jobs reserve.
 
-use super::{Refusal, RefusalReason, Rules, db_copies::NodeCopies, queue_bounds};
+use super::{
+    db_copies::NodeCopies,
+    disk::{Disks, Volume, VolumeSpace},
+    queue_bounds,
+    refusal::{Refusal, RefusalReason},
+    rules::Rules,
+};
 use crate::{
     jobs::Jobs,
     model::rounding::to_bytes,
-    plan::disk::{Disks, Volume, VolumeSpace},
     table::{NodeIx, Snapshot},
 };
 use hashbrown::HashMap;

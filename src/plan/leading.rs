@@ -1,0 +1,77 @@
+//! Candidates that come before the queues: operators' orders, and views with an open round; and for which
+//! channel such a target counts.
+
+use super::{
+    candidate_summary::CandidateSummary,
+    conditions::Conditions,
+    placement::{self, Placement},
+    queue_view::QueueKey,
+};
+use crate::{
+    model::channel::{Channel, Channels},
+    table::{ChunkedTable, Snapshot, TargetIx, TargetRef},
+};
+
+/// A candidate that comes before a queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeadingCandidate {
+    /// The queue's node and channel.
+    pub(super) queue_key: QueueKey,
+    pub(super) summary: CandidateSummary,
+}
+
+/// Orders, oldest first; then views of which only some copies were compacted and that no channel
+/// takes any more: their rounds are completed.
+pub(super) fn leading_candidates(
+    snapshot: &Snapshot,
+    channels: &Channels,
+    conditions: &Conditions,
+    placements: &ChunkedTable<Placement>,
+) -> Vec<LeadingCandidate> {
+    let history = &conditions.constraints;
+    let mut orders: Vec<_> = history.orders.iter().map(|(ix, ordered)| (ordered.at, *ix)).collect();
+    orders.sort_unstable();
+    let waits = |ix: &TargetIx| {
+        placements.get(ix.as_usize()).is_some_and(|it| it.channel_index().is_some())
+    };
+    let rounds = history.partly_compacted_views.keys().copied();
+    let rounds = rounds.filter(|ix| !waits(ix) && !history.orders.contains_key(ix));
+    let all = orders.iter().map(|(_, ix)| *ix).chain(rounds);
+    let all = all.filter_map(|ix| snapshot.target(ix));
+    let placed = |target: TargetRef<'_>| {
+        let channel = find_start_channel(channels, conditions, placements, target)?;
+        Some(LeadingCandidate {
+            queue_key: (target.node_ix(), channel),
+            summary: CandidateSummary::of(target),
+        })
+    };
+    all.filter_map(placed).collect()
+}
+
+/// The channel a target counts for: the one that takes it; otherwise, for forced orders and open
+/// rounds, the first channel of its kind whose name patterns match.
+pub(super) fn find_start_channel(
+    channels: &Channels,
+    conditions: &Conditions,
+    placements: &ChunkedTable<Placement>,
+    target: TargetRef<'_>,
+) -> Option<usize> {
+    let (history, ix) = (&conditions.constraints, target.ix());
+    let taken = placements.get(ix.as_usize()).and_then(|placement| placement.channel_index());
+    let forced = || history.orders.get(&ix).is_some_and(|ordered| ordered.force);
+    taken.or_else(|| {
+        if !forced() && !history.partly_compacted_views.contains_key(&ix) {
+            return None;
+        }
+        forced_channel(channels, target)
+    })
+}
+
+/// The channel that a target counts for by force.
+pub(super) fn forced_channel(channels: &Channels, target: TargetRef<'_>) -> Option<usize> {
+    let takes = |channel: &Channel| {
+        channel.kind == target.kind()
+            && placement::accepts_names_and_state(channels, channel, target)
+    };
+    channels.list.iter().position(takes)
+}

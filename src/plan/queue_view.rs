@@ -1,0 +1,86 @@
+//! Queues as they are published.
+
+use super::{
+    candidate_summary::CandidateSummary, gates::WindowState, horizon::HorizonFactors,
+    placement::Placement,
+};
+use crate::{
+    model::{
+        channel::{Channel, Channels},
+        window::Openings,
+    },
+    table::{ChunkedTable, NodeIx, Snapshot, TargetIx},
+};
+use std::sync::Arc;
+use wall_clock::Moment;
+
+/// A queue's node, and its channel's index.
+pub(super) type QueueKey = (NodeIx, usize);
+
+/// One published queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueView {
+    /// The node, or the pseudo node for views and cleanups of the whole cluster.
+    pub node: NodeIx,
+    /// The channel's index in the configured order.
+    pub channel_index: usize,
+    /// Maximum number of queued targets.
+    pub capacity: usize,
+    /// Targets that the channel takes but that do not fit into the queue.
+    pub overflow: usize,
+    /// Largest and smallest priority in the queue; absent when the queue is empty.
+    pub priority_range: Option<(f64, f64)>,
+    /// When the oldest queued target was queued.
+    pub oldest_queued_at: Option<Moment>,
+    /// Bytes on disk that compacting every queued target would free, as far as sizes are known.
+    pub reclaimable_bytes: u64,
+    /// Running jobs whose target this channel takes, including jobs that others started.
+    pub active_jobs: usize,
+    /// A summary of each queued target, best first.
+    pub(super) summaries: Arc<[CandidateSummary]>,
+}
+
+impl QueueView {
+    /// Queued targets, best first.
+    pub fn queued(&self) -> impl ExactSizeIterator<Item = TargetIx> {
+        self.summaries.iter().map(|candidate| candidate.ix)
+    }
+}
+
+/// The published queues and the other inputs of a plan.
+#[derive(Debug)]
+pub(super) struct PublishedQueues {
+    pub(super) channels: Arc<Channels>,
+    pub(super) queues: Arc<[Arc<QueueView>]>,
+    pub(super) placements: ChunkedTable<Placement>,
+    /// Targets whose facts say that they are being compacted, with their queues.
+    pub(super) running_targets: Arc<[(QueueKey, TargetIx)]>,
+    pub(super) horizon_factors: Arc<HorizonFactors>,
+    /// When the windows of each channel open, in the channels' order.
+    pub(super) openings: Arc<[Openings]>,
+}
+
+impl PublishedQueues {
+    pub(super) fn window_states(&self, now: Moment) -> Arc<[WindowState]> {
+        let states = self.channels.list.iter().zip(self.openings.iter());
+        let state = |(channel, known): (&Channel, &Openings)| {
+            let anew = (!known.covers(now)).then(|| Openings::of(&channel.windows, now));
+            WindowState::of(anew.as_ref().unwrap_or(known), now)
+        };
+        states.map(state).collect()
+    }
+}
+
+/// Bytes that compacting a queue's target frees, as predicted; all copies count in a queue of the
+/// whole cluster.
+pub(super) fn reclaimable_bytes(
+    snapshot: &Snapshot,
+    node: NodeIx,
+    candidate: &CandidateSummary,
+) -> u64 {
+    let files = match node {
+        NodeIx::CLUSTER => snapshot.target(candidate.ix).map_or(1, |it| it.file_count()),
+        _ => 1,
+    };
+    candidate.reclaimable_bytes().unwrap_or(0).saturating_mul(u64::from(files))
+}
