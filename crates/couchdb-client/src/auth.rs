@@ -141,6 +141,14 @@ impl Auth {
         }
     }
 
+    /// Why the gate is closed, if it closed after `asked`.
+    fn closed_since(&self, asked: Instant) -> Option<Arc<str>> {
+        match &self.state.load().gate {
+            Gate::Closed(why, until) if *until >= asked + LOCKOUT => Some(Arc::clone(why)),
+            Gate::Closed(..) | Gate::Open | Gate::Unproved(_) => None,
+        }
+    }
+
     /// The login, once it is proved.
     pub(super) async fn login(self: &Arc<Self>) -> Result<Arc<ActiveLogin>, Error> {
         if !matches!(self.state.load().gate, Gate::Unproved(_)) {
@@ -347,9 +355,10 @@ impl Auth {
         password: SecretString,
     ) -> Option<SecretString> {
         let next = Arc::new(self.next_login(login, Some(&password)));
+        let asked = Instant::now();
         for server in self.servers(next.generation) {
             let Ok(_alone) = server.auth.proof.acquire().await else { return None };
-            match self.log_in(&server, &next).await {
+            match self.log_in(&server, &next, asked).await {
                 Ok(Ok(credential)) => {
                     server.auth.open(next.generation, credential);
                     self.set(next, Gate::Open);

@@ -4,7 +4,7 @@
 //! at a time, at growing intervals.
 
 use std::{
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::{sync::Semaphore, time::Instant};
@@ -19,16 +19,32 @@ const MAX_REST: Duration = Duration::from_secs(60);
 /// Counts the failures in a row of one server or node.
 #[derive(Debug)]
 pub(super) struct Breaker {
-    created: Instant,
-    failures: AtomicU32,
-    /// Milliseconds after `created` at which one request may go out.
-    until: AtomicU64,
+    state: Mutex<State>,
     /// How long a request sent as a probe holds the others back.
     probe_timeout: Duration,
-    /// Milliseconds after `created` of the last answer, one more, so that 0 means none.
-    alive_at: AtomicU64,
     /// Lets one check at a time find out whether the server hangs.
     pub(super) hang_check: Semaphore,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    failures: u32,
+    /// When one request may go out.
+    until: Option<Instant>,
+    /// When the last answer came.
+    alive_at: Option<Instant>,
+}
+
+impl State {
+    const fn is_tripped(&self) -> bool {
+        self.failures >= FAILURE_THRESHOLD
+    }
+
+    /// How long the next request has to wait.
+    fn retry_in(&self) -> Duration {
+        let until = self.until.filter(|_| self.is_tripped());
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
 }
 
 /// Why a request is held back.
@@ -38,62 +54,46 @@ pub(super) struct Resting {
     pub(super) retry_in: Duration,
 }
 
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
 impl Breaker {
     /// `timeout` is the longest a request takes to fail.
     pub(super) fn new(timeout: Duration) -> Self {
         Self {
-            created: Instant::now(),
-            failures: AtomicU32::new(0),
-            until: AtomicU64::new(0),
+            state: Mutex::default(),
             probe_timeout: timeout.saturating_add(Duration::from_secs(1)),
-            alive_at: AtomicU64::new(0),
             hang_check: Semaphore::new(1),
         }
     }
 
-    fn now(&self) -> u64 {
-        millis(self.created.elapsed())
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Admits a request if there are few failures, or as the one probe after a rest.
     pub(super) fn admit(&self) -> Result<(), Resting> {
-        let failures = self.failures.load(Ordering::Relaxed);
-        if failures < FAILURE_THRESHOLD {
-            return Ok(());
+        let mut state = self.state();
+        let retry_in = state.retry_in();
+        if !retry_in.is_zero() {
+            return Err(Resting { failures: state.failures, retry_in });
         }
-        let now = self.now();
-        let until = self.until.load(Ordering::Relaxed);
-        let next = now.saturating_add(millis(self.probe_timeout));
-        let free = now >= until
-            && self
-                .until
-                .compare_exchange(until, next, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
-        if free {
-            return Ok(());
+        if state.is_tripped() {
+            state.until = Some(Instant::now() + self.probe_timeout);
         }
-        let until = self.until.load(Ordering::Relaxed);
-        Err(Resting { failures, retry_in: Duration::from_millis(until.saturating_sub(now)) })
+        Ok(())
     }
 
     /// Whether requests are held back now. Does not use up the probe.
     pub(super) fn is_resting(&self) -> bool {
-        self.failures.load(Ordering::Relaxed) >= FAILURE_THRESHOLD
-            && self.now() < self.until.load(Ordering::Relaxed)
+        !self.state().retry_in().is_zero()
     }
 
     /// Whether the last request failed.
     pub(super) fn last_failed(&self) -> bool {
-        self.failures.load(Ordering::Relaxed) > 0
+        self.state().failures > 0
     }
 
     /// Whether no answer has come since requests were first held back.
     pub(super) fn is_tripped(&self) -> bool {
-        self.failures.load(Ordering::Relaxed) >= FAILURE_THRESHOLD
+        self.state().is_tripped()
     }
 
     /// Records a request that got no answer.
@@ -109,36 +109,30 @@ impl Breaker {
 
     /// Counts one failure, as at least this many in a row, and rests once there are enough.
     fn count_failure(&self, at_least: u32) {
-        let counted = |failures: u32| failures.saturating_add(1).max(at_least);
-        let before = self
-            .failures
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |failures| Some(counted(failures)));
-        let failures = counted(before.unwrap_or_else(|failures| failures));
-        if failures < FAILURE_THRESHOLD {
-            return;
+        let mut state = self.state();
+        state.failures = state.failures.saturating_add(1).max(at_least);
+        if state.is_tripped() {
+            let doubled = 1_u32 << state.failures.saturating_sub(FAILURE_THRESHOLD).min(8);
+            let rest = MIN_REST.saturating_mul(doubled).min(MAX_REST);
+            state.until = Some(Instant::now() + rest);
         }
-        let doubled = 1_u32 << failures.saturating_sub(FAILURE_THRESHOLD).min(8);
-        let rest = MIN_REST.saturating_mul(doubled).min(MAX_REST);
-        self.until.store(self.now().saturating_add(millis(rest)), Ordering::Relaxed);
     }
 
     /// When the last answer came, if one ever did.
     pub(super) fn last_alive(&self) -> Option<Instant> {
-        let after = self.alive_at.load(Ordering::Relaxed).checked_sub(1)?;
-        Some(self.created + Duration::from_millis(after))
+        self.state().alive_at
     }
 
     /// Records a sign of life, which does not mean that requests succeed.
     pub(super) fn record_alive(&self) {
-        self.alive_at.store(self.now().saturating_add(1), Ordering::Relaxed);
+        self.state().alive_at = Some(Instant::now());
     }
 
     /// Records an answer.
     pub(super) fn record_success(&self) {
-        self.record_alive();
-        if self.failures.load(Ordering::Relaxed) != 0 {
-            self.failures.store(0, Ordering::Relaxed);
-        }
+        let mut state = self.state();
+        state.alive_at = Some(Instant::now());
+        state.failures = 0;
     }
 }
 

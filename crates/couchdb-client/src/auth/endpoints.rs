@@ -33,7 +33,11 @@ impl Auth {
         server: &Arc<Server>,
         login: &ActiveLogin,
     ) -> Result<Result<(), Arc<str>>, Error> {
+        let asked = Instant::now();
         let _alone = server.auth.proof.acquire().await.map_err(|_| Error::Stopped)?;
+        if let Some(why) = server.auth.refusal(login.generation) {
+            return Ok(Err(why));
+        }
         let accepted = server.auth.accepted(login.generation);
         if let Some(credential @ Credential::Cookie(_)) = accepted {
             let direct = Destination::direct(Arc::clone(server));
@@ -42,7 +46,7 @@ impl Auth {
                 return Ok(Ok(()));
             }
         }
-        match self.log_in(server, login).await? {
+        match self.log_in(server, login, asked).await? {
             Ok(credential) => {
                 server.auth.open(login.generation, credential);
                 Ok(Ok(()))
@@ -84,7 +88,11 @@ impl Auth {
             drop(alone);
             return self.prove_changed(login).await;
         }
-        match self.log_in(server, login).await.inspect_err(|why| auth.login_failed(why.clone()))? {
+        match self
+            .log_in(server, login, asked)
+            .await
+            .inspect_err(|why| auth.login_failed(why.clone()))?
+        {
             Ok(credential) => {
                 auth.open(login.generation, credential);
                 Ok(())
@@ -273,14 +281,18 @@ impl Auth {
     }
 
     /// Logs in: by a session if the server has them and recognises its own, else by name and
-    /// password. `Ok(Err(_))` holds the server's words if it refuses the login. The caller holds
-    /// the server's proof.
+    /// password. `Ok(Err(_))` holds the server's words if it refuses the login. Sends nothing if the
+    /// gate has closed since `asked`. The caller holds the server's proof.
     pub(super) async fn log_in(
         &self,
         server: &Arc<Server>,
         login: &ActiveLogin,
+        asked: Instant,
     ) -> Result<LoggedIn, Error> {
         server.auth.wait_for_login_turn(server.address.as_str()).await;
+        if let Some(why) = self.closed_since(asked) {
+            return Err(Error::LoginClosed { why });
+        }
         match self.log_in_now(server, login).await {
             Ok(known) => Ok(known),
             Err(error) => Err(self.sender.explain_error(server, error).await),

@@ -8,6 +8,7 @@ use crate::{
 };
 use couchdb_names::{NameList, ShardName, check_db_name_length};
 use futures::future::join_all;
+use serde::de::DeserializeOwned;
 use std::time::Duration;
 
 /// Design documents asked for at once; halved where a page is too large.
@@ -175,23 +176,36 @@ impl Client {
         let asked = limit.saturating_add(1);
         let after = from.and_then(|from| from.after.as_deref());
         let route = Route::ShardMap { node: None, from: after, limit: asked };
-        let behind = |page: &wire::MapRows| {
-            check_db_names(page.rows.iter().filter_map(|row| row.id.as_deref()))?;
-            let weight =
-                |row: &wire::MapRow| row.doc.as_ref().map_or(0, wire::DbsDoc::estimated_memory);
-            let page = Page {
-                keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
-                full: page.rows.len() >= asked,
-                weight: page.rows.iter().map(weight).sum(),
-                total: page.total_rows,
-            };
-            Paging::after_page(from, &page, MAP_LIMITS)
-        };
-        let page: wire::MapRows =
-            self.get_checked(route, ServerChoice::Any, |page| behind(page).map(drop)).await?;
-        let next = behind(&page).unwrap_or_default();
+        let (page, next) = self
+            .page(route, from, MAP_LIMITS, |page: &wire::MapRows| {
+                check_db_names(page.rows.iter().filter_map(|row| row.id.as_deref()))?;
+                let weight =
+                    |row: &wire::MapRow| row.doc.as_ref().map_or(0, wire::DbsDoc::estimated_memory);
+                Ok(Page {
+                    keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
+                    full: page.rows.len() >= asked,
+                    weight: page.rows.iter().map(weight).sum(),
+                    total: page.total_rows,
+                })
+            })
+            .await?;
         let docs = page.rows.into_iter().filter(|row| row.id.as_deref() != after);
         Ok(MapPage { docs: docs.filter_map(|row| row.doc).collect(), next })
+    }
+
+    /// One page of a list that goes on after `from`, and the position of the next.
+    async fn page<T: DeserializeOwned + Send + 'static>(
+        &self,
+        route: Route<'_>,
+        from: Option<&Paging>,
+        limits: PageLimits,
+        describe: impl Fn(&T) -> Result<Page<'_>, String>,
+    ) -> Result<(T, Option<Paging>), Error> {
+        let next = |page: &T| Paging::after_page(from, &describe(page)?, limits);
+        let page: T =
+            self.get_checked(route, ServerChoice::Any, |page| next(page).map(drop)).await?;
+        let next = next(&page).unwrap_or_default();
+        Ok((page, next))
     }
 
     /// One database's document in the shard map of `node`, or of whichever server answers, if it has one.
@@ -259,16 +273,14 @@ impl Client {
         let asked = limit.saturating_add(1);
         let after = from.and_then(|from| from.after.as_deref());
         let route = Route::AllDbs { from: after, limit: asked };
-        let behind = |names: &NameList| {
-            check_db_names(names.iter())?;
-            let weight = names.iter().map(size_of_text).sum();
-            let full = names.len() >= asked;
-            let page = Page { keys: names.iter().collect(), full, weight, total: None };
-            Paging::after_page(from, &page, NAME_LIMITS)
-        };
-        let page: NameList =
-            self.get_checked(route, ServerChoice::Any, |page| behind(page).map(drop)).await?;
-        let next = behind(&page).unwrap_or_default();
+        let (page, next) = self
+            .page(route, from, NAME_LIMITS, |names: &NameList| {
+                check_db_names(names.iter())?;
+                let weight = names.iter().map(size_of_text).sum();
+                let full = names.len() >= asked;
+                Ok(Page { keys: names.iter().collect(), full, weight, total: None })
+            })
+            .await?;
         let names = page.iter().filter(|name| Some(*name) != after).map(ToOwned::to_owned);
         Ok((names.collect(), next))
     }
@@ -310,26 +322,22 @@ impl Client {
             let asked = limit.saturating_add(1);
             let after = from.as_ref().and_then(|from| from.after.as_deref());
             let route = Route::DesignDocs { db, from: after, limit: asked };
-            let behind = |page: &wire::DesignRows| {
-                let page = Page {
+            let page = self.page(route, from.as_ref(), DESIGN_LIMITS, |page: &wire::DesignRows| {
+                Ok(Page {
                     keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
                     full: page.rows.len() >= asked,
                     weight: page.rows.iter().map(wire::DesignRow::estimated_memory).sum(),
                     total: page.total_rows,
-                };
-                Paging::after_page(from.as_ref(), &page, DESIGN_LIMITS)
+                })
+            });
+            let (page, next) = match page.await {
+                Ok(page) => page,
+                Err(error) if error.kind() == ErrorKind::TooLarge && limit > 1 => {
+                    limit /= 2;
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
-            let whole = |page: &wire::DesignRows| behind(page).map(drop);
-            let page: wire::DesignRows =
-                match self.get_checked(route, ServerChoice::Any, whole).await {
-                    Ok(page) => page,
-                    Err(error) if error.kind() == ErrorKind::TooLarge && limit > 1 => {
-                        limit /= 2;
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                };
-            let next = behind(&page).unwrap_or_default();
             let fresh =
                 page.rows.iter().filter(|row| row.id.is_none() || row.id.as_deref() != after);
             docs.extend(fresh.filter_map(wire::DesignRow::doc));

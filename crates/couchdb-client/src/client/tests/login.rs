@@ -312,3 +312,24 @@ async fn a_login_whose_requests_give_up_is_sent_once() {
     sleep(Duration::from_secs(60)).await;
     assert_eq!(paths(&mut seen), ["a POST /_session"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn servers_that_refuse_a_password_at_the_same_time_get_it_once_each() {
+    let (mut cluster, mut seen) = Cluster::new(|_| None);
+    cluster.delay = Duration::from_millis(400);
+    let client = connect(&cluster, settings(&[A, B]));
+    for node in ["couchdb@a", "couchdb@b"] {
+        assert_eq!(sixteen(&client, node).await, vec![Ok(Some(4096)); 16]);
+    }
+    sleep(Duration::from_secs(20)).await;
+    drain(&mut seen);
+    cluster.passwords.send_replace(["other"; 3]);
+    let both = tokio::join!(sixteen(&client, "couchdb@a"), sixteen(&client, "couchdb@b"));
+    assert_eq!(both, (vec![Err(ErrorKind::Login); 16], vec![Err(ErrorKind::Login); 16]));
+    sleep(Duration::from_secs(60)).await;
+    let log = drain(&mut seen);
+    for host in ["a", "b"] {
+        let there: Vec<_> = log.iter().filter(|seen| seen.host == host).cloned().collect();
+        assert!(with(&there, "right") <= 1, "{host}: {there:?}");
+    }
+}
