@@ -145,11 +145,9 @@ impl JobStateHandle {
         intent: Intent,
         ordered: Option<CompactionOrder>,
     ) -> Result<u64, NotStarted> {
-        let (answer, answered) = oneshot::channel();
-        let command =
-            JobStateCommand::AcceptStart(Box::new(StartCommand { intent, ordered }), answer);
-        self.commands.send(command).await.map_err(|_| NotStarted::Stopping)?;
-        let (taken, kept) = answered.await.map_err(|_| NotStarted::Stopping)??;
+        let start = Box::new(StartCommand { intent, ordered });
+        let answer = self.ask(|answer| JobStateCommand::AcceptStart(start, answer)).await;
+        let (taken, kept) = answer.ok_or(NotStarted::Stopping)??;
         kept.await.map_err(|_| NotStarted::Stopping)?.map_err(NotStarted::NotStored)?;
         Ok(taken)
     }
@@ -174,9 +172,8 @@ impl JobStateHandle {
     ) -> Result<Suspension, NotPersisted> {
         let before = self.constraints.borrow().suspensions.0.get(&scope).cloned();
         let suspension = Suspension::after_order(before.as_ref(), self.clock.now(), by, why);
-        let (answer, kept) = oneshot::channel();
-        self.send_and_wait(JobStateCommand::Suspend(scope, suspension.clone(), answer), kept)
-            .await?;
+        let stored = suspension.clone();
+        self.store(|answer| JobStateCommand::Suspend(scope, stored, answer)).await?;
         Ok(suspension)
     }
 
@@ -189,17 +186,26 @@ impl JobStateHandle {
         scope: SuspensionScope,
         by: Option<String>,
     ) -> Result<(), NotPersisted> {
-        let (answer, kept) = oneshot::channel();
-        self.send_and_wait(JobStateCommand::Resume(scope, by, answer), kept).await
+        self.store(|answer| JobStateCommand::Resume(scope, by, answer)).await
     }
 
-    async fn send_and_wait(
+    /// Sends a command and waits for its answer; `None` if the task ends.
+    async fn ask<T>(
         &self,
-        command: JobStateCommand,
-        kept: oneshot::Receiver<StoreResult>,
+        command: impl FnOnce(oneshot::Sender<T>) -> JobStateCommand,
+    ) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        self.commands.send(command(answer)).await.ok()?;
+        answered.await.ok()
+    }
+
+    /// Sends a command and waits until it is stored.
+    async fn store(
+        &self,
+        command: impl FnOnce(oneshot::Sender<StoreResult>) -> JobStateCommand,
     ) -> Result<(), NotPersisted> {
-        self.commands.send(command).await.map_err(|_| NotPersisted::Stopping)?;
-        kept.await.map_err(|_| NotPersisted::Stopping)?.map_err(NotPersisted::Store)
+        let stored = self.ask(command).await.ok_or(NotPersisted::Stopping)?;
+        stored.map_err(NotPersisted::Store)
     }
 
     /// Orders the compaction of a target ahead of all others, until it starts or the order expires.
@@ -212,10 +218,7 @@ impl JobStateHandle {
         target: TargetId,
         ordered: CompactionOrder,
     ) -> Result<(), NotPersisted> {
-        let (answer, kept) = oneshot::channel();
-        let command = JobStateCommand::Order(target, ordered, answer);
-        self.commands.send(command).await.map_err(|_| NotPersisted::Stopping)?;
-        kept.await.map_err(|_| NotPersisted::Stopping)?.map_err(NotPersisted::Store)
+        self.store(|answer| JobStateCommand::Order(target, ordered, answer)).await
     }
 
     /// Clears failures and futility of one target, or of all; returns the number of targets.
@@ -223,10 +226,8 @@ impl JobStateHandle {
     /// # Errors
     /// As [`Self::suspend`].
     pub async fn release(&self, which: Option<TargetId>) -> Result<usize, NotPersisted> {
-        let (answer, answered) = oneshot::channel();
-        let command = JobStateCommand::Release(which, answer);
-        self.commands.send(command).await.map_err(|_| NotPersisted::Stopping)?;
-        let (count, kept) = answered.await.map_err(|_| NotPersisted::Stopping)?;
+        let answer = self.ask(|answer| JobStateCommand::Release(which, answer)).await;
+        let (count, kept) = answer.ok_or(NotPersisted::Stopping)?;
         kept.await.map_err(|_| NotPersisted::Stopping)?.map_err(NotPersisted::Store)?;
         Ok(count)
     }
@@ -251,7 +252,7 @@ pub(crate) struct JobStateTask {
 enum JobStateEvent {
     Stop,
     Command(JobStateCommand),
-    WriteFinished(pending_writes::BatchResult),
+    WriteFinished { cancelled_starts: Vec<IntentKey> },
     TasksPolled,
     FactsChanged,
     SettingsChanged,
@@ -325,7 +326,7 @@ impl JobStateTask {
             let event = tokio::select! {
                 biased;
                 () = stop.cancelled() => JobStateEvent::Stop,
-                written = self.pending_writes.next_result(|| clock.now()) => JobStateEvent::WriteFinished(written),
+                cancelled_starts = self.pending_writes.next_result(|| clock.now()) => JobStateEvent::WriteFinished { cancelled_starts },
                 Some(command) = self.commands.recv() => JobStateEvent::Command(command),
                 news = self.scanner.running.changed() => {
                     if news.is_ok() { JobStateEvent::TasksPolled } else { JobStateEvent::Stop }
@@ -371,9 +372,9 @@ impl JobStateTask {
                 self.apply_effects(self.state.pending_reads(&tables));
                 self.pending_writes.push(self.state.expire_orders(now));
             }
-            JobStateEvent::WriteFinished(written) => {
+            JobStateEvent::WriteFinished { cancelled_starts } => {
                 let why = "it could not be stored, or its sender is gone";
-                for key in written.cancelled_starts {
+                for key in cancelled_starts {
                     let sent = RequestResult::NotSent(why.to_owned());
                     let follows =
                         self.state.apply_request_result(&key, sent, &tables, &settings, now);
@@ -408,8 +409,7 @@ impl JobStateTask {
                     allowed.and_then(|()| Ok(self.state.accept_start(intent, tables, now)?));
                 let taken = taken.map(|changes| {
                     let (kept, waits) = oneshot::channel();
-                    self.pending_writes.push(changes);
-                    self.pending_writes.add_waiter(Some(key), kept);
+                    self.pending_writes.push_awaited(changes, Some(key), kept);
                     (self.state.starts_accepted(), waits)
                 });
                 // If the sender is gone, the pending write finds no receiver and withdraws the
@@ -422,25 +422,21 @@ impl JobStateTask {
             }
             JobStateCommand::Suspend(scope, suspension, answer) => {
                 let change = self.state.suspend(scope, suspension);
-                self.pending_writes.push([change]);
-                self.pending_writes.add_waiter(None, answer);
+                self.pending_writes.push_awaited([change], None, answer);
             }
             JobStateCommand::Resume(scope, by, answer) => {
                 let change = self.state.resume(scope, by);
-                self.pending_writes.push([change]);
-                self.pending_writes.add_waiter(None, answer);
+                self.pending_writes.push_awaited([change], None, answer);
             }
             JobStateCommand::Order(target, ordered, answer) => {
                 let change = self.state.set_order(target, Some(ordered));
-                self.pending_writes.push(change);
-                self.pending_writes.add_waiter(None, answer);
+                self.pending_writes.push_awaited(change, None, answer);
             }
             JobStateCommand::Release(which, answer) => {
                 let changes = self.state.release(which.as_ref());
                 let (kept, waits) = oneshot::channel();
                 let count = changes.len();
-                self.pending_writes.push(changes);
-                self.pending_writes.add_waiter(None, kept);
+                self.pending_writes.push_awaited(changes, None, kept);
                 // The release takes effect even if nobody waits for the number.
                 let _gone = answer.send((count, waits));
             }

@@ -30,15 +30,6 @@ struct Waiter {
     answer: oneshot::Sender<StoreResult>,
 }
 
-/// Result of writing a batch.
-#[derive(Debug, Default)]
-pub(super) struct BatchResult {
-    /// Starts cancelled because they could not be stored.
-    pub(super) cancelled_starts: Vec<IntentKey>,
-    /// Starts that are stored.
-    pub(super) stored_starts: Vec<IntentKey>,
-}
-
 /// Writes changes in order.
 pub(super) struct PendingWrites {
     keeper: Arc<dyn StateStore>,
@@ -78,17 +69,20 @@ impl PendingWrites {
         self.next.changes.extend(changes);
     }
 
-    /// Answers when everything pushed so far is stored, or could not be.
-    pub(super) fn add_waiter(
+    /// Answers when these changes are stored, or could not be.
+    pub(super) fn push_awaited(
         &mut self,
+        changes: impl IntoIterator<Item = StateChange>,
         start: Option<IntentKey>,
         answer: oneshot::Sender<StoreResult>,
     ) {
+        self.push(changes);
         self.next.waiters.push(Waiter { start, answer });
     }
 
-    /// The result of the next batch; waits forever if there is nothing to write. Cancel-safe.
-    pub(super) async fn next_result(&mut self, now: impl Fn() -> Moment) -> BatchResult {
+    /// Writes the next batch; waits forever if there is nothing to write. Returns the starts that are
+    /// cancelled, because they could not be stored or nobody is left to send the request. Cancel-safe.
+    pub(super) async fn next_result(&mut self, now: impl Fn() -> Moment) -> Vec<IntentKey> {
         if self.writing.is_none() {
             if self.next.changes.is_empty() && self.next.waiters.is_empty() {
                 return std::future::pending().await;
@@ -100,9 +94,9 @@ impl PendingWrites {
             let writes = self.keeper.store(batch.changes.clone());
             self.writing = Some((batch, writes));
         }
-        let Some((_, writes)) = &mut self.writing else { return BatchResult::default() };
+        let Some((_, writes)) = &mut self.writing else { return Vec::new() };
         let result = writes.await;
-        let Some((batch, _)) = self.writing.take() else { return BatchResult::default() };
+        let Some((batch, _)) = self.writing.take() else { return Vec::new() };
         match result {
             Ok(()) => {
                 if self.failure.take().is_some() {
@@ -119,16 +113,16 @@ impl PendingWrites {
         batch: PendingBatch,
         trouble: &StoreError,
         now: Moment,
-    ) -> BatchResult {
+    ) -> Vec<IntentKey> {
         if self.failure.is_none() {
             tracing::error!(why = %trouble, "the journal cannot be written: nothing is started until it can");
         }
         let since = self.failure.as_ref().map_or(now, |(since, _)| *since);
         self.failure = Some((since, trouble.to_string()));
         self.retry_at = Instant::now() + RETRY_DELAY;
-        let mut written = BatchResult::default();
+        let mut cancelled = Vec::new();
         for waiter in batch.waiters {
-            written.cancelled_starts.extend(waiter.start);
+            cancelled.extend(waiter.start);
             // The waiting caller may be gone.
             let _gone = waiter.answer.send(Err(trouble.clone()));
         }
@@ -138,7 +132,7 @@ impl PendingWrites {
             .into_iter()
             .map(|change| {
                 if let StateChange::StartIntended(intent) = &change
-                    && written.cancelled_starts.contains(&intent.key())
+                    && cancelled.contains(&intent.key())
                 {
                     return StateChange::StartWithdrawn(intent.key());
                 }
@@ -147,21 +141,14 @@ impl PendingWrites {
             .collect();
         changes.append(&mut self.next.changes);
         self.next.changes = changes;
-        written
+        cancelled
     }
 }
 
 impl PendingBatch {
-    fn confirm(self) -> BatchResult {
-        let mut written = BatchResult::default();
-        for waiter in self.waiters {
-            match (waiter.start, waiter.answer.send(Ok(()))) {
-                (Some(start), Ok(())) => written.stored_starts.push(start),
-                // Nobody is left to send the request.
-                (Some(start), Err(_)) => written.cancelled_starts.push(start),
-                (None, _) => {}
-            }
-        }
-        written
+    /// Answers that it is stored; returns the starts whose callers are gone.
+    fn confirm(self) -> Vec<IntentKey> {
+        let is_gone = |waiter: Waiter| waiter.answer.send(Ok(())).is_err().then_some(waiter.start);
+        self.waiters.into_iter().filter_map(is_gone).flatten().collect()
     }
 }

@@ -4,8 +4,8 @@
 use super::{
     batch::{PendingEvents, PendingNames},
     fallback_events::{FallbackEvents, FallbackOutput},
-    feed_step::{FeedEvent, FeedState, FeedStep},
-    status::{FeedClientStatus, FeedStatus},
+    feed_step::{FeedEvent, FeedStep},
+    status::{FeedClientStatus, FeedState},
 };
 use crate::{
     model::settings::work::Follow,
@@ -244,7 +244,7 @@ impl ChangeCollector {
     pub(super) fn status(&self, now: Instant) -> FeedClientStatus {
         let feeds = [(UPDATES, &self.updates), (DBS, &self.map)];
         FeedClientStatus {
-            feeds: feeds.map(|(name, feed)| (name, FeedStatus::from(&feed.state))).into(),
+            feeds: feeds.map(|(name, feed)| (name, feed.state.clone())).into(),
             followed_since: self.followed_since(now),
             events: DbChange::ALL
                 .map(|change| (change, self.counts.get(&change).copied().unwrap_or_default()))

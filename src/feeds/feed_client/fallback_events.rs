@@ -6,10 +6,7 @@
 //! whole sweep may have happened earlier; they are reported unless the feed already named them. No
 //! change is lost, but some may be reported twice around such a transition.
 
-use super::{
-    batch::PendingEvents,
-    feed_step::{FeedEvent, FeedState},
-};
+use super::{batch::PendingEvents, feed_step::FeedEvent, status::FeedState};
 use crate::{scan::DbEventBatch, table::PublishedDbState};
 use hashbrown::HashSet;
 use wall_clock::Moment;

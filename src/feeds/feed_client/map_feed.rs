@@ -8,7 +8,8 @@
 use super::{
     backoff::FeedBackoff,
     change_feeds::{ChangeFeeds, FeedFailure},
-    feed_step::{FeedState, FeedStep},
+    feed_step::FeedStep,
+    status::FeedState,
 };
 use crate::{sources::couchdb::describe, table::Snapshot};
 use couchdb_client::{Error, wire::MapChanges};
@@ -44,17 +45,14 @@ enum MapStep {
 struct MapFeed {
     step: MapStep,
     backoff: FeedBackoff,
-    node: Option<Box<str>>,
     /// The node's sequence to continue from.
     seq: Option<u64>,
-    followed_since: Option<Moment>,
     /// Since when it has worked without failure.
     healthy_since: Option<Instant>,
     /// Successive failures of this node.
     consecutive_failures: u32,
-    rewinds: u64,
-    failures: u64,
-    problem: Option<String>,
+    /// What is reported, but for [`FeedState::connected`] and [`FeedState::seq`].
+    report: FeedState,
 }
 
 impl MapFeed {
@@ -62,30 +60,27 @@ impl MapFeed {
         Self {
             step: MapStep::Begin,
             backoff: FeedBackoff::new(),
-            node: None,
             seq: None,
-            followed_since: None,
             healthy_since: None,
             consecutive_failures: 0,
-            rewinds: 0,
-            failures: 0,
-            problem: None,
+            report: FeedState::default(),
         }
     }
 
     /// The node to query: the same as before while it is available and answers.
     fn choose_node(&mut self, nodes: &[Box<str>]) -> Option<Box<str>> {
-        let before = self.node.as_ref().and_then(|node| nodes.iter().position(|it| it == node));
+        let before =
+            self.report.node.as_ref().and_then(|node| nodes.iter().position(|it| it == node));
         let at = match before {
             Some(at) if self.consecutive_failures < MAX_FAILURES_PER_NODE => at,
             Some(at) => (at + 1) % nodes.len().max(1),
             None => 0,
         };
         let chosen = nodes.get(at).cloned();
-        if chosen != self.node {
+        if chosen != self.report.node {
             self.reset();
             self.consecutive_failures = 0;
-            self.node.clone_from(&chosen);
+            self.report.node.clone_from(&chosen);
         }
         chosen
     }
@@ -97,7 +92,7 @@ impl MapFeed {
     /// Starts at the node's current sequence.
     fn start_at(&mut self, seq: u64, now: Moment) {
         self.seq = Some(seq);
-        self.followed_since = Some(now.plus(Duration::from_secs(1)));
+        self.report.followed_since = Some(now.plus(Duration::from_secs(1)));
         self.healthy_since = Some(Instant::now());
         self.step = MapStep::Wait(seq);
     }
@@ -107,7 +102,7 @@ impl MapFeed {
         let last = answer.last_seq.unwrap_or(since);
         if last < since || answer.results.iter().any(|row| row.seq.is_some_and(|seq| seq <= since))
         {
-            self.rewinds += 1;
+            self.report.rewinds += 1;
             self.reset();
             self.record_failure(
                 FeedFailure::Malformed,
@@ -118,7 +113,7 @@ impl MapFeed {
         self.healthy_since.get_or_insert_with(Instant::now);
         self.seq = Some(last);
         self.consecutive_failures = 0;
-        self.problem = None;
+        self.report.problem = None;
         self.step = MapStep::Pause(MIN_REQUEST_INTERVAL);
         let mut named: Vec<Box<str>> = Vec::new();
         for db in answer.results.into_iter().filter_map(|row| row.id) {
@@ -131,29 +126,24 @@ impl MapFeed {
 
     fn reset(&mut self) {
         self.seq = None;
-        self.followed_since = None;
+        self.report.followed_since = None;
     }
 
     fn record_failure(&mut self, failed: FeedFailure, why: String) {
-        self.failures += 1;
+        self.report.failures += 1;
         self.consecutive_failures += 1;
         if matches!(failed, FeedFailure::Absent | FeedFailure::BadSequence) {
             self.reset();
         }
-        self.problem = Some(why);
+        self.report.problem = Some(why);
         self.step = MapStep::Pause(self.backoff.next_pause(failed, self.healthy_since.take()));
     }
 
     fn state(&self) -> FeedState {
         FeedState {
             connected: self.healthy_since.is_some() && self.seq.is_some(),
-            followed_since: self.followed_since,
             seq: self.seq.map(|seq| seq.to_string()),
-            node: self.node.clone(),
-            rewinds: self.rewinds,
-            failures: self.failures,
-            problem: self.problem.clone(),
-            ..FeedState::default()
+            ..self.report.clone()
         }
     }
 }
@@ -201,7 +191,7 @@ fn reachable_nodes(snapshot: &Snapshot) -> Vec<Box<str>> {
 }
 
 fn handle_error(state: &mut MapFeed, error: &Error) {
-    tracing::debug!(%error, node = state.node.as_deref(), "_dbs/_changes failed");
+    tracing::debug!(%error, node = state.report.node.as_deref(), "_dbs/_changes failed");
     state.record_failure(FeedFailure::from_error(error), describe(error));
 }
 
@@ -246,7 +236,7 @@ mod tests {
             map.choose_node(&all(&["a"]));
             map.start_at(7, Moment::from_unix(100));
             assert!(map.apply_answer(7, answer).is_empty());
-            assert_eq!((map.rewinds, map.state().followed_since), (1, None));
+            assert_eq!((map.report.rewinds, map.state().followed_since), (1, None));
             map.end_pause();
             assert_eq!(map.step, MapStep::Begin);
         }
@@ -265,7 +255,7 @@ mod tests {
         map.record_failure(FeedFailure::Broken, "gone".into());
         assert_eq!(map.choose_node(&nodes).as_deref(), Some("b"));
         map.end_pause();
-        assert_eq!((map.step.clone(), map.followed_since), (MapStep::Begin, None));
+        assert_eq!((map.step.clone(), map.report.followed_since), (MapStep::Begin, None));
         assert_eq!(map.choose_node(&all(&["a"])).as_deref(), Some("a"), "b is no longer a member");
         assert_eq!(map.choose_node(&[]), None);
     }

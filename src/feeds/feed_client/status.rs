@@ -1,6 +1,5 @@
 //! Status of the feed client.
 
-use super::feed_step::FeedState;
 use couchdb_client::wire::DbChange;
 use std::collections::BTreeMap;
 use wall_clock::Moment;
@@ -9,7 +8,7 @@ use wall_clock::Moment;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FeedClientStatus {
     /// The feeds, by CouchDB's names; empty if feeds are disabled.
-    pub feeds: BTreeMap<&'static str, FeedStatus>,
+    pub feeds: BTreeMap<&'static str, FeedState>,
     /// Since when no change of a database was missed; `None` while changes may be missed.
     pub followed_since: Option<Moment>,
     /// Number of received events, by type.
@@ -20,38 +19,30 @@ pub struct FeedClientStatus {
     pub last_event_at: Option<Moment>,
 }
 
-/// Status of one feed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FeedStatus {
+/// State of a feed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FeedState {
     /// Whether the feed is open and up to date.
     pub connected: bool,
-    /// Since when the feed missed nothing.
+    /// Since when no change was missed. Kept while the feed is connected or may still be resumed.
     pub followed_since: Option<Moment>,
+    /// How often the feed was started from now, instead of at the position of this process or an
+    /// earlier one.
+    pub starts_from_now: u64,
     /// Whether the cluster does not have the feed.
     pub absent: bool,
+    /// Whether the login may not read the feed.
+    pub refused: bool,
     /// The sequence to continue from.
     pub seq: Option<String>,
-    /// The node that is queried, for a node's feed.
-    pub node: Option<String>,
+    /// When the database behind the feed was created, according to CouchDB.
+    pub created_at: Option<String>,
+    /// The node that is queried.
+    pub node: Option<Box<str>>,
     /// How often the feed went back in time.
     pub rewinds: u64,
     /// How often the feed broke off or could not be opened.
     pub failures: u64,
     /// The current problem with the feed.
     pub problem: Option<String>,
-}
-
-impl From<&FeedState> for FeedStatus {
-    fn from(state: &FeedState) -> Self {
-        Self {
-            connected: state.connected,
-            followed_since: state.followed_since,
-            absent: state.absent,
-            seq: state.seq.clone(),
-            node: state.node.as_deref().map(ToOwned::to_owned),
-            rewinds: state.rewinds,
-            failures: state.failures,
-            problem: state.problem.clone(),
-        }
-    }
 }

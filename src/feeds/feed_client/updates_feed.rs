@@ -6,8 +6,9 @@
 use super::{
     backoff::FeedBackoff,
     change_feeds::{ChangeFeeds, FeedFailure, UpdateLines},
-    feed_step::{FeedEvent, FeedState, FeedStep},
+    feed_step::{FeedEvent, FeedStep},
     resume::{known_to_differ, resume_seq},
+    status::FeedState,
 };
 use crate::{sources::couchdb::describe, store::journal::FeedPosition};
 use couchdb_client::{Error, wire::UpdateLine};
@@ -88,28 +89,20 @@ struct UpdatesFeed {
     backoff: FeedBackoff,
     /// The sequence to continue from, and its leading number.
     position: Option<(String, Option<u64>)>,
-    /// When the database behind the feed was created.
-    created_at: Option<String>,
     /// Hashes of the latest rows' sequences, which are long: a repeated row is neither a new
     /// event nor a rewind.
     recent: LruCache<u64, ()>,
     hasher: RandomState,
     /// The number up to which changes happened before this process; `None` once reached.
     missed_until: Option<u64>,
-    /// Since when no change was missed.
-    followed_since: Option<Moment>,
     /// When the feed was opened.
     opened_at: Option<Instant>,
     /// Whether no missed rows are still to come.
     caught_up: bool,
     /// Number of failures since the last event.
     failures_at_position: u32,
-    starts_from_now: u64,
-    rewinds: u64,
-    failures: u64,
-    absent: bool,
-    refused: bool,
-    problem: Option<String>,
+    /// What is reported, but for [`FeedState::connected`] and [`FeedState::seq`].
+    report: FeedState,
 }
 
 /// The leading number of a clustered sequence, which grows with every row.
@@ -123,20 +116,13 @@ impl UpdatesFeed {
             step: UpdatesStep::Begin,
             backoff: FeedBackoff::new(),
             position: None,
-            created_at: None,
             recent: LruCache::new(RECENT_ROWS),
             hasher: RandomState::new(),
             missed_until: None,
-            followed_since: None,
             opened_at: None,
             caught_up: false,
             failures_at_position: 0,
-            starts_from_now: 0,
-            rewinds: 0,
-            failures: 0,
-            absent: false,
-            refused: false,
-            problem: None,
+            report: FeedState::default(),
         }
     }
 
@@ -186,13 +172,13 @@ impl UpdatesFeed {
         stored: Option<FeedPosition>,
         now: Moment,
     ) {
-        self.absent = false;
-        self.refused = false;
+        self.report.absent = false;
+        self.report.refused = false;
         let is_newest = stored.as_ref().is_some_and(|stored| stored.seq == seq);
         let (newest, from) =
             (seq_number(&seq), resume_seq(stored, (&seq, created_at.as_deref()), now));
-        self.created_at = created_at;
-        self.starts_from_now += u64::from(!is_newest && from.is_none());
+        self.report.created_at = created_at;
+        self.report.starts_from_now += u64::from(!is_newest && from.is_none());
         self.missed_until = newest.filter(|_| from.is_some());
         let seq = from.unwrap_or(seq);
         self.step = UpdatesStep::Open(seq.clone());
@@ -206,7 +192,7 @@ impl UpdatesFeed {
     /// From the next second on, every change will be received.
     fn mark_current(&mut self, now: Moment) {
         self.missed_until = None;
-        self.followed_since = Some(now.plus(Duration::from_secs(1)));
+        self.report.followed_since = Some(now.plus(Duration::from_secs(1)));
         self.caught_up = true;
     }
 
@@ -258,7 +244,7 @@ impl UpdatesFeed {
         if self.opened_at.is_some_and(|opened| opened.elapsed() >= CATCH_UP_TIMEOUT) {
             self.caught_up = true;
         }
-        self.problem = None;
+        self.report.problem = None;
         events
     }
 
@@ -266,13 +252,14 @@ impl UpdatesFeed {
     fn apply_lag(&mut self, lag: FeedLag) {
         if lag == FeedLag::Late && self.step == UpdatesStep::Listen {
             self.caught_up = false;
-            self.problem = Some("it has more events than are read, so they arrive late".to_owned());
+            self.report.problem =
+                Some("it has more events than are read, so they arrive late".to_owned());
         }
     }
 
     /// Checks before reopening that the database behind the feed is still the same one.
     fn check_created_at(&mut self, created_at: Option<&str>) {
-        if known_to_differ(self.created_at.as_deref(), created_at) {
+        if known_to_differ(self.report.created_at.as_deref(), created_at) {
             self.handle_rewind();
         }
     }
@@ -280,8 +267,8 @@ impl UpdatesFeed {
     /// Handles a feed that repeats old rows, or became another feed. Changes in the meantime are
     /// unknown, and a replay of all rows must not count as new events.
     fn handle_rewind(&mut self) {
-        self.rewinds += 1;
-        self.problem = Some("the feed went back in time; restarting from now".to_owned());
+        self.report.rewinds += 1;
+        self.report.problem = Some("the feed went back in time; restarting from now".to_owned());
         tracing::warn!("_db_updates went back in time: restarting from now and reading all shards");
         self.reset();
         self.pause_after(FeedFailure::Malformed);
@@ -291,20 +278,20 @@ impl UpdatesFeed {
         self.position = None;
         self.recent.clear();
         self.missed_until = None;
-        self.followed_since = None;
+        self.report.followed_since = None;
         self.failures_at_position = 0;
     }
 
     /// Handles the end of the response body.
     fn handle_end(&mut self) {
-        self.problem = Some("the feed ended".to_owned());
+        self.report.problem = Some("the feed ended".to_owned());
         self.pause_after(FeedFailure::Broken);
     }
 
     fn record_failure(&mut self, failed: FeedFailure, why: String) {
         self.failures_at_position += 1;
-        self.absent = failed == FeedFailure::Absent;
-        self.refused = failed == FeedFailure::Refused;
+        self.report.absent = failed == FeedFailure::Absent;
+        self.report.refused = failed == FeedFailure::Refused;
         match failed {
             FeedFailure::Absent | FeedFailure::BadSequence => self.reset(),
             FeedFailure::Malformed if self.failures_at_position >= MAX_FAILURES_AT_POSITION => {
@@ -312,30 +299,21 @@ impl UpdatesFeed {
             }
             FeedFailure::Malformed | FeedFailure::Refused | FeedFailure::Broken => {}
         }
-        self.problem = Some(why);
+        self.report.problem = Some(why);
         self.pause_after(failed);
     }
 
     fn pause_after(&mut self, failed: FeedFailure) {
-        self.failures += 1;
+        self.report.failures += 1;
         self.caught_up = false;
         self.step = UpdatesStep::Pause(self.backoff.next_pause(failed, self.opened_at.take()));
     }
 
     fn state(&self) -> FeedState {
-        let listens = self.step == UpdatesStep::Listen;
         FeedState {
-            connected: listens && self.caught_up,
-            followed_since: self.followed_since,
-            starts_from_now: self.starts_from_now,
-            absent: self.absent,
-            refused: self.refused,
+            connected: self.step == UpdatesStep::Listen && self.caught_up,
             seq: self.position.as_ref().map(|(seq, _)| seq.clone()),
-            created_at: self.created_at.clone(),
-            node: None,
-            rewinds: self.rewinds,
-            failures: self.failures,
-            problem: self.problem.clone(),
+            ..self.report.clone()
         }
     }
 }

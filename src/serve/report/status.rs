@@ -227,7 +227,7 @@ impl From<&feed_client::FeedClientStatus> for Feeds {
             absent: feed.absent,
             followed_since: feed.followed_since.map(Moment::rfc3339),
             seq: feed.seq.clone(),
-            node: feed.node.clone(),
+            node: feed.node.as_deref().map(str::to_owned),
             rewinds: feed.rewinds,
             failures: feed.failures,
             problem: feed.problem.clone(),

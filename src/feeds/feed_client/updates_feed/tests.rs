@@ -103,7 +103,7 @@ async fn a_feed_that_goes_back_restarts_and_its_replay_is_not_reported() {
             replay
         };
         assert_eq!(names(&state.receive(replay)), Vec::<&str>::new());
-        assert_eq!((state.rewinds, state.followed_since), (1, None));
+        assert_eq!((state.report.rewinds, state.report.followed_since), (1, None));
         state.end_pause();
         assert_eq!(state.step, UpdatesStep::Begin);
     }
@@ -163,7 +163,7 @@ proptest! {
             for at in numbers {
                 let events = state.receive(vec![update(&at.to_string(), at)]);
                 reported.extend(events.iter().map(|event| event.db.parse::<u64>().unwrap()));
-                if state.rewinds > 0 {
+                if state.report.rewinds > 0 {
                     break;
                 }
             }
