@@ -1,20 +1,14 @@
 //! Takes one request from its route to its answer: where it is sent, when, and how often.
 
 mod addresses;
-mod builder;
+pub(super) mod builder;
 mod config_writes;
-mod entries;
-mod feeds;
+pub(super) mod entries;
+pub(super) mod feeds;
 mod hedge;
-mod reads;
+pub(super) mod reads;
 mod searches;
-mod writes;
-
-pub use builder::{Builder, OpenError};
-pub use entries::EntryStatus;
-pub use feeds::Updates;
-pub use reads::{Cache, MapPage};
-pub use writes::WriteOutcome;
+pub(super) mod writes;
 
 use super::{
     Address, CertificateEnds, ClientSettings, Error, Route,

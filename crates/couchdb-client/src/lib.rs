@@ -33,8 +33,12 @@ pub mod wire;
 pub use address::{Address, ParseAddressError};
 pub use certificate::CertificateEnds;
 pub use client::{
-    Builder, Cache, Client, ClientTask, EntryStatus, MapPage, NodeAccess, OpenError, OwnAddress,
-    Updates, WriteOutcome,
+    Client, ClientTask, NodeAccess, OwnAddress,
+    builder::{Builder, OpenError},
+    entries::EntryStatus,
+    feeds::Updates,
+    reads::{Cache, MapPage},
+    writes::WriteOutcome,
 };
 pub use error::{Error, ErrorKind, RequestInfo};
 pub use host_pattern::{HostPattern, ParseHostPatternError};

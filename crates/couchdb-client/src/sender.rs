@@ -18,8 +18,6 @@ use tokio::time::{Instant, timeout};
 mod greeting;
 mod hang_detection;
 
-pub(super) use greeting::Greeting;
-
 /// Bodies larger than this are parsed on a blocking thread, in bytes.
 const BLOCKING_PARSE_SIZE: usize = 1 << 20;
 
@@ -51,6 +49,18 @@ pub(super) struct Refusal {
     /// (`couch_httpd_auth:default_authentication_handler/2`,
     /// `chttpd_auth_lockout`'s "temporarily locked").
     pub(super) about_login: bool,
+}
+
+/// What a server answered to `GET /`, which CouchDB answers to anybody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Greeting {
+    /// It is a CouchDB.
+    CouchDb,
+    /// It wants a login first, as CouchDB does with `[chttpd] require_valid_user`, and as a
+    /// proxy may.
+    WantsLogin,
+    /// It is something else: what, as a predicate.
+    Other(String),
 }
 
 /// Whether a status other than 2xx says that no request can succeed at this server, rather than that one cannot: a

@@ -218,10 +218,11 @@ impl Auth {
         }
         auth.remember_privilege_refusal(generation, &refusal.reason);
         // Accepted a moment ago, the login is not the cause; else one more request proves it.
-        if auth.until_login() > Duration::ZERO {
+        let proved_by = destination.forwarded_to.as_ref().map_or(auth, |node| &node.auth);
+        if proved_by.until_login() > Duration::ZERO {
             return Ok(Verdict::Forbidden);
         }
-        auth.doubt();
+        proved_by.doubt();
         Ok(Verdict::Again)
     }
 

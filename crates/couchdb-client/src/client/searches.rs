@@ -1,6 +1,6 @@
 //! Requests about search indexes, and one that builds them.
 
-use super::{Client, ServerChoice, WriteOutcome};
+use super::{Client, ServerChoice, writes::WriteOutcome};
 use crate::{Error, ErrorKind, Route, wire};
 use couchdb_names::Engine;
 use std::time::Duration;

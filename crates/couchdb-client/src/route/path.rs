@@ -1,8 +1,47 @@
 //! A path that carries names as percent-encoded segments, or refuses them.
 
-use super::Unaddressable;
 use couchdb_names::encode_part;
 use std::fmt::Write as _;
+
+/// A name that no request can carry safely.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Unaddressable {
+    /// A path segment would be empty, `.` or `..`.
+    #[error(
+        "{whole:?} cannot be addressed: a URL cannot carry {segment:?} as a path segment, so it is never sent"
+    )]
+    Segment {
+        /// The segment.
+        segment: String,
+        /// The name it is part of.
+        whole: String,
+    },
+    /// A design document's id does not begin with `_design/`.
+    #[error("{0:?} is not the id of a design document: it does not begin with _design/")]
+    NotADesignDocument(String),
+    /// The path and query are longer than the URI of an HTTP request can be.
+    #[error(
+        "a path and query of {bytes} bytes cannot be addressed: the limit is {} bytes",
+        Self::MAX_BYTES
+    )]
+    TooLong {
+        /// Their length, in bytes.
+        bytes: usize,
+    },
+    /// The URL library would send another path than the one intended.
+    #[error("{intended:?} cannot be addressed: it would be sent as {sent:?}, so it is never sent")]
+    Rewritten {
+        /// The intended path.
+        intended: String,
+        /// The path that would be sent.
+        sent: String,
+    },
+}
+
+impl Unaddressable {
+    /// The longest URI that the `http` crate sends, in bytes.
+    pub(crate) const MAX_BYTES: usize = 65_534;
+}
 
 /// A path of percent-encoded segments, with a query.
 #[derive(Debug)]

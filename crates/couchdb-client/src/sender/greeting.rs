@@ -1,6 +1,6 @@
 //! Finds out without a login whether a CouchDB answers at an address.
 
-use super::Sender;
+use super::{Greeting, Sender};
 use crate::{
     Error, Route,
     active_login::ActiveLogin,
@@ -10,18 +10,6 @@ use crate::{
     wire,
 };
 use std::sync::Arc;
-
-/// What a server answered to `GET /`, which CouchDB answers to anybody.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Greeting {
-    /// It is a CouchDB.
-    CouchDb,
-    /// It wants a login first, as CouchDB does with `[chttpd] require_valid_user`, and as a
-    /// proxy may.
-    WantsLogin,
-    /// It is something else: what, as a predicate.
-    Other(String),
-}
 
 impl Sender {
     /// The error of a first request to `server`, or that no CouchDB answers there.

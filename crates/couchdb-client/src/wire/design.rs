@@ -1,7 +1,7 @@
 //! Design documents and their view indexes.
 
-use super::{Sizes, lenient, search};
-use couchdb_names::Signature;
+use super::{lenient, search, shard::Sizes};
+use couchdb_names::{Engine, Signature};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -55,6 +55,15 @@ impl DesignDoc {
     #[must_use]
     pub fn language(&self) -> &str {
         self.language.as_deref().unwrap_or("javascript")
+    }
+
+    /// The names of its search indexes.
+    #[must_use]
+    pub fn searches(&self, engine: Engine) -> &[String] {
+        match engine {
+            Engine::Nouveau => &self.nouveau,
+            Engine::Clouseau => &self.indexes,
+        }
     }
 }
 

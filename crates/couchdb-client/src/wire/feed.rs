@@ -69,7 +69,7 @@ impl UpdateLine {
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self::Heartbeat);
         }
-        let raw: RawLine = super::read(line).map_err(|why| why.to_string())?;
+        let raw: RawLine = lenient::read(line).map_err(|why| why.to_string())?;
         match (raw.db_name, raw.seq, raw.last_seq) {
             (Some(db), Some(seq), _) => {
                 check_db_name_length(&db).map_err(|why| why.to_string())?;

@@ -6,7 +6,22 @@ use serde::de::{
     Deserialize, DeserializeOwned, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
     value::MapAccessDeserializer,
 };
-use std::{collections::BTreeMap, fmt, marker::PhantomData};
+use std::{collections::BTreeMap, fmt, marker::PhantomData, str};
+
+/// Parses a response, or one line of a feed.
+///
+/// The encoding of the whole body is checked once. Checking each string, as `from_slice` does,
+/// takes a tenth of the time of parsing a shard's response.
+///
+/// # Errors
+/// If the body is not JSON, or not of the expected type.
+pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
+    match str::from_utf8(body) {
+        Ok(text) => serde_json::from_str(text),
+        // Ignored fields may contain any bytes.
+        Err(_) => serde_json::from_slice(body),
+    }
+}
 
 /// A type that can be parsed from any JSON value; unexpected values give "unknown".
 pub(super) trait Lenient<'de>: Default {

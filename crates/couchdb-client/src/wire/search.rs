@@ -1,7 +1,6 @@
 //! Search indexes: their names in design documents, and the cluster's information about one.
 
-use super::{DesignDoc, lenient};
-use couchdb_names::Engine;
+use super::lenient;
 use serde::{Deserialize, Deserializer};
 
 /// The names of the indexes in `nouveau` or `indexes`. An entry without `index` defines none
@@ -11,17 +10,6 @@ pub(super) fn names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D
     let defined = value.as_object().into_iter().flatten();
     let defined = defined.filter(|(_, entry)| entry.get("index").is_some());
     Ok(defined.map(|(name, _)| name.clone()).collect())
-}
-
-impl DesignDoc {
-    /// The names of its search indexes.
-    #[must_use]
-    pub fn searches(&self, engine: Engine) -> &[String] {
-        match engine {
-            Engine::Nouveau => &self.nouveau,
-            Engine::Clouseau => &self.indexes,
-        }
-    }
 }
 
 /// `_nouveau_info` or `_search_info` of a search index of the cluster.
