@@ -366,12 +366,12 @@ impl Suspended {
     fn says(&self, order: &SuspendOrder) -> Vec<String> {
         const GO_ON: &str = "CouchDB offers no way to stop a running compaction.";
         let (scope, since) = (scope_subject(order.scope.as_deref()), &self.since);
+        let by = self.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
         let mut lines = vec![if self.already {
-            let by = self.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
             let why = self.why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
             format!("{scope} was already suspended, since {since}{by}{why}.")
         } else {
-            format!("{scope} is suspended since {since}: recliner starts nothing new.")
+            format!("{scope} is suspended since {since}{by}: recliner starts nothing new.")
         }];
         lines.extend(match self.running {
             Some(0) => None,
