@@ -2,31 +2,33 @@
 //!
 //! Owns the shape of the file, what each value may be, precedence between flags and file,
 //! what a reload can change, and the way back to YAML and JSON. Each key is described once,
-//! in `sections`: reading, writing, the JSON Schema and the difference at a reload all come
-//! from that description. Collects every problem with its place and key before anything
+//! in `model::settings` or in `sections`: reading, writing, the JSON Schema and the difference at a
+//! reload all come from that description. Collects every problem with its place and key before anything
 //! starts. Never starts anything and never opens what the settings name: only [`read_file`]
 //! touches the disk. The commands call it at start, the service at reload.
 
 mod changes;
 mod flags;
-mod form;
-mod output;
-mod problem;
 mod reachability;
-mod section;
 mod sections;
-mod tree;
-mod values;
 mod web;
 pub(crate) mod write;
 
-pub use changes::{When, changes};
+pub use changes::changes;
 pub use flags::{Flags, admin_api_exposed};
-pub use problem::{Finding, Place, Problem, Problems, redact_secrets};
 pub use web::{ClientCertificates, PasswordHash, Pem, Placed, WebConfig, WebTls, read_web};
 pub use write::{policy_to_yaml, schema, to_json, to_yaml};
 
-use crate::{model::settings::Settings, text::size::format_size_short};
+pub use crate::config_format::{
+    Change, When,
+    problem::{Finding, Place, Problem, Problems, redact_secrets},
+};
+
+use crate::{
+    config_format::{section, tree},
+    model::settings::Settings,
+    text::size::format_size_short,
+};
 use std::{
     io::{self, Read as _},
     path::{Path, PathBuf},

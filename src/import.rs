@@ -12,13 +12,12 @@ mod merge;
 mod rent;
 mod smoosh;
 
-pub(crate) use finding::{Finding, Severity};
+pub(crate) use finding::Finding;
 pub(crate) use merge::{Group, Imported};
 pub(crate) use rent::{AsRent, as_rent};
 
-use self::finding::NodeFindings;
 use crate::{model::channel::Channel, text::pattern::PatternError};
-use compaction_settings::{Ignored, NodeConfig};
+use compaction_settings::{Findings, Ignored, NodeConfig};
 use jiff::tz::TimeZone;
 use std::{collections::BTreeSet, iter};
 
@@ -92,7 +91,7 @@ struct NodeChannels {
     ignored: Ignored,
     /// How many jobs its settings let it run at once.
     per_node: usize,
-    findings: NodeFindings,
+    findings: Findings,
 }
 
 /// A channel before its name patterns, which depend on what all nodes ignore.

@@ -4,38 +4,7 @@
 //! when a changed value is in force.
 
 use super::sections::{FLAGS, FileSettings, document};
-use crate::model::settings::Settings;
-
-/// From when a changed key is in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum When {
-    /// At once.
-    Live,
-    /// When the next sweep begins.
-    NextSweep,
-    /// After a restart; until then the old value stays in force.
-    Restart,
-}
-
-impl When {
-    /// The moment in words, as the JSON Schema says it.
-    pub(super) const fn label(self) -> &'static str {
-        match self {
-            Self::Live => "at once",
-            Self::NextSweep => "next sweep",
-            Self::Restart => "restart",
-        }
-    }
-}
-
-/// A key whose value differs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Change {
-    /// The key, as in the file, or the flag.
-    pub key: &'static str,
-    /// From when the new value is in force.
-    pub when: When,
-}
+use crate::{config_format::Change, model::settings::Settings};
 
 /// What differs between two settings, in the file's order.
 #[must_use]

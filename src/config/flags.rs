@@ -1,17 +1,19 @@
 //! Flags that override the file, and those whose settings the file cannot have.
 
-use super::{
-    problem::{Place, Problem, quoted},
-    reachability,
-    section::Report,
-    sections::FileSettings,
-    values::{
-        self, read_couchdb_url, read_host_name, read_listen_address, read_node_name, read_one_of,
+use super::{reachability, sections::FileSettings};
+use crate::{
+    config_format::{
+        problem::{Place, Problem, quoted},
+        section::Report,
+        values::{
+            self, read_couchdb_url, read_host_name, read_listen_address, read_node_name,
+            read_one_of,
+        },
     },
-};
-use crate::model::{
-    channel::Mode,
-    settings::{ServedNodes, Settings, service},
+    model::{
+        channel::Mode,
+        settings::{ServedNodes, Settings, service},
+    },
 };
 use couchdb_client::{Login, LoginError};
 use secrecy::{ExposeSecret, SecretString};
@@ -160,10 +162,9 @@ impl Flags {
             report.refuse_flag("--couchdb.url", "no CouchDB is named; give this flag, or couchdb.urls in the configuration file, such as http://127.0.0.1:5984");
         }
 
-        let flagged =
-            mode.as_ref().map(|mode| report.flag("--mode", mode, read_one_of).unwrap_or_default());
-        settings.mode =
-            flagged.or_else(|| file.mode.as_ref().map(|found| found.value)).unwrap_or_default();
+        if let Some(mode) = mode {
+            settings.mode = report.flag("--mode", mode, read_one_of).unwrap_or_default();
+        }
         if settings.mode == Mode::Enforce && settings.couchdb.urls.is_empty() && files_alone {
             let says = "no CouchDB is named, and compactions are started through it; give --couchdb.url, or leave the mode at advise";
             report.refuse_flag("--mode", says);

@@ -1,11 +1,13 @@
 //! Findings about how nodes will be reached: where any server that answers may receive the
 //! login, and which nodes have no direct address.
 
-use super::{
-    problem::{Finding, Place},
-    section::{Report, Spanned},
+use crate::{
+    config_format::{
+        problem::{Finding, Place},
+        section::{Report, Spanned},
+    },
+    model::settings::{ServedNodes, Settings},
 };
-use crate::model::settings::{ServedNodes, Settings};
 
 /// Where the file sets what these findings are about.
 #[derive(Debug)]

@@ -1,42 +1,27 @@
 //! What the file can say: every key, described once, one file for each section.
 //!
-//! A key has its type and its default in `model::settings`, where the rest of the program
-//! finds it, and everything else in its section here: notation, limits, the moment from which
-//! a changed value is in force, and the sentence that an editor shows. A new key is a line in
-//! both, and one in the example of `docs/src/configuration.md`.
+//! The keys of most sections are declared with their defaults in `model::settings`; here are the
+//! sections that make them one file, and the keys of those that are declared elsewhere.
 
-mod advice;
 mod by_flag;
 mod channels;
 mod couchdb;
-mod failure;
-mod files;
-mod follow;
-mod headroom;
-mod journal;
-mod limits;
-mod pressure;
-mod rent;
-mod scan;
-mod smoosh;
-mod views;
-mod warmer;
 
 pub(super) use by_flag::FLAGS;
 pub(super) use channels::write as write_channel;
 
-use super::{
-    form::{Form, Key, keys, list, section},
-    section::{Section, Spanned},
-    tree::{Node, Value},
-    values::{SECOND, boolean, duration, node_name, one_of, patterns, url},
-};
-use crate::model::{
-    channel::Mode,
-    settings::{ServedNodes, Settings},
+use crate::{
+    config_format::{
+        form::{Form, Key, keys, list, section},
+        output,
+        section::{Section, Spanned},
+        tree::{Node, Value},
+        values::{SECOND, boolean, duration, node_name, one_of, patterns, read_node_name, url},
+    },
+    model::settings::{Files, Scan, ServedNodes, Settings, advice, limits, work},
 };
 use ::couchdb_client::Login;
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 /// What the file says. Where a flag may say otherwise, it is kept apart with its place.
 #[derive(Clone, Debug)]
@@ -44,7 +29,6 @@ pub(super) struct FileSettings {
     pub(super) settings: Settings,
     pub(super) username: Option<Spanned<String>>,
     pub(super) password_file: Option<Spanned<PathBuf>>,
-    pub(super) mode: Option<Spanned<Mode>>,
     /// Where nodes are named, if they are.
     pub(super) names_nodes: Option<Spanned<()>>,
     /// Where hosts are trusted by their names, if any are.
@@ -57,7 +41,6 @@ impl Default for FileSettings {
             settings: Settings::new(::couchdb_client::ClientSettings::new(Vec::new())),
             username: None,
             password_file: None,
-            mode: None,
             names_nodes: None,
             trusts_hosts: None,
         }
@@ -76,7 +59,6 @@ impl FileSettings {
             settings: settings.clone(),
             username: username.cloned().map(Spanned::nowhere),
             password_file: password_file.cloned().map(Spanned::nowhere),
-            mode: Some(Spanned::nowhere(settings.mode)),
             names_nodes: None,
             trusts_hosts: None,
         }
@@ -95,8 +77,7 @@ pub(super) fn document() -> Form<FileSettings> {
 /// The part of a file that says under which rules compactions start, and the names of nodes, which tell
 /// which cluster it is for.
 pub(super) fn policy() -> Form<FileSettings> {
-    let about = (COUCHDB, "Nodes' own addresses.");
-    let names = Key::new(about, None, couchdb::nodes_form(), |file| file, |file| file);
+    let names = Key::new(COUCHDB, &["Nodes' own addresses."], None, couchdb::nodes_form());
     let keys = file_keys().into_iter().filter(|key| POLICY_KEYS.contains(&key.name()));
     section(std::iter::once(names).chain(keys).collect(), check)
 }
@@ -120,49 +101,48 @@ pub(super) fn keep_policy(file: &mut Node) {
 }
 
 fn file_keys() -> Vec<Key<FileSettings>> {
-    let about = (COUCHDB, "How CouchDB is reached.");
-    let mut keys = vec![Key::new(about, None, couchdb::form(), |file| file, |file| file)];
+    let mut keys = vec![Key::new(COUCHDB, &["How CouchDB is reached."], None, couchdb::form())];
     keys.extend(keys!(in FileSettings {
-        "nodes" => settings.nodes, NextSweep, nodes(),
-            "The nodes whose databases this process reads: [_all], or their names.";
-        "peers" => settings.peers, NextSweep, list(url("a sidecar", "http://couch-a:10984")),
-            "Sidecars whose parts of views are used.";
-        "cluster_targets" => settings.cluster_targets, NextSweep, boolean(),
-            "Read views and cleanups, which belong to the whole cluster; exactly one process does.";
-        "scan" => settings.scan, _, scan::form(),
-            "What is read when.";
-        "poll" => settings.poll, Live, duration(SECOND),
-            "From one look at running compactions to the next.";
-        "files" => settings.files, _, files::form(),
-            "This node's own directories, where they are read beside CouchDB.";
-        "mode" => mode, Live, one_of::<Mode>().placed(),
-            "advise starts nothing; enforce starts compactions, within limits and gates.";
-        "channels" => settings.channels.list, Live, channels::form(),
-            "What is worth compacting, tried in this order: a list, or smoosh for its seven channels, or rent for three by rent; left out, smoosh.";
-        "ignore" => settings.channels.ignore, Live, patterns(),
-            "Databases or shard files that no channel takes.";
-        "limits" => settings.limits, _, limits::form(),
-            "How much runs at a time; every compaction counts, whatever started it.";
-        "headroom" => settings.headroom, _, headroom::form(),
-            "What must stay free on the disks.";
-        "rent" => settings.rent, _, rent::form(),
-            "How the horizons of channels by rent adapt to scarce space.";
-        "pressure" => settings.pressure, _, pressure::form(),
-            "When a node is too busy for more: above high nothing is started, until it is down to low.";
-        "failure" => settings.failure, _, failure::form(),
-            "What follows a failed compaction.";
-        "views" => settings.views, _, views::form(),
-            "Which views may be compacted.";
-        "smoosh" => settings.smoosh, _, smoosh::form(),
-            "What is done about CouchDB's own compaction daemon.";
-        "follow" => settings.follow, _, follow::form(),
-            "How changes of databases are followed.";
-        "warmer" => settings.warmer, _, warmer::form(),
-            "How indexes are kept built.";
-        "advice" => settings.advice, _, advice::form(),
-            "From when on recliner advises something.";
-        "journal" => settings.journal, _, journal::form(),
-            "What is kept, for how long and in how many bytes; whichever ends first.";
+        /// The nodes whose databases this process reads: [_all], or their names.
+        "nodes" => settings.nodes, NextSweep, nodes();
+        /// Sidecars whose parts of views are used.
+        "peers" => settings.peers, NextSweep, list(url("a sidecar", "http://couch-a:10984"));
+        /// Read views and cleanups, which belong to the whole cluster; exactly one process does.
+        "cluster_targets" => settings.cluster_targets, NextSweep, boolean();
+        /// What is read when.
+        "scan" => settings.scan, _, Scan::form();
+        /// From one look at running compactions to the next.
+        "poll" => settings.poll, Live, duration(SECOND);
+        /// This node's own directories, where they are read beside CouchDB.
+        "files" => settings.files, _, Files::form();
+        /// advise starts nothing; enforce starts compactions, within limits and gates.
+        "mode" => settings.mode, Live, one_of();
+        /// What is worth compacting, tried in this order: a list, or smoosh for its seven channels, or rent for three by rent; left out, smoosh.
+        "channels" => settings.channels.list, Live, channels::form();
+        /// Databases or shard files that no channel takes.
+        "ignore" => settings.channels.ignore, Live, patterns();
+        /// How much runs at a time; every compaction counts, whatever started it.
+        "limits" => settings.limits, _, limits::Limits::form();
+        /// What must stay free on the disks.
+        "headroom" => settings.headroom, _, limits::Headroom::form();
+        /// How the horizons of channels by rent adapt to scarce space.
+        "rent" => settings.rent, _, limits::RentSettings::form();
+        /// When a node is too busy for more: above high nothing is started, until it is down to low.
+        "pressure" => settings.pressure, _, limits::Pressure::form();
+        /// What follows a failed compaction.
+        "failure" => settings.failure, _, limits::FailureSettings::form();
+        /// Which views may be compacted.
+        "views" => settings.views, _, work::ViewSettings::form();
+        /// What is done about CouchDB's own compaction daemon.
+        "smoosh" => settings.smoosh, _, work::Smoosh::form();
+        /// How changes of databases are followed.
+        "follow" => settings.follow, _, work::Follow::form();
+        /// How indexes are kept built.
+        "warmer" => settings.warmer, _, work::Warmer::form();
+        /// From when on recliner advises something.
+        "advice" => settings.advice, _, advice::AdviceSettings::form();
+        /// What is kept, for how long and in how many bytes; whichever ends first.
+        "journal" => settings.journal, _, work::JournalRetention::form();
     }));
     keys
 }
@@ -219,15 +199,14 @@ fn nodes() -> Form<ServedNodes> {
     let name = node_name();
     let item = Form::scalar(
         |text| {
-            if text == ALL { Ok(text.to_owned()) } else { super::values::read_node_name(text) }
+            if text == ALL { Ok(text.to_owned()) } else { read_node_name(text) }
         },
-        |name: &String| super::output::text(name),
+        |name: &String| output::text(name),
         serde_json::json!({"anyOf": [{"const": ALL}, name.schema(None)]}),
     );
-    let placed = list(item.placed());
-    placed
+    list(item.spanned())
         .inspect(|report, _, _, names| {
-            let all = names.iter().flatten().find(|name| name.value == ALL);
+            let all = names.iter().find(|name| name.value == ALL);
             if let Some(all) = all.filter(|_| names.len() > 1) {
                 let says = "found _all together with other names; write [_all], or only the names";
                 report.refuse(all.at, &all.path, says);
@@ -235,15 +214,12 @@ fn nodes() -> Form<ServedNodes> {
         })
         .map(
             |names| {
-                let names = names.into_iter().flatten().map(|name| name.value);
-                let names: std::collections::BTreeSet<_> = names.collect();
+                let names = names.into_iter().map(|name| name.value).collect::<BTreeSet<_>>();
                 Ok(if names.contains(ALL) { ServedNodes::All } else { ServedNodes::Named(names) })
             },
             |nodes| match nodes {
-                ServedNodes::All => vec![Some(Spanned::nowhere(ALL.to_owned()))],
-                ServedNodes::Named(names) => {
-                    names.iter().map(|name| Some(Spanned::nowhere(name.clone()))).collect()
-                }
+                ServedNodes::All => vec![Spanned::nowhere(ALL.to_owned())],
+                ServedNodes::Named(names) => names.iter().cloned().map(Spanned::nowhere).collect(),
             },
         )
 }

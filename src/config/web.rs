@@ -4,16 +4,18 @@
 //! else is refused with its place rather than left out, for each key is there to close
 //! something. Never opens what the file names.
 
-use super::{
-    File,
-    form::{Form, Key, keys, list, mapping, section},
-    output::text as written,
-    problem::{Place, Problems, alternatives, quoted},
-    section::{Report, Section, Spanned},
-    text_of, tree,
-    values::{boolean, one_of, one_of_words, path, read_one_of},
+use super::{File, text_of};
+use crate::{
+    config_format::{
+        form::{Form, Key, keys, list, mapping, section, settings},
+        output::text as written,
+        problem::{Place, Problems, alternatives, quoted},
+        section::{Report, Section, Spanned},
+        tree,
+        values::{boolean, one_of, one_of_words, path, read_one_of},
+    },
+    text::Label,
 };
-use crate::text::Label;
 use http::{HeaderName, HeaderValue, header};
 use rustls::{CipherSuite, NamedGroup};
 use secrecy::SecretString;
@@ -157,7 +159,7 @@ pub fn read_web(file: File<'_>) -> Result<WebConfig, Problems> {
     let node = tree::read(&name, text_of(&name, file.bytes)?)?;
     let base = file.name.parent().map(PathBuf::from).unwrap_or_default();
     let mut report = Report { file: name, base, ..Report::default() };
-    let read = document().read(&mut report, &node, "", Some(&WebFile::default()));
+    let read = WebFile::form().read(&mut report, &node, "", Some(&WebFile::default()));
     if !report.problems.is_empty() {
         return Err(Problems::new(report.problems));
     }
@@ -165,27 +167,21 @@ pub fn read_web(file: File<'_>) -> Result<WebConfig, Problems> {
     Ok(WebConfig { tls: tls.checked, headers: http.headers.given(), users })
 }
 
-/// The whole file.
-#[derive(Clone, Default)]
-struct WebFile {
-    tls: TlsSection,
-    http: HttpSection,
-    users: BTreeMap<String, PasswordHash>,
-}
-
-fn document() -> Form<WebFile> {
-    let keys = keys!(WebFile {
-        "tls_server_config" => tls, Live, tls(),
-            "How connections are encrypted; left out, plain HTTP.";
-        "http_server_config" => http, Live, http(),
-            "Headers of every answer.";
-        "basic_auth_users" => users, Live, mapping(user_name(), password_hash()),
-            "Who may ask: names and bcrypt hashes; left out, anybody.";
-    });
-    section(keys, |_, section| {
+settings! {
+    /// The whole file.
+    #[derive(Clone)]
+    struct WebFile {
+        /// How connections are encrypted; left out, plain HTTP.
+        "tls_server_config" => tls: TlsSection = TlsSection::default(), Live, tls();
+        /// Headers of every answer.
+        "http_server_config" => http: HttpSection = HttpSection::default(), Live, HttpSection::form();
+        /// Who may ask: names and bcrypt hashes; left out, anybody.
+        "basic_auth_users" => users: BTreeMap<String, PasswordHash> = BTreeMap::new(), Live, mapping(user_name(), password_hash());
+    }
+    check = |_, section| {
         section
             .refuse_key("rate_limit", "recliner has no limit of this kind; leave the section out");
-    })
+    };
 }
 
 #[derive(Clone, Default)]
@@ -208,30 +204,30 @@ struct TlsSection {
 
 fn tls() -> Form<TlsSection> {
     let keys = keys!(in TlsSection {
-        "cert" => cert, Live, pem().placed(),
-            "The certificate chain, in PEM.";
-        "cert_file" => cert_file, Live, path().placed(),
-            "A file that holds the certificate chain.";
-        "key" => key, Live, pem().placed(),
-            "The private key, in PEM.";
-        "key_file" => key_file, Live, path().placed(),
-            "A file that holds the private key.";
-        "client_auth_type" => client_auth, Live, client_auth().placed(),
-            "Whether clients must show a certificate.";
-        "client_ca" => client_ca, Live, pem().placed(),
-            "The authorities of clients' certificates, in PEM.";
-        "client_ca_file" => client_ca_file, Live, path().placed(),
-            "A file that holds the authorities of clients' certificates.";
-        "min_version" => min_version, Live, one_of::<TlsVersion>().optional(),
-            "The oldest version that is spoken; default TLS12.";
-        "max_version" => max_version, Live, one_of::<TlsVersion>().placed(),
-            "The newest version that is spoken; default TLS13.";
-        "cipher_suites" => cipher_suites, Live, list(one_of_words(SUITES.to_vec())),
-            "Suites for TLS 1.2, best first; default all. Those of TLS 1.3 cannot be chosen.";
-        "curve_preferences" => curves, Live, list(one_of_words(CURVES.to_vec())),
-            "Key exchange groups, best first; default the library's.";
-        "prefer_server_cipher_suites" => prefer_server_order, Live, boolean().optional(),
-            "Whether the server's order of suites counts, not the client's; default true.";
+        /// The certificate chain, in PEM.
+        "cert" => cert, Live, pem().placed();
+        /// A file that holds the certificate chain.
+        "cert_file" => cert_file, Live, path().placed();
+        /// The private key, in PEM.
+        "key" => key, Live, pem().placed();
+        /// A file that holds the private key.
+        "key_file" => key_file, Live, path().placed();
+        /// Whether clients must show a certificate.
+        "client_auth_type" => client_auth, Live, client_auth().placed();
+        /// The authorities of clients' certificates, in PEM.
+        "client_ca" => client_ca, Live, pem().placed();
+        /// A file that holds the authorities of clients' certificates.
+        "client_ca_file" => client_ca_file, Live, path().placed();
+        /// The oldest version that is spoken; default TLS12.
+        "min_version" => min_version, Live, one_of::<TlsVersion>().optional();
+        /// The newest version that is spoken; default TLS13.
+        "max_version" => max_version, Live, one_of::<TlsVersion>().placed();
+        /// Suites for TLS 1.2, best first; default all. Those of TLS 1.3 cannot be chosen.
+        "cipher_suites" => cipher_suites, Live, list(one_of_words(SUITES.to_vec()));
+        /// Key exchange groups, best first; default the library's.
+        "curve_preferences" => curves, Live, list(one_of_words(CURVES.to_vec()));
+        /// Whether the server's order of suites counts, not the client's; default true.
+        "prefer_server_cipher_suites" => prefer_server_order, Live, boolean().optional();
     });
     section(keys, |tls, section| tls.checked = check_tls(tls, section))
 }
@@ -287,9 +283,8 @@ fn one_pem(
     (file, path): (&'static str, &Option<Spanned<PathBuf>>),
 ) -> Given {
     let (inline_at, file_at) = (section.key_at(inline), section.key_at(file));
-    if let (Some(_), Some(at)) = (inline_at, file_at) {
-        let path = section.path_of(file);
-        section.report.refuse(at, &path, format!("found beside {inline}; give one of them"));
+    if inline_at.is_some() {
+        section.refuse_key(file, format!("found beside {inline}; give one of them"));
     }
     let (value, at, path) = match (path, text) {
         (Some(Spanned { value, at, path }), _) => (Pem::File(value.clone()), at, path),
@@ -350,46 +345,35 @@ fn pem() -> Form<SecretString> {
     Form::scalar(read, |_| written(SECRET), json!({"type": "string"}))
 }
 
-#[derive(Clone, Default)]
-struct HttpSection {
-    headers: Headers,
+settings! {
+    #[derive(Clone)]
+    struct HttpSection {
+        /// Headers that answers have in place of the program's own.
+        "headers" => headers: Headers = Headers::default(), Live, Headers::form();
+    }
+    also = Key::new(
+        "http2",
+        &["Either is accepted: this server speaks HTTP/1.1 alone, as any client can."],
+        None,
+        boolean().without_effect(),
+    );
 }
 
-fn http() -> Form<HttpSection> {
-    let mut keys = keys!(HttpSection {
-        "headers" => headers, Live, headers(),
-            "Headers that answers have in place of the program's own.";
-    });
-    let about =
-        ("http2", "Either is accepted: this server speaks HTTP/1.1 alone, as any client can.");
-    keys.push(Key::without_effect(about, boolean()));
-    section(keys, |_, _| {})
-}
-
-/// The headers that may be set.
-#[derive(Clone, Default)]
-struct Headers {
-    strict_transport_security: Option<HeaderValue>,
-    content_type_options: Option<HeaderValue>,
-    frame_options: Option<HeaderValue>,
-    xss_protection: Option<HeaderValue>,
-    content_security_policy: Option<HeaderValue>,
-}
-
-fn headers() -> Form<Headers> {
-    let keys = keys!(Headers {
-        "Strict-Transport-Security" => strict_transport_security, Live, header_value(&[]),
-            "For how long browsers use HTTPS alone.";
-        "X-Content-Type-Options" => content_type_options, Live, header_value(&["nosniff"]),
-            "Whether browsers may guess the type of an answer.";
-        "X-Frame-Options" => frame_options, Live, header_value(&["deny", "sameorigin"]),
-            "Which pages may show this one in a frame.";
-        "X-XSS-Protection" => xss_protection, Live, header_value(&[]),
-            "What old browsers filter.";
-        "Content-Security-Policy" => content_security_policy, Live, header_value(&[]),
-            "What a page may load.";
-    });
-    section(keys, |_, _| {})
+settings! {
+    /// The headers that may be set.
+    #[derive(Clone)]
+    struct Headers {
+        /// For how long browsers use HTTPS alone.
+        "Strict-Transport-Security" => strict_transport_security: Option<HeaderValue> = None, Live, header_value(&[]);
+        /// Whether browsers may guess the type of an answer.
+        "X-Content-Type-Options" => content_type_options: Option<HeaderValue> = None, Live, header_value(&["nosniff"]);
+        /// Which pages may show this one in a frame.
+        "X-Frame-Options" => frame_options: Option<HeaderValue> = None, Live, header_value(&["deny", "sameorigin"]);
+        /// What old browsers filter.
+        "X-XSS-Protection" => xss_protection: Option<HeaderValue> = None, Live, header_value(&[]);
+        /// What a page may load.
+        "Content-Security-Policy" => content_security_policy: Option<HeaderValue> = None, Live, header_value(&[]);
+    }
 }
 
 impl Headers {

@@ -3,12 +3,11 @@
 //!
 //! A given password is never written; the path of a password's file is.
 
-use super::{
-    output::Output,
-    sections::{FLAGS, FileSettings, document, policy, write_channel},
-    values::patterns,
+use super::sections::{FLAGS, FileSettings, document, policy, write_channel};
+use crate::{
+    config_format::{output::Output, values::patterns},
+    model::{channel::Channels, settings::Settings},
 };
-use crate::model::{channel::Channels, settings::Settings};
 use couchdb_client::Login;
 
 /// The effective configuration as JSON, in the shape of the file, with what flags alone

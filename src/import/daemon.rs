@@ -3,16 +3,14 @@
 //! A database with a rule never falls back to `_default`, so the default channels leave it out by
 //! name.
 
-use super::{
-    NodeChannels, TranslatedChannel,
-    finding::{NodeFindings, Severity},
-    smoosh, unique_name,
-};
+use super::{NodeChannels, TranslatedChannel, smoosh, unique_name};
 use crate::{
     model::{channel::Channel, priority::PriorityKind, target::TargetKind},
     text::Label,
 };
-use compaction_settings::{DaemonRule, DaemonSettings, Ignored, NodeConfig, Opening, read_daemon};
+use compaction_settings::{
+    DaemonRule, DaemonSettings, Findings, Ignored, NodeConfig, Opening, read_daemon,
+};
 use couchdb_names::ShardName;
 use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
@@ -34,10 +32,9 @@ const PACED: &str = "has no counterpart: recliner paces itself by couchdb.cold_r
 
 /// Reads one node's rules; `zone` is that of the server's clock.
 pub(super) fn read(node: &NodeConfig, zone: &TimeZone) -> NodeChannels {
-    let DaemonSettings { min_file_size, rules, findings: found } = read_daemon(node);
-    let mut findings = NodeFindings::default();
-    findings.extend(found);
-    own_keys(node, &mut findings);
+    let DaemonSettings { min_file_size, rules, findings } = read_daemon(node);
+    let mut findings = Findings::from(findings);
+    findings.note_set_keys(node, DAEMON, &KEYS);
     let rules = of_whole_databases(rules, &mut findings);
     let named: BTreeSet<String> =
         rules.iter().filter(|rule| !rule.is_default()).map(|rule| rule.database.clone()).collect();
@@ -79,26 +76,14 @@ pub(super) fn read(node: &NodeConfig, zone: &TimeZone) -> NodeChannels {
     }
 }
 
-fn own_keys(node: &NodeConfig, findings: &mut NodeFindings) {
-    let Some(keys) = node.sections.get(DAEMON) else { return };
-    for (key, message) in KEYS {
-        if keys.contains_key(key) && !findings.is_about(DAEMON, key) {
-            findings.add(Severity::Note, DAEMON, key, message);
-        }
-    }
-}
-
 /// The rules that a channel can say: those for clustered databases.
-fn of_whole_databases(rules: Vec<DaemonRule>, findings: &mut NodeFindings) -> Vec<DaemonRule> {
+fn of_whole_databases(rules: Vec<DaemonRule>, findings: &mut Findings) -> Vec<DaemonRule> {
     let (shards, rules): (Vec<_>, Vec<_>) =
         rules.into_iter().partition(|rule| ShardName::split(&rule.database).is_some());
     for rule in shards {
-        findings.add(
-            Severity::Impossible,
-            RULES,
-            rule.database.as_str(),
-            "is a rule for one shard; a channel takes whole databases, so this one is left out",
-        );
+        let message =
+            "is a rule for one shard; a channel takes whole databases, so this one is left out";
+        findings.error(RULES, rule.database.as_str(), message);
     }
     rules
 }
@@ -110,113 +95,84 @@ struct Threshold {
 }
 
 /// `None` where the rule never compacts this kind, or no channel can say it.
-fn threshold(
-    rule: &DaemonRule,
-    kind: TargetKind,
-    findings: &mut NodeFindings,
-) -> Option<Threshold> {
+fn threshold(rule: &DaemonRule, kind: TargetKind, findings: &mut Findings) -> Option<Threshold> {
     let (key, percent) = match kind {
         TargetKind::View => ("view_fragmentation", rule.view_fragmentation),
         TargetKind::Db | TargetKind::Cleanup | TargetKind::Search => {
             ("db_fragmentation", rule.db_fragmentation)
         }
     };
-    let mut find = |severity, message: String| {
-        findings.add(severity, RULES, rule.database.as_str(), message);
-    };
-    let Some(percent) = percent.filter(|percent| *percent > 0) else {
-        find(
-            Severity::Impossible,
-            format!(
-                "{key} is left out or 0, so the daemon compacts every {} every time, however small or full; the channel written takes those with any waste: set a {key}",
-                kind.label()
-            ),
-        );
-        return Some(Threshold { min_priority: 1.0, any_size: true });
-    };
-    if percent > 100 {
-        find(
-            Severity::Note,
-            format!(
-                "{key} {percent}% is never reached, so no channel takes these {}s",
-                kind.label()
-            ),
-        );
-        return None;
-    }
-    if percent == 100 {
-        find(
-            Severity::Impossible,
-            format!(
+    let (database, kind) = (rule.database.as_str(), kind.label());
+    match percent.unwrap_or(0) {
+        0 => {
+            let message = format!(
+                "{key} is left out or 0, so the daemon compacts every {kind} every time, however small or full; the channel written takes those with any waste: set a {key}"
+            );
+            findings.error(RULES, database, message);
+            Some(Threshold { min_priority: 1.0, any_size: true })
+        }
+        percent @ 1..100 => {
+            let share = f64::from(percent) / 100.0;
+            let min_priority = 1.0 / (1.0 - share);
+            let message = format!(
+                "{key} {percent}% becomes min_priority {min_priority:.4}: more than that, where the daemon also took what was equal, and rounded up from {}.5%, a ratio of {:.4}",
+                percent - 1,
+                1.0 / (1.0 - (share - 0.005))
+            );
+            findings.note(RULES, database, message);
+            Some(Threshold { min_priority, any_size: false })
+        }
+        100 => {
+            let message = format!(
                 "{key} 100% would be an infinite min_priority, so no channel is written; rounded to whole per cents the daemon takes ratios from 200 on: set min_priority: 199.99 for that"
-            ),
-        );
-        return None;
+            );
+            findings.error(RULES, database, message);
+            None
+        }
+        percent => {
+            let message =
+                format!("{key} {percent}% is never reached, so no channel takes these {kind}s");
+            findings.note(RULES, database, message);
+            None
+        }
     }
-    let share = f64::from(percent) / 100.0;
-    let min_priority = 1.0 / (1.0 - share);
-    find(
-        Severity::Note,
-        format!(
-            "{key} {percent}% becomes min_priority {min_priority:.4}: more than that, where the daemon also took what was equal, and rounded up from {}.5%, a ratio of {:.4}",
-            percent - 1,
-            1.0 / (1.0 - (share - 0.005))
-        ),
-    );
-    Some(Threshold { min_priority, any_size: false })
 }
 
-fn window(rule: &DaemonRule, channel: &mut Channel, zone: &TimeZone, findings: &mut NodeFindings) {
+fn window(rule: &DaemonRule, channel: &mut Channel, zone: &TimeZone, findings: &mut Findings) {
     channel.windows = smoosh::windows(rule.opens, zone);
     match rule.opens {
         Opening::Always => {}
         Opening::Never => {
             channel.concurrency = 0;
-            findings.add(
-                Severity::Warning,
-                RULES,
-                rule.database.as_str(),
-                "its period never opens: the channel is written with concurrency 0",
-            );
+            let message = "its period never opens: the channel is written with concurrency 0";
+            findings.warn(RULES, rule.database.as_str(), message);
         }
         Opening::Daily(_) => {
             channel.strict_window = rule.strict_window;
             if rule.strict_window {
-                findings.add(
-                    Severity::Warning,
-                    RULES,
-                    rule.database.as_str(),
-                    "strict_window made the daemon cancel what still ran when the window closed; that is not possible over HTTP, so recliner does not start what would not end inside the window",
-                );
+                let message = "strict_window made the daemon cancel what still ran when the window closed; that is not possible over HTTP, so recliner does not start what would not end inside the window";
+                findings.warn(RULES, rule.database.as_str(), message);
             }
         }
     }
 }
 
-fn general(channels: &[TranslatedChannel], parallel: bool, findings: &mut NodeFindings) {
+fn general(channels: &[TranslatedChannel], parallel: bool, findings: &mut Findings) {
     if channels.is_empty() {
         return;
     }
-    findings.add(
-        Severity::Warning,
-        RULES,
-        None,
-        "the daemon never compacts a file without live bytes and always one whose live bytes are unknown; recliner takes the first at the lowest priority and the second never",
+    let message = "the daemon never compacts a file without live bytes and always one whose live bytes are unknown; recliner takes the first at the lowest priority and the second never";
+    findings.warn(RULES, None, message);
+    let message = format!(
+        "the daemon works on one database of a node at a time{}: set limits.per_node to {} for that",
+        if parallel {
+            ", its views beside it where parallel_view_compaction is true"
+        } else {
+            ", its views after it"
+        },
+        if parallel { 2 } else { 1 }
     );
-    findings.add(
-        Severity::Note,
-        RULES,
-        None,
-        format!(
-            "the daemon works on one database of a node at a time{}: set limits.per_node to {} for that",
-            if parallel { ", its views beside it where parallel_view_compaction is true" } else { ", its views after it" },
-            if parallel { 2 } else { 1 }
-        ),
-    );
-    findings.add(
-        Severity::Note,
-        RULES,
-        None,
-        "the daemon wants twice the live bytes free on the volume; recliner's headroom does the same with its own factor",
-    );
+    findings.note(RULES, None, message);
+    let message = "the daemon wants twice the live bytes free on the volume; recliner's headroom does the same with its own factor";
+    findings.note(RULES, None, message);
 }

@@ -1,7 +1,7 @@
 //! What the nodes ignore together: one list for all of them.
 
-use super::finding::{Finding, Severity};
-use compaction_settings::Ignored;
+use super::finding::Finding;
+use compaction_settings::{Ignored, Severity};
 use couchdb_names::{Range, ShardName};
 use std::collections::{BTreeMap, BTreeSet};
 

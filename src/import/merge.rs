@@ -4,7 +4,7 @@
 mod differences;
 
 use super::{
-    Finding, ImportError, NodeChannels, Severity, TranslatedChannel, finding,
+    Finding, ImportError, NodeChannels, TranslatedChannel, finding,
     ignored::{self, IgnoredByAll, escaped},
 };
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     },
     text::pattern::{NameFilter, NamePatterns, PatternError},
 };
+use compaction_settings::Severity;
 use std::collections::BTreeSet;
 
 /// Channels equal in effect to what CouchDB's own settings say.
@@ -45,7 +46,7 @@ impl Imported {
     /// Whether the channels are equal in effect on every node: nothing was impossible.
     #[must_use]
     pub(crate) fn is_equal(&self) -> bool {
-        self.count(Severity::Impossible) == 0
+        self.count(Severity::Error) == 0
     }
 
     /// How many findings have this severity.
@@ -80,7 +81,7 @@ impl Imported {
         ));
         lines.push(format!(
             "{} impossible, {} warnings, {} notes",
-            self.count(Severity::Impossible),
+            self.count(Severity::Error),
             self.count(Severity::Warning),
             self.count(Severity::Note)
         ));

@@ -1,10 +1,6 @@
 //! smoosh's channels as channels of recliner.
 
-use super::{
-    NodeChannels, TranslatedChannel,
-    finding::{NodeFindings, Severity},
-    unique_name,
-};
+use super::{NodeChannels, TranslatedChannel, unique_name};
 use crate::{
     act::takeover::{self, StoppedChannel},
     model::{
@@ -15,8 +11,8 @@ use crate::{
     },
 };
 use compaction_settings::{
-    BrokenChannel, ChannelKind, NodeConfig, Opening, Priority, SmooshChannel, SmooshSettings,
-    read_smoosh,
+    BrokenChannel, ChannelKind, Findings, NodeConfig, Opening, Priority, SmooshChannel,
+    SmooshSettings, read_smoosh,
 };
 use jiff::{civil, tz::TimeZone};
 use std::collections::BTreeSet;
@@ -34,12 +30,12 @@ const WITHOUT_COUNTERPART: [(&str, &str); 4] = [
 /// Where a takeover has stopped channels, the values from before it count, not its zeros: smoosh
 /// works by them as soon as it is restored.
 pub(super) fn read(node: &NodeConfig) -> NodeChannels {
-    let mut findings = NodeFindings::default();
-    let node = before_takeover(node, &mut findings);
-    let SmooshSettings { runs_smoosh, channels, broken, ignored, findings: found } =
-        read_smoosh(&node);
-    findings.extend(found);
-    keys_without_counterpart(&node, &mut findings);
+    let mut node = node.clone();
+    let stopped = takeover::undo_takeovers(&mut node.sections);
+    let SmooshSettings { runs_smoosh, channels, broken, ignored, findings } = read_smoosh(&node);
+    let mut findings = Findings::from(findings);
+    stopped.into_iter().for_each(|stopped| restored(stopped, &mut findings));
+    findings.note_set_keys(&node, "smoosh", &WITHOUT_COUNTERPART);
     broken.iter().for_each(|broken| escapes(broken, &mut findings));
     let mut translated: Vec<TranslatedChannel> = Vec::new();
     let names: BTreeSet<&str> = channels.iter().map(|read| &*read.name).collect();
@@ -54,7 +50,7 @@ pub(super) fn read(node: &NodeConfig) -> NodeChannels {
         used.insert(unique.clone());
         let Some(channel) = channel(read, &unique) else {
             let message = "takes nothing, so no channel is written";
-            findings.add(Severity::Note, &read.section(), None, message);
+            findings.note(&read.section(), None, message);
             continue;
         };
         differences(read, &mut findings);
@@ -77,57 +73,37 @@ pub(super) fn read(node: &NodeConfig) -> NodeChannels {
     }
 }
 
-/// The node's settings with the concurrencies that smoosh had before it was taken over.
-fn before_takeover(node: &NodeConfig, findings: &mut NodeFindings) -> NodeConfig {
-    let mut node = node.clone();
-    for StoppedChannel { channel, previous } in takeover::undo_takeovers(&mut node.sections) {
-        let before = previous.map_or_else(
-            || "the key was not set then, so its default is used here".to_owned(),
-            |previous| format!("the {previous:?} from before is used here"),
-        );
-        findings.add(
-            Severity::Note,
-            &format!("smoosh.{channel}"),
-            "concurrency",
-            format!("is 0 because a recliner has taken the channel over; {before}"),
-        );
-    }
-    node
-}
-
-fn keys_without_counterpart(node: &NodeConfig, findings: &mut NodeFindings) {
-    let Some(keys) = node.sections.get("smoosh") else { return };
-    for (key, message) in WITHOUT_COUNTERPART {
-        if keys.contains_key(key) && !findings.is_about("smoosh", key) {
-            findings.add(Severity::Note, "smoosh", key, message);
-        }
-    }
+/// Says which concurrency counts for a channel that a takeover stopped.
+fn restored(stopped: StoppedChannel, findings: &mut Findings) {
+    let StoppedChannel { channel, previous } = stopped;
+    let before = previous.map_or_else(
+        || "the key was not set then, so its default is used here".to_owned(),
+        |previous| format!("the {previous:?} from before is used here"),
+    );
+    let message = format!("is 0 because a recliner has taken the channel over; {before}");
+    findings.note(&format!("smoosh.{channel}"), "concurrency", message);
 }
 
 /// Databases with few changes escape a broken channel and reach those after it.
-fn escapes(broken: &BrokenChannel, findings: &mut NodeFindings) {
+fn escapes(broken: &BrokenChannel, findings: &mut Findings) {
     let BrokenChannel { name, key, min_changes, not_reached, .. } = broken;
     if *min_changes > 0 && !not_reached.is_empty() {
-        findings.add(
-            Severity::Impossible,
-            &format!("smoosh.{name}"),
-            *key,
-            format!(
-                "databases with fewer than {min_changes} changes escape the failure and reach {}, which no channel can say: correct the setting",
-                not_reached.join(", ")
-            ),
+        let message = format!(
+            "databases with fewer than {min_changes} changes escape the failure and reach {}, which no channel can say: correct the setting",
+            not_reached.join(", ")
         );
+        findings.error(&format!("smoosh.{name}"), *key, message);
     }
 }
 
-fn renamed(read: &SmooshChannel, unique: &str, findings: &mut NodeFindings) {
+fn renamed(read: &SmooshChannel, unique: &str, findings: &mut Findings) {
     let (name, kind) = (&read.name, read.kind);
     if !Channel::is_name(name) {
         let message = match name.as_str() {
-            "" => format!("the {} channel without a name becomes {unique}", kind.label()),
+            "" => format!("the {kind} channel without a name becomes {unique}"),
             _ => format!("{name:?} is no name for a channel of recliner: becomes {unique}"),
         };
-        findings.add(Severity::Note, "smoosh", None, message);
+        findings.note("smoosh", None, message);
         return;
     }
     let key = match kind {
@@ -135,54 +111,33 @@ fn renamed(read: &SmooshChannel, unique: &str, findings: &mut NodeFindings) {
         ChannelKind::View => "view_channels",
         ChannelKind::Cleanup => "cleanup_channels",
     };
-    findings.add(
-        Severity::Impossible,
-        "smoosh",
-        key,
-        format!(
-            "{name} is listed for more than one kind: smoosh gives both one queue and one concurrency, here the {} part becomes {unique} with its own: use two names in CouchDB",
-            kind.label()
-        ),
+    let message = format!(
+        "{name} is listed for more than one kind: smoosh gives both one queue and one concurrency, here the {kind} part becomes {unique} with its own: use two names in CouchDB"
     );
+    findings.error("smoosh", key, message);
 }
 
 /// What recliner does otherwise with a channel of the same settings.
-fn differences(read: &SmooshChannel, findings: &mut NodeFindings) {
+fn differences(read: &SmooshChannel, findings: &mut Findings) {
     let section = read.section();
     if read.never_starts.is_some() {
         let message = "is written with concurrency 0, because smoosh never starts a job of it";
-        findings.add(Severity::Note, &section, None, message);
+        findings.note(&section, None, message);
     } else if matches!(read.opens, Opening::Daily(_)) {
-        findings.add(
-            Severity::Note,
-            &section,
-            "from",
-            "the window is UTC; smoosh also starts jobs for up to a minute after each start of CouchDB, and at a window's opening waits for the next write; recliner does neither",
-        );
+        let message = "the window is UTC; smoosh also starts jobs for up to a minute after each start of CouchDB, and at a window's opening waits for the next write; recliner does neither";
+        findings.note(&section, "from", message);
         if read.strict_window {
-            findings.add(
-                Severity::Warning,
-                &section,
-                "strict_window",
-                "smoosh suspends running jobs when the window closes; that is not possible over HTTP, so recliner does not start what would not end inside the window: the same targets are queued, but one that needs longer than a whole window never starts",
-            );
+            let message = "smoosh suspends running jobs when the window closes; that is not possible over HTTP, so recliner does not start what would not end inside the window: the same targets are queued, but one that needs longer than a whole window never starts";
+            findings.warn(&section, "strict_window", message);
         }
     }
     if read.priority.is_none() {
-        findings.add(
-            Severity::Note,
-            &section,
-            None,
-            "takes only files without live bytes, so it is written with equal min_priority and max_priority",
-        );
+        let message = "takes only files without live bytes, so it is written with equal min_priority and max_priority";
+        findings.note(&section, None, message);
     }
     if read.drops_empty_files {
-        findings.add(
-            Severity::Impossible,
-            &section,
-            "min_priority",
-            "files without live bytes are lost here in CouchDB; recliner leaves them to the channels after this one: remove the key",
-        );
+        let message = "files without live bytes are lost here in CouchDB; recliner leaves them to the channels after this one: remove the key";
+        findings.error(&section, "min_priority", message);
     }
 }
 

@@ -5,14 +5,29 @@
 //! is reached ([`service`]). Never reads a file or a flag: `config` makes them, whole or
 //! not at all; the service hands each part to the task it belongs to.
 
+#![expect(clippy::doc_markdown, reason = "sentences about keys are printed, not rendered")]
+
 pub mod advice;
 pub mod limits;
 pub(crate) mod service;
+mod volumes;
 pub mod work;
 
-use crate::model::channel::{Channel, Channels, Mode};
+use crate::{
+    config_format::{
+        form::settings,
+        section::Section,
+        values::{SECOND, duration, integer, one_of, path},
+    },
+    model::channel::{Channel, Channels, Mode},
+    text::duration::format_exact,
+};
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 use strum::{EnumString, IntoStaticStr, VariantArray};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// All settings of one process.
 #[derive(Clone, Debug, PartialEq)]
@@ -155,19 +170,23 @@ impl ServedNodes {
     }
 }
 
-/// How often facts are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scan {
-    /// From the start of one sweep to the start of the next; a sweep that takes longer delays it.
-    pub interval: Duration,
-    /// The same for databases that a feed confirms without a gap.
-    pub interval_followed: Duration,
-    /// How long facts count as fresh; stale ones start nothing.
-    pub fresh_for: Duration,
-    /// Whether views are read.
-    pub views: ScanViews,
-    /// How many databases have metrics of their own, each with all its targets.
-    pub top: usize,
+settings! {
+    /// How often facts are read.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Scan {
+        // A sweep that takes longer delays the next one.
+        /// From the start of one sweep to the start of the next.
+        "scan.interval" => interval: Duration = 5 * MINUTE, Live, duration(SECOND);
+        /// What feeds confirm is read once in this time; never more often than the interval.
+        "scan.interval_followed" => interval_followed: Duration = 6 * HOUR, Live, duration(SECOND);
+        /// Older facts are refused as stale, unless feeds confirm them; default four intervals, never less than three sweeps.
+        "scan.fresh_for" => fresh_for: Duration = 20 * MINUTE, Live, duration(SECOND);
+        /// auto reads views by their _info, which makes CouchDB create an index that was never built; off never does.
+        "scan.views" => views: ScanViews = ScanViews::Auto, NextSweep, one_of();
+        /// How many databases have series of their own in /metrics for every target; the next as many have only sums.
+        "scan.top" => top: usize = 100, NextSweep, integer(0..=100_000);
+    }
+    check = check_scan;
 }
 
 impl Scan {
@@ -177,42 +196,69 @@ impl Scan {
     /// The defaults that go with an interval: facts are fresh for four of them.
     #[must_use]
     pub fn every(interval: Duration) -> Self {
+        let usual = Self::default();
         Self {
             interval,
-            interval_followed: interval.max(Duration::from_secs(6 * 3600)),
+            interval_followed: interval.max(usual.interval_followed),
             fresh_for: interval.saturating_mul(Self::FRESH_INTERVALS + 1),
-            views: ScanViews::default(),
-            top: 100,
+            ..usual
         }
     }
 }
 
-impl Default for Scan {
-    fn default() -> Self {
-        Self::every(Duration::from_secs(300))
+/// What is left out goes with the interval; what is written must go with it.
+fn check_scan(scan: &mut Scan, section: &mut Section<'_, '_>) {
+    let usual = Scan::every(scan.interval);
+    match section.value_at("interval_followed") {
+        None => scan.interval_followed = usual.interval_followed,
+        Some(found) if scan.interval_followed < scan.interval => {
+            let says = format!(
+                "found {}, but a followed database is read at most as often as any other, every {} (scan.interval)",
+                format_exact(scan.interval_followed),
+                format_exact(scan.interval)
+            );
+            section.report.refuse(found.at, &found.path, says);
+        }
+        Some(_) => {}
+    }
+    match section.value_at("fresh_for") {
+        None => scan.fresh_for = usual.fresh_for,
+        // Not a problem: too short a span only holds starts back, which is safe, and a sweep
+        // may well be quicker than its interval allows for.
+        Some(found) if scan.fresh_for < scan.interval.saturating_mul(Scan::FRESH_INTERVALS) => {
+            let says = format!(
+                "{} is less than {} scan intervals of {}: one slow sweep makes every fact stale, and stale facts start nothing",
+                format_exact(scan.fresh_for),
+                Scan::FRESH_INTERVALS,
+                format_exact(scan.interval)
+            );
+            section.report.note(found.at, &found.path, says);
+        }
+        Some(_) => {}
     }
 }
 
 /// Whether views are read over HTTP.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanViews {
     /// `_info` is asked once a signature and sweep. CouchDB then creates the empty index of
     /// a view that was never built.
-    #[default]
     Auto,
     /// Never, so that nothing is touched.
     Off,
 }
 
-/// The directories of a node that are read in addition to CouchDB.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Files {
-    /// CouchDB's `database_dir`.
-    pub data_dir: Option<PathBuf>,
-    /// CouchDB's `view_index_dir`; the same as `data_dir` when left out.
-    pub view_index_dir: Option<PathBuf>,
+settings! {
+    /// The directories of a node that are read in addition to CouchDB.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Files {
+        /// CouchDB's database_dir on this node.
+        "files.data_dir" => data_dir: Option<PathBuf> = None, NextSweep, path().optional();
+        /// CouchDB's view_index_dir on this node; default the same directory.
+        "files.view_index_dir" => view_index_dir: Option<PathBuf> = None, NextSweep, path().optional();
+    }
 }
 
 #[cfg(test)]

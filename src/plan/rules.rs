@@ -37,7 +37,7 @@ impl Default for Rules {
             limits: Limits::default(),
             headroom: Headroom::default(),
             rent: RentSettings::default(),
-            views: EnforceViews::default(),
+            views: EnforceViews::Q1,
             fresh_for: Duration::from_secs(20 * 60),
             whole_views: 1,
         }

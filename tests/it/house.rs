@@ -12,6 +12,7 @@ use std::{
 const FLOORS: &[&[&str]] = &[
     &["text", "tasks"],
     &["log"],
+    &["config_format"],
     &["model"],
     &["datadir"],
     &["table"],

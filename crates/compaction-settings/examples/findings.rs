@@ -17,12 +17,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let node = NodeConfig::from_ini("node", &version, [(path.as_str(), bytes.as_slice())]);
     let settings = read_smoosh(&node);
     for channel in &settings.channels {
-        let priority = channel.priority.map_or("none", |priority| priority.label());
+        let priority = channel.priority.map_or_else(|| "none".to_owned(), |it| it.to_string());
         println!(
             "{}: {} by {priority}, at most {} at a time",
-            channel.name,
-            channel.kind.label(),
-            channel.concurrency
+            channel.name, channel.kind, channel.concurrency
         );
     }
     settings.findings.iter().for_each(|finding| println!("{finding}"));

@@ -3,6 +3,8 @@
 use crate::Opening;
 
 /// What a channel compacts.
+#[derive(strum::Display)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChannelKind {
     /// Database shards.
@@ -13,19 +15,9 @@ pub enum ChannelKind {
     Cleanup,
 }
 
-impl ChannelKind {
-    /// The word in findings.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Db => "db",
-            Self::View => "view",
-            Self::Cleanup => "cleanup",
-        }
-    }
-}
-
-/// How a channel ranks the files it takes.
+/// How a channel ranks the files it takes, by its word in CouchDB's settings.
+#[derive(strum::Display, strum::EnumString)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// File bytes over live bytes.
@@ -36,19 +28,6 @@ pub enum Priority {
     Upgrade,
     /// One for each database with stale index files.
     Cleanup,
-}
-
-impl Priority {
-    /// The word in CouchDB's settings.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Ratio => "ratio",
-            Self::Slack => "slack",
-            Self::Upgrade => "upgrade",
-            Self::Cleanup => "cleanup",
-        }
-    }
 }
 
 /// One channel in effect.

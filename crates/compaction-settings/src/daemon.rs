@@ -9,8 +9,7 @@ mod rule;
 pub(crate) use rule::parse as parse_rule;
 
 use crate::{
-    Finding, IniProblemKind, NodeConfig, Opening, Rules, Severity, finding::Findings, lint,
-    number::integer,
+    Finding, IniProblemKind, NodeConfig, Opening, Rules, finding::Findings, lint, number::integer,
 };
 use couchdb_names::{ShardName, is_db_name};
 
@@ -78,16 +77,14 @@ fn rules(node: &NodeConfig, findings: &mut Findings) -> Vec<DaemonRule> {
             continue;
         }
         if let Some(why) = never_found(name) {
-            findings.add(Severity::Warning, RULES, name.as_str(), why);
+            findings.warn(RULES, name.as_str(), why);
             continue;
         }
         match rule::parse(name, text) {
-            Err(why) => findings.add(
-                Severity::Warning,
-                RULES,
-                name.as_str(),
-                format!("is ignored by the daemon, which cannot read it: {why}"),
-            ),
+            Err(why) => {
+                let message = format!("is ignored by the daemon, which cannot read it: {why}");
+                findings.warn(RULES, name.as_str(), message);
+            }
             Ok(rule) => rules.push(rule),
         }
     }
@@ -102,7 +99,7 @@ fn rules(node: &NodeConfig, findings: &mut Findings) -> Vec<DaemonRule> {
                 "is missing, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use"
             }
         };
-        findings.add(Severity::Warning, RULES, DEFAULT, why);
+        findings.warn(RULES, DEFAULT, why);
     }
     rules
 }
@@ -122,12 +119,8 @@ fn min_file_size(node: &NodeConfig, findings: &mut Findings) -> u64 {
     let key = "min_file_size";
     let Some(text) = node.value(DAEMON, key) else { return MIN_FILE_SIZE };
     let Some(bytes) = integer(text) else {
-        findings.add(
-            Severity::Error,
-            DAEMON,
-            key,
-            "is no integer, on which the daemon crashes at every file: its default of 131072 is assumed",
-        );
+        let message = "is no integer, on which the daemon crashes at every file: its default of 131072 is assumed";
+        findings.error(DAEMON, key, message);
         return MIN_FILE_SIZE;
     };
     u64::try_from(bytes.max(0)).unwrap_or(u64::MAX)
@@ -138,12 +131,7 @@ fn unread_keys(node: &NodeConfig, findings: &mut Findings) {
         if !["min_file_size", "check_interval", "snooze_period", "snooze_period_ms"]
             .contains(&key.as_str())
         {
-            findings.add(
-                Severity::Warning,
-                DAEMON,
-                key.as_str(),
-                "does nothing: the daemon reads no such key",
-            );
+            findings.warn(DAEMON, key.as_str(), "does nothing: the daemon reads no such key");
         }
     }
 }

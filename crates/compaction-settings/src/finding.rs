@@ -1,8 +1,11 @@
 //! Findings: what there is to say about the settings of one node.
 
+use crate::NodeConfig;
 use std::fmt;
 
 /// How much a finding matters.
+#[derive(strum::Display)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// Good to know.
@@ -11,18 +14,6 @@ pub enum Severity {
     Warning,
     /// CouchDB compacts nothing with these settings.
     Error,
-}
-
-impl Severity {
-    /// The word in texts.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
-    }
 }
 
 /// What is wrong with a section as a whole.
@@ -37,7 +28,7 @@ pub enum Fault {
 }
 
 /// One statement about the settings of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
@@ -53,7 +44,7 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: [{}]", self.severity.label(), self.section)?;
+        write!(out, "{}: [{}]", self.severity, self.section)?;
         if let Some(key) = &self.key {
             write!(out, " {key}")?;
         }
@@ -63,18 +54,43 @@ impl fmt::Display for Finding {
 
 /// Findings as they are collected.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Findings(Vec<Finding>);
+pub struct Findings(Vec<Finding>);
 
 impl Findings {
-    pub(crate) fn add<'a>(
+    /// Adds something that is good to know.
+    pub fn note<'a>(
         &mut self,
-        severity: Severity,
         section: &'a str,
         key: impl Into<Option<&'a str>>,
         message: impl Into<String>,
     ) {
-        let (section, key) = (section.to_owned(), key.into().map(str::to_owned));
-        self.0.push(Finding { severity, section, key, message: message.into(), fault: None });
+        self.add(Severity::Note, section, key.into(), message.into());
+    }
+
+    /// Adds something that is probably not what was meant.
+    pub fn warn<'a>(
+        &mut self,
+        section: &'a str,
+        key: impl Into<Option<&'a str>>,
+        message: impl Into<String>,
+    ) {
+        self.add(Severity::Warning, section, key.into(), message.into());
+    }
+
+    /// Adds something that keeps the settings from being used at all.
+    pub fn error<'a>(
+        &mut self,
+        section: &'a str,
+        key: impl Into<Option<&'a str>>,
+        message: impl Into<String>,
+    ) {
+        self.add(Severity::Error, section, key.into(), message.into());
+    }
+
+    /// Adds a finding of this severity.
+    pub fn add(&mut self, severity: Severity, section: &str, key: Option<&str>, message: String) {
+        let (section, key) = (section.to_owned(), key.map(str::to_owned));
+        self.0.push(Finding { severity, section, key, message, fault: None });
     }
 
     /// Adds a warning about a section as a whole.
@@ -83,15 +99,33 @@ impl Findings {
         self.0.push(Finding { severity, section, key: None, message, fault });
     }
 
+    /// Adds a note about each of these keys that is set and that nothing was said about.
+    pub fn note_set_keys(
+        &mut self,
+        node: &NodeConfig,
+        section: &str,
+        keys: &[(&str, &'static str)],
+    ) {
+        for (key, message) in keys {
+            let is_about = |it: &Finding| it.section == section && it.key.as_deref() == Some(*key);
+            if node.value(section, key).is_some() && !self.0.iter().any(is_about) {
+                self.note(section, *key, *message);
+            }
+        }
+    }
+
     /// Each finding once, the gravest first, then by section and key.
-    pub(crate) fn sorted(self) -> Vec<Finding> {
+    #[must_use]
+    pub fn sorted(self) -> Vec<Finding> {
         let mut findings = self.0;
-        findings.sort_by(|a, b| {
-            let by_place =
-                || (&a.section, &a.key, &a.message).cmp(&(&b.section, &b.key, &b.message));
-            b.severity.cmp(&a.severity).then_with(by_place)
-        });
+        findings.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.cmp(b)));
         findings.dedup();
         findings
+    }
+}
+
+impl From<Vec<Finding>> for Findings {
+    fn from(findings: Vec<Finding>) -> Self {
+        Self(findings)
     }
 }

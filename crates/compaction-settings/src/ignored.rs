@@ -25,7 +25,7 @@ pub(crate) fn read(node: &NodeConfig, findings: &mut Findings) -> Ignored {
     let mut ignored = Ignored::default();
     for (name, value) in node.sections.get(SECTION).into_iter().flatten() {
         let mut find = |severity, message: &str| {
-            findings.add(severity, SECTION, name.as_str(), message);
+            findings.add(severity, SECTION, Some(name), message.to_owned());
         };
         if value != "true" {
             find(

@@ -27,7 +27,7 @@ mod term;
 pub use channel::{ChannelKind, Priority, SmooshChannel};
 pub use clock_time::{Opening, Window};
 pub use daemon::{DaemonRule, DaemonSettings, read_daemon};
-pub use finding::{Fault, Finding, Severity};
+pub use finding::{Fault, Finding, Findings, Severity};
 pub use ignored::Ignored;
 pub use ini::{IniProblem, IniProblemKind};
 pub use node_config::{NodeConfig, Sections};

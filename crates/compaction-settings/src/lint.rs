@@ -55,19 +55,15 @@ pub(crate) fn unread(
             let message = format!(
                 "does nothing: CouchDB tells capitals from small letters: write [{SMOOSH}{rest}]"
             );
-            findings.add(Severity::Warning, section, None, message);
+            findings.warn(section, None, message);
         }
         let Some(name) = section.strip_prefix("smoosh.") else { continue };
         let kinds: Vec<_> =
             channels.iter().filter(|(listed, _)| listed == name).map(|(_, kind)| *kind).collect();
         if kinds.is_empty() {
             if name != "ignore" {
-                findings.add(
-                    Severity::Warning,
-                    section,
-                    None,
-                    "does nothing: no list of channels in [smoosh] names this one",
-                );
+                let message = "does nothing: no list of channels in [smoosh] names this one";
+                findings.warn(section, None, message);
             }
             continue;
         }
@@ -79,7 +75,7 @@ pub(crate) fn unread(
             } else {
                 unread_key(key, true)
             };
-            findings.add(Severity::Warning, section, key.as_str(), why);
+            findings.warn(section, key.as_str(), why);
         }
     }
 }
@@ -138,7 +134,7 @@ pub(crate) fn old_rules(node: &NodeConfig, rules: Rules, findings: &mut Findings
 pub(crate) fn no_smoosh(node: &NodeConfig, rules: Rules, findings: &mut Findings) {
     for section in node.sections.keys().filter(|it| it.split('.').next() == Some("smoosh")) {
         let message = format!("does nothing: CouchDB {rules} has no smoosh, which came with 3.0");
-        findings.add(Severity::Warning, section, None, message);
+        findings.warn(section, None, message);
     }
 }
 
@@ -156,7 +152,7 @@ fn server_key(key: &str, value: &str, rules: Rules, findings: &mut Findings) {
         "schema_channels" if !new => (Severity::Note, "does nothing in CouchDB"),
         _ => (Severity::Warning, unread_key(key, false)),
     };
-    findings.add(severity, "smoosh", key, message);
+    findings.add(severity, "smoosh", Some(key), message.to_owned());
 }
 
 /// Defaults in force that CouchDB's documentation has wrong.
@@ -173,14 +169,10 @@ pub(crate) fn defaults(channels: &[SmooshChannel], rules: Rules, findings: &mut 
         if names.is_empty() || value == documented {
             continue;
         }
-        findings.add(
-            Severity::Note,
-            "smoosh",
-            None,
-            format!(
-                "min_priority is left out in {}: CouchDB {rules} has {value} in its code, while its configuration reference says {shown} and \"at least\" (it is \"more than\")",
-                names.join(", ")
-            ),
+        let message = format!(
+            "min_priority is left out in {}: CouchDB {rules} has {value} in its code, while its configuration reference says {shown} and \"at least\" (it is \"more than\")",
+            names.join(", ")
         );
+        findings.note("smoosh", None, message);
     }
 }

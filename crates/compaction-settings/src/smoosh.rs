@@ -8,7 +8,7 @@
 mod channel_settings;
 
 use crate::{
-    ChannelKind, Finding, Ignored, NodeConfig, Rules, Severity, SmooshChannel, channel::section_of,
+    ChannelKind, Finding, Ignored, NodeConfig, Rules, SmooshChannel, channel::section_of,
     finding::Findings, ignored, lint,
 };
 use std::collections::BTreeSet;
@@ -58,15 +58,11 @@ pub fn read_smoosh(node: &NodeConfig) -> SmooshSettings {
     let (rules, assumed) = node.rules();
     let mut findings = Findings::default();
     if assumed {
-        findings.add(
-            Severity::Warning,
-            "smoosh",
-            None,
-            format!(
-                "the CouchDB version {:?} cannot be read, so the rules of {rules} are assumed",
-                node.version
-            ),
+        let message = format!(
+            "the CouchDB version {:?} cannot be read, so the rules of {rules} are assumed",
+            node.version
         );
+        findings.warn("smoosh", None, message);
     }
     lint::lines(node, &["smoosh", "view_upgrade"], &mut findings);
     let runs_smoosh = rules.runs_smoosh();
@@ -86,7 +82,7 @@ pub fn read_smoosh(node: &NodeConfig) -> SmooshSettings {
         lint::defaults(&channels, rules, &mut findings);
     } else {
         let message = format!("CouchDB {rules} has no smoosh, which came with 3.0");
-        findings.add(Severity::Error, "smoosh", None, message);
+        findings.error("smoosh", None, message);
     }
     let ignored = ignored::read(node, &mut findings);
     SmooshSettings { runs_smoosh, channels, broken, ignored, findings: findings.sorted() }
@@ -166,26 +162,17 @@ fn listed(
     let all: Vec<String> =
         written.iter().cloned().chain(builtin).collect::<BTreeSet<_>>().into_iter().collect();
     if is_written && !missing.is_empty() {
-        findings.add(
-            Severity::Warning,
-            "smoosh",
-            key,
-            format!(
-                "since CouchDB 3.3 this list adds to the built-in channels, which stay ({}), and channels are tried by name: {}",
-                missing.join(", "),
-                all.join(", ")
-            ),
+        let message = format!(
+            "since CouchDB 3.3 this list adds to the built-in channels, which stay ({}), and channels are tried by name: {}",
+            missing.join(", "),
+            all.join(", ")
         );
+        findings.warn("smoosh", key, message);
     } else if is_written && written != all {
-        findings.add(
-            Severity::Note,
-            "smoosh",
-            key,
-            format!(
-                "the order written here is ignored; channels are tried by name: {}",
-                all.join(", ")
-            ),
-        );
+        let all = all.join(", ");
+        let message =
+            format!("the order written here is ignored; channels are tried by name: {all}");
+        findings.note("smoosh", key, message);
     }
     all
 }
@@ -196,38 +183,30 @@ fn cleans_up(node: &NodeConfig, rules: Rules, findings: &mut Findings) -> bool {
     let value = node.value("smoosh", key);
     if !rules.adds_channels() {
         let on = value == Some("true");
-        findings.add(
-            Severity::Note,
-            "smoosh",
-            key,
-            if on {
-                "up to 3.2 smoosh cleans up as often as it compacts a view"
-            } else {
-                "is off unless exactly \"true\" up to 3.2, so there is no cleanup channel"
-            },
-        );
+        let message = match on {
+            true => "up to 3.2 smoosh cleans up as often as it compacts a view",
+            false => "is off unless exactly \"true\" up to 3.2, so there is no cleanup channel",
+        };
+        findings.note("smoosh", key, message);
         return on;
     }
     match value {
         Some("false") => {
-            findings.add(Severity::Note, "smoosh", key, "is off, so there is no cleanup channel");
+            findings.note("smoosh", key, "is off, so there is no cleanup channel");
             return false;
         }
         Some("true") => {}
-        Some(other) => findings.add(
-            Severity::Warning,
-            "smoosh",
-            key,
-            format!(
+        Some(other) => {
+            let message = format!(
                 "{other:?} is neither \"true\" nor \"false\" and counts as the default, which is on"
-            ),
-        ),
-        None => findings.add(
-            Severity::Note,
-            "smoosh",
-            key,
-            "is left out and therefore on since CouchDB 3.3, though its documentation says off",
-        ),
+            );
+            findings.warn("smoosh", key, message);
+        }
+        None => {
+            let message =
+                "is left out and therefore on since CouchDB 3.3, though its documentation says off";
+            findings.note("smoosh", key, message);
+        }
     }
     true
 }

@@ -1,8 +1,8 @@
 //! What flags alone say: shown with the configuration, and never in the file.
 
 use crate::{
-    config::{
-        changes::When::{self, Live, Restart},
+    config_format::{
+        When::{self, Live, Restart},
         output::{Output, text},
     },
     model::settings::{

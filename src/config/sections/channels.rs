@@ -3,16 +3,16 @@
 mod window;
 
 use crate::{
-    config::{
-        form::{Form, Key, keys, list, section},
+    config_format::{
+        form::{Form, Key, keys, list, section, settings},
         output::{Output, exact_bytes, text as written},
         problem::quoted,
-        section::{Report, Section},
+        section::{Report, Section, Spanned},
         tree::{Node, Value},
         values::{
-            SECOND, YEAR, boolean, bytes, bytes_or_infinity, bytes_schema, channel_name, count,
-            duration_between, infinity_schema, integer, is_infinity, labelled, one_of,
-            one_of_words, pattern, read_bytes, read_number,
+            SECOND, YEAR, boolean, bytes, bytes_or_infinity, bytes_schema, count, duration_between,
+            infinity_schema, integer, is_infinity, labelled, one_of, one_of_words, pattern,
+            read_bytes, read_number,
         },
     },
     model::{
@@ -58,10 +58,10 @@ pub(super) fn form() -> Form<Vec<Channel>> {
 
 fn listed() -> Form<Vec<Channel>> {
     let item = Form::new(read, |channel| Some(write(channel, true)), |_| described().schema(None));
-    list(item.placed())
+    list(item.spanned())
         .inspect(|report, _, _, channels| {
             let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
-            for found in channels.iter().flatten() {
+            for found in channels {
                 let name = &*found.value.name;
                 if let Some(line) = lines.get(name) {
                     let says = format!("the channel {name} occurs twice, first on line {line}; names must be unique");
@@ -72,10 +72,8 @@ fn listed() -> Form<Vec<Channel>> {
             }
         })
         .map(
-            |channels| Ok(channels.into_iter().flatten().map(|found| found.value).collect()),
-            |channels: &Vec<Channel>| {
-                channels.iter().cloned().map(|one| Some(crate::config::section::Spanned::nowhere(one))).collect()
-            },
+            |channels| Ok(channels.into_iter().map(|found| found.value).collect()),
+            |channels: &Vec<Channel>| channels.iter().cloned().map(Spanned::nowhere).collect(),
         )
 }
 
@@ -83,39 +81,54 @@ fn listed() -> Form<Vec<Channel>> {
 fn keys(priority: PriorityKind) -> Vec<Key<Channel>> {
     let unit = priority.unit();
     keys!(Channel {
-        "name" => name, Live, channel_name().map(|name| Ok(Arc::from(name)), |name: &Arc<str>| name.to_string()),
-            "The channel's name, unique.";
-        "kind" => kind, Live, one_of_words(labelled(&TargetKind::WITH_COMPACTION)),
-            "What the channel takes.";
-        "priority" => priority, Live, priority_kind(),
-            "How it ranks targets.";
-        "horizon" => horizon, Live, duration_between(SECOND, MAX_HORIZON),
-            "How long a wasted byte may remain before rewriting one byte is worth it; channels by rent only; default 24h.";
-        "min_priority" => min_priority, Live, bound(unit, false),
-            "Takes what has more than this; its unit and default depend on the priority: 2 for a ratio, 512MiB for slack, 1 for rent.";
-        "max_priority" => max_priority, Live, bound(unit, true),
-            "Takes what has at most this; default infinity.";
-        "min_size" => min_size, Live, bytes(),
-            "Takes files larger than this; default 1MiB.";
-        "max_size" => max_size, Live, bytes_or_infinity(),
-            "Takes files of at most this; default infinity.";
-        "min_changes" => min_changes, Live, count(),
-            "Changes that a database needs since its last compaction; default 0.";
-        "capacity" => capacity, Live, integer(1..=Channel::MAX_CAPACITY),
-            "Targets that the queue of one node holds; default 9999.";
-        "concurrency" => concurrency, Live, integer(0..=Channel::MAX_CONCURRENCY),
-            "Compactions of the channel at a time on one node, whatever started them; default 1.";
-        "mode" => mode, Live, one_of::<Mode>(),
-            "Default enforce, but never more than the mode of the whole file.";
-        "databases" => databases, Live, names(),
-            "Databases that it takes, by patterns; default all.";
-        "designs" => designs, Live, names(),
-            "Design documents whose views it takes, by patterns such as _design/x; view channels only; default all.";
-        "windows" => windows, Live, list(window::form()),
-            "When it may start compactions; default always. A window over midnight belongs to the day it begins on.";
-        "strict_window" => strict_window, Live, boolean(),
-            "Start nothing that would not end inside the window, at the measured rate; default false.";
+        /// The channel's name, unique.
+        "name" => name, Live, channel_name().map(|name| Ok(Arc::from(name)), |name: &Arc<str>| name.to_string());
+        /// What the channel takes.
+        "kind" => kind, Live, one_of_words(labelled(&TargetKind::WITH_COMPACTION));
+        /// How it ranks targets.
+        "priority" => priority, Live, priority_kind();
+        /// How long a wasted byte may remain before rewriting one byte is worth it; channels by rent only; default 24h.
+        "horizon" => horizon, Live, duration_between(SECOND, MAX_HORIZON);
+        /// Takes what has more than this; its unit and default depend on the priority: 2 for a ratio, 512MiB for slack, 1 for rent.
+        "min_priority" => min_priority, Live, bound(unit, false);
+        /// Takes what has at most this; default infinity.
+        "max_priority" => max_priority, Live, bound(unit, true);
+        /// Takes files larger than this; default 1MiB.
+        "min_size" => min_size, Live, bytes();
+        /// Takes files of at most this; default infinity.
+        "max_size" => max_size, Live, bytes_or_infinity();
+        /// Changes that a database needs since its last compaction; default 0.
+        "min_changes" => min_changes, Live, count();
+        /// Targets that the queue of one node holds; default 9999.
+        "capacity" => capacity, Live, integer(1..=Channel::MAX_CAPACITY);
+        /// Compactions of the channel at a time on one node, whatever started them; default 1.
+        "concurrency" => concurrency, Live, integer(0..=Channel::MAX_CONCURRENCY);
+        /// Default enforce, but never more than the mode of the whole file.
+        "mode" => mode, Live, one_of::<Mode>();
+        /// Databases that it takes, by patterns; default all.
+        "databases" => databases, Live, names();
+        /// Design documents whose views it takes, by patterns such as _design/x; view channels only; default all.
+        "designs" => designs, Live, names();
+        /// When it may start compactions; default always. A window over midnight belongs to the day it begins on.
+        "windows" => windows, Live, list(window::form());
+        /// Start nothing that would not end inside the window, at the measured rate; default false.
+        "strict_window" => strict_window, Live, boolean();
     })
+}
+
+/// The name of a channel: smoosh's words, and labels of metrics.
+fn channel_name() -> Form<String> {
+    let read = |text: &str| {
+        if Channel::is_name(text) {
+            return Ok(text.to_owned());
+        }
+        Err(format!(
+            "found {}, but a channel's name is a small letter, then small letters, digits and _, at most 64, such as big_dbs",
+            quoted(text)
+        ))
+    };
+    let schema = json!({"type": "string", "pattern": "^[a-z][a-z0-9_]{0,63}$"});
+    Form::scalar(read, |name| written(name), schema)
 }
 
 /// The form whose schema takes every channel.
@@ -205,13 +218,8 @@ fn check(channel: &mut Channel, section: &mut Section<'_, '_>) {
         }
     }
     check_bounds(channel, section);
-    if let Some(at) = section.key_at("strict_window")
-        && channel.windows.is_empty()
-        && channel.strict_window
-    {
-        let path = section.path_of("strict_window");
-        let says = "no effect without windows";
-        section.report.note(at, &path, says);
+    if channel.windows.is_empty() && channel.strict_window {
+        section.note_key("strict_window", "no effect without windows");
     }
     if section.value_at("kind").is_some() && priority_fits(channel, section) {
         note_without_effect(channel, section);
@@ -252,16 +260,10 @@ fn note_without_effect(channel: &Channel, section: &mut Section<'_, '_>) {
         "min_priority",
         "max_priority",
     ] {
-        if let Some(at) = section.key_at(key)
-            && !has_effect(key, *kind, *priority)
-        {
-            let path = section.path_of(key);
-            let says = format!(
-                "no effect in a channel of kind {} and priority {}",
-                kind.label(),
-                priority.label()
-            );
-            section.report.note(at, &path, says);
+        if !has_effect(key, *kind, *priority) {
+            let (kind, priority) = (kind.label(), priority.label());
+            let says = format!("no effect in a channel of kind {kind} and priority {priority}");
+            section.note_key(key, says);
         }
     }
 }
@@ -275,11 +277,8 @@ fn check_bounds(channel: &Channel, section: &mut Section<'_, '_>) {
     // Of equal bounds, smoosh's score leaves files without live bytes, whose priority is the least.
     let takes_empty = matches!(priority, PriorityKind::Ratio | PriorityKind::Slack);
     if min_priority == max_priority && *min_priority != 0.0 && takes_empty {
-        if let Some(at) = section.key_at("max_priority") {
-            let path = section.path_of("max_priority");
-            let says = "equal to min_priority: the channel takes only files without live bytes";
-            section.report.note(at, &path, says);
-        }
+        let says = "equal to min_priority: the channel takes only files without live bytes";
+        section.note_key("max_priority", says);
     } else if min_priority >= max_priority {
         let shown = |bound: f64| match bound.to_string().parse() {
             Ok(bytes) if priority.unit() == Some(PriorityUnit::Bytes) => exact_bytes(bytes),
@@ -346,21 +345,19 @@ fn bound(unit: Option<PriorityUnit>, is_max: bool) -> Form<f64> {
     Form::scalar(read, write, json!({"anyOf": any}))
 }
 
-/// Names as they are written.
-#[derive(Clone, Default)]
-struct NameLists {
-    include: Vec<String>,
-    exclude: Vec<String>,
+settings! {
+    /// Names as they are written.
+    #[derive(Clone)]
+    struct NameLists {
+        /// Patterns of names that are taken, with * for any characters; default all.
+        "include" => include: Vec<String> = Vec::new(), Live, list(pattern()).unless_empty();
+        /// Patterns of names that are not taken, although they are included.
+        "exclude" => exclude: Vec<String> = Vec::new(), Live, list(pattern()).unless_empty();
+    }
 }
 
 fn names() -> Form<NameFilter> {
-    let keys = keys!(NameLists {
-        "include" => include, Live, list(pattern()).unless_empty(),
-            "Patterns of names that are taken, with * for any characters; default all.";
-        "exclude" => exclude, Live, list(pattern()).unless_empty(),
-            "Patterns of names that are not taken, although they are included.";
-    });
-    section(keys, |_, _| {}).map(
+    NameLists::form().map(
         |NameLists { include, exclude }| {
             NameFilter::new(&include, &exclude).map_err(|why| Some(why.to_string()))
         },

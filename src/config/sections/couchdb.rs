@@ -1,7 +1,7 @@
 //! `couchdb`: how CouchDB is reached.
 
 use super::FileSettings;
-use crate::config::{
+use crate::config_format::{
     form::{Form, keys, list, mapping, section},
     section::{Section, Spanned},
     values::{couchdb_url, duration, host_pattern, integer, integer_or_off, node_name, path, text},
@@ -12,24 +12,24 @@ use std::time::Duration;
 
 pub(super) fn form() -> Form<FileSettings> {
     let keys = keys!(in FileSettings {
-        "couchdb.urls" => settings.couchdb.urls, NextSweep, list(couchdb_url()),
-            "CouchDB nodes; one is enough to see the cluster.";
-        "couchdb.username" => username, NextSweep, text().placed(),
-            "The user to ask as; a server admin sees everything.";
-        "couchdb.password_file" => password_file, NextSweep, path().placed(),
-            "A file that holds the user's password, read again when it changes.";
-        "couchdb.tls" => settings.couchdb.tls, NextSweep, tls(),
-            "Which authorities to trust, and a client certificate; default the system's, and none.";
-        "couchdb.timeout" => settings.couchdb.timeout, NextSweep, duration(Duration::from_millis(100)),
-            "The longest wait for one whole answer; CouchDB's node routes have no timeout of their own.";
-        "couchdb.requests_in_flight" => settings.couchdb.requests_in_flight, NextSweep, integer(1..=1_024),
-            "Requests at a time to each node.";
-        "couchdb.cold_reads_per_second" => settings.couchdb.cold_reads_per_second, NextSweep, integer_or_off(1..=1_000_000),
-            "Reads a second on each node of shards that CouchDB may have to open; off for no pace.";
-        "couchdb.nodes" => settings.couchdb.nodes, NextSweep, mapping(node_name(), couchdb_url()),
-            "Nodes' own addresses by name; used once the server there says that name.";
-        "couchdb.trust_node_hosts" => settings.couchdb.trust_node_hosts, NextSweep, trusted_hosts(),
-            "Hosts in nodes' names that are given the login, such as *.couchdb.svc.cluster.local; any server that answers for such a host gets the password.";
+        /// CouchDB nodes; one is enough to see the cluster.
+        "couchdb.urls" => settings.couchdb.urls, NextSweep, list(couchdb_url());
+        /// The user to ask as; a server admin sees everything.
+        "couchdb.username" => username, NextSweep, text().placed();
+        /// A file that holds the user's password, read again when it changes.
+        "couchdb.password_file" => password_file, NextSweep, path().placed();
+        /// Which authorities to trust, and a client certificate; default the system's, and none.
+        "couchdb.tls" => settings.couchdb.tls, NextSweep, tls();
+        /// The longest wait for one whole answer; CouchDB's node routes have no timeout of their own.
+        "couchdb.timeout" => settings.couchdb.timeout, NextSweep, duration(Duration::from_millis(100));
+        /// Requests at a time to each node.
+        "couchdb.requests_in_flight" => settings.couchdb.requests_in_flight, NextSweep, integer(1..=1_024);
+        /// Reads a second on each node of shards that CouchDB may have to open; off for no pace.
+        "couchdb.cold_reads_per_second" => settings.couchdb.cold_reads_per_second, NextSweep, integer_or_off(1..=1_000_000);
+        /// Nodes' own addresses by name; used once the server there says that name.
+        "couchdb.nodes" => settings.couchdb.nodes, NextSweep, mapping(node_name(), couchdb_url());
+        /// Hosts in nodes' names that are given the login, such as *.couchdb.svc.cluster.local; any server that answers for such a host gets the password.
+        "couchdb.trust_node_hosts" => settings.couchdb.trust_node_hosts, NextSweep, trusted_hosts();
     });
     section(keys, |file, section| {
         let hosts = &file.settings.couchdb.trust_node_hosts;
@@ -42,8 +42,8 @@ pub(super) fn form() -> Form<FileSettings> {
 /// The nodes' own addresses alone.
 pub(super) fn nodes_form() -> Form<FileSettings> {
     let keys = keys!(in FileSettings {
-        "couchdb.nodes" => settings.couchdb.nodes, NextSweep, mapping(node_name(), couchdb_url()),
-            "Nodes' own addresses by name.";
+        /// Nodes' own addresses by name.
+        "couchdb.nodes" => settings.couchdb.nodes, NextSweep, mapping(node_name(), couchdb_url());
     });
     section(keys, |_, _| {})
 }
@@ -61,12 +61,12 @@ fn trusted_hosts() -> Form<Vec<couchdb_client::HostPattern>> {
 
 fn tls() -> Form<Tls> {
     let keys = keys!(Tls {
-        "ca_file" => ca_file, NextSweep, path().optional(),
-            "The authorities to trust, or servers' own certificates, in PEM, and no others.";
-        "cert_file" => cert_file, NextSweep, path().optional(),
-            "A client certificate, in PEM; it needs key_file too.";
-        "key_file" => key_file, NextSweep, path().optional(),
-            "The private key of the client certificate, in PEM; it needs cert_file too.";
+        /// The authorities to trust, or servers' own certificates, in PEM, and no others.
+        "ca_file" => ca_file, NextSweep, path().optional();
+        /// A client certificate, in PEM; it needs key_file too.
+        "cert_file" => cert_file, NextSweep, path().optional();
+        /// The private key of the client certificate, in PEM; it needs cert_file too.
+        "key_file" => key_file, NextSweep, path().optional();
     });
     let both = json!({"cert_file": ["key_file"], "key_file": ["cert_file"]});
     section(keys, check_tls).with_schema(json!({"dependentRequired": both}))
@@ -74,12 +74,9 @@ fn tls() -> Form<Tls> {
 
 fn check_tls(_: &mut Tls, section: &mut Section<'_, '_>) {
     for (given, missing) in [("cert_file", "key_file"), ("key_file", "cert_file")] {
-        if let Some(at) = section.key_at(given)
-            && section.key_at(missing).is_none()
-        {
-            let path = section.path_of(given);
+        if section.key_at(missing).is_none() {
             let says = format!("found {given} without {missing}; a client certificate needs both");
-            section.report.refuse(at, &path, says);
+            section.refuse_key(given, says);
         }
     }
 }

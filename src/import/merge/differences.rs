@@ -2,10 +2,11 @@
 
 use super::Group;
 use crate::{
-    import::{Finding, NodeChannels, Severity},
+    import::{Finding, NodeChannels},
     model::channel::Channel,
     text::Label,
 };
+use compaction_settings::Severity;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One finding for each setting that differs; none where there is one group.
@@ -26,7 +27,7 @@ pub(super) fn between(groups: &[Group], node_channels: &[NodeChannels]) -> Vec<F
         let shown: Vec<_> =
             values.iter().map(|(value, on)| format!("{value} on {}", on.join(", "))).collect();
         findings.push(Finding {
-            severity: Severity::Impossible,
+            severity: Severity::Error,
             nodes: values.into_iter().flat_map(|(_, on)| on).collect(),
             section: section.to_owned(),
             key: key.map(str::to_owned),

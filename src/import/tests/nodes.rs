@@ -1,6 +1,7 @@
 //! Nodes side by side.
 
 use super::*;
+use compaction_settings::Severity;
 
 #[test]
 fn nodes_that_differ_in_writing_alone_are_one_group() {
@@ -41,7 +42,7 @@ fn what_differs_in_effect_is_impossible_and_named_by_node() {
     let impossible: Vec<_> = imported
         .findings
         .iter()
-        .filter(|finding| finding.severity == Severity::Impossible)
+        .filter(|finding| finding.severity == Severity::Error)
         .map(ToString::to_string)
         .collect();
     assert_eq!(

@@ -1,116 +1,71 @@
 //! What holds starts back: limits, free space, pressure, failures.
 
-use couchdb_client::Address;
+pub use super::volumes::{Free, VolumeSettings};
+
+use super::{DAY, HOUR, MINUTE, volumes};
+use crate::{
+    config_format::{
+        form::{Form, keys, list, section, settings},
+        section::Section,
+        values::{SECOND, boolean, bytes, count, duration, integer, number, percent_from},
+    },
+    model::channel::Channel,
+    text::duration::format_exact,
+};
 use std::time::Duration;
 
 const GIB: u64 = 1 << 30;
+const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// The period over which bytes of [`Limits::bytes_per_hour`] are counted.
-pub const BUDGET_PERIOD: Duration = Duration::from_secs(3_600);
+pub const BUDGET_PERIOD: Duration = HOUR;
 
-/// How much runs at a time. Jobs of others count too.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
-    /// Jobs on one node; zero starts nothing.
-    pub per_node: usize,
-    /// Jobs in the whole cluster; zero starts nothing.
-    pub cluster: usize,
-    /// Bytes of files this process may start to compact in any hour.
-    pub bytes_per_hour: u64,
-    /// From one start on a node to the next, at least.
-    pub wait: Duration,
-    /// The largest share of a node's time in which compactions of this process run, in percent,
-    /// from 1 to 100. With 100 a node never rests. More than [`BUDGET_PERIOD`] at a stretch counts as that.
-    pub duty_percent: f64,
-    /// Whether only one copy of a shard range is compacted at a time.
-    pub one_copy_of_a_range: bool,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            per_node: 2,
-            cluster: 8,
-            bytes_per_hour: 500 * GIB,
-            wait: Duration::from_secs(1),
-            duty_percent: 50.0,
-            one_copy_of_a_range: true,
-        }
+settings! {
+    /// How much runs at a time. Jobs of others count too.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Limits {
+        /// Compactions at a time on one node, whatever started them; 0 starts none.
+        "limits.per_node" => per_node: usize = 2, Live, integer(0..=Channel::MAX_CONCURRENCY);
+        /// Compactions at a time in the whole cluster, whatever started them; 0 starts none.
+        "limits.cluster" => cluster: usize = 8, Live, integer(0..=1_000_000);
+        /// Size, before compaction, of the files whose compaction may start within any hour.
+        "limits.bytes_per_hour" => bytes_per_hour: u64 = 500 * GIB, Live, bytes();
+        /// Shortest time from one start on a node to the next.
+        "limits.wait" => wait: Duration = SECOND, Live, duration(Duration::ZERO);
+        /// Largest share of a node's time in which recliner's compactions run: after they ran for a
+        /// minute, the node rests for a minute at 50%, for three at 25%, not at all at 100%. More than an
+        /// hour counts as an hour.
+        "limits.duty" => duty_percent: f64 = 50.0, Live, percent_from(1);
+        /// Compact only one copy of a shard range at a time.
+        "limits.one_copy_of_a_range" => one_copy_of_a_range: bool = true, Live, boolean();
     }
 }
 
-/// What must stay free on the disks.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Headroom {
-    /// Predicted peak of a database's compaction, as a multiple of its active bytes. At
-    /// least one; learned upward.
-    pub factor: f64,
-    /// Percent of a volume that no start may touch, from 0 to 100.
-    pub keep_free_percent: f64,
-    /// Size of the largest target that is started where free space is unknown, in bytes.
-    pub blind_limit: u64,
-    /// Where free space is known from.
-    pub volumes: Vec<VolumeSettings>,
-}
-
-impl Default for Headroom {
-    fn default() -> Self {
-        Self { factor: 2.2, keep_free_percent: 10.0, blind_limit: GIB, volumes: Vec::new() }
+settings! {
+    /// What must stay free on the disks.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Headroom {
+        // Learned upward.
+        /// The space that a database's compaction may need, as a multiple of its active bytes.
+        "headroom.factor" => factor: f64 = 2.2, Live, number(1.0..=100.0);
+        /// Share of each volume that no start may use up; it needs the volume's size.
+        "headroom.keep_free" => keep_free_percent: f64 = 10.0, Live, percent_from(0);
+        /// The largest file that is compacted where free space is unknown.
+        "headroom.blind_limit" => blind_limit: u64 = GIB, Live, bytes();
+        /// Where the free space of each volume is known from; one volume may have files of several nodes.
+        "headroom.volumes" => volumes: Vec<VolumeSettings> = Vec::new(), Live, list(volumes::form());
     }
 }
 
-/// How the horizons of channels by rent adapt to what is scarce.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RentSettings {
-    /// Percent of a volume that is free when space costs nothing extra, from 0 to 100. Below it
-    /// horizons shrink.
-    pub comfortable_percent: f64,
-    /// What is left of a horizon, in percent, where no more is free than
-    /// [`Headroom::keep_free_percent`].
-    pub scarce_horizon_percent: f64,
-}
-
-impl Default for RentSettings {
-    fn default() -> Self {
-        Self { comfortable_percent: 40.0, scarce_horizon_percent: 10.0 }
+settings! {
+    /// How the horizons of channels by rent adapt to what is scarce.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct RentSettings {
+        /// Free share of a volume below which horizons shrink, where the volume's size is known.
+        "rent.comfortable" => comfortable_percent: f64 = 40.0, Live, percent_from(0);
+        /// What is left of a horizon where no more is free than headroom.keep_free.
+        "rent.scarce_horizon" => scarce_horizon_percent: f64 = 10.0, Live, percent_from(1);
     }
-}
-
-/// One volume and the nodes whose files are on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeSettings {
-    /// The nodes, by CouchDB's names.
-    pub nodes: Vec<String>,
-    /// Where its free space is known from.
-    pub free: Free,
-    /// Its size in bytes, where the configuration states it.
-    pub size: Option<u64>,
-}
-
-impl VolumeSettings {
-    /// Whether the configuration says where its size is known from.
-    #[must_use]
-    pub const fn has_size(&self) -> bool {
-        self.size.is_some() || matches!(&self.free, Free::Prometheus { size_query: Some(_), .. })
-    }
-}
-
-/// Where a volume's free space is known from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Free {
-    /// The answer to a query.
-    Prometheus {
-        /// The Prometheus server.
-        url: Address,
-        /// A PromQL expression with one sample, the free bytes.
-        query: String,
-        /// A PromQL expression with one sample, the volume's size in bytes.
-        size_query: Option<String>,
-        /// How old the sample may be.
-        max_age: Duration,
-    },
-    /// A fixed number of bytes that may be taken as free.
-    Available(u64),
 }
 
 /// Two marks of one signal, so that it does not switch back and forth around one.
@@ -122,53 +77,70 @@ pub struct Marks<T> {
     pub low: T,
 }
 
-/// When the servers are too busy for more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pressure {
-    /// How long a small request takes.
-    pub probe_latency: Marks<Duration>,
-    /// Erlang's run queue.
-    pub run_queue: Marks<u64>,
-    /// Changes that internal replication has still to push.
-    pub replication_backlog: Marks<u64>,
-    /// Indexers that run.
-    pub indexers: Marks<u64>,
-    /// The longest that pressure alone holds starts back.
-    pub hold_at_most: Duration,
-}
-
-impl Default for Pressure {
-    fn default() -> Self {
-        Self {
-            probe_latency: Marks {
-                high: Duration::from_millis(500),
-                low: Duration::from_millis(200),
-            },
-            run_queue: Marks { high: 64, low: 16 },
-            replication_backlog: Marks { high: 10_000, low: 1_000 },
-            indexers: Marks { high: 8, low: 4 },
-            hold_at_most: Duration::from_secs(6 * 3600),
-        }
+settings! {
+    /// When the servers are too busy for more.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Pressure {
+        /// How long a small request of recliner's own takes.
+        "pressure.probe_latency" => probe_latency: Marks<Duration> = Marks { high: 500 * MILLISECOND, low: 200 * MILLISECOND },
+            Live, marks(|| duration(MILLISECOND), format_exact);
+        /// Erlang processes that wait for a scheduler.
+        "pressure.run_queue" => run_queue: Marks<u64> = Marks { high: 64, low: 16 }, Live, counts();
+        /// Changes that internal replication has still to push.
+        "pressure.replication_backlog" => replication_backlog: Marks<u64> = Marks { high: 10_000, low: 1_000 }, Live, counts();
+        /// Index builds that run on the node.
+        "pressure.indexers" => indexers: Marks<u64> = Marks { high: 8, low: 4 }, Live, counts();
+        /// The longest that pressure alone holds starts back.
+        "pressure.hold_at_most" => hold_at_most: Duration = 6 * HOUR, Live, duration(SECOND);
     }
 }
 
-/// What follows a failed job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FailureSettings {
-    /// How long its target rests after the first failure; doubles with each further one.
-    pub cool_down: Duration,
-    /// The longest rest.
-    pub cool_down_max: Duration,
-    /// After how many failures in a row a target is left alone.
-    pub quarantine_after: u32,
+fn counts() -> Form<Marks<u64>> {
+    marks(count, |number| number.to_string())
 }
 
-impl Default for FailureSettings {
-    fn default() -> Self {
-        Self {
-            cool_down: Duration::from_secs(600),
-            cool_down_max: Duration::from_secs(86_400),
-            quarantine_after: 5,
+/// A high and a low mark, of which the low one is not above the high one.
+fn marks<T: PartialOrd + Copy + 'static>(
+    form: impl Fn() -> Form<T>,
+    shown: fn(T) -> String,
+) -> Form<Marks<T>> {
+    let keys = keys!(in Marks<T> {
+        /// Above this nothing is started on the node.
+        "high" => high, _, form();
+        /// At this or below, starts are let go again.
+        "low" => low, _, form();
+    });
+    section(keys, move |marks, section| {
+        if marks.low > marks.high {
+            let (low, high) = (shown(marks.low), shown(marks.high));
+            section.refuse(format!("low is {low} and high is {high}; low must not be above high"));
         }
+    })
+}
+
+settings! {
+    /// What follows a failed job.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct FailureSettings {
+        /// How long a target rests after a failed compaction; doubles with each further one.
+        "failure.cool_down" => cool_down: Duration = 10 * MINUTE, Live, duration(SECOND);
+        /// The longest rest after failures.
+        "failure.cool_down_max" => cool_down_max: Duration = DAY, Live, duration(SECOND);
+        /// Failures in a row after which a target waits for an operator.
+        "failure.quarantine_after" => quarantine_after: u32 = 5, Live, integer(1..=1_000);
+    }
+    check = check_failure;
+}
+
+fn check_failure(failure: &mut FailureSettings, section: &mut Section<'_, '_>) {
+    if section.value_at("cool_down_max").is_none() {
+        failure.cool_down_max = failure.cool_down_max.max(failure.cool_down);
+    }
+    if failure.cool_down > failure.cool_down_max {
+        section.refuse(format!(
+            "cool_down is {} and cool_down_max is {}; the longest must not be below the first",
+            format_exact(failure.cool_down),
+            format_exact(failure.cool_down_max)
+        ));
     }
 }

@@ -1,27 +1,37 @@
 //! What runs alongside the planner: views, smoosh, the feed, the warmer, the journal.
 
-use crate::text::pattern::NamePatterns;
+use super::{DAY, MINUTE};
+use crate::{
+    config_format::{
+        form::{Form, Key, keys, list, section, settings},
+        values::{
+            SECOND, boolean, bytes_from_mib, count, duration, integer, one_of, patterns, text,
+        },
+    },
+    text::pattern::NamePatterns,
+};
 use std::time::Duration;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 const MIB: u64 = 1 << 20;
-const DAY: u64 = 86_400;
+const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Which views may be compacted over HTTP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ViewSettings {
-    /// The rule.
-    pub enforce: EnforceViews,
+settings! {
+    /// Which views may be compacted over HTTP.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ViewSettings {
+        /// Which views are compacted: q1, those of databases with one range; all, whole design documents, every copy at once; none.
+        "views.enforce" => enforce: EnforceViews = EnforceViews::Q1, Live, one_of();
+    }
 }
 
 /// Which views may be compacted over HTTP, where CouchDB compacts every shard of a design
 /// document at once.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnforceViews {
     /// Only where CouchDB compacts one copy.
-    #[default]
     Q1,
     /// Whole design documents, at their true weight.
     All,
@@ -29,21 +39,15 @@ pub enum EnforceViews {
     None,
 }
 
-/// How this program and CouchDB's own smoosh share the work.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Smoosh {
-    /// Whether smoosh keeps working alongside this program.
-    pub mode: SmooshMode,
-    /// The channels of smoosh that a takeover stops, by name.
-    pub takeover: Vec<String>,
-}
-
-impl Default for Smoosh {
-    fn default() -> Self {
-        Self {
-            mode: SmooshMode::default(),
-            takeover: ["upgrade_dbs", "ratio_dbs", "slack_dbs"].map(str::to_owned).to_vec(),
-        }
+settings! {
+    /// How this program and CouchDB's own smoosh share the work.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Smoosh {
+        /// coexist counts smoosh's compactions; takeover stops its channels while recliner enforces, and restores them after.
+        "smoosh.mode" => mode: SmooshMode = SmooshMode::Coexist, Live, one_of();
+        /// The channels of smoosh that a takeover stops.
+        "smoosh.takeover" => takeover: Vec<String> = ["upgrade_dbs", "ratio_dbs", "slack_dbs"].map(str::to_owned).to_vec(),
+            Live, list(text());
     }
 }
 
@@ -69,90 +73,65 @@ pub enum SmooshMode {
     Takeover,
 }
 
-/// How changes of databases are followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Follow {
-    /// Whether feeds are followed at all.
-    pub enabled: bool,
-    /// The longest that an event waits to be sent on with others.
-    pub max_event_delay: Duration,
-    /// The longest that an event waits to be written with others.
-    pub max_write_delay: Duration,
-    /// Whether a database that changed is named in the feed.
-    pub update_db: bool,
-    /// How long after a change its shards are read again; longer for what keeps changing.
-    pub reread_after: Duration,
-}
-
-impl Default for Follow {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            max_event_delay: Duration::from_millis(25),
-            max_write_delay: Duration::from_millis(500),
-            update_db: true,
-            reread_after: Duration::from_secs(1),
-        }
+settings! {
+    /// How changes of databases are followed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Follow {
+        /// Follow CouchDB's feeds of what happens to databases.
+        "follow.enabled" => enabled: bool = true, Live, boolean();
+        /// The longest that an event waits for others before shards are read for it.
+        "follow.max_event_delay" => max_event_delay: Duration = 25 * MILLISECOND, Live, duration(MILLISECOND);
+        /// The longest that an event waits for others before it is written to the journal.
+        "follow.max_write_delay" => max_write_delay: Duration = 500 * MILLISECOND, Live, duration(MILLISECOND);
+        /// Write an event to the journal when documents of a database change.
+        "follow.update_db" => update_db: bool = true, Live, boolean();
+        /// The shortest pause between two readings of one shard; longer for what keeps changing.
+        "follow.reread_after" => reread_after: Duration = SECOND, Live, duration(Duration::ZERO);
     }
 }
 
-/// How stale view indexes are built.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Warmer {
-    /// Whether indexes are built at all.
-    pub enabled: bool,
-    /// Builds of any size at a time.
-    pub batch_channels: usize,
-    /// Further builds at a time, of few updates each.
-    pub incremental_channels: usize,
-    /// The updates that count as few.
-    pub max_incremental_updates: u64,
-    /// Updates that make a build worth starting at once.
-    pub batch_size: u64,
-    /// How long an index rests before a smaller build.
-    pub delay: Duration,
-    /// How long a build that ended is remembered.
-    pub prune_interval: Duration,
-    /// How long a changed index is left to its readers first.
-    pub grace: Duration,
-    /// Databases that are left alone.
-    pub ignore: NamePatterns,
-    /// Languages of design documents that are built.
-    pub languages: Vec<String>,
-}
-
-impl Default for Warmer {
-    fn default() -> Self {
-        Self {
-            enabled: false,
-            batch_channels: 20,
-            incremental_channels: 80,
-            max_incremental_updates: 1_000,
-            batch_size: 1,
-            delay: Duration::from_secs(5),
-            prune_interval: Duration::from_secs(60),
-            grace: Duration::from_secs(120),
-            ignore: NamePatterns::default(),
-            languages: ["javascript", "query", "erlang"].map(str::to_owned).to_vec(),
-        }
+settings! {
+    /// How stale view indexes are built.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Warmer {
+        /// Build indexes that lag, where the mode is enforce.
+        "warmer.enabled" => enabled: bool = false, Live, boolean();
+        /// Indexers on a node up to which a build of any size starts.
+        "warmer.batch_channels" => batch_channels: usize = 20, Live, integer(0..=10_000);
+        /// Additional indexers on a node, for small builds.
+        "warmer.incremental_channels" => incremental_channels: usize = 80, Live, integer(0..=10_000);
+        /// A build with fewer updates per shard than this is small.
+        "warmer.max_incremental_updates" => max_incremental_updates: u64 = 1_000, Live, count();
+        /// Updates since the last build that are worth another before the delay is over.
+        "warmer.batch_size" => batch_size: u64 = 1, Live, count();
+        /// Pause from the end of one build of an index to the next; the first rest after a failure.
+        "warmer.delay" => delay: Duration = 5 * SECOND, Live, duration(Duration::ZERO);
+        /// How long a build that ended is remembered.
+        "warmer.prune_interval" => prune_interval: Duration = MINUTE, Live, duration(SECOND);
+        /// How long an index may lag before recliner builds it; CouchDB's ken or a reader may do so first.
+        "warmer.grace" => grace: Duration = 2 * MINUTE, Live, duration(Duration::ZERO);
+        /// Databases whose indexes are not built.
+        "warmer.ignore" => ignore: NamePatterns = NamePatterns::default(), Live, patterns();
+        /// Languages of design documents; documents in others are not read.
+        "warmer.languages" => languages: Vec<String> = ["javascript", "query", "erlang"].map(str::to_owned).to_vec(),
+            Live, list(text());
     }
+    also = Key::new(
+        "warmer.limit",
+        &["A setting of CouchDB's ken, accepted and without effect."],
+        None,
+        count().without_effect(),
+    );
 }
 
-/// What the journal keeps, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JournalRetention {
-    /// Events of databases.
-    pub events: Keep,
-    /// How jobs ended.
-    pub outcomes: Keep,
-}
-
-impl Default for JournalRetention {
-    fn default() -> Self {
-        Self {
-            events: Keep { keep: Duration::from_secs(7 * DAY), max_size: 512 * MIB },
-            outcomes: Keep { keep: Duration::from_secs(400 * DAY), max_size: 256 * MIB },
-        }
+settings! {
+    /// What the journal keeps, and for how long.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct JournalRetention {
+        /// What happened.
+        "journal.events" => events: Keep = Keep { keep: 7 * DAY, max_size: 512 * MIB }, Live, keep();
+        /// How compactions and index builds ended.
+        "journal.outcomes" => outcomes: Keep = Keep { keep: 400 * DAY, max_size: 256 * MIB }, Live, keep();
     }
 }
 
@@ -163,4 +142,14 @@ pub struct Keep {
     pub keep: Duration,
     /// In how many bytes.
     pub max_size: u64,
+}
+
+fn keep() -> Form<Keep> {
+    let keys = keys!(Keep {
+        /// For how long it is kept.
+        "keep" => keep, Live, duration(SECOND);
+        /// In how many bytes it is kept; the older entries go first.
+        "max_size" => max_size, Live, bytes_from_mib();
+    });
+    section(keys, |_, _| {})
 }

@@ -1,7 +1,7 @@
 //! Channels against each other: the first that takes a target has it, whether or not it
 //! ever starts anything (`smoosh_server:find_channel/3`).
 
-use crate::{Fault, Priority, Severity, SmooshChannel, finding::Findings, number::BEYOND};
+use crate::{Fault, Priority, SmooshChannel, finding::Findings, number::BEYOND};
 
 /// Looks through the channels of one kind, in the order they are tried.
 pub(crate) fn order(channels: &[SmooshChannel], findings: &mut Findings) {
@@ -13,7 +13,7 @@ pub(crate) fn order(channels: &[SmooshChannel], findings: &mut Findings) {
             continue;
         }
         if let Some(why) = one.never_starts {
-            findings.add(Severity::Warning, &one.section(), None, held(one, why, after));
+            findings.warn(&one.section(), None, held(one, why, after));
         }
         if let Some(first) = before.iter().find(|first| takes_all_of(first, one)) {
             findings.add_fault(
@@ -25,7 +25,7 @@ pub(crate) fn order(channels: &[SmooshChannel], findings: &mut Findings) {
                 ),
             );
         } else if let Some(rest) = before.iter().find_map(|first| left_by(first, one)) {
-            findings.add(Severity::Note, &one.section(), None, rest);
+            findings.note(&one.section(), None, rest);
         }
     }
 }

@@ -4,7 +4,7 @@ mod starts;
 
 use super::BrokenChannel;
 use crate::{
-    ChannelKind, NodeConfig, Opening, Priority, Rules, Severity, SmooshChannel,
+    ChannelKind, NodeConfig, Opening, Priority, Rules, SmooshChannel,
     channel::section_of,
     finding::Findings,
     number::{Number, integer, number},
@@ -36,15 +36,10 @@ impl BrokenSetting {
             [] => String::new(),
             after => format!(", and neither do those tried after it: {}", after.join(", ")),
         };
-        findings.add(
-            Severity::Warning,
-            &section_of(name),
-            key,
-            format!(
-                "{value:?} is no {what} to smoosh, which reads {numbers}: it fails on every {} that comes this far, so this channel takes nothing{after}",
-                kind.label()
-            ),
+        let message = format!(
+            "{value:?} is no {what} to smoosh, which reads {numbers}: it fails on every {kind} that comes this far, so this channel takes nothing{after}"
         );
+        findings.warn(&section_of(name), key, message);
         BrokenChannel { name: name.to_owned(), kind, key, min_changes, not_reached }
     }
 }
@@ -72,27 +67,23 @@ pub(super) fn read(
 ) -> Result<SmooshChannel, BrokenSetting> {
     let section = section_of(name);
     if name.is_empty() {
-        findings.add(
-            Severity::Warning,
-            "smoosh",
-            None,
-            format!(
-                "an empty name in the list of {} channels makes a ratio channel without a name",
-                kind.label()
-            ),
+        let message = format!(
+            "an empty name in the list of {} channels makes a ratio channel without a name",
+            kind
         );
+        findings.warn("smoosh", None, message);
     }
-    let reader = Reader { node, section: &section };
+    let mut reader = Reader { node, rules, section: &section, findings };
     let mut channel = with_defaults(name, kind);
     if kind != ChannelKind::Cleanup {
-        reader.scored(rules, &mut channel, findings)?;
+        reader.scored(&mut channel)?;
     }
-    reader.limits(&mut channel, findings);
-    reader.window(&mut channel, findings);
+    reader.limits(&mut channel);
+    reader.window(&mut channel);
     if reader.has_infinite_minimum() && kind != ChannelKind::Cleanup {
         channel.only_empty_files = channel.priority != Some(Priority::Upgrade);
         if rules.adds_channels() {
-            reader.infinite_minimum(&mut channel, findings);
+            reader.infinite_minimum(&mut channel);
         }
     }
     if channel.never_starts.is_some() {
@@ -125,11 +116,13 @@ fn with_defaults(name: &str, kind: ChannelKind) -> SmooshChannel {
 
 struct Reader<'a> {
     node: &'a NodeConfig,
+    rules: Rules,
     section: &'a str,
+    findings: &'a mut Findings,
 }
 
-impl Reader<'_> {
-    fn value(&self, key: &str) -> Option<&str> {
+impl<'a> Reader<'a> {
+    fn value(&self, key: &str) -> Option<&'a str> {
         self.node.value(self.section, key)
     }
 
@@ -140,7 +133,7 @@ impl Reader<'_> {
     /// Since 3.3 a priority is rounded as it is enqueued, which fails for `infinity`, the
     /// answer for a file without live bytes (`smoosh_server:quantize/1`): such files end
     /// here and are dropped.
-    fn infinite_minimum(&self, channel: &mut SmooshChannel, findings: &mut Findings) {
+    fn infinite_minimum(&mut self, channel: &mut SmooshChannel) {
         if channel.priority != Some(Priority::Upgrade) {
             channel.never_starts =
                 Some("its min_priority is infinity, which fails on what it takes");
@@ -148,12 +141,8 @@ impl Reader<'_> {
         }
         channel.min_priority = 0.0;
         channel.drops_empty_files = true;
-        findings.add(
-            Severity::Warning,
-            self.section,
-            "min_priority",
-            "infinity makes smoosh drop files without live bytes that come to this channel and still take those that need an upgrade: remove the key, it says nothing about upgrades",
-        );
+        let message = "infinity makes smoosh drop files without live bytes that come to this channel and still take those that need an upgrade: remove the key, it says nothing about upgrades";
+        self.findings.warn(self.section, "min_priority", message);
     }
 
     fn number(
@@ -167,13 +156,8 @@ impl Reader<'_> {
     }
 
     /// What decides whether a db or a view is taken, and at what priority.
-    fn scored(
-        &self,
-        rules: Rules,
-        channel: &mut SmooshChannel,
-        findings: &mut Findings,
-    ) -> Result<(), BrokenSetting> {
-        let priority = self.priority(&channel.name, rules, channel.kind, findings);
+    fn scored(&mut self, channel: &mut SmooshChannel) -> Result<(), BrokenSetting> {
+        let priority = self.priority(channel);
         channel.priority = priority;
         if channel.kind == ChannelKind::Db
             && let Some(text) = self.value("min_changes")
@@ -190,8 +174,8 @@ impl Reader<'_> {
             self.number("min_size", Number::Integer(1_048_576), changes)?.min_bytes();
         channel.max_size = self.number("max_size", Number::Infinity, changes)?.max_bytes();
         let default_minimum = match priority {
-            Some(Priority::Slack) => rules.min_slack(),
-            _ => rules.min_ratio(),
+            Some(Priority::Slack) => self.rules.min_slack(),
+            _ => self.rules.min_ratio(),
         };
         channel.min_priority =
             self.number("min_priority", Number::Float(default_minimum), changes)?.min_priority();
@@ -208,66 +192,42 @@ impl Reader<'_> {
     }
 
     /// The priority in effect; `None` where it is zero for all that has live bytes.
-    fn priority(
-        &self,
-        name: &str,
-        rules: Rules,
-        kind: ChannelKind,
-        findings: &mut Findings,
-    ) -> Option<Priority> {
+    fn priority(&mut self, channel: &SmooshChannel) -> Option<Priority> {
+        let (name, kind) = (&channel.name, channel.kind);
         let written = self.value("priority");
-        let builtin = builtin_priority(name, rules);
+        let builtin = builtin_priority(name, self.rules);
         if let (Some(builtin), Some(written)) = (builtin, written)
-            && written != builtin.label()
+            && written.parse() != Ok(builtin)
         {
-            findings.add(
-                Severity::Warning,
-                self.section,
-                "priority",
-                format!(
-                    "{written:?} does nothing: the priority of the built-in channel {name} is {}",
-                    builtin.label()
-                ),
+            let message = format!(
+                "{written:?} does nothing: the priority of the built-in channel {name} is {builtin}"
             );
+            self.findings.warn(self.section, "priority", message);
         }
         let priority = match (builtin, written.unwrap_or("ratio")) {
             (Some(priority), _) => Some(priority),
-            (None, "ratio") => Some(Priority::Ratio),
-            (None, "slack") => Some(Priority::Slack),
-            (None, "upgrade") => Some(Priority::Upgrade),
+            (None, word @ ("ratio" | "slack" | "upgrade")) => word.parse().ok(),
             (None, other) => {
-                findings.add(
-                    Severity::Warning,
-                    self.section,
-                    "priority",
-                    format!(
-                        "{other:?} is none of ratio, slack and upgrade: the channel takes only files without live bytes"
-                    ),
+                let message = format!(
+                    "{other:?} is none of ratio, slack and upgrade: the channel takes only files without live bytes"
                 );
+                self.findings.warn(self.section, "priority", message);
                 None
             }
         };
         if priority == Some(Priority::Upgrade) {
-            return self.upgrade(kind, findings);
+            return self.upgrade(kind);
         }
         priority
     }
 
-    fn upgrade(&self, kind: ChannelKind, findings: &mut Findings) -> Option<Priority> {
+    fn upgrade(&mut self, kind: ChannelKind) -> Option<Priority> {
         if kind == ChannelKind::Db {
-            findings.add(
-                Severity::Note,
-                self.section,
-                None,
-                "takes no database on CouchDB 3.x: older file formats read as the newest once opened",
-            );
+            let message = "takes no database on CouchDB 3.x: older file formats read as the newest once opened";
+            self.findings.note(self.section, None, message);
         } else if self.node.value("view_upgrade", "compact_on_collator_upgrade") == Some("false") {
-            findings.add(
-                Severity::Note,
-                self.section,
-                None,
-                "takes only files without live bytes, since [view_upgrade] compact_on_collator_upgrade is false",
-            );
+            let message = "takes only files without live bytes, since [view_upgrade] compact_on_collator_upgrade is false";
+            self.findings.note(self.section, None, message);
             return None;
         }
         Some(Priority::Upgrade)

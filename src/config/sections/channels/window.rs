@@ -1,7 +1,7 @@
 //! `channels[].windows`: when a channel may start compactions.
 
 use crate::{
-    config::{
+    config_format::{
         form::{Form, keys, list, section},
         output::{Output, text as written},
         section::Section,
@@ -15,14 +15,14 @@ use serde_json::json;
 
 pub(super) fn form() -> Form<Window> {
     let keys = keys!(Window {
-        "days" => days, Live, days(),
-            "The days on which it opens, such as [mon-fri, sun]; default every day.";
-        "from" => from, Live, time_of_day(WindowEnd::From),
-            "When it opens, such as 20:00.";
-        "to" => to, Live, time_of_day(WindowEnd::To),
-            "When it closes; before the opening, on the next day.";
-        "zone" => zone, Live, time_zone(),
-            "The time zone, by its name in the IANA database.";
+        /// The days on which it opens, such as [mon-fri, sun]; default every day.
+        "days" => days, Live, days();
+        /// When it opens, such as 20:00.
+        "from" => from, Live, time_of_day(WindowEnd::From);
+        /// When it closes; before the opening, on the next day.
+        "to" => to, Live, time_of_day(WindowEnd::To);
+        /// The time zone, by its name in the IANA database.
+        "zone" => zone, Live, time_zone();
     });
     let midnight = Time::midnight();
     section(keys, check).starting_from(Window {
@@ -34,11 +34,8 @@ pub(super) fn form() -> Form<Window> {
 }
 
 fn check(window: &mut Window, section: &mut Section<'_, '_>) {
-    if let (Some(at), Some(_)) = (section.key_at("days"), section.value_at("days"))
-        && window.days == Days::NONE
-    {
-        let path = section.path_of("days");
-        section.report.refuse(at, &path, "found no day; leave the key out for every day");
+    if section.value_at("days").is_some() && window.days == Days::NONE {
+        section.refuse_key("days", "found no day; leave the key out for every day");
     }
     if window.is_always_open() {
         let says = format!(

@@ -3,26 +3,23 @@
 
 use super::Reader;
 use crate::{
-    Opening, Severity, SmooshChannel,
+    Opening, SmooshChannel,
     clock_time::{DAY_BEGINS, DAY_ENDS, HourMinute, daily, hour_minute},
-    finding::Findings,
     number::integer,
 };
 
 impl Reader<'_> {
     /// Capacity and concurrency, which smoosh's channel reads as it enqueues and starts.
-    pub(super) fn limits(&self, channel: &mut SmooshChannel, findings: &mut Findings) {
+    pub(super) fn limits(&mut self, channel: &mut SmooshChannel) {
         if let Some(text) = self.value("capacity") {
             match integer(text) {
                 Some(capacity) if capacity > 0 => channel.capacity = count(capacity),
                 _ => {
                     channel.never_starts = Some("its capacity makes it crash");
-                    findings.add(
-                        Severity::Warning,
-                        self.section,
-                        "capacity",
-                        format!("{text:?} is no integer above 0: smoosh's channel crashes at whatever it is given"),
+                    let message = format!(
+                        "{text:?} is no integer above 0: smoosh's channel crashes at whatever it is given"
                     );
+                    self.findings.warn(self.section, "capacity", message);
                 }
             }
         }
@@ -32,56 +29,46 @@ impl Reader<'_> {
                 Some(_) => channel.never_starts = Some("its concurrency is below 1"),
                 None => {
                     channel.never_starts = Some("its concurrency makes it crash");
-                    findings.add(
-                        Severity::Warning,
-                        self.section,
-                        "concurrency",
-                        format!("{text:?} is no integer: smoosh's channel crashes at whatever it is given"),
+                    let message = format!(
+                        "{text:?} is no integer: smoosh's channel crashes at whatever it is given"
                     );
+                    self.findings.warn(self.section, "concurrency", message);
                 }
             }
         }
     }
 
-    fn time(&self, key: &'static str, default: HourMinute, findings: &mut Findings) -> HourMinute {
+    fn time(&mut self, key: &'static str, default: HourMinute) -> HourMinute {
         let Some(text) = self.value(key) else { return default };
         hour_minute(text).unwrap_or_else(|| {
-            findings.add(
-                Severity::Warning,
-                self.section,
-                key,
-                format!(
-                    "{text:?} is not a time in the form HH:MM, so {:02}:{:02} applies",
-                    default.0, default.1
-                ),
+            let message = format!(
+                "{text:?} is not a time in the form HH:MM, so {:02}:{:02} applies",
+                default.0, default.1
             );
+            self.findings.warn(self.section, key, message);
             default
         })
     }
 
     /// When it is open, and whether it suspends jobs when it closes.
-    pub(super) fn window(&self, channel: &mut SmooshChannel, findings: &mut Findings) {
-        let from = self.time("from", DAY_BEGINS, findings);
-        let to = self.time("to", DAY_ENDS, findings);
+    pub(super) fn window(&mut self, channel: &mut SmooshChannel) {
+        let from = self.time("from", DAY_BEGINS);
+        let to = self.time("to", DAY_ENDS);
         channel.opens = daily(from, to);
         let strict = self.value("strict_window");
         channel.strict_window = strict == Some("true");
         if let Some(other) = strict
             && !["true", "false"].contains(&other)
         {
-            findings.add(
-                Severity::Warning,
-                self.section,
-                "strict_window",
-                format!("{other:?} is not exactly \"true\" and does nothing"),
-            );
+            let message = format!("{other:?} is not exactly \"true\" and does nothing");
+            self.findings.warn(self.section, "strict_window", message);
         }
         match channel.opens {
             Opening::Always => {
                 if channel.strict_window {
                     channel.strict_window = false;
                     let why = "does nothing in a channel that is always open";
-                    findings.add(Severity::Note, self.section, "strict_window", why);
+                    self.findings.note(self.section, "strict_window", why);
                 }
             }
             Opening::Never => {

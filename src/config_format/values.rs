@@ -1,12 +1,11 @@
 //! How each type of value is written in the file: one clear sentence for what it is not.
 
 use super::{
-    form::{Form, list, with_default},
+    form::{Form, list},
     output::{Output, text as written},
     problem::{alternatives, quoted, suggestion},
     section::scalar,
 };
-use crate::model::channel::Channel;
 use crate::text::{
     Label, duration as durations,
     pattern::{self, NamePatterns},
@@ -26,20 +25,20 @@ use std::{
 const MAX_DURATION: Duration = Duration::from_secs(100 * YEAR.as_secs());
 
 /// The longest year.
-pub(super) const YEAR: Duration = Duration::from_secs(366 * 86_400);
+pub(crate) const YEAR: Duration = Duration::from_secs(366 * 86_400);
 /// The shortest duration of what is repeated.
-pub(super) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 /// A value, or what is wrong with its text.
-pub(super) type Read<T> = Result<T, String>;
+pub(crate) type Read<T> = Result<T, String>;
 
 /// A duration between `min` and a hundred years.
-pub(super) fn duration(min: Duration) -> Form<Duration> {
+pub(crate) fn duration(min: Duration) -> Form<Duration> {
     duration_between(min, MAX_DURATION)
 }
 
 /// A duration between `min` and `max`.
-pub(super) fn duration_between(min: Duration, max: Duration) -> Form<Duration> {
+pub(crate) fn duration_between(min: Duration, max: Duration) -> Form<Duration> {
     // What `humantime` reads, in which no unit is ever left out but of 0.
     let pattern = r"^\s*([0-9]+(\.[0-9]+)?\s*(nanos|nsec|ns|usec|us|µs|millis|msec|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|weeks?|wks?|w|months?|M|years?|yrs?|y)\s*)+$";
     let text = json!({"type": "string", "pattern": pattern});
@@ -48,9 +47,8 @@ pub(super) fn duration_between(min: Duration, max: Duration) -> Form<Duration> {
 }
 
 fn read_duration(text: &str, min: Duration, max: Duration) -> Read<Duration> {
-    let found = durations::parse(text).ok_or_else(|| {
-        format!("found {}, expected a duration, such as 500ms, 30s, 5m or 1h 30m", quoted(text))
-    })?;
+    let found = durations::parse(text)
+        .ok_or_else(|| expected(text, "a duration, such as 500ms, 30s, 5m or 1h 30m"))?;
     if found < min {
         let min = durations::format_exact(min);
         return Err(format!("found {}, the minimum is {min}", quoted(text)));
@@ -63,12 +61,12 @@ fn read_duration(text: &str, min: Duration, max: Duration) -> Read<Duration> {
 }
 
 /// A size in bytes.
-pub(super) fn bytes() -> Form<u64> {
+pub(crate) fn bytes() -> Form<u64> {
     Form::scalar(read_bytes, |bytes| Output::bytes(*bytes), bytes_schema(0))
 }
 
 /// A size of at least one MiB.
-pub(super) fn bytes_from_mib() -> Form<u64> {
+pub(crate) fn bytes_from_mib() -> Form<u64> {
     const MIN: u64 = 1 << 20;
     let read = |text: &str| match read_bytes(text)? {
         size if size < MIN => Err(format!("found {}, the minimum is 1MiB", quoted(text))),
@@ -78,7 +76,7 @@ pub(super) fn bytes_from_mib() -> Form<u64> {
 }
 
 /// A size in bytes, or `infinity` for none.
-pub(super) fn bytes_or_infinity() -> Form<Option<u64>> {
+pub(crate) fn bytes_or_infinity() -> Form<Option<u64>> {
     Form::scalar(
         |text| if is_infinity(text) { Ok(None) } else { read_bytes(text).map(Some) },
         |bytes| bytes.map_or_else(|| written("infinity"), Output::bytes),
@@ -86,62 +84,43 @@ pub(super) fn bytes_or_infinity() -> Form<Option<u64>> {
     )
 }
 
-pub(super) fn read_bytes(text: &str) -> Read<u64> {
+pub(crate) fn read_bytes(text: &str) -> Read<u64> {
     size::parse(text).map_err(|_| {
-        format!("found {}, expected a size: a number of bytes, or one with a unit, such as 512MiB or 20GB", quoted(text))
+        let what = "a size: a number of bytes, or one with a unit, such as 512MiB or 20GB";
+        expected(text, what)
     })
 }
 
 /// Sizes as `bytesize` reads them.
-pub(super) fn bytes_schema(min: u64) -> Json {
+pub(crate) fn bytes_schema(min: u64) -> Json {
     let pattern = r"^\s*[0-9]+(\.[0-9]+)?\s*([KkMmGgTtPpEe]?[Bb]?|[KkMmGgTtPpEe][Ii][Bb]?)\s*$";
     json!({"type": ["integer", "string"], "minimum": min, "pattern": pattern})
 }
 
 /// The words for no upper bound: ours, smoosh's, and YAML's own.
-pub(super) fn is_infinity(text: &str) -> bool {
+pub(crate) fn is_infinity(text: &str) -> bool {
     matches!(text.to_ascii_lowercase().as_str(), "infinity" | ".inf" | "+.inf")
 }
 
-pub(super) fn infinity_schema() -> Json {
+pub(crate) fn infinity_schema() -> Json {
     json!({"const": "infinity"})
 }
 
 /// A whole number in a range.
-pub(super) fn integer<T>(range: RangeInclusive<T>) -> Form<T>
+pub(crate) fn integer<T>(range: RangeInclusive<T>) -> Form<T>
 where
     T: TryFrom<u64> + PartialOrd + Display + serde::Serialize + 'static,
 {
     let schema = json!({"type": "integer", "minimum": range.start(), "maximum": range.end()});
-    let read = move |text: &str| {
-        read_digits(text)
-            .and_then(|number| T::try_from(number).ok())
-            .filter(|number| range.contains(number))
-            .ok_or_else(|| {
-                let (min, max) = (range.start(), range.end());
-                format!("found {}, expected a whole number from {min} to {max}", quoted(text))
-            })
-    };
-    Form::scalar(read, |number| Output::number(number), schema)
+    Form::scalar(move |text| read_integer(text, &range, ""), |it| Output::number(it), schema)
 }
 
 /// A whole number in a range, or the word `off`, which is zero.
-pub(super) fn integer_or_off(range: RangeInclusive<u32>) -> Form<u32> {
+pub(crate) fn integer_or_off(range: RangeInclusive<u32>) -> Form<u32> {
     let number = integer(range.clone()).schema(None);
-    let read = move |text: &str| {
-        if text == "off" {
-            return Ok(0);
-        }
-        let (min, max) = (range.start(), range.end());
-        read_digits(text)
-            .and_then(|number| u32::try_from(number).ok())
-            .filter(|number| range.contains(number))
-            .ok_or_else(|| {
-                format!(
-                    "found {}, expected a whole number from {min} to {max}, or off for no pace",
-                    quoted(text)
-                )
-            })
+    let read = move |text: &str| match text {
+        "off" => Ok(0),
+        text => read_integer(text, &range, ", or off for no pace"),
     };
     let write = |number: &u32| match number {
         0 => written("off"),
@@ -151,12 +130,23 @@ pub(super) fn integer_or_off(range: RangeInclusive<u32>) -> Form<u32> {
 }
 
 /// Any whole number that is not negative.
-pub(super) fn count() -> Form<u64> {
+pub(crate) fn count() -> Form<u64> {
     let read = |text: &str| {
-        read_digits(text)
-            .ok_or_else(|| format!("found {}, expected a whole number, zero or more", quoted(text)))
+        read_digits(text).ok_or_else(|| expected(text, "a whole number, zero or more"))
     };
     Form::scalar(read, |count| Output::number(count), json!({"type": "integer", "minimum": 0}))
+}
+
+fn read_integer<T: TryFrom<u64> + PartialOrd + Display>(
+    text: &str,
+    range: &RangeInclusive<T>,
+    otherwise: &str,
+) -> Read<T> {
+    let number = read_digits(text).and_then(|number| T::try_from(number).ok());
+    number.filter(|number| range.contains(number)).ok_or_else(|| {
+        let (min, max) = (range.start(), range.end());
+        expected(text, format_args!("a whole number from {min} to {max}{otherwise}"))
+    })
 }
 
 fn read_digits(text: &str) -> Option<u64> {
@@ -164,44 +154,41 @@ fn read_digits(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| digits)
 }
 
+/// What was found, and what is expected in its place.
+fn expected(text: &str, what: impl Display) -> String {
+    format!("found {}, expected {what}", quoted(text))
+}
+
 /// A finite number.
-pub(super) fn read_number(text: &str) -> Read<f64> {
+pub(crate) fn read_number(text: &str) -> Read<f64> {
     // The words that Rust reads as numbers, nan and inf, are none here.
     let digits = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
     text.parse::<f64>()
         .ok()
         .filter(|found| digits && found.is_finite())
-        .ok_or_else(|| format!("found {}, expected a number, such as 2 or 2.5", quoted(text)))
+        .ok_or_else(|| expected(text, "a number, such as 2 or 2.5"))
 }
 
 /// A number in a range.
-pub(super) fn number(range: RangeInclusive<f64>) -> Form<f64> {
+pub(crate) fn number(range: RangeInclusive<f64>) -> Form<f64> {
     let schema = json!({"type": "number", "minimum": range.start(), "maximum": range.end()});
     let read = move |text: &str| {
         read_number(text).ok().filter(|found| range.contains(found)).ok_or_else(|| {
             let (min, max) = (range.start(), range.end());
-            format!("found {}, expected a number from {min} to {max}", quoted(text))
+            expected(text, format_args!("a number from {min} to {max}"))
         })
     };
     Form::scalar(read, |number| Output::number(number), schema)
 }
 
-/// A percentage from 0% to 100%, in percent.
-pub(super) fn percent() -> Form<f64> {
-    percent_from(0)
-}
-
-/// A percentage of at least `min`.
-pub(super) fn percent_from(min: u8) -> Form<f64> {
+/// A percentage from `min` to 100%, in percent.
+pub(crate) fn percent_from(min: u8) -> Form<f64> {
     let read = move |text: &str| {
         text.strip_suffix('%')
             .and_then(|rest| read_number(rest.trim_end()).ok())
             .filter(|percent| (f64::from(min)..=100.0).contains(percent))
             .ok_or_else(|| {
-                format!(
-                    "found {}, expected a percentage from {min}% to 100%, such as 10%",
-                    quoted(text)
-                )
+                expected(text, format_args!("a percentage from {min}% to 100%, such as 10%"))
             })
     };
     // For editors: as exact as a pattern is readable.
@@ -212,35 +199,28 @@ pub(super) fn percent_from(min: u8) -> Form<f64> {
 }
 
 /// `true` or `false`.
-pub(super) fn boolean() -> Form<bool> {
-    Form::scalar(read_boolean, |value| Output::Bool(*value), json!({"type": "boolean"}))
-}
-
-fn read_boolean(text: &str) -> Read<bool> {
-    match text {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => Err(format!("found {}, expected true or false", quoted(text))),
-    }
+pub(crate) fn boolean() -> Form<bool> {
+    let read = |text: &str| text.parse().map_err(|_| expected(text, "true or false"));
+    Form::scalar(read, |value| Output::Bool(*value), json!({"type": "boolean"}))
 }
 
 /// One of the names of an enum.
-pub(super) fn one_of<T: Label + PartialEq>() -> Form<T> {
+pub(crate) fn one_of<T: Label + PartialEq>() -> Form<T> {
     one_of_words(labelled(T::ALL))
 }
 
 /// Reads one of the names of an enum.
-pub(super) fn read_one_of<T: Label>(text: &str) -> Read<T> {
+pub(crate) fn read_one_of<T: Label>(text: &str) -> Read<T> {
     read_word(&labelled(T::ALL), text)
 }
 
 /// Some variants, each after its name.
-pub(super) fn labelled<T: Label>(variants: &[T]) -> Vec<(&'static str, T)> {
+pub(crate) fn labelled<T: Label>(variants: &[T]) -> Vec<(&'static str, T)> {
     variants.iter().map(|one| (one.label(), *one)).collect()
 }
 
 /// One of these words.
-pub(super) fn one_of_words<T: Copy + PartialEq + 'static>(
+pub(crate) fn one_of_words<T: Copy + PartialEq + 'static>(
     words: Vec<(&'static str, T)>,
 ) -> Form<T> {
     let schema = json!({"enum": words.iter().map(|(word, _)| *word).collect::<Vec<_>>()});
@@ -256,15 +236,15 @@ fn read_word<T: Copy>(words: &[(&'static str, T)], text: &str) -> Read<T> {
     words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
         let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let near = suggestion(text, &words);
-        format!("found {}, expected {}{near}", quoted(text), alternatives(&words))
+        expected(text, alternatives(&words) + &near)
     })
 }
 
 /// A text that is not empty and has no line breaks or other control characters.
-pub(super) fn text() -> Form<String> {
+pub(crate) fn text() -> Form<String> {
     let read = |text: &str| {
         if text.trim().is_empty() || text.chars().any(char::is_control) {
-            return Err(format!("found {}, expected one line of text", quoted(text)));
+            return Err(expected(text, "one line of text"));
         }
         Ok(text.to_owned())
     };
@@ -272,34 +252,31 @@ pub(super) fn text() -> Form<String> {
 }
 
 /// The path of a file or a directory; a relative one starts at the file's own directory.
-pub(super) fn path() -> Form<PathBuf> {
-    Form::new(
+pub(crate) fn path() -> Form<PathBuf> {
+    Form::with_default(
         |report, node, path, _| {
             let found = scalar(report, node, path, read_path)?;
             Some(report.base.join(found))
         },
-        |path| Some(Output::path(path)),
-        |default: Option<&PathBuf>| {
-            let schema = json!({"type": "string", "minLength": 1});
-            with_default(schema, default.map(|path| Output::path(path)))
-        },
+        |path: &PathBuf| Some(Output::path(path)),
+        || json!({"type": "string", "minLength": 1}),
     )
 }
 
 fn read_path(text: &str) -> Read<PathBuf> {
     if text.is_empty() || text.contains('\0') {
-        return Err(format!("found {}, expected the path of a file or directory", quoted(text)));
+        return Err(expected(text, "the path of a file or directory"));
     }
     Ok(PathBuf::from(text))
 }
 
 /// The URL of a CouchDB server.
-pub(super) fn couchdb_url() -> Form<Address> {
+pub(crate) fn couchdb_url() -> Form<Address> {
     url("a CouchDB server", "http://couch-a:5984")
 }
 
 /// The URL of a server, `what` it is and one `example`.
-pub(super) fn url(what: &'static str, example: &'static str) -> Form<Address> {
+pub(crate) fn url(what: &'static str, example: &'static str) -> Form<Address> {
     let schema = json!({
         "type": "string",
         "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://[^/?#@]+(/[^?#]*)?$",
@@ -310,7 +287,7 @@ pub(super) fn url(what: &'static str, example: &'static str) -> Form<Address> {
 }
 
 /// A value of `--couchdb.url`.
-pub(super) fn read_couchdb_url(text: &str) -> Read<Address> {
+pub(crate) fn read_couchdb_url(text: &str) -> Read<Address> {
     if matches!(text.parse::<Address>(), Err(ParseAddressError::Login)) {
         return Err("found a URL with a user or a password in it; write it without them, such as http://couch-a:5984, and set COUCHDB_USER and COUCHDB_PASSWORD".to_owned());
     }
@@ -335,7 +312,7 @@ fn read_url(text: &str, what: &str, example: &str) -> Read<Address> {
 }
 
 /// A host, or every host below a domain.
-pub(super) fn host_pattern() -> Form<HostPattern> {
+pub(crate) fn host_pattern() -> Form<HostPattern> {
     let read = |text: &str| text.parse().map_err(|why| format!("found {}, {why}", quoted(text)));
     let pattern = r"^(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.*$|:";
     let schema = json!({"type": "string", "pattern": pattern, "not": {"pattern": "/"}});
@@ -343,7 +320,7 @@ pub(super) fn host_pattern() -> Form<HostPattern> {
 }
 
 /// The name of a node, `couchdb@host`.
-pub(super) fn node_name() -> Form<String> {
+pub(crate) fn node_name() -> Form<String> {
     let pattern = r#"^[^\s/"'@,]+@[^\s/"'@,]+$"#;
     Form::scalar(
         read_node_name,
@@ -352,22 +329,21 @@ pub(super) fn node_name() -> Form<String> {
     )
 }
 
-pub(super) fn read_node_name(text: &str) -> Read<String> {
+pub(crate) fn read_node_name(text: &str) -> Read<String> {
     let plain = |part: &str| {
         !part.is_empty()
             && part.chars().all(|c| !c.is_control() && !c.is_whitespace() && !"/\"'@,".contains(c))
     };
     match text.split_once('@') {
         Some((name, host)) if plain(name) && plain(host) => Ok(text.to_owned()),
-        _ => Err(format!(
-            "found {}, expected the name of a node as CouchDB writes it, such as couchdb@couch-a",
-            quoted(text)
-        )),
+        _ => {
+            Err(expected(text, "the name of a node as CouchDB writes it, such as couchdb@couch-a"))
+        }
     }
 }
 
 /// Patterns of names.
-pub(super) fn patterns() -> Form<NamePatterns> {
+pub(crate) fn patterns() -> Form<NamePatterns> {
     list(pattern()).map(
         |texts| NamePatterns::new(&texts).map_err(|why| Some(why.to_string())),
         |patterns| patterns.texts().to_vec(),
@@ -378,13 +354,11 @@ pub(super) fn patterns() -> Form<NamePatterns> {
 const MAX_PATTERN: usize = 512;
 
 /// A pattern of names.
-pub(super) fn pattern() -> Form<String> {
+pub(crate) fn pattern() -> Form<String> {
     let read = |text: &str| {
         if text.len() > MAX_PATTERN {
-            return Err(format!(
-                "found a pattern of {} bytes; the longest is {MAX_PATTERN}",
-                text.len()
-            ));
+            let length = text.len();
+            return Err(format!("found a pattern of {length} bytes; the longest is {MAX_PATTERN}"));
         }
         if text.is_empty() {
             return Err(
@@ -406,36 +380,18 @@ pub(super) fn pattern() -> Form<String> {
     })
 }
 
-/// The name of a channel: smoosh's words, and labels of metrics.
-pub(super) fn channel_name() -> Form<String> {
-    let read = |text: &str| {
-        if Channel::is_name(text) {
-            return Ok(text.to_owned());
-        }
-        Err(format!(
-            "found {}, but a channel's name is a small letter, then small letters, digits and _, at most 64, such as big_dbs",
-            quoted(text)
-        ))
-    };
-    let schema = json!({"type": "string", "pattern": "^[a-z][a-z0-9_]{0,63}$"});
-    Form::scalar(read, |name| written(name), schema)
-}
-
 /// A host's name alone, as in the `Host` of a request.
-pub(super) fn read_host_name(text: &str) -> Read<String> {
+pub(crate) fn read_host_name(text: &str) -> Read<String> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_part) {
         return Ok(text.to_owned());
     }
-    Err(format!(
-        "found {}, expected a name without scheme and port, such as recliner.example.com",
-        quoted(text)
-    ))
+    Err(expected(text, "a name without scheme and port, such as recliner.example.com"))
 }
 
 /// Where to listen: `127.0.0.1:10984`, `[::1]:10984`, `localhost:10984`, or `:10984` for
 /// every address of the host.
-pub(super) fn read_listen_address(text: &str) -> Read<SocketAddr> {
+pub(crate) fn read_listen_address(text: &str) -> Read<SocketAddr> {
     let local = |host: &str| match host {
         "" => Some(Ipv6Addr::UNSPECIFIED.into()),
         "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
@@ -444,10 +400,6 @@ pub(super) fn read_listen_address(text: &str) -> Read<SocketAddr> {
     let named = text
         .rsplit_once(':')
         .and_then(|(host, port)| Some(SocketAddr::new(local(host)?, port.parse().ok()?)));
-    text.parse().ok().or(named).ok_or_else(|| {
-        format!(
-            "found {}, expected an address and a port, such as 127.0.0.1:10984 or :10984",
-            quoted(text)
-        )
-    })
+    let what = "an address and a port, such as 127.0.0.1:10984 or :10984";
+    text.parse().ok().or(named).ok_or_else(|| expected(text, what))
 }

@@ -11,15 +11,15 @@ use std::path::PathBuf;
 
 /// What has been found so far, in one file.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub(crate) struct Report {
     /// The file's name.
-    pub(super) file: String,
+    pub(crate) file: String,
     /// Its directory.
-    pub(super) base: PathBuf,
-    pub(super) problems: Vec<Problem>,
-    pub(super) findings: Vec<Finding>,
+    pub(crate) base: PathBuf,
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) findings: Vec<Finding>,
     /// Patterns with wildcards that were read.
-    pub(super) wildcards: usize,
+    pub(crate) wildcards: usize,
 }
 
 /// The most patterns with wildcards in one configuration: each is compared with each name.
@@ -30,27 +30,27 @@ const MAX_PROBLEMS: usize = 1_000;
 
 /// A value and where it is written, for rules that look at two of them.
 #[derive(Clone, Debug)]
-pub(super) struct Spanned<T> {
-    pub(super) value: T,
-    pub(super) at: At,
-    pub(super) path: String,
+pub(crate) struct Spanned<T> {
+    pub(crate) value: T,
+    pub(crate) at: At,
+    pub(crate) path: String,
 }
 
 impl<T> Spanned<T> {
     /// A value that was not read from the file.
-    pub(super) fn nowhere(value: T) -> Self {
+    pub(crate) fn nowhere(value: T) -> Self {
         Self { value, at: At { line: 0, column: 0 }, path: String::new() }
     }
 }
 
 impl Report {
-    pub(super) fn place(&self, at: At, path: &str) -> Place {
+    pub(crate) fn place(&self, at: At, path: &str) -> Place {
         let At { line, column } = at;
         Place::At { file: self.file.clone(), line, column, key: path.to_owned() }
     }
 
     /// Adds a problem, which keeps the program from starting.
-    pub(super) fn refuse(&mut self, at: At, path: &str, text: impl Into<String>) {
+    pub(crate) fn refuse(&mut self, at: At, path: &str, text: impl Into<String>) {
         if self.problems.len() < MAX_PROBLEMS {
             let place = self.place(at, path);
             self.problems.push(Problem { place, text: text.into() });
@@ -58,7 +58,7 @@ impl Report {
     }
 
     /// Counts a pattern with wildcards, and refuses the first that is one too many.
-    pub(super) fn count_wildcard(&mut self, at: At, path: &str) {
+    pub(crate) fn count_wildcard(&mut self, at: At, path: &str) {
         self.wildcards += 1;
         if self.wildcards == MAX_WILDCARDS + 1 {
             let says = format!(
@@ -69,7 +69,7 @@ impl Report {
     }
 
     /// Adds a finding, which lets the program start.
-    pub(super) fn note(&mut self, at: At, path: &str, text: impl Into<String>) {
+    pub(crate) fn note(&mut self, at: At, path: &str, text: impl Into<String>) {
         let place = self.place(at, path);
         self.findings.push(Finding { place, text: text.into() });
     }
@@ -77,10 +77,10 @@ impl Report {
 
 /// A mapping whose keys are being taken.
 #[derive(Debug)]
-pub(super) struct Section<'r, 'n> {
-    pub(super) report: &'r mut Report,
-    pub(super) at: At,
-    pub(super) path: String,
+pub(crate) struct Section<'r, 'n> {
+    pub(crate) report: &'r mut Report,
+    pub(crate) at: At,
+    pub(crate) path: String,
     /// What was not taken yet.
     entries: Vec<(&'n Key, &'n Node)>,
     /// Every key that belongs here, once it was looked for.
@@ -102,7 +102,7 @@ struct Taken {
 impl<'r, 'n> Section<'r, 'n> {
     /// The mapping `node`; one that is empty takes every default. Anything else is a
     /// problem, and read as empty.
-    pub(super) fn open(report: &'r mut Report, node: &'n Node, path: &str) -> (Self, bool) {
+    pub(crate) fn open(report: &'r mut Report, node: &'n Node, path: &str) -> (Self, bool) {
         let (entries, is_mapping) = match &node.value {
             Value::Map(entries) => (entries.iter().map(|(key, node)| (key, node)).collect(), true),
             Value::Nothing => (Vec::new(), true),
@@ -128,30 +128,30 @@ impl<'r, 'n> Section<'r, 'n> {
     }
 
     /// Whether nothing is written in it.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.taken.is_empty()
     }
 
     /// The path of a key of this section.
-    pub(super) fn path_of(&self, key: &str) -> String {
+    pub(crate) fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
     /// Where a key is written, if it is.
-    pub(super) fn key_at(&self, key: &str) -> Option<At> {
+    pub(crate) fn key_at(&self, key: &str) -> Option<At> {
         let taken = self.taken.iter().find(|taken| taken.key == key).map(|taken| taken.key_at);
         let entry = || self.entries.iter().find(|(found, _)| found.text == key);
         taken.or_else(|| entry().map(|(found, _)| found.at))
     }
 
     /// Where a value is written that was read without a problem.
-    pub(super) fn value_at(&self, key: &str) -> Option<Spanned<()>> {
+    pub(crate) fn value_at(&self, key: &str) -> Option<Spanned<()>> {
         let taken = self.taken.iter().find(|taken| taken.key == key && taken.is_sound)?;
         Some(Spanned { value: (), at: taken.value_at, path: self.path_of(key) })
     }
 
     /// Takes a key and reads its value; whatever it reports makes the value unsound.
-    pub(super) fn read_key(
+    pub(crate) fn read_key(
         &mut self,
         key: &'static str,
         read: impl FnOnce(&mut Report, &'n Node, &str) -> bool,
@@ -168,7 +168,7 @@ impl<'r, 'n> Section<'r, 'n> {
     }
 
     /// Adds a problem where the value of a key is written, or at the section without it.
-    pub(super) fn refuse_value(&mut self, key: &str, text: impl Into<String>) {
+    pub(crate) fn refuse_value(&mut self, key: &str, text: impl Into<String>) {
         match self.value_at(key) {
             Some(found) => self.report.refuse(found.at, &found.path, text),
             None => self.refuse(text),
@@ -176,26 +176,32 @@ impl<'r, 'n> Section<'r, 'n> {
     }
 
     /// Its keys and values, where its keys are names.
-    pub(super) fn into_entries(self) -> (&'r mut Report, Vec<(&'n Key, &'n Node)>) {
+    pub(crate) fn into_entries(self) -> (&'r mut Report, Vec<(&'n Key, &'n Node)>) {
         (self.report, self.entries)
     }
 
-    /// Refuses a key that people expect here and that is set elsewhere.
-    pub(super) fn refuse_key(&mut self, key: &str, says: &str) {
-        if let Some(at) = self.entries.iter().position(|(found, _)| found.text == key) {
-            let (found, _) = self.entries.swap_remove(at);
-            let path = self.path_of(key);
-            self.report.refuse(found.at, &path, says);
+    /// Adds a problem where a key is written, if it is, also one that is set elsewhere.
+    pub(crate) fn refuse_key(&mut self, key: &str, says: impl Into<String>) {
+        if let Some(at) = self.key_at(key) {
+            self.entries.retain(|(found, _)| found.text != key);
+            self.report.refuse(at, &self.path_of(key), says);
+        }
+    }
+
+    /// Adds a finding where a key is written, if it is.
+    pub(crate) fn note_key(&mut self, key: &str, says: impl Into<String>) {
+        if let Some(at) = self.key_at(key) {
+            self.report.note(at, &self.path_of(key), says);
         }
     }
 
     /// Adds a problem at this section's own place.
-    pub(super) fn refuse(&mut self, text: impl Into<String>) {
+    pub(crate) fn refuse(&mut self, text: impl Into<String>) {
         self.report.refuse(self.at, &self.path, text);
     }
 
     /// Reports every key that was not taken as unknown.
-    pub(super) fn close(self, is_mapping: bool) {
+    pub(crate) fn close(self, is_mapping: bool) {
         if !is_mapping {
             return;
         }
@@ -213,7 +219,7 @@ impl<'r, 'n> Section<'r, 'n> {
 }
 
 /// Reads one scalar; a list, a mapping or nothing is a problem.
-pub(super) fn scalar<T>(
+pub(crate) fn scalar<T>(
     report: &mut Report,
     node: &Node,
     path: &str,

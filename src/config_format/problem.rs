@@ -65,7 +65,7 @@ impl Problems {
     }
 
     /// One problem of a whole file.
-    pub(super) fn of_file(file: &str, text: String) -> Self {
+    pub(crate) fn of_file(file: &str, text: String) -> Self {
         Self(vec![Problem { place: Place::File(file.to_owned()), text }])
     }
 
@@ -106,7 +106,7 @@ impl fmt::Display for Finding {
 }
 
 /// A text as a message may repeat it: quoted, short, and without what may be secret in a URL.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     const MAX_CHARS: usize = 60;
     let text = redact_secrets(text);
     if text.chars().count() > MAX_CHARS {
@@ -140,7 +140,7 @@ pub fn redact_secrets(text: &str) -> Cow<'_, str> {
 }
 
 /// `a, b or c`.
-pub(super) fn alternatives<S: AsRef<str>>(words: &[S]) -> String {
+pub(crate) fn alternatives<S: AsRef<str>>(words: &[S]) -> String {
     match words {
         [] => String::new(),
         [only] => only.as_ref().to_owned(),
@@ -152,7 +152,7 @@ pub(super) fn alternatives<S: AsRef<str>>(words: &[S]) -> String {
 }
 
 /// `; did you mean x?`, where one of `known` is near enough to what was written.
-pub(super) fn suggestion<S: AsRef<str>>(written: &str, known: &[S]) -> String {
+pub(crate) fn suggestion<S: AsRef<str>>(written: &str, known: &[S]) -> String {
     let written = written.to_lowercase();
     known
         .iter()

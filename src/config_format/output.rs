@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 
 /// A node that is to be written.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Output {
+pub(crate) enum Output {
     Nothing,
     Bool(bool),
     /// A number, in digits.
@@ -16,7 +16,7 @@ pub(super) enum Output {
 }
 
 /// Bytes in the largest unit that says them exactly, as they are read.
-pub(super) fn exact_bytes(bytes: u64) -> String {
+pub(crate) fn exact_bytes(bytes: u64) -> String {
     [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")]
         .into_iter()
         .find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift)
@@ -24,22 +24,22 @@ pub(super) fn exact_bytes(bytes: u64) -> String {
 }
 
 /// A text.
-pub(super) fn text(text: &str) -> Output {
+pub(crate) fn text(text: &str) -> Output {
     Output::Text(text.to_owned())
 }
 
 impl Output {
-    pub(super) fn number(number: impl ToString) -> Self {
+    pub(crate) fn number(number: impl ToString) -> Self {
         Self::Number(number.to_string())
     }
 
     /// A duration in the notation that is read.
-    pub(super) fn duration(span: Duration) -> Self {
+    pub(crate) fn duration(span: Duration) -> Self {
         Self::Text(duration::format_exact(span))
     }
 
     /// Bytes, in the largest unit that says them exactly.
-    pub(super) fn bytes(bytes: u64) -> Self {
+    pub(crate) fn bytes(bytes: u64) -> Self {
         let text = exact_bytes(bytes);
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
             Self::Number(text)
@@ -49,12 +49,12 @@ impl Output {
     }
 
     /// A path. One that is not UTF-8 can be shown only approximately.
-    pub(super) fn path(path: &Path) -> Self {
+    pub(crate) fn path(path: &Path) -> Self {
         Self::Text(path.to_string_lossy().into_owned())
     }
 
     /// As JSON.
-    pub(super) fn json(self) -> serde_json::Value {
+    pub(crate) fn json(self) -> serde_json::Value {
         match self {
             Self::Nothing => serde_json::Value::Null,
             Self::Bool(value) => value.into(),
@@ -69,7 +69,7 @@ impl Output {
     }
 
     /// As a YAML document in block style; every text quoted.
-    pub(super) fn yaml(&self) -> String {
+    pub(crate) fn yaml(&self) -> String {
         let mut out = String::new();
         self.block(0, false, &mut out);
         out

@@ -15,9 +15,9 @@ const MAX_COPIED: usize = 4 << 20;
 
 /// A place in the text, both counted from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct At {
-    pub(super) line: usize,
-    pub(super) column: usize,
+pub(crate) struct At {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
 }
 
 impl From<Marker> for At {
@@ -28,13 +28,13 @@ impl From<Marker> for At {
 
 /// One node and where it begins.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) at: At,
-    pub(super) value: Value,
+pub(crate) struct Node {
+    pub(crate) at: At,
+    pub(crate) value: Value,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     /// Nothing is written, or `~` or `null`.
     Nothing,
     Text(String),
@@ -43,14 +43,14 @@ pub(super) enum Value {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Key {
-    pub(super) at: At,
-    pub(super) text: String,
+pub(crate) struct Key {
+    pub(crate) at: At,
+    pub(crate) text: String,
 }
 
 impl Node {
     /// The value of a key, in a mapping.
-    pub(super) fn child(&self, name: &str) -> Option<&Self> {
+    pub(crate) fn child(&self, name: &str) -> Option<&Self> {
         match &self.value {
             Value::Map(entries) => {
                 entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node)
@@ -60,7 +60,7 @@ impl Node {
     }
 
     /// The text of a scalar.
-    pub(super) fn text(&self) -> Option<&str> {
+    pub(crate) fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
             Value::Nothing | Value::List(_) | Value::Map(_) => None,
@@ -68,7 +68,7 @@ impl Node {
     }
 
     /// What was found, for a sentence.
-    pub(super) fn found(&self) -> String {
+    pub(crate) fn found(&self) -> String {
         match &self.value {
             Value::Nothing => "nothing".to_owned(),
             Value::Text(text) => quoted(text),
@@ -128,7 +128,7 @@ struct Reader<'a> {
 ///
 /// # Errors
 /// Every duplicate key, or the one place beyond which the text makes no sense.
-pub(super) fn read(file: &str, text: &str) -> Result<Node, Problems> {
+pub(crate) fn read(file: &str, text: &str) -> Result<Node, Problems> {
     let mut reader = Reader {
         file,
         open: Vec::new(),
