@@ -7,6 +7,7 @@
 mod build_meter;
 mod busy_period;
 mod constraints;
+mod job;
 mod progress;
 mod running_tasks;
 mod totals;
@@ -16,137 +17,12 @@ mod verdict;
 pub(crate) use build_meter::BuildMeter;
 pub(crate) use busy_period::BusyPeriod;
 pub(crate) use constraints::TargetConstraints;
+pub(crate) use job::{Job, JobKey, JobKind, JobPhase, Jobs};
 pub(crate) use running_tasks::{NodePoll, Running, RunningTask};
 pub use totals::CompactionTotals;
 pub(crate) use tracker::{
     EndedJob, JobTracker, RequestResult, StartRejected, TrackerChanges, TrackerInputs,
 };
-
-use crate::{
-    model::{records::JobOwner, rounding::to_bytes, target::TargetKind},
-    table::{NodeIx, TargetIx},
-};
-use std::sync::Arc;
-use strum::{EnumString, IntoStaticStr, VariantArray};
-use wall_clock::Moment;
-
-/// What a job does.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum JobKind {
-    /// Compacts a database shard.
-    CompactDb,
-    /// Compacts the view index of a design document, given by id.
-    CompactView(Arc<str>),
-    /// Builds the view index of a design document, given by id.
-    BuildView(Arc<str>),
-    /// Builds a search index, given by design document id and index name.
-    BuildSearch(Arc<str>, Arc<str>),
-}
-
-/// Identifies a job. Unlike the process id, the phase and the start time, it stays the same for the
-/// whole job.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobKey {
-    /// The node on which the job runs.
-    pub node: NodeIx,
-    /// Name of the shard file.
-    pub shard: Arc<str>,
-    /// What the job does.
-    pub kind: JobKind,
-}
-
-/// The stage a job has reached.
-#[derive(EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobPhase {
-    /// The request was sent, or is about to be sent, and CouchDB does not show the task yet.
-    Starting,
-    /// CouchDB shows the task as running.
-    Running,
-    /// CouchDB shows the task as suspended (smoosh outside its window).
-    Suspended,
-    /// CouchDB no longer shows the task; its file is being read to determine the outcome.
-    Ending,
-}
-
-/// One job.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Job {
-    /// Identity of the job.
-    pub key: JobKey,
-    /// The target, if the tables contain it.
-    pub target: Option<TargetIx>,
-    /// Kind of the target.
-    pub target_kind: TargetKind,
-    /// Who started the job.
-    pub owner: JobOwner,
-    /// The channel that started the job, or the channel that takes its target.
-    pub channel: Option<Arc<str>>,
-    /// When the job was started, or first seen if the start is unknown.
-    pub started_at: Moment,
-    /// The stage the job has reached.
-    pub phase: JobPhase,
-    /// Completed share from 0 to 1, with phases weighted; `None` while CouchDB reports no progress.
-    pub progress: Option<f64>,
-    /// When CouchDB last reported progress.
-    pub last_progress_at: Moment,
-    /// Bytes the job may still write to its volume.
-    pub reserved_bytes: u64,
-    /// Size of the target's file before the job.
-    pub file_bytes: Option<u64>,
-    /// Predicted size of the file after the job.
-    pub predicted_bytes: Option<u64>,
-}
-
-impl Job {
-    /// Whether the job is a compaction rather than an index build.
-    #[must_use]
-    pub const fn is_compaction(&self) -> bool {
-        matches!(self.key.kind, JobKind::CompactDb | JobKind::CompactView(_))
-    }
-
-    /// Bytes that the job needs on its volume at its peak, from what it may still write and its progress.
-    #[must_use]
-    pub fn peak_bytes(&self) -> u64 {
-        let left = 1.0 - self.progress.unwrap_or_default().clamp(0.0, 0.99);
-        to_bytes(self.reserved_bytes as f64 / left)
-    }
-
-    /// Bytes of the unfinished file that the job has written so far.
-    #[must_use]
-    pub fn held_bytes(&self) -> u64 {
-        let whole = self.predicted_bytes.unwrap_or_else(|| self.peak_bytes());
-        let written = progress::written_share(&self.key.kind, self.progress.unwrap_or_default());
-        to_bytes(whole as f64 * written)
-    }
-}
-
-/// All jobs of the cluster, as far as its nodes answered.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Jobs {
-    /// The jobs.
-    pub list: Vec<Job>,
-    /// Nodes whose tasks are known, with the time of their last poll. Nothing is known about other
-    /// nodes.
-    pub polled_nodes: Vec<(NodeIx, Moment)>,
-    /// Number of this process's starts that these jobs include. A plan based on older jobs may
-    /// assign the same capacity twice.
-    pub starts_accepted: u64,
-}
-
-impl Jobs {
-    /// All compactions that are running or starting.
-    pub fn compactions(&self) -> impl Iterator<Item = &Job> {
-        self.list.iter().filter(|job| job.is_compaction())
-    }
-
-    /// Number of index builds running on a node.
-    #[must_use]
-    pub fn builds_on(&self, node: NodeIx) -> usize {
-        self.list.iter().filter(|job| !job.is_compaction() && job.key.node == node).count()
-    }
-}
 
 #[cfg(test)]
 mod months_tests;

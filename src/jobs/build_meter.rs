@@ -3,7 +3,10 @@
 //! A build is measured while it runs, each time after twice as long, so that a build of days counts before it
 //! ends and is not stored at every poll; and once more when it ends.
 
-use super::{JobKey, JobKind, NodePoll, Running, RunningTask};
+use super::{
+    job::{JobKey, JobKind},
+    running_tasks::{NodePoll, Running, RunningTask},
+};
 use crate::{
     model::records::BuildSpeed,
     table::{Snapshot, TargetRef},

@@ -5,7 +5,7 @@
 //! is decided in `plan`. The job state task updates the periods with each look at its jobs, so a
 //! period ends when recliner sees that the last job ended, up to one poll after the fact.
 
-use super::JobKey;
+use super::job::JobKey;
 use crate::table::NodeIx;
 use std::{
     collections::{BTreeMap, BTreeSet},

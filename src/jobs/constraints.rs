@@ -1,7 +1,7 @@
 //! Remembered constraints on targets, in the form that the planner reads: indexed by table
 //! position.
 
-use super::BusyPeriod;
+use super::busy_period::BusyPeriod;
 use crate::{
     model::records::{Backoff, BuildSpeed, CompactionOrder, JournalFailure, Suspensions},
     table::{NodeIx, TargetIx},

@@ -1,6 +1,5 @@
 //! Progress of a job, computed from what CouchDB reports for its phases. Pure.
 
-use super::JobKind;
 use crate::sources::inventory::{ActiveTask, TaskKind};
 use wall_clock::Moment;
 
@@ -65,11 +64,9 @@ impl JobProgress {
 
 /// The share of a compaction's new file that is written when `completed` of its work is done. A database's documents,
 /// nearly all of the file, are written in the first phase.
-pub(super) fn written_share(kind: &JobKind, completed: f64) -> f64 {
-    match (kind, PHASE_WEIGHTS) {
-        (JobKind::CompactDb, [(_, documents), ..]) => (completed / documents).min(1.0),
-        _ => completed,
-    }
+pub(super) fn written_share(is_database: bool, completed: f64) -> f64 {
+    let [(_, documents), ..] = PHASE_WEIGHTS;
+    if is_database { (completed / documents).min(1.0) } else { completed }
 }
 
 /// Completed share of a task, from 0 to 1; `None` if CouchDB reports nothing usable.
@@ -97,6 +94,7 @@ fn completed_share(task: &ActiveTask) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jobs::JobKind;
 
     fn task(doing: TaskKind, phase: Option<&str>, done: u64, total: u64) -> ActiveTask {
         ActiveTask {
@@ -117,7 +115,8 @@ mod tests {
             (JobKind::CompactDb, 0.9, 1.0),
             (view, 0.325, 0.325),
         ] {
-            assert_eq!(written_share(&kind, completed), written, "{kind:?} at {completed}");
+            let is_database = kind == JobKind::CompactDb;
+            assert_eq!(written_share(is_database, completed), written, "{kind:?} at {completed}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! The task lists of all nodes at one moment.
 
-use super::{JobKey, JobKind};
+use super::job::{JobKey, JobKind};
 use crate::{
     sources::inventory::{ActiveTask, TaskKind},
     table::{NodeIx, TargetIx},

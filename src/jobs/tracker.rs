@@ -13,8 +13,9 @@ mod intents;
 pub(crate) use intents::{RequestResult, StartRejected};
 
 use super::{
-    Job, JobKey, JobKind, JobPhase, Jobs, NodePoll, Running, RunningTask,
+    job::{Job, JobKey, JobKind, JobPhase, Jobs},
     progress::JobProgress,
+    running_tasks::{NodePoll, Running, RunningTask},
     verdict::{self, DisappearedTask, FileBefore, JobVerdict},
 };
 use crate::{
@@ -58,14 +59,6 @@ pub(crate) struct TrackerInputs<'a> {
     pub headroom_factor: f64,
     /// Returns the channel that takes a target.
     pub channel_of: &'a dyn Fn(TargetRef<'_>) -> Option<Arc<str>>,
-}
-
-impl std::fmt::Debug for TrackerInputs<'_> {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Rules")
-            .field("headroom_factor", &self.headroom_factor)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Changes that follow from an observation.

@@ -6,7 +6,11 @@
 
 use super::{JobStage, TrackedJob, TrackerInputs, intent_targets, scale_bytes};
 use crate::{
-    jobs::{JobKey, JobKind, RunningTask, verdict::FileBefore},
+    jobs::{
+        job::{JobKey, JobKind},
+        running_tasks::RunningTask,
+        verdict::FileBefore,
+    },
     model::{facts::Facts, target::TargetKind},
     sources::inventory::TaskKind,
     table::{ReplacedFile, Snapshot, TargetRef},

@@ -1,7 +1,7 @@
 //! Determines the files a start works on, and which copy of a view is measured. Pure.
 
 use crate::{
-    jobs::{JobKey, JobKind},
+    jobs::job::{JobKey, JobKind},
     model::{
         records::Intent,
         target::{CLUSTER_NODE, TargetId, TargetKind},

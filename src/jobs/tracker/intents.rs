@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     jobs::{
-        JobKey, JobKind,
+        job::{JobKey, JobKind},
         progress::JobProgress,
         verdict::{FileBefore, JobVerdict},
     },
