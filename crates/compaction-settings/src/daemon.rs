@@ -6,15 +6,15 @@
 
 mod rule;
 
-pub(crate) use rule::parse as parse_rule;
-
 use crate::{
-    Finding, IniProblemKind, NodeConfig, Opening, Rules, finding::Findings, lint, number::integer,
+    Fault, Finding, IniProblemKind, NodeConfig, Opening, Rules, finding::Findings, lint,
+    number::integer,
 };
 use couchdb_names::{ShardName, is_db_name};
+use std::collections::BTreeSet;
 
 const DAEMON: &str = "compaction_daemon";
-pub(crate) const RULES: &str = "compactions";
+const RULES: &str = "compactions";
 const DEFAULT: &str = "_default";
 /// Files smaller than this are left alone, in bytes.
 const MIN_FILE_SIZE: u64 = 131_072;
@@ -63,7 +63,7 @@ pub fn read_daemon(node: &NodeConfig) -> DaemonSettings {
     let min_file_size = min_file_size(node, &mut findings);
     unread_keys(node, &mut findings);
     if let Some(version) = Rules::parse(&node.version) {
-        let misplaced = if version.runs_smoosh() { lint::old_rules } else { lint::no_smoosh };
+        let misplaced = if version.runs_smoosh() { old_rules } else { lint::no_smoosh };
         misplaced(node, version, &mut findings);
     }
     let rules = rules(node, &mut findings);
@@ -102,6 +102,29 @@ fn rules(node: &NodeConfig, findings: &mut Findings) -> Vec<DaemonRule> {
         findings.warn(RULES, DEFAULT, why);
     }
     rules
+}
+
+/// Rules of the compaction daemon on a version without it.
+pub(crate) fn old_rules(node: &NodeConfig, rules: Rules, findings: &mut Findings) {
+    let Some(old) = node.sections.get(RULES).filter(|keys| !keys.is_empty()) else { return };
+    let windows = old.iter().filter_map(|(name, text)| match rule::parse(name, text).ok()?.opens {
+        Opening::Daily(window) => Some(window.to_string()),
+        Opening::Always | Opening::Never => None,
+    });
+    let windows: BTreeSet<String> = windows.collect();
+    let windows = match Vec::from_iter(windows).join(", ") {
+        none if none.is_empty() => none,
+        windows => format!(
+            ", not even for their windows ({windows}): each channel of smoosh has from and to, in UTC"
+        ),
+    };
+    findings.add_fault(
+        Fault::OldRules,
+        RULES.to_owned(),
+        format!(
+            "does nothing: CouchDB {rules} has smoosh in place of the compaction daemon and never reads these rules{windows}"
+        ),
+    );
 }
 
 /// Why the daemon never looks for a rule under this name.

@@ -7,8 +7,11 @@
 //! lines instead. Up to 3.3 an empty value takes away what an earlier file set; later
 //! versions ignore it. A `#` starts no comment in CouchDB, but nothing reads such keys.
 
-use crate::{Rules, Sections};
+use crate::Rules;
 use std::{collections::BTreeMap, fmt};
+
+/// Settings by section and key, as `GET /_node/{node}/_config` answers them.
+pub type Sections = BTreeMap<String, BTreeMap<String, String>>;
 
 /// Ini files read one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -29,8 +29,8 @@ pub use clock_time::{Opening, Window};
 pub use daemon::{DaemonRule, DaemonSettings, read_daemon};
 pub use finding::{Fault, Finding, Findings, Severity};
 pub use ignored::Ignored;
-pub use ini::{IniProblem, IniProblemKind};
-pub use node_config::{NodeConfig, Sections};
+pub use ini::{IniProblem, IniProblemKind, Sections};
+pub use node_config::NodeConfig;
 pub use smoosh::{BrokenChannel, SmooshSettings, read_smoosh, smoosh_channels, smoosh_sections};
 
 use rules::Rules;

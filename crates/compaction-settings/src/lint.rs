@@ -6,13 +6,9 @@ mod order;
 pub(crate) use order::order;
 
 use crate::{
-    ChannelKind, Fault, IniProblemKind, NodeConfig, Opening, Priority, Rules, Severity,
-    SmooshChannel,
-    daemon::{RULES, parse_rule},
-    finding::Findings,
-    number::integer,
+    ChannelKind, IniProblemKind, NodeConfig, Priority, Rules, Severity, SmooshChannel,
+    finding::Findings, number::integer,
 };
-use std::collections::BTreeSet;
 
 const SMOOSH: &str = "smoosh";
 /// Keys of every channel.
@@ -105,29 +101,6 @@ fn unread_key(key: &str, in_channel: bool) -> &'static str {
         }
         _ => "does nothing: smoosh reads no such key",
     }
-}
-
-/// Rules of the compaction daemon on a version without it.
-pub(crate) fn old_rules(node: &NodeConfig, rules: Rules, findings: &mut Findings) {
-    let Some(old) = node.sections.get(RULES).filter(|keys| !keys.is_empty()) else { return };
-    let windows = old.iter().filter_map(|(name, text)| match parse_rule(name, text).ok()?.opens {
-        Opening::Daily(window) => Some(window.to_string()),
-        Opening::Always | Opening::Never => None,
-    });
-    let windows: BTreeSet<String> = windows.collect();
-    let windows = match Vec::from_iter(windows).join(", ") {
-        none if none.is_empty() => none,
-        windows => format!(
-            ", not even for their windows ({windows}): each channel of smoosh has from and to, in UTC"
-        ),
-    };
-    findings.add_fault(
-        Fault::OldRules,
-        RULES.to_owned(),
-        format!(
-            "does nothing: CouchDB {rules} has smoosh in place of the compaction daemon and never reads these rules{windows}"
-        ),
-    );
 }
 
 /// smoosh's settings on a version without it.

@@ -1,10 +1,6 @@
 //! One node's settings, from its configuration interface or from its ini files.
 
-use crate::{IniProblem, Rules, ini};
-use std::collections::BTreeMap;
-
-/// Settings by section and key, as `GET /_node/{node}/_config` answers them.
-pub type Sections = BTreeMap<String, BTreeMap<String, String>>;
+use crate::{IniProblem, Rules, Sections, ini};
 
 /// One node's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 mod channel_settings;
 
 use crate::{
-    ChannelKind, Finding, Ignored, NodeConfig, Rules, SmooshChannel, channel::section_of,
+    ChannelKind, Finding, Ignored, NodeConfig, Rules, SmooshChannel, channel::section_of, daemon,
     finding::Findings, ignored, lint,
 };
 use std::collections::BTreeSet;
@@ -78,7 +78,7 @@ pub fn read_smoosh(node: &NodeConfig) -> SmooshSettings {
             listed_names.extend(names.into_iter().map(|name| (name, kind)));
         }
         lint::unread(node, rules, &listed_names, &mut findings);
-        lint::old_rules(node, rules, &mut findings);
+        daemon::old_rules(node, rules, &mut findings);
         lint::defaults(&channels, rules, &mut findings);
     } else {
         let message = format!("CouchDB {rules} has no smoosh, which came with 3.0");
