@@ -90,7 +90,7 @@
 //!  table        the snapshot of all targets
 //!  datadir      a node's own directories
 //!  model        targets, facts, channels, scores, estimates, settings
-//!  config_format    how keys of a configuration file are described, read and written
+//!  config_format  how keys of a configuration file are described, read and written
 //!  log
 //!  text         sizes, durations and patterns as text   tasks    how tasks end
 //! ```
