@@ -147,24 +147,19 @@ impl Access {
         lockout: bool,
         now: Duration,
     ) -> Login {
-        // Usually nobody has failed, and nothing needs to be looked up.
-        let key = (!self.failed.is_empty()).then(|| (node.to_owned(), name.to_owned()));
-        let failed = key.as_ref().and_then(|key| self.failed.get(key));
-        if lockout
-            && failed.is_some_and(|(count, last)| {
-                *count >= THRESHOLD && now.saturating_sub(*last) < LIFETIME
-            })
-        {
+        let key = (node.to_owned(), name.to_owned());
+        let (count, last) = self.failed.get(&key).copied().unwrap_or((0, now));
+        let is_over = now.saturating_sub(last) >= LIFETIME;
+        if lockout && count >= THRESHOLD && !is_over {
             return Login::Locked;
         }
         match self.users.iter().find(|user| user.name == name && user.password == password) {
             Some(user) => Login::As { user: user.clone(), by_session: false, renewal: None },
-            None if !lockout => Login::Wrong,
             None => {
-                let key = key.unwrap_or_else(|| (node.to_owned(), name.to_owned()));
-                let failed = self.failed.entry(key).or_insert((0, now));
-                let over = now.saturating_sub(failed.1) >= LIFETIME;
-                *failed = (if over { 1 } else { failed.0.saturating_add(1) }, now);
+                if lockout {
+                    let count = if is_over { 1 } else { count.saturating_add(1) };
+                    self.failed.insert(key, (count, now));
+                }
                 Login::Wrong
             }
         }
@@ -222,19 +217,10 @@ impl Login {
 
     /// Whether it may read a database.
     pub(super) fn is_member(&self, db: &str) -> bool {
-        self.administers(db)
-            || self.user().is_some_and(|user| match &user.role {
-                Role::Member(databases) => databases.iter().any(|known| known == db),
-                Role::ServerAdmin | Role::Metrics | Role::DatabaseAdmin(_) => false,
-            })
-    }
-
-    /// Whether it may compact a database.
-    pub(super) fn administers(&self, db: &str) -> bool {
         self.user().is_some_and(|user| match &user.role {
             Role::ServerAdmin => true,
-            Role::DatabaseAdmin(databases) => databases.iter().any(|known| known == db),
-            Role::Metrics | Role::Member(_) => false,
+            Role::Member(databases) => databases.iter().any(|known| known == db),
+            Role::Metrics => false,
         })
     }
 
@@ -243,7 +229,7 @@ impl Login {
         match self.user().map(|user| &user.role) {
             Some(Role::ServerAdmin) => &["_admin"],
             Some(Role::Metrics) => &["_metrics"],
-            Some(Role::DatabaseAdmin(_) | Role::Member(_)) | None => &[],
+            Some(Role::Member(_)) | None => &[],
         }
     }
 }

@@ -6,13 +6,12 @@
 use super::{
     config::{Config, Database, Design, Fleet, Node},
     design::signature_of,
-    growth::{between, mix},
+    growth::{between, key_of, mix},
 };
 use couchdb_names::{Range, ShardName, Signature};
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet, btree_map},
-    iter::Peekable,
+    collections::{BTreeMap, BTreeSet},
     ops::Bound,
     time::Duration,
 };
@@ -55,13 +54,6 @@ pub(super) struct Catalog {
     /// The signatures of the fleets' design documents.
     fleet_signatures: Vec<Vec<Signature>>,
     deleted: BTreeSet<Db>,
-}
-
-/// A key for a name, independent of its position in a list (FNV-1a).
-pub(super) fn key_of(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |key, byte| {
-        (key ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }
 
 fn signatures(designs: &[Design]) -> Vec<Signature> {
@@ -292,71 +284,28 @@ impl Catalog {
         self.fleets.iter().enumerate()
     }
 
-    /// All databases from a name on, sorted by name.
-    pub(super) fn from(&self, start: &str) -> Walk<'_> {
-        let mut walk = Walk {
-            catalog: self,
-            named: self
-                .by_name
-                .range::<str, _>((Bound::Included(start), Bound::Unbounded))
-                .peekable(),
-            fleets: Vec::with_capacity(self.fleets.len()),
-        };
+    /// All databases from a name on, sorted by name: a merge of the list and the fleets.
+    pub(super) fn from(&self, start: &str) -> impl Iterator<Item = (Db, Cow<'_, str>)> + use<'_> {
+        let named = self.by_name.range::<str, _>((Bound::Included(start), Bound::Unbounded));
+        let named = named.map(|(name, number)| (Cow::from(name.as_str()), Db::Named(*number)));
+        let mut sources: Vec<Source<'_>> = vec![Box::new(named)];
         for (at, fleet) in self.fleets() {
-            let number = first_from(fleet, start);
-            let head = (number < fleet.count).then(|| member_name(fleet, number));
-            walk.fleets.push(Head { fleet: at, number, name: head });
+            let numbers = first_from(fleet, start)..fleet.count;
+            let members = numbers.map(move |number| Db::Member { fleet: at, number });
+            let members = members.filter(|db| !self.deleted.contains(db));
+            sources.push(Box::new(members.map(|db| (self.name(db), db))));
         }
-        walk
+        let mut heads: Vec<_> = sources.into_iter().map(|mut it| (it.next(), it)).collect();
+        std::iter::from_fn(move || {
+            let filled = heads.iter_mut().filter(|(head, _)| head.is_some());
+            let (head, source) = filled.min_by(|one, other| one.0.cmp(&other.0))?;
+            std::mem::replace(head, source.next()).map(|(name, db)| (db, name))
+        })
     }
 }
 
-/// The databases sorted by name: a merge of the list and the fleets.
-#[derive(Debug)]
-pub(super) struct Walk<'a> {
-    catalog: &'a Catalog,
-    named: Peekable<btree_map::Range<'a, String, usize>>,
-    fleets: Vec<Head>,
-}
-
-/// The next member of a fleet.
-#[derive(Debug)]
-struct Head {
-    fleet: usize,
-    number: u32,
-    name: Option<String>,
-}
-
-impl<'a> Iterator for Walk<'a> {
-    type Item = (Db, Cow<'a, str>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let least = self
-                .fleets
-                .iter_mut()
-                .filter(|head| head.name.is_some())
-                .min_by(|a, b| a.name.cmp(&b.name));
-            let named_first = match (self.named.peek(), &least) {
-                (Some((name, _)), Some(head)) => head.name.as_deref() > Some(name.as_str()),
-                (next, _) => next.is_some(),
-            };
-            if named_first {
-                let (name, number) = self.named.next()?;
-                return Some((Db::Named(*number), name.as_str().into()));
-            }
-            let head = least?;
-            let fleet = &self.catalog.fleets[head.fleet];
-            let db = Db::Member { fleet: head.fleet, number: head.number };
-            let name = head.name.take()?;
-            head.number += 1;
-            head.name = (head.number < fleet.count).then(|| member_name(fleet, head.number));
-            if !self.catalog.deleted.contains(&db) {
-                return Some((db, name.into()));
-            }
-        }
-    }
-}
+/// Databases sorted by name.
+type Source<'a> = Box<dyn Iterator<Item = (Cow<'a, str>, Db)> + 'a>;
 
 fn member_name(fleet: &Fleet, number: u32) -> String {
     format!("{}{number:0width$}", fleet.template.name, width = fleet.digits as usize)

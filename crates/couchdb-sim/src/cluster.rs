@@ -5,8 +5,7 @@
 //! [`Cluster`], which is cheap to clone.
 
 use super::{
-    Config, ConfigError, DiskWalk, Exchange, Faults, World, access::Access, fault::Planned, http,
-    wire::Log,
+    Config, ConfigError, DiskWalk, Exchange, World, access::Access, fault::Planned, wire::Log,
 };
 use std::{
     sync::{Arc, PoisonError},
@@ -61,35 +60,6 @@ impl Cluster {
                 inner: std::sync::Mutex::new(inner),
             }),
         })
-    }
-
-    /// The HTTP server at this node's own address.
-    pub fn router(&self, node: &str) -> axum::Router {
-        http::router(self.clone(), http::Entry::Node(node.into()))
-    }
-
-    /// One router for all nodes, selected by the host in the request's URI or `Host` header: that of
-    /// `couchdb@sim-1.local` is `sim-1.local`, with any port.
-    pub fn by_host(&self) -> axum::Router {
-        http::router(self.clone(), http::Entry::Host)
-    }
-
-    /// Each node's name with its router.
-    pub fn routers(&self) -> Vec<(String, axum::Router)> {
-        let nodes = self.world(|world| world.nodes());
-        nodes
-            .into_iter()
-            .map(|node| {
-                let router = self.router(&node);
-                (node, router)
-            })
-            .collect()
-    }
-
-    /// The handle to inject faults.
-    #[must_use]
-    pub fn faults(&self) -> Faults {
-        Faults::of(self.clone())
     }
 
     /// The latest requests, oldest first.

@@ -267,10 +267,8 @@ pub struct Orphan {
 pub enum Role {
     /// Everything.
     ServerAdmin,
-    /// `_stats`, `_system` and `_prometheus` of nodes (`_metrics`).
+    /// `_system` and `_prometheus` of nodes (`_metrics`).
     Metrics,
-    /// Administrator of these databases.
-    DatabaseAdmin(Vec<String>),
     /// Member of these databases.
     Member(Vec<String>),
 }
@@ -425,36 +423,29 @@ impl Config {
 
 impl Database {
     fn check(&self) -> Result<(), ConfigError> {
-        let wrong = |what| Err(ConfigError::Number(self.name.clone(), what));
         let share = |value: f64| (0.0..=1.0).contains(&value);
         let factor = |value: f64| value >= 1.0 && value.is_finite();
-        match self {
-            _ if !(1..=65_536).contains(&self.q) => wrong("q"),
-            _ if self.n == 0 => wrong("n"),
-            _ if !factor(self.bloat) => wrong("bloat"),
-            _ if !share(self.compacted) => wrong("compacted"),
-            _ if !(0.1..=2.0).contains(&self.compacts_to) => wrong("compacts_to"),
-            _ if !(0.0..=1_000.0).contains(&self.first_range) => wrong("first_range"),
-            _ if !(self.writes_per_second >= 0.0 && self.writes_per_second <= 1e6) => {
-                wrong("writes_per_second")
-            }
-            _ if !share(self.new_share + self.delete_share) => wrong("new_share"),
-            _ if !(share(self.delete_share) && self.delete_share <= self.new_share) => {
-                wrong("delete_share")
-            }
-            _ if self.missing.iter().any(|(range, _)| *range >= self.q) => wrong("missing"),
-            _ if self.interrupted.iter().any(|it| it.range >= self.q || !share(it.done)) => {
-                wrong("interrupted")
-            }
-            _ => self.designs.iter().try_for_each(|design| {
-                if design.name.is_empty() {
-                    return Err(ConfigError::Design(self.name.clone()));
-                }
-                if !(factor(design.bloat) && share(design.built)) {
-                    return wrong("designs");
-                }
-                Ok(())
-            }),
+        let deletes = share(self.delete_share) && self.delete_share <= self.new_share;
+        let numbers = [
+            ("q", (1..=65_536).contains(&self.q)),
+            ("n", self.n > 0),
+            ("bloat", factor(self.bloat)),
+            ("compacted", share(self.compacted)),
+            ("compacts_to", (0.1..=2.0).contains(&self.compacts_to)),
+            ("first_range", (0.0..=1_000.0).contains(&self.first_range)),
+            ("writes_per_second", (0.0..=1e6).contains(&self.writes_per_second)),
+            ("new_share", share(self.new_share + self.delete_share)),
+            ("delete_share", deletes),
+            ("missing", self.missing.iter().all(|(range, _)| *range < self.q)),
+            ("interrupted", self.interrupted.iter().all(|it| it.range < self.q && share(it.done))),
+            ("designs", self.designs.iter().all(|it| factor(it.bloat) && share(it.built))),
+        ];
+        if let Some((what, _)) = numbers.into_iter().find(|(_, is_valid)| !is_valid) {
+            return Err(ConfigError::Number(self.name.clone(), what));
+        }
+        match self.designs.iter().any(|design| design.name.is_empty()) {
+            true => Err(ConfigError::Design(self.name.clone())),
+            false => Ok(()),
         }
     }
 }

@@ -84,10 +84,6 @@ fn settings(node: &str) -> Vec<(String, String, String)> {
     all.map(|(section, key, value)| (section.into(), key.into(), value.into())).collect()
 }
 
-fn interrupted(range: u32, node: &str, done: f64) -> Interrupted {
-    Interrupted::new(range, node, done)
-}
-
 /// A design document that is changed repeatedly.
 fn half_price() -> Design {
     Design {
@@ -215,7 +211,7 @@ fn audit() -> Database {
         // More than it needs, and too little for an alert.
         interrupted: vec![Interrupted {
             grown_to: Some(6_000_000_000),
-            ..interrupted(0, NAMES[0], 0.6)
+            ..Interrupted::new(0, NAMES[0], 0.6)
         }],
         designs: vec![Design {
             collators: vec!["153.104".to_owned(), "153.120".to_owned()],
@@ -261,7 +257,7 @@ fn databases() -> Vec<Database> {
             docs: 40_000_000,
             doc_bytes: 1_200,
             bloat: 6.5,
-            interrupted: vec![interrupted(0, NAMES[0], 0.05)],
+            interrupted: vec![Interrupted::new(0, NAMES[0], 0.05)],
             ..db("archive-2019")
         },
         invoices(),
@@ -288,7 +284,7 @@ fn databases() -> Vec<Database> {
             writes_per_second: 120.0,
             new_share: 0.45,
             delete_share: 0.45,
-            interrupted: vec![interrupted(1, NAMES[1], 0.35)],
+            interrupted: vec![Interrupted::new(1, NAMES[1], 0.35)],
             ..db("carts")
         },
         audit(),
@@ -298,7 +294,7 @@ fn databases() -> Vec<Database> {
             docs: 3_000_000,
             bloat: 1.5,
             splitting: true,
-            interrupted: vec![interrupted(0, NAMES[2], 0.4)],
+            interrupted: vec![Interrupted::new(0, NAMES[2], 0.4)],
             ..db("tickets")
         },
         Database { docs: 12_000, doc_bytes: 600, writes_per_second: 0.5, ..db("_users") },

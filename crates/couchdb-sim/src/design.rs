@@ -4,9 +4,8 @@
 //! built. Used by the world, and by the routes that return documents.
 
 use super::{
-    catalog::key_of,
     config::{Design, Search},
-    growth::mix,
+    growth::{key_of, mix},
 };
 use couchdb_names::{Engine, Signature};
 use serde_json::{Map, Value, json as value};

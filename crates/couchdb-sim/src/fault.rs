@@ -1,10 +1,8 @@
 //! Faults to inject between a client and the simulated nodes.
 //!
-//! Owns the list of planned faults. The state of nodes (down, maintenance, full disk) belongs to the
-//! world; [`Faults`] is the one handle to both, so that a test sets everything in one place.
+//! Owns the list of planned faults; [`Faults`](crate::Faults) is the handle to it.
 //! Deterministic: a fault is selected by route and count, never by chance.
 
-use super::cluster::Cluster;
 use std::{collections::BTreeMap, time::Duration};
 
 /// The effect of a fault on a response.
@@ -92,20 +90,12 @@ impl Fault {
 /// The planned faults, each with its number of matched requests.
 #[derive(Debug, Default)]
 pub(super) struct Planned {
-    faults: Vec<(Fault, u64)>,
+    pub(super) faults: Vec<(Fault, u64)>,
     /// Nodes whose process is stopped, and when the other nodes consider each as down.
-    frozen: BTreeMap<String, Duration>,
+    pub(super) frozen: BTreeMap<String, Duration>,
 }
 
 impl Planned {
-    pub(super) fn plan(&mut self, fault: Fault) {
-        self.faults.push((fault, 0));
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.faults.clear();
-    }
-
     /// Whether a node's process is stopped.
     pub(super) fn is_frozen(&self, node: &str) -> bool {
         self.frozen.contains_key(node)
@@ -152,75 +142,6 @@ impl Planned {
     }
 }
 
-/// Injects faults into a [`Cluster`].
-#[derive(Clone, Debug)]
-pub struct Faults {
-    cluster: Cluster,
-}
-
-impl Faults {
-    pub(super) const fn of(cluster: Cluster) -> Self {
-        Self { cluster }
-    }
-
-    /// Adds a fault; earlier ones are tried first.
-    pub fn plan(&self, fault: Fault) {
-        self.cluster.locked(|inner| inner.planned.plan(fault));
-    }
-
-    /// Removes every planned fault. The state of nodes is unchanged.
-    pub fn clear(&self) {
-        self.cluster.locked(|inner| inner.planned.clear());
-    }
-
-    /// Stops a node's process with its sockets open (`SIGSTOP`): its own address accepts connections
-    /// and answers nothing. Other nodes wait for it, and so does every request that needs it, until
-    /// Erlang considers it as down after this time (`net_ticktime`, a minute by default).
-    pub fn freeze(&self, node: &str, given_up_after: Duration) {
-        self.cluster.locked(|inner| {
-            let given_up = inner.world.now().saturating_add(given_up_after);
-            inner.planned.frozen.insert(node.to_owned(), given_up);
-        });
-    }
-
-    /// Lets a node's process continue (`SIGCONT`): waiting requests are answered.
-    pub fn thaw(&self, node: &str) {
-        self.cluster.locked(|inner| inner.planned.frozen.remove(node));
-    }
-
-    /// Stops a node: its own address refuses connections, other nodes respond with 412 for it. Its
-    /// compactions end without a result.
-    pub fn down(&self, node: &str) {
-        self.cluster.world(|world| world.stop_node(node));
-    }
-
-    /// Starts a node again.
-    pub fn up(&self, node: &str) {
-        self.cluster.world(|world| world.start_node(node));
-    }
-
-    /// Restarts a node without delay: its compactions and builds are lost, their temporary files remain.
-    pub fn restart(&self, node: &str) {
-        self.down(node);
-        self.up(node);
-    }
-
-    /// Turns a node's maintenance mode on or off; `/_up` responds with 404.
-    pub fn maintenance(&self, node: &str, on: bool) {
-        self.cluster.world(|world| world.set_maintenance(node, on));
-    }
-
-    /// Fills a node's disk completely, or frees that space: compactions fail where they have to write.
-    pub fn full_disk(&self, node: &str, on: bool) {
-        self.cluster.world(|world| world.set_disk_full(node, on));
-    }
-
-    /// Changes a user's password, as an operator who rotates it.
-    pub fn password(&self, user: &str, password: &str) {
-        self.cluster.locked(|inner| inner.access.change_password(user, password));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,7 +149,8 @@ mod tests {
     #[test]
     fn a_fault_hits_the_requests_it_counts_and_no_others() {
         let mut planned = Planned::default();
-        planned.plan(Fault { after: 1, ..Fault::on("b", Effect::Hang).at("/_up").times(1) });
+        let fault = Fault { after: 1, ..Fault::on("b", Effect::Hang).at("/_up").times(1) };
+        planned.faults.push((fault, 0));
         let get = http::Method::GET;
         let mut effect_on = |entry, target, path| planned.effect_on(entry, target, &get, path);
         assert_eq!(effect_on("a", None, "/_up"), None, "another node");

@@ -32,22 +32,17 @@ pub(super) const fn mix(a: u64, b: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// A key for a name, independent of its position in a list (FNV-1a).
+pub(super) fn key_of(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |key, byte| {
+        (key ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
 /// A number between `low` and `high`, determined by a mixed key.
 pub(super) fn between(key: u64, low: f64, high: f64) -> f64 {
     let unit = (key >> 11) as f64 / (1_u64 << 53) as f64;
-    (high - low).mul_add_plain(unit, low)
-}
-
-/// Multiply and add with two roundings: `f64::mul_add` differs between machines.
-trait MulAddPlain {
-    fn mul_add_plain(self, factor: Self, term: Self) -> Self;
-}
-
-impl MulAddPlain for f64 {
-    #[expect(clippy::suboptimal_flops, reason = "the same bits on every machine")]
-    fn mul_add_plain(self, factor: Self, term: Self) -> Self {
-        self * factor + term
-    }
+    low + (high - low) * unit
 }
 
 /// A count or number of bytes times a factor, rounded down, never below zero.

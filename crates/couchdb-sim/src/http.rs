@@ -11,6 +11,7 @@ mod database;
 mod feed;
 mod frozen;
 mod inject;
+mod login;
 mod node;
 mod search;
 mod server;
@@ -18,16 +19,13 @@ mod system;
 
 use super::{
     Cluster, ConnectionRefused, Exchange,
-    access::{Checks, Login, Shown},
+    access::{Login, Shown},
     cluster::Inner,
-    config::V3_4_0,
     fault::Effect,
     session,
-    session::Keeping,
 };
-use answer::{Answer, error};
+use answer::{Routed, error};
 use ask::ParsedRequest;
-pub(super) use ask::query;
 use axum::{Router, body::Body, extract::Request, response::Response};
 use bytes::Bytes;
 use http::StatusCode;
@@ -38,37 +36,34 @@ const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// How the node of a request is determined.
 #[derive(Clone, Debug)]
-pub(super) enum Entry {
+enum Entry {
     /// It arrived at this node's address.
     Node(Arc<str>),
     /// By its host.
     Host,
 }
 
-/// The result of a route.
-#[derive(Debug)]
-enum Routed {
-    /// An immediate response.
-    Answer(Answer),
-    /// A feed that waits.
-    Feed(feed::Feed),
-    /// A query that waits for its index.
-    Search(search::Query),
-    /// No response, as when CouchDB hangs.
-    Hang,
+fn router(cluster: Cluster, entry: Entry) -> Router {
+    Router::new().fallback(move |request: Request| answer(cluster.clone(), entry.clone(), request))
 }
 
-impl From<Answer> for Routed {
-    fn from(answer: Answer) -> Self {
-        Self::Answer(answer)
+impl Cluster {
+    /// The HTTP server at this node's own address.
+    pub fn router(&self, node: &str) -> Router {
+        router(self.clone(), Entry::Node(node.into()))
     }
-}
 
-pub(super) fn router(cluster: Cluster, entry: Entry) -> Router {
-    Router::new().fallback(move |request: Request| {
-        let (cluster, entry) = (cluster.clone(), entry.clone());
-        async move { answer(cluster, entry, request).await }
-    })
+    /// One router for all nodes, selected by the host in the request's URI or `Host` header: that of
+    /// `couchdb@sim-1.local` is `sim-1.local`, with any port.
+    pub fn by_host(&self) -> Router {
+        router(self.clone(), Entry::Host)
+    }
+
+    /// Each node's name with its router.
+    pub fn routers(&self) -> Vec<(String, Router)> {
+        let nodes = self.world(|world| world.nodes());
+        nodes.into_iter().map(|node| (node.clone(), self.router(&node))).collect()
+    }
 }
 
 fn refused() -> Response {
@@ -98,15 +93,6 @@ async fn read_body(method: &http::Method, body: Body) -> Result<Bytes, axum::Err
     axum::body::to_bytes(body, MAX_BODY_BYTES).await
 }
 
-/// The name and password that a request to begin a session carries.
-fn credentials_in_body(parts: &http::request::Parts, body: &Bytes) -> Shown {
-    let kind = parts.headers.get(http::header::CONTENT_TYPE);
-    match session::form(kind.and_then(|kind| kind.to_str().ok()), body) {
-        Ok(given) => Shown { password: Some(given), session: None },
-        Err(_) => Shown::default(),
-    }
-}
-
 async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
     let node = match entry {
         Entry::Node(node) => Some(node.to_string()),
@@ -118,37 +104,37 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
         return error(413, "too_large", "the request entity is too large").response("3.5.0", 0);
     };
     let begins = parts.method == http::Method::POST && parts.uri.path() == "/_session";
-    let shown =
-        if begins { credentials_in_body(&parts, &body) } else { Shown::read(&parts.headers) };
+    let shown = if begins {
+        login::credentials_in_body(&parts, &body)
+    } else {
+        Shown::read(&parts.headers)
+    };
+    let visit = Visit { cluster: &cluster, parts: &parts, node: &node, shown: &shown };
+    let path = parts.uri.path();
     let (up, effect) = cluster.locked(|inner| {
         let up = inner.world.node_up(&node) == Some(true);
-        let target =
-            parts.uri.path().strip_prefix("/_node/").and_then(|rest| rest.split('/').next());
+        let target = path.strip_prefix("/_node/").and_then(|rest| rest.split('/').next());
         let target = target.map(|name| name.replace("%40", "@"));
-        let path = parts.uri.path();
         (up, inner.planned.effect_on(&node, target.as_deref(), &parts.method, path))
     });
     if !up {
-        note(&cluster, &parts, &node, &shown, 0);
+        visit.note(0);
         return refused();
     }
     if let Some(Effect::Delay(span)) = effect {
         tokio::time::sleep(span).await;
     }
     if effect == Some(Effect::Hang) {
-        note(&cluster, &parts, &node, &shown, 0);
-        return std::future::pending().await;
+        return visit.hang().await;
     }
     let wall_start = cluster.wall().unix().saturating_sub(cluster.elapsed().as_secs());
-    if frozen::waits(&cluster, &node, parts.uri.path()) {
-        let mut left = Left { asked: Some((&cluster, &parts, &node, &shown)) };
-        frozen::waited(&cluster, &node, parts.uri.path()).await;
-        left.asked = None;
+    if frozen::waits(&cluster, &node, path) {
+        visit.noted_if_left(frozen::waited(&cluster, &node, path)).await;
     }
-    frozen::connected(&cluster, &node, parts.uri.path()).await;
+    frozen::connected(&cluster, &node, path).await;
     let (routed, version, request, set_cookie) = cluster.locked(|inner| {
-        let version = inner.world.version_of(&node);
-        let checks = checks(inner, &node, wall_start, false);
+        let version = inner.world.version_of(&node).to_string();
+        let checks = login::checks(inner, &node, wall_start, false);
         let now = inner.world.now();
         let mut login = inner.access.login(&node, &shown, &checks, now);
         let set_cookie = if !begins {
@@ -165,20 +151,10 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
         }
         (routed(inner, ask), version, inner.log.seen(), set_cookie)
     });
-    let version = version.to_string();
     let answer = match routed {
         Routed::Answer(answer) => answer,
-        Routed::Search(query) => {
-            let mut left = Left { asked: Some((&cluster, &parts, &node, &shown)) };
-            let answer = query.answer(cluster.clone()).await;
-            left.asked = None;
-            answer
-        }
-        Routed::Feed(feed) => feed.answer(cluster.clone(), &node).await,
-        Routed::Hang => {
-            note(&cluster, &parts, &node, &shown, 0);
-            return std::future::pending().await;
-        }
+        Routed::Wait(answer) => visit.noted_if_left(answer(cluster.clone())).await,
+        Routed::Hang => return visit.hang().await,
     };
     let mut response = answer.response(&version, request);
     if let Some(set) = set_cookie.and_then(|set| http::HeaderValue::try_from(set).ok()) {
@@ -187,90 +163,67 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
     if parts.method == http::Method::HEAD {
         *response.body_mut() = Body::empty();
     }
-    let (response, status) = match effect {
-        Some(effect) => inject::apply(effect, response, &version).await,
-        None => {
-            let status = response.status().as_u16();
-            (response, status)
-        }
-    };
-    note(&cluster, &parts, &node, &shown, status);
+    let mut status = response.status().as_u16();
+    if let Some(effect) = effect {
+        (response, status) = inject::apply(effect, response, &version).await;
+    }
+    visit.note(status);
     response
 }
 
-/// Logs a request as unanswered when it is dropped, because its client no longer waits.
-struct Left<'a> {
-    asked: Option<(&'a Cluster, &'a http::request::Parts, &'a str, &'a Shown)>,
+/// A request at a node.
+#[derive(Clone, Copy)]
+struct Visit<'a> {
+    cluster: &'a Cluster,
+    parts: &'a http::request::Parts,
+    node: &'a str,
+    shown: &'a Shown,
 }
 
-impl Drop for Left<'_> {
-    fn drop(&mut self) {
-        if let Some((cluster, parts, node, shown)) = self.asked {
-            note(cluster, parts, node, shown, 0);
-        }
+impl Visit<'_> {
+    /// Adds it to the log.
+    fn note(self, status: u16) {
+        let path = self.parts.uri.path_and_query().map_or_else(String::new, ToString::to_string);
+        self.cluster.locked(|inner| {
+            inner.log.note(Exchange {
+                at: inner.world.now(),
+                node: self.node.to_owned(),
+                method: self.parts.method.clone(),
+                path,
+                user: self.shown.user().map(str::to_owned),
+                status,
+            });
+        });
+    }
+
+    /// Logs it, and never responds.
+    async fn hang(self) -> Response {
+        self.note(0);
+        std::future::pending().await
+    }
+
+    /// Logs it as unanswered if it is dropped meanwhile, because its client no longer waits.
+    async fn noted_if_left<T>(self, wait: impl Future<Output = T>) -> T {
+        let mut left = NotedOnDrop(Some(self));
+        let done = wait.await;
+        left.0 = None;
+        done
     }
 }
 
-/// Adds one request to the log.
-fn note(cluster: &Cluster, parts: &http::request::Parts, node: &str, shown: &Shown, status: u16) {
-    let path = parts.uri.path_and_query().map_or_else(String::new, ToString::to_string);
-    cluster.locked(|inner| {
-        inner.log.note(Exchange {
-            at: inner.world.now(),
-            node: node.to_owned(),
-            method: parts.method.clone(),
-            path,
-            user: shown.user().map(str::to_owned),
-            status,
-        });
-    });
-}
+struct NotedOnDrop<'a>(Option<Visit<'a>>);
 
-/// How a node checks a login; `behind`: of a request that another node passed on.
-fn checks(inner: &Inner, node: &str, wall_start: u64, behind: bool) -> Checks {
-    let version = inner.world.version_of(node);
-    let set = |section: &str, key: &str| inner.world.setting(node, section, key);
-    let usual = Keeping::default();
-    let handlers = set(if behind { "httpd" } else { "chttpd" }, "authentication_handlers");
-    let sessions = Keeping {
-        secret: set("chttpd_auth", "secret").map_or(usual.secret, str::to_owned),
-        timeout: set("chttpd_auth", "timeout")
-            .and_then(|seconds| seconds.parse().ok())
-            .unwrap_or(usual.timeout),
-        reads_cookies: handlers.is_none_or(|all| all.contains("cookie_authentication_handler")),
-    };
-    let lockout = !behind && version >= V3_4_0;
-    Checks { lockout, sessions, wall: wall_start.saturating_add(inner.world.now().as_secs()) }
-}
-
-/// The response to a missing or wrong login; `None`: the request may proceed.
-fn turned_away(inner: &Inner, ask: &ParsedRequest) -> Option<Answer> {
-    match ask.login {
-        Login::Wrong => Some(error(401, "unauthorized", "Name or password is incorrect.")),
-        Login::Locked => {
-            let reason = "Account is temporarily locked due to multiple authentication failures";
-            Some(error(403, "forbidden", reason))
+impl Drop for NotedOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(visit) = self.0 {
+            visit.note(0);
         }
-        Login::Anonymous => {
-            let asked = |key| inner.world.setting(&ask.node, "chttpd", key) == Some("true");
-            let but_up = asked("require_valid_user_except_for_up");
-            let strict = asked("require_valid_user");
-            // Anyone may try to log in.
-            let open = match ask.segments.as_slice() {
-                [first] if first == "_session" => ask.method == http::Method::POST,
-                [first] if first == "_up" => but_up,
-                _ => false,
-            };
-            ((strict || but_up) && !open)
-                .then(|| error(401, "unauthorized", "Authentication required."))
-        }
-        Login::As { .. } => None,
     }
 }
 
 /// Checks the login and routes the request.
 fn routed(inner: &mut Inner, ask: ParsedRequest) -> Routed {
-    if let Some(refused) = turned_away(inner, &ask) {
+    if let Some(refused) = login::turned_away(inner, &ask) {
         return refused.into();
     }
     let segments: Vec<&str> = ask.segments.iter().map(String::as_str).collect();
@@ -287,11 +240,6 @@ fn routed(inner: &mut Inner, ask: ParsedRequest) -> Routed {
         }
         [db, rest @ ..] => database::route(inner, &ask, db, rest),
     }
-}
-
-/// The response to a request without admin rights; `None`: it may proceed.
-fn admin_only(ask: &ParsedRequest) -> Option<Answer> {
-    (!ask.login.is_admin()).then(|| error(401, "unauthorized", "You are not a server admin."))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod config;
 mod demo;
 mod design;
 mod fault;
+mod faults;
 mod growth;
 mod http;
 mod session;
@@ -29,7 +30,8 @@ pub use config::{
     SYSTEM_DATABASES, Search, User,
 };
 pub use demo::demo_config;
-pub use fault::{Effect, Fault, Faults};
+pub use fault::{Effect, Fault};
+pub use faults::Faults;
 pub use wire::Exchange;
 pub use world::{
     Compaction, CompactionEnd, DiskFile, DiskUse, DiskWalk, Obstacle, SearchInfo, ShardInfo, Sizes,

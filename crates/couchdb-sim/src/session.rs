@@ -7,6 +7,7 @@
 use super::growth::mix;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::{HeaderMap, header};
+use url::form_urlencoded;
 
 /// The session settings of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +83,11 @@ impl Keeping {
 /// The header that ends a session.
 pub(super) const ENDED: &str = "AuthSession=; Version=1; Path=/; HttpOnly";
 
+/// The keys and values of a query string, or of a form.
+pub(super) fn query(text: &[u8]) -> Vec<(String, String)> {
+    form_urlencoded::parse(text).into_owned().collect()
+}
+
 /// User and password in the body of `POST /_session`: JSON or a form.
 pub(super) fn form(
     content_type: Option<&str>,
@@ -94,7 +100,7 @@ pub(super) fn form(
             Err(_) => return Err(LoginBodyError::Json),
         }
     } else if kind.starts_with("application/x-www-form-urlencoded") {
-        super::http::query(std::str::from_utf8(body).ok())
+        query(body)
     } else {
         return Err(LoginBodyError::ContentType);
     };

@@ -13,6 +13,7 @@ mod files;
 mod index;
 mod info;
 mod jobs;
+mod keys;
 mod node;
 mod scheduled_events;
 mod search;
@@ -31,9 +32,10 @@ use super::{
     growth::{Compacted, CompactedView},
 };
 use couchdb_names::Range;
-use files::{Extra, File};
-use index::{BuildState, Index};
-use jobs::{Job, JobKey};
+use files::Extra;
+use index::BuildState;
+use jobs::Job;
+use keys::{File, Index, JobKey};
 use node::NodeState;
 use scheduled_events::ScheduledEvent;
 use std::{

@@ -1,8 +1,9 @@
 //! A response as CouchDB writes it: status, relevant headers, and a body.
 
-use axum::body::Body;
-use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header};
+use crate::{cluster::Cluster, growth::mix};
+use axum::{body::Body, response::Response};
+use futures::future::BoxFuture;
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 
 /// The interface that created a response, which is visible in its headers.
@@ -17,14 +18,34 @@ pub(crate) enum Made {
 /// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    status: StatusCode,
-    content_type: &'static str,
-    cache_control: Option<&'static str>,
     made: Made,
-    etag: Option<String>,
-    chunked: bool,
-    close: bool,
-    body: Body,
+    response: Response,
+}
+
+/// The result of a route.
+pub(super) enum Routed {
+    /// An immediate response.
+    Answer(Answer),
+    /// A response that waits.
+    Wait(Box<dyn FnOnce(Cluster) -> BoxFuture<'static, Answer> + Send>),
+    /// No response, as when CouchDB hangs.
+    Hang,
+}
+
+impl Routed {
+    /// A response that waits for what this future waits for.
+    pub(super) fn wait<F>(answer: impl FnOnce(Cluster) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = Answer> + Send + 'static,
+    {
+        Self::Wait(Box::new(|cluster| Box::pin(answer(cluster))))
+    }
+}
+
+impl From<Answer> for Routed {
+    fn from(answer: Answer) -> Self {
+        Self::Answer(answer)
+    }
 }
 
 /// A JSON response, with CouchDB's final newline.
@@ -35,16 +56,10 @@ pub(crate) fn json(status: u16, value: &impl Serialize) -> Answer {
         text.clear();
     }
     text.push(b'\n');
-    Answer {
-        status: StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-        content_type: "application/json",
-        cache_control: Some("must-revalidate"),
-        made: Made::Clustered,
-        etag: None,
-        chunked: false,
-        close: false,
-        body: Bytes::from(text).into(),
-    }
+    let mut answer = stream("application/json", text.into());
+    *answer.response.status_mut() =
+        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    answer
 }
 
 /// A response in CouchDB's error format.
@@ -72,71 +87,79 @@ pub(crate) fn wrong_method(allowed: &str) -> Answer {
     error(405, "method_not_allowed", &format!("Only {allowed} allowed"))
 }
 
-/// A streamed body.
-pub(crate) fn stream(content_type: &'static str, body: Body) -> Answer {
-    let cache = if content_type == "text/event-stream" { "no-cache" } else { "must-revalidate" };
-    let empty = json(200, &());
-    Answer { content_type, cache_control: Some(cache), body, ..empty }
+/// The reason of an illegal database name, which older servers return for unknown paths.
+pub(super) fn illegal_name(name: &str) -> Answer {
+    let reason = format!(
+        "Name: '{name}'. Only lowercase characters (a-z), digits (0-9), and any of the characters _, $, (, ), +, -, and / are allowed. Must begin with a letter."
+    );
+    error(400, "illegal_database_name", &reason)
 }
 
-/// A body with the content type of CouchDB's metrics.
-pub(crate) fn metrics(text: String) -> Answer {
-    Answer {
-        content_type: "text/plain; version=2.0",
-        cache_control: None,
-        body: text.into(),
-        ..json(200, &())
+/// An entity tag as CouchDB makes them: 25 characters of base 36.
+pub(super) fn tag(of: u64) -> String {
+    const DIGITS: &[u8; 36] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    let digit = |at: u64| DIGITS.get((mix(of, at) % 36) as usize).copied().map_or('0', char::from);
+    (0..25).map(digit).collect()
+}
+
+/// Any other body.
+pub(crate) fn stream(content_type: &'static str, body: Body) -> Answer {
+    let cache = match content_type {
+        "text/event-stream" => Some("no-cache"),
+        METRICS => None,
+        _ => Some("must-revalidate"),
+    };
+    let answer = Answer { made: Made::Clustered, response: Response::new(body) };
+    let answer = answer.with(header::CONTENT_TYPE, content_type);
+    match cache {
+        Some(cache) => answer.with(header::CACHE_CONTROL, cache),
+        None => answer,
     }
 }
 
+/// The content type of CouchDB's metrics.
+pub(super) const METRICS: &str = "text/plain; version=2.0";
+
 impl Answer {
+    /// The same response with one more header.
+    fn with(mut self, name: HeaderName, value: &str) -> Self {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            self.response.headers_mut().insert(name, value);
+        }
+        self
+    }
+
     /// The same response from the node's older interface.
     pub(crate) fn behind(self) -> Self {
         Self { made: Made::Behind, ..self }
     }
 
     /// The same response with an entity tag.
-    pub(crate) fn tagged(self, etag: String) -> Self {
-        Self { etag: Some(etag), ..self }
+    pub(crate) fn tagged(self, etag: &str) -> Self {
+        self.with(header::ETAG, &format!("\"{etag}\""))
     }
 
     /// The same response in chunks, without a length.
     pub(crate) fn chunked(self) -> Self {
-        Self { chunked: true, ..self }
+        let response = self.response.map(|body| Body::from_stream(body.into_data_stream()));
+        Self { response, ..self }
     }
 
     /// The same response, closing the connection: CouchDB leaves some bodies unread.
     pub(crate) fn closing(self, close: bool) -> Self {
-        Self { close, ..self }
+        if close { self.with(header::CONNECTION, "close") } else { self }
     }
 
     /// The response of a server of this version.
-    pub(super) fn response(self, version: &str, request: u64) -> axum::response::Response {
-        let body =
-            if self.chunked { Body::from_stream(self.body.into_data_stream()) } else { self.body };
-        let mut response = axum::response::Response::new(body);
-        *response.status_mut() = self.status;
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
-        if let Some(cache) = self.cache_control {
-            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    pub(super) fn response(self, version: &str, request: u64) -> Response {
+        let made = self.made;
+        let answer = self.with(header::SERVER, &format!("CouchDB/{version} (Erlang OTP/25)"));
+        if made == Made::Behind {
+            return answer.response;
         }
-        if self.close {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        let mut set = |name: header::HeaderName, value: String| {
-            if let Ok(value) = HeaderValue::try_from(value) {
-                headers.insert(name, value);
-            }
-        };
-        set(header::SERVER, format!("CouchDB/{version} (Erlang OTP/25)"));
-        if let Some(etag) = self.etag {
-            set(header::ETAG, format!("\"{etag}\""));
-        }
-        if self.made == Made::Clustered {
-            set(header::HeaderName::from_static("x-couch-request-id"), format!("{request:010x}"));
-            set(header::HeaderName::from_static("x-couchdb-body-time"), "0".to_owned());
-        }
-        response
+        answer
+            .with(HeaderName::from_static("x-couch-request-id"), &format!("{request:010x}"))
+            .with(HeaderName::from_static("x-couchdb-body-time"), "0")
+            .response
     }
 }

@@ -2,7 +2,11 @@
 //!
 //! Owns the parser of paths and query strings. Never routes.
 
-use crate::access::{Login, Shown};
+use super::answer::{Answer, error};
+use crate::{
+    access::{Login, Shown},
+    session::query,
+};
 use bytes::Bytes;
 use http::Method;
 use percent_encoding::percent_decode_str;
@@ -28,25 +32,33 @@ pub(crate) struct ParsedRequest {
     pub(crate) wall_start: u64,
 }
 
+/// Which of sorted names are asked for.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) start: String,
+    end: Option<String>,
+    pub(crate) skip: usize,
+    limit: usize,
+}
+
+impl Page {
+    /// The items of this page, from those whose names are not before its start.
+    pub(crate) fn of<T>(
+        &self,
+        items: impl Iterator<Item = T>,
+        name: impl Fn(&T) -> &str,
+    ) -> impl Iterator<Item = T> {
+        items
+            .skip(self.skip)
+            .take_while(move |item| self.end.as_ref().is_none_or(|end| name(item) <= end.as_str()))
+            .take(self.limit)
+    }
+}
+
 /// The segments of a raw path.
 pub(super) fn segments(path: &str) -> Vec<String> {
-    path.split('/').filter(|part| !part.is_empty()).map(decoded).collect()
-}
-
-fn decoded(part: &str) -> String {
-    percent_decode_str(part).decode_utf8_lossy().into_owned()
-}
-
-/// The keys and values of a query string.
-pub(crate) fn query(query: Option<&str>) -> Vec<(String, String)> {
-    let pairs = query.unwrap_or("").split('&').filter(|pair| !pair.is_empty());
-    pairs
-        .map(|pair| {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let plain = |text: &str| decoded(&text.replace('+', " "));
-            (plain(key), plain(value))
-        })
-        .collect()
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    parts.map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned()).collect()
 }
 
 impl ParsedRequest {
@@ -77,7 +89,7 @@ impl ParsedRequest {
         Self {
             method,
             segments: segments(parts.uri.path()),
-            query: query(parts.uri.query()),
+            query: query(parts.uri.query().unwrap_or_default().as_bytes()),
             node,
             login,
             shown,
@@ -97,13 +109,30 @@ impl ParsedRequest {
         self.param(key) == Some("true")
     }
 
-    /// A query parameter with a JSON string, such as `startkey`.
-    pub(crate) fn json_text(&self, keys: &[&str]) -> Option<String> {
+    /// A query parameter with a JSON string.
+    fn json_text(&self, keys: &[&str]) -> Option<String> {
         let value = keys.iter().find_map(|key| self.param(key))?;
         match serde_json::from_str(value) {
             Ok(Value::String(text)) => Some(text),
             Ok(_) | Err(_) => None,
         }
+    }
+
+    /// The response without admin rights; `None`: it may proceed.
+    pub(super) fn admin_only(&self) -> Option<Answer> {
+        let refused = || error(401, "unauthorized", "You are not a server admin.");
+        (!self.login.is_admin()).then(refused)
+    }
+
+    /// Which of sorted names are asked for; `Err`: a number is none.
+    pub(crate) fn page(&self) -> Result<Page, ()> {
+        let size = |key| Ok(self.number(key)?.map(|it| usize::try_from(it).unwrap_or(usize::MAX)));
+        Ok(Page {
+            start: self.json_text(&["startkey", "start_key"]).unwrap_or_default(),
+            end: self.json_text(&["endkey", "end_key"]),
+            skip: size("skip")?.unwrap_or(0),
+            limit: size("limit")?.unwrap_or(usize::MAX),
+        })
     }
 
     /// A query parameter with a number of at least zero; `Err`: another value.
@@ -130,7 +159,7 @@ mod tests {
         assert_eq!(segments("/"), [""; 0]);
         assert_eq!(segments("/db/%2e%2e"), ["db", ".."]);
         assert_eq!(
-            query(Some("a=1&b=%22x+y%22&c")),
+            query(b"a=1&b=%22x+y%22&c"),
             [("a".into(), "1".into()), ("b".into(), "\"x y\"".into()), ("c".into(), String::new())]
         );
     }

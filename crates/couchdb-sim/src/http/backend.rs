@@ -2,20 +2,19 @@
 //! shard map.
 
 use super::{
-    Routed,
-    answer::{Answer, accepted, error, json, not_found, wrong_method},
+    answer::{Answer, Routed, accepted, error, illegal_name, json, not_found, wrong_method},
     ask::ParsedRequest,
-    server::{illegal_name, shown_task},
+    server::shown_task,
 };
 use crate::{
     cluster::Inner,
     config::legal_name,
     design::revision,
-    world::{ShardInfo, ShardMapEntry, Sizes, ViewInfo},
+    world::{ShardInfo, ShardMapEntry},
 };
 use http::Method;
 use serde::Serialize;
-use serde_json::{Map, Value, json as value};
+use serde_json::{Value, json as value};
 use std::collections::BTreeMap;
 
 /// Routes of one node's own interface.
@@ -64,7 +63,7 @@ fn file(inner: &mut Inner, ask: &ParsedRequest, node: &str, file: &str, rest: &[
         ),
         ["_design", ddoc, "_info"] => match inner.world.node_view(node, file, ddoc) {
             Some(info) => {
-                let mut index = index_fields(&info);
+                let mut index = info.shown();
                 index.insert("update_options".to_owned(), value!([]));
                 index.insert("pending_updates".to_owned(), info.pending.into());
                 json(200, &value!({"name": ddoc, "view_index": index}))
@@ -73,25 +72,6 @@ fn file(inner: &mut Inner, ask: &ParsedRequest, node: &str, file: &str, rest: &[
         },
         _ => not_found("missing").behind(),
     }
-}
-
-/// The `_info` of an index, from the cluster or from a node.
-pub(super) fn index_fields(info: &ViewInfo) -> Map<String, Value> {
-    let fields = value!({
-        "signature": info.signature.to_string(),
-        "language": info.language,
-        "sizes": {
-            "file": info.sizes.file, "active": info.sizes.active, "external": info.sizes.external
-        },
-        "update_seq": info.update_seq,
-        "purge_seq": 0,
-        "collator_versions": info.collators,
-        "updater_running": info.updater_running,
-        "compact_running": info.compact_running,
-        "waiting_commit": false,
-        "waiting_clients": 0,
-    });
-    if let Value::Object(fields) = fields { fields } else { Map::new() }
 }
 
 fn start(inner: &mut Inner, ask: &ParsedRequest, node: &str, file: &str, ddoc: &[&str]) -> Answer {
@@ -119,30 +99,16 @@ fn start(inner: &mut Inner, ask: &ParsedRequest, node: &str, file: &str, ddoc: &
     }
 }
 
-/// A shard's state with CouchDB's field names.
+/// A shard's state as CouchDB shows it.
 #[derive(Serialize)]
 struct Shown<'a> {
-    db_name: &'a str,
+    #[serde(flatten)]
+    info: &'a ShardInfo,
     engine: &'static str,
-    doc_count: u64,
-    doc_del_count: u64,
-    update_seq: u64,
     purge_seq: u64,
-    compact_running: bool,
-    sizes: ShownSizes,
-    instance_start_time: String,
     disk_format_version: u8,
     committed_update_seq: u64,
-    compacted_seq: u64,
     props: Empty,
-    uuid: String,
-}
-
-#[derive(Serialize)]
-struct ShownSizes {
-    active: u64,
-    external: u64,
-    file: u64,
 }
 
 /// `{}`.
@@ -151,22 +117,13 @@ struct Empty {}
 
 impl<'a> From<&'a ShardInfo> for Shown<'a> {
     fn from(info: &'a ShardInfo) -> Self {
-        let Sizes { file, active, external } = info.sizes;
         Self {
-            db_name: &info.name,
+            info,
             engine: "couch_bt_engine",
-            doc_count: info.doc_count,
-            doc_del_count: info.doc_del_count,
-            update_seq: info.update_seq,
             purge_seq: 0,
-            compact_running: info.compact_running,
-            sizes: ShownSizes { active, external, file },
-            instance_start_time: info.opened.to_string(),
             disk_format_version: 8,
             committed_update_seq: info.update_seq,
-            compacted_seq: info.compacted_seq,
             props: Empty {},
-            uuid: format!("{:032x}", info.uuid),
         }
     }
 }
@@ -219,27 +176,19 @@ impl<'a> From<&'a ShardMapEntry> for MapDocument<'a> {
 fn map_document(inner: &Inner, id: &str) -> Answer {
     match inner.world.map_entry_of(id) {
         Some(mapped) => {
-            json(200, &MapDocument::from(&mapped)).behind().tagged(revision(&mapped.name))
+            json(200, &MapDocument::from(&mapped)).behind().tagged(&revision(&mapped.name))
         }
         None => not_found("missing").behind(),
     }
 }
 
 fn map_documents(inner: &Inner, ask: &ParsedRequest) -> Answer {
-    let (limit, skip) = match (ask.number("limit"), ask.number("skip")) {
-        (Ok(limit), Ok(skip)) => (limit.unwrap_or(u64::MAX), skip.unwrap_or(0)),
-        _ => return error(400, "query_parse_error", "Invalid value for integer").behind(),
+    let Ok(page) = ask.page() else {
+        return error(400, "query_parse_error", "Invalid value for integer").behind();
     };
-    let start = ask.json_text(&["startkey", "start_key"]).unwrap_or_default();
-    let end = ask.json_text(&["endkey", "end_key"]);
-    let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     let with_docs = ask.is_true("include_docs");
-    let rows: Vec<Value> = inner
-        .world
-        .shard_map(&start)
-        .skip(size(skip))
-        .take_while(|mapped| end.as_ref().is_none_or(|end| mapped.name <= *end))
-        .take(size(limit))
+    let rows: Vec<Value> = page
+        .of(inner.world.shard_map(&page.start), |mapped| &mapped.name)
         .map(|mapped| {
             let rev = revision(&mapped.name);
             let mut row = value!({"id": mapped.name, "key": mapped.name, "value": {"rev": rev}});
@@ -250,6 +199,6 @@ fn map_documents(inner: &Inner, ask: &ParsedRequest) -> Answer {
         })
         .collect();
     let total = inner.world.database_count();
-    let offset = inner.world.rank_of(&start).saturating_add(skip).min(total);
+    let offset = inner.world.rank_of(&page.start).saturating_add(page.skip as u64).min(total);
     json(200, &value!({"total_rows": total, "offset": offset, "rows": rows})).behind()
 }

@@ -1,10 +1,8 @@
 //! Routes of one database.
 
 use super::{
-    Routed,
-    answer::{Answer, accepted, error, json, not_found, wrong_method},
+    answer::{Answer, Routed, accepted, error, illegal_name, json, not_found, wrong_method},
     ask::ParsedRequest,
-    server::illegal_name,
 };
 use crate::{
     cluster::Inner,
@@ -30,9 +28,7 @@ pub(super) fn info(name: &str, known: &DatabaseInfo) -> Value {
         "db_name": name,
         "purge_seq": packed(0),
         "update_seq": packed(known.seq),
-        "sizes": {
-            "file": known.sizes.file, "external": known.sizes.external, "active": known.sizes.active
-        },
+        "sizes": known.sizes,
         "props": {},
         "doc_del_count": known.deleted,
         "doc_count": known.docs,
@@ -109,7 +105,7 @@ fn own(inner: &mut Inner, ask: &ParsedRequest, db: &str, rest: &[&str]) -> Answe
 }
 
 fn start(inner: &mut Inner, ask: &ParsedRequest, db: &str, rest: &[&str]) -> Answer {
-    if !ask.login.administers(db) {
+    if !ask.login.is_admin() {
         return error(401, "unauthorized", "You are not a db or server admin.");
     }
     if !ask.is_json() && rest.first() == Some(&"_compact") {
@@ -149,13 +145,13 @@ fn design_docs(inner: &Inner, ask: &ParsedRequest, db: &str) -> Answer {
         inner.world.description(db).map_or_else(Vec::new, |like| like.designs.iter().collect());
     designs.sort_by(|a, b| a.name.cmp(&b.name));
     let total = designs.len();
-    let start = ask.json_text(&["startkey", "start_key"]).unwrap_or_default();
-    let limit = ask.number("limit").ok().flatten().and_then(|limit| usize::try_from(limit).ok());
-    let rows: Vec<Value> = designs
-        .iter()
-        .map(|design| (design, format!("_design/{}", design.name)))
-        .filter(|(_, id)| *id >= start)
-        .take(limit.unwrap_or(usize::MAX))
+    let Ok(page) = ask.page() else {
+        return error(400, "query_parse_error", "Invalid value for integer");
+    };
+    let named = designs.iter().map(|design| (design, format!("_design/{}", design.name)));
+    let named = named.filter(|(_, id)| *id >= page.start);
+    let rows: Vec<Value> = page
+        .of(named, |(_, id)| id)
         .map(|(design, id)| {
             let rev = revision(&id);
             let mut row = value!({"id": id, "key": id, "value": {"rev": rev}});
@@ -181,7 +177,7 @@ fn view_info(inner: &Inner, db: &str, ddoc: &str) -> Answer {
         Ok(known) => known,
         Err(why) => return lookup_error(why),
     };
-    let mut index = super::backend::index_fields(&known);
+    let mut index = known.shown();
     let pending = known.pending;
     // Only the used copies, about half of which are the preferred ones.
     let of = value!({"minimum": pending, "preferred": pending / 2, "total": pending});

@@ -3,10 +3,8 @@
 //! Owns the parameters and the timing of feeds. Their events are the world's.
 
 use super::{
-    Routed, admin_only,
-    answer::{Answer, error, json, not_found, stream, wrong_method},
+    answer::{Answer, Routed, error, json, not_found, stream, tag, wrong_method},
     ask::ParsedRequest,
-    server::tag,
 };
 use crate::{
     Cluster,
@@ -56,7 +54,7 @@ pub(super) fn route(inner: &Inner, ask: &ParsedRequest) -> Routed {
     if ask.method != Method::GET {
         return wrong_method("GET").into();
     }
-    if let Some(refused) = admin_only(ask) {
+    if let Some(refused) = ask.admin_only() {
         return refused.into();
     }
     let kind = match ask.param("feed").unwrap_or("normal") {
@@ -95,17 +93,17 @@ pub(super) fn route(inner: &Inner, ask: &ParsedRequest) -> Routed {
         if ask.is_true("descending") {
             updates.reverse();
         }
-        return normal(updates, (limit, since.max(now)), places).tagged(tag(now)).into();
+        return normal(updates, (limit, since.max(now)), places).tagged(&tag(now)).into();
     };
     let timeout = timeout.map_or(MAX_WAIT, Duration::from_millis).min(MAX_WAIT);
     // A heartbeat keeps a feed open for as long as its client is connected.
     let timeout = if heartbeat.is_some() { Duration::MAX } else { timeout };
-    Routed::Feed(Feed { kind, since, limit, timeout, heartbeat, places })
+    Feed { kind, since, limit, timeout, heartbeat, places }.routed(ask)
 }
 
 /// `GET /_global_changes`.
 pub(super) fn database(inner: &Inner, ask: &ParsedRequest) -> Routed {
-    if let Some(refused) = admin_only(ask) {
+    if let Some(refused) = ask.admin_only() {
         return refused.into();
     }
     if !inner.world.has_global_changes() {
@@ -152,7 +150,7 @@ impl Places {
 }
 
 fn row(update: &Update, places: Places) -> Value {
-    value!({"db_name": update.db, "type": update.kind.label(), "seq": places.packed(update.seq)})
+    value!({"db_name": update.db, "type": <&str>::from(update.kind), "seq": places.packed(update.seq)})
 }
 
 /// All rows at once. If rows were left out, the last sequence is that of the last row.
@@ -182,14 +180,8 @@ pub(super) fn map_changes(inner: &Inner, ask: &ParsedRequest) -> Routed {
         "continuous" | "eventsource" => Routed::Hang,
         "longpoll" => {
             let timeout = timeout.map_or(MAX_WAIT, Duration::from_millis).min(MAX_WAIT);
-            Routed::Feed(Feed {
-                kind: Kind::Map,
-                since,
-                limit,
-                timeout,
-                heartbeat: None,
-                places: Places::of(inner),
-            })
+            let (kind, places, heartbeat) = (Kind::Map, Places::of(inner), None);
+            Feed { kind, since, limit, timeout, heartbeat, places }.routed(ask)
         }
         _ => map_rows(inner, since, limit).1.into(),
     }
@@ -241,45 +233,42 @@ fn map_rows(inner: &Inner, since: u64, limit: u64) -> (bool, Answer) {
 }
 
 impl Feed {
+    fn routed(self, ask: &ParsedRequest) -> Routed {
+        let node = ask.node.clone();
+        Routed::wait(|cluster| async move { self.answer(cluster, &node).await })
+    }
+
     /// Waits for the feed's events.
-    pub(super) async fn answer(self, cluster: Cluster, node: &str) -> Answer {
-        match self.kind {
-            Kind::Longpoll => self.longpoll(&cluster).await,
-            Kind::Map => self.map(&cluster).await,
-            Kind::Continuous => {
-                let open = Open::new(self, cluster, node);
-                stream("application/json", Body::from_stream(streams::unfold(open, Open::next)))
-            }
-            Kind::EventSource => {
-                let open = Open::new(self, cluster, node);
-                stream("text/event-stream", Body::from_stream(streams::unfold(open, Open::event)))
-            }
-        }
+    async fn answer(self, cluster: Cluster, node: &str) -> Answer {
+        let content_type = match self.kind {
+            Kind::Longpoll | Kind::Map => return self.longpoll(&cluster).await,
+            Kind::Continuous => "application/json",
+            Kind::EventSource => "text/event-stream",
+        };
+        let open = Open::new(self, cluster, node);
+        stream(content_type, Body::from_stream(streams::unfold(open, Open::next)))
     }
 
     async fn longpoll(self, cluster: &Cluster) -> Answer {
         let begun = Instant::now();
         loop {
-            let (updates, now) =
-                cluster.world(|world| (world.updates(self.since), world.updates_seq()));
-            if !updates.is_empty() || begun.elapsed() >= self.timeout {
-                return normal(updates, (self.limit, now), self.places);
-            }
-            let left = self.timeout.saturating_sub(begun.elapsed());
-            tokio::time::sleep(left.min(WRITE_DELAY)).await;
-        }
-    }
-
-    async fn map(self, cluster: &Cluster) -> Answer {
-        let begun = Instant::now();
-        loop {
-            let (any, answer) = cluster.locked(|inner| map_rows(inner, self.since, self.limit));
+            let (any, answer) = cluster.locked(|inner| self.rows(inner));
             if any || begun.elapsed() >= self.timeout {
                 return answer;
             }
             let left = self.timeout.saturating_sub(begun.elapsed());
             tokio::time::sleep(left.min(WRITE_DELAY)).await;
         }
+    }
+
+    /// The present answer, and whether there is anything in it.
+    fn rows(&self, inner: &Inner) -> (bool, Answer) {
+        if self.kind == Kind::Map {
+            return map_rows(inner, self.since, self.limit);
+        }
+        let updates = inner.world.updates(self.since);
+        let any = !updates.is_empty();
+        (any, normal(updates, (self.limit, inner.world.updates_seq()), self.places))
     }
 }
 
@@ -294,9 +283,6 @@ struct Open {
     node: Arc<str>,
     stops: Option<u64>,
 }
-
-/// The next chunk of a body, and what follows.
-type Piece = Option<(io::Result<Bytes>, Open)>;
 
 impl Open {
     fn new(feed: Feed, cluster: Cluster, node: &str) -> Self {
@@ -314,12 +300,6 @@ impl Open {
         let instance = self.feed.places.instance;
         self.cluster
             .world(|world| world.has_global_changes() && world.updates_instance() == instance)
-    }
-
-    /// The end of a broken connection.
-    fn broken(mut self) -> Piece {
-        self.ended = true;
-        Some((Err(io::Error::from(io::ErrorKind::ConnectionReset)), self))
     }
 
     /// New rows, or `None` when a heartbeat or the end is due.
@@ -349,51 +329,45 @@ impl Open {
         }
     }
 
-    async fn next(mut self) -> Piece {
+    /// The next chunk of a body, and what follows.
+    async fn next(mut self) -> Option<(io::Result<Bytes>, Self)> {
         if self.ended {
             return None;
         }
-        let event = if self.feed.limit == 0 { None } else { self.wait().await };
-        let text = match event {
-            _ if self.is_broken() => return self.broken(),
-            Some(updates) => updates.iter().fold(String::new(), |mut text, update| {
-                text.push_str(&row(update, self.feed.places).to_string());
-                text.push('\n');
-                text
-            }),
-            None if self.beats() => "\n".to_owned(),
-            None => {
-                self.ended = true;
-                format!("{}\n", value!({"last_seq": self.feed.places.packed(self.feed.since)}))
-            }
+        let updates = if self.feed.limit == 0 { None } else { self.wait().await };
+        if self.is_broken() {
+            self.ended = true;
+            return Some((Err(io::Error::from(io::ErrorKind::ConnectionReset)), self));
+        }
+        let text = match updates {
+            Some(updates) => updates.iter().map(|update| self.row(update)).collect(),
+            None => self.pause(),
         };
         Some((Ok(text.into()), self))
     }
 
-    /// Whether a silence ends with a heartbeat instead of the feed's end.
-    fn beats(&self) -> bool {
-        self.is_there() && self.feed.heartbeat.is_some() && self.feed.limit > 0
+    /// A row; an event source has the raw changes of `_global_changes`.
+    fn row(&self, update: &Update) -> String {
+        if self.feed.kind != Kind::EventSource {
+            return format!("{}\n", row(update, self.feed.places));
+        }
+        let id = format!("{}:{}", <&str>::from(update.kind), update.db);
+        let seq = self.feed.places.packed(update.seq);
+        let change = value!({"seq": seq, "id": id, "changes": [{"rev": revision(&id)}]});
+        format!("data: {change}\nid: {seq}\n\n")
     }
 
-    /// The raw changes of an event source, which ends at the first heartbeat.
-    async fn event(mut self) -> Piece {
-        if self.ended {
-            return None;
+    /// What ends a silence: a heartbeat, or the last line. An event source ends at its first heartbeat.
+    fn pause(&mut self) -> String {
+        let is_source = self.feed.kind == Kind::EventSource;
+        let beats = self.feed.heartbeat.is_some() && self.feed.limit > 0;
+        if !is_source && beats && self.is_there() {
+            return "\n".to_owned();
         }
-        let text = match self.wait().await {
-            _ if self.is_broken() => return self.broken(),
-            Some(updates) => updates.iter().fold(String::new(), |mut text, update| {
-                let id = format!("{}:{}", update.kind.label(), update.db);
-                let seq = self.feed.places.packed(update.seq);
-                let change = value!({"seq": seq, "id": id, "changes": [{"rev": revision(&id)}]});
-                text.push_str(&["data: ", &change.to_string(), "\nid: ", &seq, "\n\n"].concat());
-                text
-            }),
-            None => {
-                self.ended = true;
-                "event: heartbeat\ndata: \n\n".to_owned()
-            }
-        };
-        Some((Ok(text.into()), self))
+        self.ended = true;
+        if is_source {
+            return "event: heartbeat\ndata: \n\n".to_owned();
+        }
+        format!("{}\n", value!({"last_seq": self.feed.places.packed(self.feed.since)}))
     }
 }

@@ -16,12 +16,6 @@ fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the simulated connection broke")
 }
 
-/// Takes the body out of a response, and removes its length header.
-fn body_of(response: &mut Response) -> Body {
-    response.headers_mut().remove(header::CONTENT_LENGTH);
-    std::mem::replace(response.body_mut(), Body::empty())
-}
-
 /// The first `bytes` bytes of a body.
 fn first(body: Body, bytes: usize) -> impl Stream<Item = Result<Bytes, axum::Error>> {
     stream::unfold((body.into_data_stream(), bytes), |(mut pieces, left)| async move {
@@ -71,93 +65,59 @@ fn gzipped(body: Body) -> Body {
 }
 
 /// The response after a fault, and the status that was sent; 0 if the response is incomplete.
-pub(super) async fn apply(
-    effect: Effect,
-    mut response: Response,
-    version: &str,
-) -> (Response, u16) {
-    let status = response.status().as_u16();
-    match effect {
-        Effect::Delay(_) | Effect::Hang | Effect::FromStart => (response, status),
+pub(super) async fn apply(effect: Effect, response: Response, version: &str) -> (Response, u16) {
+    let (mut head, body) = response.into_parts();
+    let mut status = head.status.as_u16();
+    let body = match effect {
+        Effect::Delay(_) | Effect::Hang | Effect::FromStart => body,
         Effect::Malformed => {
-            *response.body_mut() = Body::from("<html>{\"db_name\": not json at all");
-            response.headers_mut().remove(header::CONTENT_LENGTH);
-            *response.status_mut() = StatusCode::OK;
-            (response, 200)
+            (head.status, status) = (StatusCode::OK, 200);
+            Body::from("<html>{\"db_name\": not json at all")
         }
         Effect::HalfBody => {
-            let body = std::mem::replace(response.body_mut(), Body::empty());
+            status = 0;
             let whole = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
-            response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(whole.len()));
+            head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(whole.len()));
             let half = whole.slice(..whole.len() / 2);
-            let parts: [Result<Bytes, io::Error>; 2] = [Ok(half), Err(broken())];
-            *response.body_mut() = Body::from_stream(stream::iter(parts));
-            (response, 0)
+            Body::from_stream(stream::iter([Ok(half), Err(broken())]))
         }
         Effect::Redirect(to) => {
-            *response.body_mut() = Body::empty();
-            *response.status_mut() = StatusCode::FOUND;
+            (head.status, status) = (StatusCode::FOUND, 302);
             if let Ok(to) = HeaderValue::try_from(to) {
-                response.headers_mut().insert(header::LOCATION, to);
+                head.headers.insert(header::LOCATION, to);
             }
-            (response, 302)
+            Body::empty()
         }
         Effect::Status(status) => {
             let answer = answer::error(status, "simulated_fault", "a fault was planned here");
-            (answer.response(version, 0), status)
+            return (answer.response(version, 0), status);
         }
         Effect::Drop => {
-            *response.body_mut() = Body::from_stream(stream::iter([Err::<Bytes, _>(broken())]));
-            (response, 0)
+            status = 0;
+            Body::from_stream(stream::iter([Err::<Bytes, _>(broken())]))
         }
-        Effect::Silent => {
-            response.headers_mut().remove(header::CONTENT_LENGTH);
-            *response.body_mut() = Body::from_stream(stream::pending::<Result<Bytes, io::Error>>());
-            (response, status)
-        }
-        Effect::Cut(bytes) => {
-            let first = first(body_of(&mut response), bytes);
-            *response.body_mut() = Body::from_stream(first);
-            (response, status)
-        }
+        Effect::Silent => Body::from_stream(stream::pending::<Result<Bytes, io::Error>>()),
+        Effect::Cut(bytes) => Body::from_stream(first(body, bytes)),
         Effect::Break(bytes) => {
-            let first = first(body_of(&mut response), bytes).map_err(io::Error::other);
             let rest = stream::iter([Err(broken())]);
-            *response.body_mut() = Body::from_stream(first.chain(rest));
-            (response, status)
+            Body::from_stream(first(body, bytes).map_err(io::Error::other).chain(rest))
         }
-        Effect::Stall(bytes) => {
-            let first = first(body_of(&mut response), bytes);
-            *response.body_mut() = Body::from_stream(first.chain(stream::pending()));
-            (response, status)
-        }
-        Effect::Trickle(every) => {
-            drop(body_of(&mut response));
-            *response.body_mut() = endless_spaces(every);
-            (response, status)
-        }
+        Effect::Stall(bytes) => Body::from_stream(first(body, bytes).chain(stream::pending())),
+        Effect::Trickle(every) => endless_spaces(every),
         Effect::Repeat(times) => {
-            let pieces = body_of(&mut response).into_data_stream();
-            let pieces = pieces.map_ok(move |piece| Bytes::from(piece.repeat(times)));
-            *response.body_mut() = Body::from_stream(pieces);
-            (response, status)
+            let pieces = body.into_data_stream();
+            Body::from_stream(pieces.map_ok(move |piece| Bytes::from(piece.repeat(times))))
         }
-        Effect::Insert(at, bytes) => {
-            *response.body_mut() = with_bytes_at(body_of(&mut response), at, bytes);
-            (response, status)
-        }
+        Effect::Insert(at, bytes) => with_bytes_at(body, at, bytes),
         Effect::Packed => {
-            *response.body_mut() = gzipped(body_of(&mut response));
-            let gzip = HeaderValue::from_static("gzip");
-            response.headers_mut().insert(header::CONTENT_ENCODING, gzip);
-            (response, status)
+            head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            gzipped(body)
         }
         Effect::Endless => {
             let spaces = Bytes::from_static(&[b' '; 4096]);
             let first = stream::iter([Ok::<_, io::Error>(Bytes::from_static(b"["))]);
-            let rest = stream::repeat_with(move || Ok(spaces.clone()));
-            *response.body_mut() = Body::from_stream(first.chain(rest));
-            (response, status)
+            Body::from_stream(first.chain(stream::repeat_with(move || Ok(spaces.clone()))))
         }
-    }
+    };
+    (Response::from_parts(head, body), status)
 }

@@ -1,10 +1,9 @@
 //! Routes below `/_node/{node}` that the node's own interface answers.
 
 use super::{
-    Routed, admin_only,
-    answer::{Answer, accepted, error, json, not_found, wrong_method},
+    answer::{Answer, Routed, error, json, not_found, wrong_method},
     ask::ParsedRequest,
-    backend, system,
+    backend, login, system,
 };
 use crate::{cluster::Inner, config::V3_4_0};
 use http::Method;
@@ -12,8 +11,8 @@ use serde_json::{Value, json as value};
 
 /// Routes of a node, as seen from the node that was asked.
 pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[&str]) -> Routed {
-    let metrics = matches!(rest, ["_stats" | "_system" | "_prometheus", ..]);
-    if let Some(refused) = admin_only(ask).filter(|_| !(metrics && ask.login.reads_metrics())) {
+    let metrics = matches!(rest, ["_system" | "_prometheus", ..]);
+    if let Some(refused) = ask.admin_only().filter(|_| !(metrics && ask.login.reads_metrics())) {
         return refused.into();
     }
     let entry = inner.world.version_of(&ask.node);
@@ -33,21 +32,15 @@ pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[
         [] if local => json(200, &value!({"name": node})).into(),
         ["_versions"] => system::versions(inner, &node).into(),
         ["_config", rest @ ..] => config(inner, ask, &node, rest).into(),
-        ["_stats", rest @ ..] => system::stats(rest).into(),
         ["_prometheus"] => system::prometheus(inner, &node).into(),
         ["_system"] => system::system(inner, &node).into(),
-        ["_restart"] if ask.method == Method::POST => {
-            inner.world.stop_node(&node);
-            inner.world.start_node(&node);
-            accepted().into()
-        }
         rest => behind(inner, ask, &node, rest),
     }
 }
 
 /// Routes through the node's older interface, which checks the login again, by cookie or password.
 fn behind(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[&str]) -> Routed {
-    let checks = super::checks(inner, node, ask.wall_start, true);
+    let checks = login::checks(inner, node, ask.wall_start, true);
     let now = inner.world.now();
     let login = inner.access.login(node, &ask.shown, &checks, now);
     match rest {
@@ -89,10 +82,6 @@ fn config(inner: &mut Inner, ask: &ParsedRequest, node: &str, rest: &[&str]) -> 
     let unknown = || not_found("unknown_config_value");
     match (ask.method.as_str(), rest) {
         ("GET", []) => json(200, &inner.world.settings(node)),
-        ("POST", ["_reload"]) => {
-            inner.world.reload_settings(node);
-            json(200, &value!({"ok": true}))
-        }
         ("GET", [section]) => {
             let empty = std::collections::BTreeMap::new();
             json(200, inner.world.section(node, section).unwrap_or(&empty))

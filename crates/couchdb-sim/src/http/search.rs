@@ -3,8 +3,7 @@
 //! The messages are those of CouchDB's side; there is no search server behind them.
 
 use super::{
-    Routed,
-    answer::{Answer, error, json, not_found},
+    answer::{Answer, Routed, error, json, not_found},
     ask::ParsedRequest,
 };
 use crate::{
@@ -22,7 +21,7 @@ const LOOKS: Duration = Duration::from_millis(250);
 
 /// A query that waits for its index.
 #[derive(Debug)]
-pub(super) struct Query {
+struct Query {
     engine: Engine,
     db: String,
     ddoc: String,
@@ -84,7 +83,7 @@ pub(super) fn route(
         inner.world.build_search(db, (engine, ddoc, index));
     }
     let [db, ddoc, index] = [db, ddoc, index].map(str::to_owned);
-    Some(Routed::Search(Query { engine, db, ddoc, index }))
+    Some(Routed::wait(move |cluster| Query { engine, db, ddoc, index }.answer(cluster)))
 }
 
 fn absent(inner: &Inner, node: &str, engine: Engine) -> Answer {
@@ -103,7 +102,7 @@ fn info(inner: &Inner, engine: Engine, db: &str, ddoc: &str, index: &str) -> Ans
         Err(LookupError::Range) => return error(500, "nodedown", "progress not possible"),
         Err(_) => return not_found("missing"),
     };
-    let of_name = |salt| format!("{:016x}", mix(crate::catalog::key_of(index), salt));
+    let of_name = |salt| format!("{:016x}", mix(crate::growth::key_of(index), salt));
     let info = match engine {
         Engine::Nouveau if !known.exists => return not_found("Index does not exist"),
         Engine::Nouveau => value!({
@@ -127,7 +126,7 @@ fn info(inner: &Inner, engine: Engine, db: &str, ddoc: &str, index: &str) -> Ans
 
 impl Query {
     /// The response, after all indexers of it have ended.
-    pub(super) async fn answer(self, cluster: Cluster) -> Answer {
+    async fn answer(self, cluster: Cluster) -> Answer {
         let of = (self.engine, self.ddoc.as_str(), self.index.as_str());
         while cluster.world(|world| world.is_building_search(&self.db, of)) {
             tokio::time::sleep(LOOKS).await;

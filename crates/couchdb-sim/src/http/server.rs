@@ -1,8 +1,7 @@
 //! Routes of the server as a whole.
 
 use super::{
-    admin_only,
-    answer::{Answer, accepted, error, json, not_found, wrong_method},
+    answer::{Answer, accepted, error, illegal_name, json, not_found, tag, wrong_method},
     ask::ParsedRequest,
     database::info,
 };
@@ -15,56 +14,43 @@ use crate::{
 };
 use couchdb_names::Engine;
 use http::Method;
-use serde_json::{Value, json as value};
+use serde_json::{Map, Value, json as value};
 
 /// The maximum number of keys of `_dbs_info` (`[chttpd] max_db_number_for_dbs_info_req`).
 const MAX_KEYS: usize = 100;
 
+/// What both of a node's interfaces say of it at `/`.
+fn welcome(inner: &Inner, node: &str) -> Map<String, Value> {
+    let mut welcome = Map::new();
+    let mut set = |key: &str, value: Value| welcome.insert(key.to_owned(), value);
+    set("couchdb", "Welcome".into());
+    set("version", inner.world.version_of(node).to_string().into());
+    set("uuid", format!("{:032x}", inner.world.node_uuid(node)).into());
+    set("vendor", value!({"name": "recliner's simulator"}));
+    welcome
+}
+
 /// The response to `GET /`, from a node.
 pub(super) fn root(inner: &Inner, node: &str) -> Answer {
-    let version = inner.world.version_of(node);
-    let mut features =
-        vec!["access-ready", "partitioned", "pluggable-storage-engines", "reshard", "scheduler"];
-    if version >= V3_4_0 {
-        features.insert(0, "quickjs");
-    }
-    if super::search::has(inner, node, Engine::Nouveau) {
-        features.insert(0, "nouveau");
-    }
-    if super::search::has(inner, node, Engine::Clouseau) {
-        features.insert(0, "search");
-    }
-    json(
-        200,
-        &value!({
-            "couchdb": "Welcome",
-            "version": version.to_string(),
-            "git_sha": "simulated",
-            "uuid": format!("{:032x}", inner.world.node_uuid(node)),
-            "features": features,
-            "vendor": {"name": "recliner's simulator"},
-        }),
-    )
+    let has = |engine| super::search::has(inner, node, engine);
+    let optional = [
+        (has(Engine::Clouseau), "search"),
+        (has(Engine::Nouveau), "nouveau"),
+        (inner.world.version_of(node) >= V3_4_0, "quickjs"),
+    ];
+    let optional = optional.into_iter().filter(|(is, _)| *is).map(|(_, name)| name);
+    let features =
+        ["access-ready", "partitioned", "pluggable-storage-engines", "reshard", "scheduler"];
+    let features: Vec<&str> = optional.chain(features).collect();
+    let mut welcome = welcome(inner, node);
+    welcome.insert("git_sha".to_owned(), "simulated".into());
+    welcome.insert("features".to_owned(), features.into());
+    json(200, &welcome)
 }
 
 /// The same response from a node's older interface.
 pub(super) fn root_behind(inner: &Inner, node: &str) -> Answer {
-    let version = inner.world.version_of(node);
-    let welcome = value!({
-        "couchdb": "Welcome",
-        "uuid": format!("{:032x}", inner.world.node_uuid(node)),
-        "version": version.to_string(),
-        "vendor": {"name": "recliner's simulator"},
-    });
-    json(200, &welcome).behind()
-}
-
-/// The reason of an illegal database name, which older servers return for unknown paths.
-pub(super) fn illegal_name(name: &str) -> Answer {
-    let reason = format!(
-        "Name: '{name}'. Only lowercase characters (a-z), digits (0-9), and any of the characters _, $, (, ), +, -, and / are allowed. Must begin with a letter."
-    );
-    error(400, "illegal_database_name", &reason)
+    json(200, &welcome(inner, node)).behind()
 }
 
 /// Routes whose first segment begins with an underscore.
@@ -80,7 +66,7 @@ pub(super) fn route(inner: &mut Inner, ask: &ParsedRequest, segments: &[&str]) -
         ["_membership" | "_all_dbs" | "_dbs_info" | "_active_tasks" | "_reshard", ..]
             if !ask.login.is_admin() =>
         {
-            admin_only(ask).unwrap_or_else(accepted)
+            ask.admin_only().unwrap_or_else(accepted)
         }
         ["_dbs_info"] if get || ask.method == Method::POST => dbs_info(inner, ask),
         ["_membership" | "_all_dbs" | "_active_tasks" | "_dbs_info" | "_reshard", ..] if !get => {
@@ -166,25 +152,12 @@ fn membership(inner: &Inner) -> Answer {
 }
 
 fn all_dbs(inner: &Inner, ask: &ParsedRequest) -> Answer {
-    let start = ask.json_text(&["startkey", "start_key"]).unwrap_or_default();
-    let end = ask.json_text(&["endkey", "end_key"]);
-    let limit = ask.number("limit").ok().flatten().and_then(|limit| usize::try_from(limit).ok());
-    let skip = ask.number("skip").ok().flatten().and_then(|skip| usize::try_from(skip).ok());
-    let names: Vec<String> = inner
-        .world
-        .databases_from(&start)
-        .skip(skip.unwrap_or(0))
-        .take_while(|name| end.as_ref().is_none_or(|end| name <= end))
-        .take(limit.unwrap_or(usize::MAX))
-        .collect();
-    json(200, &names).chunked().tagged(tag(names.len() as u64))
-}
-
-/// An entity tag as CouchDB makes them: 25 characters of base 36.
-pub(super) fn tag(of: u64) -> String {
-    const DIGITS: &[u8; 36] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    let digit = |at: u64| DIGITS.get((mix(of, at) % 36) as usize).copied().map_or('0', char::from);
-    (0..25).map(digit).collect()
+    let Ok(page) = ask.page() else {
+        return error(400, "query_parse_error", "Invalid value for integer");
+    };
+    let names: Vec<String> =
+        page.of(inner.world.databases_from(&page.start), String::as_str).collect();
+    json(200, &names).chunked().tagged(&tag(names.len() as u64))
 }
 
 fn dbs_info(inner: &Inner, ask: &ParsedRequest) -> Answer {
@@ -227,33 +200,21 @@ pub(super) fn shown_task(task: &Task, ask: &ParsedRequest, with_node: bool) -> V
         "started_on": unix(task.started),
         "updated_on": unix(task.updated),
     });
-    if let Some(fields) = shown.as_object_mut() {
-        let mut set = |key: &str, value: Value| fields.insert(key.to_owned(), value);
-        if with_node {
-            set("node", task.node.clone().into());
+    let own = match &task.kind {
+        TaskKind::Database { phase } => value!({"type": "database_compaction", "phase": phase}),
+        TaskKind::View { ddoc, phase, view } => value!({
+            "type": "view_compaction", "design_document": ddoc, "phase": phase, "view": view,
+        }),
+        TaskKind::Search { ddoc, index } => {
+            value!({"type": "search_indexer", "design_document": ddoc, "index": index})
         }
-        match &task.kind {
-            TaskKind::Database { phase } => {
-                set("type", "database_compaction".into());
-                set("phase", (*phase).into());
-            }
-            TaskKind::View { ddoc, phase, view } => {
-                set("type", "view_compaction".into());
-                set("design_document", ddoc.clone().into());
-                set("phase", (*phase).into());
-                set("view", value!(view));
-            }
-            TaskKind::Search { ddoc, index } => {
-                set("type", "search_indexer".into());
-                set("design_document", ddoc.clone().into());
-                set("index", index.clone().into());
-            }
-            TaskKind::Indexer { ddoc } => {
-                set("type", "indexer".into());
-                set("design_document", ddoc.clone().into());
-                set("indexer_pid", pid.into());
-            }
+        TaskKind::Indexer { ddoc } => {
+            value!({"type": "indexer", "design_document": ddoc, "indexer_pid": pid})
         }
+    };
+    if let (Some(fields), Value::Object(own)) = (shown.as_object_mut(), own) {
+        fields.extend(own);
+        fields.extend(with_node.then(|| ("node".to_owned(), task.node.clone().into())));
     }
     shown
 }

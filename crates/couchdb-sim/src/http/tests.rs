@@ -18,11 +18,9 @@ fn cluster() -> Cluster {
         .with(Database { q: 4, designs: vec![design], ..Database::new("app/a+b") })
         .with(Database { docs: 10_000_000, q: 1, ..Database::new("big") });
     let mut config = config;
-    for (name, role) in [
-        ("metrics", Role::Metrics),
-        ("owner", Role::DatabaseAdmin(vec!["big".to_owned()])),
-        ("reader", Role::Member(vec!["big".to_owned()])),
-    ] {
+    for (name, role) in
+        [("metrics", Role::Metrics), ("reader", Role::Member(vec!["big".to_owned()]))]
+    {
         config.users.push(User { name: name.to_owned(), password: "p".to_owned(), role });
     }
     Cluster::new(config, 1, Clock::anchored(Moment::from_unix(1_795_230_000))).unwrap()
@@ -163,7 +161,6 @@ async fn rights_are_those_of_the_role() {
     for (path, status) in [
         ("/_node/_local/_system", 200),
         ("/_node/_local/_prometheus", 200),
-        ("/_node/_local/_stats/couchdb/httpd_status_codes/507", 200),
         ("/_node/_local/_smoosh/status", 401),
         ("/_node/_local/_all_dbs", 401),
         ("/_active_tasks", 401),
@@ -174,12 +171,10 @@ async fn rights_are_those_of_the_role() {
     ] {
         assert_eq!(of(metrics(), get.clone(), path).await, status, "{path}");
     }
-    for (name, reads, compacts) in [("owner", 200, 202), ("reader", 200, 401)] {
-        let login = || Some(login(name, "p"));
-        assert_eq!(of(login(), get.clone(), "/big").await, reads, "{name}");
-        assert_eq!(of(login(), Method::POST, "/big/_compact").await, compacts, "{name}");
-        assert_eq!(of(login(), get.clone(), "/app%2Fa+b").await, 403, "{name}");
-    }
+    let reader = || Some(login("reader", "p"));
+    assert_eq!(of(reader(), get.clone(), "/big").await, 200);
+    assert_eq!(of(reader(), Method::POST, "/big/_compact").await, 401);
+    assert_eq!(of(reader(), get.clone(), "/app%2Fa+b").await, 403);
     assert_eq!(of(None, get, "/big").await, 401);
 }
 

@@ -3,7 +3,7 @@
 //! Owns a bounded list of compactions, each with the circumstances when it began. Never decides
 //! anything; `jobs` writes it, tests read it.
 
-use super::jobs::JobKey;
+use super::keys::JobKey;
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,

@@ -1,6 +1,6 @@
 //! The cluster's view of a database: sums over one copy of each range.
 
-use super::{Sizes, StartedBy, ViewInfo, World, files::File, index::view_place};
+use super::{Sizes, StartedBy, ViewInfo, World, index::view_place, keys::File};
 use crate::{
     catalog::{Db, range_at, range_of_doc},
     config::Database,

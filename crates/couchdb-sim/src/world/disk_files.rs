@@ -2,14 +2,12 @@
 //! leftovers of compactions, deleted files and obsolete indexes.
 
 use super::{
-    FileChanges, Leftover, ShardInfo, Sizes, World,
-    files::File,
-    jobs::{JobKind, compaction_written},
+    FileChanges, Leftover, ShardInfo, Sizes, World, jobs::compaction_written, keys::File,
+    keys::JobKind,
 };
 use crate::{
-    catalog::key_of,
     config::Orphan,
-    growth::{ShardModel, mix},
+    growth::{ShardModel, key_of, mix},
 };
 use couchdb_names::Signature;
 use std::time::Duration;

@@ -1,6 +1,9 @@
 //! The files of a node, and their sizes.
 
-use super::{ShardInfo, Sizes, World, jobs::JobKind};
+use super::{
+    ShardInfo, Sizes, World,
+    keys::{File, JobKind},
+};
 use crate::{
     catalog::{Db, range_at},
     config::Database,
@@ -8,41 +11,6 @@ use crate::{
 };
 use couchdb_names::Version;
 use std::{collections::BTreeMap, time::Duration};
-
-/// One file of one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum File {
-    /// A shard copy.
-    Copy {
-        /// The database.
-        db: Db,
-        /// The position of the range.
-        range: u32,
-        /// The position of the node.
-        node: usize,
-    },
-    /// A node-local database.
-    Local {
-        /// The position of the node.
-        node: usize,
-        /// The position in [`LOCAL`].
-        which: usize,
-    },
-    /// A file outside the shard map, by its position.
-    Extra(usize),
-}
-
-impl File {
-    /// Whether both are copies of one range of one database.
-    pub(super) fn is_copy_of(self, other: Self) -> bool {
-        match (self, other) {
-            (Self::Copy { db, range, .. }, Self::Copy { db: its_db, range: its_range, .. }) => {
-                db == its_db && range == its_range
-            }
-            _ => false,
-        }
-    }
-}
 
 /// The node-local databases of each node.
 pub(super) const LOCAL: [&str; 3] = ["_dbs", "_nodes", "_users"];
@@ -325,8 +293,8 @@ impl World {
             compacted_seq: swap.map_or_else(|| stock.compacted_at_start(), |swap| swap.seq),
             compact_running: self.compacting(file, JobKind::Shard),
             sizes: stock.sizes(held, swap),
-            opened: opened.saturating_mul(1_000_000).saturating_add(stock.copy % 1_000_000),
-            uuid: u128::from(stock.copy) << 64 | u128::from(mix(stock.copy, 5)),
+            instance_start_time: format!("{opened}{:06}", stock.copy % 1_000_000),
+            uuid: format!("{:016x}{:016x}", stock.copy, mix(stock.copy, 5)),
         }
     }
 }

@@ -1,6 +1,9 @@
 //! View and search indexes: how far they are built, and the sizes of views.
 
-use super::{FileChanges, Sizes, ViewInfo, World, files::File, jobs::JobKind};
+use super::{
+    FileChanges, Sizes, ViewInfo, World,
+    keys::{File, Index, JobKind},
+};
 use crate::{
     catalog::Db,
     config::{Database, Design},
@@ -11,33 +14,6 @@ use std::time::Duration;
 
 /// How often CouchDB updates an index that it keeps built, in seconds.
 const REFRESH_SECONDS: u64 = 5;
-
-/// Languages with a query server.
-const QUERY_SERVER_LANGUAGES: [&str; 3] = ["javascript", "query", "erlang"];
-
-/// An index of a database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Index {
-    /// The view index of the design document at this position.
-    View(usize),
-    /// A search index: the position of its design document, and its own position there.
-    Search(usize, usize),
-}
-
-impl Index {
-    /// The position of its design document.
-    pub(super) const fn design(self) -> usize {
-        match self {
-            Self::View(design) | Self::Search(design, _) => design,
-        }
-    }
-
-    /// Whether CouchDB can build it.
-    fn is_buildable(self, design: &Design) -> bool {
-        let is_defined = matches!(self, Self::Search(..)) || !design.views.is_empty();
-        is_defined && QUERY_SERVER_LANGUAGES.contains(&design.language.as_str())
-    }
-}
 
 /// How far an index is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,12 @@
 //! Owns no state and no rule. The world creates them; the HTTP routes and tests read them.
 
 use couchdb_names::Signature;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 /// The sizes of a file in bytes, as CouchDB's `sizes`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// The file's bytes.
     pub file: u64,
@@ -17,9 +19,10 @@ pub struct Sizes {
 }
 
 /// The state of one shard copy, or of a node-local database.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Serialize, Clone, Debug, PartialEq, Eq)]
 pub struct ShardInfo {
     /// The file's name.
+    #[serde(rename = "db_name")]
     pub name: String,
     /// Documents.
     pub doc_count: u64,
@@ -34,9 +37,9 @@ pub struct ShardInfo {
     /// Its sizes.
     pub sizes: Sizes,
     /// When the file was opened, in microseconds since 1970.
-    pub opened: u64,
+    pub instance_start_time: String,
     /// Its identity.
-    pub uuid: u128,
+    pub uuid: String,
 }
 
 /// The state of one copy of a view index.
@@ -58,6 +61,25 @@ pub struct ViewInfo {
     pub compact_running: bool,
     /// The collator versions that built it.
     pub collators: Vec<String>,
+}
+
+impl ViewInfo {
+    /// The fields of `_info` that the cluster and a node both show.
+    pub(crate) fn shown(&self) -> Map<String, Value> {
+        let fields = json!({
+            "signature": self.signature.to_string(),
+            "language": self.language,
+            "sizes": self.sizes,
+            "update_seq": self.update_seq,
+            "purge_seq": 0,
+            "collator_versions": self.collators,
+            "updater_running": self.updater_running,
+            "compact_running": self.compact_running,
+            "waiting_commit": false,
+            "waiting_clients": 0,
+        });
+        if let Value::Object(fields) = fields { fields } else { Map::new() }
+    }
 }
 
 /// The usage of a node's disk, in bytes.

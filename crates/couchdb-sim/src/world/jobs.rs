@@ -8,32 +8,14 @@ mod tasks;
 
 use super::{
     Compaction, CompactionEnd, Leftover, Obstacle, StartedBy, World,
-    files::File,
-    index::{BuildState, Index},
+    index::BuildState,
+    keys::{File, Index, JobKey, JobKind},
 };
 use crate::growth::{CompactedView, DocCounts, ShardModel, between, mix, times};
 use std::time::Duration;
 
 /// The number of passes. The last one ends the compaction despite new writes.
 const PASSES: u32 = 4;
-
-/// The kind of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum JobKind {
-    /// Compacts the shard.
-    Shard,
-    /// Compacts the view index of the design document at this position.
-    View(usize),
-    /// Builds an index.
-    Build(Index),
-}
-
-/// The identity of a job: only one of each kind runs on a file at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct JobKey {
-    pub(super) file: File,
-    pub(super) kind: JobKind,
-}
 
 /// A running job.
 #[derive(Clone, Debug)]

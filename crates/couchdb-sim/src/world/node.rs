@@ -1,6 +1,6 @@
 //! Nodes: whether they run, their settings and their disks.
 
-use super::{DiskUse, World, files::File};
+use super::{DiskUse, World, keys::File};
 use crate::{
     config::{DEFAULT_VERSION, Node},
     growth::mix,
@@ -41,7 +41,7 @@ impl NodeState {
         for (section, key, value) in node.settings.drain(..) {
             insert_setting(&mut settings, &section, &key, &value);
         }
-        let uuid = mix(seed, crate::catalog::key_of(&node.name));
+        let uuid = mix(seed, crate::growth::key_of(&node.name));
         Self { node, up: true, stops: 0, disk_full: false, files: settings.clone(), settings, uuid }
     }
 }
@@ -117,13 +117,6 @@ impl World {
     pub fn start_node(&mut self, node: &str) {
         if let Some(state) = self.state_mut(node) {
             state.up = true;
-        }
-        self.reload_settings(node);
-    }
-
-    /// Reads a node's files again: settings that applied only until a restart are removed.
-    pub fn reload_settings(&mut self, node: &str) {
-        if let Some(state) = self.state_mut(node) {
             state.settings = state.files.clone();
         }
     }

@@ -1,6 +1,6 @@
 //! Events that occur at fixed times: deployments of design documents and killed compactions.
 
-use super::{World, jobs::JobKind};
+use super::{World, keys::JobKind};
 use crate::config::Deploy;
 use std::time::Duration;
 

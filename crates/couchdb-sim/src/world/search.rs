@@ -1,6 +1,6 @@
 //! Search indexes as nodes and the cluster show them.
 
-use super::{SearchInfo, World, database::LookupError, files::File, index::Index};
+use super::{SearchInfo, World, database::LookupError, keys::File, keys::Index};
 use crate::{catalog::Db, config::Search, growth::times};
 use couchdb_names::Engine;
 

@@ -6,8 +6,8 @@
 
 use super::{
     Sizes, StartedBy, World,
-    files::File,
-    jobs::{JobKey, JobKind},
+    keys::File,
+    keys::{JobKey, JobKind},
 };
 use std::time::Duration;
 use strum::{IntoStaticStr, VariantArray};

@@ -5,8 +5,9 @@
 //! deletion of each database, as CouchDB's does.
 
 use super::World;
-use crate::catalog::{Db, key_of};
+use crate::{catalog::Db, growth::key_of};
 use std::time::Duration;
+use strum::IntoStaticStr;
 
 /// How often events become visible (`[global_changes] max_write_delay`).
 pub(crate) const WRITE_DELAY: Duration = Duration::from_millis(DELAY_MILLIS);
@@ -16,21 +17,13 @@ const DELAY_MILLIS: u64 = 500;
 const SEQS_PER_DELAY: u64 = 1 << 22;
 
 /// The kind of a database event.
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EventKind {
     Created,
     Updated,
     Deleted,
-}
-
-impl EventKind {
-    pub(crate) const fn label(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Updated => "updated",
-            Self::Deleted => "deleted",
-        }
-    }
 }
 
 /// A creation or deletion since the start of the world.

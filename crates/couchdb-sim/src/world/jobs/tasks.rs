@@ -1,8 +1,11 @@
 //! The running jobs as entries of `_active_tasks`.
 
 use super::{
-    super::{Task, TaskKind, World, index::Index},
-    Job, JobKey, JobKind, NEVER,
+    super::{
+        Task, TaskKind, World,
+        keys::{Index, JobKey, JobKind},
+    },
+    Job, NEVER,
 };
 use crate::growth::times;
 use std::time::Duration;
