@@ -5,7 +5,7 @@
 //! what is not known. [`AdviceTask`] asks all rules once a minute and publishes an [`AdviceView`]; commands that
 //! read the cluster once call [`check`]. [`preflight`] is asked about one design document.
 //!
-//! To add a rule: write a file beside those in `rules/`, add its [`Rule`] to the list of its family, and run the
+//! To add a rule: write a file beside those in `rules/`, add its module and its [`Rule`] to `rules.rs`, and run the
 //! tests. The book's page, the labels of the metrics and the words of the API come from that list.
 
 mod attribution;
@@ -14,6 +14,7 @@ mod findings;
 mod lag_history;
 pub mod preflight;
 mod remedy;
+mod rule;
 mod rules;
 mod situation;
 mod survey;
@@ -25,11 +26,12 @@ mod view;
 mod volume_course;
 
 pub use attribution::{AttributeBy, Attributed, AttributedBytes, Attribution, attribute};
-pub use finding::{Evidence, EvidenceValue, Finding, Gain, Severity, Subject};
+pub use finding::{Evidence, EvidenceValue, Finding, Gain, Severity, Subject, Wording};
 pub use findings::{Findings, Surplus};
 pub use lag_history::{LagChange, LagHistory};
 pub use remedy::{Remedy, RemedyKind};
-pub use rules::{FAMILIES, Family, Rule, rule_of_code, rules};
+pub use rule::{Family, Rule};
+pub use rules::{FAMILIES, rule_of_code, rules};
 pub use situation::{AdviceInputs, Situation};
 pub use survey::{DbSurvey, GrowthSums, NodeSurvey, Survey};
 pub use task::{AdviceHandle, AdviceSources, AdviceTask, MuteError, MuteOrder};

@@ -5,7 +5,7 @@
 use super::Remedy;
 use crate::model::{rounding::to_bytes, target::TargetId};
 use std::{cmp::Ordering, fmt};
-use strum::{EnumString, IntoStaticStr, VariantArray};
+use strum::{EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 /// How much it matters.
 #[derive(EnumString, IntoStaticStr, VariantArray)]
@@ -21,6 +21,8 @@ pub enum Severity {
 }
 
 /// What a finding is about.
+#[derive(IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     /// The whole cluster.
@@ -48,22 +50,12 @@ pub enum Subject {
 
 impl Subject {
     /// The labels of all kinds.
-    pub const KINDS: [&'static str; 8] =
-        ["cluster", "database", "design", "target", "node", "volume", "channel", "setting"];
+    pub const KINDS: &[&str] = Self::VARIANTS;
 
     /// The label of its kind.
     #[must_use]
-    pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::Cluster => "cluster",
-            Self::Database(_) => "database",
-            Self::Design { .. } => "design",
-            Self::Target(_) => "target",
-            Self::Node(_) => "node",
-            Self::Volume(_) => "volume",
-            Self::Channel(_) => "channel",
-            Self::Setting(_) => "setting",
-        }
+    pub fn kind(&self) -> &'static str {
+        self.into()
     }
 }
 
@@ -84,6 +76,8 @@ impl fmt::Display for Subject {
 }
 
 /// What following the advice is worth.
+#[derive(IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gain {
     /// Bytes that become free.
@@ -101,17 +95,12 @@ const BYTES_PER_SECOND: f64 = crate::what_if::ASSUMED_RATE;
 
 impl Gain {
     /// The labels of all kinds.
-    pub const KINDS: [&'static str; 4] = ["bytes", "seconds", "risk", "unknown"];
+    pub const KINDS: &[&str] = Self::VARIANTS;
 
     /// The label of its kind.
     #[must_use]
-    pub const fn kind(self) -> &'static str {
-        match self {
-            Self::Bytes(_) => "bytes",
-            Self::Seconds(_) => "seconds",
-            Self::Risk(_) => "risk",
-            Self::Unknown => "unknown",
-        }
+    pub fn kind(self) -> &'static str {
+        self.into()
     }
 
     /// Its number, bytes or seconds, as far as it is known.
@@ -194,6 +183,19 @@ pub struct Finding {
     pub evidence: Evidence,
     /// What following it is worth.
     pub gain: Gain,
+    /// What to do; the first one first, unless it says that it is a choice.
+    pub remedy: Vec<Remedy>,
+}
+
+/// What a rule says of a finding; how much that matters and what it is worth is said as it is offered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wording {
+    /// What the finding is about.
+    pub subject: Subject,
+    /// One plain sentence with the numbers in it.
+    pub says: String,
+    /// The numbers.
+    pub evidence: Evidence,
     /// What to do; the first one first, unless it says that it is a choice.
     pub remedy: Vec<Remedy>,
 }

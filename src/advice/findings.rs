@@ -3,7 +3,7 @@
 //! Owns the choice of the findings that are shown in full. A rule may find a hundred thousand shards; only the
 //! most valuable are put into words, and the rest is counted.
 
-use super::{Finding, Gain, Severity, finding::rank};
+use super::{Finding, Gain, Severity, Wording, finding::rank};
 use crate::text::Label;
 use std::cmp::Reverse;
 
@@ -42,7 +42,11 @@ pub struct Findings {
 
 impl Findings {
     /// Adds a finding. It is only put into words if it is among the most valuable so far.
-    pub fn offer(&mut self, severity: Severity, gain: Gain, finding: impl FnOnce() -> Finding) {
+    pub fn offer(&mut self, severity: Severity, gain: Gain, wording: impl FnOnce() -> Wording) {
+        let finding = || {
+            let Wording { subject, says, evidence, remedy } = wording();
+            Finding { severity, subject, says, evidence, gain, remedy }
+        };
         if self.shown.len() < MAX_SHOWN {
             self.shown.push(finding());
             return;
@@ -55,11 +59,6 @@ impl Findings {
             }
             _ => self.surplus.add(severity, gain),
         }
-    }
-
-    /// Adds a finding that is already in words.
-    pub fn push(&mut self, finding: Finding) {
-        self.offer(finding.severity, finding.gain, || finding);
     }
 
     /// The most valuable, best first, and the rest.
@@ -75,24 +74,22 @@ mod tests {
     use super::*;
     use crate::advice::Subject;
 
-    fn finding(severity: Severity, bytes: u64) -> Finding {
-        Finding {
-            severity,
+    fn offer(findings: &mut Findings, severity: Severity, bytes: u64) {
+        findings.offer(severity, Gain::Bytes(bytes), || Wording {
             subject: Subject::Database(format!("db{bytes}")),
             says: String::new(),
             evidence: Vec::new(),
-            gain: Gain::Bytes(bytes),
             remedy: Vec::new(),
-        }
+        });
     }
 
     #[test]
     fn the_worst_and_most_valuable_are_shown_and_the_rest_is_counted() {
         let mut findings = Findings::default();
         for bytes in 1..=100 {
-            findings.push(finding(Severity::Info, bytes));
+            offer(&mut findings, Severity::Info, bytes);
         }
-        findings.push(finding(Severity::Critical, 0));
+        offer(&mut findings, Severity::Critical, 0);
         let (shown, surplus) = findings.into_parts();
         let bytes: Vec<u64> = shown.iter().map(|it| it.gain.freed_bytes()).collect();
         let expected: Vec<u64> = std::iter::once(0).chain((82..=100).rev()).collect();
@@ -103,7 +100,7 @@ mod tests {
     #[test]
     fn what_is_not_shown_is_not_put_into_words() {
         let mut findings = Findings::default();
-        (0..MAX_SHOWN).for_each(|_| findings.push(finding(Severity::Info, 5)));
+        (0..MAX_SHOWN).for_each(|_| offer(&mut findings, Severity::Info, 5));
         findings.offer(Severity::Info, Gain::Bytes(4), || panic!("nobody reads it"));
         assert_eq!(findings.into_parts().1.count(), 1);
     }

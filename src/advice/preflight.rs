@@ -352,11 +352,9 @@ fn remedy(found: &Preflight, old: Option<TargetRef<'_>>) -> Vec<Remedy> {
                 listed(&stalled)
             )));
         }
-        remedy.push(Remedy::couchdb(
+        remedy.push(Remedy::get(
             "See how far it is, until updates_pending.total is 0:",
-            "GET",
             &[db, design, "_info"],
-            None,
         ));
         remedy.push(Remedy::recliner(
             "When it is built, compact it: an index that was built in one go is several times as large as its data:",

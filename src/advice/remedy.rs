@@ -117,6 +117,12 @@ impl Remedy {
         )
     }
 
+    /// A request to CouchDB that reads: the parts of the path, which are encoded.
+    #[must_use]
+    pub fn get(says: impl Into<String>, path: &[&str]) -> Self {
+        Self::couchdb(says, "GET", path, None)
+    }
+
     /// A request to CouchDB: a method, the parts of the path, which are encoded, and the JSON to send.
     #[must_use]
     pub fn couchdb(

@@ -1,73 +1,162 @@
 //! The list of all rules.
 //!
-//! Owns what a rule is and the order of the families. Each family is a folder with a file for each rule.
+//! Owns the order of the families. Each family is a folder with a file for each rule.
 
-mod compaction;
-mod documents;
-mod housekeeping;
-mod service;
-mod settings;
-mod sharding;
-mod space;
-mod views;
+mod queues;
 
-use super::{Findings, Severity, Situation};
-
-/// What rules of a family are about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Family {
-    /// Its title in the book.
-    pub title: &'static str,
-    /// Its rules.
-    pub rules: &'static [Rule],
+/// Waste that compactions would free.
+mod compaction {
+    pub(super) mod waste_no_channel_takes;
+    pub(super) mod waste_waits;
 }
 
-/// One rule. Its texts are the book's.
-#[derive(Clone, Copy, Debug)]
-pub struct Rule {
-    /// Its name in the API, in metrics and in orders; it never changes.
-    pub code: &'static str,
-    /// What it finds, in one sentence.
-    pub finds: &'static str,
-    /// Why that matters, by how CouchDB behaves, with the source; and what its thresholds mean.
-    pub because: &'static str,
-    /// The severities that its findings may have.
-    pub severities: &'static [Severity],
-    /// Why `tests/remedies` cannot carry out its remedies on a real CouchDB; none if it does.
-    pub untried: Option<&'static str>,
-    /// Looks for findings.
-    pub check: fn(&Situation<'_>, &mut Findings),
+/// Files that should not be there, and files that should.
+mod housekeeping {
+    pub(super) mod compaction_leftovers;
+    mod files;
+    pub(super) mod missing_copies;
+    pub(super) mod orphan_shards;
+    pub(super) mod oversized_compaction_file;
+    pub(super) mod stale_indexes;
+    pub(super) mod trash_and_recovered;
 }
 
-impl PartialEq for Rule {
-    fn eq(&self, other: &Self) -> bool {
-        self.code == other.code
-    }
+/// Documents: deleted and purged ones, and bytes that CouchDB hides.
+mod documents {
+    pub(super) mod deleted_documents;
+    pub(super) mod hidden_bytes;
+    pub(super) mod local_documents;
+    pub(super) mod unprocessed_purges;
 }
 
-impl Eq for Rule {}
-
-impl Rule {
-    /// Where the book explains it, as a path of recliner's own web server.
-    #[must_use]
-    pub fn learn(&self) -> String {
-        format!("/docs/advice.html#{}", self.code)
-    }
+/// View indexes: what they cost, and how far they are built.
+mod views {
+    mod designs;
+    pub(super) mod duplicate_views;
+    pub(super) mod growing_lag;
+    pub(super) mod index_larger_than_database;
+    pub(super) mod lagging_index;
+    pub(super) mod many_views_in_one_design;
+    pub(super) mod smoosh_compacts_building_index;
+    pub(super) mod stalled_build;
 }
 
-/// The rule about volumes that fill up, for which the future is simulated.
-pub(super) const VOLUME_FILLS: &str = "volume_fills";
+/// Shard ranges, and how they are spread over the nodes.
+mod sharding {
+    mod moves;
+    pub(super) mod shard_too_large_to_compact;
+    pub(super) mod skewed_range;
+    mod split;
+    pub(super) mod too_many_shards;
+    pub(super) mod unbalanced_nodes;
+}
+
+/// Space: volumes that fill up.
+mod space {
+    pub(super) mod volume_fills;
+}
+
+/// CouchDB's settings, and its versions, on the nodes.
+mod settings {
+    pub(super) mod disk_monitor_on;
+    pub(super) mod mixed_versions;
+    pub(super) mod no_file_compression;
+    mod nodes;
+    pub(super) mod old_compaction_rules;
+    pub(super) mod settings_differ;
+    pub(super) mod smoosh_channel_never_matches;
+    pub(super) mod smoosh_channel_shadowed;
+    pub(super) mod smoosh_channel_stopped;
+    pub(super) mod smoosh_falls_behind;
+    pub(super) mod too_few_open_databases;
+    pub(super) mod version_end_of_life;
+    pub(super) mod version_with_compaction_fault;
+}
+
+/// recliner itself: what it may not see, does not know, or is not allowed to do in time.
+mod service {
+    pub(super) mod limits_hold_back;
+    pub(super) mod missing_rights;
+    pub(super) mod unknown_volumes;
+    pub(super) mod window_too_short;
+}
+
+use super::{Family, Rule};
 
 /// Every family, in the order of the book.
 pub const FAMILIES: &[Family] = &[
-    compaction::FAMILY,
-    housekeeping::FAMILY,
-    documents::FAMILY,
-    views::FAMILY,
-    sharding::FAMILY,
-    space::FAMILY,
-    settings::FAMILY,
-    service::FAMILY,
+    Family {
+        title: "Compaction",
+        rules: &[compaction::waste_waits::RULE, compaction::waste_no_channel_takes::RULE],
+    },
+    Family {
+        title: "Waste and missing files",
+        rules: &[
+            housekeeping::missing_copies::RULE,
+            housekeeping::oversized_compaction_file::RULE,
+            housekeeping::orphan_shards::RULE,
+            housekeeping::stale_indexes::RULE,
+            housekeeping::compaction_leftovers::RULE,
+            housekeeping::trash_and_recovered::RULE,
+        ],
+    },
+    Family {
+        title: "Documents",
+        rules: &[
+            documents::deleted_documents::RULE,
+            documents::hidden_bytes::RULE,
+            documents::unprocessed_purges::RULE,
+            documents::local_documents::RULE,
+        ],
+    },
+    Family {
+        title: "View indexes",
+        rules: &[
+            views::stalled_build::RULE,
+            views::lagging_index::RULE,
+            views::growing_lag::RULE,
+            views::smoosh_compacts_building_index::RULE,
+            views::duplicate_views::RULE,
+            views::index_larger_than_database::RULE,
+            views::many_views_in_one_design::RULE,
+        ],
+    },
+    Family {
+        title: "Sharding",
+        rules: &[
+            sharding::shard_too_large_to_compact::RULE,
+            sharding::skewed_range::RULE,
+            sharding::too_many_shards::RULE,
+            sharding::unbalanced_nodes::RULE,
+        ],
+    },
+    Family { title: "Disk space", rules: &[space::volume_fills::RULE] },
+    Family {
+        title: "CouchDB's settings and versions",
+        rules: &[
+            settings::old_compaction_rules::RULE,
+            settings::smoosh_channel_never_matches::RULE,
+            settings::smoosh_channel_shadowed::RULE,
+            settings::smoosh_channel_stopped::RULE,
+            settings::smoosh_falls_behind::RULE,
+            settings::no_file_compression::RULE,
+            settings::too_few_open_databases::RULE,
+            settings::disk_monitor_on::RULE,
+            settings::settings_differ::RULE,
+            settings::mixed_versions::RULE,
+            settings::version_end_of_life::RULE,
+            settings::version_with_compaction_fault::RULE,
+        ],
+    },
+    Family {
+        title: "recliner itself",
+        rules: &[
+            service::missing_rights::RULE,
+            service::unknown_volumes::RULE,
+            service::window_too_short::RULE,
+            service::limits_hold_back::RULE,
+        ],
+    },
 ];
 
 /// Every rule.

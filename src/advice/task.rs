@@ -5,7 +5,7 @@
 
 use super::{
     AdviceInputs, AdviceView, LagHistory, RuleResult, Situation, Survey, check_surveyed,
-    rules::VOLUME_FILLS, volume_course::fill_dates,
+    rule::VOLUME_FILLS, volume_course::fill_dates,
 };
 use crate::{
     model::{

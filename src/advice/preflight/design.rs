@@ -9,6 +9,7 @@ use couchdb_files::Design;
 use couchdb_names::Signature;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use strum::{IntoStaticStr, VariantNames};
 
 /// What ids of design documents begin with.
 const PREFIX: &str = "_design/";
@@ -73,6 +74,8 @@ pub enum DesignProblem {
 }
 
 /// How a view differs from the present document.
+#[derive(IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ViewChange {
     /// The present document does not have it.
@@ -87,17 +90,12 @@ pub enum ViewChange {
 
 impl ViewChange {
     /// Every label.
-    pub const LABELS: [&'static str; 4] = ["added", "removed", "changed", "same"];
+    pub const LABELS: &[&str] = Self::VARIANTS;
 
     /// The label in JSON.
     #[must_use]
-    pub const fn label(&self) -> &'static str {
-        match self {
-            Self::Added => "added",
-            Self::Removed => "removed",
-            Self::Changed(_) => "changed",
-            Self::Same => "same",
-        }
+    pub fn label(&self) -> &'static str {
+        self.into()
     }
 }
 

@@ -1,19 +1,17 @@
 //! Waste below the thresholds of all channels.
 
-use super::{super::Rule, queues};
+use super::super::queues::queues;
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     table::Waste,
     text::size::format_size_short,
 };
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "waste_no_channel_takes",
     finds: "Much waste in files that no channel takes.",
     because: "A ratio says how bloated a file is, not for how long its waste has been lying there: with smoosh's ratio of 2, a file that stopped growing at 1.9 keeps its waste for good. Channels by rent take such a file once its waste has cost as much as a compaction, so where there are any the rule is silent. The share of all files is `advice.untaken_waste`.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -32,8 +30,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     if !is_complete || left < settings.min_bytes || share * 100.0 < settings.untaken_waste_percent {
         return;
     }
-    findings.push(Finding {
-        severity: Severity::Info,
+    findings.offer(Severity::Info, Gain::Bytes(left), || Wording {
         subject: Subject::Cluster,
         says: format!(
             "{} ({:.0} % of all files) are wasted in files that no channel takes.",
@@ -41,7 +38,6 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             share * 100.0
         ),
         evidence: vec![("reclaimable_bytes", left.into()), ("share_of_files", share.into())],
-        gain: Gain::Bytes(left),
         remedy: vec![
             Remedy::recliner(
                 "See what channels by rent would do with it:",
@@ -55,6 +51,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::{Shard, TestCluster};
 
     /// A tenth of a file.

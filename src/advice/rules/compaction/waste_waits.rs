@@ -1,21 +1,19 @@
 //! Waste that nobody frees because recliner only advises.
 
-use super::{super::Rule, queues};
+use super::super::queues::queues;
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     model::{channel::Mode, settings::work::EnforceViews},
     plan::{Plan, RefusalReason},
     table::NodeIx,
     text::{grouped, size::format_size_short},
 };
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "waste_waits",
     finds: "Waste in targets that some channel takes, where recliner only advises.",
     because: "In advise mode recliner starts nothing, so this waste is left to CouchDB's smoosh, if that runs. smoosh looks at a database only when it is written to, keeps its queue in memory, and knows neither free space nor load, so in a quiet cluster such waste can stay for good.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -35,8 +33,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         enforce(is_enforcing),
     ];
     remedy.extend(allow_whole_views(plan));
-    findings.push(Finding {
-        severity: Severity::Info,
+    findings.offer(Severity::Info, Gain::Bytes(bytes), || Wording {
         subject: Subject::Cluster,
         says: format!(
             "{} waiting; compacting {} would free {}, but {} in advise mode.",
@@ -50,7 +47,6 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             if is_enforcing { "the channels are" } else { "recliner is" },
         ),
         evidence: vec![("reclaimable_bytes", bytes.into()), ("targets", targets.into())],
-        gain: Gain::Bytes(bytes),
         remedy,
     });
 }
@@ -85,6 +81,7 @@ fn enforce(is_enforcing: bool) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::{
         advice::test_cluster::{Index, Shard, TestCluster},
         model::channel::Channel,

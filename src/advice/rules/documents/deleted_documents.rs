@@ -1,8 +1,7 @@
 //! Databases that are mostly deleted documents.
 
-use super::super::Rule;
 use crate::{
-    advice::{DbSurvey, Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{DbSurvey, Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     model::correction::TOMBSTONE_BYTES,
     table::DbIx,
     text::{grouped, quote::shell_word, size::format_size_short},
@@ -10,13 +9,12 @@ use crate::{
 use couchdb_names::encode_part;
 use serde_json::json;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "deleted_documents",
     finds: "Databases of which a large share of all documents is deleted.",
     because: "CouchDB keeps an entry for every deleted document for good, in both trees of the database, so that deletions replicate; compaction keeps it too. An entry takes about 200 bytes in each copy (measured from 100 to 300), ten times as much where a deletion kept a body, is read by every new index build and replication, and counts as live bytes. Only a purge, or a new database filled by a replication that leaves deletions out, removes it. It is a warning if nothing but deleted documents is left. The share is `advice.deleted_documents`.",
     severities: &[Severity::Info, Severity::Warning],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -30,9 +28,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             continue;
         }
         let severity = if db.docs == 0 { Severity::Warning } else { Severity::Info };
-        findings.offer(severity, Gain::Bytes(bytes), || {
-            finding(severity, situation, ix, db, (share, bytes))
-        });
+        findings.offer(severity, Gain::Bytes(bytes), || finding(situation, ix, db, (share, bytes)));
     }
 }
 
@@ -43,12 +39,11 @@ fn deleted_share(db: &DbSurvey) -> Option<f64> {
 }
 
 fn finding(
-    severity: Severity,
     situation: &Situation<'_>,
     ix: DbIx,
     db: &DbSurvey,
     (share, bytes): (f64, u64),
-) -> Finding {
+) -> Wording {
     let name = situation.db_name(ix);
     // A process may see only some of the copies, such as those on its node.
     let ranges = situation.snapshot().shard_map(ix).ranges.max(1);
@@ -81,14 +76,11 @@ fn finding(
         ));
     }
     remedy.push(copy_script(name, &into));
-    remedy.push(Remedy::couchdb(
+    remedy.push(Remedy::get(
         format!("Compare its doc_count with that of {name} (replicate again for what was written since), then switch clients, and keep {name} for 30 days:"),
-        "GET",
         &[&into],
-        None,
     ));
-    Finding {
-        severity,
+    Wording {
         subject: Subject::Database(name.to_owned()),
         says,
         evidence: vec![
@@ -97,7 +89,6 @@ fn finding(
             ("deleted_share", share.into()),
             ("deleted_bytes", bytes.into()),
         ],
-        gain: Gain::Bytes(bytes),
         remedy,
     }
 }
@@ -158,6 +149,7 @@ fn copy_script(name: &str, into: &str) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::{Shard, TestCluster};
 
     const MIB: u64 = 1 << 20;

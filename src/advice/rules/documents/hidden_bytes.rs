@@ -1,20 +1,18 @@
 //! Dead data that CouchDB counts as live.
 
-use super::super::Rule;
 use crate::{
-    advice::{DbSurvey, Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{DbSurvey, Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     table::DbIx,
     text::size::format_size_short,
 };
 use std::cmp::Reverse;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "hidden_bytes",
     finds: "Databases in which CouchDB counts data as live that a compaction removes.",
     because: "Before 3.4.3, live bytes include attachments of replaced and deleted revisions, before 3.3 also their bodies (apache/couchdb#5346), and they stay wrong after an upgrade until the shard is compacted. smoosh ranks a file by its live bytes, so it comes to such a database too late or never. recliner learns from finished compactions how much they really removed; without any in the database, or in others where live bytes are known to mislead, the rule is silent; it is also silent about less than a tenth of the live bytes, which may be an error of the prediction. It has no gain of its own, because the rules about compaction count these bytes.",
-    severities: &[Severity::Info],
     untried: Some("CouchDB 3.5.2 hides none"),
-    check,
+    ..Rule::info(check)
 };
 
 /// Share of live bytes from which on they are dead data and not an error of the prediction, which is a few
@@ -39,7 +37,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
-fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey) -> Finding {
+fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey) -> Wording {
     let (snapshot, name) = (situation.snapshot(), situation.db_name(ix));
     let bytes = db.hidden_bytes;
     let most = db.most_hidden.and_then(|(bytes, at)| Some((bytes, snapshot.target(at)?)));
@@ -62,8 +60,7 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey) -> Finding {
     remedy.push(Remedy::choice(
         "Where CouchDB is older than 3.4.3, upgrade it: each shard's live bytes are right after its next compaction.",
     ));
-    Finding {
-        severity: Severity::Info,
+    Wording {
         subject: Subject::Database(name.to_owned()),
         says: format!(
             "{name} hides {} in all copies: CouchDB counts them as live, but earlier compactions removed such data.",
@@ -74,7 +71,6 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey) -> Finding {
             ("active_bytes", db.active_bytes.into()),
             ("file_bytes", db.file_bytes.into()),
         ],
-        gain: NO_GAIN,
         remedy,
     }
 }
@@ -82,6 +78,7 @@ fn finding(situation: &Situation<'_>, ix: DbIx, db: &DbSurvey) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::{
         advice::test_cluster::{NOW, Shard, TestCluster},
         model::{

@@ -1,20 +1,17 @@
 //! Live bytes that are `_local` documents.
 
-use super::super::Rule;
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     table::DbIx,
     text::size::format_size_short,
 };
 use std::collections::BTreeMap;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "local_documents",
     finds: "Databases of whose live data a large part is `_local` documents.",
     because: "Replications, indexes and clients keep their checkpoints in `_local` documents. They are not counted as documents, do not count in `external`, and no request deletes those that nobody uses any more: a client that gets a new identity leaves its old one behind. CouchDB counts them as live, so the ratio of the file stays low and every compaction keeps them (couchdb#1621: 11 MB of 18,000 of them beside 23 kB of documents). Their size is in the headers of files and not visible over HTTP, so the rule is silent where no directory is read. How many of them are still needed is not known, so no gain is given.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 /// Share of live bytes from which on they are what makes the file large.
@@ -46,14 +43,13 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
     for (ix, db) in dbs {
         if db.bytes >= situation.settings().min_bytes && db.share() >= MIN_SHARE {
-            findings.push(finding(situation.db_name(ix), &db));
+            findings.offer(Severity::Info, Gain::Unknown, || finding(situation.db_name(ix), &db));
         }
     }
 }
 
-fn finding(name: &str, db: &LocalBytes) -> Finding {
-    Finding {
-        severity: Severity::Info,
+fn finding(name: &str, db: &LocalBytes) -> Wording {
+    Wording {
         subject: Subject::Database(name.to_owned()),
         says: format!(
             "{name} has {} of `_local` documents, {:.0} % of the live data of the shards that have many; compaction keeps them.",
@@ -65,9 +61,8 @@ fn finding(name: &str, db: &LocalBytes) -> Finding {
             ("active_bytes", db.active_bytes.into()),
             ("shard_copies", db.shards.into()),
         ],
-        gain: Gain::Unknown,
         remedy: vec![
-            Remedy::couchdb("See whose they are:", "GET", &[name, "_local_docs"], None),
+            Remedy::get("See whose they are:", &[name, "_local_docs"]),
             Remedy::choice(
                 "Delete (DELETE /DB/_local/ID) those of replications and clients that are gone; whoever still uses a checkpoint that was deleted starts again from the beginning. CouchDB's own begin with `_local/shard-sync-` and `_local/purge-`: leave these. Then compact the database.",
             ),
@@ -78,6 +73,7 @@ fn finding(name: &str, db: &LocalBytes) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::{
         advice::test_cluster::{Shard, TestCluster},
         model::facts::{OptionalU64, Overhead},

@@ -1,8 +1,7 @@
 //! Purges that a view index has not processed.
 
-use super::super::Rule;
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     model::facts::Overhead,
     sources::inventory::doc_hash,
     table::{DbIx, TargetRef},
@@ -11,13 +10,11 @@ use crate::{
 use couchdb_names::Range;
 use std::collections::BTreeMap;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "unprocessed_purges",
     finds: "View indexes that lack so many purges that compaction has to keep the entries about them.",
     because: "A purge removes a document at once, and leaves an entry by which indexes and other copies do the same. An index does it when it is built next, and a purge alone starts no build: until then the index still holds what was emitted for the document. A compaction drops old entries beyond `_purged_infos_limit` (1,000 by default), but none that an index or a copy of the shard has not processed (`couch_db:get_minimum_purge_seq/1`), so one index that nobody queries keeps all of them in every copy. An index is compared with the copy of its range that saw the fewest purges, so the number is a lower bound. Search indexes and copies that lag hold entries back too, and are not seen here.",
-    severities: &[Severity::Warning],
-    untried: None,
-    check,
+    ..Rule::warning(check)
 };
 
 /// What is known of the purges of a database.
@@ -84,7 +81,7 @@ fn purges_behind(made: &BTreeMap<Range, u64>, index: TargetRef<'_>) -> Option<u6
     Some(made.saturating_sub(processed))
 }
 
-fn finding(index: TargetRef<'_>, behind: u64, purges: &Purges) -> Finding {
+fn finding(index: TargetRef<'_>, behind: u64, purges: &Purges) -> Wording {
     let db = index.db_name().db.to_owned();
     let view = index.view();
     let design = view.and_then(|view| view.designs.first()).map(ToString::to_string);
@@ -100,31 +97,25 @@ fn finding(index: TargetRef<'_>, behind: u64, purges: &Purges) -> Finding {
     evidence.extend(bytes.map(|bytes| ("purge_bytes", bytes.into())));
     let query = view.and_then(|view| view.build_query.as_ref());
     let build = match query {
-        Some(query) => Remedy::couchdb(
+        Some(query) => Remedy::get(
             "Have the index process them now; the request may time out, the build goes on:",
-            "GET",
             &[&db, &query.design, "_view", &query.view],
-            None,
         ),
         None => Remedy::choice(
             "Query a view of the design document once: then CouchDB builds its index, which processes them.",
         ),
     };
-    Finding {
-        severity: Severity::Warning,
+    Wording {
         says: format!(
             "The index of {db}/{design} has not processed at least {} purges: it still holds the purged documents' rows, and compaction keeps the entries about these purges.{kept}",
             grouped(behind),
         ),
         evidence,
-        gain: Gain::Unknown,
         remedy: vec![
             build,
-            Remedy::couchdb(
+            Remedy::get(
                 "Or, if nobody needs the design document, delete it, with its revision from the document:",
-                "GET",
                 &[&db, &design],
-                None,
             ),
             Remedy::view_cleanup("and then its index:", &db),
         ],

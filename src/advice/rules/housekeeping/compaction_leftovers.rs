@@ -1,21 +1,19 @@
 //! Files that interrupted compactions left behind.
 
-use super::{super::Rule, directories_of};
+use super::files::directories_of;
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     model::target::{TargetId, TargetState},
     table::{DiskUsage, Node, NodeIx, TargetRef},
     text::{counted, size::format_size_short},
 };
 use std::collections::BTreeSet;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "compaction_leftovers",
     finds: "Files that interrupted compactions left in a node's directories.",
     because: "A node that stops during a compaction keeps the compaction's files, and CouchDB does not continue by itself: the next compaction of the same shard continues from them and removes them at its end (measured on 3.5.0), that of a view starts over. A file counts once it has not changed for ten minutes and no job of its shard runs, or for a day where running jobs are unknown. Over HTTP these files are not visible, so the rule is silent where no directory is read.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 /// Maximum number of shards with a command of their own.
@@ -39,10 +37,9 @@ fn resharding_on(situation: &Situation<'_>, node: NodeIx) -> BTreeSet<String> {
     shards.filter_map(TargetRef::shard_name).collect()
 }
 
-fn finding(node: &Node, disk: &DiskUsage, resharding: &BTreeSet<String>) -> Finding {
+fn finding(node: &Node, disk: &DiskUsage, resharding: &BTreeSet<String>) -> Wording {
     let name = &*node.name;
-    Finding {
-        severity: Severity::Info,
+    Wording {
         subject: Subject::Node(name.to_owned()),
         says: format!(
             "{name} has {} in {} that interrupted compactions left behind.",
@@ -53,7 +50,6 @@ fn finding(node: &Node, disk: &DiskUsage, resharding: &BTreeSet<String>) -> Find
             ("leftover_bytes", disk.leftover_bytes.into()),
             ("leftover_files", disk.leftover_files.into()),
         ],
-        gain: Gain::Bytes(disk.leftover_bytes),
         remedy: remedy(node, resharding),
     }
 }
@@ -87,6 +83,7 @@ fn remedy(node: &Node, resharding: &BTreeSet<String>) -> Vec<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::{
         advice::test_cluster::{Shard, TestCluster},
         table::CompactionFiles,

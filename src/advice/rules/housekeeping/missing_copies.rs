@@ -1,8 +1,8 @@
 //! Copies of shards that are not on their nodes' disks.
 
-use super::{super::Rule, by_database, nodes_of};
+use super::files::{by_database, nodes_of};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     model::target::{TargetKind, TargetState},
     table::{DbIx, TargetRef},
     text::{counted, size::format_size_short},
@@ -10,13 +10,12 @@ use crate::{
 use couchdb_names::Range;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "missing_copies",
     finds: "Copies of a shard that the shard map lists and that are not on their node's disk, or on a node that is not a member.",
     because: "Until a missing copy is there again, its range has fewer copies than its database asks for, and reads and writes that need a quorum rest on the others. CouchDB creates and fills it when its node starts or its shards are synchronised, and not while the node has the deleted file open. It is critical if no copy of a range is left: then its documents cannot be read at all. A node that the map names and the cluster does not have, as after a change of its name, has nobody who could look for its copies: they are unknown, not lost.",
     severities: &[Severity::Warning, Severity::Critical],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -38,7 +37,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             Severity::Warning
         };
         let gain = loss.bytes_at_risk.map_or(Gain::Unknown, Gain::Risk);
-        findings.offer(severity, gain, || finding(*first, targets, &loss, (severity, gain)));
+        findings.offer(severity, gain, || finding(*first, targets, &loss));
     }
 }
 
@@ -103,17 +102,11 @@ impl Loss {
     }
 }
 
-fn finding(
-    first: TargetRef<'_>,
-    targets: &[TargetRef<'_>],
-    loss: &Loss,
-    (severity, gain): (Severity, Gain),
-) -> Finding {
+fn finding(first: TargetRef<'_>, targets: &[TargetRef<'_>], loss: &Loss) -> Wording {
     let name = first.db_name().db;
     let total = first.shard_map().copies;
     let missing = targets.len() as u64;
-    Finding {
-        severity,
+    Wording {
         subject: Subject::Database(name.to_owned()),
         says: format!(
             "{missing} of {name}'s {} {} missing on {}; {}.",
@@ -128,7 +121,6 @@ fn finding(
             ("copies", total.into()),
             ("nodes", nodes_of(targets).into()),
         ],
-        gain,
         remedy: remedy(name, loss),
     }
 }
@@ -153,8 +145,7 @@ fn strangers(
                 0 => String::new(),
                 some => format!("; no other copy of {some} of them was found"),
             };
-            Finding {
-                severity,
+            Wording {
                 subject: Subject::Node(node.to_owned()),
                 says: format!(
                     "{node} is in the shard map and not a member of the cluster: nobody can look for its {} of {}{alone}.",
@@ -165,9 +156,8 @@ fn strangers(
                     ("copies", (targets.len() as u64).into()),
                     ("databases", (dbs.len() as u64).into()),
                 ],
-                gain: Gain::Unknown,
                 remedy: vec![
-                    Remedy::couchdb("Compare the names of the members:", "GET", &["_membership"], None),
+                    Remedy::get("Compare the names of the members:", &["_membership"]),
                     Remedy::choice(format!(
                         "If a node now has another name, its files are still on its disk: stop it, give it the name {node} again (-name in vm.args, NODENAME in a container), and start it. If {node} has yet to join the cluster, let it join. Delete no files on any node before."
                     )),
@@ -232,6 +222,7 @@ fn present_copies(situation: &Situation<'_>, is_of: impl Fn(DbIx) -> bool) -> Co
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::{Shard, TestCluster};
 
     const MIB: u64 = 1 << 20;

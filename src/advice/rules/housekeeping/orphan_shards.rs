@@ -1,21 +1,20 @@
 //! Shard files that no database owns.
 
-use super::{super::Rule, by_database, directories_of, nodes_of};
+use super::files::{by_database, directories_of, nodes_of};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     table::{DbIx, DbName, TargetRef},
     text::{counted, duration::format_rounded, quote::shell_word, size::format_size_short},
 };
 use couchdb_names::encode_part;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "orphan_shards",
     finds: "Shard files on disk that the cluster's shard map does not place there.",
     because: "CouchDB leaves such files when a database is deleted or a shard moved while a node is down or out of the cluster. Nothing opens them, no compaction and no cleanup ever removes them, and they are invisible in `_all_dbs`. They may be the last copy of a database that was deleted by mistake, so a person decides; it is a warning where a database of the same name is live, which may have been created anew beside its own documents. Files of a split that stopped, of a name of another form, or of which not every member's shard map and all of `_reshard/jobs` could be read, are `unknown` and no advice.",
     severities: &[Severity::Info, Severity::Warning],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -40,12 +39,11 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                 findings.offer(severity, gain, || {
                     let remedy = compare(situation, *first, is_same);
                     let has_copies = is_same.then_some(true);
-                    finding(name, targets, bytes, (severity, gain), has_copies, remedy)
+                    finding(name, targets, bytes, has_copies, remedy)
                 });
             }
             None => findings.offer(Severity::Info, Gain::Bytes(bytes), || {
-                let worth = (Severity::Info, Gain::Bytes(bytes));
-                finding(name, targets, bytes, worth, Some(false), set_aside(situation, targets))
+                finding(name, targets, bytes, Some(false), set_aside(situation, targets))
             }),
         }
     }
@@ -69,10 +67,9 @@ fn finding(
     name: DbName<'_>,
     targets: &[TargetRef<'_>],
     bytes: u64,
-    (severity, gain): (Severity, Gain),
     has_copies: Option<bool>,
     remedy: Vec<Remedy>,
-) -> Finding {
+) -> Wording {
     let files = counted(targets.len() as u64, "shard file", "shard files");
     let (size, nodes) = (format_size_short(bytes), nodes_of(targets));
     let (belong, are) = if targets.len() == 1 { ("belongs", "is") } else { ("belong", "are") };
@@ -85,8 +82,7 @@ fn finding(
             "{files} of {name} ({size}) on {nodes} {are} of an earlier database of that name, and the same name is live: they may have documents that the live one lacks."
         ),
     };
-    Finding {
-        severity,
+    Wording {
         subject: Subject::Database(name.db.to_owned()),
         says,
         evidence: vec![
@@ -94,7 +90,6 @@ fn finding(
             ("file_bytes", bytes.into()),
             ("nodes", nodes.into()),
         ],
-        gain,
         remedy,
     }
 }
@@ -109,13 +104,8 @@ fn compare(situation: &Situation<'_>, first: TargetRef<'_>, is_same: bool) -> Ve
         "Do not delete these files. If they have documents that the live database lacks, as after a new node created databases anew, restore them: start a CouchDB of its own on a copy of the files and replicate from there."
     };
     vec![
-        Remedy::couchdb(
-            "See how many documents such a file has:",
-            "GET",
-            &["_node", first.node(), &shard],
-            None,
-        ),
-        Remedy::couchdb("Compare with the live database:", "GET", &[db], None),
+        Remedy::get("See how many documents such a file has:", &["_node", first.node(), &shard]),
+        Remedy::get("Compare with the live database:", &[db]),
         Remedy::choice(decide),
     ]
 }
@@ -202,6 +192,7 @@ fn set_aside_script(situation: &Situation<'_>, files: &[TargetRef<'_>]) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::{NOW, Shard, TestCluster};
     use wall_clock::Moment;
 

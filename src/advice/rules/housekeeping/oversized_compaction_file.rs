@@ -1,8 +1,8 @@
 //! Compactions whose files grow past what they can need.
 
-use super::{super::Rule, directories_of};
+use super::files::directories_of;
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     model::target::TargetId,
     table::{CompactionFiles, Node},
     text::{
@@ -11,13 +11,12 @@ use crate::{
     },
 };
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "oversized_compaction_file",
     finds: "Shards of which a running compaction has written more than it can need.",
     because: "A compaction writes the new file and one to sort ids, together at most 2.15 times the live bytes (measured on 3.5.0), and what is written to the shard meanwhile. A few write on without end: 450 GB for a shard of 12 GB (medic/cht-core#10223), a `.compact.meta` of 500 GB for one of 30 GB (apache/couchdb#3292). The limit is the shard's file times `advice.compaction_file_factor`. It is critical beyond twice that, or if the node has less free space than the files take already. Over HTTP their size is not visible, nor in `_active_tasks`, so the rule is silent where no directory is read.",
     severities: &[Severity::Warning, Severity::Critical],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -35,7 +34,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             let is_critical = bytes > 2.0 * limit || free.is_some_and(|free| free < files.bytes);
             let severity = if is_critical { Severity::Critical } else { Severity::Warning };
             findings.offer(severity, Gain::Bytes(files.bytes), || {
-                finding(severity, node, (files, shard_bytes), free)
+                finding(node, (files, shard_bytes), free)
             });
         }
     }
@@ -50,19 +49,17 @@ fn free_bytes(situation: &Situation<'_>, node: &Node) -> Option<u64> {
 }
 
 fn finding(
-    severity: Severity,
     node: &Node,
     (files, shard_bytes): (&CompactionFiles, u64),
     free: Option<u64>,
-) -> Finding {
+) -> Wording {
     let (name, shard) = (&*node.name, &*files.shard);
     let mut evidence = vec![
         ("compaction_file_bytes", files.bytes.into()),
         ("shard_file_bytes", shard_bytes.into()),
     ];
     evidence.extend(free.map(|free| ("available_bytes", free.into())));
-    Finding {
-        severity,
+    Wording {
         subject: Subject::Target(TargetId::Db { node: name.to_owned(), shard: shard.to_owned() }),
         says: format!(
             "The compaction of {shard} on {name} has already written {} for a file of {} and is still running.",
@@ -70,7 +67,6 @@ fn finding(
             format_size_short(shard_bytes),
         ),
         evidence,
-        gain: Gain::Bytes(files.bytes),
         remedy: remedy(node, shard),
     }
 }
@@ -102,6 +98,7 @@ fn remedy(node: &Node, shard: &str) -> Vec<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::{
         advice::test_cluster::{Shard, TestCluster},
         datadir::{DirectoryContent, DirectoryVolume, FileSystemSpace},

@@ -1,19 +1,17 @@
 //! View index files that nothing uses.
 
-use super::{super::Rule, directories_of};
+use super::files::directories_of;
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     table::{Node, TargetRef},
     text::{counted, listed, size::format_size_short},
 };
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "stale_indexes",
     finds: "View index files that no design document or no shard uses.",
     because: "CouchDB names an index file after the functions of its design document. When these change, it builds a new file and keeps the old one until `_view_cleanup`; before 3.5.2 smoosh calls that only now and then, after it has compacted a view. No cleanup removes the index of a shard that is gone. Sizes are only known where recliner reads directories: over HTTP, it sees that an index has been replaced, but not the old file.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 /// Maximum number of databases that a sentence names.
@@ -37,7 +35,9 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         }
     }
     if unsized_count > 0 {
-        findings.push(of_unknown_size(&unsized_cleanups, unsized_count));
+        findings.offer(Severity::Info, Gain::Bytes(0), || {
+            of_unknown_size(&unsized_cleanups, unsized_count)
+        });
     }
     for node in situation.snapshot().nodes() {
         let Some(disk) = node.disk_usage else { continue };
@@ -48,30 +48,27 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
-fn of_database(cleanup: TargetRef<'_>, bytes: u64) -> Finding {
+fn of_database(cleanup: TargetRef<'_>, bytes: u64) -> Wording {
     let name = cleanup.db_name().db;
-    Finding {
-        severity: Severity::Info,
+    Wording {
         subject: Subject::Database(name.to_owned()),
         says: format!(
             "{name} has {} of view index files that no design document uses.",
             format_size_short(bytes)
         ),
         evidence: vec![("stale_index_bytes", bytes.into())],
-        gain: Gain::Bytes(bytes),
         remedy: cleanups(cleanup),
     }
 }
 
-fn of_unknown_size(cleanups_named: &[TargetRef<'_>], count: u64) -> Finding {
+fn of_unknown_size(cleanups_named: &[TargetRef<'_>], count: u64) -> Wording {
     let mut names: Vec<String> =
         cleanups_named.iter().map(|cleanup| cleanup.db_name().db.to_owned()).collect();
     let others = count - names.len() as u64;
     if others > 0 {
         names.push(format!("{others} more"));
     }
-    Finding {
-        severity: Severity::Info,
+    Wording {
         subject: Subject::Cluster,
         says: format!(
             "{} ({}) {} an index that a design document no longer uses; the size of its files is not visible over HTTP.",
@@ -80,7 +77,6 @@ fn of_unknown_size(cleanups_named: &[TargetRef<'_>], count: u64) -> Finding {
             if count == 1 { "had" } else { "each had" },
         ),
         evidence: vec![("databases", count.into())],
-        gain: Gain::Bytes(0),
         remedy: cleanups_named.first().map(|first| cleanups(*first)).unwrap_or_default(),
     }
 }
@@ -97,17 +93,15 @@ fn cleanups(cleanup: TargetRef<'_>) -> Vec<Remedy> {
     ]
 }
 
-fn of_node(node: &Node, bytes: u64) -> Finding {
+fn of_node(node: &Node, bytes: u64) -> Wording {
     let name = &*node.name;
-    Finding {
-        severity: Severity::Info,
+    Wording {
         subject: Subject::Node(name.to_owned()),
         says: format!(
             "{name} has {} of view index files whose shard no longer exists there.",
             format_size_short(bytes)
         ),
         evidence: vec![("ownerless_index_bytes", bytes.into())],
-        gain: Gain::Bytes(bytes),
         remedy: vec![
             Remedy::find_files(
                 "On the node, list all index files with the name of their shard:",
@@ -124,6 +118,7 @@ fn of_node(node: &Node, bytes: u64) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::{Shard, TestCluster};
 
     const MIB: u64 = 1 << 20;

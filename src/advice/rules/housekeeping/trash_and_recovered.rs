@@ -1,19 +1,17 @@
 //! Deleted files that stay on the disk.
 
-use super::{super::Rule, directories_of};
+use super::files::directories_of;
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     table::Node,
     text::size::format_size_short,
 };
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "trash_and_recovered",
     finds: "Files that CouchDB deleted or set aside and that are still on a node's disk.",
     because: "CouchDB moves a file to `.delete` and then deletes it; what a crash leaves there, or what `[couchdb] delete_after_rename = false` keeps there, goes when the node starts. With `[couchdb] enable_database_recovery = true` a deleted database is only renamed, with its indexes, and nothing ever deletes it. Files in `.delete` count after an hour. Over HTTP all of them are invisible, so the rule is silent where no directory is read.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -30,7 +28,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
-fn finding(node: &Node, deleted: u64, recoverable: u64) -> Finding {
+fn finding(node: &Node, deleted: u64, recoverable: u64) -> Wording {
     let name = &*node.name;
     let (in_trash, kept) = (format_size_short(deleted), format_size_short(recoverable));
     let says = match (deleted, recoverable) {
@@ -42,16 +40,13 @@ fn finding(node: &Node, deleted: u64, recoverable: u64) -> Finding {
             "{name} keeps {kept} of deleted databases for recovery, and has had {in_trash} of deleted files in .delete for over an hour."
         ),
     };
-    let bytes = deleted.saturating_add(recoverable);
-    Finding {
-        severity: Severity::Info,
+    Wording {
         subject: Subject::Node(name.to_owned()),
         says,
         evidence: vec![
             ("recoverable_bytes", recoverable.into()),
             ("deleted_bytes", deleted.into()),
         ],
-        gain: Gain::Bytes(bytes),
         remedy: remedy(node, deleted, recoverable),
     }
 }
@@ -85,6 +80,7 @@ fn remedy(node: &Node, deleted: u64, recoverable: u64) -> Vec<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::{Shard, TestCluster};
 
     const MIB: u64 = 1 << 20;

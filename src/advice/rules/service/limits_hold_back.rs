@@ -1,21 +1,20 @@
 //! Limits under which the work that waits grows.
 
-use super::{super::Rule, enforces, queued, served_nodes};
+use super::super::queues::{enforces, queued, served_nodes};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     model::{rounding::to_bytes, settings::limits::Limits},
     plan::Plan,
     text::{duration::format_rounded, size::format_size_short},
 };
 use std::time::Duration;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "limits_hold_back",
     finds: "Limits so low that compactions cannot keep up with what is written, or need weeks for what waits.",
     because: "recliner compacts no more than its limits allow: bytes an hour, jobs at a time, and the share of a node's time in which compactions run. What they allow is worked out at best: every slot is busy, windows and pressure hold nothing back, and compactions run at the rate that recliner's own ones had. If waste grows faster even then, what waits grows for ever, which is a warning; a backlog longer than `advice.max_backlog` is information. Growth counts once it was measured for `advice.min_watched`. Limits of 0 are meant to stop recliner and are not advice.",
     severities: &[Severity::Info, Severity::Warning],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 const DAY: f64 = 86_400.0;
@@ -34,8 +33,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         return;
     }
     let severity = if growth.is_some() { Severity::Warning } else { Severity::Info };
-    findings
-        .offer(severity, Gain::Unknown, || finding(severity, &backlog, &limit, (growth, takes)));
+    findings.offer(severity, Gain::Unknown, || finding(&backlog, &limit, (growth, takes)));
 }
 
 /// What waits and may be started.
@@ -105,11 +103,10 @@ fn waste_per_day(situation: &Situation<'_>) -> Option<f64> {
 }
 
 fn finding(
-    severity: Severity,
     backlog: &Backlog,
     limit: &TightestLimit,
     (growth, takes): (Option<f64>, Duration),
-) -> Finding {
+) -> Wording {
     let waits = format_size_short(backlog.reclaimable);
     let allowed = to_bytes(limit.freed_per_day);
     let begins = format!(
@@ -137,14 +134,12 @@ fn finding(
     if let Some(growth) = growth {
         evidence.push(("waste_bytes_per_day", to_bytes(growth).into()));
     }
-    Finding {
-        severity,
+    Wording {
         // Which limit is the tightest changes with the rate; a mute holds for all of them.
         subject: Subject::Setting("limits".to_owned()),
         says,
         evidence,
         // All of it is freed either way; later.
-        gain: Gain::Unknown,
         remedy: vec![
             Remedy::choice(format!(
                 "Decide whether the nodes bear more compaction, raise {}, and watch the latency of requests; or accept more waste with a higher min_priority.",

@@ -1,20 +1,17 @@
 //! Parts of the cluster that the login may not read.
 
-use super::super::Rule;
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     sources::couchdb::NO_USER,
     text::counted,
 };
 use serde_json::json;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "missing_rights",
     finds: "Parts of the cluster that recliner cannot read because CouchDB refuses its login.",
     because: "What cannot be read has no score, no queue and no advice: the cluster looks smaller and better than it is. Nodes' own interfaces, the shard map and the list of running tasks are for server admins only; a database is also for its members. The `_metrics` role opens none of them (tried on CouchDB 3.5.0).",
-    severities: &[Severity::Warning],
-    untried: None,
-    check,
+    ..Rule::warning(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -22,20 +19,17 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     if rights.is_empty() {
         return;
     }
-    let gain = Gain::Unknown;
-    findings.offer(Severity::Warning, gain, || {
+    findings.offer(Severity::Warning, Gain::Unknown, || {
         let refused: Vec<&str> = rights.iter().map(String::as_str).collect();
         let refused = refused.join("; ");
         let kinds = counted(rights.len() as u64, "reason", "reasons");
-        Finding {
-            severity: Severity::Warning,
+        Wording {
             subject: Subject::Setting("couchdb.username".to_owned()),
             says: format!("recliner does not see the whole cluster, for {kinds}: {refused}."),
             evidence: vec![
                 ("missing_rights", (rights.len() as u64).into()),
                 ("refused", refused.clone().into()),
             ],
-            gain,
             remedy: remedy(rights.contains(NO_USER), &refused),
         }
     });
@@ -66,6 +60,7 @@ fn remedy(has_no_user: bool, refused: &str) -> Vec<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::TestCluster;
 
     fn found(rights: &[&str]) -> Vec<Finding> {

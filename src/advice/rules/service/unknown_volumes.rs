@@ -1,8 +1,8 @@
 //! Nodes whose free space nobody told recliner how to measure.
 
-use super::{super::Rule, gain_of_waste, queued, served_nodes};
+use super::super::queues::{gain_of_waste, queued, served_nodes};
 use crate::{
-    advice::{Finding, Findings, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Remedy, Rule, Severity, Situation, Subject, Wording},
     plan::Plan,
     table::NodeIx,
     text::{
@@ -13,13 +13,11 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "unknown_volumes",
     finds: "Nodes for whose volumes no free space is measured, so that their large files are never compacted.",
     because: "CouchDB 3.x compacts without a look at free space and does not report it over HTTP, so recliner needs another source: the node's own directory, a Prometheus query or a fixed number. Without one it starts nothing larger than `headroom.blind_limit` there, because a compaction that fills the disk stops the node's writes.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 /// Nodes for which lines are written out.
@@ -49,8 +47,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     findings.offer(Severity::Info, gain, || {
         let names: Vec<String> = nodes.iter().map(|(_, name)| (*name).to_owned()).collect();
         let targets = counted(count, "file or index waits", "files and indexes wait");
-        Finding {
-            severity: Severity::Info,
+        Wording {
             subject: Subject::Setting("headroom.volumes".to_owned()),
             says: format!(
                 "recliner does not know how much space is free on {}, so nothing larger than {} is compacted there: {targets} ({} to free).",
@@ -64,7 +61,6 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                 ("waiting", count.into()),
                 ("reclaimable_bytes", bytes.into()),
             ],
-            gain,
             remedy: vec![
                 Remedy::configuration(
                     "Say where free space is known from, with the labels and the mount point of your node_exporter:",

@@ -1,8 +1,8 @@
 //! Windows in which the largest target of a channel cannot be compacted.
 
-use super::{super::Rule, gain_of_waste, queued};
+use super::super::queues::{gain_of_waste, queued};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     model::{channel::Channel, window::Openings},
     plan::Plan,
     table::TargetRef,
@@ -10,13 +10,12 @@ use crate::{
 };
 use std::time::Duration;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "window_too_short",
     finds: "Channels whose longest time window is shorter than their largest target takes at the measured rate.",
     because: "CouchDB offers no way to stop a running compaction, so with `strict_window` recliner does not start what would not end before the window closes: such a target never starts. Without it the compaction starts and runs on into the hours that the window should keep free, which is information only. The rate is that of recliner's own compactions; without one, nothing is said.",
     severities: &[Severity::Info, Severity::Warning],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -37,7 +36,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         if channel.strict_window && late.reclaimable < situation.settings().min_bytes {
             continue;
         }
-        findings.offer(severity, gain, || late.finding(plan, channel, opening, (severity, gain)));
+        findings.offer(severity, gain, || late.finding(plan, channel, opening));
     }
 }
 
@@ -75,13 +74,7 @@ impl<'a> Late<'a> {
         late
     }
 
-    fn finding(
-        &self,
-        plan: &Plan,
-        channel: &Channel,
-        opening: Duration,
-        (severity, gain): (Severity, Gain),
-    ) -> Finding {
+    fn finding(&self, plan: &Plan, channel: &Channel, opening: Duration) -> Wording {
         // No order of recliner's starts it outside the window.
         let by_hand = plan.start_if_ordered(self.largest).map(|start| {
             let says = "Or have CouchDB compact the largest one at a time that suits:";
@@ -97,8 +90,7 @@ impl<'a> Late<'a> {
             }
             (false, _) => "compactions run on after it has closed".to_owned(),
         };
-        Finding {
-            severity,
+        Wording {
             subject: Subject::Channel(channel.name.to_string()),
             says: format!(
                 "The channel {} is open for at most {} at a time, too short for {waiting} (the largest takes {}): {follows}.",
@@ -113,7 +105,6 @@ impl<'a> Late<'a> {
                 ("targets", self.count.into()),
                 ("reclaimable_bytes", self.reclaimable.into()),
             ],
-            gain,
             remedy: std::iter::once(Remedy::configuration(
                 format!(
                     "Give the channel {} a window of at least {}, for example on weekends:",
@@ -131,6 +122,7 @@ impl<'a> Late<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::{
         advice::test_cluster::{Shard, TestCluster},
         jobs::TargetConstraints,

@@ -1,15 +1,13 @@
 //! Nodes whose CouchDB watches its disks itself, which may fail without a word.
 
-use super::{super::Rule, configs, nodes_in_words, on_nodes, value};
-use crate::advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject};
+use super::nodes::{configs, nodes_in_words, on_nodes, value};
+use crate::advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording};
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "disk_monitor_on",
     finds: "Nodes on which CouchDB's own disk monitor is on, which in a container may see no disk.",
     because: "With `[disk_monitor] enable = true` (CouchDB 3.4 and later; the default is false) CouchDB refuses writes and index builds on a disk that is nearly full, with status 507. It knows how full a disk is from Erlang's `disksup`, which lists the mounts that `df` shows as local; if none of them is on the device of `database_dir`, as in some containers, CouchDB takes the disk for empty and never refuses anything (couchdb#5547). No response over HTTP shows what it sees, so somebody has to look once.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -19,15 +17,13 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     if nodes.is_empty() {
         return;
     }
-    findings.push(Finding {
-        severity: Severity::Info,
+    findings.offer(Severity::Info, Gain::Unknown, || Wording {
         subject: Subject::Setting("[disk_monitor] enable".to_owned()),
         says: format!(
             "CouchDB watches its disks itself {} (disk_monitor); in a container it may not see the disk of the data, and then never refuses a write.",
             on_nodes(situation, &nodes)
         ),
         evidence: vec![("nodes", nodes_in_words(&nodes).into())],
-        gain: Gain::Unknown,
         remedy: vec![
             Remedy::command(
                 "In each container or on each node, look for the disk of the data in this list:",
@@ -43,6 +39,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::TestCluster;
 
     fn found(enable: Option<&str>) -> Vec<Finding> {

@@ -1,18 +1,17 @@
 //! Nodes of one cluster that run different versions of CouchDB.
 
-use super::{super::Rule, versions, versions_in_words};
+use super::nodes::{versions, versions_in_words};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     text::listed,
 };
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "mixed_versions",
     finds: "Nodes of one cluster that run different versions of CouchDB.",
     because: "A rolling upgrade passes through this state and should not stay in it. What counts as live bytes, how smoosh orders its channels and when index files are deleted changed between versions (3.2, 3.3, 3.4.3, 3.5.2), so copies of one shard are judged and compacted differently, and a fix works on some nodes only. Since when it is so is shown with the advice.",
-    severities: &[Severity::Info],
     untried: Some("it takes two versions of CouchDB"),
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -21,15 +20,13 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         return;
     };
     let words = versions_in_words(versions.iter());
-    findings.push(Finding {
-        severity: Severity::Info,
+    findings.offer(Severity::Info, Gain::Unknown, || Wording {
         subject: Subject::Cluster,
         says: format!("The nodes run different versions of CouchDB: {}.", words.join("; ")),
         evidence: vec![
             ("versions", (versions.len() as u64).into()),
             ("nodes", listed(&words).into()),
         ],
-        gain: Gain::Unknown,
         remedy: vec![Remedy::choice(format!(
             "Finish the upgrade: bring all nodes to {newest} or a newer version, one after the other."
         ))],
@@ -39,6 +36,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::TestCluster;
 
     fn found(versions: [&str; 2]) -> Vec<Finding> {

@@ -1,26 +1,23 @@
 //! Nodes that write their files uncompressed.
 
-use super::{super::Rule, MAX_COMMANDS, configs, node, nodes_in_words, value};
+use super::nodes::{MAX_COMMANDS, configs, node, nodes_in_words, value};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     text::size::format_size_short,
 };
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "no_file_compression",
     finds: "Nodes on which CouchDB writes documents and indexes without compression.",
     because: "With `[couchdb] file_compression = none` every block of a database and index is written as it is; CouchDB's default is snappy, which costs little time. Files that exist stay as they are until they are compacted, because a file may mix methods. How much smaller they become depends on the documents, so no gain is given. Attachments are not concerned: they are compressed by type.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 pub(super) const KEY: (&str, &str) = ("couchdb", "file_compression");
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let Some((nodes, bytes)) = uncompressed(situation) else { return };
-    findings.push(Finding {
-        severity: Severity::Info,
+    findings.offer(Severity::Info, Gain::Unknown, || Wording {
         subject: Subject::Setting("[couchdb] file_compression".to_owned()),
         says: format!(
             "{} without compression (file_compression is none), with {} of databases.",
@@ -34,7 +31,6 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             ("nodes", nodes_in_words(&nodes).into()),
             ("database_file_bytes", bytes.into()),
         ],
-        gain: Gain::Unknown,
         remedy: remedy(&nodes),
     });
 }
@@ -65,6 +61,7 @@ fn remedy(nodes: &[String]) -> Vec<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::{Shard, TestCluster};
 
     const GIB: u64 = 1 << 30;

@@ -1,17 +1,16 @@
 //! Rules of CouchDB 2's compaction daemon, which CouchDB 3 never reads.
 
-use super::{super::Rule, configs, nodes_in_words, on_nodes};
-use crate::advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject};
+use super::nodes::{configs, nodes_in_words, on_nodes};
+use crate::advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording};
 use compaction_settings::{Fault, read_smoosh};
 use std::collections::BTreeMap;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "old_compaction_rules",
     finds: "Rules of CouchDB 2's compaction daemon on nodes whose CouchDB has smoosh in its place.",
     because: "CouchDB 3 never reads `[compactions]`, which an upgrade from CouchDB 2 leaves in `local.ini`. Thresholds of single databases have no effect, and smoosh compacts by day too where a rule gives a window at night. A channel of smoosh has `from` and `to`, in UTC.",
-    severities: &[Severity::Warning],
     untried: Some("what to do with the rules is a choice"),
-    check,
+    ..Rule::warning(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -24,12 +23,10 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         }
     }
     for (why, nodes) in found {
-        findings.push(Finding {
-            severity: Severity::Warning,
+        findings.offer(Severity::Warning, Gain::Unknown, || Wording {
             subject: Subject::Setting("[compactions]".to_owned()),
             says: format!("[compactions] {} {why}.", on_nodes(situation, &nodes)),
             evidence: vec![("nodes", nodes_in_words(&nodes).into()), ("reason", why.into())],
-            gain: Gain::Unknown,
             remedy: vec![
                 Remedy::command(
                     "Print channels of recliner that follow the rules; --zone is that of the servers' clocks:",
@@ -46,6 +43,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::TestCluster;
 
     fn found(settings: &[(&str, &str, &str)]) -> Vec<Finding> {

@@ -1,22 +1,21 @@
 //! Nodes of one cluster with different settings.
 
 use super::{
-    super::Rule, MAX_COMMANDS, configs, is_taken_over, no_file_compression, nodes_in_words, value,
+    no_file_compression,
+    nodes::{MAX_COMMANDS, configs, is_taken_over, nodes_in_words, value},
 };
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     model::settings::work::MARK_SECTION,
 };
 use compaction_settings::{NodeConfig, read_smoosh};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "settings_differ",
     finds: "Settings about compaction, files and new databases that are not the same on all nodes.",
     because: "CouchDB reads settings on each node, and a `PUT` to `_config` changes one node alone, so a change is easily made on some of them. Then copies of one shard are compacted by different rules, and `[cluster] q` and `n` of a new database depend on the node that got the request. Compared are smoosh's channels, `[couchdb] file_compression` and `max_dbs_open`, `[cluster] q` and `n`, and `[disk_monitor] enable`, by what they do: a key that is not set has CouchDB's default. A channel that a recliner has taken over on some nodes does not count.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -89,7 +88,7 @@ fn places(node: &NodeConfig) -> impl Iterator<Item = (&str, &str)> {
         .filter(|place| !is_of_one_node(*place))
 }
 
-fn finding(section: &str, key: &str, values: &BTreeMap<Option<&str>, Vec<String>>) -> Finding {
+fn finding(section: &str, key: &str, values: &BTreeMap<Option<&str>, Vec<String>>) -> Wording {
     // The value of most nodes first.
     let mut groups: Vec<(Option<&str>, &Vec<String>)> =
         values.iter().map(|(value, nodes)| (*value, nodes)).collect();
@@ -113,15 +112,13 @@ fn finding(section: &str, key: &str, values: &BTreeMap<Option<&str>, Vec<String>
         }
     };
     let remedy = others.map(settle).collect();
-    Finding {
-        severity: Severity::Info,
+    Wording {
         subject: Subject::Setting(format!("[{section}] {key}")),
         says: format!("[{section}] {key} is {}.", words.join(", and ")),
         evidence: vec![
             ("values", (values.len() as u64).into()),
             ("differs", words.join(", and ").into()),
         ],
-        gain: Gain::Unknown,
         remedy,
     }
 }

@@ -1,25 +1,21 @@
 //! Channels of smoosh that can take nothing by their own bounds.
 
-use super::{super::Rule, offer_faulty_channels};
-use crate::advice::{Findings, Remedy, Severity, Situation};
+use super::nodes::offer_faulty_channels;
+use crate::advice::{Findings, Remedy, Rule, Situation};
 use compaction_settings::Fault;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "smoosh_channel_never_matches",
     finds: "Channels of CouchDB's smoosh whose bounds contradict each other, so that they take nothing.",
     because: "smoosh takes a file that is strictly larger than `min_size` and at most `max_size`, with a priority strictly above `min_priority` and at most `max_priority` (`smoosh_server:get_priority/4`). It reports nothing about a channel that no file can reach: what it was made for is left to other channels, or to none. A channel is sometimes switched off like this on purpose.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     offer_faulty_channels(situation, findings, Fault::NeverMatches, |channel| {
-        Remedy::couchdb(
+        Remedy::get(
             "Look at its settings on each node, and correct or delete them:",
-            "GET",
             &["_node", "_local", "_config", &format!("smoosh.{channel}")],
-            None,
         )
     });
 }

@@ -1,16 +1,14 @@
 //! Channels of smoosh that another one leaves nothing.
 
-use super::{super::Rule, offer_faulty_channels};
-use crate::advice::{Findings, Remedy, Severity, Situation};
+use super::nodes::offer_faulty_channels;
+use crate::advice::{Findings, Remedy, Rule, Situation};
 use compaction_settings::Fault;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "smoosh_channel_shadowed",
     finds: "Channels of CouchDB's smoosh that get nothing because a channel before them takes all of it.",
     because: "smoosh gives a file to the first channel that takes it and asks no other (`smoosh_server:find_channel/3`). Since CouchDB 3.3 channels are tried in the order of their names, whatever the order in the settings, and the built-in ones cannot be removed. A channel that is meant to treat some files differently has to come first by name and be narrower than those after it.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {

@@ -1,8 +1,8 @@
 //! Channels of smoosh that take files and never start a compaction.
 
-use super::{super::Rule, MAX_COMMANDS, configs, is_taken_over, node, nodes_in_words, on_nodes};
+use super::nodes::{MAX_COMMANDS, configs, is_taken_over, node, nodes_in_words, on_nodes};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     model::channel::Mode,
     table::NodeIx,
     text::size::format_size_short,
@@ -10,13 +10,12 @@ use crate::{
 use compaction_settings::read_smoosh;
 use std::collections::BTreeMap;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "smoosh_channel_stopped",
     finds: "Channels of CouchDB's smoosh with concurrency 0 that no recliner has taken over.",
     because: "A channel with `concurrency = 0` takes files and never starts one, and the channels after it never see them; its queue grows without any message. It is CouchDB's own way to pause a channel, often forgotten after maintenance. A recliner that takes a channel over leaves a mark in the section `[recliner]`; without it nobody is known to compact in its place. It is a warning unless this recliner enforces.",
     severities: &[Severity::Info, Severity::Warning],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -46,8 +45,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                 "Ask who stopped it. If it is meant to be, because something else compacts, mute this advice.",
             )];
             remedy.extend(nodes.iter().take(MAX_COMMANDS).map(start));
-            Finding {
-                severity,
+            Wording {
                 says: format!(
                     "smoosh's channel {channel} {} starts nothing, because its concurrency is 0, and no recliner has taken it over{waits}.",
                     on_nodes(situation, &nodes)
@@ -57,7 +55,6 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                     ("reclaimable_bytes", bytes.into()),
                 ],
                 // What waits may be in several channels, and is counted as waste that waits.
-                gain: Gain::Unknown,
                 remedy,
                 subject: Subject::Channel(channel.clone()),
             }

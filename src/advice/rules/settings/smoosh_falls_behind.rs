@@ -1,28 +1,27 @@
 //! Channels of smoosh whose queues take days.
 
-use super::{super::Rule, MAX_COMMANDS, is_taken_over, node, takeover};
+use super::nodes::{MAX_COMMANDS, configs, is_taken_over, node, takeover};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     table::{NodeIx, NodeSmoosh},
     text::{counted, duration::format_rounded, listed, size::format_size_short},
 };
 use compaction_settings::{SmooshChannel, read_smoosh};
 use std::{collections::BTreeMap, time::Duration};
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "smoosh_falls_behind",
     finds: "Channels of CouchDB's smoosh that would need days for what waits in them.",
     because: "Each channel runs `concurrency` compactions on a node, one by default, whatever waits; the queue is never shown in bytes. Files that smoosh itself reports as waiting are counted, and the time is that of the bytes that compacting the files of recliner's channel of the same name would write, at the rate that recliner's own compactions had and with every slot busy. Without a measured rate, and before CouchDB 3.4, nothing is said. The limit is `advice.max_backlog`.",
-    severities: &[Severity::Warning],
     untried: Some("it takes a queue of days"),
-    check,
+    ..Rule::warning(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let plan = &situation.inputs.plan;
     let Some(rate) = plan.conditions.constraints.measured_rate() else { return };
     let mut behind: BTreeMap<String, Vec<Behind>> = BTreeMap::new();
-    for config in super::configs(situation) {
+    for config in configs(situation) {
         for channel in read_smoosh(config).channels {
             if channel.concurrency == 0 || is_taken_over(config, &channel.name) {
                 continue;
@@ -85,7 +84,7 @@ impl Behind {
     }
 }
 
-fn finding(channel: String, nodes: &[Behind], bytes: u64, takeover: Option<Remedy>) -> Finding {
+fn finding(channel: String, nodes: &[Behind], bytes: u64, takeover: Option<Remedy>) -> Wording {
     let longest = nodes.iter().map(|node| node.takes).max().unwrap_or_default();
     let waiting = nodes.iter().map(|node| node.waiting).sum();
     let names: Vec<String> = nodes.iter().map(|node| node.node.clone()).collect();
@@ -96,8 +95,7 @@ fn finding(channel: String, nodes: &[Behind], bytes: u64, takeover: Option<Remed
     };
     let mut remedy: Vec<Remedy> = takeover.into_iter().collect();
     remedy.extend(nodes.iter().take(MAX_COMMANDS).map(faster));
-    Finding {
-        severity: Severity::Warning,
+    Wording {
         says: format!(
             "smoosh's channel {channel} needs {} to clear its queue on {}: {}, {} reclaimable.",
             format_rounded(longest),
@@ -112,7 +110,6 @@ fn finding(channel: String, nodes: &[Behind], bytes: u64, takeover: Option<Remed
             ("nodes", listed(&names).into()),
         ],
         // All of it is freed either way; later.
-        gain: Gain::Unknown,
         remedy,
         subject: Subject::Channel(channel),
     }
@@ -121,6 +118,7 @@ fn finding(channel: String, nodes: &[Behind], bytes: u64, takeover: Option<Remed
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::{
         advice::test_cluster::{Shard, TestCluster},
         jobs::TargetConstraints,

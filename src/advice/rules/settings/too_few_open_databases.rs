@@ -1,15 +1,14 @@
 //! Nodes that write to more shards than they may keep open.
 
-use super::{super::Rule, DEFAULT_MAX_DBS_OPEN, configs, node, value};
-use crate::advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject};
+use super::nodes::{DEFAULT_MAX_DBS_OPEN, configs, node, value};
+use crate::advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording};
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "too_few_open_databases",
     finds: "Nodes that write to more shards in a few days than CouchDB keeps open at a time.",
     because: "CouchDB keeps at most `[couchdb] max_dbs_open` shards open, 500 by default. Above that it closes the one that was used least recently for each one that it opens, and each open costs an fsync (measured: a sweep over closed shards runs at half the speed); if all of them are in use, requests fail with `all_dbs_active`. The limit is shared out to one server for each CPU core, after 3.5.2 to 16 at most, and a shard's name says by which it is opened: the fullest is full before the limit is reached, which is information from the number on that 16 servers have room for. Shards that nobody writes to are not counted, and nothing is said before writes were measured for `advice.min_watched`. Each open shard needs a file handle and some memory, so the limit of open files of CouchDB's user has to be higher.",
     severities: &[Severity::Info, Severity::Warning],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -36,8 +35,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         // Half as many again, so that it is not due for another change soon.
         let written = sums.written_shards + sums.written_shards / 2;
         let better = limit_with_room_for(written).div_ceil(100) * 100;
-        findings.offer(severity, Gain::Unknown, || Finding {
-            severity,
+        findings.offer(severity, Gain::Unknown, || Wording {
             subject: Subject::Node(config.node.clone()),
             says: format!(
                 "{} writes to {} of its {} shards {but}.",
@@ -48,7 +46,6 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
                 ("shards", sums.shards.into()),
                 ("max_dbs_open", limit.into()),
             ],
-            gain: Gain::Unknown,
             remedy: vec![
                 Remedy::choice(format!(
                     "See that CouchDB's user may open at least {} files on that node (ulimit -n, LimitNOFILE).",
@@ -74,6 +71,7 @@ const fn limit_with_room_for(shards: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::{Shard, TestCluster};
 
     const MIB: u64 = 1 << 20;

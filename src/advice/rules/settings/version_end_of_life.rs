@@ -1,18 +1,17 @@
 //! Versions of CouchDB that get no security fixes any more.
 
-use super::{super::Rule, versions, versions_in_words};
+use super::nodes::{versions, versions_in_words};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     text::listed,
 };
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "version_end_of_life",
     finds: "Nodes that run a release series of CouchDB that gets no security fixes any more.",
     because: "The project fixes security problems in its current release series and in the one before it only (CouchDB's documentation, Security Issues / CVEs). This recliner knows 3.5 as the current series, and a newer one if a node runs it.",
-    severities: &[Severity::Info],
     untried: Some("it takes an old version of CouchDB"),
-    check,
+    ..Rule::info(check)
 };
 
 /// The newest release series, as far as this program knows.
@@ -29,8 +28,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         return;
     }
     let [current, previous] = [current, previous].map(|(major, minor)| format!("{major}.{minor}"));
-    findings.push(Finding {
-        severity: Severity::Info,
+    findings.offer(Severity::Info, Gain::Unknown, || Wording {
         subject: Subject::Cluster,
         says: format!(
             "CouchDB before {previous} gets no security fixes any more: {}.",
@@ -40,7 +38,6 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             ("oldest_fixed_series", previous.clone().into()),
             ("nodes", listed(&words).into()),
         ],
-        gain: Gain::Unknown,
         remedy: vec![Remedy::choice(format!(
             "Upgrade these nodes to the newest version of {current} or {previous}, one after the other."
         ))],
@@ -55,6 +52,7 @@ fn previous((major, minor): (u16, u16)) -> (u16, u16) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::TestCluster;
 
     fn found(versions: [&str; 2]) -> Vec<Finding> {

@@ -1,19 +1,18 @@
 //! Versions of CouchDB whose live bytes are too many, so that waste is hidden.
 
-use super::{super::Rule, nodes_in_words, versions};
+use super::nodes::{nodes_in_words, versions};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     text::listed,
 };
 use couchdb_names::Version;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "version_with_compaction_fault",
     finds: "Nodes that run a version of CouchDB with a known fault about compaction.",
     because: "Before 3.3.0 CouchDB counts the bodies of replaced revisions as live (couchdb#4264), before 3.4.3 the attachments of replaced and deleted revisions (couchdb#5347). The ratio of such a file stays low, so neither smoosh nor recliner finds it worth a compaction, however much of it is waste. The sums are stored in the files: after an upgrade they are right only for what is compacted or written again, so each file with attachments needs one compaction whatever its ratio is.",
-    severities: &[Severity::Info],
     untried: Some("it takes an old version of CouchDB"),
-    check,
+    ..Rule::info(check)
 };
 
 /// The faults: the first version without it, and what the versions before it do. Source: CouchDB's change log and
@@ -37,8 +36,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     let Some((fixed, _)) = FAULTS.last().filter(|_| !faults.is_empty()) else { return };
     let nodes = versions.iter().filter(|(version, _)| *version < fixed);
     let nodes: Vec<String> = nodes.flat_map(|(_, nodes)| nodes.iter().cloned()).collect();
-    findings.push(Finding {
-        severity: Severity::Info,
+    findings.offer(Severity::Info, Gain::Unknown, || Wording {
         subject: Subject::Cluster,
         says: format!(
             "CouchDB {oldest} counts {}, so waste is hidden on {}.",
@@ -49,7 +47,6 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             ("oldest_version", oldest.to_string().into()),
             ("nodes", nodes_in_words(&nodes).into()),
         ],
-        gain: Gain::Unknown,
         remedy: vec![
             Remedy::choice(format!("Upgrade these nodes to CouchDB {fixed} or newer.")),
             Remedy::command(
@@ -63,6 +60,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::TestCluster;
 
     fn found(versions: [&str; 2]) -> Vec<Finding> {

@@ -1,8 +1,8 @@
 //! Shards for whose compaction their volume will never have room.
 
-use super::{super::Rule, split, split_progress};
+use super::split::{split, split_progress};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     model::target::TargetState,
     plan::UsableSpace,
     table::{DbIx, NodeIx, TargetRef, Waste},
@@ -15,13 +15,12 @@ use std::{
     time::Duration,
 };
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "shard_too_large_to_compact",
     finds: "Shards whose compaction needs more space than their volume has, even after everything else on it is compacted.",
     because: "A compaction writes a new file beside the old one, and a database's also sorts its document ids in another: the peak is predicted as `headroom.factor` times the live bytes, or as much as compactions here really needed. What `headroom.keep_free` keeps is left free. Such a shard can never be compacted again, so its file only grows until the volume is full. A split writes only the live data once more and leaves two shards that need half as much each; it has to happen while there is room for that. The date is by the shard's own growth, as measured, and assumes that nothing else on the volume grows. If more than three databases of a volume are concerned, they are one finding about the volume.",
     severities: &[Severity::Critical],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 /// Maximum number of databases on one volume that are found one by one: of more, the volume is the problem.
@@ -93,13 +92,17 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         let dbs = by_volume.entry(&worst.room.usable.volume.name).or_default();
         dbs.push(StuckDatabase { ix, stuck, worst });
     }
-    for dbs in by_volume.values() {
+    for (volume, dbs) in by_volume {
         if dbs.len() > MAX_DATABASES_OF_A_VOLUME {
-            volume_finding(situation, dbs).into_iter().for_each(|found| findings.push(found));
+            let bytes = dbs.iter().map(StuckDatabase::bytes).fold(0, u64::saturating_add);
+            findings.offer(Severity::Critical, Gain::Risk(bytes), || {
+                volume_finding(situation, volume, dbs)
+            });
             continue;
         }
         for db in dbs {
-            findings.offer(Severity::Critical, db.gain(), || finding(situation, db));
+            let gain = Gain::Risk(db.bytes());
+            findings.offer(Severity::Critical, gain, || finding(situation, &db));
         }
     }
 }
@@ -119,23 +122,19 @@ impl StuckDatabase<'_> {
         let bytes = self.stuck.iter().filter_map(|it| it.target.file_bytes());
         bytes.fold(0, u64::saturating_add)
     }
-
-    fn gain(&self) -> Gain {
-        Gain::Risk(self.bytes())
-    }
 }
 
 /// One finding for all databases on a volume: the worst, and how many others there are.
-fn volume_finding(situation: &Situation<'_>, dbs: &[StuckDatabase<'_>]) -> Option<Finding> {
-    let mut dbs: Vec<&StuckDatabase<'_>> = dbs.iter().collect();
+fn volume_finding(
+    situation: &Situation<'_>,
+    volume: &str,
+    mut dbs: Vec<StuckDatabase<'_>>,
+) -> Wording {
     dbs.sort_by_key(|db| (Reverse(db.worst.lacking()), db.ix));
     let copies: usize = dbs.iter().map(|db| db.stuck.len()).sum();
-    let bytes = dbs.iter().map(|db| db.bytes()).fold(0, u64::saturating_add);
-    let names: Vec<String> =
-        dbs.iter().map(|db| situation.db_name(db.ix).to_owned()).take(MAX_NAMES).collect();
-    let worst = dbs.first()?;
-    let volume = worst.worst.room.usable.volume.name.to_string();
-    let of_worst = finding(situation, worst);
+    let names = dbs.iter().map(|db| situation.db_name(db.ix).to_owned());
+    let names: Vec<String> = names.take(MAX_NAMES).collect();
+    let of_worst = finding(situation, &dbs[0]);
     let mut evidence = vec![
         ("databases", (dbs.len() as u64).into()),
         ("all_shard_copies", (copies as u64).into()),
@@ -146,8 +145,7 @@ fn volume_finding(situation: &Situation<'_>, dbs: &[StuckDatabase<'_>]) -> Optio
         "With so many of them the volume {volume} itself is too full: enlarge it, or move shards and data that is not needed away from it. If that takes long, split the worst first:"
     ))];
     remedy.extend(of_worst.remedy);
-    Some(Finding {
-        severity: Severity::Critical,
+    Wording {
         says: format!(
             "{} on the volume {volume} have shards that can never be compacted ({}). The worst: {}",
             counted(dbs.len() as u64, "database", "databases"),
@@ -155,10 +153,9 @@ fn volume_finding(situation: &Situation<'_>, dbs: &[StuckDatabase<'_>]) -> Optio
             of_worst.says
         ),
         evidence,
-        gain: Gain::Risk(bytes),
         remedy,
-        subject: Subject::Volume(volume),
-    })
+        subject: Subject::Volume(volume.to_owned()),
+    }
 }
 
 /// The shard, if it can never be compacted; none while it is unknown whether it can, and during a split.
@@ -204,7 +201,7 @@ fn freeable(situation: &Situation<'_>, usable: &UsableSpace<'_>) -> u64 {
     written.fold(bytes, u64::saturating_add)
 }
 
-fn finding(situation: &Situation<'_>, found: &StuckDatabase<'_>) -> Finding {
+fn finding(situation: &Situation<'_>, found: &StuckDatabase<'_>) -> Wording {
     let StuckDatabase { ix, stuck, worst } = found;
     let db = situation.db_name(*ix);
     let days = worst.days_until_no_split_fits(situation);
@@ -235,12 +232,10 @@ fn finding(situation: &Situation<'_>, found: &StuckDatabase<'_>) -> Finding {
         ("shard", worst.target.shard_name().unwrap_or_default().into()),
     ];
     evidence.extend(date.map(|date| ("no_split_fits_from", date.into())));
-    Finding {
-        severity: Severity::Critical,
+    Wording {
         subject: Subject::Database(db.to_owned()),
         says,
         evidence,
-        gain: found.gain(),
         remedy: remedy(situation, *ix, stuck, worst),
     }
 }
@@ -280,6 +275,7 @@ fn remedy(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::{Shard, TestCluster};
     use std::sync::Arc;
 

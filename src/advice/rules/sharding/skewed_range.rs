@@ -1,8 +1,8 @@
 //! Shard ranges that hold much more than their siblings.
 
-use super::{super::Rule, split, split_progress};
+use super::split::{split, split_progress};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     model::{rounding::to_bytes, target::TargetState},
     table::DbIx,
     text::{counted, size::format_size_short},
@@ -10,13 +10,11 @@ use crate::{
 use couchdb_names::Range;
 use std::collections::BTreeMap;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "skewed_range",
     finds: "Shard ranges that hold many times the live data of the other ranges of their database.",
     because: "Documents go to ranges by a hash of their ids, which spreads them evenly. A range becomes larger through a few very large documents, through a large partition, whose documents all have one hash, or through a split of only some ranges. Its nodes do more work than the others, and its compaction needs the most free space. A split halves the hashes of a range in all its copies, writes the two halves beside the old files and builds their indexes before the old files go, so it needs room for another copy on each of these nodes; one partition stays in one half. The factor is `advice.skewed_range`; ranges below `advice.min_moved` are left alone.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 /// The largest range of a database beside its siblings; live bytes are those of the largest copy.
@@ -65,13 +63,12 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         let skew = Skew::of(situation, ix).filter(|skew| skew.bytes as f64 >= limit(skew.mean));
         let Some(skew) = skew else { continue };
         let excess = to_bytes(skew.bytes as f64 - skew.mean).saturating_mul(copies);
-        findings.offer(Severity::Info, Gain::Risk(excess), || {
-            finding(situation.db_name(ix), &skew, Gain::Risk(excess))
-        });
+        findings
+            .offer(Severity::Info, Gain::Risk(excess), || finding(situation.db_name(ix), &skew));
     }
 }
 
-fn finding(db: &str, skew: &Skew, gain: Gain) -> Finding {
+fn finding(db: &str, skew: &Skew) -> Wording {
     let mean = to_bytes(skew.mean);
     let siblings = counted(skew.siblings, "sibling", "siblings");
     let compared = if mean == 0 {
@@ -80,8 +77,7 @@ fn finding(db: &str, skew: &Skew, gain: Gain) -> Finding {
         let times = skew.bytes as f64 / skew.mean;
         format!("{times:.1} times the mean of its {siblings} ({})", format_size_short(mean))
     };
-    Finding {
-        severity: Severity::Info,
+    Wording {
         subject: Subject::Database(db.to_owned()),
         says: format!(
             "The range {} of {db} has {} of live data in each copy, {compared}.",
@@ -94,7 +90,6 @@ fn finding(db: &str, skew: &Skew, gain: Gain) -> Finding {
             ("mean_live_bytes_of_siblings", mean.into()),
             ("siblings", skew.siblings.into()),
         ],
-        gain,
         remedy: vec![
             Remedy::choice(
                 "If the database is partitioned, look for a partition that is too large first: a split does not divide it.",
@@ -112,6 +107,7 @@ fn finding(db: &str, skew: &Skew, gain: Gain) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::{Shard, TestCluster};
 
     const GIB: u64 = 1 << 30;

@@ -1,19 +1,16 @@
 //! Small databases with many ranges.
 
-use super::super::Rule;
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     table::DbIx,
     text::{grouped, listed, size::format_size_short},
 };
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "too_many_shards",
     finds: "Small databases that are divided into more ranges than their data needs.",
     because: "Each range is a file on each node with a copy. A query of a view and a list of documents open every range, and so does each build of an index, which has a file for each range too. CouchDB keeps only `[couchdb] max_dbs_open` files open on a node, 500 by default, and closes others for them, so with many small databases most requests open files. An empty file takes 8 KiB (measured with 3.5.0). The number of ranges is chosen when a database is created (`q`, by default `[cluster] q`); CouchDB can split ranges and cannot merge them. Shards below `advice.small_shard` are small; it is advice from `advice.surplus_shards` files on that one range each would not need.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 /// Bytes of a shard file without documents, as CouchDB 3.5.0 creates it.
@@ -64,14 +61,13 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         return;
     }
     let gain = Gain::Bytes(small.surplus.saturating_mul(EMPTY_SHARD_BYTES));
-    findings.offer(Severity::Info, gain, || finding(situation, &small, gain));
+    findings.offer(Severity::Info, gain, || finding(situation, &small));
 }
 
-fn finding(situation: &Situation<'_>, small: &SmallDatabases, gain: Gain) -> Finding {
+fn finding(situation: &Situation<'_>, small: &SmallDatabases) -> Wording {
     let name = |(surplus, ix): &(u64, DbIx)| format!("{} ({surplus})", situation.db_name(*ix));
     let worst = listed(&small.worst.iter().map(name).collect::<Vec<_>>());
-    Finding {
-        severity: Severity::Info,
+    Wording {
         subject: Subject::Cluster,
         says: format!(
             "{} small {} with {} of live data {} {} shard files; with one range each, {} of them would not be needed, most of them by {worst}.",
@@ -89,7 +85,6 @@ fn finding(situation: &Situation<'_>, small: &SmallDatabases, gain: Gain) -> Fin
             ("live_bytes", small.live_bytes.into()),
             ("worst", worst.into()),
         ],
-        gain,
         remedy: vec![
             Remedy::configuration(
                 "Give new databases one range, on every node, or create each with ?q=1:",

@@ -1,24 +1,19 @@
 //! Nodes that hold much more than the others.
 
-use super::{
-    super::Rule,
-    moves::{Goal, Move, ShardCopy, find_moves},
-};
+use super::moves::{Goal, Move, ShardCopy, find_moves};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording},
     model::{rounding::to_bytes, target::TargetState},
     table::{DbIx, NodeIx, TargetRef},
     text::{counted, grouped, size::format_size_short},
 };
 use couchdb_names::Range;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "unbalanced_nodes",
     finds: "Nodes that hold much more live data or many more shards than the others.",
     because: "CouchDB places the copies of a database when it is created, by names alone, and never moves one: a node that joins later gets only new databases, and a few large databases may meet on one node (couchdb#1517, couchdb#3865). The fullest node decides when the cluster needs disks. Moves are chosen so that each brings the nodes closer together and no node gets two copies of a range, at most ten of them; recliner never moves anything. Zones (`[cluster] placement`) are not known here: keep copies in theirs. The limit is `advice.unbalanced_node`, and `advice.min_moved` or 100 shards more than the mean.",
-    severities: &[Severity::Warning],
-    untried: None,
-    check,
+    ..Rule::warning(check)
 };
 
 /// Shards beyond the mean below which their number alone is no reason to move any.
@@ -141,16 +136,15 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         Measure::Bytes => Gain::Risk(imbalance.excess),
         Measure::Shards => Gain::Risk(0),
     };
-    findings
-        .offer(Severity::Warning, gain, || finding(situation, &imbalance, (&moves, &after), gain));
+    findings.offer(Severity::Warning, gain, || finding(situation, &imbalance, &moves, &after));
 }
 
 fn finding(
     situation: &Situation<'_>,
     imbalance: &Imbalance,
-    (moves, after): (&[Move<DbRange>], &[u64]),
-    gain: Gain,
-) -> Finding {
+    moves: &[Move<DbRange>],
+    after: &[u64],
+) -> Wording {
     let name = |at: usize| {
         let node = imbalance.nodes.get(at).and_then(|ix| situation.snapshot().node(*ix));
         node.map_or("", |node| &node.name)
@@ -184,10 +178,9 @@ fn finding(
     if let Some(first) = moves.first() {
         let db = situation.db_name(first.copy.range.0);
         let path = ["_node", "_local", "_dbs", db];
-        remedy.push(Remedy::couchdb("The shard map of the first of them:", "GET", &path, None));
+        remedy.push(Remedy::get("The shard map of the first of them:", &path));
     }
-    Finding {
-        severity: Severity::Warning,
+    Wording {
         subject: Subject::Node(node.to_owned()),
         says: format!(
             "{node} has {}, {:.0} % more than the mean of {} nodes ({mean_text}); {} would leave no node with more than {:.0} % above the mean.",
@@ -207,7 +200,6 @@ fn finding(
             ("moves", (moves.len() as u64).into()),
             ("largest_after_moves", largest.into()),
         ],
-        gain,
         remedy,
     }
 }
@@ -215,6 +207,7 @@ fn finding(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::{Shard, TestCluster};
 
     const GIB: u64 = 1 << 30;

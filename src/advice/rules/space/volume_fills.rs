@@ -1,9 +1,9 @@
 //! Volumes that fill up, by the growth of the files on them.
 
-use super::super::{Rule, VOLUME_FILLS};
 use crate::{
     advice::{
-        Evidence, Finding, Findings, Gain, Remedy, Severity, Situation, Subject,
+        Evidence, Findings, Gain, Remedy, Rule, Severity, Situation, Subject, Wording,
+        rule::VOLUME_FILLS,
         volume_course::{VolumeCourse, dates_of},
     },
     model::{rounding::to_bytes, settings::advice::AdviceSettings},
@@ -14,13 +14,13 @@ use crate::{
 use std::time::Duration;
 use wall_clock::Moment;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: VOLUME_FILLS,
     finds: "Volumes that will be full soon as writes go now, with the date.",
     because: "CouchDB only appends to its files, so free space shrinks with every write, and a node whose disk is full fails writes and compactions. Compaction gives back what is dead but never what is live: a volume whose live data outgrows it needs more space, or fewer shards. Growth is that of the files' own sizes over days, which compactions do not hide, not that of free space. A view of the cluster counts for its nodes in equal parts. It is a warning from `advice.full_within` and critical from `advice.full_soon` on if compaction keeps up, and information if the volume would last that long only with compaction. A running recliner then also simulates the next thirty days, as `recliner what-if` does, every six hours, and says the dates without compaction, with smoosh as it is set, and with its own rules as if it enforced. From then on these dates decide, and no other is said: the simulation follows each file from the writes of the last hours to those of the last days, and knows what a limit holds back and that compaction frees part of what CouchDB counts as live. Nodes with several volumes are left out, because it is unknown which of their files are on which volume.",
     severities: &[Severity::Info, Severity::Warning, Severity::Critical],
     untried: Some("it takes days of growth, and what helps is a larger disk"),
-    check,
+    ..Rule::info(check)
 };
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -36,8 +36,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             if dates.is_simulated { severity_of(&dates, settings, now) } else { measured };
         // Nothing more can be written to any of them once it is full.
         let gain = Gain::Risk(course.files.live_bytes());
-        findings
-            .offer(severity, gain, || course.finding(situation, volume, (severity, gain), &dates));
+        findings.offer(severity, gain, || course.finding(situation, volume, severity, &dates));
     }
 }
 
@@ -96,9 +95,9 @@ impl VolumeCourse {
         &self,
         situation: &Situation<'_>,
         volume: &Volume,
-        (severity, gain): (Severity, Gain),
+        severity: Severity,
         dates: &FillDates,
-    ) -> Finding {
+    ) -> Wording {
         let says = if dates.is_simulated {
             self.says_simulated(volume, severity, dates)
         } else {
@@ -116,7 +115,7 @@ impl VolumeCourse {
         evidence.extend(fits.map(|bytes| ("largest_shard_that_fits_bytes", bytes.into())));
         evidence.extend(evidence_of(dates));
         let subject = Subject::Volume(volume.name.to_string());
-        Finding { severity, subject, says, evidence, gain, remedy: remedy(volume, severity) }
+        Wording { subject, says, evidence, remedy: remedy(volume, severity) }
     }
 
     /// Bytes that are written in a day, and by which live data grows.
@@ -205,6 +204,7 @@ fn date(now: Moment, time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::{
         advice::test_cluster::{NOW, Shard, TestCluster},
         model::channel::Channels,

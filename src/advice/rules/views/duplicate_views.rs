@@ -1,19 +1,17 @@
 //! Views that two indexes of a database build alike.
 
-use super::{super::super::Rule, DesignName};
+use super::designs::DesignName;
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Wording},
     table::TargetRef,
     text::{counted, size::format_size_short},
 };
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "duplicate_views",
     finds: "Design documents whose views another design document of the database has too, in another index.",
     because: "CouchDB shares an index between design documents only if all their views are equal, with their names and in their order: then both have one signature. A view that was renamed, or a document that repeats some of another's views, is another signature. The same map and reduce functions then run twice for each change, and their rows are stored twice in every copy. Functions are compared as text, with language, options and library; their names do not count.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 /// An index all of whose views are in another one.
@@ -59,11 +57,10 @@ fn is_contained(few: &[u64], many: &[u64]) -> bool {
     few.iter().all(|one| many.any(|other| other == one))
 }
 
-fn finding(name: DesignName, Duplicate { index, other, bytes }: Duplicate<'_>) -> Finding {
+fn finding(name: DesignName, Duplicate { index, other, bytes }: Duplicate<'_>) -> Wording {
     let count = functions(index).len() as u64;
     let other = DesignName::of(other).map_or_else(String::new, |other| other.design);
-    Finding {
-        severity: Severity::Info,
+    Wording {
         says: format!(
             "{} of {name} {} the same functions as in {other}, and both are indexed: {} in all copies.",
             counted(count, "view", "views"),
@@ -75,7 +72,6 @@ fn finding(name: DesignName, Duplicate { index, other, bytes }: Duplicate<'_>) -
             ("file_bytes", bytes.into()),
             ("also_in", other.clone().into()),
         ],
-        gain: Gain::Bytes(bytes),
         remedy: vec![
             name.show("See its views:"),
             Remedy::choice(format!(
@@ -91,6 +87,7 @@ fn finding(name: DesignName, Duplicate { index, other, bytes }: Duplicate<'_>) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::{Index, Shard, TestCluster};
 
     const MIB: u64 = 1 << 20;

@@ -1,18 +1,17 @@
 //! Indexes that fall further behind while they are built.
 
-use super::{super::super::Rule, DesignName, is_building};
+use super::designs::{DesignName, is_building};
 use crate::{
-    advice::{Finding, Findings, Gain, LagChange, Remedy, Severity, Situation},
+    advice::{Findings, Gain, LagChange, Remedy, Rule, Severity, Situation, Wording},
     text::{duration::format_rounded, grouped},
 };
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "growing_lag",
     finds: "View indexes that are built and still fall further behind their database.",
     because: "An index is built by one process for each shard copy, which hands one document after the other to a query server. If documents are written faster than that, the lag grows for as long as the load lasts, and every reader that wants current data waits longer. Lag is compared with what it was one to two hours ago; a lag that one burst of writes explains ends by itself. It counts from `advice.lagging_index` changes on. It is known while recliner runs; a command that reads the cluster once says nothing about it.",
-    severities: &[Severity::Warning],
     untried: Some("the lag has to grow for an hour"),
-    check,
+    ..Rule::warning(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -24,14 +23,13 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         }
         let Some(name) = DesignName::of(index) else { continue };
         let gain = Gain::Risk(index.file_bytes().unwrap_or_default());
-        findings.offer(Severity::Warning, gain, || finding(name, &change, gain));
+        findings.offer(Severity::Warning, gain, || finding(name, &change));
     }
 }
 
-fn finding(name: DesignName, change: &LagChange, gain: Gain) -> Finding {
+fn finding(name: DesignName, change: &LagChange) -> Wording {
     let span = format_rounded(change.span);
-    Finding {
-        severity: Severity::Warning,
+    Wording {
         says: format!(
             "The index of {name} is being built but keeps falling behind: {} changes behind, {} more than {span} ago.",
             grouped(change.now),
@@ -42,7 +40,6 @@ fn finding(name: DesignName, change: &LagChange, gain: Gain) -> Finding {
             ("updates_pending_before", change.before.into()),
             ("watched_seconds", change.span.as_secs().into()),
         ],
-        gain,
         remedy: vec![
             name.show(
                 "Look for map functions that do more than they need, and for views that nobody reads: all of them run for each change:",

@@ -1,18 +1,16 @@
 //! Indexes with more live data than their database.
 
-use super::{super::super::Rule, DesignName};
+use super::designs::DesignName;
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Wording},
     text::size::format_size_short,
 };
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "index_larger_than_database",
     finds: "View indexes with more live data than the database that they index.",
     because: "An index stores every key and value that its map functions emit, and the id of the document with each. It becomes as large as its database if they emit whole documents, or several rows for each. A query with `include_docs=true` reads the document from the database instead, one read more for each row. The gain is what the index has beyond the size of its database. The factor is `advice.large_index`. Whether anybody reads an index is not visible over CouchDB's HTTP interface, so recliner never advises to delete one for that.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -35,17 +33,15 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
             if gain < settings.min_bytes {
                 continue;
             }
-            findings.offer(Severity::Info, Gain::Bytes(gain), || {
-                finding(name, (bytes, db.active_bytes), Gain::Bytes(gain))
-            });
+            findings
+                .offer(Severity::Info, Gain::Bytes(gain), || finding(name, bytes, db.active_bytes));
         }
     }
 }
 
-fn finding(name: DesignName, (index, database): (u64, u64), gain: Gain) -> Finding {
+fn finding(name: DesignName, index: u64, database: u64) -> Wording {
     let factor = index as f64 / database as f64;
-    Finding {
-        severity: Severity::Info,
+    Wording {
         says: format!(
             "The index of {name} has {} of live data in all copies, {factor:.1} times its database ({}).",
             format_size_short(index),
@@ -56,7 +52,6 @@ fn finding(name: DesignName, (index, database): (u64, u64), gain: Gain) -> Findi
             ("database_live_bytes", database.into()),
             ("factor", factor.into()),
         ],
-        gain,
         remedy: vec![
             name.show("See what its views emit:"),
             Remedy::choice(
@@ -74,6 +69,7 @@ fn finding(name: DesignName, (index, database): (u64, u64), gain: Gain) -> Findi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::{Index, Shard, TestCluster};
 
     const MIB: u64 = 1 << 20;

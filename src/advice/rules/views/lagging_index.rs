@@ -1,19 +1,17 @@
 //! Indexes far behind their database that nothing builds.
 
-use super::{super::super::Rule, DesignName, is_building};
+use super::designs::{DesignName, is_building};
 use crate::{
-    advice::{Finding, Findings, Gain, LagChange, Remedy, Severity, Situation},
+    advice::{Findings, Gain, LagChange, Remedy, Rule, Severity, Situation, Wording},
     model::channel::Mode,
     text::{duration::format_rounded, grouped, size::format_size_short},
 };
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "lagging_index",
     finds: "View indexes that are many changes behind their database while no build of them runs.",
     because: "CouchDB builds an index when a view is queried, and by itself (ken) only after writes, never right after a restart. The next reader of an index that lags waits until all its changes are indexed, often longer than its timeout, and every retry waits again. A lag is known for the copy that was read, or as the sum of one copy of each range, so it is a lower bound. A document with `autoupdate: false` leaves building to its readers, and is left out. A running recliner compares the lag with that of one to two hours ago. The limit is `advice.lagging_index`. The gain is the size of the index: data that cannot be read until it is built.",
-    severities: &[Severity::Warning],
-    untried: None,
-    check,
+    ..Rule::warning(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -54,7 +52,7 @@ fn finding(
     view: &str,
     (pending, change): (u64, Option<LagChange>),
     bytes: u64,
-) -> Finding {
+) -> Wording {
     let mut evidence = vec![("updates_pending", pending.into()), ("file_bytes", bytes.into())];
     let mut grew = String::new();
     if let Some(change) = change.filter(|change| change.growth() > 0) {
@@ -63,22 +61,18 @@ fn finding(
         evidence.push(("updates_pending_before", change.before.into()));
         evidence.push(("watched_seconds", change.span.as_secs().into()));
     }
-    let mut remedy = vec![Remedy::couchdb(
+    let mut remedy = vec![Remedy::get(
         "Have it built now; the request may time out, the build goes on:",
-        "GET",
         &[&name.db, &name.design, "_view", view],
-        None,
     )];
     remedy.extend(warmer(situation));
-    Finding {
-        severity: Severity::Warning,
+    Wording {
         says: format!(
             "The index of {name} ({}) is at least {} changes behind its database, and nothing is building it. The next query will wait for all of them.{grew}",
             format_size_short(bytes),
             grouped(pending),
         ),
         evidence,
-        gain: Gain::Risk(bytes),
         remedy,
         subject: name.subject(),
     }

@@ -1,19 +1,17 @@
 //! Design documents with so many views that a change of one rebuilds much.
 
-use super::{super::super::Rule, DesignName, seconds_to_write};
+use super::designs::{DesignName, seconds_to_write};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Wording},
     text::{duration::format_rounded, size::format_size_short},
 };
 use std::time::Duration;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "many_views_in_one_design",
     finds: "Design documents with many views and a large index.",
     because: "All views of a design document are in one index. Adding a view, or changing one, changes the signature, and CouchDB builds all of them again, beside the old index until the new one is done. In documents of their own, only the changed view is built. On the other hand, one document's views share one reading of each changed document, so views that change together belong together. The gain is the time that writing the other views takes when one changes. The number is `advice.views_in_one_design`.",
-    severities: &[Severity::Info],
-    untried: None,
-    check,
+    ..Rule::info(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -37,7 +35,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
     }
 }
 
-fn finding(name: DesignName, views: u64, bytes: u64, seconds: u64) -> Finding {
+fn finding(name: DesignName, views: u64, bytes: u64, seconds: u64) -> Wording {
     let time = match seconds {
         0..60 => String::new(),
         seconds => {
@@ -45,8 +43,7 @@ fn finding(name: DesignName, views: u64, bytes: u64, seconds: u64) -> Finding {
             format!(", {} of it spent rewriting unchanged views", format_rounded(minutes))
         }
     };
-    Finding {
-        severity: Severity::Info,
+    Wording {
         says: format!(
             "{name} has {views} views in one index of {} in all copies; a change of any of them builds all of it again{time}.",
             format_size_short(bytes)
@@ -56,7 +53,6 @@ fn finding(name: DesignName, views: u64, bytes: u64, seconds: u64) -> Finding {
             ("index_live_bytes", bytes.into()),
             ("seconds_of_writing", seconds.into()),
         ],
-        gain: Gain::Seconds(seconds),
         remedy: vec![
             name.show("See its views:"),
             Remedy::choice(
@@ -70,6 +66,7 @@ fn finding(name: DesignName, views: u64, bytes: u64, seconds: u64) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::{Index, Shard, TestCluster};
 
     fn found(views: u64, bytes: Option<u64>) -> Vec<Finding> {

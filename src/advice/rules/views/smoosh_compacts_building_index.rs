@@ -1,21 +1,19 @@
 //! Compactions of indexes that are being built.
 
-use super::{super::super::Rule, DesignName, builds_by_design, seconds_to_write};
+use super::designs::{DesignName, builds_by_design, seconds_to_write};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Wording},
     jobs::{Job, JobKey, JobKind, Jobs},
     model::{channel::Mode, records::JobOwner, settings::work::SmooshMode},
     text::{counted, listed, quote::yaml_scalar},
 };
 use std::collections::BTreeSet;
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "smoosh_compacts_building_index",
     finds: "Compactions of a view index that others started while the same index is being built.",
     because: "An index that is built writes much that is soon replaced, so smoosh finds it worth compacting while the build runs. The compaction copies an index that is outdated when it ends, indexes what came meanwhile again, and slows the build down for hours (cht-core#9989); then smoosh finds the index worth compacting again. recliner never compacts an index that is being built. CouchDB offers no way to stop a running compaction.",
-    severities: &[Severity::Warning],
-    untried: None,
-    check,
+    ..Rule::warning(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -28,7 +26,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         }
         let sizes = compactions.iter().filter_map(|job| job.predicted_bytes.or(job.file_bytes));
         let gain = Gain::Seconds(seconds_to_write(situation, sizes.fold(0, u64::saturating_add)));
-        findings.offer(Severity::Warning, gain, || finding(situation, name, &compactions, gain));
+        findings.offer(Severity::Warning, gain, || finding(situation, name, &compactions));
     }
 }
 
@@ -39,24 +37,17 @@ fn foreign_compaction<'a>(jobs: &'a Jobs, build: &Job) -> Option<&'a Job> {
     jobs.list.iter().find(|job| job.owner == JobOwner::Other && job.key == key)
 }
 
-fn finding(
-    situation: &Situation<'_>,
-    name: DesignName,
-    compactions: &[&Job],
-    gain: Gain,
-) -> Finding {
+fn finding(situation: &Situation<'_>, name: DesignName, compactions: &[&Job]) -> Wording {
     let node = |job: &&Job| situation.snapshot().node(job.key.node).map(|it| it.name.to_string());
     let nodes: BTreeSet<String> = compactions.iter().filter_map(node).collect();
     let nodes = listed(&nodes.into_iter().collect::<Vec<_>>());
-    Finding {
-        severity: Severity::Warning,
+    Wording {
         says: format!(
             "{} of the index of {name} on {nodes} that recliner did not start {} while the index is built.",
             counted(compactions.len() as u64, "compaction", "compactions"),
             if compactions.len() == 1 { "runs" } else { "run" },
         ),
         evidence: vec![("compactions", (compactions.len() as u64).into()), ("nodes", nodes.into())],
-        gain,
         remedy: remedy(situation),
         subject: name.subject(),
     }
@@ -96,6 +87,7 @@ fn remedy(situation: &Situation<'_>) -> Vec<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::{Shard, TestCluster, build_job};
 
     fn compaction(owner: JobOwner) -> Job {

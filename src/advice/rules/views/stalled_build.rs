@@ -1,20 +1,18 @@
 //! Index builds without progress.
 
-use super::{super::super::Rule, DesignName, builds_by_design};
+use super::designs::{DesignName, builds_by_design};
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation},
+    advice::{Findings, Gain, Remedy, Rule, Severity, Situation, Wording},
     jobs::{Job, JobPhase},
     text::{counted, duration::format_rounded, listed},
 };
 use std::{collections::BTreeSet, time::Duration};
 
-pub(super) const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     code: "stalled_build",
     finds: "Builds of view indexes that report no progress.",
     because: "An indexer reports its progress every few seconds while documents go through its map functions. One that stops waits for its query server, for a shard that does not answer, or for a disk. Readers of the view wait with it, and the lag grows. `[couchdb] os_process_timeout` (5 s by default) ends a map function that never returns, unless it was raised. The time is `advice.stalled_build`.",
-    severities: &[Severity::Warning],
-    untried: None,
-    check,
+    ..Rule::warning(check)
 };
 
 fn check(situation: &Situation<'_>, findings: &mut Findings) {
@@ -27,7 +25,7 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
         let Some(longest) = ages.max() else { continue };
         let bytes = jobs.iter().filter_map(|job| job.file_bytes).fold(0, u64::saturating_add);
         findings.offer(Severity::Warning, Gain::Risk(bytes), || {
-            finding(situation, name, (&jobs, longest), Gain::Risk(bytes))
+            finding(situation, name, &jobs, longest)
         });
     }
 }
@@ -35,15 +33,14 @@ fn check(situation: &Situation<'_>, findings: &mut Findings) {
 fn finding(
     situation: &Situation<'_>,
     name: DesignName,
-    (jobs, longest): (&[&Job], Duration),
-    gain: Gain,
-) -> Finding {
+    jobs: &[&Job],
+    longest: Duration,
+) -> Wording {
     let node = |job: &&Job| situation.snapshot().node(job.key.node).map(|it| it.name.to_string());
     let nodes: BTreeSet<String> = jobs.iter().filter_map(node).collect();
     let nodes: Vec<String> = nodes.into_iter().collect();
     let first = nodes.first().cloned().unwrap_or_default();
-    Finding {
-        severity: Severity::Warning,
+    Wording {
         says: format!(
             "{} of {name} on {} {} made no progress for {}.",
             counted(jobs.len() as u64, "index build", "index builds"),
@@ -56,13 +53,10 @@ fn finding(
             ("seconds_without_progress", longest.as_secs().into()),
             ("nodes", listed(&nodes).into()),
         ],
-        gain,
         remedy: vec![
-            Remedy::couchdb(
+            Remedy::get(
                 "See how far its tasks are, and whether their process_status is waiting:",
-                "GET",
                 &["_node", &first, "_active_tasks"],
-                None,
             ),
             name.show("Look for a map function that takes long or loops:"),
             Remedy::choice(
@@ -76,6 +70,7 @@ fn finding(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Finding;
     use crate::advice::test_cluster::{Shard, TestCluster, build_job};
 
     fn found(seconds: u64, phase: JobPhase) -> Vec<Finding> {

@@ -1,21 +1,7 @@
-//! CouchDB's settings, and its versions, on the nodes.
+//! What rules about settings and versions read of the nodes, and how they name them.
 
-mod disk_monitor_on;
-mod mixed_versions;
-mod no_file_compression;
-mod old_compaction_rules;
-mod settings_differ;
-mod smoosh_channel_never_matches;
-mod smoosh_channel_shadowed;
-mod smoosh_channel_stopped;
-mod smoosh_falls_behind;
-mod too_few_open_databases;
-mod version_end_of_life;
-mod version_with_compaction_fault;
-
-use super::Family;
 use crate::{
-    advice::{Finding, Findings, Gain, Remedy, Severity, Situation, Subject},
+    advice::{Findings, Gain, Remedy, Severity, Situation, Subject, Wording},
     model::{
         channel::Mode,
         settings::work::{MARK_SECTION, SmooshMode, mark_key},
@@ -27,53 +13,34 @@ use compaction_settings::{Fault, NodeConfig, read_smoosh};
 use couchdb_names::Version;
 use std::collections::BTreeMap;
 
-/// The family.
-pub(super) const FAMILY: Family = Family {
-    title: "CouchDB's settings and versions",
-    rules: &[
-        old_compaction_rules::RULE,
-        smoosh_channel_never_matches::RULE,
-        smoosh_channel_shadowed::RULE,
-        smoosh_channel_stopped::RULE,
-        smoosh_falls_behind::RULE,
-        no_file_compression::RULE,
-        too_few_open_databases::RULE,
-        disk_monitor_on::RULE,
-        settings_differ::RULE,
-        mixed_versions::RULE,
-        version_end_of_life::RULE,
-        version_with_compaction_fault::RULE,
-    ],
-};
-
 /// Nodes for which a command is written out.
-const MAX_COMMANDS: usize = 3;
+pub(super) const MAX_COMMANDS: usize = 3;
 
 /// CouchDB's `max_dbs_open` where none is set.
-const DEFAULT_MAX_DBS_OPEN: u64 = 500;
+pub(super) const DEFAULT_MAX_DBS_OPEN: u64 = 500;
 
 /// The settings of all nodes that were read, in the order of their names.
-fn configs<'a>(situation: &Situation<'a>) -> impl Iterator<Item = &'a NodeConfig> {
+pub(super) fn configs<'a>(situation: &Situation<'a>) -> impl Iterator<Item = &'a NodeConfig> {
     situation.inputs.node_settings.nodes.values()
 }
 
 /// The value of a key, if it is set.
-fn value<'a>(config: &'a NodeConfig, section: &str, key: &str) -> Option<&'a str> {
+pub(super) fn value<'a>(config: &'a NodeConfig, section: &str, key: &str) -> Option<&'a str> {
     config.sections.get(section)?.get(key).map(String::as_str)
 }
 
 /// The member of the cluster with this name.
-fn node<'a>(situation: &Situation<'a>, name: &str) -> Option<(NodeIx, &'a Node)> {
+pub(super) fn node<'a>(situation: &Situation<'a>, name: &str) -> Option<(NodeIx, &'a Node)> {
     situation.snapshot().members().find(|(_, node)| &*node.name == name)
 }
 
 /// Whether some recliner stopped a channel because it compacts in its place.
-fn is_taken_over(config: &NodeConfig, channel: &str) -> bool {
+pub(super) fn is_taken_over(config: &NodeConfig, channel: &str) -> bool {
     value(config, MARK_SECTION, &mark_key(channel)).is_some()
 }
 
 /// How recliner gets to compact in place of a channel of smoosh; none if it is set to already.
-fn takeover(situation: &Situation<'_>, channel: &str) -> Option<Remedy> {
+pub(super) fn takeover(situation: &Situation<'_>, channel: &str) -> Option<Remedy> {
     let smoosh = &situation.inputs.remedy_settings.smoosh;
     let is_enforcing = situation.inputs.plan.rules.mode == Mode::Enforce;
     let wins = "recliner then compacts in place of this channel, and what frees most first";
@@ -90,7 +57,7 @@ fn takeover(situation: &Situation<'_>, channel: &str) -> Option<Remedy> {
 }
 
 /// The channels of smoosh with a fault: what is wrong, and the nodes.
-fn channels_with(
+pub(super) fn channels_with(
     situation: &Situation<'_>,
     fault: Fault,
 ) -> BTreeMap<String, (String, Vec<String>)> {
@@ -109,18 +76,16 @@ fn channels_with(
 }
 
 /// Offers what is wrong with channels of smoosh that have a fault, each once for all nodes.
-fn offer_faulty_channels(
+pub(super) fn offer_faulty_channels(
     situation: &Situation<'_>,
     findings: &mut Findings,
     fault: Fault,
     remedy: impl Fn(&str) -> Remedy,
 ) {
     for (channel, (why, nodes)) in channels_with(situation, fault) {
-        findings.push(Finding {
-            severity: Severity::Info,
+        findings.offer(Severity::Info, Gain::Unknown, || Wording {
             says: format!("smoosh's channel {channel} {} {why}.", on_nodes(situation, &nodes)),
             evidence: vec![("nodes", nodes_in_words(&nodes).into()), ("reason", why.into())],
-            gain: Gain::Unknown,
             remedy: vec![
                 remedy(&channel),
                 Remedy::command(
@@ -134,7 +99,7 @@ fn offer_faulty_channels(
 }
 
 /// The known versions of nodes.
-fn versions(situation: &Situation<'_>) -> BTreeMap<Version, Vec<String>> {
+pub(super) fn versions(situation: &Situation<'_>) -> BTreeMap<Version, Vec<String>> {
     let mut versions: BTreeMap<Version, Vec<String>> = BTreeMap::new();
     for (_, node) in situation.snapshot().members() {
         let settings = situation.inputs.node_settings.nodes.get(&*node.name);
@@ -147,7 +112,7 @@ fn versions(situation: &Situation<'_>) -> BTreeMap<Version, Vec<String>> {
 }
 
 /// `on a and b`, or `on every node` of several whose settings were read.
-fn on_nodes(situation: &Situation<'_>, names: &[String]) -> String {
+pub(super) fn on_nodes(situation: &Situation<'_>, names: &[String]) -> String {
     if names.len() > 1 && names.len() == situation.inputs.node_settings.nodes.len() {
         return "on every node".to_owned();
     }
@@ -155,7 +120,7 @@ fn on_nodes(situation: &Situation<'_>, names: &[String]) -> String {
 }
 
 /// Versions with the nodes that run them, the newest first.
-fn versions_in_words<'a>(
+pub(super) fn versions_in_words<'a>(
     versions: impl DoubleEndedIterator<Item = (&'a Version, &'a Vec<String>)>,
 ) -> Vec<String> {
     let words = versions.rev();
@@ -163,7 +128,7 @@ fn versions_in_words<'a>(
 }
 
 /// Names of nodes in a sentence; of many, the first ones and their number.
-fn nodes_in_words(names: &[String]) -> String {
+pub(super) fn nodes_in_words(names: &[String]) -> String {
     const MAX: usize = 5;
     if names.len() <= MAX {
         return listed(names);

@@ -1,14 +1,5 @@
-//! View indexes: what they cost, and how far they are built.
+//! Design documents as rules about views name them, and the builds of their indexes.
 
-mod duplicate_views;
-mod growing_lag;
-mod index_larger_than_database;
-mod lagging_index;
-mod many_views_in_one_design;
-mod smoosh_compacts_building_index;
-mod stalled_build;
-
-use super::Family;
 use crate::{
     advice::{Remedy, Situation, Subject},
     jobs::{Job, JobKind},
@@ -19,41 +10,27 @@ use crate::{
 use couchdb_names::ShardName;
 use std::collections::BTreeMap;
 
-/// The family.
-pub(super) const FAMILY: Family = Family {
-    title: "View indexes",
-    rules: &[
-        stalled_build::RULE,
-        lagging_index::RULE,
-        growing_lag::RULE,
-        smoosh_compacts_building_index::RULE,
-        duplicate_views::RULE,
-        index_larger_than_database::RULE,
-        many_views_in_one_design::RULE,
-    ],
-};
-
 /// The first of the design documents that share an index, with its database.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct DesignName {
-    db: String,
-    design: String,
+pub(super) struct DesignName {
+    pub(super) db: String,
+    pub(super) design: String,
 }
 
 impl DesignName {
     /// None if no design document of the index is known.
-    fn of(index: TargetRef<'_>) -> Option<Self> {
+    pub(super) fn of(index: TargetRef<'_>) -> Option<Self> {
         let design = index.view()?.designs.first()?.to_string();
         Some(Self { db: index.db_name().db.to_owned(), design })
     }
 
-    fn subject(self) -> Subject {
+    pub(super) fn subject(self) -> Subject {
         Subject::Design { db: self.db, design: self.design }
     }
 
     /// The request that shows the document.
-    fn show(&self, says: &str) -> Remedy {
-        Remedy::couchdb(says, "GET", &[&self.db, &self.design], None)
+    pub(super) fn show(&self, says: &str) -> Remedy {
+        Remedy::get(says, &[&self.db, &self.design])
     }
 }
 
@@ -64,7 +41,7 @@ impl std::fmt::Display for DesignName {
 }
 
 /// Whether any copy of an index is being built, of whichever of the design documents that share it.
-fn is_building(situation: &Situation<'_>, index: TargetRef<'_>) -> bool {
+pub(super) fn is_building(situation: &Situation<'_>, index: TargetRef<'_>) -> bool {
     let designs = index.view().map_or(&[][..], |view| &view.designs);
     let builds = |job: &Job| {
         let JobKind::BuildView(design) = &job.key.kind else { return false };
@@ -77,7 +54,7 @@ fn is_building(situation: &Situation<'_>, index: TargetRef<'_>) -> bool {
 }
 
 /// The builds of view indexes, by design document.
-fn builds_by_design<'a>(
+pub(super) fn builds_by_design<'a>(
     situation: &Situation<'a>,
     chosen: impl Fn(&Job) -> bool,
 ) -> BTreeMap<DesignName, Vec<&'a Job>> {
@@ -92,7 +69,7 @@ fn builds_by_design<'a>(
 }
 
 /// How long writing takes, at the rate of the compactions here or at the usual one.
-fn seconds_to_write(situation: &Situation<'_>, bytes: u64) -> u64 {
+pub(super) fn seconds_to_write(situation: &Situation<'_>, bytes: u64) -> u64 {
     let measured = situation.inputs.plan.conditions.constraints.measured_rate();
     let rate = measured.unwrap_or(ASSUMED_RATE);
     to_bytes(bytes as f64 / rate)

@@ -1,0 +1,59 @@
+//! What a rule is.
+
+use super::{Findings, Severity, Situation};
+
+/// What rules of a family are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Family {
+    /// Its title in the book.
+    pub title: &'static str,
+    /// Its rules.
+    pub rules: &'static [Rule],
+}
+
+/// One rule. Its texts are the book's.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// Its name in the API, in metrics and in orders; it never changes.
+    pub code: &'static str,
+    /// What it finds, in one sentence.
+    pub finds: &'static str,
+    /// Why that matters, by how CouchDB behaves, with the source; and what its thresholds mean.
+    pub because: &'static str,
+    /// The severities that its findings may have.
+    pub severities: &'static [Severity],
+    /// Why `tests/remedies` cannot carry out its remedies on a real CouchDB; none if it does.
+    pub untried: Option<&'static str>,
+    /// Looks for findings.
+    pub check: fn(&Situation<'_>, &mut Findings),
+}
+
+impl PartialEq for Rule {
+    fn eq(&self, other: &Self) -> bool {
+        self.code == other.code
+    }
+}
+
+impl Eq for Rule {}
+
+impl Rule {
+    /// What most rules have in common: information, with remedies that `tests/remedies` carries out.
+    pub(super) const fn info(check: fn(&Situation<'_>, &mut Findings)) -> Self {
+        let severities = &[Severity::Info];
+        Self { code: "", finds: "", because: "", severities, untried: None, check }
+    }
+
+    /// The same with warnings.
+    pub(super) const fn warning(check: fn(&Situation<'_>, &mut Findings)) -> Self {
+        Self { severities: &[Severity::Warning], ..Self::info(check) }
+    }
+
+    /// Where the book explains it, as a path of recliner's own web server.
+    #[must_use]
+    pub fn learn(&self) -> String {
+        format!("/docs/advice.html#{}", self.code)
+    }
+}
+
+/// The rule about volumes that fill up, for which the future is simulated.
+pub(super) const VOLUME_FILLS: &str = "volume_fills";
