@@ -1,6 +1,5 @@
 //! Decides whether to continue `_db_updates` at the position of an earlier process.
 
-use super::updates_feed::seq_number;
 use crate::store::journal::{FeedPosition, Journal};
 use std::time::Duration;
 use tokio::time;
@@ -68,6 +67,11 @@ pub(super) fn resume_seq(
         tracing::info!(since = at.rfc3339(), rows = to - from, "_db_updates resumed");
         Some(seq)
     }
+}
+
+/// The leading number of a clustered sequence, which grows with every row.
+pub(super) fn seq_number(seq: &str) -> Option<u64> {
+    seq.split('-').next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::{
     backoff::FeedBackoff,
     change_feeds::{ChangeFeeds, FeedFailure, UpdateLines},
     feed_step::{FeedEvent, FeedStep},
-    resume::{known_to_differ, resume_seq},
+    resume::{known_to_differ, resume_seq, seq_number},
     status::FeedState,
 };
 use crate::{sources::couchdb::describe, store::journal::FeedPosition};
@@ -103,11 +103,6 @@ struct UpdatesFeed {
     failures_at_position: u32,
     /// What is reported, but for [`FeedState::connected`] and [`FeedState::seq`].
     report: FeedState,
-}
-
-/// The leading number of a clustered sequence, which grows with every row.
-pub(super) fn seq_number(seq: &str) -> Option<u64> {
-    seq.split('-').next()?.parse().ok()
 }
 
 impl UpdatesFeed {

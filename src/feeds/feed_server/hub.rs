@@ -1,10 +1,6 @@
 //! The task that reads the journal for all readers, and its handle.
 
-use super::{
-    reader::{FeedReader, OpenedFeed},
-    request::{FeedRequest, Kind},
-    rows::FeedChunk,
-};
+use super::rows::{FeedChunk, PAGE_SIZE};
 use crate::{
     model::records::StoreError,
     store::journal::{FeedPage, FeedQuery, FeedStart, Journal, JournalHealth},
@@ -18,9 +14,6 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum number of readers waiting for events.
 pub const MAX_READERS: usize = 2_000;
-
-/// Number of events read, rendered and held at a time.
-pub(super) const PAGE_SIZE: usize = 1_000;
 
 /// Number of pages a reader may lag behind and still share rows; beyond that it reads on its own.
 const SHARED_PAGES: usize = 16;
@@ -44,8 +37,8 @@ pub struct TooManyReaders(pub usize);
 pub struct FeedHandle {
     pub(super) journal: Journal,
     chunks: broadcast::Sender<Arc<FeedChunk>>,
-    reader_slots: Arc<Semaphore>,
-    max_readers: usize,
+    pub(super) reader_slots: Arc<Semaphore>,
+    pub(super) max_readers: usize,
     catch_up_slots: Arc<Semaphore>,
     pub(super) stop: CancellationToken,
 }
@@ -62,21 +55,6 @@ pub struct FeedServerTask {
 }
 
 impl FeedHandle {
-    /// Opens a feed if a reader slot is free, or none is needed.
-    ///
-    /// # Errors
-    /// The journal's error if it cannot be read; [`TooManyReaders`] if no slot is free.
-    pub async fn open(&self, request: FeedRequest) -> Result<OpenedFeed, FeedOpenError> {
-        let slot = match request.kind {
-            Kind::Normal => None,
-            Kind::Longpoll | Kind::Continuous | Kind::EventSource => {
-                let slot = Arc::clone(&self.reader_slots).try_acquire_owned();
-                Some(slot.map_err(|_| TooManyReaders(self.max_readers))?)
-            }
-        };
-        Ok(FeedReader::open(self.clone(), request, slot).await?)
-    }
-
     /// Number of readers waiting for events.
     #[must_use]
     pub fn subscribers(&self) -> usize {

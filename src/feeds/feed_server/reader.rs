@@ -1,9 +1,9 @@
 //! One reader: its position in the feed, and the pieces of its response body.
 
 use super::{
-    hub::{FeedHandle, PAGE_SIZE},
+    hub::{FeedHandle, FeedOpenError, TooManyReaders},
     request::{FeedRequest, Kind},
-    rows::{FeedChunk, RenderedRows, RowFormat, RowSlice, SEPARATOR},
+    rows::{FeedChunk, PAGE_SIZE, RenderedRows, RowFormat, RowSlice, SEPARATOR},
     sequence::FeedSeq,
 };
 use crate::{
@@ -45,6 +45,23 @@ impl Body {
             Some((Ok(piece), reader))
         })
         .boxed()
+    }
+}
+
+impl FeedHandle {
+    /// Opens a feed if a reader slot is free, or none is needed.
+    ///
+    /// # Errors
+    /// The journal's error if it cannot be read; [`TooManyReaders`] if no slot is free.
+    pub async fn open(&self, request: FeedRequest) -> Result<OpenedFeed, FeedOpenError> {
+        let slot = match request.kind {
+            Kind::Normal => None,
+            Kind::Longpoll | Kind::Continuous | Kind::EventSource => {
+                let slot = Arc::clone(&self.reader_slots).try_acquire_owned();
+                Some(slot.map_err(|_| TooManyReaders(self.max_readers))?)
+            }
+        };
+        Ok(FeedReader::open(self.clone(), request, slot).await?)
     }
 }
 

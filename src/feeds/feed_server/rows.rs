@@ -9,6 +9,9 @@ use bytes::Bytes;
 use serde::Serialize;
 use std::{fmt::Write as _, sync::OnceLock};
 
+/// Number of events read, rendered and held at a time.
+pub(super) const PAGE_SIZE: usize = 1_000;
+
 /// Format of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowFormat {

@@ -112,13 +112,14 @@ impl Crate {
                 let imported = self.0.get(module)?.imported.get(first)?;
                 let is_itself = imported.first().is_some_and(|name| name == first);
                 let path = [imported, &rest[1..]].concat();
-                return (depth > 0 && !is_itself)
-                    .then(|| self.resolve(module, &path, depth - 1))
-                    .flatten();
+                if depth == 0 || is_itself {
+                    return None;
+                }
+                return self.resolve(module, &path, depth - 1);
             }
         }
         while let Some(name) = rest.first() {
-            let below = [&*at, &[name.clone()]].concat();
+            let below = [&*at, std::slice::from_ref(name)].concat();
             if !self.0.contains_key(&below) {
                 break;
             }
