@@ -2,7 +2,7 @@
 //!
 //! Owns which login is in use, and whether it may be used. No request goes out before one request
 //! has proved the login. What an endpoint accepted and refused is kept with it
-//! ([`EndpointAuth`]); a login that no server accepts any more closes the gate until its password
+//! (`endpoint_auth`); a login that no server accepts any more closes the gate until its password
 //! changes, or for longer than CouchDB locks an account.
 //!
 //! Logins and examinations of refusals run in [`AuthTask`], so that a caller that gives up does

@@ -18,7 +18,7 @@ pub(super) enum File {
     Local {
         /// The position of the node.
         node: usize,
-        /// The position in [`LOCAL`].
+        /// The position in `LOCAL`.
         which: usize,
     },
     /// A file outside the shard map, by its position.
