@@ -91,8 +91,13 @@ impl EndpointAuth {
 
     /// Waits until a login is allowed here, and counts it. `at` names the endpoint in the log.
     /// The caller holds [`Self::proof`].
-    pub(super) async fn wait_for_login_turn(&self, at: &str) {
-        let last = self.state().logged_in.map(|since| since.elapsed());
+    pub(super) async fn wait_for_login_turn(&self, generation: u64, at: &str) {
+        let had_session = |state: &State| {
+            let accepted = state.accepted.as_ref().filter(|(of, _)| *of == generation);
+            accepted.is_some_and(|(_, credential)| credential.cookie().is_some())
+        };
+        let logged_in = Some(self.state()).filter(|it| had_session(it)).and_then(|it| it.logged_in);
+        let last = logged_in.map(|since| since.elapsed());
         if let Some(last) = last.filter(|last| *last < YOUNG_SESSION) {
             let wait = self.until_login();
             let (last, wait) = (last.as_secs(), wait.as_secs());

@@ -150,7 +150,7 @@ impl Auth {
                 }
             }
         }
-        auth.wait_for_login_turn(&node.name).await;
+        auth.wait_for_login_turn(login.generation, &node.name).await;
         let words = match self.sender.session(route, destination, login, &Credential::Basic).await {
             Ok(Err(words)) => words,
             // CouchDB 3.5 answers 500 to a wrong password in a forwarded request: it fails to
@@ -290,7 +290,7 @@ impl Auth {
         login: &ActiveLogin,
         asked: Instant,
     ) -> Result<LoggedIn, Error> {
-        server.auth.wait_for_login_turn(server.address.as_str()).await;
+        server.auth.wait_for_login_turn(login.generation, server.address.as_str()).await;
         if let Some(why) = self.closed_since(asked) {
             return Err(Error::LoginClosed { why });
         }
