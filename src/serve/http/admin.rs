@@ -229,7 +229,7 @@ pub(super) async fn carry_out(
 ) -> Result<OrderAnswer, ApiError> {
     let name = order.name().label();
     let action = in_turn(state, &turns, move |plan| resolve(&plan, order)).await?;
-    tracing::info!(order = name, by, "received an order");
+    tracing::info!(order = format!("/api/v1/{name}"), by, "received an order");
     let (reply, answered) = oneshot::channel();
     state.orders.try_send(Command::Order(Order { action, by, reply })).map_err(
         |why| match why {

@@ -106,22 +106,14 @@ impl Route {
         handler: MethodRouter<AppState>,
         summary: &'static str,
     ) -> Self {
-        let operation = Operation {
-            path,
-            method: "get",
-            id,
+        Self::plain(path, id, handler, summary, &[BAD, BUSY]).described(|operation| Operation {
             tag: "read",
-            summary,
-            detail: None,
             parameters: Schemas::parameters::<Q>,
-            body: None,
             answer: "What was asked for.",
             answers: |schemas| vec![(JSON, schemas.written::<Success<A>>())],
             kind: Kind::Api,
-            errors: &[BAD, BUSY],
-            is_open: false,
-        };
-        Self { handler, operation }
+            ..operation
+        })
     }
 
     /// A route of the API that takes a body of this type: an order, or a read whose question is a document.
@@ -132,10 +124,14 @@ impl Route {
         summary: &'static str,
         example: Value,
     ) -> Self {
-        let Self { handler, operation } = Self::read::<B, A>(path, id, handler, summary);
         let body = Some(Body { schema: Schemas::read::<B>, example });
         let parameters = |_: &mut Schemas| Vec::new();
-        Self { handler, operation: Operation { method: "post", parameters, body, ..operation } }
+        Self::read::<B, A>(path, id, handler, summary).described(|operation| Operation {
+            method: "post",
+            parameters,
+            body,
+            ..operation
+        })
     }
 
     /// An order of an operator.
