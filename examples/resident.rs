@@ -137,7 +137,7 @@ impl Source for MadeUp {
                     Observation::Node(NodeAnswer {
                         node,
                         up: Ok(()),
-                        version: None,
+                        build: None,
                         own_address: couchdb_client::OwnAddress::Unknown,
                         smoosh: NodeSmoosh::NoDirectAddress,
                     })

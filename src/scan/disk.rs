@@ -9,7 +9,7 @@ use super::{ScanSettings, targets::TargetTables};
 use crate::{
     model::{estimate, target::TargetKind},
     sources::inventory::{CompactionFile, DbFile, DiskWalk, FoundFile, PartFile, ReadError},
-    table::{DbIx, DbName, Draft, IndexSet, NodeIx, TargetIx, TargetRef, View},
+    table::{DbIx, DbName, Draft, IndexSet, Node, NodeIx, TargetIx, TargetRef, View},
 };
 use couchdb_names::{Range, ShardName};
 use std::{
@@ -128,7 +128,7 @@ impl Disk {
             }
         };
         on_node.met.insert(ix.as_usize());
-        let version = draft.current().node(node).and_then(|node| node.version);
+        let version = draft.current().node(node).and_then(Node::version);
         draft.set_problem(ix, file.problem);
         file.facts.flags.exact = targets.headers.is_exact(ix, &file);
         file.facts.confidence = estimate::confidence(TargetKind::Db, version, None);

@@ -81,7 +81,7 @@ use crate::{
     text::Label,
 };
 use couchdb_client::OwnAddress;
-use couchdb_names::Signature;
+use couchdb_names::{Build, Signature};
 use hashbrown::{HashMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -458,7 +458,7 @@ impl NodeLine {
             up: node.is_up,
             member: node.is_member,
             served: node.is_served,
-            version: node.version.map(|version| version.to_string()),
+            version: node.build.as_ref().map(Build::to_string),
             own_address: node.own_address.found().is_some(),
             findings: findings(node),
             last_success: node.last_success.map(Moment::rfc3339),

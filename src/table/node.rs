@@ -3,7 +3,7 @@
 use super::Snapshot;
 use crate::datadir::DirectoryVolume;
 use couchdb_client::OwnAddress;
-use couchdb_names::Version;
+use couchdb_names::{Build, Version};
 use std::{collections::BTreeSet, sync::Arc};
 use wall_clock::Moment;
 
@@ -60,8 +60,8 @@ pub struct Node {
     pub is_served: bool,
     /// Whether only its files are read and no request is sent for it.
     pub files_only: bool,
-    /// Its CouchDB version, where its own address is known.
-    pub version: Option<Version>,
+    /// The CouchDB that it runs, where its own address is known.
+    pub build: Option<Build>,
     /// The address it listens on itself; requests go there and not through another node.
     pub own_address: OwnAddress,
     /// When a pass over its targets last ended with every target read.
@@ -80,6 +80,14 @@ pub struct Node {
     pub volume_usage: Vec<VolumeUsage>,
     /// Targets for which CouchDB and files' headers disagree, if both were read.
     pub disagreements: Option<u64>,
+}
+
+impl Node {
+    /// The version of its CouchDB, where its own address is known.
+    #[must_use]
+    pub fn version(&self) -> Option<Version> {
+        self.build.as_ref().map(Build::version)
+    }
 }
 
 /// The content of a node's directories at the last walk. Bytes; unknown is not zero.

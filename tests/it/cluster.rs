@@ -211,7 +211,7 @@ async fn each_node_is_asked_only_what_its_version_knows() {
         (
             seen.is_up,
             seen.is_member,
-            seen.version.unwrap().to_string(),
+            seen.build.as_ref().unwrap().to_string(),
             seen.own_address.found().is_some(),
             smoosh,
         )

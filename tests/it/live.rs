@@ -177,7 +177,7 @@ async fn every_node_of_the_cluster_answers() {
     for name in couch.nodes().await {
         let seen = node(&plan, &name);
         assert_eq!((seen.is_up, seen.is_member), (Some(true), true), "{name}");
-        assert_eq!(seen.version.map(|seen| seen.to_string()), Some(version.clone()), "{name}");
+        assert_eq!(seen.build.as_ref().map(ToString::to_string), Some(version.clone()), "{name}");
         if seen.own_address.found().is_some() {
             assert_ne!(seen.smoosh, NodeSmoosh::Failed, "{name}");
         } else {

@@ -24,7 +24,7 @@ pub use name_list::NameList;
 pub use range::{ParseRangeError, Range, RangeText, ShardName};
 pub use segment::encode_part;
 pub use signature::{ParseSignatureError, Signature};
-pub use version::{ParseVersionError, Version};
+pub use version::{Build, ParseVersionError, Version};
 
 /// Compiles and runs the examples of the crate's README.
 #[cfg(doctest)]

@@ -3,12 +3,12 @@
 //! Owns the order of versions and what depends on them. Never asks a server; whoever
 //! reads `GET /` parses its version here.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 /// A CouchDB version, read per node because clusters of mixed versions exist.
 ///
-/// What follows the three numbers (`-dev`, `-rc.1`, `-40afbcf`) is not kept: builds of
-/// one release count as equal, as their code differs little and their names in no order.
+/// What follows the three numbers (`-dev`, `-rc.1`, `-40afbcf`) is kept by [`Build`] alone:
+/// builds of one release count as equal, as their code differs little and their names in no order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     major: u16,
@@ -48,6 +48,45 @@ impl Version {
 impl fmt::Display for Version {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+/// A version as a node reports it, with what follows the numbers: `3.6.0-5f6c4bd`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Build {
+    version: Version,
+    reported: Arc<str>,
+}
+
+impl Build {
+    /// Its version, by which builds are compared.
+    #[must_use]
+    pub const fn version(&self) -> Version {
+        self.version
+    }
+}
+
+impl fmt::Display for Build {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.reported)
+    }
+}
+
+impl From<Version> for Build {
+    fn from(version: Version) -> Self {
+        Self { version, reported: version.to_string().into() }
+    }
+}
+
+impl FromStr for Build {
+    type Err = ParseVersionError;
+
+    /// Reads what [`Version`] reads, of at most 64 bytes.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.len() > 64 {
+            return Err(ParseVersionError { text: text.chars().take(64).collect() });
+        }
+        Ok(Self { version: text.parse()?, reported: text.into() })
     }
 }
 
@@ -95,6 +134,14 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(version), "{text}");
         }
+    }
+
+    #[test]
+    fn a_build_prints_what_the_node_reported() {
+        let build: Build = "3.6.0-5f6c4bd".parse().unwrap();
+        assert_eq!(build.version(), Version::new(3, 6, 0));
+        assert_eq!(build.to_string(), "3.6.0-5f6c4bd");
+        assert!(format!("3.6.0-{}", "f".repeat(64)).parse::<Build>().is_err());
     }
 
     #[test]

@@ -209,7 +209,7 @@ impl TestCluster {
             let ix = cluster.draft.get_or_add_node(node);
             cluster.draft.update_node(ix, |node| {
                 (node.is_member, node.is_served) = (true, true);
-                node.version = version.parse().ok();
+                node.build = version.parse().ok();
             });
         }
         cluster

@@ -14,6 +14,7 @@ use crate::{
     table::{DbIx, DbName, Node, NodeIx, ShardMapEntry, Snapshot, TargetIx, TargetRef},
 };
 use couchdb_client::OwnAddress;
+use couchdb_names::Version;
 use std::{collections::BTreeSet, sync::Arc};
 use wall_clock::Moment;
 
@@ -147,7 +148,7 @@ impl Scanner {
         }
         draft.update_node(at, |node| {
             node.is_up = is_up;
-            node.version = answer.version.or(node.version);
+            node.build = answer.build.clone().or(node.build.take());
             set_own_address(node, answer.own_address);
             node.smoosh = answer.smoosh;
         });
@@ -308,7 +309,7 @@ impl Scanner {
         let nodes = self.targets.now().nodes().iter();
         let mut members = nodes.skip(1).filter(|node| node.is_member).peekable();
         members.peek().is_some()
-            && members.all(|node| node.version.is_some_and(|version| version.cleans_indexes()))
+            && members.all(|node| node.version().is_some_and(Version::cleans_indexes))
     }
 
     fn tasks(&mut self, node: &str, tasks: Result<Vec<ActiveTask>, ReadError>, now: Now) {

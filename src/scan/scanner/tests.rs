@@ -152,7 +152,7 @@ impl Cluster {
                     Observation::Node(NodeAnswer {
                         node: node.into(),
                         up: up(node),
-                        version: None,
+                        build: None,
                         own_address: Default::default(),
                         smoosh: NodeSmoosh::NoDirectAddress,
                     })

@@ -20,6 +20,7 @@ use axum::{
     routing::get,
 };
 use couchdb_client::Address;
+use couchdb_names::Build;
 use std::sync::Arc;
 
 /// The route.
@@ -67,7 +68,7 @@ fn group(node: &Node, address: &Address) -> TargetGroup {
             scheme: if address.is_https() { "https" } else { "http" }.to_owned(),
             metrics_path: format!("{}{METRICS}", address.prefix()),
             node: node.name.to_string(),
-            version: node.version.map_or_else(String::new, |it| it.to_string()),
+            version: node.build.as_ref().map(Build::to_string).unwrap_or_default(),
         },
     }
 }

@@ -109,7 +109,7 @@ fn snapshot() -> Arc<Snapshot> {
     draft.update_node(a, |node| {
         node.is_up = Some(true);
         node.is_member = true;
-        node.version = Some(Version::new(3, 5, 0));
+        node.build = Some(Version::new(3, 5, 0).into());
         node.own_address = OwnAddress::Found("http://couch-a:5984/db".parse().unwrap());
         node.last_success = Some(NOW);
         node.oldest_fact = Some(Moment::from_unix(1_795_222_434));

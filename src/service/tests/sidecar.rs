@@ -66,7 +66,7 @@ impl Source for ClusterSource {
                 Observation::Node(NodeAnswer {
                     node: node(),
                     up: Ok(()),
-                    version: None,
+                    build: None,
                     own_address: Default::default(),
                     smoosh: NodeSmoosh::NoDirectAddress,
                 }),

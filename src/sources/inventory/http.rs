@@ -14,7 +14,7 @@ use crate::{
     table::{NodeSmoosh, Snapshot, TargetIx, TargetRef},
 };
 use couchdb_client::{Cache, Client, Error, ErrorKind as Failed, Paging};
-use couchdb_names::{ShardName, Version};
+use couchdb_names::{Build, ShardName, Version};
 use futures::{
     FutureExt as _, StreamExt as _,
     stream::{self, BoxStream},
@@ -91,21 +91,19 @@ impl HttpSource {
         // `_local`'s list of files would also prove that the node answers, but is as large as the node;
         // `/_node/{n}` is answered by the node itself and is small.
         let welcome = self.client.node_welcome(&node).await;
-        let version = welcome
-            .as_ref()
-            .ok()
-            .and_then(|welcome| welcome.version.as_deref()?.parse::<Version>().ok());
+        let build: Option<Build> =
+            welcome.as_ref().ok().and_then(|welcome| welcome.version.as_deref()?.parse().ok());
         let up = match welcome {
             Ok(_) => Ok(()),
             Err(error) => Err(ReadError::from(error)),
         };
         let smoosh = if up.is_ok() {
-            self.smoosh(&node, version).await
+            self.smoosh(&node, build.as_ref().map(Build::version)).await
         } else {
             NodeSmoosh::NoDirectAddress
         };
         let own_address = self.client.access(&node).own;
-        Observation::Node(NodeAnswer { node, up, version, own_address, smoosh })
+        Observation::Node(NodeAnswer { node, up, build, own_address, smoosh })
     }
 
     async fn smoosh(&self, node: &str, version: Option<Version>) -> NodeSmoosh {
@@ -246,7 +244,7 @@ impl HttpSource {
         let Some(shard) = target.and_then(TargetRef::shard_name) else {
             return Observation::Shard { ix, facts: Ok(None) };
         };
-        let version = target.and_then(|target| snapshot.node(target.node_ix())?.version);
+        let version = target.and_then(|target| snapshot.node(target.node_ix())?.version());
         let facts = match self.client.shard_info(node, &shard, cache).await {
             Ok(info) => Ok(Some(convert::db_facts(&info, version, self.clock.now()))),
             Err(error) if error.kind() == Failed::NotFound => Ok(None),

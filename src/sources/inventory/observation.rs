@@ -8,7 +8,7 @@ use crate::{
 };
 use couchdb_client::OwnAddress;
 use couchdb_files::ReportMatch;
-use couchdb_names::{Engine, NameList, Signature, Version};
+use couchdb_names::{Build, Engine, NameList, Signature};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use wall_clock::Moment;
 
@@ -246,8 +246,8 @@ pub struct NodeAnswer {
     pub node: String,
     /// Whether it answered, and if not, why.
     pub up: Result<(), ReadError>,
-    /// Its version, if its own address is known.
-    pub version: Option<Version>,
+    /// What it runs, if its own address is known.
+    pub build: Option<Build>,
     /// Its own address.
     pub own_address: OwnAddress,
     /// The state of its built-in compactor.

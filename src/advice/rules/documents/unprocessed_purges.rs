@@ -98,7 +98,7 @@ fn finding(index: TargetRef<'_>, behind: u64, purges: &Purges) -> Wording {
     let query = view.and_then(|view| view.build_query.as_ref());
     let build = match query {
         Some(query) => Remedy::get(
-            "Have the index process them now; the request may time out, the build goes on:",
+            "Have the index process them now. Purge nothing meanwhile, and wait until all copies have seen the purges: an index that is built before may keep rows of purged documents. The request may time out; the build goes on:",
             &[&db, &query.design, "_view", &query.view],
         ),
         None => Remedy::choice(

@@ -13,7 +13,7 @@ use crate::{
 
 pub(crate) const RULE: Rule = Rule {
     code: "oversized_compaction_file",
-    finds: "Shards of which a running compaction has written more than it can need.",
+    finds: "Shards of which a compaction that runs, or did a short while ago, has written more than it can need.",
     because: "A compaction writes the new file and one to sort ids, together at most 2.15 times the live bytes (measured on 3.5.0), and what is written to the shard meanwhile. A few write on without end: 450 GB for a shard of 12 GB (medic/cht-core#10223), a `.compact.meta` of 500 GB for one of 30 GB (apache/couchdb#3292). The limit is the shard's file times `advice.compaction_file_factor`. It is critical beyond twice that, or if the node has less free space than the files take already. Over HTTP their size is not visible, nor in `_active_tasks`, so the rule is silent where no directory is read.",
     severities: &[Severity::Warning, Severity::Critical],
     ..Rule::info(check)
@@ -62,7 +62,7 @@ fn finding(
     Wording {
         subject: Subject::Target(TargetId::Db { node: name.to_owned(), shard: shard.to_owned() }),
         says: format!(
-            "The compaction of {shard} on {name} has already written {} for a file of {} and is still running.",
+            "The compaction of {shard} on {name} has written {} for a file of {}; it runs, or wrote a short while ago.",
             format_size_short(files.bytes),
             format_size_short(shard_bytes),
         ),
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!((only.severity, only.gain), (Severity::Warning, Gain::Bytes(301 * MIB)));
         assert_eq!(
             only.says,
-            "The compaction of shards/00000000-ffffffff/orders.1 on couchdb@a has already written 301 MiB for a file of 100 MiB and is still running."
+            "The compaction of shards/00000000-ffffffff/orders.1 on couchdb@a has written 301 MiB for a file of 100 MiB; it runs, or wrote a short while ago."
         );
         let texts: Vec<&str> =
             only.remedy.iter().filter_map(|remedy| remedy.text.as_deref()).collect();

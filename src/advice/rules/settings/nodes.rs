@@ -104,7 +104,7 @@ pub(super) fn versions(situation: &Situation<'_>) -> BTreeMap<Version, Vec<Strin
     for (_, node) in situation.snapshot().members() {
         let settings = situation.inputs.node_settings.nodes.get(&*node.name);
         let read = || settings.and_then(|config| config.version.parse().ok());
-        if let Some(version) = node.version.or_else(read) {
+        if let Some(version) = node.version().or_else(read) {
             versions.entry(version).or_default().push(node.name.to_string());
         }
     }

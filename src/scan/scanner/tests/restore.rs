@@ -60,7 +60,7 @@ impl Source for Nobody {
                 Observation::Node(NodeAnswer {
                     node: NODES[1].into(),
                     up: Ok(()),
-                    version: None,
+                    build: None,
                     own_address: OwnAddress::Unknown,
                     smoosh: NodeSmoosh::NoDirectAddress,
                 })

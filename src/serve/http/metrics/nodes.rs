@@ -20,8 +20,8 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     }
     let mut samples = writer.family(&NODE_INFO);
     for node in members(plan) {
-        if let Some(version) = node.version {
-            samples.sample(&[&node.name, &version.to_string()], 1_u64);
+        if let Some(build) = &node.build {
+            samples.sample(&[&node.name, &build.to_string()], 1_u64);
         }
     }
 }

@@ -14,7 +14,7 @@ fn hostile() -> Surface {
     draft.update_node(node, |node| {
         node.is_up = Some(true);
         node.is_member = true;
-        node.version = Some(Version::new(3, 5, 0));
+        node.build = Some(Version::new(3, 5, 0).into());
         node.own_address = OwnAddress::Found("http://couch-a:5984/db".parse().unwrap());
     });
     let db = draft.get_or_add_db(DbName { db: HOSTILE, suffix: ".17" });

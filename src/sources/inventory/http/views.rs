@@ -10,7 +10,7 @@ use crate::{
         Databases, Design, DesignGroup, IndexAnswer, Observation, ReadError, ViewAnswer, doc_hash,
         groups,
     },
-    table::{NodeIx, Snapshot, TargetIx, TargetRef},
+    table::{Node, NodeIx, Snapshot, TargetIx, TargetRef},
 };
 use couchdb_client::{Cache, ErrorKind as Failed, wire};
 use couchdb_names::Signature;
@@ -152,7 +152,7 @@ impl HttpSource {
         if let Some((copy, shard)) = holder.and_then(|copy| Some((copy, copy.shard_name()?))) {
             match self.client.shard_view_info(copy.node(), &shard, design, Cache::Warm).await {
                 Ok(info) => {
-                    let version = snapshot.node(copy.node_ix()).and_then(|node| node.version);
+                    let version = snapshot.node(copy.node_ix()).and_then(Node::version);
                     let facts =
                         convert::view_facts(&info.view_index, None, version, self.clock.now());
                     return seen(db, info, facts, Some(copy.ix()));
