@@ -343,6 +343,26 @@ async fn a_bad_file_of_users_is_refused_with_its_place() {
 }
 
 #[tokio::test]
+async fn an_order_that_could_never_start_is_refused_at_once() {
+    let site = Site::open(world()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("recliner.yml");
+    std::fs::write(&config, "mode: enforce\n").unwrap();
+    let flags = ["--web.enable-admin-api", "--config.file", config.to_str().unwrap()];
+    let mut running = service::Running::start(&site, dir.path(), &flags).await;
+    let target = "orders/2024+x/_design/by_day";
+    let address = format!("http://{}", running.address);
+    service::wait_until_ready(&service::http_client(), &address).await;
+    let url = ["--recliner.url", &*address];
+    let ran = recliner(&[&["compact", target, "--force"], &url[..]].concat(), &[]).await;
+    ran.refuses(1, &["does not start (excluded)"]);
+    let plan = recliner(&[&["plan", "--format", "json"], &url[..]].concat(), &[]).await;
+    let plan: Value = serde_json::from_str(&plan.out).unwrap();
+    assert_eq!(plan["orders"], json!([]), "no order is left to wait");
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn advice_is_muted_by_code_and_subject_and_counted_again() {
     let mute = AdviceMute {
         since: "2026-11-21T00:54:00Z".to_owned(),

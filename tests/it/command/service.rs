@@ -81,7 +81,7 @@ impl Running {
     }
 }
 
-fn http_client() -> reqwest::Client {
+pub(super) fn http_client() -> reqwest::Client {
     let _again = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().build().expect("it is set up")
 }
@@ -92,7 +92,7 @@ async fn get(http: &reqwest::Client, base: &str, path: &str) -> (u16, String) {
     (answer.status().as_u16(), answer.text().await.expect("it is text"))
 }
 
-async fn wait_until_ready(http: &reqwest::Client, base: &str) {
+pub(super) async fn wait_until_ready(http: &reqwest::Client, base: &str) {
     let ready = async {
         while get(http, base, "/-/ready").await.0 != 200 {
             time::sleep(Duration::from_millis(20)).await;
