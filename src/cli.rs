@@ -10,6 +10,7 @@ mod args;
 mod backup;
 mod check;
 mod completions;
+mod databases;
 #[cfg(feature = "simulator")]
 mod demo;
 mod explain;
@@ -184,6 +185,7 @@ pub fn run(words: Vec<OsString>) -> Exit {
             #[cfg(feature = "simulator")]
             Command::Demo(args) => demo::run(args).await,
             Command::Scan(args) => scan::run(args).await,
+            Command::Databases(args) => databases::run(args).await,
             Command::Plan(args) => plan::run(args).await,
             Command::Explain(args) => explain::run(args).await,
             Command::WhatIf(args) => what_if::run(args).await,

@@ -14,7 +14,7 @@ use crate::{
 };
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum, ValueHint};
 use std::{net::SocketAddr, path::PathBuf, sync::LazyLock};
-use suggested::{EVENT_TYPES, LOG_FORMATS, LOG_LEVELS, MODES, RESULTS};
+use suggested::{DATABASE_SORTS, EVENT_TYPES, LOG_FORMATS, LOG_LEVELS, MODES, RESULTS};
 
 /// The version, with the revision of the source and its date if they are known.
 pub(super) fn version() -> &'static str {
@@ -55,6 +55,10 @@ pub(super) enum Command {
     /// It prints nodes, queues, the targets with most to reclaim, and files that do not match the
     /// shard map.
     Scan(ScanArgs),
+    /// Print the databases with what they take, waste and grow, and why the waste stays.
+    ///
+    /// All copies of a database count, and its indexes. With a name, it says the same in sentences.
+    Databases(DatabasesArgs),
     /// Print what would start now, with the exact requests, and why the rest would not.
     ///
     /// Each start comes with what it would free and write and how long it would take. In advise
@@ -358,6 +362,36 @@ pub(super) struct ScanArgs {
     /// Read as fast as CouchDB answers, not at couchdb.cold_reads_per_second
     #[arg(long)]
     pub(super) no_pace: bool,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct DatabasesArgs {
+    /// This database; or, if none has this name, those with this text in their name
+    pub(super) name: Option<String>,
+    /// The order: reclaimable_bytes, file_bytes, document_bytes, index_bytes, growth_day_bytes,
+    /// growth_week_bytes, last_compaction or db
+    #[arg(
+        long,
+        value_name = "FIELD",
+        default_value = "reclaimable_bytes",
+        value_parser = DATABASE_SORTS,
+        hide_possible_values = true
+    )]
+    pub(super) sort: String,
+    /// The maximum number of databases; at most 10000
+    #[arg(long = "limit", value_name = "COUNT", default_value_t = 25)]
+    pub(super) limit: usize,
+    /// Ask this running recliner instead of reading the cluster; only it knows growth and the last
+    /// compaction [default, if no CouchDB is named: http://127.0.0.1:10984]
+    #[arg(long = "recliner.url", value_name = "URL")]
+    pub(super) recliner: Option<String>,
+    #[command(flatten)]
+    pub(super) login: ServiceLogin,
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+    /// A table for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
 }
 
 #[derive(Debug, Flags)]

@@ -55,22 +55,17 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
 
 /// Reads the cluster; also returns whether part of it could not be read.
 async fn read_cluster(args: &ExplainArgs) -> Result<(Vec<Explained>, Exit), CommandError> {
-    let loaded = read_once::load(&args.source.flags(), args.source.config_file.as_deref())?;
-    read_once::start_log_if_asked(&args.source.log, &loaded.settings)?;
-    let reading = read_once::read_cluster(&loaded.settings).await?;
+    let (reading, exit) = args.source.read().await?;
     let plan = &reading.plan;
     let found = report::find(plan, &args.target).all();
     if found.is_empty() {
-        read_once::print_read_errors(&reading.status);
         return Err(CommandError::failed(report::no_match(plan, &args.target)));
     }
     let views = WholeViews::of(plan, &found);
     let explained = |target| Explained::of(plan, target, &views);
     let targets =
         found.into_iter().filter_map(|ix| plan.snapshot.target(ix)).map(explained).collect();
-    read_once::print_read_errors(&reading.status);
-    let unseen = !reading.status.errors.is_empty();
-    Ok((targets, if unseen { Exit::Incomplete } else { Exit::Done }))
+    Ok((targets, exit))
 }
 
 /// Asks a running recliner.

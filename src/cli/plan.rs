@@ -62,12 +62,7 @@ async fn ask_service(client: &ServiceClient, format: Format) -> Result<Planned, 
 
 /// Reads the cluster; also returns whether part of it could not be read.
 async fn read_cluster(args: &PlanArgs) -> Result<(Planned, Exit), CommandError> {
-    let loaded = read_once::load(&args.source.flags(), args.source.config_file.as_deref())?;
-    read_once::start_log_if_asked(&args.source.log, &loaded.settings)?;
-    let reading = read_once::read_cluster(&loaded.settings).await?;
+    let (reading, exit) = args.source.read().await?;
     let wanted = Wanted { limit: MAX_REFUSED_TARGETS, ..Wanted::default() };
-    let plan = Planned::of(&reading.plan, wanted);
-    read_once::print_read_errors(&reading.status);
-    let unseen = !reading.status.errors.is_empty();
-    Ok((plan, if unseen { Exit::Incomplete } else { Exit::Done }))
+    Ok((Planned::of(&reading.plan, wanted), exit))
 }

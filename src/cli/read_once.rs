@@ -1,7 +1,7 @@
 //! Reads a cluster once, for commands that print and end.
 
 use super::{
-    CommandError,
+    CommandError, Exit,
     args::{LogArgs, SourceArgs},
     print_error, printable,
     service_client::{ServiceClient, ServiceLogin},
@@ -73,6 +73,16 @@ impl SourceArgs {
             None if names_a_cluster => Ok(AnswerSource::Cluster),
             None => login.default_client().map(AnswerSource::Default),
         }
+    }
+
+    /// Reads the cluster once; also returns whether part of it could not be read, which it prints.
+    pub(super) async fn read(&self) -> Result<(ClusterReading, Exit), CommandError> {
+        let loaded = load(&self.flags(), self.config_file.as_deref())?;
+        start_log_if_asked(&self.log, &loaded.settings)?;
+        let reading = read_cluster(&loaded.settings).await?;
+        print_read_errors(&reading.status);
+        let is_complete = reading.status.errors.is_empty();
+        Ok((reading, if is_complete { Exit::Done } else { Exit::Incomplete }))
     }
 
     /// The flags in the form that the configuration takes.

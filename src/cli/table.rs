@@ -1,6 +1,7 @@
 //! Tables for people, as wide as the terminal.
 
 mod advice;
+mod databases;
 mod explained;
 mod inspected;
 mod journal;
@@ -13,6 +14,7 @@ mod scorecard;
 mod usage;
 
 pub(super) use advice::advice;
+pub(super) use databases::databases;
 pub(super) use explained::explained;
 pub(super) use inspected::inspected;
 pub(super) use journal::{Events, event_cells, outcomes};

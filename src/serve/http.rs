@@ -11,6 +11,7 @@ mod backup;
 mod compression;
 mod concurrency_limit;
 mod console;
+mod databases;
 mod docs;
 mod error;
 mod explain;
@@ -71,6 +72,7 @@ const API: &str = "/api/v1";
 fn routes(turns: &ConcurrencyLimit, forecasts: &what_if::Turns) -> Vec<Route> {
     let mut all: Vec<Route> = [
         status::routes(),
+        databases::routes(),
         targets::routes(),
         queues::routes(),
         explain::routes(),

@@ -6,6 +6,7 @@
 use crate::{
     log::{LogFormat, LogLevel},
     model::{channel::Mode, records::JobResult},
+    serve::report::DatabaseSort,
     store::journal::EventType,
     text::Label,
 };
@@ -30,6 +31,9 @@ pub(super) const LOG_FORMATS: Suggested = Suggested(LogFormat::labels);
 
 /// Values of `--result`.
 pub(super) const RESULTS: Suggested = Suggested(JobResult::labels);
+
+/// Values of `--sort`.
+pub(super) const DATABASE_SORTS: Suggested = Suggested(DatabaseSort::labels);
 
 /// Values of `--type`.
 pub(super) const EVENT_TYPES: Suggested = Suggested(EventType::labels);

@@ -1,6 +1,6 @@
 //! The text form of a target's identity.
 
-use super::TargetKind;
+use super::{TargetKind, database_of};
 use crate::text::Label;
 use couchdb_names::{Engine, ParseSignatureError, Signature, encode_part};
 use percent_encoding::percent_decode_str;
@@ -48,6 +48,15 @@ pub enum TargetId {
 }
 
 impl TargetId {
+    /// The database that it belongs to.
+    #[must_use]
+    pub fn database(&self) -> &str {
+        match self {
+            Self::Db { shard: name, .. } | Self::View { db: name, .. } => database_of(name),
+            Self::Cleanup { db } | Self::Search { db, .. } => db,
+        }
+    }
+
     /// The kind of this target.
     #[must_use]
     pub const fn kind(&self) -> TargetKind {

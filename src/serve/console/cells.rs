@@ -3,7 +3,7 @@
 use crate::{
     model::rounding::to_bytes,
     plan::RefusalReason,
-    text::{Label as _, duration, escape, size},
+    text::{Label as _, duration, escape, grouped, size},
 };
 use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -18,7 +18,9 @@ pub(super) fn name(text: &str) -> Markup {
 /// Bytes, or that they are unknown.
 pub(super) fn bytes(bytes: Option<u64>) -> Markup {
     match bytes {
-        Some(exact) => html! { span title=(with_commas(exact)) { (size::format_size(exact)) } },
+        Some(exact) => {
+            html! { span title={ (grouped(exact)) " bytes" } { (size::format_size(exact)) } }
+        }
         None => unknown(),
     }
 }
@@ -28,23 +30,9 @@ pub(super) fn unknown() -> Markup {
     html! { span.quiet title="unknown" { "?" } }
 }
 
-/// Exact bytes in groups of three digits.
-fn with_commas(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out + " bytes"
-}
-
 /// A count in groups of three digits.
 pub(super) fn count(number: impl TryInto<u64>) -> String {
-    let number = number.try_into().unwrap_or(u64::MAX);
-    with_commas(number).trim_end_matches(" bytes").to_owned()
+    grouped(number.try_into().unwrap_or(u64::MAX))
 }
 
 /// How long ago a time of the API was; its exact value is a tooltip.

@@ -45,7 +45,7 @@ pub(in crate::serve) fn database(answers: &DatabaseAnswers) -> Page {
             html! { h2 { "What happened" } (events::list(&answers.events, now, Some(&answers.db))) },
         ),
     ];
-    Page::live(Screen::Targets, answers.db.clone(), parts)
+    Page::live(Screen::Databases, answers.db.clone(), parts)
 }
 
 /// Shards and views of the whole cluster: parts of views are counted in these.

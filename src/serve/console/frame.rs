@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Screen {
     Overview,
+    Databases,
     Targets,
     Queue,
     Jobs,
@@ -21,25 +22,37 @@ pub(super) enum Screen {
     Status,
 }
 
+/// The places of the navigation, each with its screens.
+const PLACES: [(&str, &[Screen]); 5] = [
+    ("Overview", &[Screen::Overview]),
+    ("Databases", &[Screen::Databases, Screen::Targets]),
+    ("Activity", &[Screen::Jobs, Screen::Queue, Screen::Events]),
+    ("Advice", &[Screen::Advice]),
+    ("Settings", &[Screen::Nodes, Screen::Configuration, Screen::WhatIf, Screen::Status]),
+];
+
 impl Screen {
-    /// All of them, in the navigation's order.
-    pub(super) const ALL: [Self; 10] = [
-        Self::Overview,
-        Self::Targets,
-        Self::Queue,
-        Self::Jobs,
-        Self::Events,
-        Self::Nodes,
-        Self::Advice,
-        Self::WhatIf,
-        Self::Configuration,
-        Self::Status,
-    ];
+    /// All of them, place by place.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        PLACES.iter().flat_map(|(_, screens)| screens.iter().copied())
+    }
+
+    /// The screens of its place.
+    fn beside(self) -> &'static [Self] {
+        let own = PLACES.iter().find(|(_, screens)| screens.contains(&self));
+        own.map_or(&[], |(_, screens)| screens)
+    }
+
+    /// Its relative link.
+    pub(super) const fn link(self) -> &'static str {
+        self.entry().1
+    }
 
     /// Its name in the navigation, and its relative link. The letter after `g` is the same in the script.
     pub(super) const fn entry(self) -> (&'static str, &'static str, char) {
         match self {
             Self::Overview => ("Overview", "./", 'o'),
+            Self::Databases => ("Databases", "databases", 'd'),
             Self::Targets => ("Targets", "targets", 't'),
             Self::Queue => ("Queue", "queue", 'q'),
             Self::Jobs => ("Jobs", "jobs", 'j'),
@@ -102,6 +115,7 @@ pub(in crate::serve) fn document(page: &Page, around: &Around) -> Markup {
         (bar("", page.screen, false))
         main #page-content {
             @if let Some(says) = around.simulation { p.note { (says) } }
+            (beside(page.screen))
             h1 { (name(&page.title)) }
             @for part in &page.parts {
                 section id=(part.id) { (part.html) }
@@ -160,9 +174,9 @@ fn bar(root: &str, current: Option<Screen>, in_book: bool) -> Markup {
             a.name href={ (root) "./" } { "recliner" }
             nav aria-label="Pages" {
                 ul {
-                    @for screen in Screen::ALL {
-                        @let (title, link, _) = screen.entry();
-                        li { a href={ (root) (link) } aria-current=[here(current == Some(screen))] { (title) } }
+                    @for (title, screens) in PLACES {
+                        @let is_here = current.is_some_and(|current| screens.contains(&current));
+                        li { a href={ (root) (screens.first().map_or("./", |first| first.link())) } aria-current=[here(is_here)] { (title) } }
                     }
                     li { a href={ (root) "docs/" } aria-current=[in_book.then_some("true")] { "Book" } }
                 }
@@ -174,13 +188,28 @@ fn bar(root: &str, current: Option<Screen>, in_book: bool) -> Markup {
     }
 }
 
+/// The screens of the same place, where it has several.
+fn beside(current: Option<Screen>) -> Markup {
+    let screens = current.map_or(&[][..], Screen::beside);
+    html! {
+        @if screens.len() > 1 {
+            nav.beside aria-label="Pages of this place" { ul {
+                @for screen in screens {
+                    @let (title, link, _) = screen.entry();
+                    li { a href=(link) aria-current=[(current == Some(*screen)).then_some("page")] { (title) } }
+                }
+            } }
+        }
+    }
+}
+
 fn keys() -> Markup {
     html! {
         dialog #page-keys aria-label="Keys" {
             h2 { "Keys" }
             dl {
                 dt { kbd { "/" } } dd { "search" }
-                @for screen in Screen::ALL {
+                @for screen in Screen::all() {
                     @let (title, _, letter) = screen.entry();
                     dt { kbd { "g" } " " kbd { (letter) } } dd { (title.to_lowercase()) }
                 }

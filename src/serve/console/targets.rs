@@ -2,9 +2,8 @@
 
 use super::{
     Given, Page, Part, Screen,
-    cells::{
-        bytes, count, database_link, meaning, name, number, reason, score, target_link, words,
-    },
+    cells::{bytes, database_link, meaning, name, number, reason, score, target_link, words},
+    paging::{Column, heading, summary, turn},
     target,
 };
 use crate::{
@@ -24,41 +23,28 @@ pub(in crate::serve) struct TargetFilter {
     pub(in crate::serve) in_bytes: BTreeSet<String>,
 }
 
-/// Columns that can be sorted by: title, parameter, whether it is a number.
-const COLUMNS: [(&str, &str, bool); 8] = [
-    ("database", "db", false),
-    ("node", "node", false),
-    ("kind", "kind", false),
-    ("on disk", "file_bytes", true),
-    ("reclaimable", "reclaimable_bytes", true),
-    ("ratio", "ratio", true),
-    ("channel", "channel", false),
-    ("priority", "priority", true),
+/// Columns that can be sorted by.
+const COLUMNS: [Column; 8] = [
+    Column::text("database", "db"),
+    Column::text("node", "node"),
+    Column::text("kind", "kind"),
+    Column::number("on disk", "file_bytes"),
+    Column::number("reclaimable", "reclaimable_bytes"),
+    Column::number("ratio", "ratio").rest(),
+    Column::text("channel", "channel"),
+    Column::number("priority", "priority").rest(),
 ];
 
 /// The page at `/targets`.
 pub(in crate::serve) fn targets(filter: &TargetFilter, found: &Targets) -> Page {
     let list = html! {
-        p { (summary(found)) " " a.quiet href=(filter.given.link("api/v1/targets", &[])) { "JSON" } }
-        @if !found.targets.is_empty() { (table(filter, &found.targets)) (turn(filter, found)) }
+        p { (summary("target", (found.offset, found.targets.len()), found.total)) " " a.quiet href=(filter.given.link("api/v1/targets", &[])) { "JSON" } }
+        @if !found.targets.is_empty() { (table(filter, &found.targets)) (turn(&filter.given, Screen::Targets, (found.offset, found.targets.len(), found.limit), found.total)) }
     };
     Page::live(
         Screen::Targets,
         "Targets",
         vec![Part::new("filter", form(filter)), Part::new("list", list)],
-    )
-}
-
-fn summary(found: &Targets) -> String {
-    if found.total == 0 {
-        return "No target matches.".to_owned();
-    }
-    let to = found.offset + found.targets.len();
-    format!(
-        "{} to {} of {} targets",
-        count((found.offset + 1).min(to)),
-        count(to),
-        count(found.total)
     )
 }
 
@@ -92,7 +78,7 @@ fn table(filter: &TargetFilter, list: &[Target]) -> Markup {
         div.wide { table {
             thead { tr {
                 th { "target" }
-                @for (title, key, is_number) in COLUMNS { (heading(filter, title, key, is_number)) }
+                @for column in &COLUMNS { (heading(&filter.given, Screen::Targets, column)) }
                 th.rest { "why it waits" }
             } }
             tbody { @for line in list { tr {
@@ -136,40 +122,5 @@ pub(super) fn meanings(list: &mut dyn Iterator<Item = &Target>) -> Markup {
     known.retain(|_, meaning| !meaning.is_empty());
     html! {
         @if !known.is_empty() { p.quiet { @for (at, (word, meaning)) in known.iter().enumerate() { @if at > 0 { "; " } b { (word) } ": " (meaning) } "." } }
-    }
-}
-
-/// A heading that sorts by its column, and turns the order round when it already does.
-fn heading(filter: &TargetFilter, title: &str, key: &str, is_number: bool) -> Markup {
-    let by_default = if is_number { "desc" } else { "asc" };
-    let sorted = filter.given.get("sort") == key;
-    let order = match filter.given.get("order") {
-        "" => by_default,
-        given => given,
-    };
-    let other = if order == "asc" { "desc" } else { "asc" };
-    let next = if sorted { other } else { by_default };
-    let to = filter.given.link("targets", &[("sort", key), ("order", next), ("offset", "")]);
-    let class = match (is_number, key) {
-        (true, "file_bytes" | "reclaimable_bytes") => "n",
-        (true, _) => "n rest",
-        (false, _) => "rest",
-    };
-    let direction = if order == "asc" { "ascending" } else { "descending" };
-    html! {
-        th class=(class) aria-sort=[sorted.then_some(direction)] {
-            a href=(to) { (title) @if sorted { span aria-hidden="true" { @if order == "asc" { " ↑" } @else { " ↓" } } } }
-        }
-    }
-}
-
-fn turn(filter: &TargetFilter, found: &Targets) -> Markup {
-    let before = found.offset.saturating_sub(found.limit).to_string();
-    let after = (found.offset + found.limit).to_string();
-    html! {
-        p.turn {
-            @if found.offset > 0 { a rel="prev" href=(filter.given.link("targets", &[("offset", &before)])) { "← Previous" } }
-            @if found.offset + found.targets.len() < found.total { a rel="next" href=(filter.given.link("targets", &[("offset", &after)])) { "Next →" } }
-        }
     }
 }

@@ -87,7 +87,7 @@ fn pictures_of_nothing_are_pictures() {
 #[test]
 fn every_letter_after_g_is_one_screens_own_and_the_script_knows_it() {
     let script = asset("console.js").unwrap().text;
-    for screen in Screen::ALL {
+    for screen in Screen::all() {
         let (title, to, letter) = screen.entry();
         assert!(script.contains(&format!("{letter}: \"{to}\"")), "{title}");
     }

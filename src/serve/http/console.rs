@@ -13,6 +13,7 @@ use super::{
     admin::read_body,
     compression,
     concurrency_limit::ConcurrencyLimit,
+    databases::{DatabaseQuery, last_compactions},
     docs,
     error::ApiError,
     explain::{meant, no_match},
@@ -42,9 +43,9 @@ use crate::{
             OverviewAnswers, Page, QueueAnswers, TargetAnswers, TargetFilter,
         },
         report::{
-            self, Advice, AdviceLine, EventLine, Events, Explained, Found, Jobs, OutcomeLine,
-            Outcomes, Planned, Queue, Queues, RefusedLine, Scorecard, Space, Target, Targets,
-            Wanted, WholeViews,
+            self, Advice, AdviceLine, Databases, EventLine, Events, Explained, Found, Jobs,
+            OutcomeLine, Outcomes, Planned, Queue, Queues, RefusedLine, Scorecard, Space, Target,
+            Targets, Wanted, WholeViews,
         },
     },
     store::journal::{EventType, EventsQuery, HistoryQuery},
@@ -80,7 +81,8 @@ const MAX_FORM: usize = 1 << 16;
 const WEEK: u64 = 7 * 86_400;
 
 /// The pages but the first, by path.
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 13] = [
+    "/databases",
     "/targets",
     "/target",
     "/database",
@@ -197,6 +199,7 @@ async fn gather(state: &AppState, turns: &ConcurrencyLimit, uri: &Uri) -> Result
     let given = given(uri)?;
     match uri.path() {
         "/" => overview(state, turns).await,
+        "/databases" => databases(state, turns, given).await,
         "/targets" => targets(state, turns, given).await,
         "/target" => target(state, turns, wanted(&given, "id")?).await,
         "/database" => database(state, turns, wanted(&given, "name")?).await,
@@ -296,6 +299,21 @@ async fn overview(state: &AppState, turns: &ConcurrencyLimit) -> Result<Page, Ap
         })
     };
     with_plan(state, turns, page).await
+}
+
+async fn databases(
+    state: &AppState,
+    turns: &ConcurrencyLimit,
+    mut given: Given,
+) -> Result<Page, ApiError> {
+    given.set_default("sort", "reclaimable_bytes");
+    let query: DatabaseQuery = parsed(&given)?;
+    let (last, now) = (last_compactions(state, turns).await, state.clock.now());
+    in_turn(state, turns, move |plan| {
+        let wanted = query.wanted().map_err(ApiError::bad)?;
+        Ok(console::databases(&given, &Databases::of(&plan, &wanted, &last, now), now))
+    })
+    .await
 }
 
 async fn targets(

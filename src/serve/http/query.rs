@@ -9,6 +9,7 @@ use axum::{
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use std::{borrow::Cow, time::Duration};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use wall_clock::Moment;
 
 /// The default and the maximum number of entries per response.
@@ -91,6 +92,15 @@ impl<T: Label> JsonSchema for NamedList<T> {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         Vec::<Named<T>>::json_schema(generator)
     }
+}
+
+/// Which end of the order comes first.
+#[derive(EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SortOrder {
+    Asc,
+    Desc,
 }
 
 /// A page of a list.

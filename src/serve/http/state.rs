@@ -61,10 +61,10 @@ impl ProcessInfo {
     pub fn simulation(&self, mode: Mode) -> Option<&'static str> {
         self.simulated.then_some(match mode {
             Mode::Enforce => {
-                "This cluster is a simulation inside the process: no CouchDB is asked and no data is real. The mode is enforce, so compactions of simulated files start; nothing outside the process is touched."
+                "This cluster is simulated: no data is real, and nothing outside the process is touched. The mode is enforce: compactions of simulated files start."
             }
             Mode::Advise => {
-                "This cluster is a simulation inside the process: no CouchDB is asked and no data is real. The mode is advise: recliner starts nothing; the simulated smoosh compacts what is written to."
+                "This cluster is simulated: no data is real, and nothing outside the process is touched. The mode is advise: recliner starts nothing; the simulated smoosh compacts what is written to."
             }
         })
     }

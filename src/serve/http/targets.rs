@@ -4,7 +4,7 @@ use super::{
     answer::StreamedData,
     concurrency_limit::ConcurrencyLimit,
     error::ApiError,
-    query::{LARGEST, Named, PageRange, ValidQuery},
+    query::{LARGEST, Named, PageRange, SortOrder, ValidQuery},
     queues::check_channel,
     route::Route,
     state::AppState,
@@ -115,15 +115,6 @@ impl SortKey {
     const fn is_of_numbers(self) -> bool {
         matches!(self, Self::Reclaimable | Self::File | Self::Ratio | Self::Priority)
     }
-}
-
-/// Which end of the order comes first.
-#[derive(EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SortOrder {
-    Asc,
-    Desc,
 }
 
 impl TargetQuery {

@@ -4,6 +4,7 @@ mod admin;
 mod answers;
 mod backup;
 mod console;
+mod databases;
 mod docs;
 mod golden;
 mod hostile;

@@ -163,7 +163,7 @@ if (document.body.dataset.live !== undefined && "EventSource" in window) {
 
 /** Where `g` and a letter lead. */
 /** @type {Record<string, string>} */
-const PLACES = { o: "./", t: "targets", q: "queue", j: "jobs", e: "events", n: "nodes", a: "advice", w: "what-if", c: "configuration", s: "status" };
+const PLACES = { o: "./", d: "databases", t: "targets", q: "queue", j: "jobs", e: "events", n: "nodes", a: "advice", w: "what-if", c: "configuration", s: "status" };
 let going = false;
 
 document.addEventListener("keydown", (event) => {

@@ -34,6 +34,7 @@ async fn answers_are_what_clients_know() {
         ("scorecard", "/api/v1/scorecard"),
         ("advice", "/api/v1/advice"),
         ("usage", "/api/v1/usage"),
+        ("databases", "/api/v1/databases"),
         ("history", "/api/v1/history"),
         ("hours", "/api/v1/history/hours?since=2h"),
         ("events", "/api/v1/events"),

@@ -3,7 +3,9 @@
 use super::*;
 use crate::{
     plan::disk::{Disks, Volume, VolumeSpace},
-    serve::report::{self, Advice, Queues as QueuesAnswer, Space, Targets, Usage},
+    serve::report::{
+        self, Advice, DatabaseLine, Databases, Queues as QueuesAnswer, Space, Targets, Usage,
+    },
     table::{DiskUsage, PartSums},
     text::size::{format_size, format_size_short},
 };
@@ -132,6 +134,7 @@ async fn what_has_one_name_has_one_number_everywhere() {
     let advice: Advice = surface.answer("/api/v1/advice").await;
     let usage: Usage = surface.answer("/api/v1/usage").await;
     let listed: Targets = surface.answer("/api/v1/targets?limit=10000").await;
+    let databases: Databases = surface.answer("/api/v1/databases?limit=10000").await;
     let queues: QueuesAnswer = surface.answer("/api/v1/queue").await;
     let scrape = surface.get("/metrics").await;
     let metric = |family: &str| sum(scrape.text(), family);
@@ -146,6 +149,8 @@ async fn what_has_one_name_has_one_number_everywhere() {
         usage.largest.iter().map(|line| read(&line.bytes)).sum::<u64>() as f64
     };
     let unused = number(space.unused_bytes);
+    let of_databases =
+        |read: fn(&DatabaseLine) -> u64| databases.databases.iter().map(read).sum::<u64>() as f64;
 
     assert_one(
         "reclaimable",
@@ -154,6 +159,7 @@ async fn what_has_one_name_has_one_number_everywhere() {
             ("volumes", of_volumes(|volume| volume.reclaimable_bytes)),
             ("metric", metric("recliner_reclaimable_bytes")),
             ("usage", used(|bytes| bytes.reclaimable_bytes)),
+            ("databases", of_databases(|line| line.reclaimable_bytes)),
             ("targets", of_list(|target| target.reclaimable_bytes)),
             ("advice", number(advice.waste_bytes) - unused),
         ],
@@ -169,6 +175,12 @@ async fn what_has_one_name_has_one_number_everywhere() {
             ),
             ("metric", metric("recliner_file_bytes") + beside),
             ("usage", used(|bytes| bytes.file_bytes) + beside),
+            ("databases", of_databases(|line| line.file_bytes) + beside),
+            (
+                "parts of databases",
+                of_databases(|it| it.document_bytes + it.index_bytes + it.reclaimable_bytes)
+                    + beside,
+            ),
             ("targets", of_list(|target| target.file_bytes) + beside),
             ("advice", number(advice.file_bytes)),
         ],
@@ -199,6 +211,7 @@ async fn what_has_one_name_has_one_number_everywhere() {
             ("space", space.unmeasured as f64),
             ("metric", metric("recliner_targets_unmeasured")),
             ("usage", used(|bytes| bytes.unmeasured)),
+            ("databases", of_databases(|line| line.unmeasured)),
             ("targets", sizeless.count() as f64),
         ],
     );
@@ -208,6 +221,7 @@ async fn what_has_one_name_has_one_number_everywhere() {
         &[
             ("space", space.estimated as f64),
             ("usage", used(|bytes| bytes.estimated)),
+            ("databases", of_databases(|line| line.estimated)),
             ("targets", estimated.count() as f64),
         ],
     );

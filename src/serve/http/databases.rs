@@ -1,0 +1,105 @@
+//! `/api/v1/databases`: databases with their sums, sorted and paged.
+
+use super::{
+    answer::StreamedData,
+    concurrency_limit::ConcurrencyLimit,
+    journal::{self, journal_of},
+    query::{LARGEST, Named, PageRange, SortOrder, ValidQuery},
+    route::Route,
+    state::AppState,
+    turn::worked_out,
+};
+use crate::{
+    model::records::JobResult,
+    serve::report::{DatabaseSort, Databases, LastCompactions, WantedDatabases},
+    store::journal::HistoryQuery,
+};
+use axum::{Extension, extract, response::Response, routing::get};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Jobs of the journal in which the last compactions are looked for, the newest first.
+const SEARCHED_JOBS: usize = 5_000;
+
+/// The route.
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::read::<DatabaseQuery, Databases>(
+            "/api/v1/databases",
+            "databases",
+            get(databases),
+            "Databases with the bytes of their documents, indexes and waste, their growth and why the waste stays.",
+        )
+        .detail("All copies of shards and all files of indexes count."),
+    ]
+}
+
+/// Order and page of a list of databases.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct DatabaseQuery {
+    /// Only databases with this text in their name, whatever its case.
+    search: Option<String>,
+    /// The field to sort by; what is unknown comes last. Default `reclaimable_bytes`.
+    sort: Option<Named<DatabaseSort>>,
+    /// `asc`, the least first, or `desc`, the greatest first. Without it, numbers begin with the greatest and
+    /// names with the first.
+    order: Option<Named<SortOrder>>,
+    /// The maximum number of databases; default 100.
+    #[schemars(range(max = LARGEST))]
+    limit: Option<usize>,
+    /// The number of databases to skip.
+    #[schemars(range(max = usize::MAX))]
+    offset: Option<usize>,
+}
+
+impl DatabaseQuery {
+    /// What it asks for.
+    ///
+    /// # Errors
+    /// A page that is too long.
+    pub(super) fn wanted(&self) -> Result<WantedDatabases<'_>, String> {
+        let PageRange { offset, limit } = PageRange::new(self.offset, self.limit)?;
+        Ok(WantedDatabases {
+            search: self.search.as_deref(),
+            sort: self.sort.map(|Named(sort)| sort).unwrap_or_default(),
+            is_ascending: self.order.map(|Named(order)| order == SortOrder::Asc),
+            offset,
+            limit,
+        })
+    }
+}
+
+/// Databases, sorted and paged.
+async fn databases(
+    extract::State(state): extract::State<AppState>,
+    Extension(turns): Extension<ConcurrencyLimit>,
+    ValidQuery(query): ValidQuery<DatabaseQuery>,
+) -> Response {
+    let (last, now) = (last_compactions(&state, &turns).await, state.clock.now());
+    worked_out(&state, turns, move |plan| {
+        let wanted = query.wanted().map_err(super::error::ApiError::bad)?;
+        let mut found = Databases::of(&plan, &wanted, &last, now);
+        let lines = std::mem::take(&mut found.databases);
+        Ok(StreamedData::with_list(&found, lines.into_iter()))
+    })
+    .await
+}
+
+/// When the last compaction of each database ended, of those that the journal has; none where it cannot be read,
+/// which the status says.
+pub(super) async fn last_compactions(
+    state: &AppState,
+    turns: &ConcurrencyLimit,
+) -> LastCompactions {
+    let mut last = LastCompactions::new();
+    let Ok(kept) = journal_of(state) else { return last };
+    let query = HistoryQuery { limit: SEARCHED_JOBS, ..HistoryQuery::default() };
+    let Ok(found) = journal::in_turn(turns, kept.history(query)).await else { return last };
+    for (_, outcome) in found.entries {
+        if !matches!(outcome.ending, JobResult::Failed | JobResult::Lost) {
+            last.entry(outcome.target.database().to_owned()).or_insert(outcome.ended_at);
+        }
+    }
+    last
+}

@@ -1,0 +1,70 @@
+//! Databases: their sums, order, search and reasons.
+
+use super::{answers::failure, *};
+use crate::serve::report::{DatabaseLine, Databases};
+
+async fn names(surface: &Surface, query: &str) -> (usize, Vec<String>) {
+    let found: Databases = surface.answer(&format!("/api/v1/databases?{query}")).await;
+    (found.total, found.databases.into_iter().map(|line| line.db).collect())
+}
+
+async fn line(surface: &Surface, db: &str) -> DatabaseLine {
+    let found: Databases = surface.answer("/api/v1/databases").await;
+    found.databases.into_iter().find(|line| line.db == db).unwrap()
+}
+
+#[tokio::test]
+async fn databases_are_searched_sorted_and_paged() {
+    let surface = Surface::new();
+    for (query, total, expected) in [
+        ("", 3, &["orders", ODD_DB, "_dbs"][..]),
+        ("sort=db", 3, &["_dbs", ODD_DB, "orders"]),
+        ("sort=db&order=desc", 3, &["orders", ODD_DB, "_dbs"]),
+        ("sort=file_bytes&order=asc&limit=1", 3, &["_dbs"]),
+        ("sort=growth_day_bytes", 3, &["_dbs", ODD_DB, "orders"]),
+        ("search=ORD", 1, &["orders"]),
+        ("search=nothing", 0, &[]),
+        ("limit=1&offset=1", 3, &[ODD_DB]),
+        ("offset=18446744073709551615", 3, &[]),
+    ] {
+        let expected = expected.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(names(&surface, query).await, (total, expected), "{query}");
+    }
+    for query in ["sort=size", "order=up", "limit=10001", "search=a&kind=db"] {
+        let (status, failed) = failure(&surface, &format!("/api/v1/databases?{query}")).await;
+        assert_eq!((status, &*failed.error_type), (StatusCode::BAD_REQUEST, "bad_data"), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_has_the_reason_of_most_of_its_waste() {
+    let surface = Surface::new();
+    let orders = line(&surface, "orders").await;
+    let parts = orders.document_bytes + orders.index_bytes + orders.reclaimable_bytes;
+    assert_eq!(parts, orders.file_bytes);
+    // A copy, the orphan of an earlier instance, and the view.
+    assert_eq!((orders.targets, orders.unmeasured), (3, 0));
+    assert_eq!(orders.growth_day_bytes, None, "nothing was watched yet");
+    assert_eq!(orders.reason.as_deref(), Some("ramp"));
+    let why = orders.why.unwrap();
+    assert!(why.contains("another start on the node comes first"), "{why}");
+}
+
+#[tokio::test]
+async fn the_page_leads_to_each_database_and_sorts_by_its_columns() {
+    let surface = Surface::new();
+    let page = surface.get("/databases?sort=file_bytes&order=asc").await;
+    for expected in [
+        "href=\"database?name=orders\"",
+        "1 to 3 of 3 databases",
+        "aria-sort=\"ascending\"",
+        "databases?sort=file%5Fbytes&amp;order=desc",
+        "docs/why.html#ramp",
+    ] {
+        assert!(page.text().contains(expected), "{expected}: {}", page.text());
+    }
+    let none = surface.get("/databases?search=nothing").await;
+    assert!(none.text().contains("No database matches."), "{}", none.text());
+    let refused = surface.get("/databases?sort=size").await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+}
