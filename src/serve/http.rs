@@ -1,8 +1,9 @@
 //! The HTTP server: metrics, the JSON API, probes, the console and the book.
 //!
-//! Owns only routes: it reads the published plan and the published states of other tasks and does not
-//! ask CouchDB, so it responds at once whatever CouchDB does; only `preflight` has one document read for it. Orders go to the service, if the
-//! operator allowed them, and are answered when they have been carried out.
+//! Owns only routes. It reads the published plan and the published states of other tasks and does
+//! not query CouchDB, so it responds at once whatever state CouchDB is in; only `preflight` makes a
+//! task read one document. Orders go to the service, if the operator allowed them, and are answered
+//! once they have been carried out.
 
 mod admin;
 mod advice;
@@ -67,7 +68,7 @@ const ANSWERS: usize = 4;
 /// The prefix of the JSON API.
 const API: &str = "/api/v1";
 
-/// Every route that the OpenAPI document describes, with those who answer there.
+/// Every route that the OpenAPI document describes, with its handler.
 fn routes(turns: &ConcurrencyLimit, forecasts: &what_if::Turns) -> Vec<Route> {
     let mut all: Vec<Route> = [
         status::routes(),
@@ -131,7 +132,7 @@ pub fn router(state: AppState) -> Router {
         .fallback(console::not_found)
         .method_not_allowed_fallback(probes::wrong_method)
         .nest(API, api)
-        // A nested router does not match its own path with a slash at the end.
+        // A nested router does not match its own path with a trailing slash.
         .route("/api/v1/", any(no_route))
         .layer(middleware::from_fn_with_state(state.allow.clone(), guard::refuse_unknown_host))
         .layer(middleware::map_response(guard::add_security_headers))
@@ -139,8 +140,8 @@ pub fn router(state: AppState) -> Router {
         .with_state(state)
 }
 
-/// The response for a task that was lost. Its panic is resumed here; if the runtime is shutting
-/// down, no client is left.
+/// The response when a request's task has ended without an answer. A panic of the task is resumed
+/// here; if the runtime is shutting down, nobody reads the response.
 fn lost(failed: JoinError) -> Response {
     let answered = unwrap_join::<Response>(Err(failed));
     answered.unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! The configuration in force beside its defaults.
+//! The current configuration next to its defaults.
 
 use super::{
     Page, Part, Screen,
@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 use wall_clock::Moment;
 
-/// The page at `/configuration`. Secrets are replaced in what it gets.
+/// The page at `/configuration`. The caller has replaced secrets.
 pub(in crate::serve) fn configuration(
     shown: &Value,
     defaults: &Value,

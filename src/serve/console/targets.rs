@@ -1,4 +1,4 @@
-//! All targets: searched, filtered, sorted, page by page.
+//! All targets, with search, filter, sort order and pages.
 
 use super::{
     Given, Page, Part, Screen,
@@ -14,17 +14,16 @@ use crate::{
 use maud::{Markup, html};
 use std::collections::BTreeSet;
 
-/// The filter in force, by the parameters of `/api/v1/targets`.
+/// The active filter, with the parameters of `/api/v1/targets`.
 pub(in crate::serve) struct TargetFilter {
-    /// Its parameters.
     pub(in crate::serve) given: Given,
-    /// Words to choose from, by parameter.
+    /// The choices of each parameter that has a fixed list.
     pub(in crate::serve) choices: Vec<(&'static str, Vec<String>)>,
     /// Channels whose priorities are bytes.
     pub(in crate::serve) in_bytes: BTreeSet<String>,
 }
 
-/// Columns that can be sorted by: title, parameter, whether it is a number.
+/// Sortable columns: title, parameter, whether the column is numeric.
 const COLUMNS: [(&str, &str, bool); 8] = [
     ("database", "db", false),
     ("node", "node", false),
@@ -112,7 +111,7 @@ fn table(filter: &TargetFilter, list: &[Target]) -> Markup {
     }
 }
 
-/// The channel that takes a target, or why none does, in a word.
+/// The channel that takes a target, or one word for why none does.
 pub(super) fn channel(line: &Target) -> Markup {
     html! {
         @match (&line.channel, not_taken(&line.misses)) {
@@ -123,7 +122,7 @@ pub(super) fn channel(line: &Target) -> Markup {
     }
 }
 
-/// What the words in a table of targets mean, each once.
+/// The meaning of each reason and word in a table of targets.
 pub(super) fn meanings(list: &mut dyn Iterator<Item = &Target>) -> Markup {
     let mut known = std::collections::BTreeMap::new();
     for line in list {
@@ -139,7 +138,8 @@ pub(super) fn meanings(list: &mut dyn Iterator<Item = &Target>) -> Markup {
     }
 }
 
-/// A heading that sorts by its column, and turns the order round when it already does.
+/// A column heading that sorts by its column, or reverses the order if the table is already sorted
+/// by it.
 fn heading(filter: &TargetFilter, title: &str, key: &str, is_number: bool) -> Markup {
     let by_default = if is_number { "desc" } else { "asc" };
     let sorted = filter.given.get("sort") == key;
