@@ -1,7 +1,8 @@
-//! Orders from a page: what a person is asked before, the order itself, and how it went.
+//! Orders from a page: the confirmation, the order itself, and its result.
 //!
-//! Owns the way from a form to an order of the API. A form is sent only by a page of this server, which
-//! the guard checks more strictly than for programs; everything else, the permissions too, is the API's.
+//! Turns a form into an order of the API. Forms are accepted only from pages of this server, which
+//! the guard checks more strictly than requests of programs; everything else, including
+//! permissions, is up to the API.
 
 use super::{failed, form_of, given, response};
 use crate::{
@@ -31,7 +32,7 @@ use axum::{
 use serde_json::Value;
 use std::sync::Arc;
 
-/// A field that a person fills in: its key, what to write, an example.
+/// A field that a person fills in: its key, its title, an example.
 type Asked = (&'static str, &'static str, &'static str);
 
 const WHY: Asked = ("why", "Why (kept in the journal):", "a backup runs");
@@ -51,7 +52,7 @@ const fn asked_with(name: OrderName) -> &'static [Asked] {
     }
 }
 
-/// The name of the order of an address or form; pages call orders about advice by their last word.
+/// The order that an address or form names; pages name orders about advice by their last word.
 fn name_of(given: &Given) -> Result<OrderName, ApiError> {
     let wanted = given.get("order");
     let named = |name: &OrderName| {
@@ -63,7 +64,7 @@ fn name_of(given: &Given) -> Result<OrderName, ApiError> {
     })
 }
 
-/// The order that an address or form means: its fields are those of the API.
+/// Builds the order from an address or form, whose fields are those of the API.
 fn order_of(name: OrderName, given: &Given) -> Result<OrderRequest, ApiError> {
     let field = |(key, text): (&str, &str)| match (key, text) {
         ("order", _) | (_, "") => None,
@@ -74,13 +75,13 @@ fn order_of(name: OrderName, given: &Given) -> Result<OrderRequest, ApiError> {
     admin::read_order(name, body.to_string().as_bytes())
 }
 
-/// Asks whether an order should be carried out.
+/// Asks for confirmation of an order.
 pub(super) async fn ask(
     extract::State(state): extract::State<AppState>,
     Extension(turns): Extension<ConcurrencyLimit>,
     request: Request,
 ) -> Response {
-    // Who asks is settled before anything is awaited.
+    // The sender is checked before anything is awaited.
     let asked = given(request.uri()).and_then(|given| {
         let name = name_of(&given)?;
         let refused = admin::authorize(&state, name, &request).err();
@@ -110,7 +111,7 @@ pub(super) async fn ask(
     }
 }
 
-/// What an order to compact a target would send and do, and whether it would be refused.
+/// The effect of an order to compact a target, and whether it would be refused.
 async fn asked_for(
     state: &AppState,
     turns: &ConcurrencyLimit,
@@ -126,7 +127,7 @@ async fn asked_for(
     .await
 }
 
-/// What would happen if an operator ordered a compaction of a target.
+/// The result if an operator ordered a compaction of this target.
 pub(super) fn if_ordered(plan: &Plan, target: TargetRef<'_>) -> AskedCompaction {
     let start = plan.start_if_ordered(target).and_then(|start| StartLine::of(plan, &start));
     let (waits, needs_force) = match plan.decision(target) {
@@ -147,17 +148,17 @@ pub(super) fn if_ordered(plan: &Plan, target: TargetRef<'_>) -> AskedCompaction 
     AskedCompaction { start, waits: waits.map(|(_, why)| why), needs_force, refused }
 }
 
-/// Whether a target rests after what happened to it, so that only force starts it.
+/// Whether a target rests after earlier compactions, so that only force starts it.
 const fn is_rest(reason: RefusalReason) -> bool {
     matches!(reason, RefusalReason::CoolDown | RefusalReason::Quarantined | RefusalReason::Futile)
 }
 
-/// Whether an order that waits for the end of this would wait for a change of the settings.
+/// Whether only a change of the settings ends this reason, so that an order would wait in vain.
 const fn holds_orders_for_good(reason: RefusalReason) -> bool {
     matches!(reason, RefusalReason::Mode | RefusalReason::Excluded | RefusalReason::NoEvidence)
 }
 
-/// Why no order starts a compaction of a target.
+/// Why no order can start a compaction of this target.
 fn no_request(target: TargetRef<'_>) -> &'static str {
     match target.state() {
         TargetState::Missing => "The node does not have this file, so there is nothing to compact.",

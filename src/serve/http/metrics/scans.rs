@@ -1,4 +1,4 @@
-//! How recent the facts of each node are, and which reads failed.
+//! The age of each node's facts, and the failed reads.
 
 use super::{members, served_nodes};
 use crate::{
@@ -57,8 +57,8 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, status: &ScanStatus) {
     errors(writer, plan, status);
 }
 
-/// Every reason starts at zero: `increase` does not see the first failure of a counter that was
-/// absent before.
+/// Every reason starts at zero: `increase` misses the first failure if the counter was absent
+/// before.
 fn errors(writer: &mut Writer, plan: &Plan, status: &ScanStatus) {
     let mut errors: BTreeMap<(&str, &str), u64> = members(plan)
         .flat_map(|node| {

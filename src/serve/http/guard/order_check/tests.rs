@@ -46,7 +46,7 @@ fn allow(lifecycle: bool, admin: bool) -> Allow {
 }
 
 #[test]
-fn orders_come_from_programs_and_from_the_own_page() {
+fn accepts_orders_from_programs_and_own_page_only() {
     for (lines, expected) in [
         (&[HOST][..], Ok(())),
         (&[NAMED], Ok(())),
@@ -93,7 +93,7 @@ fn orders_come_from_programs_and_from_the_own_page() {
             &[HOST, ("origin", "http://127.0.0.1:10984"), ("origin", "http://evil.example")],
             Err(OrderRefused::ForeignOrigin),
         ),
-        // A name that was pointed here after its page was loaded.
+        // A name that was pointed at this machine after its page was loaded.
         (&[FOREIGN, ("origin", "http://evil.example:10984")], Err(OrderRefused::UnknownHost)),
         (&[FOREIGN, ("sec-fetch-site", "same-origin")], Err(OrderRefused::UnknownHost)),
     ] {
@@ -103,7 +103,7 @@ fn orders_come_from_programs_and_from_the_own_page() {
         };
         assert_eq!(taken(Permission::Lifecycle), expected, "{lines:?}");
         assert_eq!(taken(Permission::Backup), expected, "{lines:?}");
-        // All others say that they are JSON.
+        // All other orders must declare a JSON body.
         let typed = lines.iter().any(|(name, _)| *name == "content-type");
         for permit in [Permission::Admin, Permission::Suspend] {
             let expected =
@@ -114,7 +114,7 @@ fn orders_come_from_programs_and_from_the_own_page() {
 }
 
 #[test]
-fn a_page_over_tls_is_of_an_https_origin() {
+fn page_over_tls_needs_https_origin() {
     let connection = Some(over("127.0.0.1", true));
     for (origin, expected) in [
         ("https://recliner.example:10984", Ok(())),
@@ -127,7 +127,7 @@ fn a_page_over_tls_is_of_an_https_origin() {
 }
 
 #[test]
-fn over_tcp_each_order_needs_its_flag_and_from_elsewhere_a_user() {
+fn tcp_orders_need_flag_and_remote_ones_a_user() {
     let v6 = |text| Some(over(text, false));
     let (here, there) = (Some(local()), Some(far()));
     for (permit, lifecycle, admin, connection, user, expected) in [
@@ -168,7 +168,7 @@ fn over_tcp_each_order_needs_its_flag_and_from_elsewhere_a_user() {
 }
 
 #[test]
-fn over_the_socket_its_owner_suspends_resumes_and_backs_up_without_a_flag() {
+fn socket_owner_suspends_resumes_and_backs_up_without_flag() {
     let owner = Ok("unix socket, uid 7".to_owned());
     for (permit, lifecycle, admin, expected) in [
         (Permission::Suspend, false, false, owner.clone()),
@@ -178,7 +178,7 @@ fn over_the_socket_its_owner_suspends_resumes_and_backs_up_without_a_flag() {
         (Permission::Admin, false, true, owner.clone()),
         (Permission::Lifecycle, true, false, owner.clone()),
     ] {
-        // No browser comes this way, and so no name matters.
+        // No browser can reach the socket, so the `Host` does not matter.
         for host in [HOST, FOREIGN] {
             let request = request(&[host, JSON], Some(SOCKET), None);
             let taken = authorize_order(&allow(lifecycle, admin), permit, &request);
