@@ -84,7 +84,7 @@ fn parameters(_: &mut Schemas) -> Vec<Value> {
     ]
 }
 
-/// The header that says why a response does not begin after the given sequence.
+/// The header that says why a response does not continue after the given sequence.
 const BEGINS_ANEW: HeaderName = HeaderName::from_static("x-recliner-since");
 
 /// The header that browsers send when they reconnect an event source.
@@ -165,7 +165,7 @@ fn streamed(kind: Kind, anew: Option<ResetReason>, body: Body) -> Response {
     answer
 }
 
-/// Whether the client has the response with this `ETag`; weak tags match too.
+/// Whether the client already has the response with this `ETag`; weak tags match too.
 pub(super) fn has(headers: &HeaderMap, tag: &str) -> bool {
     let lists = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|it| it.to_str().ok());
     lists.flat_map(|list| list.split(',')).any(|one| {
