@@ -144,7 +144,7 @@ mod tests {
     use serde_json::{Value, value::RawValue};
 
     #[test]
-    fn control_and_invisible_characters_are_escaped_and_others_are_kept() {
+    fn escapes_only_control_and_invisible_characters() {
         for (text, expected) in [
             ("orders/2024+x", "orders/2024+x"),
             ("Bestände, 注文, заказы, e\u{301}", "Bestände, 注文, заказы, e\u{301}"),

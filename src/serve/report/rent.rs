@@ -1,4 +1,4 @@
-//! The rent of a target against the cost of its compaction: as JSON, and in words.
+//! A target's rent and the cost of its compaction, as JSON and in words.
 
 use crate::{
     model::{channel::Channel, rent::overdue},
@@ -34,8 +34,8 @@ pub struct RentLine {
 }
 
 impl RentLine {
-    /// The rent of a target in the first channel by rent that could take it; none if there is no
-    /// such channel, and while its rent is unknown.
+    /// The rent of a target in the first channel by rent that could take it; `None` without such a
+    /// channel, or while the rent is unknown.
     pub(super) fn of(plan: &Plan, target: TargetRef<'_>) -> Option<Self> {
         let channel = rent_channel(plan, target)?;
         let (facts, now) = (target.facts(), plan.planned_at);
@@ -63,7 +63,7 @@ impl RentLine {
         })
     }
 
-    /// The rent and its horizon, as one sentence.
+    /// The rent and its horizon, as a sentence.
     #[must_use]
     pub fn says(&self) -> String {
         let horizon = Duration::try_from_secs_f64(self.horizon_seconds).unwrap_or_default();
@@ -83,7 +83,7 @@ impl RentLine {
     }
 }
 
-/// A share in percent; what is far below one percent is not zero.
+/// A share in percent; a small share is never shown as zero.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if (0.0..0.5).contains(&percent) && percent > 0.0 {
@@ -92,7 +92,7 @@ fn percent(share: f64) -> String {
     format!("{percent:.0} %")
 }
 
-/// The first channel by rent that takes a target, or would if enough were due.
+/// The first channel by rent that takes a target, or would take it if the rent were high enough.
 fn rent_channel<'a>(plan: &'a Plan, target: TargetRef<'_>) -> Option<&'a Channel> {
     let rent = plan.rent_now(target);
     plan.channels.by_rent().filter(|channel| channel.kind == target.kind()).find(|channel| {
@@ -100,8 +100,8 @@ fn rent_channel<'a>(plan: &'a Plan, target: TargetRef<'_>) -> Option<&'a Channel
     })
 }
 
-/// Why the horizon in force is not the channel's own: `24h, shortened to 7h because 18 % of /data is free,
-/// then lengthened to 14h because the node is busy`.
+/// Why the current horizon differs from the channel's own: `24h, shortened to 7h because 18 % of
+/// /data is free, then lengthened to 14h because the node is busy`.
 fn horizon_says(horizon: Duration, factor: &HorizonFactor) -> Option<String> {
     let mut says = duration::format_rounded(horizon);
     let plain = says.len();
@@ -145,7 +145,7 @@ mod tests {
     const DAY: Duration = Duration::from_secs(86_400);
 
     #[test]
-    fn each_direction_has_its_own_cause() {
+    fn explains_shortened_and_lengthened_horizons() {
         let scarce = Some(ScarceVolume { name: "/data".into(), free_share: 0.18 });
         let plain = HorizonFactor::default();
         let full = HorizonFactor { space: 0.25, scarce_volume: scarce, ..plain.clone() };
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_in_percent() {
+    fn formats_shares_in_percent() {
         let shares = [0.0, 0.001, 0.06, 1.0, 12.345];
         assert_eq!(shares.map(percent), ["0 %", "less than 1 %", "6 %", "100 %", "1234 %"]);
     }
