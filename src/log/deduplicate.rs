@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn only_identical_lines_are_repeats_and_debug_is_unsuppressed() {
+    fn suppresses_only_identical_lines_and_never_debug() {
         let work = |_: &DeduplicateLayer| {
             for _ in 0..3 {
                 fail("no answer");

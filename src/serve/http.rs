@@ -112,7 +112,7 @@ pub fn router(state: AppState) -> Router {
     let forecasts = what_if::Turns::default();
     let routes = routes(&turns, &forecasts);
     let operations: Vec<Operation> = routes.iter().map(|it| it.operation.clone()).collect();
-    let known = route::known_routes(&operations);
+    let route_names = route::known_routes(&operations);
     let (mut api, mut all) = (Router::new(), Router::new());
     for Route { handler, operation } in routes {
         match operation.path.strip_prefix(API) {
@@ -120,7 +120,7 @@ pub fn router(state: AppState) -> Router {
             None => all = all.route(operation.path, handler),
         }
     }
-    let no_route = async move |uri: Uri| route::no_route(&uri, &known);
+    let no_route = async move |uri: Uri| route::no_route(&uri, &route_names);
     let api = api
         .layer(Extension(turns.clone()))
         .fallback(no_route.clone())

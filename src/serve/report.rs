@@ -478,11 +478,11 @@ impl NodeLine {
 
 /// Advice about a node for the operator.
 fn findings(node: &Node) -> Vec<Word> {
-    let ungiven = node.is_served && matches!(node.own_address, OwnAddress::NotConfigured);
+    let needs_address = node.is_served && matches!(node.own_address, OwnAddress::NotConfigured);
     let finding = Word::Borrowed(
         "no direct address: list it under couchdb.nodes, or repeat --couchdb.url for it",
     );
-    ungiven.then_some(finding).into_iter().collect()
+    needs_address.then_some(finding).into_iter().collect()
 }
 
 /// The nodes of a plan, without the pseudo node.

@@ -16,7 +16,8 @@ const UNITS: [(&str, u128); 7] = [
     ("ns", 1),
 ];
 
-/// Rounding steps: durations below the first value (nanoseconds) are rounded to the second.
+/// Rounding steps in nanoseconds: durations below the first number are rounded to a multiple of
+/// the second number.
 const ROUNDING_STEPS: [(u128, u128); 6] = [
     (1_000_000_000, 1_000_000),
     (10_000_000_000, 100_000_000),

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Serializer, ser::Formatter};
 use std::{borrow::Cow, io};
 
-/// Characters without width or that change how their neighbours are displayed: direction marks,
+/// Characters that have no width, or change how their neighbours are displayed: direction marks,
 /// zero-width joiners and spaces, fillers, variation selectors, tags. Taken from Unicode's format
 /// characters (`Cf`), line and paragraph separators, and `Default_Ignorable_Code_Point`.
 const HIDDEN_RANGES: [(char, char); 25] = [

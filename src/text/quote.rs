@@ -141,11 +141,11 @@ mod tests {
         #[test]
         fn shells_read_words_unchanged(words in prop::collection::vec(NAME, 1..8)) {
             let line: String = words.iter().map(|word| format!(" {}", shell_word(word))).collect();
-            let meant: String = words.iter().map(|word| format!("{word}\0")).collect();
+            let expected: String = words.iter().map(|word| format!("{word}\0")).collect();
             for shell in ["bash", "dash"] {
                 let script = format!("show() {{ printf '%s\\0' \"$@\"; }}\nshow{line}");
                 let ran = Command::new(shell).args(["-c", &script]).output().unwrap();
-                prop_assert_eq!(String::from_utf8_lossy(&ran.stdout), &*meant, "{}: {}", shell, line);
+                prop_assert_eq!(String::from_utf8_lossy(&ran.stdout), &*expected, "{}: {}", shell, line);
             }
             for word in words.iter().filter(|word| !word.ends_with('\n')) {
                 prop_assert!(!shell_word(word).contains(is_hidden), "{:?}", word);

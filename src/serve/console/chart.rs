@@ -115,8 +115,9 @@ pub(super) fn against_threshold(score: f64, least: f64, says: &str) -> Markup {
 /// A scatter plot of predicted and real bytes on logarithmic scales; on the diagonal both are
 /// equal.
 pub(super) fn scatter(points: &[(f64, f64)], says: &str) -> Markup {
-    let known = points.iter().flat_map(|(one, other)| [*one, *other]).filter(|value| *value > 0.0);
-    let (least, most) = known
+    let positive =
+        points.iter().flat_map(|(one, other)| [*one, *other]).filter(|value| *value > 0.0);
+    let (least, most) = positive
         .fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)));
     let (low, high) = (least.log2().floor(), most.log2().ceil());
     let place =

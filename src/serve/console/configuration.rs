@@ -19,9 +19,9 @@ pub(in crate::serve) fn configuration(
     let mut lines = Vec::new();
     collect("", shown, &mut lines);
     let changed = |key: &str, value: &str| {
-        let mut known = Vec::new();
-        collect("", defaults, &mut known);
-        known
+        let mut default_lines = Vec::new();
+        collect("", defaults, &mut default_lines);
+        default_lines
             .iter()
             .find(|(name, _)| name == key)
             .map(|(_, default)| default.clone())

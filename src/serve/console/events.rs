@@ -98,7 +98,7 @@ fn details(event: &EventLine) -> Markup {
         ("section ", &event.section),
         ("key ", &event.key),
     ];
-    let known =
+    let text_fields =
         texts.iter().filter_map(|(before, text)| Some(format!("{before}{}", text.as_ref()?)));
     let labels = [
         ("", event.reason.as_deref()),
@@ -110,11 +110,11 @@ fn details(event: &EventLine) -> Markup {
     ];
     let labels =
         labels.iter().filter_map(|(before, text)| Some(format!("{before}{}", words((*text)?))));
-    let said: Vec<String> = known.chain(labels).collect();
+    let phrases: Vec<String> = text_fields.chain(labels).collect();
     let meaning = event.reason.as_deref().map_or("", super::cells::meaning);
     html! {
-        span title=[(!meaning.is_empty()).then_some(meaning)] { (name(&said.join(", "))) }
-        @if let Some(freed @ Some(_)) = event.freed_bytes { @if !said.is_empty() { ", " } "freed " (jobs::signed(freed)) }
+        span title=[(!meaning.is_empty()).then_some(meaning)] { (name(&phrases.join(", "))) }
+        @if let Some(freed @ Some(_)) = event.freed_bytes { @if !phrases.is_empty() { ", " } "freed " (jobs::signed(freed)) }
         @if let Some(failures) = event.failures { ", " (failures) " failures in a row" }
         @if let Some(count) = event.count { ", " (count) " times more" }
         @if let Some(why) = &event.why { ": " (name(why)) }

@@ -140,9 +140,9 @@ fn full(volume: &VolumeSpaceLine, now: Moment) -> Markup {
 }
 
 fn segments(volume: &VolumeSpaceLine, size: u64) -> [Segment; 4] {
-    let known = |bytes: Option<u64>| bytes.unwrap_or(0);
-    let (live, waste) = (known(volume.live_bytes), known(volume.reclaimable_bytes));
-    let unused = known(volume.unused_bytes);
+    let or_zero = |bytes: Option<u64>| bytes.unwrap_or(0);
+    let (live, waste) = (or_zero(volume.live_bytes), or_zero(volume.reclaimable_bytes));
+    let unused = or_zero(volume.unused_bytes);
     let used = size.saturating_sub(volume.available_bytes.unwrap_or(size));
     let other = used.saturating_sub(live).saturating_sub(waste).saturating_sub(unused);
     [("live", live), ("waste", waste), ("waste unused", unused), ("other", other)]

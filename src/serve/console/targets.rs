@@ -124,17 +124,17 @@ pub(super) fn channel(line: &Target) -> Markup {
 
 /// The meaning of each reason and word in a table of targets.
 pub(super) fn meanings(list: &mut dyn Iterator<Item = &Target>) -> Markup {
-    let mut known = std::collections::BTreeMap::new();
+    let mut by_word = std::collections::BTreeMap::new();
     for line in list {
         if let Some(refusal) = &line.refusal {
-            known.insert(words(&refusal.reason), meaning(&refusal.reason));
+            by_word.insert(words(&refusal.reason), meaning(&refusal.reason));
         } else if let Some(word) = not_taken(&line.misses).filter(|_| line.channel.is_none()) {
-            known.insert(word.to_owned(), not_taken_meaning(word).unwrap_or_default());
+            by_word.insert(word.to_owned(), not_taken_meaning(word).unwrap_or_default());
         }
     }
-    known.retain(|_, meaning| !meaning.is_empty());
+    by_word.retain(|_, meaning| !meaning.is_empty());
     html! {
-        @if !known.is_empty() { p.quiet { @for (at, (word, meaning)) in known.iter().enumerate() { @if at > 0 { "; " } b { (word) } ": " (meaning) } "." } }
+        @if !by_word.is_empty() { p.quiet { @for (at, (word, meaning)) in by_word.iter().enumerate() { @if at > 0 { "; " } b { (word) } ": " (meaning) } "." } }
     }
 }
 

@@ -22,7 +22,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// The routes.
 pub(in crate::serve::http) fn routes() -> Vec<Route> {
     vec![
         Route::read::<NoQuery, Advice>(

@@ -38,7 +38,7 @@ impl StreamedData {
         head: &L,
         items: impl Iterator<Item = L::Item> + Send + 'static,
     ) -> Self {
-        Self(Box::new(listed(head, items)))
+        Self(Box::new(list_parts(head, items)))
     }
 
     /// A response whose items each have a list of their own; both lists are empty in the heads.
@@ -53,7 +53,7 @@ impl StreamedData {
         let (before, after) = around_list(head);
         let items = items.enumerate().flat_map(|(at, (head, items))| {
             let comma = (at > 0).then(|| b",".to_vec());
-            comma.into_iter().chain(listed(&head, items))
+            comma.into_iter().chain(list_parts(&head, items))
         });
         Self(Box::new(iter::once(before).chain(items).chain(iter::once(after))))
     }
@@ -153,7 +153,7 @@ pub(super) fn around_list<L: Listing>(answer: &L) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// The JSON of a response with these items in its list, part by part.
-fn listed<L, I>(head: &L, items: I) -> impl Iterator<Item = Vec<u8>> + use<L, I>
+fn list_parts<L, I>(head: &L, items: I) -> impl Iterator<Item = Vec<u8>> + use<L, I>
 where
     L: Listing,
     I: Iterator<Item = L::Item>,

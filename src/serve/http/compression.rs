@@ -34,7 +34,7 @@ pub(super) async fn compress(request: Request, next: Next) -> Response {
     }
     let length = response.body().size_hint().exact();
     match length.filter(|length| wanted && *length >= MIN_BYTES) {
-        Some(length) => packed(response, length).await,
+        Some(length) => compress_body(response, length).await,
         None => response,
     }
 }
@@ -45,7 +45,7 @@ fn is_text(response: &Response) -> bool {
     matches!(kind, "text/html" | "text/css" | "text/javascript")
 }
 
-async fn packed(response: Response, length: u64) -> Response {
+async fn compress_body(response: Response, length: u64) -> Response {
     let (mut parts, body) = response.into_parts();
     let read = to_bytes(body, usize::try_from(length).unwrap_or(usize::MAX)).await;
     let text = match read {

@@ -128,7 +128,7 @@ struct RenderedPage {
 }
 
 fn page_response(name: &str, headers: &HeaderMap) -> Response {
-    match rendered(name) {
+    match rendered_page(name) {
         Some(RenderedPage { text, hash }) => {
             cached("text/html; charset=utf-8", Body::from(text.clone()), *hash, headers)
         }
@@ -137,7 +137,7 @@ fn page_response(name: &str, headers: &HeaderMap) -> Response {
 }
 
 /// The page with this name, if the book has it.
-fn rendered(name: &str) -> Option<&'static RenderedPage> {
+fn rendered_page(name: &str) -> Option<&'static RenderedPage> {
     static PAGES: LazyLock<BTreeMap<String, OnceLock<Option<RenderedPage>>>> =
         LazyLock::new(|| page_names().into_iter().map(|name| (name, OnceLock::new())).collect());
     PAGES.get(name)?.get_or_init(|| render(name)).as_ref()
@@ -153,7 +153,7 @@ fn render(name: &str) -> Option<RenderedPage> {
             span { @if let Some(after) = after { a rel="next" href=(after.html_name()) { (after.title) " →" } } }
         }
     };
-    let text = framed(&chapter.title, Some(chapter), &body, &page.headings).into_string();
+    let text = with_frame(&chapter.title, Some(chapter), &body, &page.headings).into_string();
     Some(RenderedPage { hash: xxh3_64(text.as_bytes()), text: text.into() })
 }
 
@@ -184,7 +184,7 @@ fn no_such_page() -> Response {
         h1 { "This page is not in the book" }
         p { "Perhaps the link is from another version of recliner. " a href="./" { "The book begins here" } "." }
     };
-    let text = framed("not found", None, &body, &[]).into_string();
+    let text = with_frame("not found", None, &body, &[]).into_string();
     let content_type = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
     let mut response = (StatusCode::NOT_FOUND, content_type, text).into_response();
     guard::allow_own_files(response.headers_mut());
@@ -192,7 +192,12 @@ fn no_such_page() -> Response {
 }
 
 /// A page with its frame.
-fn framed(title: &str, current: Option<&Chapter>, body: &Markup, headings: &[Heading]) -> Markup {
+fn with_frame(
+    title: &str,
+    current: Option<&Chapter>,
+    body: &Markup,
+    headings: &[Heading],
+) -> Markup {
     let second = headings.iter().filter(|heading| (2..=3).contains(&heading.depth));
     let second: Vec<&Heading> = second.collect();
     let body = html! {
@@ -238,12 +243,12 @@ mod tests {
     #[test]
     fn renders_each_page_once() {
         for name in page_names() {
-            let first = rendered(&name).expect("every chapter has a page");
+            let first = rendered_page(&name).expect("every chapter has a page");
             assert!(
-                std::ptr::eq(first, rendered(&name).expect("every chapter still has a page")),
+                std::ptr::eq(first, rendered_page(&name).expect("every chapter still has a page")),
                 "{name}"
             );
         }
-        assert!(rendered("nothing.html").is_none());
+        assert!(rendered_page("nothing.html").is_none());
     }
 }

@@ -144,7 +144,7 @@ impl HistoryParameters {
     /// plan.
     ///
     /// # Errors
-    /// A parameter with an invalid value.
+    /// If a parameter has an invalid value.
     pub(super) fn read(self, now: Moment) -> Result<HistoryQuery, String> {
         Ok(HistoryQuery {
             target: None,
@@ -178,7 +178,7 @@ impl EventsParameters {
     /// first event.
     ///
     /// # Errors
-    /// A parameter with an invalid value.
+    /// If a parameter has an invalid value.
     pub(super) fn read(self, now: Moment) -> Result<(EventsQuery, Duration), String> {
         let wait = self.wait.as_deref().map_or(Ok(Duration::ZERO), |text| {
             let wait = duration::parse(text).filter(|wait| *wait <= PATIENCE);
@@ -220,7 +220,7 @@ async fn history(
     RawQuery(raw): RawQuery,
     ValidQuery(parameters): ValidQuery<HistoryParameters>,
 ) -> Response {
-    answered(async {
+    respond(async {
         let text = parameters.target.clone();
         let mut query = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
         let left = query.limit;
@@ -248,7 +248,7 @@ async fn hours(
     Extension(turns): Extension<ConcurrencyLimit>,
     ValidQuery(parameters): ValidQuery<HoursParameters>,
 ) -> Response {
-    answered(async {
+    respond(async {
         let since = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
         Ok(success(&hours_since(&state, &turns, since).await?))
     })
@@ -274,7 +274,7 @@ async fn events(
     RawQuery(raw): RawQuery,
     ValidQuery(parameters): ValidQuery<EventsParameters>,
 ) -> Response {
-    answered(async {
+    respond(async {
         let text = parameters.target.clone();
         let (mut query, wait) = parameters.read(state.clock.now()).map_err(ApiError::bad)?;
         let left = query.limit;
@@ -289,7 +289,7 @@ async fn events(
         }
         let deadline = Instant::now() + wait;
         // Subscribed before the first read, so that no event is missed in between.
-        let mut kept = (!wait.is_zero()).then(|| journal.subscribe());
+        let mut subscription = (!wait.is_zero()).then(|| journal.subscribe());
         loop {
             // Later events reach the subscription; earlier ones are found by the read below.
             let last_seq = journal.health().borrow().last_seq;
@@ -302,9 +302,9 @@ async fn events(
             let (journal, turns) = (journal.clone(), turns.clone());
             let mut reading = ListReader { journal, turns, list, left, any: false };
             let page = reading.page().await?;
-            if let Some(kept) = kept.as_mut().filter(|_| page.entries.is_empty())
+            if let Some(subscription) = subscription.as_mut().filter(|_| page.entries.is_empty())
                 && !ahead
-                && comes(kept, &query, deadline, &state.stop).await
+                && wait_for_event(subscription, &query, deadline, &state.stop).await
             {
                 query.after_seq = query.after_seq.max(Some(last_seq));
                 continue;
@@ -338,7 +338,7 @@ trait List: Send + 'static {
     /// The response that contains the list.
     type Answer: Listing;
 
-    /// Reads the next page of up to this many entries.
+    /// Reads the next page of up to `limit` entries.
     fn page(
         &self,
         journal: &Journal,
@@ -478,8 +478,8 @@ impl<L: List> ListReader<L> {
 }
 
 /// Waits for a requested event; returns whether one arrived before the deadline.
-async fn comes(
-    kept: &mut broadcast::Receiver<StoredEvents>,
+async fn wait_for_event(
+    subscription: &mut broadcast::Receiver<StoredEvents>,
     query: &EventsQuery,
     deadline: Instant,
     stop: &CancellationToken,
@@ -487,7 +487,7 @@ async fn comes(
     let wanted = |event: &JournalEvent| query.matches(&event.details);
     let one = async {
         loop {
-            match kept.recv().await {
+            match subscription.recv().await {
                 Ok(batch) if batch.iter().any(|(_, event)| wanted(event)) => return true,
                 Ok(_) => {}
                 // Missed events can be read from the journal.
@@ -538,7 +538,7 @@ async fn named(
     unwrap_join(tokio::task::spawn_blocking(work).await).map(Some).ok_or_else(ApiError::stopping)
 }
 
-async fn answered(answer: impl Future<Output = Result<Response, ApiError>>) -> Response {
+async fn respond(answer: impl Future<Output = Result<Response, ApiError>>) -> Response {
     answer.await.unwrap_or_else(|refused| refused.into_response())
 }
 

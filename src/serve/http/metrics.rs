@@ -389,7 +389,7 @@ mod tests {
     }
 
     /// Two clients that take all turns, and have read only the first piece of their scrape.
-    async fn two_that_pause(surface: &Surface, scrapes: &Scrapes) -> [Body; 2] {
+    async fn two_paused_clients(surface: &Surface, scrapes: &Scrapes) -> [Body; 2] {
         let mut bodies = [Body::empty(), Body::empty()];
         for body in &mut bodies {
             *body = scrape(surface, scrapes, false).await.into_body();
@@ -403,7 +403,7 @@ mod tests {
         let max_wait = Duration::from_millis(10);
         let stalled_after = Duration::from_secs(3_600);
         let (surface, scrapes) = (large(), Scrapes { stalled_after, max_wait, ..Scrapes::new(2) });
-        let _paused = two_that_pause(&surface, &scrapes).await;
+        let _paused = two_paused_clients(&surface, &scrapes).await;
         assert_eq!(scrape(&surface, &scrapes, false).await.status(), 503);
     }
 
@@ -412,7 +412,7 @@ mod tests {
         // With a timeout of zero, these clients count as stalled at once.
         let (stalled_after, max_wait) = (Duration::ZERO, Duration::from_millis(50));
         let (surface, scrapes) = (large(), Scrapes { stalled_after, max_wait, ..Scrapes::new(2) });
-        let stalled = two_that_pause(&surface, &scrapes).await;
+        let stalled = two_paused_clients(&surface, &scrapes).await;
         let served = async {
             loop {
                 let answer = scrape(&surface, &scrapes, false).await;

@@ -19,7 +19,6 @@ use tokio::sync::{
     oneshot,
 };
 
-/// The routes.
 pub(super) fn routes() -> Vec<Route> {
     const LIFECYCLE: &[(u16, &str)] = &[route::FORBIDDEN, route::WRONG_TYPE, route::NOT_TRIED];
     const RELOAD: &[(u16, &str)] = &[
@@ -66,8 +65,8 @@ pub(super) async fn ready(extract::State(state): extract::State<AppState>) -> Te
 /// Why the journal cannot be used, if it cannot. The plan only knows about failures of its own
 /// writes, which in advise mode may be days apart; the journal knows the rest.
 pub(super) fn journal_failure(plan: &Plan, journal: Option<&Journal>) -> Option<JournalFailure> {
-    let known = journal.and_then(|journal| journal.health().borrow().failure.clone());
-    let (_, why) = known.or_else(|| plan.conditions.constraints.journal_failure.clone())?;
+    let own_failure = journal.and_then(|journal| journal.health().borrow().failure.clone());
+    let (_, why) = own_failure.or_else(|| plan.conditions.constraints.journal_failure.clone())?;
     Some(why)
 }
 

@@ -19,7 +19,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// The routes.
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::read::<QueueQuery, Queues>(

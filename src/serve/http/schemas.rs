@@ -51,7 +51,7 @@ impl Schemas {
         };
         let fields = schema["properties"].take();
         let parameter = |(name, schema): (&String, &Value)| {
-            let mut schema = given(schema.clone());
+            let mut schema = without_null(schema.clone());
             let description =
                 schema.as_object_mut().and_then(|fields| fields.remove("description"));
             // A list is one value, separated by commas.
@@ -66,7 +66,7 @@ impl Schemas {
 }
 
 /// The schema of a parameter without null: an absent parameter is omitted instead.
-fn given(mut schema: Value) -> Value {
+fn without_null(mut schema: Value) -> Value {
     let some = |list: &mut Vec<Value>| list.retain(|it| !it.is_null() && it != "null");
     if let Some(fields) = schema.as_object_mut() {
         fields.remove("default");

@@ -23,7 +23,6 @@ use couchdb_client::Address;
 use couchdb_names::Build;
 use std::sync::Arc;
 
-/// The route.
 pub(super) fn routes() -> Vec<Route> {
     let nodes = Route::plain(
         "/sd",

@@ -26,7 +26,6 @@ use axum::{
 };
 use std::sync::Arc;
 
-/// The routes.
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::read::<NoQuery, Status>(

@@ -23,7 +23,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// The route.
 pub(super) fn routes() -> Vec<Route> {
     vec![Route::read::<TargetQuery, Targets>(
         "/api/v1/targets",

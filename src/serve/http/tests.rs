@@ -234,7 +234,7 @@ fn scorecard() -> ScorecardView {
     }
 }
 
-/// The state of a web interface, with the senders and receivers at its other end.
+/// The state of a web interface, with the other ends of its channels.
 pub(in crate::serve::http) struct Surface {
     pub(in crate::serve::http) state: AppState,
     plan: watch::Sender<Arc<Plan>>,

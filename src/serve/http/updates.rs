@@ -20,7 +20,6 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-/// The route.
 pub(super) fn routes() -> Vec<Route> {
     const ERRORS: &[(u16, &str)] = &[
         (304, "Nothing changed since the answer with this ETag."),
@@ -147,7 +146,6 @@ pub(super) async fn updates(
     }
 }
 
-/// A streamed response.
 fn streamed(kind: Kind, anew: Option<ResetReason>, body: Body) -> Response {
     let (content, cache) = match kind {
         Kind::Normal | Kind::Longpoll | Kind::Continuous => ("application/json", "must-revalidate"),

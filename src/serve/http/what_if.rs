@@ -244,7 +244,7 @@ fn preset(word: &str, rules: &Policy) -> Result<Policy, ApiError> {
 }
 
 /// The error, as a sentence, if a configuration names a node that is not among the known ones.
-fn stranger(proposed: &Settings, known: &[&str]) -> Option<String> {
+fn unknown_node(proposed: &Settings, known: &[&str]) -> Option<String> {
     let volumes = proposed.headroom.volumes.iter().enumerate();
     let on_volumes = volumes.flat_map(|(at, volume)| {
         volume
@@ -273,8 +273,8 @@ fn configured(text: &str, plan: &Plan, in_force: &Policy) -> Result<Policy, ApiE
     let known: BTreeSet<&str> =
         nodes.map(|node| &*node.name).chain(on_volumes.map(String::as_str)).collect();
     let known: Vec<&str> = known.into_iter().collect();
-    if let Some(stranger) = stranger(&proposed, &known) {
-        return Err(ApiError::bad(stranger));
+    if let Some(why) = unknown_node(&proposed, &known) {
+        return Err(ApiError::bad(why));
     }
     let rules = crate::plan::Rules {
         limits: proposed.limits,
@@ -318,7 +318,7 @@ mod tests {
 
     fn refused(text: &str) -> Option<String> {
         let file = File { name: Path::new("x.yml"), bytes: text.as_bytes() };
-        stranger(&config::load_policy(file).unwrap(), &["couchdb@a", "couchdb@b"])
+        unknown_node(&config::load_policy(file).unwrap(), &["couchdb@a", "couchdb@b"])
     }
 
     #[test]

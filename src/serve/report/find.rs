@@ -70,7 +70,7 @@ fn hint(nearest: Option<String>) -> String {
 /// text.
 fn nearest(plan: &Plan, text: &str, with_designs: bool) -> Option<String> {
     let typed = text.to_lowercase();
-    let alike = |name: &str| {
+    let similarity = |name: &str| {
         let (one, other) = (name.chars().count(), typed.chars().count());
         if one.abs_diff(other) > one.max(other) / 2 {
             return 0.0;
@@ -78,23 +78,23 @@ fn nearest(plan: &Plan, text: &str, with_designs: bool) -> Option<String> {
         strsim::jaro_winkler(&typed, &name.to_lowercase())
     };
     let mut best: Option<(f64, String)> = None;
-    let mut offer = |alike: f64, name: &dyn Fn() -> String| {
-        if alike > ALIKE && best.as_ref().is_none_or(|(so_far, _)| alike > *so_far) {
-            best = Some((alike, name()));
+    let mut offer = |similarity: f64, name: &dyn Fn() -> String| {
+        if similarity > ALIKE && best.as_ref().is_none_or(|(so_far, _)| similarity > *so_far) {
+            best = Some((similarity, name()));
         }
     };
     let mut last = None;
     for target in plan.snapshot.targets() {
         let db = target.db_name().db;
         if last.replace(target.db()) != Some(target.db()) {
-            offer(alike(db), &|| db.to_owned());
+            offer(similarity(db), &|| db.to_owned());
         }
         let views = target.view().filter(|_| with_designs && !target.is_part());
         for design in views.iter().flat_map(|view| view.designs.iter()) {
             // People omit `_design/`, or the database.
             let name = design.strip_prefix("_design/").unwrap_or(design);
             let (short, whole) = (format!("{db}/{name}"), format!("{db}/{design}"));
-            let like = [&whole, &short, &**design, name].map(alike);
+            let like = [&whole, &short, &**design, name].map(similarity);
             offer(like.into_iter().fold(0.0, f64::max), &|| whole.clone());
         }
     }

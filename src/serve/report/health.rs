@@ -213,7 +213,7 @@ fn unknown_space(space: &Space, planned: &Planned) -> Option<Concern> {
     if space.nodes_without_space.is_empty() || (waiting == 0 && !is_known_elsewhere) {
         return None;
     }
-    let held = match waiting {
+    let consequence = match waiting {
         0 => String::new(),
         some => format!(
             ", so {} larger than headroom.blind_limit {}",
@@ -222,8 +222,9 @@ fn unknown_space(space: &Space, planned: &Planned) -> Option<Concern> {
         ),
     };
     let nodes = listed(&space.nodes_without_space);
-    let says =
-        format!("Free space is unknown on {nodes}{held}. Set headroom.volumes or --data-dir.");
+    let says = format!(
+        "Free space is unknown on {nodes}{consequence}. Set headroom.volumes or --data-dir."
+    );
     Some(Concern::warning(says, "docs/files.html"))
 }
 

@@ -20,7 +20,7 @@ use strum::{EnumDiscriminants, EnumString, IntoStaticStr, VariantArray};
 pub enum OrderRequest {
     /// Start nothing in a scope.
     Suspend(SuspendOrder),
-    /// Take suspensions back.
+    /// End suspensions.
     Resume(ResumeOrder),
     /// Compact a target before all others.
     Compact(CompactOrder),
@@ -42,19 +42,19 @@ pub enum OrderRequest {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum OrderAnswer {
-    /// To [`SuspendOrder`].
+    /// The answer to [`SuspendOrder`].
     Suspended(Suspended),
-    /// To [`ResumeOrder`].
+    /// The answer to [`ResumeOrder`].
     Resumed(Resumed),
-    /// To [`CompactOrder`].
+    /// The answer to [`CompactOrder`].
     Compacting(Compacting),
-    /// To [`ReleaseOrder`].
+    /// The answer to [`ReleaseOrder`].
     Released(Released),
-    /// To [`RescanOrder`].
+    /// The answer to [`RescanOrder`].
     Rescanning(Rescanning),
-    /// To [`FlushOrder`].
+    /// The answer to [`FlushOrder`].
     Flushed(Flushed),
-    /// To [`MuteOrder`] and [`UnmuteOrder`].
+    /// The answer to [`MuteOrder`] and [`UnmuteOrder`].
     Muted(Muted),
 }
 

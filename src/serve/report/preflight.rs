@@ -433,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_ranges_with_units_abbreviated() {
+    fn abbreviates_ranges_of_bytes_and_times() {
         let line = |low, high| SpreadLine { low, likely: low, high };
         for (low, high, says) in [
             (12 << 30, 31 << 30, "12 to 31 GiB"),

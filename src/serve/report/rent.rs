@@ -46,9 +46,9 @@ impl RentLine {
         let factor = plan.horizon_factors.of_node(target.node_ix());
         let horizon = channel.horizon.as_secs_f64();
         let in_force = horizon * factor.product();
-        let left = channel.min_priority * cost as f64 * in_force - rent;
-        let due_at = (left > 0.0 && waste > 0)
-            .then(|| Duration::try_from_secs_f64(left / waste as f64).ok())
+        let remaining = channel.min_priority * cost as f64 * in_force - rent;
+        let due_at = (remaining > 0.0 && waste > 0)
+            .then(|| Duration::try_from_secs_f64(remaining / waste as f64).ok())
             .flatten();
         let files = f64::from(target.file_count());
         Some(Self {
@@ -59,7 +59,7 @@ impl RentLine {
             horizon_seconds: horizon,
             horizon_in_force_seconds: in_force,
             horizon_says: horizon_says(channel.horizon, &factor),
-            due_at: due_at.map(|left| now.plus(left).rfc3339()),
+            due_at: due_at.map(|remaining| now.plus(remaining).rfc3339()),
         })
     }
 
@@ -114,19 +114,19 @@ fn horizon_says(horizon: Duration, factor: &HorizonFactor) -> Option<String> {
             volume.name
         ));
     }
-    let mut dear = Vec::new();
+    let mut reasons = Vec::new();
     if factor.load > 1.0 {
-        dear.push("the node is busy");
+        reasons.push("the node is busy");
     }
     if factor.budget > 1.0 {
-        dear.push("much of limits.bytes_per_hour is used up");
+        reasons.push("much of limits.bytes_per_hour is used up");
     }
-    if !dear.is_empty() {
+    if !reasons.is_empty() {
         says.push_str(&format!(
             ", {}lengthened to {} because {}",
             if factor.scarce_volume.is_some() { "then " } else { "" },
             duration::format_rounded(horizon.mul_f64(factor.product())),
-            dear.join(" and ")
+            reasons.join(" and ")
         ));
     }
     if let Some(volume) = &factor.unsized_volume {

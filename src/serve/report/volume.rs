@@ -61,7 +61,7 @@ mod tests {
     use wall_clock::Moment;
 
     #[test]
-    fn counts_reclaimable_bytes_by_directory_and_unknown_is_null() {
+    fn sums_reclaimable_bytes_by_directory_content() {
         let mut draft = Draft::new(1);
         let node = draft.get_or_add_node("couchdb@a");
         let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".1" });

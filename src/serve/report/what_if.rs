@@ -172,7 +172,7 @@ impl WhatIf {
     /// How far to trust the forecast, as a sentence.
     #[must_use]
     pub fn trust(&self) -> String {
-        let known = size::format_part(self.watched_bytes, self.file_bytes);
+        let part = size::format_part(self.watched_bytes, self.file_bytes);
         let watched = duration::in_words(Duration::from_secs(self.watched_seconds));
         let short = match self.seconds.checked_div(self.watched_seconds) {
             _ if self.watched_seconds >= self.seconds => "",
@@ -181,7 +181,7 @@ impl WhatIf {
                 " That is far shorter than the forecast, so treat it as a first estimate."
             }
         };
-        format!("Growth rates are known for {known}, measured over {watched} on average.{short}")
+        format!("Growth rates are known for {part}, measured over {watched} on average.{short}")
     }
 }
 

@@ -39,7 +39,7 @@ const WHY: Asked = ("why", "Why (kept in the journal):", "a backup runs");
 const FORCE: Asked = ("force", "Force: ignore channel rules and cool-down", "");
 const FOR: Asked = ("for", "For how long:", "30d");
 
-const fn asked_with(name: OrderName) -> &'static [Asked] {
+const fn fields_to_ask(name: OrderName) -> &'static [Asked] {
     match name {
         OrderName::Suspend => &[WHY],
         OrderName::Compact => &[FORCE],
@@ -55,12 +55,12 @@ const fn asked_with(name: OrderName) -> &'static [Asked] {
 /// The order that an address or form names; pages name orders about advice by their last word.
 fn name_of(given: &Given) -> Result<OrderName, ApiError> {
     let wanted = given.get("order");
-    let named = |name: &OrderName| {
+    let is_wanted = |name: &OrderName| {
         name.label() == wanted || name.label().strip_prefix("advice/") == Some(wanted)
     };
-    OrderName::each().find(named).ok_or_else(|| {
-        let known = OrderName::labels().join(", ");
-        ApiError::bad(format!("{wanted:?} is not an order; orders: {known}"))
+    OrderName::each().find(is_wanted).ok_or_else(|| {
+        let names = OrderName::labels().join(", ");
+        ApiError::bad(format!("{wanted:?} is not an order; orders: {names}"))
     })
 }
 
@@ -90,7 +90,7 @@ pub(super) async fn ask(
     let asked = async {
         let (order, refused) = asked?;
         let compaction = if let OrderRequest::Compact(CompactOrder { target, .. }) = &order {
-            asked_for(&state, &turns, target).await.map(Some)
+            effect_of_order(&state, &turns, target).await.map(Some)
         } else {
             Ok(None)
         };
@@ -102,7 +102,7 @@ pub(super) async fn ask(
             Err(why) => (None, Some(why.why)),
         };
         let refused = refused.map(|refused| refused.why).or(impossible);
-        let asks = asked_with(order.name()).to_vec();
+        let asks = fields_to_ask(order.name()).to_vec();
         Ok(Confirmation { order, asks, compaction, refused })
     };
     match asked.await {
@@ -112,7 +112,7 @@ pub(super) async fn ask(
 }
 
 /// The effect of an order to compact a target, and whether it would be refused.
-async fn asked_for(
+async fn effect_of_order(
     state: &AppState,
     turns: &ConcurrencyLimit,
     text: &str,

@@ -164,7 +164,7 @@ async fn render_while_followed(
         let Some(sender) = sender.upgrade() else { return };
         sender.send_if_modified(|before| match page {
             Ok(page) => {
-                let rendered = rendered(page);
+                let rendered = rendering_of(page);
                 let same = before.problem.is_none() && before.has_parts_of(&rendered);
                 *before = Arc::new(rendered);
                 !same
@@ -195,7 +195,7 @@ async fn render_while_followed(
     }
 }
 
-fn rendered(page: Page) -> LastRendering {
+fn rendering_of(page: Page) -> LastRendering {
     let part = |part: console::Part| {
         let html = part.html.into_string();
         RenderedPart { id: part.id, hash: xxh3_64(html.as_bytes()), html }

@@ -40,7 +40,7 @@ proptest! {
     ) {
         let mut draft = Draft::new(1);
         let node = draft.get_or_add_node("couchdb@a");
-        let mut there: std::collections::BTreeMap<u8, TargetIx> =
+        let mut files: std::collections::BTreeMap<u8, TargetIx> =
             first.iter().map(|at| (*at, put(&mut draft, node, *at))).collect();
         let mut stays: BTreeSet<u8> = first;
         let (mut listed, mut after): (Vec<String>, Option<TargetId>) = (Vec::new(), None);
@@ -56,12 +56,12 @@ proptest! {
                 break;
             }
             for (at, comes) in changes.by_ref().take(4) {
-                if let Some(ix) = there.remove(&at) {
+                if let Some(ix) = files.remove(&at) {
                     stays.remove(&at);
                     draft.remove(ix);
                 }
                 if comes {
-                    there.insert(at, put(&mut draft, node, at));
+                    files.insert(at, put(&mut draft, node, at));
                 }
             }
         }
@@ -69,14 +69,14 @@ proptest! {
         prop_assert_eq!(distinct.len(), listed.len(), "a file is listed twice");
         let snapshot = draft.publish(Moment::from_unix(1_001));
         for at in stays {
-            let id = snapshot.target(there[&at]).unwrap().id().to_string();
+            let id = snapshot.target(files[&at]).unwrap().id().to_string();
             prop_assert!(distinct.contains(&id), "{} is not listed", id);
         }
     }
 }
 
 #[test]
-fn lists_only_facts_from_files_and_ids_give_positions() {
+fn lists_only_facts_from_files_and_finds_positions_by_id() {
     let mut draft = Draft::new(1);
     let node = draft.get_or_add_node("couchdb@a");
     put(&mut draft, node, 0);

@@ -101,14 +101,14 @@ fn port(digits: &str) -> Option<u16> {
 /// Accepts a DNS or Docker name. A name whose last label is a number is rejected, because browsers
 /// read it as an IPv4 address.
 fn name(text: &str) -> Option<&str> {
-    let sound = |label: &str| {
+    let is_valid_label = |label: &str| {
         !label.is_empty()
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
     };
     let last = text.rsplit('.').next().unwrap_or_default();
     let number = last.starts_with(|first: char| first.is_ascii_digit())
         && (last.bytes().all(|byte| byte.is_ascii_digit()) || last.get(..2) == Some("0x"));
-    (text.len() <= MAX_NAME && text.split('.').all(sound) && !number).then_some(text)
+    (text.len() <= MAX_NAME && text.split('.').all(is_valid_label) && !number).then_some(text)
 }
 
 #[cfg(test)]

@@ -91,17 +91,17 @@ fn superseded_instances(snapshot: &Snapshot) -> HashSet<DbIx> {
     let mut superseded = HashSet::new();
     for top in &snapshot.top().databases {
         let Some(name) = snapshot.db_name(top.db) else { continue };
-        let known = best.entry(name.db).or_insert(top);
-        if known.db == top.db {
+        let largest = best.entry(name.db).or_insert(top);
+        if largest.db == top.db {
             continue;
         }
         let reclaimable = |it: &ExportedDatabase| {
             let of = |sums: &FileSums| sums.reclaimable_bytes.get().unwrap_or_default();
             of(&it.sums.shards) + of(&it.sums.views)
         };
-        if reclaimable(top) > reclaimable(known) {
-            superseded.insert(known.db);
-            *known = top;
+        if reclaimable(top) > reclaimable(largest) {
+            superseded.insert(largest.db);
+            *largest = top;
         } else {
             superseded.insert(top.db);
         }

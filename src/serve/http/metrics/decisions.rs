@@ -75,13 +75,13 @@ fn candidates(writer: &mut Writer, plan: &Plan) {
 
 fn gates(writer: &mut Writer, plan: &Plan) {
     // Pressure and maintenance are unknown for a node that was not polled yet.
-    let known = |gate: RefusalReason, ix: NodeIx| {
+    let is_measured = |gate: RefusalReason, ix: NodeIx| {
         !matches!(gate, RefusalReason::Pressure | RefusalReason::Maintenance)
             || plan.conditions.pressures.nodes.contains_key(&ix)
     };
     let states: Vec<_> = served_nodes(plan)
         .flat_map(|(ix, node)| RefusalReason::gates().map(move |gate| (ix, node, gate)))
-        .filter(|(ix, _, gate)| known(*gate, *ix))
+        .filter(|(ix, _, gate)| is_measured(*gate, *ix))
         .map(|(ix, node, gate)| (&node.name, gate, plan.gate_refusal(gate, ix)))
         .collect();
     let mut samples = writer.family(&GATE_OPEN);

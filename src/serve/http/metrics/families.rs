@@ -158,8 +158,8 @@ mod tests {
                 starts(&summable),
                 family.help.contains("do not add it up"),
             ];
-            let said = kinds.into_iter().filter(|kind| *kind).count();
-            assert_eq!(said, 1, "{}: {}", family.name, family.help);
+            let matching_kinds = kinds.into_iter().filter(|kind| *kind).count();
+            assert_eq!(matching_kinds, 1, "{}: {}", family.name, family.help);
             assert!(!starts(&summable) || family.unit != Unit::Ratio, "{}", family.name);
         }
     }

@@ -44,8 +44,8 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan, status: &ScanStatus) {
     }
     let walks = members(plan).filter_map(|node| node.disk_usage).map(|disk| disk.took_ms);
     let walk = walks.max().map(|milliseconds| milliseconds as f64 / 1e3);
-    let asked = members(plan).any(|node| node.is_up.is_some()) || walk.is_none();
-    let sweep = status.last_duration.filter(|_| asked).map(|took| took.as_secs_f64());
+    let reads_couchdb = members(plan).any(|node| node.is_up.is_some()) || walk.is_none();
+    let sweep = status.last_duration.filter(|_| reads_couchdb).map(|took| took.as_secs_f64());
     let mut samples = writer.family(&SCAN_DURATION);
     for (source, took) in [(http, sweep), (files, walk)] {
         if let Some(took) = took {

@@ -43,7 +43,7 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
                 .sample(&[node, kind.label(), state.label()], sums.counts_by_state[state as usize]);
         }
     }
-    for (node, count) in on_strangers(plan) {
+    for (node, count) in copies_on_nonmembers(plan) {
         samples.sample(&[node, TargetKind::Db.label(), TargetState::Unknown.label()], count);
     }
     bytes(writer, &rows);
@@ -83,7 +83,7 @@ fn rows(plan: &Plan) -> Vec<Row<'_>> {
 }
 
 /// Nodes outside the cluster on which the shard map places copies, with the number of those copies.
-fn on_strangers(plan: &Plan) -> impl Iterator<Item = (&str, u64)> {
+fn copies_on_nonmembers(plan: &Plan) -> impl Iterator<Item = (&str, u64)> {
     let nodes = plan.snapshot.nodes().iter().enumerate().skip(1);
     let nodes = nodes.filter(|(_, node)| node.is_served && !node.is_member);
     nodes.filter_map(|(ix, node)| {

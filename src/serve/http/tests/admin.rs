@@ -326,11 +326,12 @@ async fn failures_have_a_status_and_a_message() {
 #[tokio::test(start_paused = true)]
 async fn order_that_never_finishes_times_out() {
     let mut surface = Surface::new();
-    let mut held = None;
-    let (status, body) = order(&mut surface, "rescan", "", |order| held = Some(order)).await;
+    let mut pending_order = None;
+    let (status, body) =
+        order(&mut surface, "rescan", "", |order| pending_order = Some(order)).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(body["error"].as_str().unwrap().contains("did not finish in time"), "{body}");
-    drop(held);
+    drop(pending_order);
 }
 
 #[tokio::test(start_paused = true)]
@@ -376,7 +377,7 @@ async fn mutes_and_unmutes_advice() {
 }
 
 #[tokio::test]
-async fn refuses_mute_with_invalid_duration_or_subject_only() {
+async fn refuses_mute_without_code_or_valid_duration() {
     let mut surface = Surface::new();
     for (body, says) in [
         (r#"{"code": "orphan_shards", "for": "forever"}"#, "such as 30d"),

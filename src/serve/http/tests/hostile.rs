@@ -33,12 +33,12 @@ fn hostile() -> Surface {
     draft.set_facts(view, facts(60 * MIB, 20 * MIB));
     draft.get_or_add_cleanup(db);
     surface.plan.send(Arc::new(planned(&draft.publish(NOW)))).unwrap();
-    let told = |status: &mut Arc<ScanStatus>| {
+    let set_hostile_texts = |status: &mut Arc<ScanStatus>| {
         let status = Arc::make_mut(status);
         status.last_error = Some(format!("could not ask {HOSTILE}"));
         status.missing_rights = [HOSTILE.to_owned()].into();
     };
-    surface.status.send_modify(told);
+    surface.status.send_modify(set_hostile_texts);
     surface.config.send_modify(|config| {
         Arc::make_mut(config).shown = json!({ HOSTILE: HOSTILE });
     });
@@ -49,7 +49,7 @@ fn hostile() -> Surface {
 async fn json_responses_escape_hidden_characters_without_loss() {
     let surface = hostile();
     let name = percent_encoding::utf8_percent_encode(HOSTILE, percent_encoding::NON_ALPHANUMERIC);
-    let mut told = 0;
+    let mut naming = 0;
     for path in [
         "/api/v1/status".to_owned(),
         "/api/v1/targets".to_owned(),
@@ -71,9 +71,9 @@ async fn json_responses_escape_hidden_characters_without_loss() {
         let raw = text.chars().find(|letter| is_hidden(*letter));
         assert_eq!(raw, None, "{path}: {text:?}");
         let value: Value = serde_json::from_str(text).unwrap();
-        told += usize::from(names(&value));
+        naming += usize::from(names(&value));
     }
-    assert!(told >= 7, "only {told} responses contain the hostile name");
+    assert!(naming >= 7, "only {naming} responses contain the hostile name");
 }
 
 /// Whether a text or key in a value contains the complete hostile name.

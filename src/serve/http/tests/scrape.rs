@@ -257,14 +257,14 @@ async fn exports_pending_restarts_and_certificate_expiry() {
 async fn copies_on_nonmember_node_count_as_unknown() {
     let surface = Surface::new();
     let mut draft = Draft::new(10);
-    let there = draft.get_or_add_node("couchdb@a");
-    draft.update_node(there, |node| node.is_member = true);
-    let left = draft.get_or_add_node("couchdb@gone");
-    for node in [there, left] {
+    let member = draft.get_or_add_node("couchdb@a");
+    draft.update_node(member, |node| node.is_member = true);
+    let gone = draft.get_or_add_node("couchdb@gone");
+    for node in [member, gone] {
         draft.update_node(node, |node| node.is_served = true);
         let db = draft.get_or_add_db(DbName { db: "orders", suffix: ".16" });
         let ix = draft.get_or_add_shard(node, db, Some(RANGE));
-        if node == left {
+        if node == gone {
             draft.set_state(ix, TargetState::Unknown);
         } else {
             draft.set_facts(ix, facts(MIB, MIB));
@@ -341,7 +341,7 @@ fn summed(text: &str, family: &str, by: &[&str]) -> BTreeMap<Vec<String>, u64> {
 }
 
 #[tokio::test]
-async fn sums_over_targets_equal_their_databases_and_view_files_are_separate() {
+async fn target_sums_equal_database_sums() {
     let surface = Surface::new();
     let mut draft = Draft::new(2);
     let [a, b] = ["couchdb@a", "couchdb@b"].map(|name| draft.get_or_add_node(name));
@@ -433,10 +433,10 @@ async fn promtool_accepts_the_scrape() {
         .spawn()
         .unwrap();
     promtool.stdin.take().unwrap().write_all(&text.body).unwrap();
-    let said = promtool.wait_with_output().unwrap();
-    let words = [said.stdout, said.stderr].concat();
+    let output = promtool.wait_with_output().unwrap();
+    let words = [output.stdout, output.stderr].concat();
     assert_eq!(String::from_utf8_lossy(&words), "", "{}", text.text());
-    assert!(said.status.success());
+    assert!(output.status.success());
 }
 
 #[tokio::test]

@@ -108,11 +108,11 @@ fn sum(scrape: &str, family: &str) -> f64 {
 }
 
 /// Asserts that all sources give the same value for a quantity, apart from rounding errors in sums.
-fn assert_one(fact: &str, said: &[(&str, f64)]) {
-    let (_, first) = said[0];
+fn assert_one(fact: &str, values: &[(&str, f64)]) {
+    let (_, first) = values[0];
     assert!(first > 0.0, "{fact} is zero");
     let is_same = |value: f64| (value - first).abs() <= 4.0;
-    assert!(said.iter().all(|(_, value)| is_same(*value)), "{fact}: {said:#?}");
+    assert!(values.iter().all(|(_, value)| is_same(*value)), "{fact}: {values:#?}");
 }
 
 fn surface() -> (Surface, Arc<Snapshot>) {

@@ -25,7 +25,7 @@ fn recorded_shape(version: &str, case: &str) -> BTreeSet<String> {
     })
 }
 
-/// A surface whose feed has some events.
+/// A surface whose feed has seven events.
 async fn surface(tasks: &mut JoinSet<()>) -> Surface {
     let mut surface = Surface::new();
     let journal = journal(tasks).await;
@@ -69,13 +69,13 @@ fn shape_of(value: &Value) -> BTreeSet<String> {
     out
 }
 
-fn told(body: &str) -> Value {
+fn parsed(body: &str) -> Value {
     body.parse().unwrap()
 }
 
 /// Parses one JSON value per line.
 fn lines(body: &str) -> Value {
-    body.lines().filter(|it| !it.is_empty()).map(told).collect()
+    body.lines().filter(|it| !it.is_empty()).map(parsed).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,12 +114,12 @@ async fn responses_match_recorded_ones() {
             let tagged = recorded["headers"].get("etag").is_some();
             assert_eq!(!answer.header("etag").is_empty(), tagged, "{name}");
             if answer.status != StatusCode::OK {
-                assert_eq!(told(answer.text()), recorded["body"], "{name}");
+                assert_eq!(parsed(answer.text()), recorded["body"], "{name}");
                 continue;
             }
             let body = match case {
                 "db_updates_continuous" => lines(answer.text()),
-                _ => told(answer.text()),
+                _ => parsed(answer.text()),
             };
             let (own, theirs) = (shape_of(&body), recorded_shape(version, case));
             assert!(theirs.is_subset(&own) || case == "db_updates_since_now", "{name}: {own:?}");
@@ -163,7 +163,7 @@ async fn wrong_method_and_missing_journal_respond_like_couchdb() {
             ("GET", "application/json")
         );
         let body = json!({"error": "method_not_allowed", "reason": "Only GET allowed"});
-        assert_eq!(told(answer.text()), body);
+        assert_eq!(parsed(answer.text()), body);
     }
     for (path, tagged) in [("/_db_updates", true), ("/_db_updates?feed=continuous", false)] {
         let head = surface.ask(Method::HEAD, path, &[]).await;
@@ -175,8 +175,8 @@ async fn wrong_method_and_missing_journal_respond_like_couchdb() {
         let recorded = recorded(version, "db_updates_without_global_changes");
         let answer = without.get("/_db_updates").await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND);
-        assert_eq!(shape_of(&told(answer.text())), shape_of(&recorded["body"]));
-        assert_eq!(told(answer.text())["error"], recorded["body"]["error"]);
+        assert_eq!(shape_of(&parsed(answer.text())), shape_of(&recorded["body"]));
+        assert_eq!(parsed(answer.text())["error"], recorded["body"]["error"]);
         assert_eq!(answer.header("cache-control"), recorded["headers"]["cache-control"]);
         // An invalid parameter is reported before the missing journal.
         assert_eq!(without.get("/_db_updates?feed=x").await.status, StatusCode::BAD_REQUEST);
@@ -227,7 +227,7 @@ async fn counts_readers_and_asks_excess_reader_to_retry() {
     let refused = surface.get("/_db_updates?feed=longpoll").await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(!refused.header("retry-after").is_empty());
-    let body = told(refused.text());
+    let body = parsed(refused.text());
     assert_eq!(body["error"], "service_unavailable");
     assert!(body["reason"].as_str().unwrap().starts_with("2 readers wait"), "{body}");
     drop(one);
@@ -243,7 +243,7 @@ async fn couchdb_sequence_restarts_feed_and_is_announced() {
         let path = format!("/_db_updates?since={}", theirs.as_str().unwrap());
         let answer = surface.get(&path).await;
         assert_eq!(answer.header("x-recliner-since"), "foreign");
-        assert_eq!(told(answer.text())["results"].as_array().unwrap().len(), 7);
+        assert_eq!(parsed(answer.text())["results"].as_array().unwrap().len(), 7);
     }
     let (status, body) = surface.json("/_db_updates?since=garbage").await;
     let reason = "Malformed sequence supplied in 'since' parameter.";

@@ -97,18 +97,18 @@ fn accepts_orders_from_programs_and_own_page_only() {
         (&[FOREIGN, ("origin", "http://evil.example:10984")], Err(OrderRefused::UnknownHost)),
         (&[FOREIGN, ("sec-fetch-site", "same-origin")], Err(OrderRefused::UnknownHost)),
     ] {
-        let taken = |permit| {
+        let result = |permit| {
             authorize_order(&allow(true, true), permit, &request(lines, Some(local()), None))
                 .map(|_| ())
         };
-        assert_eq!(taken(Permission::Lifecycle), expected, "{lines:?}");
-        assert_eq!(taken(Permission::Backup), expected, "{lines:?}");
+        assert_eq!(result(Permission::Lifecycle), expected, "{lines:?}");
+        assert_eq!(result(Permission::Backup), expected, "{lines:?}");
         // All other orders must declare a JSON body.
         let typed = lines.iter().any(|(name, _)| *name == "content-type");
         for permit in [Permission::Admin, Permission::Suspend] {
             let expected =
                 if typed { expected } else { expected.and(Err(OrderRefused::ContentType)) };
-            assert_eq!(taken(permit), expected, "{lines:?}");
+            assert_eq!(result(permit), expected, "{lines:?}");
         }
     }
 }
@@ -121,8 +121,8 @@ fn page_over_tls_needs_https_origin() {
         ("http://recliner.example:10984", Err(OrderRefused::ForeignOrigin)),
     ] {
         let request = request(&[NAMED, JSON, ("origin", origin)], connection, None);
-        let taken = authorize_order(&allow(true, true), Permission::Admin, &request).map(|_| ());
-        assert_eq!(taken, expected, "{origin}");
+        let result = authorize_order(&allow(true, true), Permission::Admin, &request).map(|_| ());
+        assert_eq!(result, expected, "{origin}");
     }
 }
 
@@ -152,17 +152,17 @@ fn tcp_orders_need_flag_and_remote_ones_a_user() {
         (Permission::Backup, true, false, here, Some("ann"), Err(OrderRefused::BackupOff)),
     ] {
         let request = request(&[HOST, JSON], connection, user);
-        let taken = authorize_order(&allow(lifecycle, admin), permit, &request);
+        let result = authorize_order(&allow(lifecycle, admin), permit, &request);
         let expected = expected.map(str::to_owned);
-        assert_eq!(taken, expected, "{permit:?} {lifecycle} {admin} {connection:?} {user:?}");
+        assert_eq!(result, expected, "{permit:?} {lifecycle} {admin} {connection:?} {user:?}");
     }
     for name in PROXY_HEADERS {
         for (user, expected) in
             [(None, Err(OrderRefused::NoUser)), (Some("ann"), Ok("ann from 127.0.0.1".to_owned()))]
         {
             let proxied = request(&[HOST, JSON, (name, "10.0.0.7")], here, user);
-            let taken = authorize_order(&allow(false, true), Permission::Suspend, &proxied);
-            assert_eq!(taken, expected, "{name}");
+            let result = authorize_order(&allow(false, true), Permission::Suspend, &proxied);
+            assert_eq!(result, expected, "{name}");
         }
     }
 }
@@ -181,8 +181,8 @@ fn socket_owner_suspends_resumes_and_backs_up_without_flag() {
         // No browser can reach the socket, so the `Host` does not matter.
         for host in [HOST, FOREIGN] {
             let request = request(&[host, JSON], Some(SOCKET), None);
-            let taken = authorize_order(&allow(lifecycle, admin), permit, &request);
-            assert_eq!(taken, expected, "{permit:?}");
+            let result = authorize_order(&allow(lifecycle, admin), permit, &request);
+            assert_eq!(result, expected, "{permit:?}");
         }
     }
     for (line, expected) in [
@@ -191,7 +191,7 @@ fn socket_owner_suspends_resumes_and_backs_up_without_flag() {
         (("content-type", "text/plain"), OrderRefused::ContentType),
     ] {
         let request = request(&[HOST, JSON, line], Some(SOCKET), None);
-        let taken = authorize_order(&allow(true, true), Permission::Suspend, &request);
-        assert_eq!(taken, Err(expected), "{line:?}");
+        let result = authorize_order(&allow(true, true), Permission::Suspend, &request);
+        assert_eq!(result, Err(expected), "{line:?}");
     }
 }
